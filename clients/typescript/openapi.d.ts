@@ -3020,8 +3020,6 @@ export interface components {
             session?: string;
         };
         NextPageRequest: {
-            /** @description Continue even if it cannot be known whether the last page was delivered. Without it, such a call fails with 409, reason CursorPositionUnknown. */
-            allowGap?: boolean;
             /**
              * Format: int32
              * @description How many documents the next page has at most.
@@ -3534,8 +3532,6 @@ export interface components {
             writeConcern?: components["schemas"]["WriteConcern"];
         };
         StreamCursorRequest: {
-            /** @description Continue even if it cannot be known whether the last page was delivered. */
-            allowGap?: boolean;
             /**
              * Format: int32
              * @description How many documents the server returns at once at most.

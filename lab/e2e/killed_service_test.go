@@ -59,7 +59,7 @@ func TestServiceIsKilled(t *testing.T) {
 
 	dead.Kill()
 	for i, c := range held[0] {
-		_, err := rest.next(t.Context(), c.page.cursor, false)
+		_, err := rest.next(t.Context(), c.page.cursor)
 		if err == nil {
 			t.Errorf("cursor %d of a service that is gone goes on", i)
 		}

@@ -237,14 +237,14 @@ func (c *lossyClient) repeat(ctx context.Context, token string, delivered number
 // attempt asks one replica for a page, or both at once.
 func (c *lossyClient) attempt(ctx context.Context, token string) (numbers, error) {
 	if c.random.IntN(5) > 0 {
-		return c.pager().next(ctx, token, false)
+		return c.pager().next(ctx, token)
 	}
 	var pages [2]numbers
 	var errs [2]error
 	var wg sync.WaitGroup
 	for i := range pages {
 		pager := c.pager()
-		wg.Go(func() { pages[i], errs[i] = pager.next(ctx, token, false) })
+		wg.Go(func() { pages[i], errs[i] = pager.next(ctx, token) })
 	}
 	wg.Wait()
 	c.total.add("two at once")

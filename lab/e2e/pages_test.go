@@ -48,7 +48,7 @@ func reasonOf(err error) string {
 // pager reads pages, over REST or gRPC. Every refusal is a *refusal.
 type pager interface {
 	find(ctx context.Context, collection string, batch int32) (numbers, error)
-	next(ctx context.Context, cursor string, allowGap bool) (numbers, error)
+	next(ctx context.Context, cursor string) (numbers, error)
 }
 
 // overREST reads pages from the gateway at base, http://host:port. header is in every request.
@@ -61,12 +61,8 @@ func (r overREST) find(ctx context.Context, collection string, batch int32) (num
 	return r.post(ctx, gatewaytest.Documents("lab", collection, "find"), map[string]any{"batchSize": batch})
 }
 
-func (r overREST) next(ctx context.Context, cursor string, allowGap bool) (numbers, error) {
-	body := map[string]any{"cursor": cursor}
-	if allowGap {
-		body["allowGap"] = true
-	}
-	return r.post(ctx, "/v1/cursors:next", body)
+func (r overREST) next(ctx context.Context, cursor string) (numbers, error) {
+	return r.post(ctx, "/v1/cursors:next", map[string]any{"cursor": cursor})
 }
 
 // rest reads what is left of a cursor as NDJSON.
@@ -137,8 +133,8 @@ func (g overGRPC) find(ctx context.Context, collection string, batch int32) (num
 	return numbers{ids(got.GetDocuments()), got.GetCursor()}, asRefusal(err)
 }
 
-func (g overGRPC) next(ctx context.Context, cursor string, allowGap bool) (numbers, error) {
-	got, err := g.cursors.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: cursor, AllowGap: &allowGap})
+func (g overGRPC) next(ctx context.Context, cursor string) (numbers, error) {
+	got, err := g.cursors.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: cursor})
 	return numbers{ids(got.GetDocuments()), got.GetCursor()}, asRefusal(err)
 }
 
@@ -191,7 +187,7 @@ func readOn(ctx context.Context, p numbers, at, end int32, from ...pager) (pages
 		if p.cursor == "" {
 			return i, nil
 		}
-		if p, err = from[i%len(from)].next(ctx, p.cursor, false); err != nil {
+		if p, err = from[i%len(from)].next(ctx, p.cursor); err != nil {
 			return i, fmt.Errorf("after %d of %d documents: %w", at, end, err)
 		}
 	}

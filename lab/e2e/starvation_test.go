@@ -99,7 +99,7 @@ func TestPinBudget(t *testing.T) {
 		t.Fatalf("after a cursor was closed: %v", err)
 	}
 	for _, cursor := range append(slices.Clone(opened[1:]), p.cursor) {
-		if _, err := rest.next(t.Context(), cursor, false); err != nil {
+		if _, err := rest.next(t.Context(), cursor); err != nil {
 			t.Errorf("next: %v", err)
 		}
 		closeCursor(t, g, heldCursor{page: numbers{cursor: cursor}})

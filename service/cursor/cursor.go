@@ -36,7 +36,7 @@ func (s *Server) NextPage(
 	r := request.Read(ctx, req, req.Statement)
 	ask := paging.Asking{
 		Principal: r.Principal, Transaction: r.TransactionID(),
-		Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
+		Token:          r.Cursor(req.GetCursor()),
 		BatchSize:      r.BatchSize(req.BatchSize),
 		MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}
@@ -62,7 +62,7 @@ func (s *Server) Stream(
 	r := request.Read(ss.Context(), req, req.Statement)
 	ask := paging.Asking{
 		Principal: r.Principal, Transaction: r.TransactionID(),
-		Token: r.Cursor(req.GetCursor()), AllowGap: req.GetAllowGap(),
+		Token:          r.Cursor(req.GetCursor()),
 		BatchSize:      r.BatchSize(req.BatchSize),
 		MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
 	}

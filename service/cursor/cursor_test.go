@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -96,33 +98,35 @@ func TestCursorErrors(t *testing.T) {
 		}
 		return page.GetCursor()
 	}
-	next := func(g *servicetest.Gateway, token string, allowGap bool) (*mooringv1.NextPageResponse, error) {
-		return g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token, AllowGap: &allowGap})
+	next := func(g *servicetest.Gateway, token string) (*mooringv1.NextPageResponse, error) {
+		return g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token})
 	}
 	reason := func(_ *mooringv1.NextPageResponse, err error) string {
 		r := rpcerr.HTTP(err)
 		return fmt.Sprint(r.Code, " ", r.Body.GetError().GetReason())
 	}
 	token := find()
-	second, err := next(g, token, false)
+	second, err := next(g, token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := next(g, second.GetCursor(), false); err != nil {
+	if _, err := next(g, second.GetCursor()); err != nil {
 		t.Fatal(err)
 	}
-	if got := reason(next(g, token, false)); got != "409 CursorTokenReused" {
+	if got := reason(next(g, token)); got != "409 CursorTokenReused" {
 		t.Errorf("an old token: %s", got)
 	}
-	if got := reason(next(g, token[:20]+"AAAA"+token[24:], false)); got != "404 CursorNotFound" {
+	if got := reason(next(g, token[:20]+"AAAA"+token[24:])); got != "404 CursorNotFound" {
 		t.Errorf("a changed token: %s", got)
 	}
 	token = find()
-	if got := reason(next(other, token, false)); got != "409 CursorPositionUnknown" {
+	if got := reason(next(other, token)); got != "409 CursorPositionUnknown" {
 		t.Errorf("another gateway: %s", got)
 	}
-	if page, err := next(other, token, true); err != nil || len(page.GetDocuments()) != 10 {
-		t.Errorf("another gateway, allowGap: %v, %v", page, err)
+	gap := &mooringv1.NextPageRequest{Cursor: token}
+	gap.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 23, protowire.VarintType), 1))
+	if _, err := g.Cursor.NextPage(t.Context(), gap); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "allowGap is gone") {
+		t.Errorf("allowGap: %v", err)
 	}
 	if _, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token, BatchSize: new(int32(-1))}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a negative batchSize: %v", err)
@@ -145,7 +149,7 @@ func TestCursorErrors(t *testing.T) {
 	token = find()
 	server.Handle("getMore", mongotest.Always(mongotest.Error(43, "CursorNotFound", "cursor id 1 not found")))
 	for range 2 {
-		if got := reason(next(g, token, false)); got != "404 CursorNotFound" {
+		if got := reason(next(g, token)); got != "404 CursorNotFound" {
 			t.Errorf("a cursor that the server has lost: %s", got)
 		}
 	}

@@ -7,16 +7,6 @@
 // The package has no lock, no clock and no I/O, and it knows neither documents nor tokens. What a
 // phase means is known here and nowhere else.
 //
-// # Pages
-//
 // Pages are numbered. The token with number n asks for page n. The call that opens a cursor
 // delivers page 0.
-//
-// # Branches
-//
-// A client may allow a gap where it is not known whether a page was delivered. From then on the
-// cursor is on a new branch. Tokens carry their branch, so that two replicas that hold one
-// cursor, because one of them could not be reached, are told apart: the one with the older branch
-// gives way. Until every replica that may hold the older branch has given way, pages without a
-// gap cannot be promised, and a client that does not allow one is told so.
 package page

@@ -9,8 +9,7 @@ import (
 
 var other = page.Replica{Address: "b", Instance: page.Instance{2}}
 
-// Every phase, asked for pages 1 to 4 where page 3 would be granted next: without and with
-// allowGap.
+// Every phase, asked for pages 1 to 4 where page 3 would be granted next.
 func TestVerdicts(t *testing.T) {
 	fetching := fetch(2)
 	delivered, _ := fetching.Fetched(page.GotPage)
@@ -25,37 +24,31 @@ func TestVerdicts(t *testing.T) {
 		name       string
 		l          page.Ledger
 		remembered bool
-		want, gap  string
+		want       string
 	}{
-		{"delivered", delivered, true, "reused repeat fetch unknown", "reused repeat fetch skip"},
-		{"delivered and forgotten", delivered, false, "reused reused fetch unknown", "reused reused fetch skip"},
-		{"being fetched", fetching, false, "reused wait unknown unknown", "reused wait unknown unknown"},
-		{"lost", lost, false, "reused unknown unknown unknown", "reused skip skip skip"},
-		{"the last", ended, true, "reused repeat unknown unknown", "reused repeat skip skip"},
-		{"the last, forgotten", ended, false, "reused reused unknown unknown", "reused reused skip skip"},
-		{"refused", refused, false, "reused reused unknown unknown", "reused reused skip skip"},
-		{"streamed", streamed, false, "reused reused unknown unknown", "reused reused unknown unknown"},
-		{"moved", moved, false, "elsewhere elsewhere elsewhere elsewhere", "elsewhere elsewhere elsewhere elsewhere"},
-		{"absent", page.Ledger{}, false, "elsewhere elsewhere elsewhere elsewhere", "elsewhere elsewhere elsewhere elsewhere"},
+		{"delivered", delivered, true, "reused repeat fetch unknown"},
+		{"delivered and forgotten", delivered, false, "reused reused fetch unknown"},
+		{"being fetched", fetching, false, "reused wait unknown unknown"},
+		{"lost", lost, false, "reused unknown unknown unknown"},
+		{"the last", ended, true, "reused repeat unknown unknown"},
+		{"the last, forgotten", ended, false, "reused reused unknown unknown"},
+		{"refused", refused, false, "reused reused unknown unknown"},
+		{"streamed", streamed, false, "reused reused unknown unknown"},
+		{"moved", moved, false, "elsewhere elsewhere elsewhere elsewhere"},
+		{"absent", page.Ledger{}, false, "elsewhere elsewhere elsewhere elsewhere"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			for _, allowGap := range []bool{false, true} {
-				var got []string
-				for seq := uint64(1); seq <= 4; seq++ {
-					_, v := test.l.Ask(page.Question{Seq: seq, AllowGap: allowGap, Remembered: test.remembered, Random: 1})
-					got = append(got, v.String())
-				}
-				want := test.want
-				if allowGap {
-					want = test.gap
-				}
-				if text := strings.Join(got, " "); text != want {
-					t.Errorf("pages 1 to 4, allowGap %v: %s, want %s", allowGap, text, want)
-				}
-				for seq := uint64(1); seq <= 4; seq++ { // nothing is granted while a call works on it
-					if _, v := test.l.Ask(page.Question{Seq: seq, AllowGap: allowGap, Working: true}); v.Grants() {
-						t.Errorf("page %d is granted beside a call that works", seq)
-					}
+			var got []string
+			for seq := uint64(1); seq <= 4; seq++ {
+				_, v := test.l.Ask(page.Question{Seq: seq, Remembered: test.remembered})
+				got = append(got, v.String())
+			}
+			if text := strings.Join(got, " "); text != test.want {
+				t.Errorf("pages 1 to 4: %s, want %s", text, test.want)
+			}
+			for seq := uint64(1); seq <= 4; seq++ {
+				if _, v := test.l.Ask(page.Question{Seq: seq, Working: true}); v == page.Fetch {
+					t.Errorf("page %d is granted beside a call that works", seq)
 				}
 			}
 		})
@@ -99,7 +92,7 @@ func TestFetched(t *testing.T) {
 }
 
 // Whatever happens to the fetches, a page is never granted again after it may have been
-// delivered, unless the client allows a gap.
+// delivered.
 func TestNeverGrantedTwice(t *testing.T) {
 	outcomes := []page.Outcome{page.GotPage, page.GotLast, page.NotSent, page.NoReply, page.Refused}
 	var walk func(l page.Ledger, seq uint64, depth int)
@@ -111,7 +104,7 @@ func TestNeverGrantedTwice(t *testing.T) {
 		if v != page.Fetch {
 			return
 		}
-		if _, v := busy.Ask(page.Question{Seq: seq, AllowGap: true}); v != page.Wait {
+		if _, v := busy.Ask(page.Question{Seq: seq}); v != page.Wait {
 			t.Fatalf("while page %d is fetched, asking for it gives %s", seq, v)
 		}
 		for _, o := range outcomes {
@@ -129,17 +122,15 @@ func TestNeverGrantedTwice(t *testing.T) {
 	walk(page.Opened(), 1, 5)
 }
 
-// TestAccept checks which of two records of a cursor counts: the record with the newer branch, and
-// on one branch the record with more moves. A record that comes again does not count, nor does one
-// that comes while a call works on the cursor.
+// TestAccept checks which of two records of a cursor counts: the record with more moves. A record
+// that comes again does not count, nor does one that comes while a call works on the cursor.
 func TestAccept(t *testing.T) {
-	rec := func(moves uint64, branch page.Branch) page.Record {
-		r := page.Opened().Record(true)
-		r.Moves, r.Branch = moves, branch
+	rec := func(moves uint64) page.Record {
+		r := page.Opened().Record()
+		r.Moves = moves
 		return r
 	}
-	one, two := page.Branch{Gaps: 1, ID: 9}, page.Branch{Gaps: 2, ID: 1}
-	here, ok := page.Ledger{}.Accept(rec(3, one), true, false)
+	here, ok := page.Ledger{}.Accept(rec(3), true, false)
 	if !ok {
 		t.Fatal("a record of an unknown cursor is refused")
 	}
@@ -149,23 +140,20 @@ func TestAccept(t *testing.T) {
 		working bool
 		want    bool
 	}{
-		{"again", rec(3, one), false, false},
-		{"fewer moves", rec(2, one), false, false},
-		{"more moves", rec(4, one), false, true},
-		{"an older branch", rec(9, page.Branch{}), false, false},
-		{"a newer branch", rec(1, two), false, true},
-		{"another branch with as many gaps", rec(9, page.Branch{Gaps: 1, ID: 8}), false, false},
-		{"while a call works", rec(4, two), true, false},
-		{"an unknown phase", page.Record{Phase: 99, Moves: 9, Fork: page.Fork{Branch: two}}, false, false},
+		{"again", rec(3), false, false},
+		{"fewer moves", rec(2), false, false},
+		{"more moves", rec(4), false, true},
+		{"while a call works", rec(4), true, false},
+		{"an unknown phase", page.Record{Phase: 99, Moves: 9}, false, false},
 	} {
 		if _, ok := here.Accept(test.r, true, test.working); ok != test.want {
 			t.Errorf("%s: %v, want %v", test.name, ok, test.want)
 		}
 	}
-	if l, _ := (page.Ledger{}).Accept(rec(1, one), false, false); l.Continues() == false {
-		t.Error("a cursor without what is left of it cannot be continued even with a gap")
-	} else if _, v := l.Ask(page.Question{Seq: 1, Branch: one}); v == page.Fetch {
-		t.Error("a page is granted of a cursor that did not come along")
+	if l, _ := (page.Ledger{}).Accept(rec(1), false, false); l.Continues() {
+		t.Error("a cursor that did not come along continues")
+	} else if _, v := l.Ask(page.Question{Seq: 1}); v != page.Unknown {
+		t.Errorf("the next page of a cursor that did not come along: %s", v)
 	}
 }
 
@@ -173,18 +161,18 @@ func TestAccept(t *testing.T) {
 // last page, which cannot be skipped by that.
 func TestUnsurePush(t *testing.T) {
 	somewhere := page.Replica{Address: "b"}
-	l, effect := page.Opened().Pushed(somewhere)
-	if to, moved := l.Moved(); effect != page.Drop || !moved || to != somewhere {
-		t.Errorf("pushed to %v, effect %d", to, effect)
+	l, drop := page.Opened().Pushed(somewhere)
+	if to, moved := l.Moved(); !drop || !moved || to != somewhere {
+		t.Errorf("pushed to %v, dropped: %v", to, drop)
 	}
 	last := fetch(1)
 	last, _ = last.Fetched(page.GotLast)
-	if l, effect := last.Pushed(somewhere); effect != page.Keep {
-		t.Errorf("the last page: effect %d", effect)
+	if l, drop := last.Pushed(somewhere); drop {
+		t.Error("the last page is dropped")
 	} else if _, v := l.Ask(page.Question{Seq: 1, Remembered: true}); v != page.Repeat {
 		t.Errorf("the last page: %s", v)
 	}
-	if _, effect := last.Pushed(other); effect != page.Drop {
-		t.Errorf("the last page, pushed for certain: effect %d", effect)
+	if _, drop := last.Pushed(other); !drop {
+		t.Error("the last page, pushed for certain, stays")
 	}
 }

@@ -13,14 +13,9 @@ import (
 
 // A client reads one cursor from random replicas, which are cut off from each other, drained,
 // killed and restarted, while fetches and answers are lost and calls are repeated, late ones too.
-// It gets each page once and in order, or is told that it cannot: by an error, or because it has
-// allowed a gap for this very page. A holder that comes back after another replica went on
-// without it gives way, and what it delivered meanwhile is told to the reader of the newer
-// branch.
-//
-// What is promised holds for the newest branch. A call that allows a gap and whose answer does
-// not reach its client is a reader of its own: if it reaches a replica that is cut off, it takes
-// a page.
+// It gets each page once and in order, or is told that it cannot. CursorPositionUnknown always has
+// a cause: a getMore without an answer, a replica that ended or cannot be reached, or a push of
+// which it is not certain that it arrived.
 //
 // MOORING_MODEL_SEEDS is the number of runs.
 func TestModel(t *testing.T) {
@@ -36,7 +31,7 @@ func TestModel(t *testing.T) {
 		}
 	}
 	t.Logf("%v", counts)
-	for _, must := range []string{"complete", "behind a gap", "the late one gave way", "it had gone on", "the reader was told", "drained", "unsure push", "reused", "old call"} {
+	for _, must := range []string{"complete", "unknown", "drained", "unsure push", "reused", "old call"} {
 		if counts[must] == 0 {
 			t.Errorf("it never happened: %s", must)
 		}
@@ -56,11 +51,11 @@ type world struct {
 	at       int // the page that the server delivers next
 	replicas [modelReplicas]*life
 	cut      [modelReplicas][modelReplicas]bool
-	newest   page.Branch
+	lossy    bool // something happened for which a page may count as lost
 
-	old   []call       // that the client has made
-	late  bool         // the answer of the call that is run does not reach the client
-	taken map[int]bool // pages that went to such a call, with which it began a branch of its own
+	old    []call       // that the client has made
+	holder page.Replica // that served the last page
+	late   bool         // the answer of the call that is run does not reach the client
 }
 
 // life is one life of a replica.
@@ -72,26 +67,20 @@ type life struct {
 	has    bool
 }
 
-// token and delivery are what a client gets.
-type token struct {
-	seq    uint64
-	branch page.Branch
-	holder page.Replica
-}
-
+// delivery is what a client gets: the content of a page, and whether it is the last.
 type delivery struct {
 	content int
-	next    token
 	end     bool
 }
 
+// call asks for a page with a token that names the replica that holds the cursor.
 type call struct {
-	tok   token
-	allow bool
+	seq    uint64
+	holder page.Replica
 }
 
 func newWorld(seed uint64, counts map[string]int) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), counts: counts, at: 1, taken: map[int]bool{}}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), counts: counts, at: 1}
 	for i := range w.replicas {
 		w.start(i)
 	}
@@ -113,48 +102,40 @@ func (w *world) note(format string, args ...any) { w.log += fmt.Sprintf(format+"
 
 // run lets the client read to the end, or until an error ends it.
 func (w *world) run() error {
-	tok, want := token{seq: 1, holder: w.replicas[0].self}, 1
-	unknown, allowed, mayJump := 0, false, false // mayJump: this page may begin behind a gap
+	c := call{1, w.replicas[0].self}
 	for range 200 {
 		w.disturb()
 		if w.chance(0.15) && len(w.old) > 0 { // an old call arrives late, or again; its answer is lost
-			c := w.old[w.rng.IntN(len(w.old))]
 			w.counts["old call"]++
 			w.late = true
-			_, _ = w.call(w.any(), c)
+			_, _ = w.call(w.any(), w.old[w.rng.IntN(len(w.old))])
 		}
-		c := call{tok, unknown > 0 && w.chance(0.6)}
 		w.old = append(w.old, c)
-		mayJump, allowed = mayJump || c.allow, allowed || c.allow
 		w.late = w.chance(0.1) // its answer is lost, and the client asks again
-		d, err := w.call(w.any(), c)
+		at := w.any()
+		d, err := w.call(at, c)
 		if w.late {
 			continue
 		}
 		switch {
 		case err == nil:
-			strict := !allowed || tok.branch == w.newest && d.next.branch == w.newest
-			for w.taken[want] {
-				want++
+			if d.content != int(c.seq) {
+				return fmt.Errorf("page %d came where %d was due", d.content, c.seq)
 			}
-			if d.content != want && !mayJump && strict {
-				return fmt.Errorf("page %d came where %d was due", d.content, want)
-			}
-			if d.content != want {
-				w.counts["behind a gap"]++
-			}
-			unknown, want, tok, mayJump = 0, d.content+1, d.next, false
 			if d.end {
 				w.counts["complete"]++
 				return nil
 			}
+			c = call{c.seq + 1, w.holder}
 		case errors.Is(err, errReused):
 			w.counts["reused"]++
 			return nil
 		case errors.Is(err, errUnknown):
-			if unknown++; allowed {
-				w.counts["the reader was told"]++
+			if !w.lossy {
+				return fmt.Errorf("page %d is unknown without a cause", c.seq)
 			}
+			w.counts["unknown"]++
+			return nil
 		}
 	}
 	w.counts["never read"]++
@@ -167,7 +148,7 @@ func (w *world) any() *life { return w.replicas[w.rng.IntN(modelReplicas)] }
 func (w *world) disturb() {
 	switch i, k := w.rng.IntN(modelReplicas), w.rng.IntN(modelReplicas); {
 	case w.chance(0.25):
-		w.cut[i][k], w.cut[k][i] = true, true
+		w.cut[i][k], w.cut[k][i], w.lossy = true, true, true
 	case w.chance(0.5):
 		w.cut[i][k], w.cut[k][i] = false, false
 	case w.chance(0.05):
@@ -175,6 +156,7 @@ func (w *world) disturb() {
 		w.start(i)
 	case w.chance(0.03):
 		w.note("%s ends", w.replicas[i].self.Address)
+		w.lossy = true
 		w.start(i)
 	}
 }
@@ -191,13 +173,14 @@ func (w *world) drain(l *life) {
 		}
 		arrives, answered := !w.chance(0.1), !w.chance(0.2)
 		if arrives {
-			if got, ok := to.ledger.Accept(l.ledger.Record(true), true, false); ok {
+			if got, ok := to.ledger.Accept(l.ledger.Record(), true, false); ok {
 				to.ledger, to.has = got, false
 			}
 		}
 		receiver := to.self
 		if !arrives || !answered {
 			receiver.Instance = page.Instance{}
+			w.lossy = true
 			w.counts["unsure push"]++
 		}
 		w.counts["drained"]++
@@ -212,15 +195,7 @@ var (
 	errUnknown = fmt.Errorf("unknown")
 	errAgain   = fmt.Errorf("nothing was sent")
 	errNowhere = fmt.Errorf("nowhere")
-	errRefused = fmt.Errorf("refused")
-	errSilent  = fmt.Errorf("silent")
 )
-
-func (w *world) question(l *life, c call) page.Question {
-	return page.Question{
-		Seq: c.tok.seq, Branch: c.tok.branch, Holder: c.tok.holder, Here: c.tok.holder == l.self, AllowGap: c.allow, Remembered: l.has, Random: w.rng.Uint64(),
-	}
-}
 
 // call is a call of a client at a replica.
 func (w *world) call(l *life, c call) (delivery, error) {
@@ -230,66 +205,46 @@ func (w *world) call(l *life, c call) (delivery, error) {
 			return d, err
 		}
 		if to == (page.Replica{}) {
-			if to = c.tok.holder; to.Instance == l.self.Instance {
+			if to = c.holder; to.Instance == l.self.Instance {
 				return d, errReused // it was here, and is not: it has expired, or was closed
 			}
 		}
-		d, sure, err := w.search(l, c, to)
-		if !errors.Is(err, errNowhere) {
+		if d, err = w.search(l, c, to); !errors.Is(err, errNowhere) {
 			return d, err
 		}
-		ledger, v := l.ledger.TakeUp(w.question(l, c), sure)
-		switch v {
-		case page.Unknown:
+		if _, moved := l.ledger.Moved(); moved || !l.ledger.Known() {
 			return delivery{}, errUnknown
-		case page.Skip:
-			l.ledger, l.has = ledger, false
-			return w.fetch(l, c, "takes it up")
-		default: // it has come here
-		}
+		} // else it has come here
 	}
 	return delivery{}, errUnknown
 }
 
 // here decides with what one replica knows; errNowhere: another one has to be asked.
 func (w *world) here(l *life, c call) (delivery, page.Replica, error) {
-	q := w.question(l, c)
-	for {
-		var v page.Verdict
-		l.ledger, v = l.ledger.Ask(q)
-		to, _ := l.ledger.Moved()
-		switch v {
-		case page.Fetch, page.Skip:
-			d, err := w.fetch(l, c, v.String())
-			return d, to, err
-		case page.Repeat:
-			return l.last, to, nil
-		case page.Reused:
-			return delivery{}, to, errReused
-		case page.Unknown:
-			return delivery{}, to, errUnknown
-		case page.Confirm:
-			q.Settled = w.confirm(l)
-		case page.GiveWay:
-			w.note("%s gives way", l.self.Address)
-			l.has = false
-			return delivery{}, to, errNowhere
-		default:
-			return delivery{}, to, errNowhere
-		}
+	ledger, v := l.ledger.Ask(page.Question{Seq: c.seq, Remembered: l.has})
+	l.ledger = ledger
+	to, _ := l.ledger.Moved()
+	switch v {
+	case page.Fetch:
+		d, err := w.fetch(l, c)
+		return d, to, err
+	case page.Repeat:
+		w.holder = l.self
+		return l.last, to, nil
+	case page.Reused:
+		return delivery{}, to, errReused
+	case page.Unknown:
+		return delivery{}, to, errUnknown
+	default:
+		return delivery{}, to, errNowhere
 	}
 }
 
 // search asks the replica that should have the cursor, and then all others.
-func (w *world) search(l *life, c call, to page.Replica) (_ delivery, sure bool, _ error) {
-	sure = true
+func (w *world) search(l *life, c call, to page.Replica) (delivery, error) {
 	ask := func(to page.Replica) (delivery, page.Replica, error) {
-		other, err := w.reach(l, to)
-		switch {
-		case errors.Is(err, errSilent):
-			sure = false
-			return delivery{}, page.Replica{}, errNowhere
-		case errors.Is(err, errRefused):
+		other, ok := w.reach(l, to)
+		if !ok {
 			return delivery{}, page.Replica{}, errNowhere
 		}
 		return w.here(other, c)
@@ -297,7 +252,7 @@ func (w *world) search(l *life, c call, to page.Replica) (_ delivery, sure bool,
 	for range 4 {
 		d, next, err := ask(to)
 		if !errors.Is(err, errNowhere) {
-			return d, sure, err
+			return d, err
 		}
 		if next == (page.Replica{}) || next == to {
 			break
@@ -306,71 +261,31 @@ func (w *world) search(l *life, c call, to page.Replica) (_ delivery, sure bool,
 	}
 	for _, k := range w.rng.Perm(modelReplicas) {
 		if d, _, err := ask(page.Replica{Address: string(rune('a' + k))}); k != l.at && !errors.Is(err, errNowhere) {
-			return d, sure, err
+			return d, err
 		}
 	}
-	return delivery{}, sure, errNowhere
+	return delivery{}, errNowhere
 }
 
-// reach finds the replica at an address: it refuses if it is another life.
-func (w *world) reach(l *life, to page.Replica) (*life, error) {
+// reach finds the replica at an address, if it can be reached and knows something or is the life
+// that is asked for.
+func (w *world) reach(l *life, to page.Replica) (*life, bool) {
 	k := int(to.Address[0] - 'a')
-	switch other := w.replicas[k]; {
-	case k == l.at:
-		return nil, errRefused
-	case w.cut[l.at][k]:
-		return nil, errSilent
-	case to.Instance != (page.Instance{}) && other.self.Instance != to.Instance && !other.ledger.Known():
-		return nil, errRefused
-	default:
-		return other, nil
-	}
-}
-
-// confirm asks all replicas to give way.
-func (w *world) confirm(l *life) page.Settled {
-	settled, clean := page.NotAsked, false
-	for k, other := range w.replicas {
-		if k == l.at {
-			continue
-		}
-		if w.cut[l.at][k] {
-			settled = page.NoAnswer
-			continue
-		}
-		fork, _ := l.ledger.Fork()
-		ledger, v, wentOn := other.ledger.Yielded(page.Yield{Fork: fork, To: l.self})
-		other.ledger = ledger
-		switch {
-		case v == page.GiveWay && wentOn:
-			w.counts["it had gone on"]++
-			settled = max(settled, page.WentOn)
-		case v == page.GiveWay:
-			clean = true
-			w.counts["the late one gave way"]++
-		case v == page.Unknown:
-			settled = page.NoAnswer
-		}
-	}
-	if settled == page.NotAsked {
-		settled = page.WentOn
-		if clean {
-			settled = page.AllGaveWay
-		}
-	}
-	w.note("%s confirms: %d", l.self.Address, settled)
-	return settled
+	other := w.replicas[k]
+	known := to.Instance == (page.Instance{}) || other.self.Instance == to.Instance ||
+		other.ledger.Known()
+	return other, k != l.at && !w.cut[l.at][k] && known
 }
 
 // fetch runs a getMore.
-func (w *world) fetch(l *life, c call, why string) (delivery, error) {
+func (w *world) fetch(l *life, c call) (delivery, error) {
 	o := page.GotPage
 	content := w.at
 	switch {
 	case w.chance(0.1):
 		o = page.NotSent
 	case w.chance(0.05):
-		o = page.NoReply
+		o, w.lossy = page.NoReply, true
 		if w.chance(0.7) {
 			w.at++
 		}
@@ -381,30 +296,21 @@ func (w *world) fetch(l *life, c call, why string) (delivery, error) {
 	default:
 		w.at++
 	}
-	branch := l.ledger.Branch()
-	if (w.late || o == page.NoReply) && branch != c.tok.branch && w.at > content {
-		w.taken[content] = true
-	}
-	if branch.Newer(w.newest) && o != page.NotSent {
-		w.newest = branch
-	}
 	ledger, effect := l.ledger.Fetched(o)
 	l.ledger = ledger
-	w.note("%s: %s page %d of branch %d/%d, allowGap %v: content %d, outcome %d", l.self.Address, why, c.tok.seq, branch.Gaps, branch.ID%1000, c.allow, content, o)
+	w.note("%s: page %d: content %d, outcome %d", l.self.Address, c.seq, content, o)
 	switch effect {
 	case page.Remember:
-		l.has = true
-		l.last = delivery{content: content, next: token{seq: c.tok.seq + 1, branch: branch, holder: l.self}, end: o == page.GotLast}
+		l.has, l.last = true, delivery{content: content, end: o == page.GotLast}
+		w.holder = l.self
 		return l.last, nil
 	case page.Forget:
 		l.has = false
 		return delivery{}, errUnknown
-	case page.Drop, page.Close:
+	case page.Close:
 		l.ledger, l.has = page.Ledger{}, false
-		if effect == page.Close {
-			return delivery{}, errReused
-		}
-	default: // nothing changes
+		return delivery{}, errReused
+	default: // nothing was sent
+		return delivery{}, errAgain
 	}
-	return delivery{}, errAgain
 }

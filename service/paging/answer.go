@@ -18,8 +18,6 @@ func (p *Pager) Answer(ctx context.Context, q Question) (Answer, error) {
 	switch q.Purpose {
 	case ForClose:
 		return p.answerClose(ctx, c, q)
-	case ForYield:
-		return p.answerYield(ctx, c, q)
 	case ForStream:
 		return p.answerLocate(c, q)
 	default:
@@ -46,8 +44,8 @@ func (p *Pager) answerPage(ctx context.Context, c claim, q Question) (Answer, er
 }
 
 // unknownTo decides about another replica's token of a cursor of which nothing is known here.
-func (p *Pager) unknownTo(q Question) func(claim, page.Question) (decision, error) {
-	return func(c claim, _ page.Question) (decision, error) {
+func (p *Pager) unknownTo(q Question) func(claim) (decision, error) {
+	return func(c claim) (decision, error) {
 		heir := p.successorLocked(c.holder)
 		switch {
 		case p.closed:
@@ -70,7 +68,7 @@ func (p *Pager) answerLocate(c claim, q Question) (Answer, error) {
 	defer p.table.Unlock()
 	h := p.getLocked(c.id)
 	if h == nil {
-		d, err := p.unknownTo(q)(c, page.Question{})
+		d, err := p.unknownTo(q)(c)
 		if err != nil {
 			return Answer{}, err
 		}
@@ -87,7 +85,7 @@ func (p *Pager) answerClose(ctx context.Context, c claim, q Question) (Answer, e
 	p.table.Lock()
 	h := p.getLocked(c.id)
 	if h == nil {
-		d, err := p.unknownTo(q)(c, page.Question{})
+		d, err := p.unknownTo(q)(c)
 		p.table.Unlock()
 		if err != nil {
 			return Answer{}, err
@@ -135,19 +133,12 @@ func (p *Pager) CloseCursor(ctx context.Context, principal, token string) error 
 	return p.closeElsewhere(ctx, c, a, to)
 }
 
-// closeElsewhere has another replica close a cursor, or kills it with what the token says if no
-// replica knows it.
+// closeElsewhere has another replica close a cursor.
 func (p *Pager) closeElsewhere(ctx context.Context, c claim, a Asking, to page.Replica) error {
-	s := search{p: p, seq: c.seq, q: p.question(c, a, ForClose)}
-	switch _, err := s.run(ctx, to); {
-	case errors.Is(err, errHere): // it was here, and has ended
+	s := search{p: p, q: p.question(c, a, ForClose)}
+	_, err := s.run(ctx, to)
+	if errors.Is(err, errHere) || errors.Is(err, errNowhere) { // it has ended
 		return ErrCursorNotFound
-	case !errors.Is(err, errNowhere):
-		return err
-	case c.state.ID == 0:
-		return ErrCursorNotFound
-	default:
-		_ = p.cfg.Continue(c.state).Close(ctx) // never fails
-		return nil
 	}
+	return err
 }

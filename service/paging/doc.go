@@ -9,8 +9,7 @@
 //
 // A cursor stays with the replica that opened it. Other replicas pass the calls of their clients
 // on to it. When that replica drains, it pushes its cursors to another one, except those that
-// hold a connection, which end. If the replica that holds a cursor is gone, a client can go on
-// with a gap, at any other replica.
+// hold a connection, which end. If the replica that holds a cursor is gone, so is the cursor.
 //
 // A page that has been granted is fetched to the end although its client goes away
 // (operation.Operation's RunOn), and is remembered within a memory budget.

@@ -12,15 +12,8 @@ import (
 	"github.com/mooringdb/mooring/service/page"
 )
 
-const (
-	// maxLeftoverBytes is the most that goes with one cursor to another replica: no batch of a
-	// server is larger.
-	maxLeftoverBytes = 16 << 20
-	// maxPushedLeftovers is what all leftovers may have that go to another replica at once.
-	maxPushedLeftovers = 128 << 20
-	// announceTime is how long the other replicas have to hear where the cursors went.
-	announceTime = time.Second
-)
+// announceTime is how long the other replicas have to hear where the cursors went.
+const announceTime = time.Second
 
 // Fate says what became of the open cursors of a pager that has closed.
 type Fate struct {
@@ -216,34 +209,28 @@ func (p *Pager) pushTo(
 	return page.Replica{}, sure, err
 }
 
-// records yields the records of cursors that the caller holds, with the leftovers of the most
-// recently used ones, up to maxPushedLeftovers.
+// records yields the records of cursors that the caller holds.
 func records(all []*held) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
-		room := maxPushedLeftovers
 		for _, h := range all {
-			fits := h.leftover.bytes <= min(room, maxLeftoverBytes)
-			if fits {
-				room -= h.leftover.bytes
-			}
-			if !yield(h.record(fits)) {
+			if !yield(h.record()) {
 				return
 			}
 		}
 	}
 }
 
-// record returns what another replica is told of the cursor. whole includes the leftover.
-func (h *held) record(whole bool) Record {
+// record returns what another replica is told of the cursor.
+func (h *held) record() Record {
 	rec := Record{
 		ID: h.ID, Principal: h.Principal, Namespace: h.namespace, Opened: h.Opened,
-		Pages: h.pages, Ledger: h.readLedger().Record(whole),
+		Pages: h.pages, Ledger: h.readLedger().Record(),
 	}
 	if h.cur != nil {
 		mean, count := h.sizer.Seen()
-		rec.Holding = &Holding{State: h.cur.State(), Chosen: h.chosen, Mean: mean, Count: count}
-		if whole {
-			rec.Holding.Leftover = h.leftover.documents
+		rec.Holding = &Holding{
+			State: h.cur.State(), Leftover: h.leftover.documents,
+			Chosen: h.chosen, Mean: mean, Count: count,
 		}
 	}
 	return rec
@@ -254,9 +241,9 @@ func (p *Pager) release(ctx context.Context, all []*held, to *page.Replica) {
 	p.table.Lock()
 	var removed []handle.Thing
 	for _, h := range all {
-		effect := page.Keep
+		drop := false
 		if to != nil && !h.IsRemoved() {
-			h.ledger, effect = h.ledger.Pushed(*to)
+			h.ledger, drop = h.ledger.Pushed(*to)
 			if h.isOpen() {
 				p.fate.HandedOver++
 			}
@@ -265,7 +252,7 @@ func (p *Pager) release(ctx context.Context, all []*held, to *page.Replica) {
 		case h.IsRemoved():
 			p.table.EndWorkLocked(h)
 			removed = append(removed, h)
-		case effect == page.Drop:
+		case drop:
 			p.dropLocked(h)
 		default:
 			p.settleLocked(h)
@@ -309,7 +296,8 @@ func (p *Pager) Accept(rec Record) error {
 	p.memory.leftovers.remove(h, &h.inLeftovers)
 	h.cur, h.leftover = nil, leftover{}
 	if g := rec.Holding; g != nil {
-		p.renewLocked(h, g.State)
+		h.cur = p.cfg.Continue(g.State)
+		h.cur.SetRunOn(true)
 		h.leftover, h.chosen = leftoverOf(g.Leftover), g.Chosen
 		h.sizer = batch.Resume(g.Mean, g.Count)
 		h.server = g.State.Server
@@ -318,10 +306,8 @@ func (p *Pager) Accept(rec Record) error {
 	return nil
 }
 
-// Close refuses all calls, drains, and waits for what still runs. What no replica has taken over
-// stays on its server, where it ends with its own timeout: a client may continue it at another
-// replica, or here after a restart. With a key that was not configured it is killed, as nothing
-// can continue it. Close waits, and kills, until ctx ends.
+// Close refuses all calls, drains, waits for what still runs, and ends the cursors that no replica
+// has taken over. It waits, and ends them, until ctx ends.
 func (p *Pager) Close(ctx context.Context) error {
 	err := p.Drain(ctx)
 	if err != nil { // it may have had less time
@@ -344,12 +330,10 @@ func (p *Pager) Close(ctx context.Context) error {
 		switch w := p.table.RemoveLocked(h, handle.ErrClosing); {
 		case w != nil: // the call that works on it ends it
 			works = append(works, w)
-		case p.cfg.Keys.Ephemeral() && h.isOpen():
-			open = append(open, h)
-		case p.cfg.Keys.Ephemeral():
-			left = append(left, h)
 		case h.isOpen():
-			p.fate.Left++
+			open = append(open, h)
+		default:
+			left = append(left, h)
 		}
 	}
 	p.table.Unlock()

@@ -30,16 +30,15 @@ var (
 func (p *Pager) question(c claim, a Asking, purpose Purpose) Question {
 	return Question{
 		Asker: p.Self(), Holder: c.holder.Instance, Purpose: purpose,
-		Principal: a.Principal, Token: a.Token, AllowGap: a.AllowGap,
+		Principal: a.Principal, Token: a.Token,
 		BatchSize: a.BatchSize, MaxAwaitTimeMS: a.MaxAwaitTimeMS, Inflation: a.Inflation,
 	}
 }
 
 // search asks other replicas for a cursor.
 type search struct {
-	p   *Pager
-	q   Question
-	seq uint64
+	p *Pager
+	q Question
 	// at is the replica that has answered.
 	at page.Replica
 	// unsure: a replica that may hold the cursor did not answer.

@@ -18,7 +18,7 @@ var (
 	// ErrCursorPositionUnknown refuses a token where it is not known whether the page that it asks
 	// for was delivered.
 	ErrCursorPositionUnknown = errors.New("the cursor's position is unknown: a page may have " +
-		"been lost; allowGap continues behind it")
+		"been lost")
 	// ErrOwnerGone refuses the token of a pinned cursor. Only one replica can continue the cursor,
 	// and that replica is gone, was restarted, or cannot be reached.
 	ErrOwnerGone = errors.New("cursor not found: the gateway replica that held its connection is " +
@@ -27,11 +27,6 @@ var (
 	// transaction that the cursor belongs to.
 	ErrOtherTransaction = errors.New("the cursor belongs to a transaction, and the call does " +
 		"not run in it; or the call runs in a transaction that the cursor does not belong to")
-	// ErrTokenTooLong ends a cursor whose token has no room for its names. A namespace that MongoDB
-	// allows always fits.
-	ErrTokenTooLong = errors.New("the cursor cannot be read in pages, since its token would be " +
-		"too long: the names of its database, its collection and its server are; " +
-		"a stream can read it")
 	// ErrNotHere is for replicas only: the replica that was asked knows nothing of the cursor.
 	ErrNotHere = errors.New("this replica knows nothing of the cursor")
 )

@@ -1,10 +1,7 @@
 package paging
 
 import (
-	"math"
-
 	"github.com/mooringdb/mooring/service/handle"
-	"github.com/mooringdb/mooring/service/page"
 )
 
 // DecodeClaim reports whether b is a claim, and what it encodes to.
@@ -13,19 +10,15 @@ func DecodeClaim(b []byte) (again []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.append(nil, b[0], c.state.Comment), nil
+	return c.append(nil), nil
 }
 
-// TokenOf returns the token with which a cursor is continued at page seq, behind many gaps.
-func (p *Pager) TokenOf(cur Cursor, ns Namespace, chosen int32, seq uint64) (string, error) {
-	h := p.newHeld(handle.Handle{}, ns)
-	h.cur, h.chosen = cur, chosen
-	h.ledger, _ = page.Ledger{}.Accept(page.Record{Fork: page.Fork{Branch: page.Branch{Gaps: math.MaxUint32, ID: math.MaxUint64}}}, false, false)
+// TokenOf returns the token with which a cursor is continued at page seq.
+func (p *Pager) TokenOf(cur Cursor, seq uint64) string {
+	h := p.newHeld(handle.Handle{}, Namespace{})
+	h.cur = cur
 	return p.token(h, seq)
 }
-
-// Write makes the pager write tokens of a version.
-func (p *Pager) Write(version byte) { p.version = version }
 
 // Held returns the memory of remembered pages and of leftovers.
 func (p *Pager) Held() int {

@@ -3,7 +3,6 @@ package paging_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -37,61 +36,46 @@ func TestFailures(t *testing.T) {
 	notSent := &mongoerr.NetworkError{Op: "dial", Err: io.ErrUnexpectedEOF}
 	dead := &mongoerr.CommandError{Code: 43, Name: "CursorNotFound"}
 	for _, test := range []struct {
-		name       string
-		err        error
-		again, gap string // what the same token brings then
+		name  string
+		err   error
+		again string // what the same token brings then
+		open  int    // cursors on the server
 	}{
-		{"not sent", notSent, "2 3", "2 3"},
-		{"no server", &mongoerr.SelectionError{}, "2 3", "2 3"},
-		{"cancelled in the queue", context.Canceled, "2 3", "2 3"},
-		{"lost", lost, paging.ErrCursorPositionUnknown.Error(), "2 3"},
-		{"of an unknown kind", io.ErrNoProgress, paging.ErrCursorPositionUnknown.Error(), "2 3"},
-		{"refused", dead, paging.ErrCursorNotFound.Error(), paging.ErrCursorNotFound.Error()},
+		{"not sent", notSent, "2 3", 1},
+		{"no server", &mongoerr.SelectionError{}, "2 3", 1},
+		{"cancelled in the queue", context.Canceled, "2 3", 1},
+		{"lost", lost, paging.ErrCursorPositionUnknown.Error(), 0},
+		{"of an unknown kind", io.ErrNoProgress, paging.ErrCursorPositionUnknown.Error(), 0},
+		{"refused", dead, paging.ErrCursorNotFound.Error(), 0},
 	} {
-		for _, allowGap := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, allowGap %v", test.name, allowGap), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFixture(t, nil)
-					first := f.open(5, 2, 0)
-					f.s.next = func(context.Context) error { return test.err }
-					if _, err := f.next(first.Token); !errors.Is(err, test.err) {
-						t.Fatalf("err = %v, want %v", err, test.err)
-					}
-					f.s.next = nil
-					two := int32(2)
-					page, err := f.r.Next(t.Context(), paging.Asking{Principal: "anna", Token: first.Token, AllowGap: allowGap, BatchSize: &two})
-					got, want := numbers(page), test.again
-					if err != nil {
-						got = err.Error()
-					}
-					if allowGap {
-						want = test.gap
-					}
-					if got != want {
-						t.Errorf("again: %s, want %s", got, want)
-					}
-					if f.s.fragile > 0 {
-						t.Errorf("%d of %d fetches would have ended with their caller", f.s.fragile, f.s.fetched)
-					}
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, nil)
+				first := f.open(5, 2, 0)
+				f.s.next = func(context.Context) error { return test.err }
+				if _, err := f.next(first.Token); !errors.Is(err, test.err) {
+					t.Fatalf("err = %v, want %v", err, test.err)
+				}
+				if open, _, _ := f.s.count(); open != test.open {
+					t.Errorf("%d cursors are open on the server, want %d", open, test.open)
+				}
+				f.s.next = nil
+				page, err := f.r.Next(t.Context(), paging.Asking{
+					Principal: "anna", Token: first.Token, BatchSize: new(int32(2)),
 				})
+				got := numbers(page)
+				if err != nil {
+					got = err.Error()
+				}
+				if got != test.again {
+					t.Errorf("again: %s, want %s", got, test.again)
+				}
+				if f.s.fragile > 0 {
+					t.Errorf("%d of %d fetches would have ended with their caller", f.s.fragile, f.s.fetched)
+				}
 			})
-		}
+		})
 	}
-}
-
-func TestGapThatIsNotSentStaysAGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil)
-		first := f.open(5, 2, 0)
-		f.s.next = func(context.Context) error { return &mongoerr.NetworkError{Sent: true, Err: io.EOF} }
-		_, _ = f.next(first.Token)
-		f.s.next = func(context.Context) error { return &mongoerr.SelectionError{} }
-		_, _ = f.r.Next(t.Context(), paging.Asking{Principal: "anna", Token: first.Token, AllowGap: true})
-		f.s.next = nil
-		if _, err := f.next(first.Token); !errors.Is(err, paging.ErrCursorPositionUnknown) {
-			t.Errorf("err = %v, want %v", err, paging.ErrCursorPositionUnknown)
-		}
-	})
 }
 
 func TestForeignTokens(t *testing.T) {
@@ -102,13 +86,13 @@ func TestForeignTokens(t *testing.T) {
 		stranger := f.start(func(c *paging.Config) { c.Keys = ring(t) })
 		for name, ask := range map[string]func() (paging.Page, error){
 			"another principal": func() (paging.Page, error) {
-				return f.r.Next(t.Context(), paging.Asking{Principal: "berta", Token: token, AllowGap: true})
+				return f.r.Next(t.Context(), paging.Asking{Principal: "berta", Token: token})
 			},
 			"another deployment": func() (paging.Page, error) {
-				return other.Next(t.Context(), paging.Asking{Principal: "anna", Token: token, AllowGap: true})
+				return other.Next(t.Context(), paging.Asking{Principal: "anna", Token: token})
 			},
 			"another key": func() (paging.Page, error) {
-				return stranger.Next(t.Context(), paging.Asking{Principal: "anna", Token: token, AllowGap: true})
+				return stranger.Next(t.Context(), paging.Asking{Principal: "anna", Token: token})
 			},
 			"nothing": func() (paging.Page, error) { return f.next("") },
 		} {
@@ -122,6 +106,7 @@ func TestForeignTokens(t *testing.T) {
 	})
 }
 
+// TestAfterRestart checks that a cursor ends with its gateway: its client is told.
 func TestAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -129,19 +114,12 @@ func TestAfterRestart(t *testing.T) {
 		if err := f.r.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		if open, killed, _ := f.s.count(); open != 0 || killed != 1 {
+			t.Errorf("%d open, %d killed; want 0 and 1", open, killed)
+		}
 		f.r = f.start(nil)
 		if _, err := f.next(first.Token); !errors.Is(err, paging.ErrCursorPositionUnknown) {
 			t.Fatalf("err = %v, want %v", err, paging.ErrCursorPositionUnknown)
-		}
-		page, err := f.r.Next(t.Context(), paging.Asking{Principal: "anna", Token: first.Token, AllowGap: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if numbers(page) != "2 3 4" {
-			t.Errorf("continued: %s", numbers(page))
-		}
-		if again := f.mustNext(first.Token); !same(page, again) {
-			t.Errorf("again: %v, want %v", again, page)
 		}
 	})
 }

@@ -66,6 +66,9 @@ func (p *Pager) deliver(g grant, a Asking) (Page, error) {
 // finish ends a grant. It records how the fetch went. Calls that wait get the page, or ask again.
 func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (Page, error) {
 	h := g.h
+	if o == page.NoReply { // no call can continue it
+		h.End(g.ctx)
+	}
 	p.table.Lock()
 	if h.pinned && (o == page.NoReply || broken(err)) {
 		// No getMore can use its connection again: the cursor ends, and the connection is returned.
@@ -74,7 +77,7 @@ func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (
 	var effect page.Effect
 	h.ledger, effect = h.ledger.Fetched(o)
 	end := p.carryOutLocked(h, effect, got, cost)
-	if h.IsRemoved() && effect != page.Close && effect != page.Drop {
+	if h.IsRemoved() && effect != page.Close {
 		got, err = Page{}, removedCause(g.ctx)
 	}
 	p.table.Unlock()
@@ -97,11 +100,6 @@ func (p *Pager) carryOutLocked(h *held, effect page.Effect, got Page, cost int) 
 		p.table.EndWorkLocked(h)
 		p.table.RemoveLocked(h, nil)
 		return true
-	case effect == page.Drop:
-		p.table.EndWorkLocked(h)
-		p.table.RemoveLocked(h, nil)
-		h.cur = nil
-		return false
 	case effect == page.Remember:
 		h.pages++
 		p.memory.hold(h, got, cost)
@@ -141,8 +139,8 @@ func (p *Pager) read(
 	if len(h.leftover.documents) == 0 && h.cur.Done() {
 		return got, cost, nil
 	}
-	got.Token, err = p.token(h, seq)
-	return got, cost, err
+	got.Token = p.token(h, seq)
+	return got, cost, nil
 }
 
 // refill gets the next batch of the cursor: the first one is there already, the others are asked
@@ -169,23 +167,17 @@ func (p *Pager) refill(ctx context.Context, h *held, more bool, target int) erro
 }
 
 // token seals what continues the cursor with page seq.
-func (p *Pager) token(h *held, seq uint64) (string, error) {
+func (p *Pager) token(h *held, seq uint64) string {
 	idle := p.table.Idle()
 	if h.casual && seq == 1 {
 		idle = p.cfg.UnreadIdle
 	}
 	c := claim{
-		deployment: p.deployment, namespace: h.namespace, id: h.ID, holder: p.Self(),
-		seq: seq, branch: h.readLedger().Branch(), expires: time.Now().Add(idle),
-		pinned: h.isPinned(), state: h.cur.State(),
-	}
-	c.state.BatchSize = h.chosen // what it was for the last batch says little about the next
-	plain, err := c.encode(p.version)
-	if err != nil {
-		return "", err
+		deployment: p.deployment, id: h.ID, holder: p.Self(), seq: seq,
+		pinned: h.isPinned(), expires: time.Now().Add(idle),
 	}
 	h.sealer = p.cfg.Keys.SealerID()
-	return p.cfg.Keys.Seal(h.Principal, plain), nil
+	return p.cfg.Keys.Seal(h.Principal, c.append(nil))
 }
 
 // outcomeOf says what the end of a fetch means for the ledger. What is not known to have stayed
@@ -198,7 +190,7 @@ func outcomeOf(got Page, err error) page.Outcome {
 		return page.GotPage
 	case err == nil:
 		return page.GotLast
-	case refused, errors.Is(err, ErrTokenTooLong):
+	case refused:
 		return page.Refused
 	case isNetwork:
 		if network.Sent {

@@ -128,7 +128,7 @@ func (p *Pager) settleLocked(h *held) {
 	if h.isUnread() {
 		s.Idle = p.cfg.UnreadIdle
 	}
-	p.memory.trim(h)
+	p.memory.trim()
 	p.table.SettleLocked(h, s)
 }
 
@@ -154,11 +154,4 @@ func (p *Pager) dropLocked(h *held) {
 	p.memory.leftovers.remove(h, &h.inLeftovers)
 	h.cur, h.leftover = nil, leftover{}
 	p.settleLocked(h)
-}
-
-// renewLocked makes a cursor of a token's state. It replaces the cursor from before a gap.
-func (p *Pager) renewLocked(h *held, s cursor.State) {
-	p.memory.leftovers.remove(h, &h.inLeftovers)
-	h.cur, h.leftover = p.cfg.Continue(s), leftover{}
-	h.cur.SetRunOn(true)
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/mooringdb/mooring/service/admission"
 )
 
-// memory bounds what cursors hold while no call works on them: the last delivered pages, for
+// memory counts what cursors hold while no call works on them: the last delivered pages, for
 // clients that ask again, and the leftovers of batches that were larger than a page. Both count
-// against one budget. If it is exceeded, the oldest pages are dropped first, then the oldest
-// leftovers. The documents of a dropped leftover are lost to its client, which gets an error.
+// against one budget. If it is exceeded, the oldest pages are dropped. A leftover stays until its
+// cursor ends, since its documents would be lost to the client.
 type memory struct {
 	budget    int
 	pages     row
@@ -37,16 +37,10 @@ func (m *memory) forget(h *held) {
 	m.pages.remove(h, &h.inPages)
 }
 
-// trim makes room. The leftover of one cursor stays in any case, so that a batch may be larger
-// than the budget.
-func (m *memory) trim(but *held) {
+// trim makes room.
+func (m *memory) trim() {
 	for h := m.pages.first(); h != nil && m.tooMuch(); h = m.pages.first() {
 		m.forget(h)
-	}
-	for h := m.leftovers.first(); h != nil && h != but && m.tooMuch(); h = m.leftovers.first() {
-		m.leftovers.remove(h, &h.inLeftovers)
-		h.leftover = leftover{}
-		h.ledger = h.ledger.Cut()
 	}
 }
 

@@ -20,9 +20,9 @@ import (
 
 // Clients that ask random replicas, and repeat what they have asked at random, while answers are
 // lost, late and doubled on every way, and replicas are drained, killed and restarted, read each
-// document once and in order, or are told by one of the named errors that they cannot. Some go on
-// with a gap then: of what they get the order says nothing. Every cursor ends at its end, is
-// killed, or is known by one replica alone; only what was lost with a replica may stay open.
+// document once and in order, or are told by one of the named errors that they cannot. Every cursor
+// ends at its end, is killed, or is known by one replica alone; only what was lost with a replica
+// may stay open.
 //
 // MOORING_MODEL_SEEDS is the number of runs.
 func TestModel(t *testing.T) {
@@ -47,7 +47,7 @@ func TestModel(t *testing.T) {
 		}
 	}
 	t.Logf("how the readings ended: %v", total)
-	if total["complete"] == 0 || total["reused"] == 0 || total["unknown"] == 0 || total["complete with a gap"] == 0 {
+	if total["complete"] == 0 || total["reused"] == 0 || total["unknown"] == 0 {
 		t.Errorf("the model shows little: %v", total)
 	}
 }
@@ -58,14 +58,13 @@ type model struct {
 	*network
 	chaos float64 // how bad it is
 
-	mu     sync.Mutex // guards what follows
-	rng    *rand.Rand
-	ends   map[string]int
-	gapped map[int64]bool // cursors, by the server's ids, that a client let go on with a gap: another replica may hold them, too
+	mu   sync.Mutex // guards what follows
+	rng  *rand.Rand
+	ends map[string]int
 }
 
 func newModel(t *testing.T, seed uint64) *model {
-	m := &model{network: newNetwork(t), rng: rand.New(rand.NewPCG(seed, 1)), ends: map[string]int{}, gapped: map[int64]bool{}}
+	m := &model{network: newNetwork(t), rng: rand.New(rand.NewPCG(seed, 1)), ends: map[string]int{}}
 	m.chaos = float64(seed%4) / 3
 	for _, address := range modelNodes {
 		m.startOne(address)
@@ -209,7 +208,7 @@ func (m *model) count() {
 		}
 	}
 	for id, by := range holders {
-		if len(by) > 1 && !m.gapped[id] {
+		if len(by) > 1 {
 			m.t.Errorf("cursor %d is held by %v", id, by)
 		}
 	}
@@ -240,8 +239,6 @@ type client struct {
 	*model
 	want, total int
 	id          int64 // the server's
-	gapped      bool  // documents may have been left out
-	mayJump     bool  // before the next page
 }
 
 func (m *model) read() string {
@@ -277,9 +274,6 @@ func (c *client) take(page paging.Page) string {
 	for _, doc := range page.Documents {
 		v, _ := doc.Lookup("i")
 		n, _ := v.Int32()
-		if c.gapped { // if its holder comes back, two have the cursor
-			c.want = int(n)
-		}
 		if int(n) != c.want {
 			c.t.Errorf("cursor %d: document %d, want %d", c.id, n, c.want)
 			return "wrong"
@@ -289,11 +283,9 @@ func (c *client) take(page paging.Page) string {
 	switch {
 	case page.Token != "":
 		return ""
-	case c.want != c.total && !c.gapped:
+	case c.want != c.total:
 		c.t.Errorf("%d documents, want %d", c.want, c.total)
 		return "wrong"
-	case c.gapped:
-		return "complete with a gap"
 	default:
 		return "complete"
 	}
@@ -303,26 +295,23 @@ func (c *client) take(page paging.Page) string {
 // again when the answer was lost.
 func (c *client) next(token string) (paging.Page, string) {
 	unknown := 0
-	c.mayJump = false
 	for {
 		switch { // what comes of these is lost on the way to the client
 		case c.chance(0.1):
-			_, _ = c.call(token, time.Minute, c.mayJump)
+			_, _ = c.call(token, time.Minute)
 		case c.chance(0.1):
-			mayJump := c.mayJump
-			go func() { _, _ = c.call(token, time.Minute, mayJump) }()
+			go func() { _, _ = c.call(token, time.Minute) }()
 		case c.chance(0.1):
-			_, _ = c.call(token, 300*time.Millisecond, c.mayJump)
+			_, _ = c.call(token, 300*time.Millisecond)
 		case c.chance(0.02): // it gives up reading
 			if c.chance(0.5) {
 				_ = c.any().closeFor(token)
 			}
 			return paging.Page{}, "given up"
 		}
-		page, err := c.call(token, time.Minute, c.mayJump)
+		page, err := c.call(token, time.Minute)
 		_, none := errors.AsType[*mongoerr.SelectionError](err)
 		_, broken := errors.AsType[*mongoerr.NetworkError](err)
-		_, refused := errors.AsType[*mongoerr.CommandError](err)
 		switch {
 		case err == nil:
 			return page, ""
@@ -332,12 +321,7 @@ func (c *client) next(token string) (paging.Page, string) {
 			if unknown++; unknown > 3 {
 				return page, "unknown"
 			}
-			if c.chance(0.5) {
-				c.allowGap()
-			}
 		case none, broken, errors.Is(err, handle.ErrClosing), errors.Is(err, errGone), errors.Is(err, context.DeadlineExceeded):
-		case c.gapped && refused, c.gapped && errors.Is(err, paging.ErrCursorNotFound): // by the earlier holder
-			return page, "killed"
 		default:
 			c.t.Errorf("cursor %d: Next = %v", c.id, err)
 			return page, "wrong"
@@ -346,17 +330,9 @@ func (c *client) next(token string) (paging.Page, string) {
 	}
 }
 
-// allowGap lets the next page begin later than where the last one ended.
-func (c *client) allowGap() {
-	c.gapped, c.mayJump = true, true
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.model.gapped[c.id] = true
-}
-
 var errGone = errors.New("the replica is gone")
 
-func (c *client) call(token string, timeout time.Duration, allowGap bool) (paging.Page, error) {
+func (c *client) call(token string, timeout time.Duration) (paging.Page, error) {
 	life := c.any()
 	if life == nil {
 		return paging.Page{}, errGone
@@ -369,7 +345,7 @@ func (c *client) call(token string, timeout time.Duration, allowGap bool) (pagin
 		stop := time.AfterFunc(timeout, cancel)
 		defer stop.Stop()
 	}
-	page, err := life.Next(ctx, paging.Asking{Principal: "anna", Token: token, AllowGap: allowGap})
+	page, err := life.Next(ctx, paging.Asking{Principal: "anna", Token: token})
 	c.network.mu.Lock()
 	defer c.network.mu.Unlock()
 	if life.dead {

@@ -3,7 +3,6 @@ package paging
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/mooringdb/mooring/service/handle"
@@ -17,8 +16,6 @@ type Asking struct {
 	Token     string
 	// Transaction is the transaction that the call runs in; zero: none.
 	Transaction handle.ID
-	// AllowGap continues even if a page may be missing.
-	AllowGap bool
 	// BatchSize and MaxAwaitTimeMS are for this batch and the following ones; nil changes nothing.
 	BatchSize      *int32
 	MaxAwaitTimeMS *int64
@@ -91,18 +88,15 @@ func (p *Pager) expired(c claim) bool {
 // decision holds what the ledger here says of a page, with what belongs to it.
 type decision struct {
 	page.Verdict
-	grant grant        // with Fetch and Skip
+	grant grant        // with Fetch
 	page  *Page        // with Repeat
 	work  *handle.Work // with Wait
 	fetch *fetch       // with Wait, if a page is fetched
-	to    page.Replica // with Elsewhere and GiveWay: which replica to ask
-	known bool         // something was known here
-	fork  page.Fork    // with Confirm: how the branch here began
-	late  page.Replica // with Confirm: the replica that held the cursor before
+	to    page.Replica // with Elsewhere: which replica to ask
 }
 
-// find finds the page that a token asks for. If it is here, the decision's verdict is Fetch, Skip
-// or Repeat. Otherwise the answer is that of another replica.
+// find finds the page that a token asks for. If it is here, the decision's verdict is Fetch or
+// Repeat. Otherwise the answer is that of another replica.
 func (p *Pager) find(
 	ctx context.Context, c claim, a Asking, stream bool,
 ) (decision, Answer, error) {
@@ -115,7 +109,7 @@ func (p *Pager) find(
 		if err != nil || d.Verdict != page.Elsewhere {
 			return d, Answer{}, err
 		}
-		s := search{p: p, seq: c.seq, q: p.question(c, a, ForPage)}
+		s := search{p: p, q: p.question(c, a, ForPage)}
 		if stream {
 			s.q.Purpose = ForStream
 		}
@@ -126,10 +120,9 @@ func (p *Pager) find(
 		case errors.Is(err, errHere):
 			home++
 		case errors.Is(err, errNowhere):
-			d, err := p.takeUp(ctx, c, a, stream, !s.unsure)
-			if err != nil || d.Verdict != page.Wait {
-				return d, Answer{}, err
-			}
+			if err := p.isLost(c); err != nil {
+				return decision{}, Answer{}, err
+			} // else it has come here meanwhile
 		case err == nil && ans.Streams:
 			ans.Moved = &s.at
 			return d, ans, nil
@@ -141,16 +134,16 @@ func (p *Pager) find(
 }
 
 // decide decides about a page by what is known here, and waits for other calls that work on the
-// cursor. The verdict that it returns is Fetch, Skip, Repeat or Elsewhere; the others are errors.
+// cursor. The verdict that it returns is Fetch, Repeat or Elsewhere; the others are errors.
 // unknown decides where nothing is known.
 func (p *Pager) decide(
 	ctx context.Context, c claim, a Asking, stream bool,
-	unknown func(claim, page.Question) (decision, error),
+	unknown func(claim) (decision, error),
 ) (decision, error) {
 	if !p.belongs(c, a.Transaction) {
 		return decision{}, ErrOtherTransaction
 	}
-	q := p.newQuestion(c, a, stream)
+	q := page.Question{Seq: c.seq, Stream: stream}
 	for {
 		if ctx.Err() != nil {
 			return decision{}, context.Cause(ctx)
@@ -170,8 +163,6 @@ func (p *Pager) decide(
 			case got != nil:
 				return decision{Verdict: page.Repeat, page: got}, nil
 			}
-		case page.Confirm:
-			q.Settled = p.settleBranch(ctx, c, a, d)
 		case page.Reused:
 			return decision{}, ErrCursorTokenReused
 		case page.Unknown:
@@ -179,13 +170,6 @@ func (p *Pager) decide(
 		default:
 			return d, nil
 		}
-	}
-}
-
-func (p *Pager) newQuestion(c claim, a Asking, stream bool) page.Question {
-	return page.Question{
-		Seq: c.seq, Branch: c.branch, Holder: c.holder, Here: c.holder.Instance == p.instance,
-		AllowGap: a.AllowGap, Stream: stream, Random: rand.Uint64(),
 	}
 }
 
@@ -200,22 +184,21 @@ func (d *decision) waitFor(ctx context.Context, seq uint64) (*Page, error) {
 
 func (p *Pager) decideOnce(
 	ctx context.Context, c claim, q page.Question,
-	unknown func(claim, page.Question) (decision, error),
+	unknown func(claim) (decision, error),
 ) (decision, error) {
 	p.table.Lock()
 	defer p.table.Unlock()
 	if h := p.getLocked(c.id); h != nil {
-		return p.decideLocked(ctx, h, c, q), nil
+		return p.decideLocked(ctx, h, q), nil
 	}
-	return unknown(c, q)
+	return unknown(c)
 }
 
 // decideLocked asks the ledger, and carries out what it says.
-func (p *Pager) decideLocked(ctx context.Context, h *held, c claim, q page.Question) decision {
-	d := decision{known: true}
+func (p *Pager) decideLocked(ctx context.Context, h *held, q page.Question) (d decision) {
 	q.Remembered, q.Working = h.inPages.isIn(), h.Working()
 	ledger, v := h.ledger.Ask(q)
-	if v.Grants() && p.leavingLocked() { // wait for the drain: the cursor goes elsewhere
+	if v == page.Fetch && p.leavingLocked() { // wait for the drain: the cursor goes elsewhere
 		return decision{Verdict: page.Wait, work: p.leaving}
 	}
 	h.ledger, d.Verdict = ledger, v
@@ -223,21 +206,11 @@ func (p *Pager) decideLocked(ctx context.Context, h *held, c claim, q page.Quest
 	switch d.Verdict {
 	case page.Fetch:
 		d.grant = p.grantLocked(ctx, h, q)
-	case page.Skip:
-		if !h.pinned {
-			p.renewLocked(h, c.state)
-		}
-		d.grant = p.grantLocked(ctx, h, q)
 	case page.Repeat:
 		last := h.last
 		d.page = &last
 	case page.Wait:
 		d.work, d.fetch = h.Work(), h.fetch
-	case page.GiveWay:
-		p.dropLocked(h)
-		d.Verdict = page.Elsewhere
-	case page.Confirm:
-		d.fork, d.late = h.ledger.Fork()
 	default: // the verdict is the whole answer
 	}
 	return d
@@ -261,7 +234,7 @@ func (p *Pager) grantLocked(ctx context.Context, h *held, q page.Question) grant
 }
 
 // unknownHere decides about a client's token of a cursor of which nothing is known here.
-func (p *Pager) unknownHere(c claim, q page.Question) (decision, error) {
+func (p *Pager) unknownHere(c claim) (decision, error) {
 	if c.holder.Instance == p.instance { // closed or expired here
 		return decision{}, ErrCursorNotFound
 	}
@@ -274,36 +247,18 @@ func (p *Pager) refusing() bool {
 	return p.table.RefusingLocked()
 }
 
-// takeUp continues a cursor of which no holder was found with the state in the token, if the
-// client allows a gap. sure means that no replica is left that may hold it. The verdict Wait means
-// that the cursor has come here meanwhile.
-func (p *Pager) takeUp(
-	ctx context.Context, c claim, a Asking, stream, sure bool,
-) (decision, error) {
+// isLost returns the error of a cursor that no replica is found to hold, nil if it has come here
+// meanwhile.
+func (p *Pager) isLost(c claim) error {
 	p.table.Lock()
 	defer p.table.Unlock()
-	h := p.getLocked(c.id)
-	var ledger page.Ledger
-	if h != nil {
-		ledger = h.ledger
+	if p.table.RefusingLocked() {
+		return handle.ErrClosing
 	}
-	q := p.newQuestion(c, a, stream)
-	ledger, v := ledger.TakeUp(q, sure)
-	switch {
-	case p.table.RefusingLocked():
-		return decision{}, handle.ErrClosing
-	case v == page.Unknown:
-		return decision{}, ErrCursorPositionUnknown
-	case v == page.Wait:
-		return decision{Verdict: v}, nil
-	case c.state.ID == 0: // all that was left of it was with the replica that is gone
-		return decision{}, ErrCursorNotFound
+	if h := p.getLocked(c.id); h != nil {
+		if _, moved := h.ledger.Moved(); !moved {
+			return nil
+		}
 	}
-	if h == nil {
-		h = p.newHeld(
-			handle.Handle{ID: c.id, Principal: a.Principal, Opened: handle.Now()}, c.namespace)
-	}
-	h.server, h.chosen, h.ledger = c.state.Server, c.state.BatchSize, ledger
-	p.renewLocked(h, c.state)
-	return decision{Verdict: v, grant: p.grantLocked(ctx, h, q)}, nil
+	return ErrCursorPositionUnknown
 }

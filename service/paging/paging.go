@@ -59,7 +59,6 @@ type Pager struct {
 	instance   page.Instance
 	deployment DeploymentID
 	table      *handle.Table
-	version    byte          // of the tokens that it makes
 	drained    chan struct{} // closed when Drain has ended
 	drainsErr  error         // what it returned
 	fate       Fate          // of the cursors that were open when Drain began
@@ -79,7 +78,7 @@ func New(cfg Config) *Pager {
 	cfg.PageMemory = orDefault(cfg.PageMemory, DefaultPageMemory)
 	cfg.PageBytes = orDefault(cfg.PageBytes, DefaultPageBytes)
 	p := &Pager{
-		cfg: cfg, deployment: NewDeploymentID(cfg.Deployment), version: writtenVersion,
+		cfg: cfg, deployment: NewDeploymentID(cfg.Deployment),
 		drained: make(chan struct{}), leaving: handle.NewWork(),
 		table: handle.New(handle.Config{
 			Idle: cfg.Idle, Max: cfg.MaxCursors, MaxPerPrincipal: cfg.MaxPerPrincipal,

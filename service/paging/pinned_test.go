@@ -60,7 +60,7 @@ func TestOwnerGone(t *testing.T) {
 				n := newNetwork(t, "a", "b")
 				page := n.openPinned()
 				end(n)
-				asking := paging.Asking{Principal: "anna", Token: page.Token, AllowGap: true}
+				asking := paging.Asking{Principal: "anna", Token: page.Token}
 				at := n.node("b")
 				if name == "restarted" { // the new life at the old address knows as little
 					at = n.node("a")

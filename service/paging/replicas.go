@@ -44,11 +44,9 @@ const (
 	ForStream
 	// ForClose closes the cursor.
 	ForClose
-	// ForYield asks a replica that holds an older branch of the cursor to give way.
-	ForYield
 )
 
-func (p Purpose) String() string { return [...]string{"page", "stream", "close", "yield"}[p] }
+func (p Purpose) String() string { return [...]string{"page", "stream", "close"}[p] }
 
 // Question describes what one replica asks another. The replica that is asked answers with what it
 // has, and passes nothing on.
@@ -60,17 +58,14 @@ type Question struct {
 	Purpose Purpose
 
 	Principal, Token string
-	AllowGap         bool
 	BatchSize        *int32
 	MaxAwaitTimeMS   *int64
 	Inflation        int
-	// Fork is, with ForYield, the beginning of the branch to which to give way.
-	Fork page.Fork
 }
 
 func (q Question) asking() Asking {
 	return Asking{
-		Principal: q.Principal, Token: q.Token, AllowGap: q.AllowGap, BatchSize: q.BatchSize,
+		Principal: q.Principal, Token: q.Token, BatchSize: q.BatchSize,
 		MaxAwaitTimeMS: q.MaxAwaitTimeMS, Inflation: q.Inflation,
 	}
 }
@@ -85,8 +80,6 @@ type Answer struct {
 	Streams bool
 	// Closed: the cursor was closed.
 	Closed bool
-	// GaveWay: the replica has given way. WentOn: it had gone on behind the gap.
-	GaveWay, WentOn bool
 }
 
 // Holding describes what a replica holds of a cursor between two pages.

@@ -104,7 +104,7 @@ func (p *Pager) relay(
 	if err != nil {
 		return nil, nil, err
 	}
-	return ctx, &Taken{Cursor: &relayed{stream: s, state: c.state}}, nil
+	return ctx, &Taken{Cursor: &relayed{stream: s}}, nil
 }
 
 // relayOwned relays the stream of a cursor that is pinned to another replica.
@@ -121,7 +121,6 @@ func (p *Pager) relayOwned(
 // relayed implements Cursor with batches that another replica reads, and sizes.
 type relayed struct {
 	stream PageStream
-	state  cursor.State
 	done   bool
 }
 
@@ -155,7 +154,7 @@ func (c *relayed) Close(context.Context) error {
 }
 
 func (c *relayed) Done() bool               { return c.done }
-func (c *relayed) State() cursor.State      { return c.state }
+func (c *relayed) State() cursor.State      { return cursor.State{} }
 func (c *relayed) Pinned() bool             { return true }
 func (c *relayed) SetBatchSize(int32)       {}
 func (c *relayed) SetMaxAwaitTimeMS(*int64) {}

@@ -103,12 +103,10 @@ func TestQuestionsAndAnswers(t *testing.T) {
 		{"page", paging.Answer{Page: &full}},
 		{"page without documents", paging.Answer{Page: &empty}},
 		{"streams", paging.Answer{Streams: true}},
-		{"gave way", paging.Answer{GaveWay: true}},
-		{"gave way, and had gone on", paging.Answer{GaveWay: true, WentOn: true}},
 		{"moved", paging.Answer{Moved: &moved}},
 		{"closed", paging.Answer{Closed: true}},
 	} {
-		for _, purpose := range []paging.Purpose{paging.ForPage, paging.ForStream, paging.ForClose, paging.ForYield} {
+		for _, purpose := range []paging.Purpose{paging.ForPage, paging.ForStream, paging.ForClose} {
 			t.Run(row.name+" for "+purpose.String(), func(t *testing.T) {
 				var asked paging.Question
 				owner := start(t, "a", &fake{answer: func(_ context.Context, q paging.Question) (paging.Answer, error) {
@@ -142,10 +140,9 @@ func TestQuestionOfNobody(t *testing.T) {
 }
 
 func TestPush(t *testing.T) {
-	held, nothing, settled := filled[paging.Record](), filled[paging.Record](), filled[paging.Record]()
+	held, nothing := filled[paging.Record](), filled[paging.Record]()
 	nothing.Holding = nil
-	settled.Ledger.Late, settled.Ledger.From = false, page.Replica{}
-	records := []paging.Record{held, nothing, settled}
+	records := []paging.Record{held, nothing}
 	var got []paging.Record
 	self := filled[page.Replica]()
 	peer := start(t, "a", &fake{self: self, accept: func(rec paging.Record) error {
@@ -240,7 +237,7 @@ func TestNamedErrors(t *testing.T) {
 		"ErrCursorNotFound": paging.ErrCursorNotFound, "ErrCursorTokenReused": paging.ErrCursorTokenReused,
 		"ErrCursorPositionUnknown": paging.ErrCursorPositionUnknown, "ErrOwnerGone": paging.ErrOwnerGone,
 		"ErrClosing": handle.ErrClosing, "ErrNotFound": handle.ErrNotFound, "ErrNotHere": paging.ErrNotHere,
-		"ErrTokenTooLong": paging.ErrTokenTooLong, "ErrTokenVersion": paging.ErrTokenVersion,
+		"ErrTokenVersion":     paging.ErrTokenVersion,
 		"ErrOtherTransaction": paging.ErrOtherTransaction,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "../paging/errors.go", nil, 0)

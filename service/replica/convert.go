@@ -57,7 +57,6 @@ var purposes = map[replicav1.Purpose]paging.Purpose{
 	replicav1.Purpose_PURPOSE_PAGE:   paging.ForPage,
 	replicav1.Purpose_PURPOSE_STREAM: paging.ForStream,
 	replicav1.Purpose_PURPOSE_CLOSE:  paging.ForClose,
-	replicav1.Purpose_PURPOSE_YIELD:  paging.ForYield,
 }
 
 func newPurpose(p paging.Purpose) replicav1.Purpose {
@@ -72,9 +71,9 @@ func newPurpose(p paging.Purpose) replicav1.Purpose {
 func newQuestion(q paging.Question) *replicav1.Question {
 	return &replicav1.Question{
 		Asker: newReplica(q.Asker), Holder: newID(q.Holder), Purpose: newPurpose(q.Purpose),
-		Principal: q.Principal, Token: q.Token, AllowGap: q.AllowGap,
+		Principal: q.Principal, Token: q.Token,
 		BatchSize: q.BatchSize, MaxAwaitTimeMs: q.MaxAwaitTimeMS,
-		Inflation: int64(q.Inflation), Branch: newFork(q.Fork),
+		Inflation: int64(q.Inflation),
 	}
 }
 
@@ -85,9 +84,9 @@ func (r *reader) question(m *replicav1.Question) paging.Question {
 	}
 	return paging.Question{
 		Asker: r.replica(m.GetAsker()), Holder: r.id(m.GetHolder()), Purpose: purpose,
-		Principal: m.GetPrincipal(), Token: m.GetToken(), AllowGap: m.GetAllowGap(),
+		Principal: m.GetPrincipal(), Token: m.GetToken(),
 		BatchSize: m.BatchSize, MaxAwaitTimeMS: m.MaxAwaitTimeMs,
-		Inflation: int(m.GetInflation()), Fork: readFork(m.GetBranch()),
+		Inflation: int(m.GetInflation()),
 	}
 }
 
@@ -102,9 +101,6 @@ func newAnswer(a paging.Answer) *replicav1.AskResponse {
 		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Moved{Moved: moved}}
 	case a.Streams:
 		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Streams{Streams: true}}
-	case a.GaveWay:
-		gaveWay := &replicav1.GaveWay{WentOn: a.WentOn}
-		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_GaveWay{GaveWay: gaveWay}}
 	default:
 		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Closed{Closed: a.Closed}}
 	}
@@ -118,8 +114,6 @@ func (r *reader) answer(m *replicav1.AskResponse) paging.Answer {
 		}}
 	case *replicav1.AskResponse_Moved:
 		return paging.Answer{Moved: new(r.replica(a.Moved))}
-	case *replicav1.AskResponse_GaveWay:
-		return paging.Answer{GaveWay: true, WentOn: a.GaveWay.GetWentOn()}
 	case *replicav1.AskResponse_Streams:
 		if a.Streams {
 			return paging.Answer{Streams: true}
@@ -158,13 +152,7 @@ func (r *reader) holding(m *replicav1.Holding) *paging.Holding {
 }
 
 func newLedger(l page.Record) *replicav1.Ledger {
-	m := &replicav1.Ledger{
-		Next: l.Next, Phase: uint32(l.Phase), Moves: l.Moves, Branch: newFork(l.Fork),
-	}
-	if l.Late {
-		m.Late = newReplica(l.From)
-	}
-	return m
+	return &replicav1.Ledger{Next: l.Next, Phase: uint32(l.Phase), Moves: l.Moves}
 }
 
 func (r *reader) ledger(m *replicav1.Ledger) page.Record {
@@ -172,29 +160,7 @@ func (r *reader) ledger(m *replicav1.Ledger) page.Record {
 		r.fail()
 		return page.Record{}
 	}
-	return page.Record{
-		Next: m.GetNext(), Phase: uint8(m.GetPhase()), Moves: m.GetMoves(),
-		Fork: readFork(m.GetBranch()),
-		Late: m.GetLate() != nil, From: r.replica(m.GetLate()),
-	}
-}
-
-// newFork leaves out the branch of a cursor without a gap.
-func newFork(f page.Fork) *replicav1.Branch {
-	if f == (page.Fork{}) {
-		return nil
-	}
-	return &replicav1.Branch{
-		Gaps: f.Branch.Gaps, Id: f.Branch.ID, Begin: f.Gap,
-		ParentGaps: f.Parent.Gaps, ParentId: f.Parent.ID,
-	}
-}
-
-func readFork(m *replicav1.Branch) page.Fork {
-	return page.Fork{
-		Branch: page.Branch{Gaps: m.GetGaps(), ID: m.GetId()}, Gap: m.GetBegin(),
-		Parent: page.Branch{Gaps: m.GetParentGaps(), ID: m.GetParentId()},
-	}
+	return page.Record{Next: m.GetNext(), Phase: uint8(m.GetPhase()), Moves: m.GetMoves()}
 }
 
 func newRecord(rec paging.Record) *replicav1.Record {

@@ -22,10 +22,10 @@ var messages = []func() proto.Message{
 // FuzzConvert: a message of another replica is refused, or it is the same when it is sent again.
 func FuzzConvert(f *testing.F) {
 	for kind, seed := range []protoadapt.MessageV2{
-		&replicav1.Question{Purpose: replicav1.Purpose_PURPOSE_YIELD, Token: "t", Branch: &replicav1.Branch{Gaps: 1, Id: 2, Begin: 3}},
+		&replicav1.Question{Purpose: replicav1.Purpose_PURPOSE_CLOSE, Token: "t"},
 		&replicav1.AskResponse{Answer: &replicav1.AskResponse_Page{Page: &replicav1.Page{Documents: []byte{5, 0, 0, 0, 0}, Token: "t"}}},
 		&replicav1.Record{
-			Id: make([]byte, 16), Ledger: &replicav1.Ledger{Next: 1, Phase: 1, Late: &replicav1.Replica{Address: "a:1"}},
+			Id: make([]byte, 16), Ledger: &replicav1.Ledger{Next: 1, Phase: 1},
 			Holding: &replicav1.Holding{State: state(), Leftover: []byte{5, 0, 0, 0, 0}},
 		},
 		&replicav1.ListRequest{Limit: 5}, &replicav1.Info{Id: "x", Pages: 3},

@@ -27,7 +27,6 @@ var named = map[string]error{
 	"owner_gone":              paging.ErrOwnerGone,
 	"closing":                 handle.ErrClosing,
 	"handle_not_found":        handle.ErrNotFound,
-	"token_too_long":          paging.ErrTokenTooLong,
 	"other_transaction":       paging.ErrOtherTransaction,
 	"not_here":                paging.ErrNotHere,
 	"self":                    errSelf,

@@ -228,9 +228,6 @@ func TestLifeAfterLife(t *testing.T) {
 			t.Errorf("Next at %s = %v, want ErrCursorPositionUnknown", name, err)
 		}
 	}
-	if page, err := b.Next(t.Context(), paging.Asking{Token: page.Token, AllowGap: true}); err != nil || len(page.Documents) == 0 {
-		t.Errorf("Next with allowGap = %d documents, %v", len(page.Documents), err)
-	}
 }
 
 // TestDrainMovesLargeRests: the leftover of a batch of 16 MiB is pushed, over TLS.

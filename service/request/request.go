@@ -12,6 +12,7 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -240,7 +241,27 @@ func (r *Reader) Known(field string, m proto.Message) {
 	if field == "" {
 		field = "request"
 	}
-	r.Refuse(field, "has a field that this version of the gateway does not know")
+	r.Refuse(field, "has a field that this version of the gateway does not know%s", hint(m))
+}
+
+// hint returns what to say of a field that earlier versions knew, and this one does not.
+func hint(m proto.Message) string {
+	switch m.(type) {
+	case *mooringv1.NextPageRequest, *mooringv1.CursorServiceStreamRequest:
+	default:
+		return ""
+	}
+	for rest := m.ProtoReflect().GetUnknown(); len(rest) > 0; {
+		number, _, n := protowire.ConsumeField(rest)
+		if n < 0 {
+			break
+		}
+		if number == rpcerr.AllowGapNumber {
+			return ": " + rpcerr.AllowGapGone
+		}
+		rest = rest[n:]
+	}
+	return ""
 }
 
 func (r *Reader) decoder() payload.Decoder { return payload.Decoder{Built: r.Built} }

@@ -93,6 +93,9 @@ func (n *node) takers(method string) []string {
 // meant returns what to add to the error of a field that is not there: the name that is most like
 // it, or all of them. The fields of the path are not in the body, which root describes.
 func (p *plan) meant(name string, root *plan) string {
+	if name == "allowGap" && p.byName["cursor"] != nil {
+		return ": " + rpcerr.AllowGapGone
+	}
 	names := make([]string, 0, len(p.fields))
 	for _, f := range p.fields {
 		if !f.inPath || p != root {

@@ -112,6 +112,17 @@ func plain(m proto.Message) string {
 	return b.String()
 }
 
+// TestGoneField checks what a client of an earlier version is told to do instead of allowGap.
+func TestGoneField(t *testing.T) {
+	h := newHandler(t, &fake{})
+	for _, path := range []string{"/v1/cursors:next", "/v1/cursors:stream"} {
+		w := do(h, "POST", path, `{"cursor": "x", "allowGap": true}`)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), rpcerr.AllowGapGone) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
 func TestBadBodies(t *testing.T) {
 	h := newHandler(t, &fake{})
 	for _, c := range []struct {

@@ -187,7 +187,6 @@ var table = []entry{
 	value("paging.ErrOwnerGone", paging.ErrOwnerGone, CursorOwnerGone),
 	value("paging.ErrOtherTransaction", paging.ErrOtherTransaction, InvalidArgument),
 	value("handle.ErrNotFound", handle.ErrNotFound, HandleNotFound),
-	value("paging.ErrTokenTooLong", paging.ErrTokenTooLong, TooLarge),
 	value("handle.ErrKilled", handle.ErrKilled, CursorNotFound),
 	value("handle.ErrClosing", handle.ErrClosing, ShuttingDown),
 	value("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound), // it was closed during a read

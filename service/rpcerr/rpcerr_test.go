@@ -142,7 +142,6 @@ func TestTable(t *testing.T) {
 		{paging.ErrCursorTokenReused, codes.Aborted, 409, "CursorTokenReused", "restart"},
 		{paging.ErrCursorPositionUnknown, codes.Aborted, 409, "CursorPositionUnknown", "restart"},
 		{paging.ErrOwnerGone, codes.NotFound, 404, "CursorOwnerGone", "restart"},
-		{paging.ErrTokenTooLong, codes.InvalidArgument, 413, "TooLarge", "never"},
 		{handle.ErrNotFound, codes.NotFound, 404, "HandleNotFound", "never"},
 		{&mongoerr.NetworkError{Sent: true, Err: errors.Join(context.Canceled, cursor.ErrClosed)}, codes.NotFound, 404, "CursorNotFound", "restart"},
 		{&client.NamespacedBulkWriteError{WriteErrors: []mongoerr.WriteError{{Code: 11000}}, Err: sent}, codes.AlreadyExists, 409, "DuplicateKey", "never"},

@@ -36,10 +36,7 @@ type NextPageRequest struct {
 	// How long a tailable cursor waits for a document, in milliseconds.
 	MaxAwaitTimeMs *int64 `protobuf:"varint,21,opt,name=max_await_time_ms,json=maxAwaitTimeMS,proto3,oneof" json:"max_await_time_ms,omitempty"`
 	// The token from the last page.
-	Cursor string `protobuf:"bytes,22,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Continue even if it cannot be known whether the last page was delivered. Without it, such a
-	// call fails with ABORTED, reason CursorPositionUnknown.
-	AllowGap      *bool `protobuf:"varint,23,opt,name=allow_gap,json=allowGap,proto3,oneof" json:"allow_gap,omitempty"`
+	Cursor        string `protobuf:"bytes,22,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -114,13 +111,6 @@ func (x *NextPageRequest) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
-}
-
-func (x *NextPageRequest) GetAllowGap() bool {
-	if x != nil && x.AllowGap != nil {
-		return *x.AllowGap
-	}
-	return false
 }
 
 type NextPageResponse struct {
@@ -199,9 +189,7 @@ type CursorServiceStreamRequest struct {
 	// How long a tailable cursor waits for a document, in milliseconds.
 	MaxAwaitTimeMs *int64 `protobuf:"varint,21,opt,name=max_await_time_ms,json=maxAwaitTimeMS,proto3,oneof" json:"max_await_time_ms,omitempty"`
 	// The token from the last page.
-	Cursor string `protobuf:"bytes,22,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// Continue even if it cannot be known whether the last page was delivered.
-	AllowGap      *bool `protobuf:"varint,23,opt,name=allow_gap,json=allowGap,proto3,oneof" json:"allow_gap,omitempty"`
+	Cursor        string `protobuf:"bytes,22,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -276,13 +264,6 @@ func (x *CursorServiceStreamRequest) GetCursor() string {
 		return x.Cursor
 	}
 	return ""
-}
-
-func (x *CursorServiceStreamRequest) GetAllowGap() bool {
-	if x != nil && x.AllowGap != nil {
-		return *x.AllowGap
-	}
-	return false
 }
 
 type CursorServiceStreamResponse struct {
@@ -452,7 +433,7 @@ var File_mooring_v1_cursor_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_cursor_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fmooring/v1/cursor_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19mooring/v1/document.proto\"\x87\x03\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19mooring/v1/document.proto\"\xe8\x02\n" +
 	"\x0fNextPageRequest\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
 	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
@@ -460,25 +441,22 @@ const file_mooring_v1_cursor_service_proto_rawDesc = "" +
 	"\n" +
 	"batch_size\x18\x14 \x01(\x05H\x03R\tbatchSize\x88\x01\x01\x12.\n" +
 	"\x11max_await_time_ms\x18\x15 \x01(\x03H\x04R\x0emaxAwaitTimeMS\x88\x01\x01\x12\x16\n" +
-	"\x06cursor\x18\x16 \x01(\tR\x06cursor\x12 \n" +
-	"\tallow_gap\x18\x17 \x01(\bH\x05R\ballowGap\x88\x01\x01B\n" +
+	"\x06cursor\x18\x16 \x01(\tR\x06cursorB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
 	"\n" +
 	"_statementB\r\n" +
 	"\v_batch_sizeB\x14\n" +
-	"\x12_max_await_time_msB\f\n" +
-	"\n" +
-	"_allow_gapJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03R\bdatabaseR\n" +
-	"collection\"\x99\x01\n" +
+	"\x12_max_await_time_msJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x17\x10\x18R\bdatabaseR\n" +
+	"collectionR\tallow_gap\"\x99\x01\n" +
 	"\x10NextPageResponse\x122\n" +
 	"\tdocuments\x18\x01 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\x12\x1b\n" +
 	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\t\n" +
 	"\a_cursorB\n" +
 	"\n" +
-	"\b_session\"\x92\x03\n" +
+	"\b_session\"\xf3\x02\n" +
 	"\x1aCursorServiceStreamRequest\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
 	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
@@ -486,18 +464,15 @@ const file_mooring_v1_cursor_service_proto_rawDesc = "" +
 	"\n" +
 	"batch_size\x18\x14 \x01(\x05H\x03R\tbatchSize\x88\x01\x01\x12.\n" +
 	"\x11max_await_time_ms\x18\x15 \x01(\x03H\x04R\x0emaxAwaitTimeMS\x88\x01\x01\x12\x16\n" +
-	"\x06cursor\x18\x16 \x01(\tR\x06cursor\x12 \n" +
-	"\tallow_gap\x18\x17 \x01(\bH\x05R\ballowGap\x88\x01\x01B\n" +
+	"\x06cursor\x18\x16 \x01(\tR\x06cursorB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
 	"\n" +
 	"_statementB\r\n" +
 	"\v_batch_sizeB\x14\n" +
-	"\x12_max_await_time_msB\f\n" +
-	"\n" +
-	"_allow_gapJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03R\bdatabaseR\n" +
-	"collection\"|\n" +
+	"\x12_max_await_time_msJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x17\x10\x18R\bdatabaseR\n" +
+	"collectionR\tallow_gap\"|\n" +
 	"\x1bCursorServiceStreamResponse\x122\n" +
 	"\tdocuments\x18\x01 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +

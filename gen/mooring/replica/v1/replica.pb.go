@@ -33,8 +33,6 @@ const (
 	Purpose_PURPOSE_STREAM Purpose = 2
 	// That it is closed.
 	Purpose_PURPOSE_CLOSE Purpose = 3
-	// That the replica gives way to the asker, which has a newer branch of the cursor.
-	Purpose_PURPOSE_YIELD Purpose = 4
 )
 
 // Enum value maps for Purpose.
@@ -44,14 +42,12 @@ var (
 		1: "PURPOSE_PAGE",
 		2: "PURPOSE_STREAM",
 		3: "PURPOSE_CLOSE",
-		4: "PURPOSE_YIELD",
 	}
 	Purpose_value = map[string]int32{
 		"PURPOSE_UNSPECIFIED": 0,
 		"PURPOSE_PAGE":        1,
 		"PURPOSE_STREAM":      2,
 		"PURPOSE_CLOSE":       3,
-		"PURPOSE_YIELD":       4,
 	}
 )
 
@@ -144,14 +140,11 @@ type Question struct {
 	Purpose        Purpose `protobuf:"varint,3,opt,name=purpose,proto3,enum=mooring.replica.v1.Purpose" json:"purpose,omitempty"`
 	Principal      string  `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"`
 	Token          string  `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
-	AllowGap       bool    `protobuf:"varint,6,opt,name=allow_gap,json=allowGap,proto3" json:"allow_gap,omitempty"`
 	BatchSize      *int32  `protobuf:"varint,7,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
 	MaxAwaitTimeMs *int64  `protobuf:"varint,8,opt,name=max_await_time_ms,json=maxAwaitTimeMs,proto3,oneof" json:"max_await_time_ms,omitempty"`
 	// 0: the client gets the page as BSON. Otherwise it gets the page as JSON, for which the page
 	// holds so many times fewer bytes.
-	Inflation int64 `protobuf:"varint,9,opt,name=inflation,proto3" json:"inflation,omitempty"`
-	// With PURPOSE_YIELD: the asker's branch.
-	Branch        *Branch `protobuf:"bytes,10,opt,name=branch,proto3" json:"branch,omitempty"`
+	Inflation     int64 `protobuf:"varint,9,opt,name=inflation,proto3" json:"inflation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -221,13 +214,6 @@ func (x *Question) GetToken() string {
 	return ""
 }
 
-func (x *Question) GetAllowGap() bool {
-	if x != nil {
-		return x.AllowGap
-	}
-	return false
-}
-
 func (x *Question) GetBatchSize() int32 {
 	if x != nil && x.BatchSize != nil {
 		return *x.BatchSize
@@ -249,93 +235,6 @@ func (x *Question) GetInflation() int64 {
 	return 0
 }
 
-func (x *Question) GetBranch() *Branch {
-	if x != nil {
-		return x.Branch
-	}
-	return nil
-}
-
-// Branch tells what a cursor's pages are behind a gap from what they were before it.
-type Branch struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many gaps lead to it, and its id.
-	Gaps uint32 `protobuf:"varint,1,opt,name=gaps,proto3" json:"gaps,omitempty"`
-	Id   uint64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
-	// The page with which it began, and the branch of the token with which it did: its gaps and its
-	// id.
-	Begin         uint64 `protobuf:"varint,3,opt,name=begin,proto3" json:"begin,omitempty"`
-	ParentGaps    uint32 `protobuf:"varint,4,opt,name=parent_gaps,json=parentGaps,proto3" json:"parent_gaps,omitempty"`
-	ParentId      uint64 `protobuf:"varint,5,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Branch) Reset() {
-	*x = Branch{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Branch) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Branch) ProtoMessage() {}
-
-func (x *Branch) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Branch.ProtoReflect.Descriptor instead.
-func (*Branch) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *Branch) GetGaps() uint32 {
-	if x != nil {
-		return x.Gaps
-	}
-	return 0
-}
-
-func (x *Branch) GetId() uint64 {
-	if x != nil {
-		return x.Id
-	}
-	return 0
-}
-
-func (x *Branch) GetBegin() uint64 {
-	if x != nil {
-		return x.Begin
-	}
-	return 0
-}
-
-func (x *Branch) GetParentGaps() uint32 {
-	if x != nil {
-		return x.ParentGaps
-	}
-	return 0
-}
-
-func (x *Branch) GetParentId() uint64 {
-	if x != nil {
-		return x.ParentId
-	}
-	return 0
-}
-
 type AskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Question      *Question              `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
@@ -345,7 +244,7 @@ type AskRequest struct {
 
 func (x *AskRequest) Reset() {
 	*x = AskRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[3]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -357,7 +256,7 @@ func (x *AskRequest) String() string {
 func (*AskRequest) ProtoMessage() {}
 
 func (x *AskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[3]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -370,7 +269,7 @@ func (x *AskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskRequest.ProtoReflect.Descriptor instead.
 func (*AskRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{3}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *AskRequest) GetQuestion() *Question {
@@ -388,7 +287,6 @@ type AskResponse struct {
 	//	*AskResponse_Moved
 	//	*AskResponse_Streams
 	//	*AskResponse_Closed
-	//	*AskResponse_GaveWay
 	Answer        isAskResponse_Answer `protobuf_oneof:"answer"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -396,7 +294,7 @@ type AskResponse struct {
 
 func (x *AskResponse) Reset() {
 	*x = AskResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[4]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -408,7 +306,7 @@ func (x *AskResponse) String() string {
 func (*AskResponse) ProtoMessage() {}
 
 func (x *AskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[4]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -421,7 +319,7 @@ func (x *AskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskResponse.ProtoReflect.Descriptor instead.
 func (*AskResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{4}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AskResponse) GetAnswer() isAskResponse_Answer {
@@ -467,15 +365,6 @@ func (x *AskResponse) GetClosed() bool {
 	return false
 }
 
-func (x *AskResponse) GetGaveWay() *GaveWay {
-	if x != nil {
-		if x, ok := x.Answer.(*AskResponse_GaveWay); ok {
-			return x.GaveWay
-		}
-	}
-	return nil
-}
-
 type isAskResponse_Answer interface {
 	isAskResponse_Answer()
 }
@@ -498,10 +387,6 @@ type AskResponse_Closed struct {
 	Closed bool `protobuf:"varint,4,opt,name=closed,proto3,oneof"`
 }
 
-type AskResponse_GaveWay struct {
-	GaveWay *GaveWay `protobuf:"bytes,5,opt,name=gave_way,json=gaveWay,proto3,oneof"`
-}
-
 func (*AskResponse_Page) isAskResponse_Answer() {}
 
 func (*AskResponse_Moved) isAskResponse_Answer() {}
@@ -509,8 +394,6 @@ func (*AskResponse_Moved) isAskResponse_Answer() {}
 func (*AskResponse_Streams) isAskResponse_Answer() {}
 
 func (*AskResponse_Closed) isAskResponse_Answer() {}
-
-func (*AskResponse_GaveWay) isAskResponse_Answer() {}
 
 type Page struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -523,7 +406,7 @@ type Page struct {
 
 func (x *Page) Reset() {
 	*x = Page{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[5]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +418,7 @@ func (x *Page) String() string {
 func (*Page) ProtoMessage() {}
 
 func (x *Page) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[5]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +431,7 @@ func (x *Page) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Page.ProtoReflect.Descriptor instead.
 func (*Page) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{5}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Page) GetDocuments() []byte {
@@ -565,51 +448,6 @@ func (x *Page) GetToken() string {
 	return ""
 }
 
-type GaveWay struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The replica had delivered the page with which the asker's branch began.
-	WentOn        bool `protobuf:"varint,1,opt,name=went_on,json=wentOn,proto3" json:"went_on,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *GaveWay) Reset() {
-	*x = GaveWay{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *GaveWay) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*GaveWay) ProtoMessage() {}
-
-func (x *GaveWay) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use GaveWay.ProtoReflect.Descriptor instead.
-func (*GaveWay) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *GaveWay) GetWentOn() bool {
-	if x != nil {
-		return x.WentOn
-	}
-	return false
-}
-
 type StreamRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Question      *Question              `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
@@ -619,7 +457,7 @@ type StreamRequest struct {
 
 func (x *StreamRequest) Reset() {
 	*x = StreamRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[7]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +469,7 @@ func (x *StreamRequest) String() string {
 func (*StreamRequest) ProtoMessage() {}
 
 func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[7]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +482,7 @@ func (x *StreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
 func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{7}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *StreamRequest) GetQuestion() *Question {
@@ -664,7 +502,7 @@ type StreamResponse struct {
 
 func (x *StreamResponse) Reset() {
 	*x = StreamResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[8]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +514,7 @@ func (x *StreamResponse) String() string {
 func (*StreamResponse) ProtoMessage() {}
 
 func (x *StreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[8]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +527,7 @@ func (x *StreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamResponse.ProtoReflect.Descriptor instead.
 func (*StreamResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{8}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StreamResponse) GetDocuments() []byte {
@@ -708,7 +546,7 @@ type PushRequest struct {
 
 func (x *PushRequest) Reset() {
 	*x = PushRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[9]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -720,7 +558,7 @@ func (x *PushRequest) String() string {
 func (*PushRequest) ProtoMessage() {}
 
 func (x *PushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[9]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -733,7 +571,7 @@ func (x *PushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
 func (*PushRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{9}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PushRequest) GetRecord() *Record {
@@ -761,7 +599,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[10]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +611,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[10]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +624,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{10}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Record) GetId() []byte {
@@ -851,18 +689,14 @@ type Ledger struct {
 	Next  uint64                 `protobuf:"varint,1,opt,name=next,proto3" json:"next,omitempty"`
 	Phase uint32                 `protobuf:"varint,2,opt,name=phase,proto3" json:"phase,omitempty"`
 	// How often the cursor has gone from replica to replica, this time included.
-	Moves  uint64  `protobuf:"varint,3,opt,name=moves,proto3" json:"moves,omitempty"`
-	Branch *Branch `protobuf:"bytes,4,opt,name=branch,proto3" json:"branch,omitempty"`
-	// Set if a replica that could not be reached may hold an older branch: the replica that should
-	// hold it.
-	Late          *Replica `protobuf:"bytes,5,opt,name=late,proto3" json:"late,omitempty"`
+	Moves         uint64 `protobuf:"varint,3,opt,name=moves,proto3" json:"moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ledger) Reset() {
 	*x = Ledger{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[11]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +708,7 @@ func (x *Ledger) String() string {
 func (*Ledger) ProtoMessage() {}
 
 func (x *Ledger) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[11]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +721,7 @@ func (x *Ledger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger.ProtoReflect.Descriptor instead.
 func (*Ledger) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{11}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Ledger) GetNext() uint64 {
@@ -911,24 +745,10 @@ func (x *Ledger) GetMoves() uint64 {
 	return 0
 }
 
-func (x *Ledger) GetBranch() *Branch {
-	if x != nil {
-		return x.Branch
-	}
-	return nil
-}
-
-func (x *Ledger) GetLate() *Replica {
-	if x != nil {
-		return x.Late
-	}
-	return nil
-}
-
 // Holding is what a replica holds of a cursor between two pages.
 type Holding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What a getMore needs, as in a token.
+	// What a getMore needs.
 	State []byte `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
 	// What is left of the last batch: BSON documents, one behind the other.
 	Leftover      []byte `protobuf:"bytes,2,opt,name=leftover,proto3" json:"leftover,omitempty"`
@@ -941,7 +761,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[12]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +773,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[12]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +786,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{12}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Holding) GetState() []byte {
@@ -1014,7 +834,7 @@ type PushResponse struct {
 
 func (x *PushResponse) Reset() {
 	*x = PushResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[13]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +846,7 @@ func (x *PushResponse) String() string {
 func (*PushResponse) ProtoMessage() {}
 
 func (x *PushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[13]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +859,7 @@ func (x *PushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
 func (*PushResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{13}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PushResponse) GetReplica() *Replica {
@@ -1061,7 +881,7 @@ type MeetRequest struct {
 
 func (x *MeetRequest) Reset() {
 	*x = MeetRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[14]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1073,7 +893,7 @@ func (x *MeetRequest) String() string {
 func (*MeetRequest) ProtoMessage() {}
 
 func (x *MeetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[14]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1086,7 +906,7 @@ func (x *MeetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeetRequest.ProtoReflect.Descriptor instead.
 func (*MeetRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{14}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *MeetRequest) GetReplica() *Replica {
@@ -1115,7 +935,7 @@ type MeetResponse struct {
 
 func (x *MeetResponse) Reset() {
 	*x = MeetResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[15]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +947,7 @@ func (x *MeetResponse) String() string {
 func (*MeetResponse) ProtoMessage() {}
 
 func (x *MeetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[15]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +960,7 @@ func (x *MeetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeetResponse.ProtoReflect.Descriptor instead.
 func (*MeetResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{15}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MeetResponse) GetAddresses() []string {
@@ -1168,7 +988,7 @@ type Succession struct {
 
 func (x *Succession) Reset() {
 	*x = Succession{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[16]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1000,7 @@ func (x *Succession) String() string {
 func (*Succession) ProtoMessage() {}
 
 func (x *Succession) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[16]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1013,7 @@ func (x *Succession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Succession.ProtoReflect.Descriptor instead.
 func (*Succession) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{16}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Succession) GetInstance() []byte {
@@ -1228,7 +1048,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[17]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1060,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[17]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1073,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{17}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListRequest) GetPrincipal() string {
@@ -1314,7 +1134,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[18]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1146,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[18]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1159,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{18}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListResponse) GetHandles() []*Info {
@@ -1371,7 +1191,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[19]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1203,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[19]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1216,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{19}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Info) GetId() string {
@@ -1499,7 +1319,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[20]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1331,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[20]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1344,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{20}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *KillRequest) GetId() string {
@@ -1542,7 +1362,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[21]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1374,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[21]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1387,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{21}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{19}
 }
 
 // Refusal is a detail of the errors that the asked replica gave itself.
@@ -1581,7 +1401,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[22]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1413,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[22]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1426,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{22}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Refusal) GetName() string {
@@ -1643,7 +1463,7 @@ type Forwarding struct {
 
 func (x *Forwarding) Reset() {
 	*x = Forwarding{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[23]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1655,7 +1475,7 @@ func (x *Forwarding) String() string {
 func (*Forwarding) ProtoMessage() {}
 
 func (x *Forwarding) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[23]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1668,7 +1488,7 @@ func (x *Forwarding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forwarding.ProtoReflect.Descriptor instead.
 func (*Forwarding) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{23}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Forwarding) GetOwner() []byte {
@@ -1758,7 +1578,7 @@ type Metadata struct {
 
 func (x *Metadata) Reset() {
 	*x = Metadata{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[24]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1770,7 +1590,7 @@ func (x *Metadata) String() string {
 func (*Metadata) ProtoMessage() {}
 
 func (x *Metadata) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[24]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1783,7 +1603,7 @@ func (x *Metadata) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Metadata.ProtoReflect.Descriptor instead.
 func (*Metadata) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{24}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Metadata) GetKey() string {
@@ -1809,7 +1629,7 @@ type ForwardRequest struct {
 
 func (x *ForwardRequest) Reset() {
 	*x = ForwardRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[25]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +1641,7 @@ func (x *ForwardRequest) String() string {
 func (*ForwardRequest) ProtoMessage() {}
 
 func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[25]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +1654,7 @@ func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
 func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{25}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ForwardRequest) GetCall() *Forwarding {
@@ -1854,7 +1674,7 @@ type ForwardResponse struct {
 
 func (x *ForwardResponse) Reset() {
 	*x = ForwardResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[26]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1686,7 @@ func (x *ForwardResponse) String() string {
 func (*ForwardResponse) ProtoMessage() {}
 
 func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[26]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1699,7 @@ func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
 func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{26}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ForwardResponse) GetResponse() []byte {
@@ -1898,7 +1718,7 @@ type ForwardStreamRequest struct {
 
 func (x *ForwardStreamRequest) Reset() {
 	*x = ForwardStreamRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[27]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +1730,7 @@ func (x *ForwardStreamRequest) String() string {
 func (*ForwardStreamRequest) ProtoMessage() {}
 
 func (x *ForwardStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[27]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +1743,7 @@ func (x *ForwardStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardStreamRequest.ProtoReflect.Descriptor instead.
 func (*ForwardStreamRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{27}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ForwardStreamRequest) GetCall() *Forwarding {
@@ -1943,7 +1763,7 @@ type ForwardStreamResponse struct {
 
 func (x *ForwardStreamResponse) Reset() {
 	*x = ForwardStreamResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[28]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +1775,7 @@ func (x *ForwardStreamResponse) String() string {
 func (*ForwardStreamResponse) ProtoMessage() {}
 
 func (x *ForwardStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[28]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +1788,7 @@ func (x *ForwardStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwardStreamResponse.ProtoReflect.Descriptor instead.
 func (*ForwardStreamResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{28}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ForwardStreamResponse) GetMessage() []byte {
@@ -1985,44 +1805,32 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	" mooring/replica/v1/replica.proto\x12\x12mooring.replica.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"?\n" +
 	"\aReplica\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\fR\binstance\"\xa8\x03\n" +
+	"\binstance\x18\x02 \x01(\fR\binstance\"\xf6\x02\n" +
 	"\bQuestion\x121\n" +
 	"\x05asker\x18\x01 \x01(\v2\x1b.mooring.replica.v1.ReplicaR\x05asker\x12\x16\n" +
 	"\x06holder\x18\x02 \x01(\fR\x06holder\x125\n" +
 	"\apurpose\x18\x03 \x01(\x0e2\x1b.mooring.replica.v1.PurposeR\apurpose\x12\x1c\n" +
 	"\tprincipal\x18\x04 \x01(\tR\tprincipal\x12\x14\n" +
-	"\x05token\x18\x05 \x01(\tR\x05token\x12\x1b\n" +
-	"\tallow_gap\x18\x06 \x01(\bR\ballowGap\x12\"\n" +
+	"\x05token\x18\x05 \x01(\tR\x05token\x12\"\n" +
 	"\n" +
 	"batch_size\x18\a \x01(\x05H\x00R\tbatchSize\x88\x01\x01\x12.\n" +
 	"\x11max_await_time_ms\x18\b \x01(\x03H\x01R\x0emaxAwaitTimeMs\x88\x01\x01\x12\x1c\n" +
-	"\tinflation\x18\t \x01(\x03R\tinflation\x122\n" +
-	"\x06branch\x18\n" +
-	" \x01(\v2\x1a.mooring.replica.v1.BranchR\x06branchB\r\n" +
+	"\tinflation\x18\t \x01(\x03R\tinflationB\r\n" +
 	"\v_batch_sizeB\x14\n" +
-	"\x12_max_await_time_ms\"\x80\x01\n" +
-	"\x06Branch\x12\x12\n" +
-	"\x04gaps\x18\x01 \x01(\rR\x04gaps\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\x04R\x02id\x12\x14\n" +
-	"\x05begin\x18\x03 \x01(\x04R\x05begin\x12\x1f\n" +
-	"\vparent_gaps\x18\x04 \x01(\rR\n" +
-	"parentGaps\x12\x1b\n" +
-	"\tparent_id\x18\x05 \x01(\x04R\bparentId\"F\n" +
+	"\x12_max_await_time_msJ\x04\b\x06\x10\aJ\x04\b\n" +
+	"\x10\vR\tallow_gapR\x06branch\"F\n" +
 	"\n" +
 	"AskRequest\x128\n" +
-	"\bquestion\x18\x01 \x01(\v2\x1c.mooring.replica.v1.QuestionR\bquestion\"\xec\x01\n" +
+	"\bquestion\x18\x01 \x01(\v2\x1c.mooring.replica.v1.QuestionR\bquestion\"\xc2\x01\n" +
 	"\vAskResponse\x12.\n" +
 	"\x04page\x18\x01 \x01(\v2\x18.mooring.replica.v1.PageH\x00R\x04page\x123\n" +
 	"\x05moved\x18\x02 \x01(\v2\x1b.mooring.replica.v1.ReplicaH\x00R\x05moved\x12\x1a\n" +
 	"\astreams\x18\x03 \x01(\bH\x00R\astreams\x12\x18\n" +
-	"\x06closed\x18\x04 \x01(\bH\x00R\x06closed\x128\n" +
-	"\bgave_way\x18\x05 \x01(\v2\x1b.mooring.replica.v1.GaveWayH\x00R\agaveWayB\b\n" +
-	"\x06answer\":\n" +
+	"\x06closed\x18\x04 \x01(\bH\x00R\x06closedB\b\n" +
+	"\x06answerJ\x04\b\x05\x10\x06R\bgave_way\":\n" +
 	"\x04Page\x12\x1c\n" +
 	"\tdocuments\x18\x01 \x01(\fR\tdocuments\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"\"\n" +
-	"\aGaveWay\x12\x17\n" +
-	"\awent_on\x18\x01 \x01(\bR\x06wentOn\"I\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"I\n" +
 	"\rStreamRequest\x128\n" +
 	"\bquestion\x18\x01 \x01(\v2\x1c.mooring.replica.v1.QuestionR\bquestion\".\n" +
 	"\x0eStreamResponse\x12\x1c\n" +
@@ -2039,13 +1847,11 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\x06opened\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06opened\x12\x14\n" +
 	"\x05pages\x18\x06 \x01(\x04R\x05pages\x122\n" +
 	"\x06ledger\x18\a \x01(\v2\x1a.mooring.replica.v1.LedgerR\x06ledger\x125\n" +
-	"\aholding\x18\b \x01(\v2\x1b.mooring.replica.v1.HoldingR\aholding\"\xad\x01\n" +
+	"\aholding\x18\b \x01(\v2\x1b.mooring.replica.v1.HoldingR\aholding\"b\n" +
 	"\x06Ledger\x12\x12\n" +
 	"\x04next\x18\x01 \x01(\x04R\x04next\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\rR\x05phase\x12\x14\n" +
-	"\x05moves\x18\x03 \x01(\x04R\x05moves\x122\n" +
-	"\x06branch\x18\x04 \x01(\v2\x1a.mooring.replica.v1.BranchR\x06branch\x12/\n" +
-	"\x04late\x18\x05 \x01(\v2\x1b.mooring.replica.v1.ReplicaR\x04late\"}\n" +
+	"\x05moves\x18\x03 \x01(\x04R\x05movesJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06R\x06branchR\x04late\"}\n" +
 	"\aHolding\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\fR\x05state\x12\x1a\n" +
 	"\bleftover\x18\x02 \x01(\fR\bleftover\x12\x16\n" +
@@ -2126,13 +1932,12 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\x14ForwardStreamRequest\x122\n" +
 	"\x04call\x18\x01 \x01(\v2\x1e.mooring.replica.v1.ForwardingR\x04call\"1\n" +
 	"\x15ForwardStreamResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\fR\amessage*n\n" +
+	"\amessage\x18\x01 \x01(\fR\amessage*p\n" +
 	"\aPurpose\x12\x17\n" +
 	"\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPURPOSE_PAGE\x10\x01\x12\x12\n" +
 	"\x0ePURPOSE_STREAM\x10\x02\x12\x11\n" +
-	"\rPURPOSE_CLOSE\x10\x03\x12\x11\n" +
-	"\rPURPOSE_YIELD\x10\x042\x97\x05\n" +
+	"\rPURPOSE_CLOSE\x10\x03\"\x04\b\x04\x10\x04*\rPURPOSE_YIELD2\x97\x05\n" +
 	"\x0eReplicaService\x12F\n" +
 	"\x03Ask\x12\x1e.mooring.replica.v1.AskRequest\x1a\x1f.mooring.replica.v1.AskResponse\x12Q\n" +
 	"\x06Stream\x12!.mooring.replica.v1.StreamRequest\x1a\".mooring.replica.v1.StreamResponse0\x01\x12K\n" +
@@ -2156,89 +1961,83 @@ func file_mooring_replica_v1_replica_proto_rawDescGZIP() []byte {
 }
 
 var file_mooring_replica_v1_replica_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_mooring_replica_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_mooring_replica_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_mooring_replica_v1_replica_proto_goTypes = []any{
 	(Purpose)(0),                  // 0: mooring.replica.v1.Purpose
 	(*Replica)(nil),               // 1: mooring.replica.v1.Replica
 	(*Question)(nil),              // 2: mooring.replica.v1.Question
-	(*Branch)(nil),                // 3: mooring.replica.v1.Branch
-	(*AskRequest)(nil),            // 4: mooring.replica.v1.AskRequest
-	(*AskResponse)(nil),           // 5: mooring.replica.v1.AskResponse
-	(*Page)(nil),                  // 6: mooring.replica.v1.Page
-	(*GaveWay)(nil),               // 7: mooring.replica.v1.GaveWay
-	(*StreamRequest)(nil),         // 8: mooring.replica.v1.StreamRequest
-	(*StreamResponse)(nil),        // 9: mooring.replica.v1.StreamResponse
-	(*PushRequest)(nil),           // 10: mooring.replica.v1.PushRequest
-	(*Record)(nil),                // 11: mooring.replica.v1.Record
-	(*Ledger)(nil),                // 12: mooring.replica.v1.Ledger
-	(*Holding)(nil),               // 13: mooring.replica.v1.Holding
-	(*PushResponse)(nil),          // 14: mooring.replica.v1.PushResponse
-	(*MeetRequest)(nil),           // 15: mooring.replica.v1.MeetRequest
-	(*MeetResponse)(nil),          // 16: mooring.replica.v1.MeetResponse
-	(*Succession)(nil),            // 17: mooring.replica.v1.Succession
-	(*ListRequest)(nil),           // 18: mooring.replica.v1.ListRequest
-	(*ListResponse)(nil),          // 19: mooring.replica.v1.ListResponse
-	(*Info)(nil),                  // 20: mooring.replica.v1.Info
-	(*KillRequest)(nil),           // 21: mooring.replica.v1.KillRequest
-	(*KillResponse)(nil),          // 22: mooring.replica.v1.KillResponse
-	(*Refusal)(nil),               // 23: mooring.replica.v1.Refusal
-	(*Forwarding)(nil),            // 24: mooring.replica.v1.Forwarding
-	(*Metadata)(nil),              // 25: mooring.replica.v1.Metadata
-	(*ForwardRequest)(nil),        // 26: mooring.replica.v1.ForwardRequest
-	(*ForwardResponse)(nil),       // 27: mooring.replica.v1.ForwardResponse
-	(*ForwardStreamRequest)(nil),  // 28: mooring.replica.v1.ForwardStreamRequest
-	(*ForwardStreamResponse)(nil), // 29: mooring.replica.v1.ForwardStreamResponse
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*AskRequest)(nil),            // 3: mooring.replica.v1.AskRequest
+	(*AskResponse)(nil),           // 4: mooring.replica.v1.AskResponse
+	(*Page)(nil),                  // 5: mooring.replica.v1.Page
+	(*StreamRequest)(nil),         // 6: mooring.replica.v1.StreamRequest
+	(*StreamResponse)(nil),        // 7: mooring.replica.v1.StreamResponse
+	(*PushRequest)(nil),           // 8: mooring.replica.v1.PushRequest
+	(*Record)(nil),                // 9: mooring.replica.v1.Record
+	(*Ledger)(nil),                // 10: mooring.replica.v1.Ledger
+	(*Holding)(nil),               // 11: mooring.replica.v1.Holding
+	(*PushResponse)(nil),          // 12: mooring.replica.v1.PushResponse
+	(*MeetRequest)(nil),           // 13: mooring.replica.v1.MeetRequest
+	(*MeetResponse)(nil),          // 14: mooring.replica.v1.MeetResponse
+	(*Succession)(nil),            // 15: mooring.replica.v1.Succession
+	(*ListRequest)(nil),           // 16: mooring.replica.v1.ListRequest
+	(*ListResponse)(nil),          // 17: mooring.replica.v1.ListResponse
+	(*Info)(nil),                  // 18: mooring.replica.v1.Info
+	(*KillRequest)(nil),           // 19: mooring.replica.v1.KillRequest
+	(*KillResponse)(nil),          // 20: mooring.replica.v1.KillResponse
+	(*Refusal)(nil),               // 21: mooring.replica.v1.Refusal
+	(*Forwarding)(nil),            // 22: mooring.replica.v1.Forwarding
+	(*Metadata)(nil),              // 23: mooring.replica.v1.Metadata
+	(*ForwardRequest)(nil),        // 24: mooring.replica.v1.ForwardRequest
+	(*ForwardResponse)(nil),       // 25: mooring.replica.v1.ForwardResponse
+	(*ForwardStreamRequest)(nil),  // 26: mooring.replica.v1.ForwardStreamRequest
+	(*ForwardStreamResponse)(nil), // 27: mooring.replica.v1.ForwardStreamResponse
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
 }
 var file_mooring_replica_v1_replica_proto_depIdxs = []int32{
 	1,  // 0: mooring.replica.v1.Question.asker:type_name -> mooring.replica.v1.Replica
 	0,  // 1: mooring.replica.v1.Question.purpose:type_name -> mooring.replica.v1.Purpose
-	3,  // 2: mooring.replica.v1.Question.branch:type_name -> mooring.replica.v1.Branch
-	2,  // 3: mooring.replica.v1.AskRequest.question:type_name -> mooring.replica.v1.Question
-	6,  // 4: mooring.replica.v1.AskResponse.page:type_name -> mooring.replica.v1.Page
-	1,  // 5: mooring.replica.v1.AskResponse.moved:type_name -> mooring.replica.v1.Replica
-	7,  // 6: mooring.replica.v1.AskResponse.gave_way:type_name -> mooring.replica.v1.GaveWay
-	2,  // 7: mooring.replica.v1.StreamRequest.question:type_name -> mooring.replica.v1.Question
-	11, // 8: mooring.replica.v1.PushRequest.record:type_name -> mooring.replica.v1.Record
-	30, // 9: mooring.replica.v1.Record.opened:type_name -> google.protobuf.Timestamp
-	12, // 10: mooring.replica.v1.Record.ledger:type_name -> mooring.replica.v1.Ledger
-	13, // 11: mooring.replica.v1.Record.holding:type_name -> mooring.replica.v1.Holding
-	3,  // 12: mooring.replica.v1.Ledger.branch:type_name -> mooring.replica.v1.Branch
-	1,  // 13: mooring.replica.v1.Ledger.late:type_name -> mooring.replica.v1.Replica
-	1,  // 14: mooring.replica.v1.PushResponse.replica:type_name -> mooring.replica.v1.Replica
-	1,  // 15: mooring.replica.v1.MeetRequest.replica:type_name -> mooring.replica.v1.Replica
-	1,  // 16: mooring.replica.v1.MeetRequest.successor:type_name -> mooring.replica.v1.Replica
-	17, // 17: mooring.replica.v1.MeetResponse.successions:type_name -> mooring.replica.v1.Succession
-	1,  // 18: mooring.replica.v1.Succession.successor:type_name -> mooring.replica.v1.Replica
-	30, // 19: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
-	20, // 20: mooring.replica.v1.ListResponse.handles:type_name -> mooring.replica.v1.Info
-	30, // 21: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
-	30, // 22: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
-	30, // 23: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
-	25, // 24: mooring.replica.v1.Forwarding.metadata:type_name -> mooring.replica.v1.Metadata
-	24, // 25: mooring.replica.v1.ForwardRequest.call:type_name -> mooring.replica.v1.Forwarding
-	24, // 26: mooring.replica.v1.ForwardStreamRequest.call:type_name -> mooring.replica.v1.Forwarding
-	4,  // 27: mooring.replica.v1.ReplicaService.Ask:input_type -> mooring.replica.v1.AskRequest
-	8,  // 28: mooring.replica.v1.ReplicaService.Stream:input_type -> mooring.replica.v1.StreamRequest
-	10, // 29: mooring.replica.v1.ReplicaService.Push:input_type -> mooring.replica.v1.PushRequest
-	15, // 30: mooring.replica.v1.ReplicaService.Meet:input_type -> mooring.replica.v1.MeetRequest
-	18, // 31: mooring.replica.v1.ReplicaService.List:input_type -> mooring.replica.v1.ListRequest
-	21, // 32: mooring.replica.v1.ReplicaService.Kill:input_type -> mooring.replica.v1.KillRequest
-	26, // 33: mooring.replica.v1.ReplicaService.Forward:input_type -> mooring.replica.v1.ForwardRequest
-	28, // 34: mooring.replica.v1.ReplicaService.ForwardStream:input_type -> mooring.replica.v1.ForwardStreamRequest
-	5,  // 35: mooring.replica.v1.ReplicaService.Ask:output_type -> mooring.replica.v1.AskResponse
-	9,  // 36: mooring.replica.v1.ReplicaService.Stream:output_type -> mooring.replica.v1.StreamResponse
-	14, // 37: mooring.replica.v1.ReplicaService.Push:output_type -> mooring.replica.v1.PushResponse
-	16, // 38: mooring.replica.v1.ReplicaService.Meet:output_type -> mooring.replica.v1.MeetResponse
-	19, // 39: mooring.replica.v1.ReplicaService.List:output_type -> mooring.replica.v1.ListResponse
-	22, // 40: mooring.replica.v1.ReplicaService.Kill:output_type -> mooring.replica.v1.KillResponse
-	27, // 41: mooring.replica.v1.ReplicaService.Forward:output_type -> mooring.replica.v1.ForwardResponse
-	29, // 42: mooring.replica.v1.ReplicaService.ForwardStream:output_type -> mooring.replica.v1.ForwardStreamResponse
-	35, // [35:43] is the sub-list for method output_type
-	27, // [27:35] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	2,  // 2: mooring.replica.v1.AskRequest.question:type_name -> mooring.replica.v1.Question
+	5,  // 3: mooring.replica.v1.AskResponse.page:type_name -> mooring.replica.v1.Page
+	1,  // 4: mooring.replica.v1.AskResponse.moved:type_name -> mooring.replica.v1.Replica
+	2,  // 5: mooring.replica.v1.StreamRequest.question:type_name -> mooring.replica.v1.Question
+	9,  // 6: mooring.replica.v1.PushRequest.record:type_name -> mooring.replica.v1.Record
+	28, // 7: mooring.replica.v1.Record.opened:type_name -> google.protobuf.Timestamp
+	10, // 8: mooring.replica.v1.Record.ledger:type_name -> mooring.replica.v1.Ledger
+	11, // 9: mooring.replica.v1.Record.holding:type_name -> mooring.replica.v1.Holding
+	1,  // 10: mooring.replica.v1.PushResponse.replica:type_name -> mooring.replica.v1.Replica
+	1,  // 11: mooring.replica.v1.MeetRequest.replica:type_name -> mooring.replica.v1.Replica
+	1,  // 12: mooring.replica.v1.MeetRequest.successor:type_name -> mooring.replica.v1.Replica
+	15, // 13: mooring.replica.v1.MeetResponse.successions:type_name -> mooring.replica.v1.Succession
+	1,  // 14: mooring.replica.v1.Succession.successor:type_name -> mooring.replica.v1.Replica
+	28, // 15: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
+	18, // 16: mooring.replica.v1.ListResponse.handles:type_name -> mooring.replica.v1.Info
+	28, // 17: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
+	28, // 18: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
+	28, // 19: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
+	23, // 20: mooring.replica.v1.Forwarding.metadata:type_name -> mooring.replica.v1.Metadata
+	22, // 21: mooring.replica.v1.ForwardRequest.call:type_name -> mooring.replica.v1.Forwarding
+	22, // 22: mooring.replica.v1.ForwardStreamRequest.call:type_name -> mooring.replica.v1.Forwarding
+	3,  // 23: mooring.replica.v1.ReplicaService.Ask:input_type -> mooring.replica.v1.AskRequest
+	6,  // 24: mooring.replica.v1.ReplicaService.Stream:input_type -> mooring.replica.v1.StreamRequest
+	8,  // 25: mooring.replica.v1.ReplicaService.Push:input_type -> mooring.replica.v1.PushRequest
+	13, // 26: mooring.replica.v1.ReplicaService.Meet:input_type -> mooring.replica.v1.MeetRequest
+	16, // 27: mooring.replica.v1.ReplicaService.List:input_type -> mooring.replica.v1.ListRequest
+	19, // 28: mooring.replica.v1.ReplicaService.Kill:input_type -> mooring.replica.v1.KillRequest
+	24, // 29: mooring.replica.v1.ReplicaService.Forward:input_type -> mooring.replica.v1.ForwardRequest
+	26, // 30: mooring.replica.v1.ReplicaService.ForwardStream:input_type -> mooring.replica.v1.ForwardStreamRequest
+	4,  // 31: mooring.replica.v1.ReplicaService.Ask:output_type -> mooring.replica.v1.AskResponse
+	7,  // 32: mooring.replica.v1.ReplicaService.Stream:output_type -> mooring.replica.v1.StreamResponse
+	12, // 33: mooring.replica.v1.ReplicaService.Push:output_type -> mooring.replica.v1.PushResponse
+	14, // 34: mooring.replica.v1.ReplicaService.Meet:output_type -> mooring.replica.v1.MeetResponse
+	17, // 35: mooring.replica.v1.ReplicaService.List:output_type -> mooring.replica.v1.ListResponse
+	20, // 36: mooring.replica.v1.ReplicaService.Kill:output_type -> mooring.replica.v1.KillResponse
+	25, // 37: mooring.replica.v1.ReplicaService.Forward:output_type -> mooring.replica.v1.ForwardResponse
+	27, // 38: mooring.replica.v1.ReplicaService.ForwardStream:output_type -> mooring.replica.v1.ForwardStreamResponse
+	31, // [31:39] is the sub-list for method output_type
+	23, // [23:31] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_mooring_replica_v1_replica_proto_init() }
@@ -2247,21 +2046,20 @@ func file_mooring_replica_v1_replica_proto_init() {
 		return
 	}
 	file_mooring_replica_v1_replica_proto_msgTypes[1].OneofWrappers = []any{}
-	file_mooring_replica_v1_replica_proto_msgTypes[4].OneofWrappers = []any{
+	file_mooring_replica_v1_replica_proto_msgTypes[3].OneofWrappers = []any{
 		(*AskResponse_Page)(nil),
 		(*AskResponse_Moved)(nil),
 		(*AskResponse_Streams)(nil),
 		(*AskResponse_Closed)(nil),
-		(*AskResponse_GaveWay)(nil),
 	}
-	file_mooring_replica_v1_replica_proto_msgTypes[17].OneofWrappers = []any{}
+	file_mooring_replica_v1_replica_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_replica_v1_replica_proto_rawDesc), len(file_mooring_replica_v1_replica_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

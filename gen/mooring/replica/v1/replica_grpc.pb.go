@@ -44,7 +44,7 @@ const (
 // An error that the asked replica itself gave has a Refusal among its details. Any other one is of
 // the way to it.
 type ReplicaServiceClient interface {
-	// Asks for a page, closes a cursor, or asks a replica to give way.
+	// Asks for a page, or closes a cursor.
 	Ask(ctx context.Context, in *AskRequest, opts ...grpc.CallOption) (*AskResponse, error)
 	// Sends all pages of a cursor from one on. The first message is empty: the replica has agreed.
 	Stream(ctx context.Context, in *StreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamResponse], error)
@@ -196,7 +196,7 @@ type ReplicaService_ForwardStreamClient = grpc.ServerStreamingClient[ForwardStre
 // An error that the asked replica itself gave has a Refusal among its details. Any other one is of
 // the way to it.
 type ReplicaServiceServer interface {
-	// Asks for a page, closes a cursor, or asks a replica to give way.
+	// Asks for a page, or closes a cursor.
 	Ask(context.Context, *AskRequest) (*AskResponse, error)
 	// Sends all pages of a cursor from one on. The first message is empty: the replica has agreed.
 	Stream(*StreamRequest, grpc.ServerStreamingServer[StreamResponse]) error
