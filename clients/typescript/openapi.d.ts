@@ -4520,7 +4520,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorResponse"];
             };
         };
-        /** @description Service Unavailable. Reasons: `IssuerUnavailable`, `Overloaded`, `UnknownTransactionCommitResult`, `ReplicaUnreachable`, `NoSuitableServer`, `NetworkError`, `ConnectionPoolCleared`, `ConnectionPoolFull`, `ShuttingDown`. MongoDB's codes: 6 HostUnreachable, 7 HostNotFound, 64 WriteConcernFailed, 89 NetworkTimeout, 91 ShutdownInProgress, 133 FailedToSatisfyReadPreference, 134 ReadConcernMajorityNotAvailableYet, 189 PrimarySteppedDown, 9001 SocketException, 10058 LegacyNotPrimary, 10107 NotWritablePrimary, 11600 InterruptedAtShutdown, 11602 InterruptedDueToReplStateChange, 13435 NotPrimaryNoSecondaryOk, 13436 NotPrimaryOrSecondary. */
+        /** @description Service Unavailable. Reasons: `IssuerUnavailable`, `Overloaded`, `IdempotencyUnavailable`, `UnknownTransactionCommitResult`, `ReplicaUnreachable`, `NoSuitableServer`, `NetworkError`, `ConnectionPoolCleared`, `ConnectionPoolFull`, `ShuttingDown`. MongoDB's codes: 6 HostUnreachable, 7 HostNotFound, 64 WriteConcernFailed, 89 NetworkTimeout, 91 ShutdownInProgress, 133 FailedToSatisfyReadPreference, 134 ReadConcernMajorityNotAvailableYet, 189 PrimarySteppedDown, 9001 SocketException, 10058 LegacyNotPrimary, 10107 NotWritablePrimary, 11600 InterruptedAtShutdown, 11602 InterruptedDueToReplStateChange, 13435 NotPrimaryNoSecondaryOk, 13436 NotPrimaryOrSecondary. */
         ServiceUnavailable: {
             headers: {
                 "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];

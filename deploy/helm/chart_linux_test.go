@@ -138,7 +138,7 @@ func TestPodRuns(t *testing.T) {
 			"only what the chart demands",
 			[]string{"--set", demanded},
 			func(s *mongotest.Server, keys string) secrets {
-				return secrets{"a": {"uri": s.URI()}, "b": {"keys": keys}}
+				return secrets{"a": {"uri": s.URI()}, "b": {"keys": keys}, "c": {"key": keys}}
 			},
 		},
 		{
@@ -155,7 +155,7 @@ func TestPodRuns(t *testing.T) {
 						"uri": s.URI(), "username": "", "password": "",
 						"ca.crt": string(pem.EncodeToMemory(ca.CertificateBlock())),
 					},
-					"mooring-handle-keys": {"keys": keys}, "mooring-api-keys": {"api-keys": apiKeyLine},
+					"mooring-handle-keys": {"keys": keys}, "mooring-idempotency-key": {"key": keys}, "mooring-api-keys": {"api-keys": apiKeyLine},
 				}
 			},
 		},
@@ -164,7 +164,7 @@ func TestPodRuns(t *testing.T) {
 			[]string{"-f", "mooring/ci/everything.yaml"},
 			func(s *mongotest.Server, keys string) secrets {
 				return secrets{
-					"mooring-uri": {"connection-string": s.URI()}, "mooring-handle-keys": {"keys": keys},
+					"mooring-uri": {"connection-string": s.URI()}, "mooring-handle-keys": {"keys": keys}, "mooring-idempotency-key": {"key": keys},
 					"mooring-tls":      {"tls.crt": crt, "tls.key": key, "ca.crt": crt},
 					"mooring-api-keys": {"api-keys": apiKeyLine},
 				}

@@ -17,7 +17,7 @@ import (
 )
 
 // demanded are the values without which the chart does not render.
-const demanded = "image.repository=r,uriSecret.name=a,handleKeysSecret.name=b,allowPlaintext=true,allowUnauthenticated=true"
+const demanded = "image.repository=r,uriSecret.name=a,handleKeysSecret.name=b,idempotencyKeySecret.name=c,allowPlaintext=true,allowUnauthenticated=true"
 
 // TestRefused sets values that must not render, and looks for their names in the refusal.
 func TestRefused(t *testing.T) {
@@ -32,6 +32,7 @@ func TestRefused(t *testing.T) {
 		{"a digest that is none", []string{"--set", "image.digest=sha256:12"}, "/image/digest"},
 		{"no connection string", []string{"--set", "uriSecret.name="}, "uriSecret.name"},
 		{"no handle keys", []string{"--set", "handleKeysSecret.name="}, "handleKeysSecret.name"},
+		{"no idempotency key", []string{"--set", "idempotencyKeySecret.name="}, "idempotencyKeySecret.name"},
 		{"plain text by accident", []string{"--set", "allowPlaintext=false"}, "allowPlaintext"},
 		{"no credential by accident", []string{"--set", "allowUnauthenticated=false"}, "allowUnauthenticated"},
 		{"client certificates without TLS", []string{"--set", "tlsSecret.clientAuthorityKey=x"}, "tlsSecret.clientAuthorityKey"},
@@ -45,6 +46,7 @@ func TestRefused(t *testing.T) {
 		{"a secret option of MongoDB", []string{"--set", "config.mongodb.options.proxyPassword=hunter2"}, "proxyPassword"},
 		{"API keys", []string{"--set", "config.auth.apiKeys=x"}, "apiKeys"},
 		{"handle keys", []string{"--set", "config.handle.keys=x"}, "handle"},
+		{"an idempotency key", []string{"--set", "config.idempotency.key=x"}, "idempotency"},
 		{"an address", []string{"--set", "config.grpc.address=:1"}, "address"},
 		{"the address of replicas", []string{"--set", "config.replica.address=:1"}, "replica"},
 		{"the drain", []string{"--set", "config.drain.timeout=1h"}, "drain"},

@@ -263,7 +263,9 @@ func replicaArgs(t *testing.T) []string {
 	if err := os.WriteFile(file, key, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"--handle-keys-file", file, "--replica-address", "127.0.0.1:0"}
+	return []string{
+		"--handle-keys-file", file, "--idempotency-key-file", file, "--replica-address", "127.0.0.1:0",
+	}
 }
 
 func TestReplicaUnreachable(t *testing.T) {

@@ -85,7 +85,8 @@ func startReplicas(t testing.TB, uri string, args ...string) []*gatewaytest.Gate
 	var replicas []*gatewaytest.Gateway
 	for _, address := range addresses {
 		replicas = append(replicas, suite.Start(t, uri, append([]string{
-			"--handle-keys-file", keys, "--replica-address", address, "--replica-peers", strings.Join(addresses, ","),
+			"--handle-keys-file", keys, "--idempotency-key-file", keys,
+			"--replica-address", address, "--replica-peers", strings.Join(addresses, ","),
 		}, args...)...))
 	}
 	return replicas

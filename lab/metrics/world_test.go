@@ -99,7 +99,9 @@ func (w *world) startReplicas() {
 		w.t.Fatal(err)
 	}
 	uri := w.set.URI(false, nil) + "&compressors=zlib&minPoolSize=1&heartbeatFrequencyMS=500"
-	args := []string{"--handle-keys-file", file, "--replica-address", "127.0.0.1:0"}
+	args := []string{
+		"--handle-keys-file", file, "--idempotency-key-file", file, "--replica-address", "127.0.0.1:0",
+	}
 	gone := w.startGateway(uri, args...)
 	w.rest = []string{gone.REST}
 	w.patiently(func() (err error) {

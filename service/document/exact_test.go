@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/metadata"
@@ -11,9 +12,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/rpcerr"
-	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
@@ -21,7 +21,7 @@ const helloOfReplicaSet = `{"ok": 1, "isWritablePrimary": true, "setName": "rs",
 	"maxWireVersion": 25, "maxWriteBatchSize": 2, "logicalSessionTimeoutMinutes": 30}`
 
 // startReplicaSet starts a gateway before a primary.
-func startReplicaSet(t *testing.T, keys *seal.Ring) *servicetest.Gateway {
+func startReplicaSet(t *testing.T, cfg servicetest.Config) *servicetest.Gateway {
 	t.Helper()
 	server := mongotest.NewServer(t, mongotest.Handlers{
 		"hello":         answer(t, helloOfReplicaSet),
@@ -32,7 +32,7 @@ func startReplicaSet(t *testing.T, keys *seal.Ring) *servicetest.Gateway {
 		"bulkWrite": answer(t, `{"ok": 1, "nErrors": 0, "nInserted": 1, "nMatched": 0, "nModified": 0, "nUpserted": 0,
 			"nDeleted": 0, "cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite", "firstBatch": []}}`),
 	})
-	return servicetest.Start(t, server, servicetest.Config{Handles: paging.Config{Keys: keys}})
+	return servicetest.Start(t, server, cfg)
 }
 
 func withKey(ctx context.Context, key string) context.Context {
@@ -115,11 +115,7 @@ func sentWrites(t *testing.T, g *servicetest.Gateway, from int) (identities []st
 // TestExactlyOnce: the same call is the same write for the server, at any replica, with the same
 // generated _ids. Another key is another write.
 func TestExactlyOnce(t *testing.T) {
-	keys, err := seal.NewRing()
-	if err != nil {
-		t.Fatal(err)
-	}
-	one, two := startReplicaSet(t, keys), startReplicaSet(t, keys)
+	one, two := startReplicaSet(t, servicetest.Config{}), startReplicaSet(t, servicetest.Config{})
 	again := writes(two)
 	for name, call := range writes(one) {
 		t.Run(name, func(t *testing.T) {
@@ -156,9 +152,36 @@ func TestExactlyOnce(t *testing.T) {
 	}
 }
 
+// TestSessionsOfKeys: the sessions and _ids of calls with a key are the same bytes as ever, if the
+// idempotency key is the handle key that they were made of once.
+func TestSessionsOfKeys(t *testing.T) {
+	schedule, err := idempotency.ParseSchedule([]byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := startReplicaSet(t, servicetest.Config{Idempotency: schedule})
+	for name, key := range map[string]string{"InsertOne": "k", "UpdateOne": "lUpdateOne", "InsertMany": "lInsertMany"} {
+		if err := writes(g)[name](withKey(t.Context(), key)); err != nil {
+			t.Error(err)
+		}
+	}
+	identities, inserted := sentWrites(t, g, 0)
+	sent := fmt.Sprintf("%v %x", identities, inserted)
+	for _, want := range []string{
+		"1000000004e37398f14be78dd886897894d7d2d779 1", "00bff357fd736c155d349d4e", // InsertOne
+		"10000000045b8420cce53e891ab529c8705f39b9a1 1",                               // UpdateOne
+		"10000000042a2e4d2af83a8af8ac96770be9c9f8c7 1", "00eaf0b201cff0deda91a7c1fd", // InsertMany
+		"10000000045c481631101e8ddf93b5c283ff39fced 1", "00075d9fe6ce0d1f094a9d6665",
+	} {
+		if !strings.Contains(sent, want) {
+			t.Errorf("the server got no %s: %s", want, sent)
+		}
+	}
+}
+
 // TestKeysThatAreRefused: nothing is sent.
 func TestKeysThatAreRefused(t *testing.T) {
-	g := startReplicaSet(t, nil)
+	g := startReplicaSet(t, servicetest.Config{})
 	ctx := withKey(t.Context(), "k")
 	// The calls below that are refused later have keys of their own.
 	fresh := func(key string) context.Context { return withKey(t.Context(), key) }
@@ -234,7 +257,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 
 // TestKeyOfRefusedCall: a key is free for another call until something was sent.
 func TestKeyOfRefusedCall(t *testing.T) {
-	g := startReplicaSet(t, nil)
+	g := startReplicaSet(t, servicetest.Config{})
 	ctx := withKey(t.Context(), "k")
 	insert := func(body string) string {
 		_, err := g.Document.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(body)})

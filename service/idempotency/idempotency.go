@@ -1,7 +1,8 @@
 // Package idempotency makes writes with an Idempotency-Key exactly-once. A call's key, principal,
 // operation and content give the ids of the sessions that its writes run in, and the _ids that are
-// generated for it: the same call again, at any replica with the same handle key, has the same ids,
-// so that the server itself knows the writes that it has done. Nothing is stored for that.
+// generated for it: the same call again, at any replica, has the same ids, so that the server
+// itself knows the writes that it has done. Nothing is stored for that. The ids also depend on a
+// key of the gateway's own, which all replicas have: see Schedule.
 //
 // What each replica remembers is which content a key came with, to refuse the same key for another
 // call.
@@ -10,8 +11,10 @@ package idempotency
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -19,7 +22,6 @@ import (
 	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/rpcerr"
-	"github.com/mooringdb/mooring/service/seal"
 )
 
 const (
@@ -33,8 +35,8 @@ const (
 
 // Keys makes the sessions of calls with a key.
 type Keys struct {
-	client *client.Client
-	keys   *seal.Ring
+	client   *client.Client
+	schedule atomic.Pointer[Schedule]
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu    sync.Mutex
@@ -56,8 +58,32 @@ type remembered struct {
 var _ call.Idempotency = (*Keys)(nil)
 
 // New returns the keys of a client.
-func New(c *client.Client, keys *seal.Ring) *Keys {
-	return &Keys{client: c, keys: keys, known: map[digest]*remembered{}}
+func New(c *client.Client, schedule Schedule) *Keys {
+	k := &Keys{client: c, known: map[digest]*remembered{}}
+	k.schedule.Store(&schedule)
+	return k
+}
+
+// ErrSuddenChange reports that a schedule would change the key at once: a call that was made with
+// the old key could run again with the new one.
+var ErrSuddenChange = errors.New("the key would change at once, and calls that are repeated " +
+	"would be done twice: write the time of the change before it (docs/operations.md)")
+
+// Replace replaces the schedule, or returns ErrSuddenChange and keeps the old one. late is how much
+// longer the old key was used here than the new schedule allows: calls of that time may be done
+// again at replicas that have changed the key in time.
+func (k *Keys) Replace(next Schedule) (late time.Duration, err error) {
+	now, old := time.Now(), *k.schedule.Load()
+	used, known := old.last(now)
+	ids, wait := next.at(now)
+	if wait == 0 && (!known || !ids.Equal(used)) {
+		return 0, ErrSuddenChange
+	}
+	k.schedule.Store(&next)
+	if wait > 0 {
+		late = max(Life-now.Add(wait).Sub(old.until(now)), 0)
+	}
+	return late, nil
 }
 
 // Begin returns the write of a call, whose End the caller calls. It refuses a key that came with
@@ -71,8 +97,16 @@ func (k *Keys) Begin(
 			Message: "is empty, or longer than 255 bytes",
 		}
 	}
+	ids, wait := k.schedule.Load().at(time.Now())
+	if wait > 0 {
+		return nil, &rpcerr.Error{
+			Reason: rpcerr.IdempotencyUnavailable, Field: call.IdempotencyKey, RetryAfter: wait,
+			Message: "the gateway changes a key of its own: calls with a key are refused for " +
+				"half an hour",
+		}
+	}
 	body := sha256.Sum256(content)
-	root := k.keys.Digest([]byte(principal), []byte(operation), []byte(key), body[:])
+	root := ids.Digest([]byte(principal), []byte(operation), []byte(key), body[:])
 	name := sha256.Sum256(append([]byte(principal+"\x00"), key...))
 	s, err := k.client.ResumeSession(
 		session.State{Derive: func(n int) bson.UUID { return newUUID(derive(root, 's', n)) }},

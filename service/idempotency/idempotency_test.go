@@ -28,17 +28,17 @@ func newClient(t *testing.T) *client.Client {
 	return c
 }
 
-func newRing(t *testing.T, secret byte) *seal.Ring {
+func newSchedule(t *testing.T, secret byte) idempotency.Schedule {
 	t.Helper()
 	key, err := seal.NewKey(append(make([]byte, 31), secret))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring, err := seal.NewRing(key)
+	schedule, err := idempotency.NewSchedule(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ring
+	return schedule
 }
 
 type begun struct {
@@ -58,7 +58,7 @@ func begin(t *testing.T, k *idempotency.Keys, principal, key, operation, content
 // TestBegin: the same call has the same ids at every replica, and no other call has them.
 func TestBegin(t *testing.T) {
 	c := newClient(t)
-	one := idempotency.New(c, newRing(t, 1))
+	one := idempotency.New(c, newSchedule(t, 1))
 	first, _ := begin(t, one, "p", "k", "insert", "body")
 	if first.id == first.other || first.id.IsZero() {
 		t.Errorf("the ids are %v", first)
@@ -68,13 +68,13 @@ func TestBegin(t *testing.T) {
 		principal, key, operation, content string
 		same                               bool
 	}{
-		"again":            {one, "p", "k", "insert", "body", true},
-		"another replica":  {idempotency.New(c, newRing(t, 1)), "p", "k", "insert", "body", true},
-		"another key ring": {idempotency.New(c, newRing(t, 2)), "p", "k", "insert", "body", false},
-		"principal":        {idempotency.New(c, newRing(t, 1)), "q", "k", "insert", "body", false},
-		"key":              {one, "p", "l", "insert", "body", false},
-		"operation":        {idempotency.New(c, newRing(t, 1)), "p", "k", "update", "body", false},
-		"content":          {idempotency.New(c, newRing(t, 1)), "p", "k", "insert", "bodies", false},
+		"again":           {one, "p", "k", "insert", "body", true},
+		"another replica": {idempotency.New(c, newSchedule(t, 1)), "p", "k", "insert", "body", true},
+		"another secret":  {idempotency.New(c, newSchedule(t, 2)), "p", "k", "insert", "body", false},
+		"principal":       {idempotency.New(c, newSchedule(t, 1)), "q", "k", "insert", "body", false},
+		"key":             {one, "p", "l", "insert", "body", false},
+		"operation":       {idempotency.New(c, newSchedule(t, 1)), "p", "k", "update", "body", false},
+		"content":         {idempotency.New(c, newSchedule(t, 1)), "p", "k", "insert", "bodies", false},
 	} {
 		if got, _ := begin(t, test.keys, test.principal, test.key, test.operation, test.content); (got == first) != test.same {
 			t.Errorf("%s: the ids are %v, those of the first call are %v", name, got, first)
@@ -90,7 +90,7 @@ func TestBegin(t *testing.T) {
 // TestReused: a key is refused for another call as long as it is remembered.
 func TestReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := idempotency.New(newClient(t), newRing(t, 1))
+		k := idempotency.New(newClient(t), newSchedule(t, 1))
 		try := func(principal, key, operation, content, want string) {
 			t.Helper()
 			if _, got := begin(t, k, principal, key, operation, content); got != want {
@@ -116,7 +116,7 @@ func TestReused(t *testing.T) {
 // TestEnd: a key is free when the last of its calls has ended without sending anything.
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := idempotency.New(newClient(t), newRing(t, 1))
+		k := idempotency.New(newClient(t), newSchedule(t, 1))
 		call := func(key, content string) func() {
 			t.Helper()
 			w, err := k.Begin("p", key, "insert", []byte(content))

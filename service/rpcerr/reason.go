@@ -28,6 +28,7 @@ const (
 
 	IdempotencyKeyUnsupported Reason = "IdempotencyKeyUnsupported"
 	IdempotencyKeyReused      Reason = "IdempotencyKeyReused"
+	IdempotencyUnavailable    Reason = "IdempotencyUnavailable"
 
 	Unauthenticated   Reason = "Unauthenticated"
 	TooManyAttempts   Reason = "TooManyAttempts"
@@ -113,6 +114,7 @@ var reasons = byReason([]row{
 
 	{codes.InvalidArgument, http.StatusBadRequest, IdempotencyKeyUnsupported, Never},
 	{codes.FailedPrecondition, http.StatusUnprocessableEntity, IdempotencyKeyReused, Never},
+	{codes.Unavailable, http.StatusServiceUnavailable, IdempotencyUnavailable, SameRequest},
 
 	{codes.Unauthenticated, http.StatusUnauthorized, Unauthenticated, Never},
 	{codes.ResourceExhausted, http.StatusTooManyRequests, TooManyAttempts, SameRequest},

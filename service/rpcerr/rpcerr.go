@@ -11,6 +11,7 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -52,6 +53,8 @@ type Error struct {
 	Offset int64
 	// Retry replaces the Retry of the reason's row; empty: the row's.
 	Retry Retry
+	// RetryAfter is the time after which the client may try again; 0: the usual one.
+	RetryAfter time.Duration
 	// Err is the cause; may be nil.
 	Err error
 }
@@ -149,6 +152,7 @@ var table = []entry{
 	// Errors of the gateway itself.
 	typed(func(e *Error, _ error, x *explanation) {
 		x.row, x.message, x.field = reasons[e.Reason], e.Error(), e.Field
+		x.retryAfter = e.RetryAfter
 		if e.Reason == MalformedDocument {
 			x.at(e.Offset)
 		}

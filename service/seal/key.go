@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -17,10 +18,17 @@ type Key struct{ secret []byte }
 // NewKey checks the length of a secret and returns a key with a copy of it.
 func NewKey(secret []byte) (Key, error) {
 	if len(secret) < minKeyBytes {
-		return Key{}, fmt.Errorf("handle key has %d bytes, wants %d or more",
+		return Key{}, fmt.Errorf("key has %d bytes, wants %d or more",
 			len(secret), minKeyBytes)
 	}
 	return Key{bytes.Clone(secret)}, nil
+}
+
+// RandomKey returns a key that no other process has.
+func RandomKey() Key {
+	secret := make([]byte, minKeyBytes)
+	_, _ = rand.Read(secret) // never fails: crypto/rand ends the process instead
+	return Key{secret}
 }
 
 // minDistinct is the least number of different bytes in a configured key. Of 10^16 keys of 32
@@ -36,12 +44,12 @@ func ParseKey(text string) (Key, error) {
 		if secret, err := enc.DecodeString(text); err == nil {
 			key, err := NewKey(secret)
 			if err == nil && distinct(secret) < minDistinct {
-				err = errors.New("handle key is not random: make one with mooring key new")
+				err = errors.New("key is not random: make one with mooring key new")
 			}
 			return key, err
 		}
 	}
-	return Key{}, errors.New("handle key is not base64")
+	return Key{}, errors.New("key is not base64")
 }
 
 func distinct(secret []byte) (n int) {
@@ -55,10 +63,23 @@ func distinct(secret []byte) (n int) {
 	return n
 }
 
-// ParseKeys reads a file of keys, one per line. The first key seals and every key opens. ParseKeys
-// skips empty lines and lines that start with #.
+// ParseKeys reads a file of keys, one per line. The first key seals and every key opens.
 func ParseKeys(text []byte) ([]Key, error) {
 	var keys []Key
+	err := Lines(text, func(line string) error {
+		key, err := ParseKey(line)
+		keys = append(keys, key)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return keys, nil
+}
+
+// Lines calls read for each line of a file of keys. It skips empty lines and lines that start with
+// #. Its error is the first one of read, with the number of the line.
+func Lines(text []byte, read func(line string) error) error {
 	n := 0
 	for line := range bytes.Lines(text) {
 		n++
@@ -66,13 +87,11 @@ func ParseKeys(text []byte) ([]Key, error) {
 		if len(line) == 0 || line[0] == '#' {
 			continue
 		}
-		key, err := ParseKey(string(line))
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+		if err := read(string(line)); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
 		}
-		keys = append(keys, key)
 	}
-	return keys, nil
+	return nil
 }
 
 // String returns a mask.

@@ -4,10 +4,7 @@ import (
 	"crypto/cipher"
 	"crypto/ed25519"
 	"crypto/hkdf"
-	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -20,7 +17,7 @@ const (
 	labelSeal      = "mooring handle seal v1"
 	labelKeyID     = "mooring handle key id v1"
 	labelTransport = "mooring replica transport v1"
-	labelDigest    = "mooring digest v1"
+	labelDigest    = "mooring digest v1" // see Digester
 )
 
 // Ring seals with its first key and opens with any key. Replace changes the keys at any time;
@@ -35,7 +32,6 @@ type sealingKey struct {
 	id        [keyIDBytes]byte
 	aead      cipher.AEAD
 	transport ed25519.PrivateKey
-	digest    []byte
 }
 
 // NewRing returns a ring of the given keys. If there are none, it makes a random key, which ends
@@ -43,9 +39,7 @@ type sealingKey struct {
 func NewRing(keys ...Key) (*Ring, error) {
 	r := &Ring{ephemeral: len(keys) == 0}
 	if r.ephemeral {
-		secret := make([]byte, minKeyBytes)
-		_, _ = rand.Read(secret) // never fails: crypto/rand ends the process instead
-		keys = []Key{{secret}}
+		keys = []Key{RandomKey()}
 	}
 	if err := r.Replace(keys...); err != nil {
 		return nil, err
@@ -94,14 +88,8 @@ func derive(key Key) (sealingKey, error) {
 	if err != nil {
 		return sealingKey{}, err
 	}
-	digest, err := hkdf.Key(sha256.New, key.secret, nil, labelDigest, sha256.Size)
-	if err != nil {
-		return sealingKey{}, err
-	}
 	transport := ed25519.NewKeyFromSeed(seed)
-	return sealingKey{
-		id: [keyIDBytes]byte(id), aead: aead, transport: transport, digest: digest,
-	}, nil
+	return sealingKey{id: [keyIDBytes]byte(id), aead: aead, transport: transport}, nil
 }
 
 // TransportKeys returns the keys by which replicas authenticate each other: a replica presents the
@@ -114,17 +102,6 @@ func (r *Ring) TransportKeys() []ed25519.PrivateKey {
 		keys[i] = k.transport
 	}
 	return keys
-}
-
-// Digest returns a digest of texts that only a gateway with the same first key can compute. The
-// texts are kept apart: ("a", "bc") is not ("ab", "c").
-func (r *Ring) Digest(texts ...[]byte) [sha256.Size]byte {
-	mac := hmac.New(sha256.New, r.sealer().digest)
-	for _, text := range texts {
-		_, _ = mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text)))) // never fails
-		_, _ = mac.Write(text)
-	}
-	return [sha256.Size]byte(mac.Sum(nil))
 }
 
 // sealer returns the current sealing key.

@@ -78,7 +78,9 @@ type Gateway struct {
 type Config struct {
 	URIOptions string // such as "serverSelectionTimeoutMS=100"
 	Handles    paging.Config
-	Streams    stream.Config
+	// Idempotency is the gateway's own key of calls with a key; zero: all gateways have the same.
+	Idempotency idempotency.Schedule
+	Streams     stream.Config
 	// DefaultTimeout is that of the interceptors.
 	DefaultTimeout time.Duration
 	// Admission limits what calls use, each for the principal that As has set.
@@ -162,7 +164,7 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	streams := stream.New(cfg.Streams)
 	x := interceptor.New(interceptor.Config{
 		Gate: g.Gate, Sessions: sessions, Transactions: g.Transactions,
-		Idempotency:    idempotency.New(g.Client, g.keys),
+		Idempotency:    idempotency.New(g.Client, schedule(g.t, cfg.Idempotency)),
 		DefaultTimeout: cfg.DefaultTimeout,
 		Admission:      cfg.Admission,
 	})
@@ -206,6 +208,22 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 		<-served
 		return nil
 	})
+}
+
+// schedule returns a schedule, or that of the gateways that have none of their own.
+func schedule(t testing.TB, own idempotency.Schedule) idempotency.Schedule {
+	t.Helper()
+	if own.Len() > 0 {
+		return own
+	}
+	key, err := seal.NewKey([]byte("the idempotency key of all gateways"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own, err = idempotency.NewSchedule(key); err != nil {
+		t.Fatal(err)
+	}
+	return own
 }
 
 // register registers the services on a server.

@@ -72,7 +72,8 @@ func (s *Suite) startReplicas(
 	for i := range places {
 		r.cfgs = append(r.cfgs, gateway.Config{
 			Binary: s.Gateway(t), URI: uri, REST: freeAddress(t), Args: append([]string{
-				"--handle-keys-file", keys, "--replica-address", addresses[i],
+				"--handle-keys-file", keys, "--idempotency-key-file", keys,
+				"--replica-address", addresses[i],
 				"--replica-peers", strings.Join(addresses, ","),
 			}, args...),
 		})

@@ -111,7 +111,7 @@ func newMatrix(t *testing.T, args ...string) (func() *gateway, []credential) {
 	begin := func() *gateway {
 		return start(t, mongo.URI(), append(args, "--auth-api-keys-file", keys, "--auth-jwt-issuer", url,
 			"--auth-jwt-audience", issuertest.Audience, "--auth-operators", "key:operator",
-			"--handle-keys", handleKey)...)
+			"--handle-keys", handleKey, "--idempotency-key", handleKey)...)
 	}
 	bearer := func(name, text string, counts bool) credential {
 		return credential{name, "authorization", "Bearer " + text, counts, false}
@@ -451,7 +451,7 @@ func TestCursorsBelongToPrincipals(t *testing.T) {
 	bob, bobLine := newKey(t, "bob", time.Time{})
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(300, 10)...)
-	g := start(t, mongo.URI(), "--auth-api-keys", annLine+"\n"+bobLine, "--handle-keys", handleKey)
+	g := start(t, mongo.URI(), "--auth-api-keys", annLine+"\n"+bobLine, "--handle-keys", handleKey, "--idempotency-key", handleKey)
 	g.ready()
 	post := func(key, path, body string) (int, string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+g.Addresses().REST+path, strings.NewReader(body))

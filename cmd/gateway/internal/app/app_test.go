@@ -259,7 +259,7 @@ func noConnections(t *testing.T, mongo *mongotest.Server) {
 func TestStopCutsStreams(t *testing.T) {
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.SetDocuments("shop.orders", documents(2000, 16<<10)...)
-	g := start(t, mongo.URI(), "--drain-timeout=200ms", "--handle-keys", handleKey)
+	g := start(t, mongo.URI(), "--drain-timeout=200ms", "--handle-keys", handleKey, "--idempotency-key", handleKey)
 	g.ready()
 
 	const n = 5
@@ -434,8 +434,8 @@ func TestRefusedAtTheStart(t *testing.T) {
 		{"CA file of the connection string", []string{"--uri=mongodb://h/?tls=true&tlsCAFile=/no/such"}, "option uri"},
 		{"addresses file", []string{"--addresses-file", filepath.Join(t.TempDir(), "no", "such")}, "option addressesFile"},
 		{"port", []string{"--allow-plaintext", "--allow-unauthenticated", "--rest-address", "256.0.0.1:0"}, "option rest.address"},
-		{"port for replicas", []string{"--handle-keys", handleKey, "--replica-address", "256.0.0.1:0"}, "option replica.address"},
-		{"port, when replicas are answered already", []string{"--handle-keys", handleKey, "--replica-address=127.0.0.1:0", "--allow-plaintext", "--allow-unauthenticated", "--rest-address=256.0.0.1:0"}, "option rest.address"},
+		{"port for replicas", []string{"--handle-keys", handleKey, "--idempotency-key", handleKey, "--replica-address", "256.0.0.1:0"}, "option replica.address"},
+		{"port, when replicas are answered already", []string{"--handle-keys", handleKey, "--idempotency-key", handleKey, "--replica-address=127.0.0.1:0", "--allow-plaintext", "--allow-unauthenticated", "--rest-address=256.0.0.1:0"}, "option rest.address"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			args := append([]string{"--uri=mongodb://127.0.0.1:1", "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0"}, row.args...)

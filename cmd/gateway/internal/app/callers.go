@@ -11,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/policy"
 )
 
@@ -69,11 +70,11 @@ func newCertificate(cfg *config.Config) (*certificate.Holder, error) {
 
 func newTLS(h *certificate.Holder) *tls.Config { return h.TLS() }
 
-// access watches the files of API keys, policy and certificates.
+// access watches the files of API keys, idempotency key, policy and certificates.
 type access []*keyfile.Watcher
 
 func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.Authenticator,
-	h *certificate.Holder, rules *policy.Enforcer,
+	h *certificate.Holder, rules *policy.Enforcer, exact *idempotency.Keys,
 ) access {
 	var watchers access
 	add := func(c keyfile.Config) {
@@ -99,6 +100,26 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 				}
 				a.Replace(keys)
 				return keys.Len(), nil
+			},
+		})
+	}
+	if path := cfg.IdempotencyKeyFile; path != "" {
+		add(keyfile.Config{
+			Source: "idempotency_key", Paths: []string{path},
+			Sum: string(cfg.IdempotencyKeySum[:]),
+			Messages: keyfile.Messages{
+				Read: "idempotency key read", Count: "keys",
+				Failed: "the idempotency key cannot be used: the old one stays",
+			},
+			Use: func(texts []string) (int, error) {
+				if err := cfg.CheckSecretFile(path); err != nil {
+					return 0, err
+				}
+				s, err := config.ParseIdempotencyKey([]byte(texts[0]))
+				if err == nil {
+					err = changeIdempotency(exact, s, log)
+				}
+				return s.Len(), err
 			},
 		})
 	}

@@ -18,7 +18,7 @@ func TestChangeStreamsEndWithTheGateway(t *testing.T) {
 	key, line := newKey(t, "shop", time.Time{})
 	uri := deployment.Listen(t, deployment.ReplicaSet, "7.0.0").URI(false, nil)
 	begin := func() *gateway {
-		g := start(t, uri, "--auth-api-keys", line, "--handle-keys", handleKey, "--drain-timeout=20s")
+		g := start(t, uri, "--auth-api-keys", line, "--handle-keys", handleKey, "--idempotency-key", handleKey, "--drain-timeout=20s")
 		g.ready()
 		return g
 	}

@@ -54,7 +54,7 @@ func TestPolicyAccess(t *testing.T) {
 	} {
 		key, line := newKey(t, row.client, time.Time{})
 		g := start(t, mongo.URI(), "--auth-api-keys-file", secretFile(t, "keys", line+row.fields),
-			"--policy-file", policies+row.file, "--handle-keys", handleKey)
+			"--policy-file", policies+row.file, "--handle-keys", handleKey, "--idempotency-key", handleKey)
 		g.ready()
 		note := func(name string, may bool) {
 			if row.client == "reader" {

@@ -14,6 +14,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/rest"
@@ -42,6 +43,7 @@ type liveParts struct {
 	Callers   *caller.Authenticator
 	Keys      *seal.Ring
 	Transport *replica.Transport
+	Exact     *idempotency.Keys
 	Traces    *tracing.Tracing
 	Comments  *comments
 }
@@ -104,6 +106,11 @@ func (f *configFile) use(text string) (int, error) {
 // apply puts the options that can change into effect. The only part that can refuse its option
 // comes first, so that all of them change or none.
 func (p *liveParts) apply(c *config.Config) error {
+	if c.Idempotency.Len() > 0 && c.IdempotencyKeyFile == "" {
+		if err := changeIdempotency(p.Exact, c.Idempotency, p.Log); err != nil {
+			return err
+		}
+	}
 	if len(c.HandleKeys) > 0 && c.HandleKeysFile == "" {
 		if err := p.Keys.Replace(c.HandleKeys...); err != nil {
 			return &config.Error{Option: "handle.keys", Problem: err.Error()}

@@ -67,10 +67,13 @@ func TestReloadUnderLoad(t *testing.T) {
 	oneKey, oneLine := newKey(t, "shop", time.Time{})
 	_, twoLine := newKey(t, "shop", time.Time{})
 	keyA, keyB := randomKey(t), randomKey(t)
-	before := settings{"auth.apiKeys": oneLine, "handle.keys": keyA, "log.level": "info"}
+	before := settings{
+		"auth.apiKeys": oneLine, "handle.keys": keyA, "idempotency.key": keyA, "log.level": "info",
+	}
 	after := settings{
 		"auth.apiKeys":                     oneLine + "\n" + twoLine,
 		"handle.keys":                      keyB + "\n" + keyA,
+		"idempotency.key":                  keyA + "\n2100-01-01T12:00:00Z " + keyB,
 		"rest.hosts":                       "db.example",
 		"rest.cors.origins":                "https://app.example",
 		"rest.cors.headers":                "X-A",
@@ -167,10 +170,12 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	files := map[string]struct{ option, text, broken string }{
 		"configuration": {"--config", "log: {level: info}", "log: {level: loud}"},
 		"handle_keys":   {"--handle-keys-file", randomKey(t), "short"},
-		"api_keys":      {"--auth-api-keys-file", line, "no key"},
-		"policy":        {"--policy-file", policyOf(1), "permit ("},
-		"certificate":   {"--tls-certificate-file", block(leaf.CertificateBlock()), "no certificate"},
-		"mongodb_user":  {"--mongodb-password-file", "hunter2-app", ""},
+		// A change without a time cannot be used.
+		"idempotency_key": {"--idempotency-key-file", randomKey(t), randomKey(t)},
+		"api_keys":        {"--auth-api-keys-file", line, "no key"},
+		"policy":          {"--policy-file", policyOf(1), "permit ("},
+		"certificate":     {"--tls-certificate-file", block(leaf.CertificateBlock()), "no certificate"},
+		"mongodb_user":    {"--mongodb-password-file", "hunter2-app", ""},
 	}
 	write := func(source, text string) {
 		t.Helper()

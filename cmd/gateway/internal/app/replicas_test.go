@@ -30,7 +30,7 @@ const handleKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 // replica starts a gateway that is one of several. peers may be empty.
 func replica(t *testing.T, uri, peers string, options ...string) *gateway {
 	t.Helper()
-	g := start(t, uri, append([]string{"--handle-keys", handleKey, "--replica-address=127.0.0.1:0", "--replica-peers", peers}, options...)...)
+	g := start(t, uri, append([]string{"--handle-keys", handleKey, "--idempotency-key", handleKey, "--replica-address=127.0.0.1:0", "--replica-peers", peers}, options...)...)
 	g.ready()
 	return g
 }
@@ -303,8 +303,8 @@ func TestKeysAreReloaded(t *testing.T) {
 		}
 	}
 	write(handleKey)
-	a := start(t, mongo.URI(), "--handle-keys-file", file, "--replica-address=127.0.0.1:0")
-	b := start(t, mongo.URI(), "--handle-keys", other, "--replica-address=127.0.0.1:0")
+	a := start(t, mongo.URI(), "--handle-keys-file", file, "--idempotency-key", handleKey, "--replica-address=127.0.0.1:0")
+	b := start(t, mongo.URI(), "--handle-keys", other, "--idempotency-key", handleKey, "--replica-address=127.0.0.1:0")
 	a.ready()
 	b.ready()
 	_, foreign := b.find()

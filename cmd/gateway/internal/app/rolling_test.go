@@ -128,7 +128,7 @@ func (w *rollingWorld) lookup(context.Context, string) ([]string, error) {
 func (w *rollingWorld) start() *replicaLife {
 	w.lives++
 	host := fmt.Sprintf("127.0.2.%d", w.lives)
-	cfg := load(w.t, "--uri", w.uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--handle-keys-file", w.keys,
+	cfg := load(w.t, "--uri", w.uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--handle-keys-file", w.keys, "--idempotency-key-file", w.keys,
 		"--replica-address", host+":"+w.port, "--replica-peers", "replicas.test:"+w.port, "--drain-linger", w.linger.String())
 	gateway, err := app.NewWithLookup(cfg, slog.New(slog.DiscardHandler), w.lookup)
 	if err == nil {

@@ -40,6 +40,7 @@ var rotations = []struct {
 }{
 	{nil, func(w *secretWorld) { w.issuer.Rotate(w.t) }}, // which is noticed late: see the last step
 	{[]string{"handle.keys"}, (*secretWorld).changeHandleKeys},
+	{[]string{"idempotency.key"}, (*secretWorld).changeIdempotencyKey},
 	{[]string{"auth.apiKeys"}, (*secretWorld).changeAPIKeys},
 	{[]string{"policy.file"}, (*secretWorld).changePolicy},
 	{[]string{"tls.certificateFile", "tls.keyFile"}, (*secretWorld).changeCertificate},
@@ -152,6 +153,7 @@ func newSecretWorld(t *testing.T) *secretWorld {
 		"--tls-key-file", w.write("tls.key", block(w.servers[0].KeyBlock(t))),
 		"--tls-client-authority-file", w.write("client-ca", block(w.clients[0].CertificateBlock())),
 		"--connections-max-age=1s", "--handle-keys-file", w.write("handle-keys", w.handleKeys[0]),
+		"--idempotency-key-file", w.write("idempotency-key", w.handleKeys[0]),
 	}
 	begin := func(options ...string) *gateway {
 		return startOptions(t, func(g *gateway) *slog.Logger {
@@ -513,6 +515,16 @@ func (w *secretWorld) changeHandleKeys() {
 	if code := w.opens(w.ticket()); code != http.StatusOK {
 		w.t.Errorf("a ticket of the new key: %d", code)
 	}
+}
+
+// changeIdempotencyKey announces a change. What clients see at its time, half an hour long, is in
+// TestRehearsal.
+func (w *secretWorld) changeIdempotencyKey() {
+	w.write("idempotency-key", w.handleKeys[1])
+	w.read(`msg="the idempotency key cannot be used: the old one stays"`)
+	w.write("idempotency-key", w.handleKeys[0]+"\n2100-01-01T12:00:00Z "+w.handleKeys[1])
+	w.read(`msg="idempotency key read" file=` + w.dir + "/idempotency-key keys=2")
+	w.progress()
 }
 
 func (w *secretWorld) changeAPIKeys() {

@@ -103,7 +103,7 @@ func TestKeyNew(t *testing.T) {
 	if err := os.WriteFile(file, []byte(one+two), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := run([]string{"MOORING_URI=mongodb://h"}, "config", "--handle-keys-file", file); code != 0 {
+	if code, _, stderr := run([]string{"MOORING_URI=mongodb://h"}, "config", "--handle-keys-file", file, "--idempotency-key", strings.TrimSpace(two)); code != 0 {
 		t.Errorf("config with the new keys = %d, %s", code, stderr)
 	}
 }

@@ -51,6 +51,7 @@ func TestLogs(t *testing.T) {
 	args := []string{
 		"--uri", uri, "--auth-api-keys", line, "--replica-address", "127.0.0.1:0",
 		"--handle-keys-file", write("keys", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
+		"--idempotency-key", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
 	}
 	g := startIn(t, []string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL,

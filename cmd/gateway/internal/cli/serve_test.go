@@ -204,7 +204,8 @@ func TestHangup(t *testing.T) {
 		}
 	}
 	write(key)
-	g := start(t, "--uri", mongotest.NewTCPServer(t, nil).URI(), "--handle-keys-file", file, "--replica-address", "127.0.0.1:0")
+	g := start(t, "--uri", mongotest.NewTCPServer(t, nil).URI(), "--handle-keys-file", file,
+		"--idempotency-key", strings.TrimSpace(key), "--replica-address", "127.0.0.1:0")
 	if !strings.Contains(g.said(), `"replica":"127.0.0.1:`) {
 		t.Error("the line about listening does not name the port for replicas")
 	}
@@ -286,7 +287,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{
-		"--uri", mongo.URI(), "--handle-keys-file", keys, "--replica-address", "127.0.0.1:0",
+		"--uri", mongo.URI(), "--handle-keys-file", keys, "--idempotency-key-file", keys, "--replica-address", "127.0.0.1:0",
 		"--addresses-file", addresses, "--audit-file", log,
 	}
 	run := func(g *gateway, command string) (int, error) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/seal"
 )
@@ -63,6 +64,13 @@ type Config struct {
 	HandleKeysFile string
 	// HandleKeysSum is SumHandleKeys of the text of the keys.
 	HandleKeysSum [sha256.Size]byte
+	// Idempotency has the key of calls with an Idempotency-Key. None means a random key for this
+	// process.
+	Idempotency idempotency.Schedule
+	// IdempotencyKeyFile is the file with that key; empty if it has another source.
+	IdempotencyKeyFile string
+	// IdempotencyKeySum is SumHandleKeys of the text of the key.
+	IdempotencyKeySum [sha256.Size]byte
 	// Token says where access tokens for MONGODB-OIDC come from.
 	Token Token
 	// Replica says how this gateway and its other replicas find each other.
@@ -360,6 +368,7 @@ func (c *Config) check() error {
 	c.complete()
 	c.Token.check(&c.MongoDB, refuse)
 	c.Replica.check(len(c.HandleKeys) > 0, refuse)
+	c.checkIdempotency(refuse)
 	if c.Replica.Address != "" && len(c.Replica.Peers) == 0 {
 		c.Warnings = append(c.Warnings,
 			"replica.peers is empty: cursors cannot move to another replica when this one "+
@@ -367,6 +376,22 @@ func (c *Config) check() error {
 	}
 	return errors.Join(errs...)
 }
+
+// checkIdempotency refuses a gateway whose tokens outlive it, and whose calls with a key do not: a
+// call that is repeated after a restart, or at another replica, would be done twice.
+func (c *Config) checkIdempotency(refuse func(option, problem string)) {
+	if len(c.HandleKeys) > 0 && c.Idempotency.Len() == 0 {
+		refuse(idempotencyKey, "is required with handle.keys: without it, calls with an "+
+			"Idempotency-Key would be done twice if they are repeated at another replica (make "+
+			"one with: mooring key new; after an upgrade, take the first of the handle keys)")
+	}
+	if from, until, ok := c.Idempotency.Refusal(time.Now()); ok {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("idempotency.key changes: calls with an "+
+			"Idempotency-Key are refused from %s until %s", utc(from), utc(until)))
+	}
+}
+
+func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // complete computes the values that follow from other options.
 func (c *Config) complete() {

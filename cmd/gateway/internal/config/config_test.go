@@ -59,6 +59,7 @@ func TestDefaults(t *testing.T) {
 		{"debug.address", c.DebugAddress, ""},
 		{"tls", c.TLS.Enabled(), false},
 		{"handle.keys", len(c.HandleKeys), 0},
+		{"idempotency.key", c.Idempotency.Len(), 0},
 		{"cursors.idle", c.Cursors.Idle, 10 * time.Minute},
 		{"transactions.idle", c.Transactions.Idle, time.Minute},
 		{"drain.linger", c.DrainLinger, 2 * time.Second},
@@ -101,6 +102,7 @@ grpc: {reflection: false}
 rest:
 handle:
   keys: [`+key+`]
+idempotency: {key: [`+key+`, 2000-01-01T12:00:00Z `+key+`]}
 `)
 	c, err := load(t,
 		[]string{"--config", file, "--log-level=error"},
@@ -119,6 +121,7 @@ handle:
 		{"a number", c.MaxRequestSize, int64(1 << 20)},
 		{"a bool", c.GRPC.Reflection, false},
 		{"a list", len(c.HandleKeys), 1},
+		{"a list of keys and times", c.Idempotency.Len(), 2},
 		{"a group without content keeps the default", c.REST.Address, "127.0.0.1:8080"},
 	} {
 		if row.got != row.want {
@@ -134,14 +137,14 @@ func TestSecretsFromFiles(t *testing.T) {
 		name          string
 		args, environ []string
 	}{
-		{"flags", []string{"--uri-file", uriFile, "--handle-keys-file", keysFile}, nil},
-		{"variables", nil, []string{"MOORING_URI_FILE=" + uriFile, "MOORING_HANDLE_KEYS_FILE=" + keysFile}},
+		{"flags", []string{"--uri-file", uriFile, "--handle-keys-file", keysFile, "--idempotency-key-file", keysFile}, nil},
+		{"variables", nil, []string{"MOORING_URI_FILE=" + uriFile, "MOORING_HANDLE_KEYS_FILE=" + keysFile, "MOORING_IDEMPOTENCY_KEY_FILE=" + keysFile}},
 		{"configuration file", []string{"--config", write(t, "c.yaml",
-			"uriFile: "+uriFile+"\nhandle: {keysFile: "+keysFile+"}\n")}, nil},
+			"uriFile: "+uriFile+"\nhandle: {keysFile: "+keysFile+"}\nidempotency: {keyFile: "+keysFile+"}\n")}, nil},
 		{
 			"a stronger source's file before a weaker one's value",
 			[]string{"--uri-file", uriFile},
-			[]string{"MOORING_URI=mongodb://other", "MOORING_HANDLE_KEYS=" + key},
+			[]string{"MOORING_URI=mongodb://other", "MOORING_HANDLE_KEYS=" + key, "MOORING_IDEMPOTENCY_KEY=" + key},
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -149,8 +152,9 @@ func TestSecretsFromFiles(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Load = %v", err)
 			}
-			if c.MongoDB.Password != "hunter2" || len(c.HandleKeys) != 1 {
-				t.Errorf("Load: %v and %d keys, want those of the files", c.MongoDB, len(c.HandleKeys))
+			if c.MongoDB.Password != "hunter2" || len(c.HandleKeys) != 1 || c.Idempotency.Len() != 1 {
+				t.Errorf("Load: %v and %d and %d keys, want those of the files",
+					c.MongoDB, len(c.HandleKeys), c.Idempotency.Len())
 			}
 		})
 	}
@@ -171,7 +175,7 @@ func TestReplica(t *testing.T) {
 		{"the longest name", ":27081", strings.Repeat("a", 55), strings.Repeat("a", 55) + ":27081"},
 		{"the kernel's port", "127.0.0.1:0", "", "127.0.0.1:0"},
 	} {
-		c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--replica-address", row.address},
+		c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address", row.address},
 			[]string{"MOORING_REPLICA_ADVERTISE=" + row.advertise, "MOORING_REPLICA_PEERS=peers.example:1"})
 		if err != nil || c.Replica.Address != row.address || c.Replica.Advertise != row.want || len(c.Warnings) > 0 {
 			t.Errorf("%s: Load = %+v, %v, %q; want %s advertised", row.name, c.Replica, err, c.Warnings, row.want)
@@ -189,12 +193,12 @@ func TestReplicaPeers(t *testing.T) {
 		{"lines", []string{"--replica-peers=a:1\n[fd00::1]:2\nc.example:3\n"}},
 		{"a list in the file", []string{"--config", write(t, "c.yaml", "replica: {peers: ['a:1', '[fd00::1]:2', 'c.example:3']}\n")}},
 	} {
-		c, err := load(t, append([]string{"--uri", uri, "--handle-keys", key, "--replica-address=10.0.0.1:1"}, row.args...), nil)
+		c, err := load(t, append([]string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address=10.0.0.1:1"}, row.args...), nil)
 		if err != nil || !slices.Equal(c.Replica.Peers, want) {
 			t.Errorf("%s: Load: peers %q, %v; want %q", row.name, c.Replica.Peers, err, want)
 		}
 	}
-	c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--replica-address=10.0.0.1:1"}, nil)
+	c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address=10.0.0.1:1"}, nil)
 	if err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "replica.peers") {
 		t.Errorf("Load without peers: %q, %v; want a warning", c.Warnings, err)
 	}
@@ -275,7 +279,7 @@ func TestLimitsOfRequests(t *testing.T) {
 // as the first time.
 func TestParseHandleKeys(t *testing.T) {
 	file := write(t, "keys", "# first\n"+key+"\n")
-	c, err := load(t, []string{"--uri", uri, "--handle-keys-file", file}, nil)
+	c, err := load(t, []string{"--uri", uri, "--handle-keys-file", file, "--idempotency-key-file", file}, nil)
 	if err != nil || c.HandleKeysFile != file {
 		t.Fatalf("Load: keys of %q, %v; want %s", c.HandleKeysFile, err, file)
 	}
@@ -296,7 +300,7 @@ func TestParseHandleKeys(t *testing.T) {
 			t.Errorf("%s: ParseHandleKeys = %d keys, %v; want %d", row.name, len(keys), err, row.want)
 		}
 	}
-	if c, err := load(t, []string{"--uri", uri, "--handle-keys", key}, nil); err != nil || c.HandleKeysFile != "" {
+	if c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key}, nil); err != nil || c.HandleKeysFile != "" {
 		t.Errorf("Load without a file: keys of %q, %v", c.HandleKeysFile, err)
 	}
 }
@@ -335,14 +339,18 @@ func TestRefused(t *testing.T) {
 		{"more than all", []string{"--uri", uri, "--tracing-sampling", "101%"}, nil, []string{"option tracing.sampling"}},
 		{"no number", []string{"--uri", uri, "--tracing-sampling", "NaN%"}, nil, []string{"option tracing.sampling"}},
 		{"more than all", []string{"--uri", uri, "--cursors-max-pinned", "101%"}, nil, []string{"option cursors.maxPinned"}},
+		{"an idempotency key", []string{"--uri", uri, "--idempotency-key", "hunter2"}, nil, []string{"option idempotency.key (from --idempotency-key)"}},
+		{"a file without an idempotency key", []string{"--uri", uri, "--idempotency-key-file", write(t, "keys", "# none\n")}, nil, []string{"option idempotency.key (from --idempotency-key-file", "no key in the file"}},
+		{"another idempotency key at once", []string{"--uri", uri, "--idempotency-key", key + "," + key}, nil, []string{"option idempotency.key (from --idempotency-key): line 2", "time of the change"}},
+		{"handle keys alone", []string{"--uri", uri, "--handle-keys", key}, nil, []string{"option idempotency.key: is required with handle.keys", "mooring key new", "the first of the handle keys"}},
 		{"replicas without a key", []string{"--uri", uri, "--replica-address", "10.0.0.1:1"}, nil, []string{"option replica.address: needs handle.keys", "mooring key new"}},
-		{"replica that cannot be reached", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1"}, nil, []string{"option replica.advertise: is required"}},
-		{"all IPv6 addresses", []string{"--uri", uri, "--handle-keys", key, "--replica-address", "[::]:1"}, nil, []string{"option replica.advertise: is required"}},
-		{"advertising all addresses", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1", "--replica-advertise=0.0.0.0"}, nil, []string{"option replica.advertise (from --replica-advertise)", "all addresses"}},
-		{"advertising a port only", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1", "--replica-advertise=:2"}, nil, []string{"option replica.advertise", "neither a host"}},
-		{"advertising a named port", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":1", "--replica-advertise=a:http"}, nil, []string{"option replica.advertise", "0 to 65535"}},
-		{"advertising a name that no token has room for", []string{"--uri", uri, "--handle-keys", key, "--replica-address", ":27081", "--replica-advertise", strings.Repeat("a", 56)}, nil, []string{"option replica.advertise", "62 bytes, of at most 61"}},
-		{"advertising it by listening there", []string{"--uri", uri, "--handle-keys", key, "--replica-address", strings.Repeat("a", 56) + ":0"}, nil, []string{"option replica.advertise", "at most 61"}},
+		{"replica that cannot be reached", []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address", ":1"}, nil, []string{"option replica.advertise: is required"}},
+		{"all IPv6 addresses", []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address", "[::]:1"}, nil, []string{"option replica.advertise: is required"}},
+		{"advertising all addresses", []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address", ":1", "--replica-advertise=0.0.0.0"}, nil, []string{"option replica.advertise (from --replica-advertise)", "all addresses"}},
+		{"advertising a port only", []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address", ":1", "--replica-advertise=:2"}, nil, []string{"option replica.advertise", "neither a host"}},
+		{"advertising a named port", []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address", ":1", "--replica-advertise=a:http"}, nil, []string{"option replica.advertise", "0 to 65535"}},
+		{"advertising a name that no token has room for", []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address", ":27081", "--replica-advertise", strings.Repeat("a", 56)}, nil, []string{"option replica.advertise", "62 bytes, of at most 61"}},
+		{"advertising it by listening there", []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address", strings.Repeat("a", 56) + ":0"}, nil, []string{"option replica.advertise", "at most 61"}},
 		{"advertising nothing", []string{"--uri", uri, "--replica-advertise", "10.0.0.1"}, nil, []string{"option replica.advertise: needs replica.address"}},
 		{"peers without an address", []string{"--uri", uri, "--replica-peers", "a:1"}, nil, []string{"option replica.peers: needs replica.address"}},
 		{"peer without a port", []string{"--uri", uri, "--replica-peers", "a:1,b"}, nil, []string{"option replica.peers", `"b"`}},
@@ -400,7 +408,7 @@ func TestUnknownVariablesWarn(t *testing.T) {
 }
 
 func TestWriteEffective(t *testing.T) {
-	c, err := load(t, []string{"--log-level", "debug", "--handle-keys", key}, []string{"MOORING_URI=" + uri})
+	c, err := load(t, []string{"--log-level", "debug", "--handle-keys", key, "--idempotency-key", key}, []string{"MOORING_URI=" + uri})
 	if err != nil {
 		t.Fatalf("Load = %v", err)
 	}
@@ -426,6 +434,7 @@ func TestWriteEffective(t *testing.T) {
 	}
 	delete(tree, "uri")
 	delete(tree, "handle")
+	delete(tree, "idempotency")
 	text, err := yaml.Marshal(tree)
 	if err != nil {
 		t.Fatal(err)
@@ -435,8 +444,35 @@ func TestWriteEffective(t *testing.T) {
 	}
 }
 
+// TestIdempotencyKey checks that the file's name is kept, that its text is read as strictly as the
+// first time, and that a change is announced.
+func TestIdempotencyKey(t *testing.T) {
+	file := write(t, "key", "# the key\n"+key+"\n")
+	c, err := load(t, []string{"--uri", uri, "--idempotency-key-file", file}, nil)
+	if err != nil || c.IdempotencyKeyFile != file || len(c.Warnings) != 0 {
+		t.Fatalf("Load: key of %q, %v, %q; want %s", c.IdempotencyKeyFile, err, c.Warnings, file)
+	}
+	if text, err := os.ReadFile(file); err != nil || c.IdempotencyKeySum != config.SumHandleKeys(text) {
+		t.Errorf("the sum of the key that was read is not that of its file, %v", err)
+	}
+	for text, want := range map[string]int{
+		key + "\n#\n": 1, key + ",2000-01-01T12:00:00Z " + key: 2, "# none\n": 0, "hunter2!": 0,
+	} {
+		s, err := config.ParseIdempotencyKey([]byte(text))
+		if s.Len() != want || (err == nil) != (want > 0) || err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("ParseIdempotencyKey(%s) = %d keys, %v; want %d", text, s.Len(), err, want)
+		}
+	}
+	change := key + ",2100-01-01T14:00:00+02:00 " + key
+	c, err = load(t, []string{"--uri", uri, "--idempotency-key", change}, nil)
+	const want = "refused from 2100-01-01T12:00:00Z until 2100-01-01T12:31:00Z"
+	if err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], want) {
+		t.Errorf("Load of a change: %v, %q; want %q", err, c.Warnings, want)
+	}
+}
+
 func TestConfigHidesSecrets(t *testing.T) {
-	c, err := load(t, []string{"--uri", uri, "--handle-keys", key}, nil)
+	c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

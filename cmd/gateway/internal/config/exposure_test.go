@@ -103,7 +103,7 @@ func TestAuthOptions(t *testing.T) {
 		{"credentials for all", "--rest-cors-origins=* --rest-cors-credentials", "option rest.cors.credentials"},
 		{"a status of inserts", "--data-api-insert-status=204", "option dataApi.insertStatus"},
 	} {
-		_, err := load(t, append([]string{"--uri", uri, "--handle-keys", key}, strings.Fields(row.args)...), nil)
+		_, err := load(t, append([]string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key}, strings.Fields(row.args)...), nil)
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: Load = %v, want %q", row.name, err, row.want)
 		}
@@ -205,6 +205,7 @@ func TestReadableSecrets(t *testing.T) {
 		{"another is allowed", []string{"--uri-file", uriFile, "--allow-readable", filepath.Dir(uriFile)}, "chmod o-r"},
 		{"a group can read it", []string{"--uri-file", group}, ""},
 		{"handle keys", []string{"--uri", uri, "--handle-keys-file", open("h", key)}, "option handle.keys"},
+		{"idempotency key", []string{"--uri", uri, "--idempotency-key-file", open("i", key)}, "option idempotency.key"},
 		{"API keys", []string{"--uri", uri, "--auth-api-keys-file", open("a", apiKey(t))}, "option auth.apiKeys"},
 		{"key of TLS", []string{"--uri", uri, "--tls-certificate-file", crt, "--tls-key-file", crtKey}, crtKey},
 		{"certificate of TLS", []string{"--uri", uri, "--tls-certificate-file", crt, "--tls-key-file", write(t, "k", "x")}, ""},

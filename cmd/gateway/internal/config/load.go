@@ -117,6 +117,9 @@ func (c *Config) noteKeys(option string, s setting) error {
 	case handleKeys:
 		c.HandleKeysFile, c.HandleKeysSum = s.file, SumHandleKeys([]byte(s.text))
 		n = len(c.HandleKeys)
+	case idempotencyKey:
+		c.IdempotencyKeyFile, c.IdempotencyKeySum = s.file, SumHandleKeys([]byte(s.text))
+		n = c.Idempotency.Len()
 	case apiKeys:
 		c.Auth.APIKeysFile, c.Auth.APIKeysSum = s.file, SumHandleKeys([]byte(s.text))
 		if c.Auth.APIKeys == nil {

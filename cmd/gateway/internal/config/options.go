@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/seal"
 )
 
@@ -28,10 +29,11 @@ type option struct {
 
 // Options whose files are read again while the gateway runs.
 const (
-	handleKeys = "handle.keys"
-	apiKeys    = "auth.apiKeys"
-	policyFile = "policy.file"
-	operators  = "auth.operators"
+	handleKeys     = "handle.keys"
+	idempotencyKey = "idempotency.key"
+	apiKeys        = "auth.apiKeys"
+	policyFile     = "policy.file"
+	operators      = "auth.operators"
 )
 
 // Options that make the user of the deployment.
@@ -364,6 +366,18 @@ var options = []option{
 			"found the same. If the file cannot be used, the gateway logs an error and keeps the " +
 			"old keys.",
 		parse: into(func(c *Config) *[]seal.Key { return &c.HandleKeys }, parseKeys),
+	},
+	{
+		Name: idempotencyKey, Reload: true, Kind: "key", Secret: true,
+		Doc: "Key from which the sessions of calls with an `Idempotency-Key` are made, as `mooring " +
+			"key new` prints it. Give all replicas the same. It is required if handle.keys is " +
+			"given; otherwise the gateway makes one, which is lost when it stops: a call that is " +
+			"repeated after that is done again. It does not change with the handle keys. If it must " +
+			"change, write a second line, TIME KEY, with a time to come, such as " +
+			"2026-01-31T12:00:00Z: from then on the first key is not used, and calls with a key " +
+			"are refused for 31 minutes, until the second is in force (docs/operations.md). The " +
+			"file is read again as that of handle.keys.",
+		parse: into(func(c *Config) *idempotency.Schedule { return &c.Idempotency }, parseSchedule),
 	},
 	{
 		Name: "replica.address", Kind: "host:port", Default: none,

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/seal"
 )
 
@@ -271,14 +272,18 @@ func parseFormat(text string) (LogFormat, error) {
 
 // parseKeys reads keys in the format of a keys file, one per line; a single line may also have
 // commas between them.
-func parseKeys(text string) ([]seal.Key, error) {
-	if text == "" {
-		return nil, nil
-	}
+func parseKeys(text string) ([]seal.Key, error) { return seal.ParseKeys(keyLines(text)) }
+
+// parseSchedule reads the idempotency key, and the one that takes its place, in the same format.
+func parseSchedule(text string) (idempotency.Schedule, error) {
+	return idempotency.ParseSchedule(keyLines(text))
+}
+
+func keyLines(text string) []byte {
 	if !strings.Contains(text, "\n") {
 		text = strings.ReplaceAll(text, ",", "\n")
 	}
-	return seal.ParseKeys([]byte(text))
+	return []byte(text)
 }
 
 var (
@@ -294,6 +299,16 @@ func ParseHandleKeys(text []byte) ([]seal.Key, error) {
 		err = errNoKey
 	}
 	return keys, err
+}
+
+// ParseIdempotencyKey reads the text of the file of the idempotency key as Load does. A text
+// without a key is an error.
+func ParseIdempotencyKey(text []byte) (idempotency.Schedule, error) {
+	s, err := parseSchedule(strings.TrimSpace(string(text)))
+	if err == nil && s.Len() == 0 {
+		err = errNoKey
+	}
+	return s, err
 }
 
 // SumHandleKeys returns a fingerprint of the text of a file of keys. Space around it makes no

@@ -49,8 +49,14 @@ func TestAdopt(t *testing.T) {
 			flags: []string{"--log-level=error"},
 		},
 		{
-			name: "the first key", before: "", after: "handle: {keys: " + key + "}",
-			want: []config.Change{{Option: "handle.keys", Restart: true}},
+			name: "the first key", before: "", after: "handle: {keys: " + key + "}\nidempotency: {key: " + key + "}",
+			want: []config.Change{{Option: "handle.keys", Restart: true}, {Option: "idempotency.key", Restart: true}},
+		},
+		{
+			name:   "the idempotency key",
+			before: "idempotency: {key: " + key + "}", after: "idempotency: {key: [" + key + ", 2100-01-01T12:00:00Z " + key + "]}",
+			want:  []config.Change{{Option: "idempotency.key"}},
+			check: func(c *config.Config) bool { return c.Idempotency.Len() == 2 },
 		},
 		{
 			name: "another connection string", before: "mongodb: {options: {appName: a}}", after: "mongodb: {options: {appName: b}}",

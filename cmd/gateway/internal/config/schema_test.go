@@ -14,7 +14,7 @@ import (
 // cannot.
 var chartOwns = map[string]bool{
 	"uriFile": true, "addressesFile": true, "allowPlaintext": true, "allowUnauthenticated": true,
-	"tls": true, "handle": true, "replica": true, "drain": true,
+	"tls": true, "handle": true, "idempotency": true, "replica": true, "drain": true,
 	"grpc.address": true, "rest.address": true, "admin.address": true, "policy.file": true,
 	"auth.apiKeysFile": true, "mongodb.usernameFile": true, "mongodb.passwordFile": true,
 }
@@ -143,7 +143,7 @@ func TestSchemaOfKinds(t *testing.T) {
 	if p := at("requests", "maxInFlight"); len(p.AnyOf) != 2 || p.AnyOf[0].Type != "integer" || !slices.Equal(p.AnyOf[1].Enum, []string{"auto", "none"}) {
 		t.Errorf("requests.maxInFlight is %+v", p)
 	}
-	for _, secret := range [][]string{{"uri"}, {"mongodb", "password"}, {"handle", "keys"}, {"mongodb", "options", "proxyPassword"}} {
+	for _, secret := range [][]string{{"uri"}, {"mongodb", "password"}, {"handle", "keys"}, {"idempotency", "key"}, {"mongodb", "options", "proxyPassword"}} {
 		if !at(secret...).WriteOnly {
 			t.Errorf("%q is not marked as a secret", secret)
 		}

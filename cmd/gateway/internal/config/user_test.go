@@ -116,7 +116,7 @@ func TestConfigPrintsNoSecret(t *testing.T) {
 		{"--uri=mongodb://app@db", "--mongodb-password-file", write(t, "p", "hunter2\n")},
 		{"--uri=mongodb://db", "--mongodb-options=proxyHost=p\nproxyUsername=u\nproxyPassword=hunter2"},
 	} {
-		c, err := load(t, append(args, "--handle-keys="+key), nil)
+		c, err := load(t, append(args, "--handle-keys="+key, "--idempotency-key="+key), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -103,8 +103,8 @@ func newState(m *Metrics) *state {
 			"The end of the certificate of the listeners, in seconds since 1970."),
 		reloaded: gauge("mooring_config_last_reload_successful",
 			"1 if the newest texts of the files are in use, 0 if they cannot be used and the "+
-				"older ones stay, by source: configuration, handle_keys, api_keys, policy, "+
-				"certificate or mongodb_user.", "source"),
+				"older ones stay, by source: configuration, handle_keys, idempotency_key, "+
+				"api_keys, policy, certificate or mongodb_user.", "source"),
 		reloadTime: gauge("mooring_config_last_reload_success_timestamp_seconds",
 			"When the files were last read and used, in seconds since 1970.", "source"),
 		replicas: gauge("mooring_replicas_known",

@@ -134,6 +134,7 @@ annotations:
       "grpc" (dict "address" ":27080")
       "rest" (dict "address" ":8080" "hosts" (include "mooring.hosts" . | fromJsonArray))
       "handle" (dict "keysFile" (printf "/etc/mooring/handle-keys/%s" .Values.handleKeysSecret.key))
+      "idempotency" (dict "keyFile" (printf "/etc/mooring/idempotency-key/%s" .Values.idempotencyKeySecret.key))
       "replica" (dict "address" ":27081" "peers" (list (printf "%s:27081" (include "mooring.peers" .))))
       "drain" (dict "linger" (printf "%ds" (int .Values.shutdown.lingerSeconds)) "timeout" (printf "%ds" (int .Values.shutdown.drainSeconds))) }}
 {{- with .Values.tlsSecret }}
@@ -210,6 +211,9 @@ capabilities:
 - name: handle-keys
   mountPath: /etc/mooring/handle-keys
   readOnly: true
+- name: idempotency-key
+  mountPath: /etc/mooring/idempotency-key
+  readOnly: true
 {{- if .Values.tlsSecret.name }}
 - name: tls
   mountPath: /etc/mooring/tls
@@ -241,6 +245,10 @@ capabilities:
 - name: handle-keys
   secret:
     secretName: {{ required "handleKeysSecret.name: name the Secret that holds the keys that seal cursor tokens (mooring key new)" .Values.handleKeysSecret.name }}
+    defaultMode: 0440
+- name: idempotency-key
+  secret:
+    secretName: {{ required "idempotencyKeySecret.name: name the Secret that holds the key of calls with an Idempotency-Key (mooring key new; after an upgrade, the first of the handle keys)" .Values.idempotencyKeySecret.name }}
     defaultMode: 0440
 {{- with .Values.tlsSecret.name }}
 - name: tls
