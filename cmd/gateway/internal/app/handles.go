@@ -12,13 +12,15 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/seal"
+	"github.com/mooringdb/mooring/service/session"
 )
 
 // handles provides the cursors that outlive a request.
-var handles = fx.Module("handles", fx.Provide(newKeyRing, newPager, newKeyWatcher))
+var handles = fx.Module("handles", fx.Provide(newKeyRing, newPager, newHandleKeys, newKeyWatcher))
 
 func newKeyRing(cfg *config.Config, log *slog.Logger) (*seal.Ring, error) {
 	ring, err := seal.NewRing(cfg.HandleKeys...)
@@ -33,9 +35,55 @@ func newKeyRing(cfg *config.Config, log *slog.Logger) (*seal.Ring, error) {
 	return ring, nil
 }
 
+// handleKeys replaces the keys of the ring. Only the goroutine that watches the
+// keys calls replace.
+type handleKeys struct {
+	ring      *seal.Ring
+	transport *replica.Transport // nil: there are no other replicas
+	log       *slog.Logger
+	life      time.Duration            // of the tokens that live longest
+	sealed    map[seal.KeyID]time.Time // until when keys sealed tokens that do so no more
+}
+
+func newHandleKeys(cfg *config.Config, ring *seal.Ring, transport *replica.Transport,
+	log *slog.Logger,
+) *handleKeys {
+	return &handleKeys{
+		ring: ring, transport: transport, log: log, sealed: map[seal.KeyID]time.Time{},
+		life: max(cfg.Cursors.Idle, session.Life, changestream.TicketLife),
+	}
+}
+
+// replace replaces the keys, and warns of tokens that end too early.
+func (h *handleKeys) replace(keys []seal.Key) error {
+	before := h.ring.SealerID()
+	if err := h.ring.Replace(keys...); err != nil {
+		return &config.Error{Option: "handle.keys", Problem: err.Error()}
+	}
+	if h.transport != nil {
+		h.transport.KeysChanged()
+	}
+	now := time.Now()
+	if h.ring.SealerID() != before {
+		h.sealed[before] = now
+	}
+	for id, until := range h.sealed {
+		if h.ring.Has(id) {
+			continue
+		}
+		delete(h.sealed, id)
+		if end := until.Add(h.life); now.Before(end) {
+			h.log.Warn("a handle key was removed while clients may have tokens of it: their "+
+				"cursors, sessions, transactions and change streams end",
+				"longest", end.Sub(now))
+		}
+	}
+	return nil
+}
+
 // newKeyWatcher keeps the ring up to date with its file.
-func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring,
-	transport *replica.Transport, log *slog.Logger,
+func newKeyWatcher(
+	lc fx.Lifecycle, cfg *config.Config, ring *handleKeys, log *slog.Logger,
 ) *keyfile.Watcher {
 	var paths []string
 	if path := cfg.HandleKeysFile; path != "" {
@@ -54,10 +102,7 @@ func newKeyWatcher(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring,
 			}
 			keys, err := config.ParseHandleKeys([]byte(texts[0]))
 			if err == nil {
-				err = ring.Replace(keys...)
-			}
-			if err == nil && transport != nil {
-				transport.KeysChanged()
+				err = ring.replace(keys)
 			}
 			return len(keys), err
 		},

@@ -16,9 +16,7 @@ import (
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/interceptor"
-	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/rest"
-	"github.com/mooringdb/mooring/service/seal"
 )
 
 // reloading provides what reads the configuration file again.
@@ -41,8 +39,7 @@ type liveParts struct {
 	REST      *rest.Handler
 	Server    *server.Server
 	Callers   *caller.Authenticator
-	Keys      *seal.Ring
-	Transport *replica.Transport
+	Keys      *handleKeys
 	Exact     *idempotency.Keys
 	Traces    *tracing.Tracing
 	Comments  *comments
@@ -112,11 +109,8 @@ func (p *liveParts) apply(c *config.Config) error {
 		}
 	}
 	if len(c.HandleKeys) > 0 && c.HandleKeysFile == "" {
-		if err := p.Keys.Replace(c.HandleKeys...); err != nil {
-			return &config.Error{Option: "handle.keys", Problem: err.Error()}
-		}
-		if p.Transport != nil {
-			p.Transport.KeysChanged()
+		if err := p.Keys.replace(c.HandleKeys); err != nil {
+			return err
 		}
 	}
 	if p.Callers != nil && c.Auth.APIKeysFile == "" {

@@ -41,7 +41,8 @@ import (
 var services = fx.Module("services", fx.Provide(
 	interceptor.NewGate, newAdmission, newComments, newChain, newStreams, newCommands, newDocuments,
 	resource.New, newCatalog,
-	newCursors, newSessions, newSessionService, newIdempotency, newTransactions, newTransactionService, newTickets,
+	newCursors, newSessions, newSessionService, newIdempotency,
+	newTransactions, newTransactionService, newTickets,
 	newChangeStreams, newDeployments, newAPI, newLocal,
 ))
 
