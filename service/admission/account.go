@@ -57,8 +57,8 @@ func (c *Account) Grow(ctx context.Context, n int64) error {
 }
 
 // GrowLast does what Grow does for the last bytes of a call, which then holds everything that it
-// needs to end. Such bytes come before those of calls that have longer to go. Its errors are *Error
-// and the cause of ctx.
+// needs to end. Such bytes come before those of calls that have longer to go. Its errors are
+// *Error and the cause of ctx.
 func (c *Account) GrowLast(ctx context.Context, n int64) error { return c.grow(ctx, n, true) }
 
 func (c *Account) grow(ctx context.Context, n int64, last bool) error {

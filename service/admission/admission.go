@@ -67,8 +67,8 @@ func (e *Error) Error() string {
 	}
 }
 
-// WaitError reports that the context of a call ended while the call waited for its place, or for the
-// memory of its request: the servers have got nothing of it.
+// WaitError reports that the context of a call ended while the call waited for its place, or for
+// the memory of its request: the servers have got nothing of it.
 type WaitError struct {
 	// What names the resource, such as "calls in flight".
 	What string

@@ -139,8 +139,8 @@ func TestOpenAccount(t *testing.T) {
 	}
 }
 
-// TestDeadlineInQueue checks that a call whose deadline passes while it waits for its place, or for
-// the memory of its request, may be repeated: nothing of it was sent.
+// TestDeadlineInQueue checks that a call whose deadline passes while it waits for its place, or
+// for the memory of its request, may be repeated: nothing of it was sent.
 func TestDeadlineInQueue(t *testing.T) {
 	for name, test := range map[string]struct {
 		limits admission.Config
