@@ -73,14 +73,17 @@ func retryable(err error) bool {
 func (e *CommandError) Delivery() Delivery {
 	switch {
 	case slices.Contains(e.Labels, LabelNoWritesPerformed), IsRetryableOverload(e),
-		e.Code == codeRateLimitExceeded, IsStateChange(e):
+		e.Code == codeRateLimitExceeded, e.Code == codeTooManySessions, IsStateChange(e):
 		return Refused
 	}
 	return Executed
 }
 
-// codeRateLimitExceeded is that of a server that admits no more requests.
-const codeRateLimitExceeded = 462
+// The codes of a server that admits no more requests, and of one that keeps no more sessions.
+const (
+	codeRateLimitExceeded = 462
+	codeTooManySessions   = 261
+)
 
 // Delivery returns Executed.
 func (e *WriteException) Delivery() Delivery { return Executed }

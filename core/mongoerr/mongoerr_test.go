@@ -249,6 +249,7 @@ func TestDelivery(t *testing.T) {
 		{command(11600, ""), mongoerr.Refused},
 		{command(0, "not master"), mongoerr.Refused},
 		{command(462, ""), mongoerr.Refused},
+		{command(261, ""), mongoerr.Refused},
 		{&mongoerr.CommandError{Labels: []string{mongoerr.LabelNoWritesPerformed}}, mongoerr.Refused},
 		{&mongoerr.CommandError{Labels: []string{mongoerr.LabelSystemOverloaded}}, mongoerr.Executed},
 		{

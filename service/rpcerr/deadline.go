@@ -14,9 +14,6 @@ import (
 // selection, of connecting) have rows and messages of their own.
 func (x *explanation) deadlineExceeded(err error) {
 	x.row = reasons[DeadlineExceeded]
-	if mongoerr.Judge(err).Delivery == mongoerr.Unsent {
-		x.retry = SameRequest
-	}
 	x.message = deadlineMessage(err)
 }
 

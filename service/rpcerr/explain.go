@@ -44,11 +44,8 @@ func serverRow(code int32, name string, labels []string) row {
 	if name != "" {
 		r.reason = Reason(cut(name, maxReasonBytes))
 	}
-	switch {
-	case slices.Contains(labels, mongoerr.LabelTransientTransaction):
+	if slices.Contains(labels, mongoerr.LabelTransientTransaction) {
 		r.code, r.http, r.retry = conflict.code, conflict.http, Transaction
-	case slices.Contains(labels, mongoerr.LabelNoWritesPerformed):
-		r.retry = SameRequest
 	}
 	return r
 }
@@ -66,11 +63,11 @@ func (x *explanation) stateChange(err error) {
 	}
 }
 
-// overload makes the refusal of a server that is overloaded UNAVAILABLE. Such a server has done
-// nothing (Client Backpressure). In a transaction, the client repeats the whole transaction.
+// overload makes the refusal of a server that is overloaded UNAVAILABLE. In a transaction, the
+// client repeats the whole transaction.
 func (x *explanation) overload(err error) {
 	if x.retry != Transaction && mongoerr.IsRetryableOverload(err) {
-		x.code, x.http, x.retry = unavailable.code, unavailable.http, SameRequest
+		x.code, x.http = unavailable.code, unavailable.http
 	}
 }
 
@@ -101,21 +98,9 @@ func withLabel(labels []string, label string) []string {
 	return append(slices.Clip(labels), label)
 }
 
-// repeatExact lets the client repeat a write with an idempotency key whose outcome is unknown, and
-// one that failed because of the deployment's state.
-func (x *explanation) repeatExact() {
-	if x.reason == WriteOutcomeUnknown || x.code == codes.Unavailable ||
-		x.code == codes.DeadlineExceeded {
-		x.retry = SameRequest
-	}
-}
-
 func (x *explanation) command(e *mongoerr.CommandError) {
 	x.row = serverRow(e.Code, e.Name, e.Labels)
 	x.stateChange(e)
-	if mongoerr.IsNotWritablePrimary(e) { // refused before anything was done
-		x.code, x.http, x.retry = unavailable.code, unavailable.http, SameRequest
-	}
 	x.overload(e)
 	x.message = e.Message
 	if x.reason == CursorNotFound {
@@ -160,12 +145,8 @@ func (x *explanation) writeConcern(e *mongoerr.WriteConcernError) {
 	}
 }
 
-// partial adds what was done before the failure. If anything was done, the client may only repeat a
-// transaction, because its abort undoes that.
+// partial adds what was done before the failure.
 func (x *explanation) partial(r Result) {
-	if r.IsAny() && x.retry != Transaction {
-		x.retry = Never
-	}
 	if x.server == nil && len(r.WriteErrors) > 0 {
 		x.server = &mooringv1.ServerError{}
 	}

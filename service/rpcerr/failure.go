@@ -30,9 +30,7 @@ func Explain(err error, of call.Call) *Failure {
 		return f
 	}
 	f := &Failure{err: err, call: of, explanation: explain(err)}
-	if of.Exact != nil {
-		f.repeatExact()
-	}
+	f.retry = advise(f.row, evidenceOf(err), of)
 	f.logged = f.outline()
 	if of.Quiet || of.Terse {
 		f.hush()
@@ -58,6 +56,9 @@ func (f *Failure) Reason() string { return string(f.reason) }
 
 // Message returns the text for people, cut to the longest message that a status may have.
 func (f *Failure) Message() string { return cut(f.message, maxMessageBytes) }
+
+// Retry returns whether the client may repeat the call.
+func (f *Failure) Retry() Retry { return f.retry }
 
 // Logged returns the text for logs: nothing is concealed but the server's words, which may have
 // values of documents and filters.

@@ -199,9 +199,13 @@ var (
 	refused     = row{
 		code: codes.FailedPrecondition, http: http.StatusUnprocessableEntity, retry: Never,
 	}
-	timedOut     = row{code: codes.DeadlineExceeded, http: http.StatusGatewayTimeout, retry: Never}
-	unknown      = row{code: codes.Unimplemented, http: http.StatusNotImplemented, retry: Never}
-	unavailable  = row{code: codes.Unavailable, http: http.StatusServiceUnavailable, retry: Never}
+	timedOut    = row{code: codes.DeadlineExceeded, http: http.StatusGatewayTimeout, retry: Never}
+	unknown     = row{code: codes.Unimplemented, http: http.StatusNotImplemented, retry: Never}
+	unavailable = row{code: codes.Unavailable, http: http.StatusServiceUnavailable, retry: Never}
+	// It has executed nothing.
+	overloaded = row{
+		code: codes.Unavailable, http: http.StatusServiceUnavailable, retry: SameRequest,
+	}
 	gatewayFault = row{code: codes.Internal, http: http.StatusInternalServerError, retry: Never}
 )
 
@@ -257,6 +261,9 @@ var serverCodes = map[int32]row{
 	59: server("CommandNotFound", unknown),
 
 	18: server("AuthenticationFailed", gatewayFault),
+
+	261: server("TooManyLogicalSessions", overloaded),
+	462: server("IngressRequestRateLimitExceeded", overloaded),
 
 	// The server reports that it cannot answer now.
 	6:     server("HostUnreachable", unavailable),

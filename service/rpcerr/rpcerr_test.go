@@ -99,15 +99,16 @@ func TestTable(t *testing.T) {
 		{command(59, "CommandNotFound"), codes.Unimplemented, 501, "CommandNotFound", "never"},
 		{command(18, "AuthenticationFailed"), codes.Internal, 500, "AuthenticationFailed", "never"},
 		{command(10107, "NotWritablePrimary"), codes.Unavailable, 503, "NotWritablePrimary", "same-request"},
-		{command(11600, "InterruptedAtShutdown"), codes.Unavailable, 503, "InterruptedAtShutdown", "never"},
+		{command(11600, "InterruptedAtShutdown"), codes.Unavailable, 503, "InterruptedAtShutdown", "same-request"},
 		{command(11600, "InterruptedAtShutdown", "NoWritesPerformed"), codes.Unavailable, 503, "InterruptedAtShutdown", "same-request"},
 		{command(462, "IngressRequestRateLimitExceeded", "SystemOverloadedError", "RetryableError"), codes.Unavailable, 503, "IngressRequestRateLimitExceeded", "same-request"},
 		{command(462, "IngressRequestRateLimitExceeded", "SystemOverloadedError", "RetryableError", "TransientTransactionError"), codes.Aborted, 409, "IngressRequestRateLimitExceeded", "transaction"},
-		{command(462, "IngressRequestRateLimitExceeded", "SystemOverloadedError"), codes.FailedPrecondition, 422, "IngressRequestRateLimitExceeded", "never"},
+		{command(462, "IngressRequestRateLimitExceeded", "SystemOverloadedError"), codes.Unavailable, 503, "IngressRequestRateLimitExceeded", "same-request"},
+		{command(261, "TooManyLogicalSessions"), codes.Unavailable, 503, "TooManyLogicalSessions", "same-request"},
 		{command(91, "ShutdownInProgress", "TransientTransactionError"), codes.Aborted, 409, "ShutdownInProgress", "transaction"},
 		{&mongoerr.CommandError{Message: "not master"}, codes.Unavailable, 503, "Location0", "same-request"},
-		{&mongoerr.CommandError{Message: "node is recovering"}, codes.Unavailable, 503, "Location0", "never"},
-		{&mongoerr.CommandError{Message: "not master or secondary; cannot currently read"}, codes.Unavailable, 503, "Location0", "never"},
+		{&mongoerr.CommandError{Message: "node is recovering"}, codes.Unavailable, 503, "Location0", "same-request"},
+		{&mongoerr.CommandError{Message: "not master or secondary; cannot currently read"}, codes.Unavailable, 503, "Location0", "same-request"},
 		{&mongoerr.CommandError{Code: 20, Message: "node is recovering"}, codes.FailedPrecondition, 422, "IllegalOperation", "never"},
 		{&mongoerr.WriteConcernError{Message: "node is recovering"}, codes.Unavailable, 503, "Location0", "never"},
 		{&conn.NotLoadBalancedError{}, codes.Internal, 500, "Configuration", "never"},
@@ -466,26 +467,6 @@ func TestText(t *testing.T) {
 	}
 	if got := rpcerr.Text(errors.New(strings.Repeat("é", 10_000))); len(got) == 0 || len(got) > 4096 || !utf8.ValidString(got) {
 		t.Errorf("Text of a long error has %d bytes, want valid UTF-8 of at most 4096", len(got))
-	}
-}
-
-// TestExactlyOnceMayBeRepeated explains the failures of writes with an idempotency key.
-func TestExactlyOnceMayBeRepeated(t *testing.T) {
-	for _, test := range []struct {
-		err  error
-		want string
-	}{
-		{&operation.OutcomeUnknownError{Err: io.EOF}, "same-request"},
-		{&operation.OutcomeUnknownError{Err: context.DeadlineExceeded}, "same-request"},
-		{context.DeadlineExceeded, "same-request"},
-		{command(11600, "InterruptedAtShutdown"), "same-request"},
-		{writes(11000), "never"},
-		{command(251, "NoSuchTransaction", "TransientTransactionError"), "transaction"},
-	} {
-		got := rpcerr.Explain(test.err, call.Call{Exact: &call.ExactWrite{}}).HTTP().Body.GetError().GetRetry()
-		if got != test.want {
-			t.Errorf("%v: retry is %q, want %q", test.err, got, test.want)
-		}
 	}
 }
 

@@ -106,6 +106,10 @@ func TestRunTriesAgain(t *testing.T) {
 	}{
 		{"conflicts", "update", 3, transient(), "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
 		{"commits without an answer", "commitTransaction", 5, mongotest.Drop(), "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
+		{
+			"no commit with an answer", "commitTransaction", math.MaxInt64, mongotest.Drop(),
+			"Unavailable UnknownTransactionCommitResult never", before,
+		},
 		{"a refusal", "update", 1, mongotest.Error(2, "BadValue", "no"), "InvalidArgument BadValue never", before},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -1,0 +1,61 @@
+package rpcerr
+
+import (
+	"errors"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/service/call"
+)
+
+// evidence holds what is known of what a call that failed has done.
+type evidence struct {
+	// last is how far the last operation got, with all its attempts.
+	last mongoerr.Delivery
+	// partly says that operations before it have changed something.
+	partly bool
+	// write and commit say that it is not known whether a write was done, or whether the
+	// transaction is committed.
+	write, commit bool
+}
+
+func evidenceOf(err error) evidence {
+	e := evidence{
+		last:   mongoerr.Judge(err).Delivery,
+		commit: mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult),
+	}
+	if p, ok := errors.AsType[*PartialError](err); ok {
+		e.partly = p.Result.IsAny()
+	}
+	_, e.write = errors.AsType[*operation.OutcomeUnknownError](err)
+	return e
+}
+
+// advise returns whether a client may repeat a call that failed: by the row of the error, by what
+// the call has done and by what the call is. It is the only place where these meet.
+func advise(r row, e evidence, of call.Call) Retry {
+	switch {
+	case e.commit && of.Transaction != nil:
+		return Never // Run would run its operations again; Commit only repeats itself
+	case r.retry == Transaction:
+		return Transaction // the abort undoes what was done
+	case e.write && of.Transaction != nil:
+		return Transaction
+	case of.Exact != nil && (e.write || passes(r.code)):
+		return SameRequest // it is done once, however often it comes
+	case e.partly:
+		return Never
+	case r.retry != Never:
+		return r.retry
+	case e.last == mongoerr.Refused, e.last == mongoerr.Unsent && passes(r.code):
+		return SameRequest // nothing was done
+	}
+	return Never
+}
+
+// passes reports whether errors of a code are about the moment, and not about the request.
+func passes(c codes.Code) bool {
+	return c == codes.Unavailable || c == codes.DeadlineExceeded || c == codes.Canceled
+}
