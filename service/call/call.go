@@ -94,11 +94,12 @@ type Transactions interface {
 	// Run runs a unary call in the transaction that its token names: by handler, with a context
 	// whose call has the transaction, or at the replica that keeps the transaction.
 	Run(ctx context.Context, in InTransaction, handler Handler) (proto.Message, error)
-	// Join begins a stream in a transaction. The caller must call leave when the stream has ended.
+	// Join begins a stream in a transaction. The caller must call leave with the error of the stream
+	// when that has ended.
 	// If another replica keeps the transaction, Join gives send the messages of the stream there,
 	// and returns ErrRelayed when that has ended.
 	Join(ctx context.Context, in InTransaction, send func(proto.Message) error) (
-		joined context.Context, leave func(), err error)
+		joined context.Context, leave func(error), err error)
 }
 
 // ErrRelayed reports that a stream was run by another replica, and has ended without an error.

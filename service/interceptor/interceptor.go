@@ -182,8 +182,8 @@ func (c *pass) next(ctx context.Context) error {
 
 func (c *pass) handle(ctx context.Context) (err error) {
 	if c.stream != nil {
-		s := &stream{ServerStream: c.wire, ctx: ctx, call: c, leave: func() {}}
-		defer func() { s.leave() }()
+		s := &stream{ServerStream: c.wire, ctx: ctx, call: c, leave: func(error) {}}
+		defer func() { s.leave(err) }()
 		if err = c.stream(c.server, s); errors.Is(err, call.ErrRelayed) {
 			return nil
 		}
@@ -278,7 +278,7 @@ type stream struct {
 	// joined says that the first message was received, which may have joined a transaction. leave
 	// ends the stream's part in it.
 	joined bool
-	leave  func()
+	leave  func(error)
 }
 
 func (s *stream) Context() context.Context { return s.ctx }

@@ -222,7 +222,7 @@ type elsewhere struct {
 
 func (e *elsewhere) Join(
 	_ context.Context, in call.InTransaction, _ func(proto.Message) error,
-) (context.Context, func(), error) {
+) (context.Context, func(error), error) {
 	e.asked = in.Request
 	return nil, nil, call.ErrRelayed
 }

@@ -3,6 +3,7 @@ package interceptor_test
 import (
 	"context"
 	"errors"
+	"io"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -22,7 +23,7 @@ type transactions struct {
 	call.Transactions
 	err  error
 	in   []call.InTransaction
-	left int
+	left []error // what the streams that joined have ended with
 }
 
 func (tx *transactions) Run(
@@ -37,9 +38,9 @@ func (tx *transactions) Run(
 
 func (tx *transactions) Join(
 	ctx context.Context, in call.InTransaction, _ func(proto.Message) error,
-) (context.Context, func(), error) {
+) (context.Context, func(error), error) {
 	tx.in = append(tx.in, in)
-	return ctx, func() { tx.left++ }, tx.err
+	return ctx, func(err error) { tx.left = append(tx.left, err) }, tx.err
 }
 
 // tokens lists where the token of a transaction can be: in the request, and in the metadata.
@@ -98,6 +99,23 @@ func TestCallsInTransactions(t *testing.T) {
 	}
 }
 
+// TestStreamEndsWith checks that the transaction of a stream learns the error of that.
+func TestStreamEndsWith(t *testing.T) {
+	for _, want := range []error{nil, io.ErrUnexpectedEOF} {
+		tx := &transactions{}
+		x := interceptor.New(interceptor.Config{Transactions: tx})
+		sent := &mooringv1.StreamFindRequest{Transaction: new("a")}
+		_ = x.Stream()(nil, &received{ctx: t.Context(), message: sent}, &grpc.StreamServerInfo{
+			FullMethod: "/mooring.v1.DocumentService/StreamFind", IsServerStream: true,
+		}, func(_ any, ss grpc.ServerStream) error {
+			return errors.Join(ss.RecvMsg(&mooringv1.StreamFindRequest{}), want)
+		})
+		if len(tx.left) != 1 || !errors.Is(tx.left[0], want) {
+			t.Errorf("the stream leaves its transaction with %v, want %v", tx.left, want)
+		}
+	}
+}
+
 // TestStreamsInTransactions checks which streams join a transaction, that they leave it at their
 // end, and that one that cannot join fails.
 func TestStreamsInTransactions(t *testing.T) {
@@ -128,8 +146,8 @@ func TestStreamsInTransactions(t *testing.T) {
 			if (len(tx.in) == 1) != joins || joins && tx.in[0].Token != row.token {
 				t.Errorf("%s: it joins %+v", row.name, tx.in)
 			}
-			if left := joins && refused == nil; (tx.left == 1) != left {
-				t.Errorf("%s, %v: it leaves %d times", row.name, refused, tx.left)
+			if left := joins && refused == nil; (len(tx.left) == 1) != left {
+				t.Errorf("%s, %v: it leaves %d times", row.name, refused, len(tx.left))
 			}
 		}
 	}

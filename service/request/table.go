@@ -161,7 +161,8 @@ func ownComment[O any](at func(*O) *client.Common) Row[O] {
 }
 
 // Caller returns the row that puts the call's session into the options, and names the call there,
-// for the log of commands.
+// for the log of commands. An operation of a transaction goes on without its client: an operation
+// that is cut off ends the transaction.
 func Caller[O any](at func(*O) *client.Common) Row[O] {
 	return Row[O]{"", func(r *Reader, _ string, _ protoreflect.Value, o *O) {
 		at(o).Caller, at(o).Session = r.RequestID, r.Session
@@ -169,7 +170,7 @@ func Caller[O any](at func(*O) *client.Common) Row[O] {
 		case r.Exact != nil:
 			at(o).Session = r.Exact.Session
 		case r.Transaction != nil:
-			at(o).Session = r.Transaction.Session
+			at(o).Session, at(o).RunOn = r.Transaction.Session, true
 		}
 	}}
 }

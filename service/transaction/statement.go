@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -16,7 +17,7 @@ import (
 const maxRemembered = 1 << 20
 
 // statements numbers the operations of a transaction, and remembers the result of the last one. A
-// client whose operation got no answer repeats it with its number.
+// client whose operation got no answer repeats it with its number. It is a value.
 type statements struct {
 	last   int32
 	call   [sha256.Size]byte // the last operation
@@ -32,56 +33,88 @@ type result struct {
 }
 
 // run runs an operation, or returns the result of the last one if this is that one again.
-func (s *statements) run(
+func (o *open) run(
 	ctx context.Context, in call.InTransaction, handler call.Handler,
 ) (proto.Message, error) {
 	if in.Statement == nil {
 		return handler(ctx)
 	}
-	this, err := identify(in)
-	if err != nil {
-		return nil, err
-	}
-	again, err := s.next(*in.Statement, this)
+	before := o.statements
+	again, err := o.count(in)
 	switch {
 	case err != nil:
 		return nil, err
 	case again:
-		return s.result.get()
+		return o.statements.result.get()
 	}
 	response, err := handler(ctx)
-	s.result = keep(response, err)
+	o.statements = o.statements.ended(before, response, explain(ctx, err))
 	return response, err
 }
 
-// stream counts a stream, whose result is not remembered.
-func (s *statements) stream(in call.InTransaction) error {
+// stream counts a stream, whose result is not remembered. The caller calls ended with the error
+// that ends the stream.
+func (o *open) stream(
+	in call.InTransaction,
+) (ended func(ctx context.Context, err error), err error) {
 	if in.Statement == nil {
-		return nil
+		return func(context.Context, error) {}, nil
 	}
-	this, err := identify(in)
-	if err != nil {
-		return err
-	}
-	again, err := s.next(*in.Statement, this)
+	before := o.statements
+	again, err := o.count(in)
 	if again {
-		_, err = s.result.get()
+		_, err = o.statements.result.get()
 	}
-	return err
+	return func(ctx context.Context, err error) {
+		if err != nil {
+			o.statements = o.statements.ended(before, nil, explain(ctx, err))
+		}
+	}, err
 }
 
-// next checks the number of an operation, and reports whether it is the last one again.
-func (s *statements) next(n int32, this [sha256.Size]byte) (again bool, err error) {
+// explain explains the error of an operation, as its client is told; nil for nil.
+func explain(ctx context.Context, err error) *rpcerr.Failure {
+	if err == nil {
+		return nil
+	}
+	return rpcerr.Explain(err, *call.From(ctx))
+}
+
+// count counts an operation, unless it is the last one again.
+func (o *open) count(in call.InTransaction) (again bool, err error) {
+	this, err := identify(in)
+	if err != nil {
+		return false, err
+	}
+	o.statements, again, err = o.statements.next(*in.Statement, this)
+	return again, err
+}
+
+// next counts an operation by its number, unless it is the last one again.
+func (s statements) next(
+	n int32, this [sha256.Size]byte,
+) (next statements, again bool, err error) {
 	switch {
 	case n == s.last && n > 0 && this == s.call:
-		return true, nil
+		return s, true, nil
 	case n == s.last && n > 0:
-		return false, outOfOrder("statement %d was another operation", n)
+		return s, false, outOfOrder("statement %d was another operation", n)
 	case n != s.last+1:
-		return false, outOfOrder("is %d, and %d is the next", n, s.last+1)
+		return s, false, outOfOrder("is %d, and %d is the next", n, s.last+1)
 	}
-	s.last, s.call, s.result = n, this, result{}
-	return false, nil
+	return statements{last: n, call: this}, false, nil
+}
+
+// ended remembers how the last operation has ended. If its client is told to make the same call
+// again, nothing was done, and that operation is the next one again, as it was before.
+func (s statements) ended(
+	before statements, response proto.Message, failure *rpcerr.Failure,
+) statements {
+	if failure != nil && failure.Retry() == rpcerr.SameRequest {
+		return before
+	}
+	s.result = keep(response, failure)
+	return s
 }
 
 func outOfOrder(format string, args ...any) error {
@@ -113,11 +146,14 @@ func identify(in call.InTransaction) (sum [sha256.Size]byte, err error) {
 }
 
 // keep returns what is remembered of a result: its error, or its response unless that is too large.
-func keep(response proto.Message, err error) result {
-	if err != nil {
-		return result{kept: true, err: err}
-	}
-	if proto.Size(response) > maxRemembered {
+// That its client has left is no result: other clients would be told that they had.
+func keep(response proto.Message, failure *rpcerr.Failure) result {
+	switch {
+	case failure != nil && failure.Code() == codes.Canceled:
+		return result{}
+	case failure != nil:
+		return result{kept: true, err: failure.Unwrap()}
+	case proto.Size(response) > maxRemembered:
 		return result{}
 	}
 	b, err := proto.Marshal(response)
@@ -134,7 +170,7 @@ func (r *result) get() (proto.Message, error) {
 		return nil, &rpcerr.Error{
 			Reason: rpcerr.StatementResultLost, Field: "statement",
 			Message: "the operation was run, and its result is not remembered: " +
-				"it was too large, or a stream",
+				"it was too large, or a stream, or it took too long after its client had left",
 		}
 	case r.err != nil:
 		return nil, r.err

@@ -340,7 +340,7 @@ func (s *Transactions) Run(
 			_ = s.leave(ctx, o, nil)
 		}
 	}()
-	response, err = o.statements.run(ctx, in, handler)
+	response, err = o.run(ctx, in, handler)
 	returned = true
 	return response, s.leave(ctx, o, err)
 }
@@ -348,7 +348,7 @@ func (s *Transactions) Run(
 // Join implements call.Transactions.
 func (s *Transactions) Join(
 	ctx context.Context, in call.InTransaction, send func(proto.Message) error,
-) (joined context.Context, leave func(), err error) {
+) (joined context.Context, leave func(error), err error) {
 	c, err := s.claim(call.From(ctx).Principal, in.Token)
 	if err != nil {
 		return nil, nil, err
@@ -363,12 +363,15 @@ func (s *Transactions) Join(
 	if err != nil {
 		return nil, nil, err
 	}
-	leave = func() { _ = s.leave(ctx, o, nil) }
-	if err := o.statements.stream(in); err != nil {
-		leave()
+	ended, err := o.stream(in)
+	if err != nil {
+		_ = s.leave(ctx, o, nil)
 		return nil, nil, err
 	}
-	return ctx, leave, nil
+	return ctx, func(err error) {
+		ended(ctx, err)
+		_ = s.leave(ctx, o, nil)
+	}, nil
 }
 
 var errOwnerGone = &rpcerr.Error{

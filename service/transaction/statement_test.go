@@ -1,0 +1,208 @@
+package transaction_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/service/servicetest"
+)
+
+// overloaded is the refusal of a server that has executed nothing.
+func overloaded() mongotest.Reply {
+	return mongotest.Error(462, "IngressRequestRateLimitExceeded", "rate",
+		"SystemOverloadedError", "RetryableError")
+}
+
+const (
+	full   = "Unavailable ConnectionPoolFull same-request"
+	onlyA  = `{"_id":"a","n":11} {"_id":"b","n":10}`
+	limits = "&maxPoolSize=1&waitQueueTimeoutMS=200"
+)
+
+// occupy has the only connection of the pool in use until the test calls release.
+func (b *bank) occupy() (release func()) {
+	held, gone := make(chan struct{}), make(chan struct{})
+	b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		if cmd.Name == "distinct" {
+			<-held
+		}
+		return next(cmd)
+	})
+	go func() {
+		defer close(gone)
+		_, _ = b.Document.Distinct(b.t.Context(), &mooringv1.DistinctRequest{
+			Database: "bank", Collection: "accounts", FieldName: "n",
+		})
+	}()
+	synctest.Wait()
+	return func() {
+		close(held)
+		<-gone
+	}
+}
+
+// TestStatementRunsAgain checks that a statement that was not executed runs under its number, when
+// its client makes the call again, as it is told to.
+func TestStatementRunsAgain(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		// fail has the statement fail, and returns what undoes that.
+		fail func(b *bank, call func(context.Context) error) (undo func())
+	}{
+		{name: "a full pool", fail: func(b *bank, call func(context.Context) error) func() {
+			release := b.occupy()
+			if got := told(call(b.t.Context())); got != full {
+				b.t.Errorf("the call that finds the pool full = %s, want %s", got, full)
+			}
+			return release
+		}},
+		{name: "an overloaded server", fail: func(b *bank, call func(context.Context) error) func() {
+			b.disturb("update", 3, overloaded()) // two retries, each refused
+			const want = "Unavailable IngressRequestRateLimitExceeded same-request"
+			if got := told(call(b.t.Context())); got != want {
+				b.t.Errorf("the call that is refused = %s, want %s", got, want)
+			}
+			return func() {}
+		}},
+		{name: "its client left the queue", fail: func(b *bank, call func(context.Context) error) func() {
+			release := b.occupy()
+			ctx, leave := context.WithTimeout(b.t.Context(), 50*time.Millisecond)
+			defer leave()
+			_ = call(ctx)
+			settle() // the call has ended
+			return release
+		}},
+	} {
+		for _, first := range []bool{true, false} {
+			if first && row.name == "an overloaded server" {
+				continue
+			}
+			name := row.name
+			if first {
+				name += ", the first of the transaction"
+			}
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBank(t, deployment.ReplicaSet, servicetest.Config{URIOptions: limits})
+					token, n := b.begin(), int32(1)
+					if !first {
+						if _, err := b.Document.UpdateOne(t.Context(), add(token, "b", &n)); err != nil {
+							t.Fatal(err)
+						}
+						n++
+					}
+					call := func(ctx context.Context) error {
+						_, err := b.Document.UpdateOne(ctx, add(token, "a", &n))
+						return err
+					}
+					row.fail(b, call)()
+					for range 2 { // it runs once
+						if err := call(t.Context()); err != nil {
+							t.Errorf("the statement again = %s", told(err))
+						}
+					}
+					if err := b.commit(token); err != nil {
+						t.Fatal(err)
+					}
+					want := onlyA
+					if !first {
+						want = after
+					}
+					if got := b.balances(); got != want {
+						t.Errorf("there is %s, want %s", got, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestStreamRunsAgain checks that a stream that was not executed runs under its number.
+func TestStreamRunsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, deployment.ReplicaSet, servicetest.Config{URIOptions: limits})
+		token := b.begin()
+		stream := func() string {
+			ss, err := b.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{
+				Database: "bank", Collection: "accounts", Transaction: &token,
+				Statement: new(int32(1)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = ss.Recv()
+			if err == nil {
+				_, _ = ss.Recv() // the end
+			}
+			return told(err)
+		}
+		release := b.occupy()
+		if got := stream(); got != full {
+			t.Errorf("the stream that finds the pool full = %s, want %s", got, full)
+		}
+		release()
+		if got := stream(); got != "OK" {
+			t.Errorf("the stream again = %s", got)
+		}
+		if got := stream(); got != "Aborted StatementResultLost transaction" {
+			t.Errorf("the stream a third time = %s", got)
+		}
+	})
+}
+
+// TestFirstCallerLeaves checks what the call is told that repeats a read whose client has left: its
+// result if the read went on to its end, and never that the client has left.
+func TestFirstCallerLeaves(t *testing.T) {
+	for name, row := range map[string]struct {
+		takes time.Duration
+		want  string
+	}{
+		"the read ends in time":   {time.Second, "OK"},
+		"the read takes too long": {40 * time.Second, "Aborted StatementResultLost transaction"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+				token := b.begin()
+				if err := b.add(token, "a"); err != nil {
+					t.Fatal(err)
+				}
+				var finds atomic.Int64
+				b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+					reply := next(cmd)
+					if cmd.Name == "find" {
+						finds.Add(1)
+						reply = reply.After(row.takes)
+					}
+					return reply
+				})
+				find := func(ctx context.Context) error {
+					_, err := b.Document.FindOne(ctx, &mooringv1.FindOneRequest{
+						Database: "bank", Collection: "accounts", Transaction: &token,
+						Statement: new(int32(1)),
+					})
+					return err
+				}
+				ctx, leave := context.WithCancel(t.Context())
+				time.AfterFunc(time.Millisecond, leave)
+				if got := told(find(ctx)); !strings.HasPrefix(got, "Canceled") {
+					t.Errorf("the call whose client leaves = %s", got)
+				}
+				time.Sleep(row.takes) //nolint:forbidigo // time is fake
+				synctest.Wait()
+				for range 2 {
+					if got := told(find(t.Context())); got != row.want || finds.Load() != 1 {
+						t.Errorf("the call again = %s after %d reads", got, finds.Load())
+					}
+				}
+			})
+		})
+	}
+}
