@@ -331,6 +331,11 @@ func TestFailures(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprint(w, r.Header, r.PostForm, r.PostForm.Encode())
 	}
+	where := func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, id, _ := strings.Cut(r.URL.Path, "/credentials/")
+		fmt.Fprint(w, r.URL, r.URL.Path, id, r.URL.RawQuery)
+	}
 	for _, tt := range []struct {
 		name   string
 		env    []string
@@ -350,6 +355,12 @@ func TestFailures(t *testing.T) {
 		{"STS is busy", webIdentity, status(503, "busy"), `status 503: "busy"`},
 		{"ECS is busy", ecs, status(503, "busy"), `status 503: "busy"`},
 		{"ECS says what it was asked", with(ecs, "AWS_CONTAINER_AUTHORIZATION_TOKEN", podToken), echo, "status 403"},
+		{"ECS says what path it was asked for", []string{
+			"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/credentials/s3cret-1c8f",
+		}, where, "status 404"},
+		{"EKS says what path it was asked for", []string{
+			"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1/s3cret/of?a=s3cret%20b",
+		}, where, "GET http://127.0.0.1: status 404"},
 		{"ECS answers half", ecs, status(200, `{"AccessKeyId": "A"}`), "no secret access key"},
 		{"ECS answers a wrong type", ecs, status(200, `{"AccessKeyId": 1}`), "not the JSON"},
 		{"ECS answers an odd time", ecs, status(200, `{"AccessKeyId":"A","SecretAccessKey":"S","Expiration":true}`), "not the JSON"},

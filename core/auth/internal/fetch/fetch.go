@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,6 +22,7 @@ const (
 	maxBody   = 64 << 10 // the largest credential documents are a tenth of it
 	maxHeader = 64 << 10
 	maxText   = 512 // of an endpoint's words in an error
+	minSecret = 8   // of a name at the end of a path; shorter ones are words
 )
 
 // Request describes one question to an endpoint.
@@ -29,7 +32,8 @@ type Request struct {
 	Header map[string]string
 	Form   url.Values // the body of a POST
 
-	// Secrets are values in the request that no error may repeat, even if the endpoint does.
+	// Secrets are values in the request that no error may repeat, even if the endpoint does. The
+	// path and the query of URL are such: in ECS the path is what yields the credentials.
 	Secrets []string
 
 	// Proxied sends the request through the proxy that the environment names, if any. An endpoint
@@ -49,7 +53,7 @@ func Do(ctx context.Context, transport http.RoundTripper, r Request) ([]byte, er
 	}
 	body, err := r.do(ctx, transport, u)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s://%s%s: %w", r.Method, u.Scheme, u.Host, u.Path, err)
+		return nil, fmt.Errorf("%s %s://%s: %w", r.Method, u.Scheme, u.Host, err)
 	}
 	return body, nil
 }
@@ -91,7 +95,7 @@ func (r Request) do(ctx context.Context, transport http.RoundTripper, u *url.URL
 	case len(body) > maxBody:
 		return nil, fmt.Errorf("the answer is larger than %d bytes", maxBody)
 	case resp.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("status %d: %s", resp.StatusCode, r.masked(string(body)))
+		return nil, fmt.Errorf("status %d: %s", resp.StatusCode, r.masked(u, string(body)))
 	}
 	return body, nil
 }
@@ -138,9 +142,13 @@ func withoutURL(err error) error {
 }
 
 // masked returns the beginning of an endpoint's words on one line, without the request's secrets.
-func (r Request) masked(text string) string {
-	for _, s := range r.Secrets {
-		if s != "" {
+func (r Request) masked(u *url.URL, text string) string {
+	secrets := append(slices.Clone(r.Secrets), u.RequestURI(), u.Path, u.RawQuery)
+	if name := path.Base(u.Path); len(name) >= minSecret {
+		secrets = append(secrets, name)
+	}
+	for _, s := range secrets {
+		if s != "" && s != "/" {
 			text = strings.NewReplacer(s, "***", url.QueryEscape(s), "***").Replace(text)
 		}
 	}

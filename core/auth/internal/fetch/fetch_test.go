@@ -42,7 +42,7 @@ func TestDo(t *testing.T) {
 		{fetch.Request{Method: "GET", URL: "http://h/x"}, "", `status 418: "\nyyy`},
 		{fetch.Request{Method: "GET", URL: "http://h/x?k=s%2Fcret", Secrets: []string{"s/cret"}}, "", `"k=***\nyyy`},
 		{fetch.Request{Method: "GET", URL: "http://h/x?k=s/cret", Secrets: []string{"s/cret"}}, "", `"k=***\nyyy`},
-		{fetch.Request{Method: "GET", URL: "gopher://h/x?k=s/cret"}, "", `GET gopher://h/x: unsupported protocol`},
+		{fetch.Request{Method: "GET", URL: "gopher://h/x?k=s/cret"}, "", `GET gopher://h: unsupported protocol`},
 		{fetch.Request{Method: "GET", URL: "http://h\x00/?k=s/cret"}, "", "cannot be parsed"},
 		{fetch.Request{Method: "G T", URL: "http://h/?k=s/cret"}, "", "invalid method"},
 	} {
@@ -103,7 +103,7 @@ func TestRefusedConnection(t *testing.T) {
 	reason := errors.New("connection refused")
 	transport := roundTripper(func(*http.Request) (*http.Response, error) { return nil, reason })
 	_, err := fetch.Do(t.Context(), transport, fetch.Request{Method: "GET", URL: "http://h/?k=v", Timeout: time.Second})
-	if !errors.Is(err, reason) || err.Error() != "GET http://h/: connection refused" {
+	if !errors.Is(err, reason) || err.Error() != "GET http://h: connection refused" {
 		t.Errorf("Do = %v", err)
 	}
 }
