@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/auth/aws"
@@ -245,6 +246,48 @@ func refuse(t *testing.T, options string, opt client.Options, want string) {
 	}
 	if _, err := client.New(cfg, opt); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("New(%s) = %v, want %q", options, err, want)
+	}
+}
+
+// The provider of a token has a minute of its own, whatever connectTimeoutMS is: after that only
+// the check-outs fail that waited for it. The server has what is left of connectTimeoutMS.
+func TestProviderHasItsOwnTime(t *testing.T) {
+	for name, tt := range map[string]struct {
+		takes, hangs time.Duration // of the provider, and of the server's answer to the token
+		want         string
+	}{
+		"slow":               {59 * time.Second, 0, ""},
+		"too slow":           {2 * time.Minute, 0, "the provider did not answer in time"},
+		"the server hangs":   {9 * time.Second, 11 * time.Second, "not connected within 10s"},
+		"the server is slow": {59 * time.Second, 9 * time.Second, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, _ := withOIDC(t, "good")
+				s.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+					if cmd.Name == "saslStart" {
+						return next(cmd).After(tt.hangs)
+					}
+					return next(cmd)
+				})
+				p := oidc.ProviderFunc(func(ctx context.Context, _ oidc.Request) (oidc.Token, error) {
+					if end, ok := ctx.Deadline(); !ok || time.Until(end) != time.Minute {
+						t.Errorf("the provider has %v, want a minute", time.Until(end))
+					}
+					select {
+					case <-time.After(tt.takes):
+						return oidc.Token{AccessToken: "good"}, nil
+					case <-ctx.Done():
+						return oidc.Token{}, ctx.Err()
+					}
+				})
+				c := authenticating(t, s, "", oidcOptions, client.Options{OIDC: p})
+				err := findOrders(t, c)
+				if tt.want == "" && err != nil || tt.want != "" && !strings.Contains(fmt.Sprint(err), tt.want) {
+					t.Errorf("find = %v, want %q", err, tt.want)
+				}
+			})
+		})
 	}
 }
 

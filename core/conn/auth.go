@@ -24,14 +24,14 @@ func (c *Conn) login(cfg Config) (*auth.State, error) {
 // authenticate ends the handshake. Arbiters have no users (Authentication, "Arbiters"): on their
 // connections the credential is not used, also if the server asks for another authentication
 // later.
-func (c *Conn) authenticate(ctx context.Context) error {
+func (c *Conn) authenticate(ctx context.Context, r auth.Runner) error {
 	if c.desc.Kind == description.ServerRSArbiter {
 		c.auth = nil
 	}
 	if c.auth == nil {
 		return nil
 	}
-	return c.ofService(c.auth.Authenticate(ctx, c, c.hello))
+	return c.ofService(c.auth.Authenticate(ctx, r, c.hello))
 }
 
 // Reauthenticate authenticates the connection again after the server has asked for it with cause
@@ -63,6 +63,22 @@ func (c *Conn) ofService(err error) error {
 		e.Service = c.desc.ServiceID
 	}
 	return err
+}
+
+// loginRunner runs the commands of the first authentication within what is left of ConnectTimeout.
+// The time between them, in which a provider may obtain a credential, does not count.
+type loginRunner struct {
+	conn  *Conn
+	limit *limit
+}
+
+// Run runs one command.
+func (r *loginRunner) Run(
+	ctx context.Context, database string, command bson.Raw,
+) (bson.Raw, error) {
+	ctx, end := r.limit.apply(ctx)
+	defer end()
+	return r.conn.Run(ctx, database, command)
 }
 
 // Run runs one command of an authentication.

@@ -64,8 +64,9 @@ type Config struct {
 	// Auth, if set, authenticates the connection. All connections of a client share it.
 	Auth *auth.Authenticator
 
-	// ConnectTimeout bounds Dial as a whole, including hello and authentication. Zero means
-	// DefaultConnectTimeout, a negative value no limit.
+	// ConnectTimeout bounds Dial as a whole, including hello and authentication, except for the
+	// time in which a provider obtains a credential. Zero means DefaultConnectTimeout, a negative
+	// value no limit.
 	ConnectTimeout time.Duration
 
 	// SocketTimeout bounds each round trip after the first hello. Zero means no limit.

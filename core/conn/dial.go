@@ -14,19 +14,28 @@ import (
 )
 
 // Dial connects to addr, says hello and authenticates. It blocks until that is done, ctx ends or
-// ConnectTimeout is over. Its error is a *mongoerr.NetworkError, in a *mongoerr.OverloadError if
+// ConnectTimeout is over, which does not include the time in which a provider obtains a credential.
+// Its error is a *mongoerr.NetworkError, in a *mongoerr.OverloadError if
 // the server may have refused because it is overloaded, the error that hello reported, or an
 // *auth.Error.
 func Dial(ctx context.Context, addr address.Address, cfg Config) (*Conn, error) {
-	timeout := cfg.ConnectTimeout
-	if timeout == 0 {
-		timeout = DefaultConnectTimeout
+	limit := newLimit(cfg.ConnectTimeout)
+	c, err := open(ctx, addr, cfg, limit)
+	if err != nil {
+		return nil, err
 	}
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, connectTimeout(timeout))
-		defer cancel()
+	if err := c.authenticate(ctx, &loginRunner{c, limit}); err != nil {
+		_ = c.Close()
+		return nil, err
 	}
+	c.timeout = cfg.SocketTimeout
+	return c, nil
+}
+
+// open connects to addr and says hello, within the limit.
+func open(ctx context.Context, addr address.Address, cfg Config, limit *limit) (*Conn, error) {
+	ctx, end := limit.apply(ctx)
+	defer end()
 	opened, err := openTransport(ctx, addr, cfg)
 	if err != nil {
 		return nil, dialError(ctx, addr, "dial", err)
@@ -38,23 +47,37 @@ func Dial(ctx context.Context, addr address.Address, cfg Config) (*Conn, error) 
 		return nil, dialError(ctx, addr, "tls handshake", err)
 	}
 	c := newConn(addr, cfg, transport, nc)
-	if err := c.establish(ctx, cfg); err != nil {
+	if c.auth, err = c.login(cfg); err == nil {
+		err = c.handshake(ctx, cfg)
+	}
+	if err != nil {
 		_ = c.Close()
 		return nil, err
 	}
-	c.timeout = cfg.SocketTimeout
 	return c, nil
 }
 
-// establish does the TLS handshake, hello and authentication.
-func (c *Conn) establish(ctx context.Context, cfg Config) (err error) {
-	if c.auth, err = c.login(cfg); err != nil {
-		return err
+// limit holds how much of ConnectTimeout is left.
+type limit struct{ timeout, left time.Duration }
+
+func newLimit(timeout time.Duration) *limit {
+	if timeout == 0 {
+		timeout = DefaultConnectTimeout
 	}
-	if err := c.handshake(ctx, cfg); err != nil {
-		return err
+	return &limit{timeout, timeout}
+}
+
+// apply returns a context that ends when nothing is left. The time until end counts.
+func (l *limit) apply(ctx context.Context) (_ context.Context, end func()) {
+	if l.timeout < 0 {
+		return ctx, func() {}
 	}
-	return c.authenticate(ctx)
+	begin := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, l.left, connectTimeout(l.timeout))
+	return ctx, func() {
+		l.left -= time.Since(begin)
+		cancel()
+	}
 }
 
 // connectTimeout reports the cause of a Dial that took too long.

@@ -218,7 +218,8 @@ var options = []Option{
 	},
 	{
 		Name: "connectTimeoutMS", Kind: "milliseconds", Default: "10000",
-		Doc:     "how long making a connection may take, and a monitor's check; 0: no limit",
+		Doc: "how long making a connection may take, without the time to obtain a credential, " +
+			"and a monitor's check; 0: no limit",
 		setting: millis(0, func(c *Config) **time.Duration { return &c.ConnectTimeout }),
 	},
 	{

@@ -3,6 +3,8 @@ package aws
 import (
 	"context"
 	"crypto/rand"
+	"errors"
+	"time"
 
 	"github.com/mooringdb/mooring/core/auth"
 )
@@ -18,9 +20,16 @@ func New(s *Source) *Mechanism { return &Mechanism{s} }
 // Name returns MONGODB-AWS.
 func (m *Mechanism) Name() string { return "MONGODB-AWS" }
 
+// patience is how long a source may take: an application's own provider has no other limit.
+const patience = time.Minute
+
+var errSlow = errors.New("there were no AWS credentials in time")
+
 // Begin returns a conversation with the source's credentials and a fresh nonce. It blocks while an
 // endpoint is asked.
 func (m *Mechanism) Begin(ctx context.Context, _ auth.Target) (auth.Conversation, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSlow)
+	defer cancel()
 	c, err := m.source.Credentials(ctx)
 	if err != nil {
 		return nil, err

@@ -6,6 +6,8 @@ package gssapi
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -85,9 +87,16 @@ func (m *Mechanism) Name() string { return "GSSAPI" }
 // Speculate returns nil: the mechanism does not begin in hello.
 func (m *Mechanism) Speculate(auth.Target) auth.Conversation { return nil }
 
+// patience is how long names and a ticket may take.
+const patience = time.Minute
+
+var errSlow = errors.New("there was no ticket in time")
+
 // Begin returns a conversation with a ticket for the server's service. It blocks while names are
 // resolved and a ticket is fetched.
 func (m *Mechanism) Begin(ctx context.Context, to auth.Target) (auth.Conversation, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSlow)
+	defer cancel()
 	host := m.config.ServiceHost
 	if host == "" {
 		host = to.Address.Host()

@@ -40,9 +40,11 @@ type Mechanism struct {
 	turn chan struct{} // holds a token of its own while no goroutine asks the provider
 	next time.Time     // the earliest time of the provider's next call; guarded by turn
 
-	mu     sync.Mutex
-	cached accessToken // the zero value if there is none; guarded by mu
-	last   uint64      // the last token's generation; guarded by mu
+	mu       sync.Mutex
+	cached   accessToken // the zero value if there is none; guarded by mu
+	last     uint64      // the last token's generation; guarded by mu
+	failures uint64      // calls of the provider that have failed; guarded by mu
+	failure  error       // of the last one; guarded by mu
 }
 
 // accessToken holds a token of the provider. Generations tell apart two answers with the same
@@ -75,11 +77,13 @@ func (m *Mechanism) Speculate(auth.Target) auth.Conversation {
 
 // Begin returns a conversation with the cached token, or with a new one from the provider. It
 // blocks while the provider is asked, by this caller or another one, and until the provider may be
-// asked again; at most until ctx ends.
+// asked again; at most until ctx ends. If the provider fails while several callers wait, all get
+// that error.
 func (m *Mechanism) Begin(ctx context.Context, to auth.Target) (auth.Conversation, error) {
 	if t, ok := m.load(); ok {
 		return &conversation{token: t, cached: true}, nil
 	}
+	before, _ := m.failed()
 	select {
 	case <-m.turn:
 	case <-ctx.Done():
@@ -89,9 +93,12 @@ func (m *Mechanism) Begin(ctx context.Context, to auth.Target) (auth.Conversatio
 	if t, ok := m.load(); ok {
 		return &conversation{token: t, cached: true}, nil
 	}
+	if n, err := m.failed(); n > before {
+		return nil, err
+	}
 	t, err := m.ask(ctx, to.User.Name)
 	if err != nil {
-		return nil, fmt.Errorf("obtain an access token: %w", err)
+		return nil, m.fail(ctx, fmt.Errorf("obtain an access token: %w", err))
 	}
 	return &conversation{token: m.store(t)}, nil
 }
@@ -118,6 +125,25 @@ func (m *Mechanism) ask(ctx context.Context, username string) (Token, error) {
 		return Token{}, err
 	}
 	return t, t.check()
+}
+
+// failed returns how often the provider has failed, and how the last time.
+func (m *Mechanism) failed() (times uint64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.failures, m.failure
+}
+
+// fail notes that the provider has failed with err, and returns it. If the caller that asked has
+// gone, the next one asks again.
+func (m *Mechanism) fail(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.failures++
+		m.failure = err
+	}
+	return err
 }
 
 func (m *Mechanism) load() (accessToken, bool) {

@@ -239,11 +239,9 @@ func TestPauseBetweenCalls(t *testing.T) {
 			calls = append(calls, time.Since(start))
 			return oidc.Token{}, errors.New("busy")
 		})
-		var wg sync.WaitGroup
 		for range 3 {
-			wg.Go(func() { _, _ = c.connect(t, newServer()) })
+			_, _ = c.connect(t, newServer())
 		}
-		wg.Wait()
 		<-time.After(time.Second)
 		_, _ = c.connect(t, newServer())
 		want := []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 1200 * time.Millisecond}
@@ -295,6 +293,35 @@ func TestOneCallAtATime(t *testing.T) {
 			})
 		}
 		wg.Wait()
+	})
+}
+
+// TestFailureIsShared: connections that wait for a call of the provider fail with it, so that the
+// last one does not wait for as many calls as there are connections. A later one asks again.
+func TestFailureIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls, start := 0, time.Now()
+		c := newClient(func(context.Context, oidc.Request) (oidc.Token, error) {
+			calls++
+			<-time.After(50 * time.Second)
+			return oidc.Token{}, errors.New("busy")
+		})
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				if _, err := c.connect(t, newServer()); err == nil || !strings.Contains(err.Error(), "busy") {
+					t.Errorf("connect = %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if took := time.Since(start); took != 50*time.Second || calls != 1 {
+			t.Errorf("%d calls, %v", calls, took)
+		}
+		_, _ = c.connect(t, newServer())
+		if calls != 2 {
+			t.Errorf("%d calls after another connection", calls)
+		}
 	})
 }
 
