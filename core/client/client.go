@@ -69,7 +69,7 @@ type Options struct {
 	MaxPinnedShare float64
 	// MaxRunOnShare is the share of maxPoolSize that operations with RunOn may use, on all servers
 	// together, whose contexts are canceled: from 0, which sets no bound, to 1. One more ends when
-	// its context is canceled.
+	// its context is canceled, or a read ends for one that may change data.
 	MaxRunOnShare float64
 	// AdmitReply, if set, is called before a reply of at least conn.LargeReply bytes is read, with
 	// the context of the operation; see conn.Config.Admit.

@@ -35,7 +35,7 @@ type Runner struct {
 	// Clock has the newest cluster time of the deployment; nil: commands carry none.
 	Clock *session.Clock
 	// RunOns limits the operations with Operation.RunOn that go on without their callers; nil: all
-	// do. One more ends with its caller.
+	// do. One more ends with its caller, or a read ends for one that is no read.
 	RunOns *RunOns
 }
 

@@ -3,8 +3,9 @@ package operation
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -14,31 +15,53 @@ const RunOnLimit = 30 * time.Second
 // errRunOnOver is the cause of an exchange that RunOnLimit ended.
 var errRunOnOver = errors.New("the caller went away, and the operation did not end in time")
 
-// RunOns limits the operations that go on without their callers. It is safe for concurrent use.
+// RunOns limits the operations that go on without their callers. Reads give way to operations that
+// may change data. It is safe for concurrent use.
 type RunOns struct {
-	most int64
-	now  atomic.Int64
+	most int
+
+	mu     sync.Mutex // guards what follows; nothing blocks while it is held
+	writes int
+	reads  []*runOn // the oldest first
 }
 
 // NewRunOns returns a limit of that many operations.
-func NewRunOns(most uint64) *RunOns { return &RunOns{most: int64(most)} }
+func NewRunOns(most uint64) *RunOns { return &RunOns{most: int(min(most, math.MaxInt32))} }
 
-// enter counts an operation, or returns false if there are too many. A nil limit admits all.
-func (n *RunOns) enter() bool {
+// enter counts an operation, or returns false if there are too many. instead is a read that has to
+// end for it; nil: none. A nil limit admits all.
+func (n *RunOns) enter(r *runOn) (ok bool, instead *runOn) {
 	if n == nil {
-		return true
+		return true, nil
 	}
-	if n.now.Add(1) <= n.most {
-		return true
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.writes+len(n.reads) >= n.most {
+		if r.reads || len(n.reads) == 0 {
+			return false, nil
+		}
+		instead = n.reads[0]
+		n.reads = slices.Delete(n.reads, 0, 1)
 	}
-	n.now.Add(-1)
-	return false
+	if r.reads {
+		n.reads = append(n.reads, r)
+	} else {
+		n.writes++
+	}
+	return true, instead
 }
 
 // leave takes back what enter has counted.
-func (n *RunOns) leave() {
-	if n != nil {
-		n.now.Add(-1)
+func (n *RunOns) leave(r *runOn) {
+	if n == nil {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !r.reads {
+		n.writes--
+	} else if i := slices.Index(n.reads, r); i >= 0 { // else it has given way
+		n.reads = slices.Delete(n.reads, i, i+1)
 	}
 }
 
@@ -53,7 +76,9 @@ func (op *Operation) exchangeContext(
 		return ctx, nothing
 	}
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	r := &runOn{Context: inner, caller: ctx, cancel: cancel, most: most}
+	r := &runOn{
+		Context: inner, caller: ctx, cancel: cancel, most: most, reads: op.Kind == Read,
+	}
 	stop := context.AfterFunc(ctx, r.callerEnded)
 	return r, func() {
 		stop()
@@ -69,6 +94,7 @@ type runOn struct {
 	caller          context.Context //nolint:containedctx // the context that it continues
 	cancel          context.CancelCauseFunc
 	most            *RunOns
+	reads           bool // the operation changes nothing
 
 	mu      sync.Mutex  // guards what follows
 	timer   *time.Timer // nil: most does not count the operation
@@ -95,15 +121,25 @@ func (r *runOn) callerEnded() {
 	if deadline, ok := r.caller.Deadline(); ok && time.Until(deadline) < limit {
 		limit, end = time.Until(deadline), context.DeadlineExceeded
 	}
+	if ends := r.enter(limit, end); ends != nil {
+		ends.cancel(context.Cause(ends.caller))
+	}
+}
+
+// enter has the operation go on until limit has passed and end is its cause. It returns the
+// operation that must end now: this one, if there are too many, or a read that gives way; nil: none.
+func (r *runOn) enter(limit time.Duration, end error) (ends *runOn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case r.stopped:
-	case r.most.enter():
-		r.timer = time.AfterFunc(limit, func() { r.cancel(end) })
-	default:
-		r.cancel(cause)
+	if r.stopped {
+		return nil
 	}
+	ok, instead := r.most.enter(r)
+	if !ok {
+		return r
+	}
+	r.timer = time.AfterFunc(limit, func() { r.cancel(end) })
+	return instead
 }
 
 func (r *runOn) stop() {
@@ -111,7 +147,7 @@ func (r *runOn) stop() {
 	r.stopped = true
 	if r.timer != nil {
 		r.timer.Stop()
-		r.most.leave()
+		r.most.leave(r)
 	}
 	r.mu.Unlock()
 	r.cancel(context.Canceled)

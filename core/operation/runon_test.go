@@ -123,3 +123,59 @@ func TestRunOnsAreLimited(t *testing.T) {
 		}
 	})
 }
+
+// TestReadsGiveWay checks that the oldest read without a caller ends for a write whose caller goes,
+// and that a write ends with its caller once all others are writes.
+func TestReadsGiveWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := operation.NewRunOns(2)
+		// start runs an operation whose caller goes at once, and tells how long it goes on. It
+		// returns a second after.
+		start := func(kind operation.Kind) <-chan time.Duration {
+			f := &fake{before: func(ctx context.Context) { <-ctx.Done() }}
+			r := operation.Runner{Deployment: f, RunOns: limit}
+			ctx, cancel := context.WithCancel(t.Context())
+			went, took := time.Now(), make(chan time.Duration, 1)
+			go func() {
+				op := operation.Operation{
+					Database: "db", Command: command{}, Kind: kind, RunOn: true,
+				}
+				_, _ = r.Run(ctx, &op)
+				took <- time.Since(went)
+			}()
+			synctest.Wait()
+			cancel()
+			time.Sleep(time.Second) //nolint:forbidigo // fake time
+			return took
+		}
+		type operations []struct {
+			kind operation.Kind
+			took time.Duration
+		}
+		for round, all := range []operations{
+			{
+				{operation.Read, 2 * time.Second}, // gives way to the first write
+				{operation.Read, 3 * time.Second}, // gives way to the second
+				{operation.Write, operation.RunOnLimit},
+				{operation.Read, 0}, // no read gives way to another
+				{operation.Generic, operation.RunOnLimit},
+				{operation.Write, 0}, // there is no read left
+			},
+			{ // all have left
+				{operation.Read, operation.RunOnLimit},
+				{operation.Read, operation.RunOnLimit},
+				{operation.Read, 0},
+			},
+		} {
+			var took []<-chan time.Duration
+			for _, op := range all {
+				took = append(took, start(op.kind))
+			}
+			for i, op := range all {
+				if got := <-took[i]; got != op.took {
+					t.Errorf("round %d: operation %d took %v, want %v", round, i, got, op.took)
+				}
+			}
+		}
+	})
+}

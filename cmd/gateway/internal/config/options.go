@@ -502,7 +502,7 @@ var options = []option{
 		Doc: "Largest part of the connections of a pool (maxPoolSize), on all servers together, " +
 			"for operations that were sent and whose clients have gone; at least one. Such an " +
 			"operation goes on for at most 30 seconds, so that a write or a page is not lost. " +
-			"One more ends when its client goes.",
+			"One more ends when its client goes; a write takes the place of a read, which ends.",
 		parse: into(func(c *Config) *float64 { return &c.MaxAbandoned }, parsePercent),
 	},
 	{
