@@ -83,7 +83,6 @@ func (c *Client) EstimatedDocumentCount(
 		collection: ns.Collection, opt: opt,
 	}
 	op := c.read(ns, &cmd, &opt.Common)
-	op.Name = "estimatedDocumentCount"
 	op.MaxTimeMS = opt.MaxTimeMS
 	res, err := c.run(ctx, &op, &opt.Common)
 	if mongoerr.Code(err) == codeNamespaceNotFound {

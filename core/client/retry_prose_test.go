@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strconv"
@@ -246,6 +247,24 @@ func TestRetryableReadsProse5(t *testing.T) {
 			a.want(t, "6", "ok")
 			if wait := a.at[1].Sub(a.at[0]); wait != 0 {
 				t.Errorf("the retry came after %v, want none", wait)
+			}
+		})
+}
+
+// TestRetriesUnderTimeoutHaveAPace checks that a server that answers at once with an error that
+// may be repeated gets two commands a second, not as many as it can answer.
+func TestRetriesUnderTimeoutHaveAPace(t *testing.T) {
+	retried(t, oneMongos, "timeoutMS=60000", "find", []mongotest.Handler{unreachable()},
+		func(t *testing.T, c *client.Client, a *attempts) {
+			err := findsOne(t, c)
+			if !errors.Is(err, context.DeadlineExceeded) || mongoerr.Code(err) != 6 {
+				t.Errorf("FindOne() = %v, want the end of its time, and code 6", err)
+			}
+			if n := len(a.all); n < 120 || n > 130 {
+				t.Errorf("one operation of a minute sent %d commands, want about 2 a second", n)
+			}
+			if first := a.at[1].Sub(a.at[0]); first != 0 {
+				t.Errorf("the first retry came after %v, want none", first)
 			}
 		})
 }

@@ -157,7 +157,7 @@ func TestOperationSpans(t *testing.T) {
 			_, err := c.CountDocuments(ctx, orders, client.CountDocumentsOptions{})
 			return err
 		}},
-		"estimatedDocumentCount": {want: []string{"estimatedDocumentCount shop.orders", " count"}, run: func(ctx context.Context, c *client.Client) error {
+		"estimatedDocumentCount": {want: []string{"count shop.orders", " count"}, run: func(ctx context.Context, c *client.Client) error {
 			_, err := c.EstimatedDocumentCount(ctx, orders, client.EstimatedDocumentCountOptions{})
 			return err
 		}, handler: mongotest.Handlers{"count": reply(t, `{"n":1,"ok":1}`)}},

@@ -1,8 +1,11 @@
 package operation
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/mooringdb/mooring/core/address"
 )
 
 // TestAfter walks what follows from one attempt after the other.
@@ -134,5 +137,18 @@ func TestPace(t *testing.T) {
 		if got := pace(tt.n, tt.jitter); got != tt.want {
 			t.Errorf("pace(%d, %v) = %v, want %v", tt.n, tt.jitter, got, tt.want)
 		}
+	}
+}
+
+// TestAvoid checks that a server is named once, however often it fails: each selection walks the
+// list.
+func TestAvoid(t *testing.T) {
+	var c course
+	for range 1000 {
+		c.avoid("a:1")
+		c.avoid("b:1")
+	}
+	if want := []address.Address{"a:1", "b:1"}; !slices.Equal(c.avoided, want) {
+		t.Errorf("%d servers are avoided, want %v", len(c.avoided), want)
 	}
 }
