@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
@@ -54,6 +56,7 @@ type server struct {
 	directory *directory
 	streams   *stream.Streams
 	pushes    *pushes
+	admission *admission.Admission
 	calls     Calls
 }
 
@@ -74,11 +77,28 @@ func (s *server) Ask(
 	if r.err != nil {
 		return nil, refusal(r.err)
 	}
+	ctx, end := s.charge(ctx, q.Principal)
+	defer end()
 	a, err := s.pager.Answer(ctx, q)
 	if err != nil {
 		return nil, refusal(err)
 	}
 	return newAnswer(a), nil
+}
+
+// charge returns the context of a call that another replica makes for a client, with an account of
+// the client. The caller must call end.
+func (s *server) charge(
+	ctx context.Context, principal string,
+) (charged context.Context, end func()) {
+	account := &admission.Account{}
+	s.admission.Open(account, admission.PrincipalOf(principal, netip.Addr{}))
+	ctx, cancel := context.WithCancelCause(ctx)
+	account.OnRefusal(cancel)
+	return context.WithValue(ctx, admission.AccountKey{}, account), func() {
+		account.Close()
+		cancel(nil)
+	}
 }
 
 // Stream sends the pages of a cursor.
@@ -90,7 +110,9 @@ func (s *server) Stream(
 	if r.err != nil {
 		return refusal(r.err)
 	}
-	ctx, taken, err := s.pager.AnswerStream(ss.Context(), q)
+	ctx, end := s.charge(ss.Context(), q.Principal)
+	defer end()
+	ctx, taken, err := s.pager.AnswerStream(ctx, q)
 	if err != nil {
 		return refusal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/stream"
@@ -62,7 +63,10 @@ type Config struct {
 	Others []string
 	// Streams are what the streams of pinned cursors share with the gateway's other streams.
 	Streams *stream.Streams
-	Log     *slog.Logger
+	// Admission is charged with what other replicas read from here, for their clients; nil: nothing
+	// is limited.
+	Admission *admission.Admission
+	Log       *slog.Logger
 	// StallTimeout is how long a replica may read nothing of a stream; see interceptor.Config.
 	StallTimeout time.Duration
 	// LookupHost resolves names. If it is nil, the system's resolver does.
@@ -182,7 +186,7 @@ func (t *Transport) Serve(p Pager) {
 	)
 	replicav1.RegisterReplicaServiceServer(t.server, &server{
 		pager: p, directory: t.directory, streams: t.cfg.Streams, pushes: &t.pushes,
-		calls: t.calls,
+		admission: t.cfg.Admission, calls: t.calls,
 	})
 	l := netutil.LimitListener(t.listener, maxConnections)
 	t.serving.Go(func() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/stream"
@@ -19,6 +20,7 @@ var replicas = fx.Module("replicas", fx.Provide(newTransport))
 // newTransport returns the transport to the other replicas; nil if there is no other.
 func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring, streams *stream.Streams,
 	failed onFailure, lookup lookupHost, traces *tracing.Tracing,
+	admitted *admission.Admission,
 ) *replica.Transport {
 	if cfg.Replica.Address == "" {
 		return nil
@@ -26,7 +28,8 @@ func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring, streams
 	c := replica.Config{
 		Keys: ring, Deployment: cfg.Deployment(), Address: cfg.Replica.Address,
 		Advertise: cfg.Replica.Advertise, Others: cfg.Replica.Peers,
-		StallTimeout: cfg.Cursors.Idle, Streams: streams, Log: log, Failed: failed,
+		StallTimeout: cfg.Cursors.Idle, Streams: streams, Admission: admitted, Log: log,
+		Failed:     failed,
 		LookupHost: lookup, Trace: traces.GRPC(),
 	}
 	if traces != nil {
