@@ -33,8 +33,8 @@ const (
 	database, collection = "watchers", "c"
 	// perConnection is how many streams share one connection of a client.
 	perConnection = 200
-	// defaultMost is how many streams there may be with the default pool.
-	defaultMost = 80
+	// defaultMost is how many streams one principal may have with the default pool.
+	defaultMost = 64
 )
 
 // count returns the number of watchers: LAB_WATCHERS, or few.
@@ -141,13 +141,17 @@ func measure(t *testing.T, g *gatewaytest.Gateway) usage {
 	return usage{g.Vars(t), resident}
 }
 
-// TestWatchers opens many streams, with a pool of 100 connections more, and measures what each
-// costs. Each of them gets a change, and nothing is left of them at the end.
+// poolFor returns the size of a pool with which one principal, which gets 80 % of the change streams,
+// may have n, and other calls have some connections.
+func poolFor(n int) int { return n*5/4 + 100 }
+
+// TestWatchers opens many streams, with a pool that allows so many, and measures what each costs.
+// Each of them gets a change, and nothing is left of them at the end.
 func TestWatchers(t *testing.T) {
 	n := count(t)
 	d, changed := startDeployment(t)
 	defer changed()
-	g := suite.Start(t, fmt.Sprintf("%s&maxPoolSize=%d", d.URI(false, nil), n+100))
+	g := suite.Start(t, fmt.Sprintf("%s&maxPoolSize=%d", d.URI(false, nil), poolFor(n)))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	insert(t, g, 0)
@@ -185,7 +189,7 @@ func TestWatchers(t *testing.T) {
 		"connection (%d of the pool's %d in use)", n, opened.Round(time.Millisecond),
 		told.Round(time.Millisecond), each(int64(before.Goroutines), int64(during.Goroutines)),
 		each(int64(before.Memory.HeapAlloc), int64(during.Memory.HeapAlloc))/1024,
-		each(before.resident, during.resident)/1024, during.CheckedOut(), n+100)
+		each(before.resident, during.resident)/1024, during.CheckedOut(), poolFor(n))
 	cancel()
 	gatewaytest.Eventually(t, time.Minute, func() error {
 		if open, held := d.OpenCursors(), g.Vars(t).CheckedOut(); open > 0 || held > 0 {
@@ -195,7 +199,7 @@ func TestWatchers(t *testing.T) {
 	})
 }
 
-// TestLimit opens as many streams as the default pool allows. One more is refused in words that
+// TestLimit opens as many streams as the default pool allows one principal. One more is refused in words that
 // help, and other calls are served.
 func TestLimit(t *testing.T) {
 	d, changed := startDeployment(t)

@@ -80,7 +80,7 @@ func (c *Account) Reserve(ctx context.Context, n int64) error {
 		return nil
 	}
 	if err := c.admission.bytes.take(ctx, c.principal, n, false); err != nil {
-		return err
+		return c.admission.bytes.unsent(err)
 	}
 	c.keep(n, balance.addReserved)
 	return nil

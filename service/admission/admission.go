@@ -26,6 +26,10 @@ type Config struct {
 	Calls Limits
 	// StreamsEach limits the open streams of one principal.
 	StreamsEach int64
+	// ChangeStreams limits the open change streams, each of which holds a connection nearly all
+	// the time, and ChangeStreamsPerTicket those of one ticket.
+	ChangeStreams          Limits
+	ChangeStreamsPerTicket int64
 	// Rate and RateEach limit the calls per second, of all principals and of each.
 	Rate, RateEach float64
 	// Patience is how long a call waits for what does not fit. If it is 0, nothing waits.
@@ -88,8 +92,9 @@ func (e *WaitError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }
 
 // Admission admits calls. It is safe for concurrent use.
 type Admission struct {
-	bytes, calls, streams *resource
-	rates                 atomic.Pointer[rates] // nil: there are no limits on rates
+	bytes, calls, streams  *resource
+	changeStreams, tickets *resource
+	rates                  atomic.Pointer[rates] // nil: there are no limits on rates
 	// overdraft is held by the one call that reads a reply for which there was no room.
 	overdraft chan struct{}
 	turns     chan struct{} // of heavy work
@@ -98,9 +103,12 @@ type Admission struct {
 // New returns an Admission that holds nothing.
 func New(cfg Config) *Admission {
 	a := &Admission{
-		bytes:     newResource("memory", Limits{Total: cfg.Bytes}, cfg.Patience),
-		calls:     newResource("calls in flight", cfg.Calls, cfg.Patience),
-		streams:   newResource("open streams", Limits{Each: cfg.StreamsEach}, 0),
+		bytes:         newResource("memory", Limits{Total: cfg.Bytes}, cfg.Patience),
+		calls:         newResource("calls in flight", cfg.Calls, cfg.Patience),
+		streams:       newResource("open streams", Limits{Each: cfg.StreamsEach}, 0),
+		changeStreams: newResource("change streams, of which a larger maxPoolSize allows more", cfg.ChangeStreams, 0),
+		tickets: newResource("change streams for one ticket",
+			Limits{Each: cfg.ChangeStreamsPerTicket}, 0),
 		overdraft: make(chan struct{}, 1),
 		turns:     newTurns(),
 	}
@@ -114,6 +122,8 @@ func (a *Admission) SetLimits(cfg Config) {
 	a.bytes.set(Limits{Total: a.bytes.usage().Limit}, cfg.Patience)
 	a.calls.set(cfg.Calls, cfg.Patience)
 	a.streams.set(Limits{Each: cfg.StreamsEach}, 0)
+	a.changeStreams.set(cfg.ChangeStreams, 0)
+	a.tickets.set(Limits{Each: cfg.ChangeStreamsPerTicket}, 0)
 	if r := a.rates.Load(); r != nil && r.total == cfg.Rate && r.each == cfg.RateEach {
 		return // the calls of the last second still count
 	}
@@ -142,11 +152,21 @@ type Usage struct {
 // Bytes returns how the budget of bytes is used.
 func (a *Admission) Bytes() Usage { return a.bytes.usage() }
 
-// Calls returns how many calls are in flight.
+// Calls returns how many calls and commands of streams are in flight.
 func (a *Admission) Calls() Usage { return a.calls.usage() }
 
 // Streams returns how many streams are open.
 func (a *Admission) Streams() Usage { return a.streams.usage() }
+
+// ChangeStreams returns how many change streams are open, and how many were refused for their
+// principals or all, or for their tickets.
+func (a *Admission) ChangeStreams() Usage {
+	u := a.changeStreams.usage()
+	for i, n := range a.tickets.usage().Refused {
+		u.Refused[i] += n
+	}
+	return u
+}
 
 // Rates returns how many calls were refused since there were too many in one second. Nothing is
 // held, and nothing waits.
@@ -182,3 +202,56 @@ func (a *Admission) EnterStream(ctx context.Context, p Principal) error {
 
 // LeaveStream ends a stream that EnterStream has admitted.
 func (a *Admission) LeaveStream(p Principal) { a.streams.give(p, 1) }
+
+// EnterCommand admits a command of a stream to the calls in flight, among which streams so have the
+// same shares as pages. The command opens the stream, or is the next one of an open stream. To open
+// one it blocks for at most Config.Patience, and otherwise until there is room; both until ctx ends.
+// If it returns nil, the caller must call LeaveCommand when the server has answered. Its errors are
+// *Error and *WaitError, and for an open stream the cause of ctx.
+func (c *Account) EnterCommand(ctx context.Context, open bool) error {
+	if !c.charges() {
+		return nil
+	}
+	if open {
+		return c.admission.calls.await(ctx, c.principal, 1)
+	}
+	return c.admission.calls.unsent(c.admission.calls.take(ctx, c.principal, 1, false))
+}
+
+// LeaveCommand ends a command that EnterCommand has admitted.
+func (c *Account) LeaveCommand() {
+	if c.charges() {
+		c.admission.calls.give(c.principal, 1)
+	}
+}
+
+// EnterChangeStream admits a change stream, which a ticket has opened unless that is empty. It does
+// not block. If it returns nil, the caller must call LeaveChangeStream when the stream has ended.
+// Its errors are *Error.
+func (c *Account) EnterChangeStream(ctx context.Context, ticket string) error {
+	if !c.charges() {
+		return nil
+	}
+	if err := c.admission.changeStreams.take(ctx, c.principal, 1, false); err != nil {
+		return err
+	}
+	if ticket == "" {
+		return nil
+	}
+	err := c.admission.tickets.take(ctx, Principal{Name: ticket}, 1, false)
+	if err != nil {
+		c.admission.changeStreams.give(c.principal, 1)
+	}
+	return err
+}
+
+// LeaveChangeStream ends a stream that EnterChangeStream has admitted.
+func (c *Account) LeaveChangeStream(ticket string) {
+	if !c.charges() {
+		return
+	}
+	c.admission.changeStreams.give(c.principal, 1)
+	if ticket != "" {
+		c.admission.tickets.give(Principal{Name: ticket}, 1)
+	}
+}

@@ -60,8 +60,22 @@ func (r *resource) take(ctx context.Context, p Principal, amount int64, last boo
 	if v == tooMuch || r.patience.Load() == 0 {
 		return r.refusal(v)
 	}
-	return r.wait(ctx, p, amount, last)
+	return r.wait(ctx, p, amount, last, time.Duration(r.patience.Load()))
 }
+
+// await takes an amount that fits sooner or later. It blocks until then, and until ctx ends.
+func (r *resource) await(ctx context.Context, p Principal, amount int64) error {
+	r.mu.Lock()
+	v := r.queue.take(p, amount, false)
+	r.mu.Unlock()
+	if v == fits {
+		return nil
+	}
+	return r.wait(ctx, p, amount, false, forever)
+}
+
+// forever is longer than any call.
+const forever = 1<<63 - 1
 
 // only returns the principal if nothing but its own use can make room for an amount that does not
 // fit. nil: that of others can, too.
@@ -74,7 +88,9 @@ func (r *resource) only(p Principal, amount int64, last bool) *Principal {
 	return &p
 }
 
-func (r *resource) wait(ctx context.Context, p Principal, amount int64, last bool) error {
+func (r *resource) wait(
+	ctx context.Context, p Principal, amount int64, last bool, patience time.Duration,
+) error {
 	granted := make(chan struct{})
 	d := &demand{amount: amount, last: last, granted: func() { close(granted) }}
 	r.mu.Lock()
@@ -85,7 +101,7 @@ func (r *resource) wait(ctx context.Context, p Principal, amount int64, last boo
 	r.queue.wait(p, d)
 	r.mu.Unlock()
 
-	timer := time.NewTimer(time.Duration(r.patience.Load()))
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-granted:

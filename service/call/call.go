@@ -139,6 +139,8 @@ type Local struct {
 	// Forwarded is true if the client has called another replica, which forwards the call and
 	// audits it.
 	Forwarded bool
+	// Ticket is the ticket of a change stream that has opened the call; empty: there is none.
+	Ticket string
 	// Client is the client's address; zero: not known.
 	Client netip.Addr
 }

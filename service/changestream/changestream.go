@@ -7,7 +7,6 @@ package changestream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -18,12 +17,13 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/operation"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
-// Config configures a Server. All fields but MaxOpen are required.
+// Config configures a Server. All fields are required.
 type Config struct {
 	Client  *client.Client
 	Streams *stream.Streams
@@ -31,16 +31,12 @@ type Config struct {
 	// Stopping ends when the gateway begins to stop. Watches, which may have no other end, end
 	// then.
 	Stopping context.Context //nolint:containedctx // it is the gateway's, not a call's
-	// MaxOpen is how many streams may be open at a time; 0: any number. Each uses a connection
-	// while the server waits for changes, so other calls have only what is left of the pool.
-	MaxOpen int64
 }
 
 // Server serves ChangeStreamService.
 type Server struct {
 	mooringv1.UnsafeChangeStreamServiceServer
-	cfg  Config
-	open atomic.Int64 // streams
+	cfg Config
 	// stopped counts the streams that have ended because the gateway stops.
 	stopped atomic.Int64
 }
@@ -77,10 +73,11 @@ func (s *Server) Watch(
 	if s.cfg.Stopping.Err() != nil {
 		return errStopping
 	}
-	defer s.open.Add(-1)
-	if n := s.open.Add(1); s.cfg.MaxOpen > 0 && n > s.cfg.MaxOpen {
-		return errTooMany(s.cfg.MaxOpen)
+	account := admission.From(ctx)
+	if err := account.EnterChangeStream(ctx, r.Ticket); err != nil {
+		return err
 	}
+	defer account.LeaveChangeStream(r.Ticket)
 	maxBatch := req.GetBatchSize()
 	opt.BatchSize, opt.RunOn = stream.First(opt.BatchSize), true
 	changes, err := s.cfg.Client.Watch(ctx, ns, opt)
@@ -102,22 +99,14 @@ func (s *Server) Watch(
 const reserved = 20
 
 // MaxOpen returns how many streams may be open at a time where pools have this maximum size; 0
-// stands for no maximum, and the result 0 for any number.
+// stands for no maximum, and the result 0 for any number. Each stream uses a connection while the
+// server waits for changes, so other calls have only what is left of the pool.
 func MaxOpen(maxPoolSize uint64) int64 {
 	if maxPoolSize == 0 {
 		return 0
 	}
 	most := maxPoolSize - min(reserved, maxPoolSize/5)
 	return int64(min(most, math.MaxInt64))
-}
-
-// errTooMany returns the error of a stream that would be one more than there may be.
-func errTooMany(most int64) error {
-	return &rpcerr.Error{
-		Reason: rpcerr.PinLimitExceeded,
-		Message: fmt.Sprintf("%d change streams are open, each of which uses a connection: a "+
-			"larger maxPoolSize allows more", most),
-	}
 }
 
 // explain returns the error of a stream that ended with err. If timeoutMS was over, the stream can

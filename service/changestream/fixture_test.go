@@ -18,6 +18,9 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -43,8 +46,8 @@ type gateway struct {
 	lossy bool
 }
 
-// maxOpen is how many streams a replica may have.
-const maxOpen = 5
+// maxOpen is how many streams a replica may have, and maxPerTicket a ticket.
+const maxOpen, maxPerTicket = 5, 2
 
 var keys = func() *seal.Ring {
 	key, err := seal.NewKey([]byte(strings.Repeat("k", 32)))
@@ -84,11 +87,15 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 	g.tickets = changestream.NewTickets(keys, "test")
 	chain := interceptor.New(interceptor.Config{
 		Gate: g.gate, Sessions: session.NewSessions(g.client, keys, "test"),
+		Admission: admission.New(admission.Config{
+			ChangeStreams:          admission.Limits{Total: maxOpen},
+			ChangeStreamsPerTicket: maxPerTicket,
+		}),
 	})
 	conn := inproc.NewConn(chain.Unary(), chain.Stream())
 	g.service = changestream.New(changestream.Config{
 		Client: g.client, Streams: stream.New(opt.streams), Tickets: g.tickets,
-		Stopping: stopping, MaxOpen: maxOpen,
+		Stopping: stopping,
 	})
 	mooringv1.RegisterChangeStreamServiceServer(conn, g.service)
 	g.api = mooringv1.NewChangeStreamServiceClient(conn)
@@ -164,8 +171,25 @@ func onShop() *mooringv1.WatchRequest {
 // watch opens a stream and reads its first message, which has no events.
 func (g *gateway) watch(req *mooringv1.WatchRequest) *watch {
 	g.t.Helper()
+	return g.watchAs("", req)
+}
+
+// as returns the context of a call of a principal; "" is a client that is not authenticated.
+func as(ctx context.Context, principal string) context.Context {
+	if principal == "" {
+		return ctx
+	}
+	local := call.Local{Identity: &caller.Identity{
+		Principal: principal, Expires: time.Now().Add(time.Hour),
+	}}
+	return inproc.WithIncoming(ctx, local, nil)
+}
+
+// watchAs does what watch does, for a principal.
+func (g *gateway) watchAs(principal string, req *mooringv1.WatchRequest) *watch {
+	g.t.Helper()
 	ctx, cancel := context.WithCancel(g.t.Context())
-	s, err := g.api.Watch(ctx, req)
+	s, err := g.api.Watch(as(ctx, principal), req)
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,49 @@ func TestTicket(t *testing.T) {
 		if response := get(g.rest, res.GetUrl()); response.Code != http.StatusUnauthorized {
 			t.Errorf("expired: %d %s", response.Code, response.Body)
 		}
+	})
+}
+
+// TestTicketShares checks that a ticket opens only so many streams at a time.
+func TestTicketShares(t *testing.T) {
+	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
+		var urls []string
+		for range 2 {
+			req := &mooringv1.CreateTicketRequest{Watch: onShop()}
+			res, err := g.api.CreateTicket(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			urls = append(urls, res.GetUrl())
+		}
+		get := func(url string) *httptest.ResponseRecorder {
+			response := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodGet, url+"?timeout=5s", nil)
+			g.rest.ServeHTTP(response, r)
+			return response
+		}
+		var open sync.WaitGroup
+		for range maxPerTicket {
+			open.Go(func() {
+				if response := get(urls[0]); response.Code != http.StatusOK {
+					t.Errorf("a stream of the ticket: %d %s", response.Code, response.Body)
+				}
+			})
+		}
+		synctest.Wait()
+		response := get(urls[0])
+		if response.Code != http.StatusTooManyRequests ||
+			!strings.Contains(response.Body.String(), "one ticket") {
+			t.Errorf("one more: %d %s, want 429", response.Code, response.Body)
+		}
+		if response := get(urls[1]); response.Code != http.StatusOK {
+			t.Errorf("another ticket: %d %s", response.Code, response.Body)
+		}
+		open.Wait()
+		if response := get(urls[0]); response.Code != http.StatusOK {
+			t.Errorf("after the others: %d %s", response.Code, response.Body)
+		}
+		time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake: what is left ends
 	})
 }
 

@@ -201,6 +201,10 @@ func TestClientGoesAway(t *testing.T) {
 	}
 }
 
+func reason(err error) rpcerr.Reason {
+	return rpcerr.Reason(rpcerr.HTTP(err).Body.GetError().GetReason())
+}
+
 func retry(err error) rpcerr.Retry {
 	return rpcerr.Retry(rpcerr.HTTP(err).Body.GetError().GetRetry())
 }
@@ -321,24 +325,39 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// TestTooMany opens more streams than there may be. One that ends makes room for another.
-func TestTooMany(t *testing.T) {
+// refusal opens a stream that is refused, and returns the error.
+func (g *gateway) refusal(principal string) error {
+	g.t.Helper()
+	s, err := g.api.Watch(as(g.t.Context(), principal), onShop())
+	if err == nil {
+		_, err = s.Recv()
+	}
+	if err == nil {
+		g.t.Fatal("one stream more than there may be is open")
+	}
+	return err
+}
+
+// TestShares checks that one principal gets all streams but what is left for the next, that the
+// refusals say whose share is used, and that a stream that ends makes room for another.
+func TestShares(t *testing.T) {
 	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
-		open := make([]*watch, maxOpen)
-		for i := range open {
-			open[i] = g.watch(onShop())
+		var open []*watch
+		for range maxOpen - 1 {
+			open = append(open, g.watchAs("greedy", onShop()))
 		}
-		refused, err := g.api.Watch(t.Context(), onShop())
-		if err == nil {
-			_, err = refused.Recv()
+		err := g.refusal("greedy")
+		if reason(err) != rpcerr.QuotaExceeded ||
+			!strings.Contains(err.Error(), "a larger maxPoolSize") {
+			t.Errorf("one more of the same principal: %v, want QuotaExceeded", err)
 		}
-		want := fmt.Sprintf("%d change streams are open", maxOpen)
-		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), want) {
-			t.Errorf("one stream more: %v, want RESOURCE_EXHAUSTED, %s", err, want)
+		open = append(open, g.watchAs("other", onShop()))
+		if err := g.refusal("third"); reason(err) != rpcerr.Overloaded {
+			t.Errorf("one more than there may be: %v, want Overloaded", err)
 		}
 		open[0].leave()
 		synctest.Wait()
-		open[0] = g.watch(onShop())
+		open[0] = g.watchAs("third", onShop())
 		g.insert(1)
 		for _, w := range open {
 			if got := w.next(); got != "insert 1" {

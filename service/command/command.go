@@ -107,7 +107,9 @@ func (s *Server) StreamRunCursorCommand(
 	if err := r.Err(); err != nil {
 		return err
 	}
-	cur, err := s.run(ctx, req.GetDatabase(), cmd, opt)
+	cur, err := stream.Open(ctx, func() (*corecursor.Cursor, error) {
+		return s.run(ctx, req.GetDatabase(), cmd, opt)
+	})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/paging"
@@ -68,7 +69,9 @@ func (s *Server) StreamAggregate(
 	if err := r.Err(); err != nil {
 		return err
 	}
-	cur, err := s.cfg.Client.Aggregate(ctx, namespace(req), opt)
+	cur, err := stream.Open(ctx, func() (*cursor.Cursor, error) {
+		return s.cfg.Client.Aggregate(ctx, namespace(req), opt)
+	})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/cursor"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/request"
@@ -95,7 +96,9 @@ func (s *Server) StreamFind(
 	if err := r.Err(); err != nil {
 		return err
 	}
-	cur, err := s.cfg.Client.Find(ctx, namespace(req), opt)
+	cur, err := stream.Open(ctx, func() (*cursor.Cursor, error) {
+		return s.cfg.Client.Find(ctx, namespace(req), opt)
+	})
 	if err != nil {
 		return err
 	}

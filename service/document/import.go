@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -162,7 +163,7 @@ func (im *importing) flush() error {
 	}
 	batch := im.batch
 	im.batch, im.bytes = nil, 0
-	res, err := im.server.cfg.Client.InsertMany(im.stream.Context(), im.ns, batch, im.opt)
+	res, err := im.insert(batch)
 	im.acknowledged = res.Acknowledged
 	im.inserted += int64(len(res.InsertedIDs))
 	im.failed += int64(len(res.WriteErrors))
@@ -190,6 +191,17 @@ func (im *importing) flush() error {
 		}
 	}
 	return nil
+}
+
+// insert inserts a batch, in a place among the calls in flight.
+func (im *importing) insert(batch []bson.Raw) (client.InsertManyResult, error) {
+	ctx := im.stream.Context()
+	account := admission.From(ctx)
+	if err := account.EnterCommand(ctx, im.sent > 0); err != nil {
+		return client.InsertManyResult{}, err
+	}
+	defer account.LeaveCommand()
+	return im.server.cfg.Client.InsertMany(ctx, im.ns, batch, im.opt)
 }
 
 // inImport returns an error of core about a document of a batch as one about a document of the

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
@@ -61,6 +64,56 @@ func TestStreamsAreComplete(t *testing.T) {
 		} else if n, _ := v.AsInt64(); n > 1200 {
 			t.Errorf("a getMore for %d documents of 900 bytes", n)
 		}
+	}
+}
+
+// TestSlowStreamsLeaveRoom checks that the streams of one principal, whose commands hang, leave
+// connections to others, as its pages do.
+func TestSlowStreamsLeaveRoom(t *testing.T) {
+	const pool, streams = 10, 20
+	hold := make(chan struct{})
+	slow := func(*mongotest.Command) mongotest.Reply {
+		<-hold
+		return mongotest.Error(1, "InternalError", "x")
+	}
+	a := admission.New(admission.Config{
+		Calls: admission.Limits{Total: pool}, StreamsEach: 2000, Patience: time.Minute,
+	})
+	handlers := mongotest.Handlers{"aggregate": slow}
+	g := servicetest.Start(t, mongotest.NewServer(t, handlers), servicetest.Config{
+		URIOptions: "maxPoolSize=" + strconv.Itoa(pool), Admission: a,
+	})
+	greedy, cancel := context.WithCancel(servicetest.As(t.Context(), "greedy"))
+	defer cancel()
+	var open sync.WaitGroup
+	for range streams {
+		open.Go(func() {
+			ss, err := g.Document.StreamAggregate(greedy, &mooringv1.StreamAggregateRequest{
+				Database: "d", Collection: new("c"),
+			})
+			if err == nil {
+				_, err = ss.Recv()
+			}
+			if status.Code(err) != codes.FailedPrecondition {
+				t.Errorf("StreamAggregate: %v, want the server's error", err)
+			}
+		})
+	}
+	const share = 8 // 80 % of the pool
+	servicetest.Eventually(t, "the streams' share in use, and the rest waiting", func() bool {
+		u := a.Calls()
+		return u.Held == share && u.Waiting == streams-share
+	})
+	other := servicetest.As(t.Context(), "other")
+	_, err := g.Document.FindOne(other, &mooringv1.FindOneRequest{Database: "d", Collection: "c"})
+	if err != nil {
+		t.Errorf("FindOne of another: %v", err)
+	}
+	close(hold)
+	open.Wait()
+	g.Idle(0)
+	if u := a.Calls(); u.Held != 0 {
+		t.Errorf("%d places are taken at the end", u.Held)
 	}
 }
 

@@ -22,6 +22,9 @@ type Taken struct {
 	g grant
 }
 
+// IsRelayed reports whether another replica reads the cursor.
+func (t *Taken) IsRelayed() bool { return t.p == nil }
+
 // Take hands the page of a token, and all pages after it, to a stream. The context that it returns
 // ends with ctx, and when the cursor is closed. The token is used up: later calls with it get
 // ErrCursorTokenReused. If another replica holds the cursor, the stream comes from there.

@@ -98,6 +98,7 @@ func (c *call) authenticate(ctx context.Context) (err error) {
 	ticket, hasTicket := ticketOf(c.r)
 	switch {
 	case hasTicket:
+		c.ticket = ticket
 		c.identity, c.watch, err = c.handler.openTicket(ticket)
 	case callers == nil || isPreflight(c.r) || c.r.URL.Path == "/":
 		return nil

@@ -50,7 +50,8 @@ type call struct {
 	deadline time.Time               // from timeout; zero: none
 	present  func(*caller.Presented) // adds credentials; nil: there are no others
 	identity *caller.Identity
-	watch    *mooringv1.WatchRequest // of the ticket in the path; nil: there is none
+	ticket   string                  // in the path
+	watch    *mooringv1.WatchRequest // of the ticket; nil: there is none
 	account  admission.Account       // open once it is known who calls
 	textRoom int64                   // charged for the text of large documents
 	turn     admission.Turn          // of heavy work
@@ -225,7 +226,8 @@ func (c *call) incoming(ctx context.Context) context.Context {
 		Text:   c.format.media == mediaJSON || c.format.media == mediaEJSON,
 		// The decoder reads bodies and queries, and sets a document only from JSON. The documents
 		// of an import are passed on as they are, and a ticket may hold JSON.
-		Built: c.route.path != importPath && c.watch == nil,
+		Built:  c.route.path != importPath && c.watch == nil,
+		Ticket: c.ticket,
 	}, c.forward(nil))
 }
 

@@ -74,6 +74,8 @@ type Source struct {
 	Documents []bson.Raw
 	// MaxBatch is the batch size that the client has chosen. No batch is larger. 0 means no bound.
 	MaxBatch int32
+	// Relayed says that another replica reads the cursor. The commands are admitted there.
+	Relayed bool
 }
 
 // First returns the batch size for the command that opens a stream's cursor: the server's own, or
@@ -85,6 +87,18 @@ func First(chosen *int32) *int32 {
 		n = min(n, *chosen)
 	}
 	return &n
+}
+
+// Open runs the command that opens the cursor of a stream. The command has a place among the calls
+// in flight of its principal; so has each getMore of Run. A stream whose client is slow holds none.
+func Open[C any](ctx context.Context, run func() (C, error)) (C, error) {
+	account := admission.From(ctx)
+	if err := account.EnterCommand(ctx, false); err != nil {
+		var none C
+		return none, err
+	}
+	defer account.LeaveCommand()
+	return run()
 }
 
 // Run sends all documents of a source, in order, and closes its cursor. It blocks until all are
@@ -102,7 +116,10 @@ func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) err
 }
 
 func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
-	out := sender{send: send, messageBytes: s.messageBytes, account: admission.From(ctx)}
+	out := sender{
+		send: send, messageBytes: s.messageBytes,
+		account: admission.From(ctx), relayed: src.Relayed,
+	}
 	if err := out.all(src.Documents); err != nil {
 		return err
 	}
@@ -137,12 +154,13 @@ type sender struct {
 	messageBytes int
 	account      *admission.Account // of the call
 	before       int64              // charged for the batch before
+	relayed      bool
 }
 
 // batch reads one batch and sends it. It is a separate function so that no variable references the
 // documents after it returns.
 func (s *sender) batch(ctx context.Context, cur Cursor) (n, bytes int, err error) {
-	b, err := cur.Next(ctx)
+	b, err := s.next(ctx, cur)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -152,6 +170,18 @@ func (s *sender) batch(ctx context.Context, cur Cursor) (n, bytes int, err error
 	s.account.Shrink(s.before)
 	s.before = s.account.TakeReplies()
 	return len(b.Documents), b.Bytes, err
+}
+
+// next reads one batch, in a place among the calls in flight.
+func (s *sender) next(ctx context.Context, cur Cursor) (cursor.Batch, error) {
+	if s.relayed {
+		return cur.Next(ctx)
+	}
+	if err := s.account.EnterCommand(ctx, true); err != nil {
+		return cursor.Batch{}, err
+	}
+	defer s.account.LeaveCommand()
+	return cur.Next(ctx)
 }
 
 func (s *sender) all(docs []bson.Raw) error {

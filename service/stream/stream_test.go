@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,4 +247,77 @@ func TestChargedBatches(t *testing.T) {
 	if err != nil || c.most != 2*10*10<<10 {
 		t.Errorf("Run = %v, and %d bytes were charged, want two batches", err, c.most)
 	}
+}
+
+// placed wraps a cursor and records how many places its principal has while Next runs.
+type placed struct {
+	fake
+	admission *admission.Admission
+	during    []int64
+}
+
+func (c *placed) Next(ctx context.Context) (cursor.Batch, error) {
+	c.during = append(c.during, c.admission.Calls().Held)
+	return c.fake.Next(ctx)
+}
+
+// TestPlaces checks that a stream has a place among the calls in flight while the server works for
+// it, and not while its client reads; and none here if another replica reads the cursor.
+func TestPlaces(t *testing.T) {
+	for _, relayed := range []bool{false, true} {
+		a := admission.New(admission.Config{Calls: admission.Limits{Total: 10}})
+		var account admission.Account
+		a.Open(&account, admission.Principal{Name: "p"})
+		ctx := context.WithValue(t.Context(), admission.AccountKey{}, &account)
+		c := &placed{fake: fake{left: 30, size: 10}, admission: a}
+		src := stream.Source{Cursor: c, MaxBatch: 10, Relayed: relayed}
+		err := stream.New(stream.Config{}).Run(ctx, src, func([]bson.Raw) error {
+			if held := a.Calls().Held; held != 0 {
+				t.Errorf("relayed %t: %d places while the client reads", relayed, held)
+			}
+			return nil
+		})
+		want := []int64{1, 1, 1}
+		if relayed {
+			want = []int64{0, 0, 0}
+		}
+		if err != nil || !slices.Equal(c.during, want) {
+			t.Errorf("relayed %t: %v, places %v; want %v", relayed, err, c.during, want)
+		}
+	}
+}
+
+// TestOpenStreamWaitsForItsPlace checks that an open stream waits as long as it must, and that one
+// that is about to open is refused.
+func TestOpenStreamWaitsForItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{
+			Calls: admission.Limits{Each: 1}, Patience: time.Second,
+		})
+		var account, same admission.Account
+		a.Open(&account, admission.Principal{Name: "p"})
+		a.Open(&same, admission.Principal{Name: "p"})
+		if err := same.EnterCommand(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		ctx := context.WithValue(t.Context(), admission.AccountKey{}, &account)
+		_, err := stream.Open(ctx, func() (int, error) { panic("it was run") })
+		if e, ok := errors.AsType[*admission.Error](err); !ok || e.Cause != admission.OwnShare {
+			t.Errorf("Open = %v, want a refusal", err)
+		}
+		c := &fake{left: 10, size: 10}
+		ended := make(chan error)
+		go func() {
+			ended <- stream.New(stream.Config{}).Run(ctx, stream.Source{Cursor: c},
+				func([]bson.Raw) error { return nil })
+		}()
+		time.Sleep(time.Hour) //nolint:forbidigo // time is fake
+		same.LeaveCommand()
+		if err := <-ended; err != nil || c.left != 0 {
+			t.Errorf("Run = %v, and %d documents are left", err, c.left)
+		}
+		if held := a.Calls().Held; held != 0 {
+			t.Errorf("%d places are taken at the end", held)
+		}
+	})
 }

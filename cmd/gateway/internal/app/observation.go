@@ -76,6 +76,7 @@ func measure(p sourceParams) {
 			return map[string]admission.Usage{
 				"memory": p.Admission.Bytes(), "calls": p.Admission.Calls(),
 				"streams": p.Admission.Streams(), "rate": p.Admission.Rates(),
+				"change_streams": p.Admission.ChangeStreams(),
 			}
 		},
 		Ready: func() error { return p.Ready.Ready(context.Background()) },

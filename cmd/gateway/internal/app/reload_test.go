@@ -81,6 +81,8 @@ func TestReloadUnderLoad(t *testing.T) {
 		"connections.max":                  "100",
 		"connections.maxPerAddress":        "100",
 		"streams.maxPerPrincipal":          "7",
+		"changeStreams.maxPerPrincipal":    "30",
+		"changeStreams.maxPerTicket":       "2",
 		"requests.maxTimeout":              "30s",
 		"requests.timeout":                 "20s",
 		"requests.maxInFlight":             "50",

@@ -84,12 +84,20 @@ func newAdmission(cfg *config.Config) *admission.Admission {
 // limits returns the limits that can change while the gateway runs.
 func limits(cfg *config.Config) admission.Config {
 	r := cfg.Requests
+	pools := uint64(pool.DefaultMaxSize)
+	if cfg.MongoDB.MaxPoolSize != nil {
+		pools = *cfg.MongoDB.MaxPoolSize
+	}
 	return admission.Config{
 		Calls: admission.Limits{
 			Total: int64(r.MaxInFlight), Each: int64(r.MaxInFlightPerPrincipal),
 		},
 		StreamsEach: int64(cfg.Streams.MaxPerPrincipal),
-		Rate:        float64(r.Rate), RateEach: float64(r.RatePerPrincipal),
+		ChangeStreams: admission.Limits{
+			Total: changestream.MaxOpen(pools), Each: int64(cfg.ChangeStreams.MaxPerPrincipal),
+		},
+		ChangeStreamsPerTicket: int64(cfg.ChangeStreams.MaxPerTicket),
+		Rate:                   float64(r.Rate), RateEach: float64(r.RatePerPrincipal),
 		Patience: r.QueueTime,
 	}
 }
@@ -152,14 +160,10 @@ func newCursors(h *paging.Pager, s *stream.Streams) *cursor.Server {
 }
 
 func newChangeStreams(
-	cfg *config.Config, c *client.Client, s *stream.Streams, t *changestream.Tickets, stop stopping,
+	c *client.Client, s *stream.Streams, t *changestream.Tickets, stop stopping,
 ) *changestream.Server {
-	size := uint64(pool.DefaultMaxSize)
-	if cfg.MongoDB.MaxPoolSize != nil {
-		size = *cfg.MongoDB.MaxPoolSize
-	}
 	return changestream.New(changestream.Config{
-		Client: c, Streams: s, Tickets: t, Stopping: stop, MaxOpen: changestream.MaxOpen(size),
+		Client: c, Streams: s, Tickets: t, Stopping: stop,
 	})
 }
 

@@ -74,11 +74,12 @@ type Config struct {
 	// Token says where access tokens for MONGODB-OIDC come from.
 	Token Token
 	// Replica says how this gateway and its other replicas find each other.
-	Replica      Replica
-	Cursors      Cursors
-	Transactions Transactions
-	Pages        Pages
-	Streams      Streams
+	Replica       Replica
+	Cursors       Cursors
+	Transactions  Transactions
+	Pages         Pages
+	Streams       Streams
+	ChangeStreams ChangeStreams
 	// MemoryBudget is what all calls together may hold, in bytes; 0: see package memory.
 	MemoryBudget int64
 	// MaxRequestSize limits one request message or body, in bytes.
@@ -214,12 +215,20 @@ type Streams struct {
 	MaxPerPrincipal int
 }
 
+// ChangeStreams limits the open change streams of one client. A limit that is 0 does not limit
+// anything.
+type ChangeStreams struct {
+	// MaxPerPrincipal and MaxPerTicket limit those of one principal, and those of one ticket.
+	MaxPerPrincipal, MaxPerTicket int
+}
+
 // Requests limits the requests of all principals and of each. A limit that is 0 does not limit
 // anything.
 type Requests struct {
 	// MaxItems limits the items of all lists of a request.
 	MaxItems int
-	// MaxInFlight and MaxInFlightPerPrincipal limit the unary calls in flight.
+	// MaxInFlight and MaxInFlightPerPrincipal limit the unary calls, and the commands of streams,
+	// in flight.
 	MaxInFlight, MaxInFlightPerPrincipal int
 	// Rate and RatePerPrincipal limit calls per second.
 	Rate, RatePerPrincipal int

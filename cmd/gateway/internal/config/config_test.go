@@ -79,6 +79,7 @@ func TestDefaults(t *testing.T) {
 		}},
 		{"memory.budget", c.MemoryBudget, int64(0)},
 		{"streams.maxPerPrincipal", c.Streams.MaxPerPrincipal, 2000},
+		{"changeStreams", c.ChangeStreams, config.ChangeStreams{MaxPerTicket: 5}},
 		{"drain.timeout", c.DrainTimeout, 20 * time.Second},
 		{"log.level", c.Log.Level, slog.LevelInfo},
 		{"log.format", c.Log.Format, config.LogText},

@@ -476,6 +476,22 @@ var options = []option{
 		parse: into(func(c *Config) *int { return &c.Streams.MaxPerPrincipal }, parseLimit),
 	},
 	{
+		Name: "changeStreams.maxPerPrincipal", Reload: true, Kind: "number or none",
+		Default: none,
+		Doc: "How many change streams one principal may have open, of as many as there may be: " +
+			"20 less than maxPoolSize, since each uses a connection. One principal gets 80% of " +
+			"them if it is alone, and less beside others, whatever is set here. One more gets " +
+			"RESOURCE_EXHAUSTED.",
+		parse: into(func(c *Config) *int { return &c.ChangeStreams.MaxPerPrincipal }, parseLimit),
+	},
+	{
+		Name: "changeStreams.maxPerTicket", Reload: true, Kind: "number or none", Default: "5",
+		Doc: "How many change streams of one ticket may be open. One more gets " +
+			"RESOURCE_EXHAUSTED. A browser that connects again may need one more for as long as " +
+			"the gateway does not know that the connection before is gone.",
+		parse: into(func(c *Config) *int { return &c.ChangeStreams.MaxPerTicket }, parseLimit),
+	},
+	{
 		Name: "memory.budget", Kind: "size or auto", Default: auto,
 		Doc: "Memory that all requests together may hold: bodies and messages that are read, " +
 			"answers of the servers, responses that clients have not taken, and what cursors and " +
@@ -522,8 +538,9 @@ var options = []option{
 	},
 	{
 		Name: "requests.maxInFlight", Reload: true, Kind: "number, auto or none", Default: auto,
-		Doc: "How many requests may be in flight, without streams. One principal gets 80% of it " +
-			"if it is alone, and less beside others. The rest waits in a queue in which the " +
+		Doc: "How many requests may be in flight. A stream counts while a server works for it, " +
+			"and not while its client reads; a change stream does not count. One principal gets " +
+			"80% of it if it is alone, and less beside others. The rest waits in a queue in which the " +
 			"turn goes round between principals. auto is maxPoolSize (100 unless set), so that " +
 			"the requests of one principal, if they hang, do not take all connections to a " +
 			"server: set more if reads go to several servers.",
@@ -532,8 +549,8 @@ var options = []option{
 	{
 		Name: "requests.maxInFlightPerPrincipal", Reload: true, Kind: "number or none",
 		Default: none,
-		Doc: "How many requests of one principal may be in flight, without streams. Clients " +
-			"that are not authenticated are one principal for each address.",
+		Doc: "How many requests of one principal may be in flight, as for " +
+			"requests.maxInFlight. Clients that are not authenticated are one principal for each address.",
 		parse: into(func(c *Config) *int { return &c.Requests.MaxInFlightPerPrincipal },
 			parseLimit),
 	},
