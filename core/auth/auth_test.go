@@ -478,6 +478,59 @@ func TestRefusalAfterSpeculation(t *testing.T) {
 	}
 }
 
+// While a password changes, both are tried, the newer one first.
+func TestFormerPassword(t *testing.T) {
+	for name, tt := range map[string]struct {
+		has        string // the server's password
+		former     string
+		accepted   bool
+		saslStarts int
+	}{
+		"the server has the new one":    {"pencil", "old", true, 1},
+		"the server has the former one": {"old", "old", true, 2},
+		"the server has another one":    {"other", "old", false, 2},
+		"there is no former one":        {"old", "", false, 1},
+	} {
+		for _, speculates := range []bool{true, false} {
+			t.Run(name, func(t *testing.T) {
+				server := &saslServer{server: independent(t, "SCRAM-SHA-256", map[string]string{"app": tt.has}, 4096), skips: true}
+				s := start(t, auth.Negotiate("admin", auth.FixedUser(auth.User{Name: "app", Password: "pencil", Former: tt.former})))
+				starts := tt.saslStarts
+				hello, r := mechanisms("SCRAM-SHA-256"), &script{answer: server.answer}
+				if begun := lookup(t, appended(t, s), bson.Value.Document, "speculativeAuthenticate"); speculates {
+					hello.Document("speculativeAuthenticate", server.answer(begun))
+					starts--
+				}
+				err := s.Authenticate(t.Context(), r, hello.Finish())
+				if (err == nil) != tt.accepted || err != nil && mongoerr.Code(err) != 18 {
+					t.Errorf("Authenticate() = %v", err)
+				}
+				if n := strings.Count(r.names(), "saslStart"); n != starts {
+					t.Errorf("%s, want %d times saslStart", r.names(), starts)
+				}
+				if text := fmt.Sprintf("%+v %v", s, err); strings.Contains(text, "old") || strings.Contains(text, "pencil") {
+					t.Errorf("a password is shown in %s", text)
+				}
+			})
+		}
+	}
+}
+
+// A former password is tried if the newer one cannot be used, and not if the connection is broken.
+func TestFormerPasswordIsTried(t *testing.T) {
+	user := auth.FixedUser(auth.User{Name: "app", Password: "a\x00b", Former: "pencil"})
+	s := start(t, auth.SASL("$external", user, auth.Plain{}))
+	r := &script{answer: func(bson.Raw) bson.Raw { return reply(true, "") }}
+	if err := s.Authenticate(t.Context(), r, ok); err != nil || r.names() != "saslStart" {
+		t.Errorf("Authenticate() = %v with %s", err, r.names())
+	}
+	s = start(t, auth.SASL("$external", auth.FixedUser(auth.User{Password: "a", Former: "b"}), auth.Plain{}))
+	r = &script{err: &mongoerr.NetworkError{Err: io.ErrUnexpectedEOF}}
+	if err := s.Authenticate(t.Context(), r, ok); !mongoerr.IsNetwork(err) || r.names() != "saslStart" {
+		t.Errorf("Authenticate() = %v with %s", err, r.names())
+	}
+}
+
 func TestBrokenConnection(t *testing.T) {
 	m := &stub{replies: 2, again: true}
 	cut := &mongoerr.NetworkError{Address: address.Address("db:27017"), Op: "read", Err: io.ErrUnexpectedEOF}
@@ -532,7 +585,7 @@ func TestEveryKindHasNameAndAdvice(t *testing.T) {
 }
 
 func TestUserIsMasked(t *testing.T) {
-	u := auth.User{Name: "app", Password: "pencil"}
+	u := auth.User{Name: "app", Password: "pencil", Former: "pencil of before"}
 	text, _ := u.MarshalText()
 	for _, got := range []string{fmt.Sprint(u), fmt.Sprintf("%+v %#v %s %q %x", u, u, u, u, u), fmt.Sprintf("%+v", auth.Target{User: u}), string(text)} {
 		if strings.Contains(got, "pencil") || !strings.Contains(got, "app") {

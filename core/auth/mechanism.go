@@ -44,7 +44,7 @@ type Conversation interface {
 type Target struct {
 	Address address.Address
 
-	// User is the user of this connection. Start fills it in.
+	// User is the user of this connection, without Former. Start fills it in.
 	User User
 }
 
@@ -53,6 +53,10 @@ type Target struct {
 type User struct {
 	Name     string
 	Password string
+
+	// Former is the password before this one, empty if there is none to try. A connection whose
+	// Password is refused tries it: while a password changes, servers may still have the former.
+	Former string
 }
 
 // UserSource returns the user as the configuration has it now. It is asked once for each connection
@@ -64,7 +68,7 @@ func FixedUser(u User) UserSource { return func() (User, error) { return u, nil 
 
 // String returns the name, with a mask if there is a password.
 func (u User) String() string {
-	if u.Password == "" {
+	if u.Password+u.Former == "" {
 		return u.Name
 	}
 	return u.Name + ":***"

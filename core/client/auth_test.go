@@ -195,6 +195,39 @@ func TestUserChanges(t *testing.T) {
 	})
 }
 
+// While a password changes, each new connection logs in: the password is first new here, then in
+// MongoDB. Logins of servers that have different passwords succeed at the same time.
+func TestPasswordRotates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var user atomic.Pointer[auth.User]
+		s := mongotest.NewServer(t, nil)
+		demand := func(password string) {
+			s.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: password}}})
+		}
+		demand("first")
+		user.Store(&auth.User{Name: "app", Password: "first"})
+		c := authenticating(t, s, "app@", "directConnection=true", client.Options{
+			User: func() (auth.User, error) { return *user.Load(), nil },
+		})
+		for _, step := range []func(){
+			func() {},
+			func() { user.Store(&auth.User{Name: "app", Password: "second", Former: "first"}) },
+			func() { demand("second") },
+			func() { user.Store(&auth.User{Name: "app", Password: "second"}) },
+		} {
+			step()
+			s.CutConnections()
+			known := len(s.LoggedIn())
+			if err := findsOne(t, c); err != nil {
+				t.Errorf("find: %v", err)
+			}
+			if now := s.LoggedIn()[known:]; !slices.Equal(now, []string{"admin.app"}) {
+				t.Errorf("logged in are %q", now)
+			}
+		}
+	})
+}
+
 func TestWarningOfSecretsWithoutTLS(t *testing.T) {
 	for uri, want := range map[string]bool{
 		"u:p@a/?authMechanism=PLAIN": true, "u:p@a/?authMechanism=PLAIN&tls=true": false, "u:p@a/": false, "a/": false,

@@ -28,11 +28,15 @@ const (
 	patience = 5 * time.Second
 )
 
+// formerFor is how long the password before a new one is tried, too. In that time the new one gets
+// to all replicas, and then to MongoDB.
+const formerFor = 15 * time.Minute
+
 // Login holds the user and the outcome of logins. Its methods are safe for concurrent use.
 type Login struct {
 	cfg   *config.Config
 	log   *slog.Logger
-	user  atomic.Pointer[auth.User]
+	user  atomic.Pointer[user]
 	files *watch.Watcher
 	news  func() // called when Err may have changed
 
@@ -48,6 +52,13 @@ type Login struct {
 	pinged bool
 }
 
+// user holds what logs in, and until when its former password counts.
+type user struct {
+	auth.User
+
+	until time.Time
+}
+
 // New returns the login of a configuration. news is called without a lock when Err may have
 // changed.
 func New(cfg *config.Config, log *slog.Logger, news func()) *Login {
@@ -55,14 +66,34 @@ func New(cfg *config.Config, log *slog.Logger, news func()) *Login {
 		cfg: cfg, log: log, news: news, poke: make(chan struct{}, 1), stop: func() {},
 		outcomes: map[address.Address]error{},
 	}
-	user := cfg.User()
-	l.user.Store(&user)
+	l.user.Store(&user{User: cfg.User()})
 	l.files = watch.New(cfg.UserFiles(), watch.Sum(cfg.UserTexts()...), l.changed)
 	return l
 }
 
-// User returns the current user.
-func (l *Login) User() (auth.User, error) { return *l.user.Load(), nil }
+// User returns the current user. If its password has changed lately, the user has the former one,
+// too.
+func (l *Login) User() (auth.User, error) {
+	u := *l.user.Load()
+	if !time.Now().Before(u.until) {
+		u.Former = ""
+	}
+	return u.User, nil
+}
+
+// use makes u the current user.
+func (l *Login) use(u auth.User) {
+	before := l.user.Load()
+	now := user{User: u}
+	switch {
+	case u.Name != before.Name:
+	case u.Password != before.Password:
+		now.Former, now.until = before.Password, time.Now().Add(formerFor)
+	default:
+		now.Former, now.until = before.Former, before.until
+	}
+	l.user.Store(&now)
+}
 
 // Start watches the files. It also calls ping until a server accepts the user, and again while
 // none does. It does not block. It uses only the values of ctx; Close ends both.
@@ -196,14 +227,14 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // changed uses the user that the files define now, and reports whether they define one.
 func (l *Login) changed(texts []string, err error, asked bool) (used bool) {
-	var user auth.User
+	var now auth.User
 	if err == nil {
-		user, err = l.cfg.ReadUser(texts)
+		now, err = l.cfg.ReadUser(texts)
 	}
 	switch {
 	case err == nil:
 		l.bad = ""
-		l.user.Store(&user)
+		l.use(now)
 		l.log.Info("the MongoDB user was read", "files", l.cfg.UserFiles())
 		l.wake()
 	case err.Error() != l.bad || asked:

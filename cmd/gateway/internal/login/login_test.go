@@ -171,6 +171,50 @@ func TestLogin(t *testing.T) {
 	})
 }
 
+// TestFormerPassword: the password before a new one is tried for a quarter of an hour, for the same
+// user only.
+func TestFormerPassword(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		name, password := filepath.Join(dir, "name"), filepath.Join(dir, "password")
+		write(t, name, "app")
+		write(t, password, "first")
+		l := login.New(load(t, "--uri=mongodb://db", "--mongodb-username-file", name, "--mongodb-password-file", password),
+			slog.New(slog.DiscardHandler), func() {})
+		if err := l.Start(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		want := func(want auth.User) {
+			t.Helper()
+			if got, err := l.User(); got != want || err != nil {
+				t.Errorf("User() = %q %q %q, %v, want %q %q %q", got.Name, got.Password, got.Former, err,
+					want.Name, want.Password, want.Former)
+			}
+		}
+		change := func(file, text string) {
+			t.Helper()
+			write(t, file, text)
+			l.Reload()
+			synctest.Wait()
+		}
+		want(auth.User{Name: "app", Password: "first"})
+		change(password, "second")
+		want(auth.User{Name: "app", Password: "second", Former: "first"})
+		change(password, "second") // a SIGHUP without a change
+		pass(15*time.Minute - time.Second)
+		want(auth.User{Name: "app", Password: "second", Former: "first"})
+		pass(time.Second)
+		want(auth.User{Name: "app", Password: "second"})
+		change(password, "third")
+		want(auth.User{Name: "app", Password: "third", Former: "second"})
+		change(name, "other")
+		want(auth.User{Name: "other", Password: "third"})
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestPingOnAnOldConnection: a connection that could not be authenticated again is closed, and the
 // pool has others. A ping that succeeds on one of those ends the failure, since no new connection
 // has to be made.
