@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -24,6 +25,10 @@ func (h *host) bulkWrite(cmd *request) (reply, error) {
 	cmd.store.mu.Lock()
 	for i, op := range ops {
 		did, err := cmd.once(int32(i), func() (result, error) { return op.run(cmd, op) })
+		if end, ended := errors.AsType[*fatal](err); ended {
+			cmd.store.mu.Unlock()
+			return reply{}, end
+		}
 		if err != nil {
 			sum.errors++
 			refused := bson.Without(refusal(err), "codeName")

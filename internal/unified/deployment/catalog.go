@@ -15,6 +15,9 @@ func (h *host) create(cmd *request) (reply, error) {
 	if _, exists := s.collections[namespace(cmd)]; exists {
 		return reply{}, fail(namespaceExists, "Collection %s already exists.", namespace(cmd))
 	}
+	if err := checkValidator(cmd.Body); err != nil {
+		return reply{}, err
+	}
 	c := collection{max: int(integer(cmd.Body, "max"))}
 	options := new(bson.Builder)
 	for key, v := range cmd.Body.All() {
@@ -36,6 +39,9 @@ func (h *host) create(cmd *request) (reply, error) {
 
 // setLocked puts a collection in the place of the one with that name.
 func (s *store) setLocked(kind, namespace string, c *collection) {
+	if c.uuid.IsZero() {
+		c.uuid = newUUID()
+	}
 	s.doLocked(entry{
 		kind: kind, namespace: namespace, nsType: c.kind(),
 		apply: func(s *store) {
@@ -121,6 +127,11 @@ func (s *store) existingLocked(cmd *request) (*collection, error) {
 	return c, nil
 }
 
+// collModOptions are the options of a collection that collMod changes.
+var collModOptions = []string{
+	"changeStreamPreAndPostImages", "validator", "validationLevel", "validationAction",
+}
+
 func (h *host) collMod(cmd *request) (reply, error) {
 	s := cmd.store
 	s.mu.Lock()
@@ -129,9 +140,14 @@ func (h *host) collMod(cmd *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	if err := checkValidator(cmd.Body); err != nil {
+		return reply{}, err
+	}
 	c = new(*c)
-	if images := field(cmd.Body, "changeStreamPreAndPostImages"); !images.IsZero() {
-		c.options = bson.With(c.options, "changeStreamPreAndPostImages", images)
+	for _, option := range collModOptions {
+		if v := field(cmd.Body, option); !v.IsZero() {
+			c.options = bson.With(c.options, option, v)
+		}
 	}
 	changes := document(cmd.Body, "index")
 	if changes == nil {
@@ -206,21 +222,6 @@ func sameKeys(keys, a, b bson.Raw) bool {
 		}
 	}
 	return true
-}
-
-// duplicates returns the error about a document that a unique index does not allow.
-func (c *collection) duplicates(namespace string, doc bson.Raw) error {
-	for _, index := range c.indexes {
-		if !field(index, "unique").Truthy() && !field(index, "prepareUnique").Truthy() {
-			continue
-		}
-		if slices.ContainsFunc(c.docs, func(other bson.Raw) bool {
-			return sameKeys(document(index, "key"), doc, other)
-		}) {
-			return fail(duplicateKey, "E11000 duplicate key error collection: %s", namespace)
-		}
-	}
-	return nil
 }
 
 func (h *host) createIndexes(cmd *request) (reply, error) {
@@ -313,7 +314,11 @@ func (h *host) listCollections(cmd *request) (reply, error) {
 		b := bson.NewBuilder(nil).String("name", name).String("type", c.kind())
 		if !namesOnly {
 			b.Document("options", c.options).OpenDocument("info").Bool("readOnly",
-				c.kind() == "view").Close()
+				c.kind() == "view")
+			if c.kind() != "view" {
+				b.Value("uuid", c.uuid)
+			}
+			b.Close()
 		}
 		list = append(list, b.Finish())
 	}

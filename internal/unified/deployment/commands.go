@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ var commands = map[string]func(*host, *request) (reply, error){
 	"testVersion2":              func(*host, *request) (reply, error) { return ok(nil) },
 	"testDeprecationInVersion2": func(*host, *request) (reply, error) { return ok(nil) },
 	"ping":                      func(*host, *request) (reply, error) { return ok(nil) },
-	"endSessions":               func(*host, *request) (reply, error) { return ok(nil) },
+	"endSessions":               (*host).endSessions,
 	"getnonce": func(*host, *request) (reply, error) {
 		return ok(func(b *bson.Builder) { b.String("nonce", "1") })
 	},
@@ -44,6 +45,7 @@ var commands = map[string]func(*host, *request) (reply, error){
 	"createSearchIndexes":      write("createSearchIndexes", (*host).searchIndexes),
 	"updateSearchIndex":        write("updateSearchIndex", (*host).searchIndexes),
 	"dropSearchIndex":          write("dropSearchIndex", (*host).searchIndexes),
+	"shardCollection":          known("shardCollection", (*host).shardCollection),
 	"checkMetadataConsistency": known("checkMetadataConsistency", (*host).checkMetadata),
 	"renameCollection":         write("renameCollection", (*host).rename),
 	"create":                   write("create", (*host).create),
@@ -71,12 +73,15 @@ var commands = map[string]func(*host, *request) (reply, error){
 // fields are those that each command understands, and those that change nothing here. A field of
 // servers since some wire version has it behind a colon. Every command may have the driver's own.
 var fields = map[string][]string{
-	"insert": {"documents", "ordered", "bypassDocumentValidation", "comment:9", "rawData:27"},
+	"insert": {
+		"documents", "ordered", "bypassDocumentValidation", "comment:9", "rawData:27",
+		"collectionUUID:17",
+	},
 	"update": {
 		"updates", "ordered", "bypassDocumentValidation", "let:13", "comment:9",
-		"rawData:27",
+		"rawData:27", "collectionUUID:17",
 	},
-	"delete": {"deletes", "ordered", "let:13", "comment:9", "rawData:27"},
+	"delete": {"deletes", "ordered", "let:13", "comment:9", "rawData:27", "collectionUUID:17"},
 	"findAndModify": {
 		"query", "update", "remove", "new", "sort", "upsert", "fields", "arrayFilters", "collation",
 		"bypassDocumentValidation", "let:13", "hint:9", "comment:9", "rawData:27",
@@ -84,24 +89,30 @@ var fields = map[string][]string{
 	"create": {
 		"capped", "size", "max", "viewOn", "pipeline", "expireAfterSeconds", "timeseries:13",
 		"clusteredIndex:16", "changeStreamPreAndPostImages:17", "comment:9",
+		"validator", "validationLevel", "validationAction",
 	},
-	"collMod":         {"index", "changeStreamPreAndPostImages:17", "comment:9"},
-	"createIndexes":   {"indexes", "commitQuorum:9", "comment:9", "rawData:27"},
-	"dropIndexes":     {"index", "comment:9", "rawData:27"},
-	"listCollections": {"filter", "nameOnly", "authorizedCollections", "cursor", "comment:9"},
+	"collMod": {
+		"index", "changeStreamPreAndPostImages:17", "comment:9", "collectionUUID:17",
+		"validator", "validationLevel", "validationAction",
+	},
+	"createIndexes": {"indexes", "commitQuorum:9", "comment:9", "rawData:27"},
+	"dropIndexes":   {"index", "comment:9", "rawData:27", "collectionUUID:17"},
+	"listCollections": {
+		"filter", "nameOnly", "authorizedCollections", "cursor", "comment:9", "rawData:27",
+	},
+	"shardCollection": {"key", "unique", "comment:9"},
 	"listIndexes":     {"cursor", "comment:9", "rawData:27"},
-	"drop":            {"comment:9"},
+	"drop":            {"comment:9", "collectionUUID:17"},
 	"dropDatabase":    {"comment:9"},
 	"find": {
 		"filter", "sort", "skip", "limit", "batchSize", "singleBatch", "tailable", "awaitData",
 		"hint", "projection", "min", "max",
 		"returnKey", "showRecordId", "collation", "comment", "let:13", "allowDiskUse:9",
-		"rawData:27",
+		"rawData:27", "collectionUUID:17",
 	},
 	"aggregate": {
 		"pipeline", "cursor", "hint", "collation", "allowDiskUse", "bypassDocumentValidation",
-		"comment",
-		"let:13", "rawData:27",
+		"comment", "let:13", "rawData:27", "collectionUUID:17",
 	},
 	"count":             {"query", "skip", "limit", "collation", "comment:9", "rawData:27"},
 	"distinct":          {"key", "query", "collation", "comment:9", "hint:22", "rawData:27"},
@@ -118,7 +129,7 @@ var fields = map[string][]string{
 		"ops", "nsInfo", "ordered", "errorsOnly", "cursor", "bypassDocumentValidation", "let",
 		"comment", "rawData:27",
 	},
-	"renameCollection": {"to", "dropTarget", "comment:9"},
+	"renameCollection": {"to", "dropTarget", "comment:9", "collectionUUID:17"},
 
 	"checkMetadataConsistency": {"cursor", "comment"},
 
@@ -181,6 +192,9 @@ func known(name string, run command) command {
 			return reply{}, err
 		}
 		if err := h.checkStatements(cmd.Command); err != nil {
+			return reply{}, err
+		}
+		if err := h.checkUUID(cmd); err != nil {
 			return reply{}, err
 		}
 		for _, statement := range cmd.Documents("updates") {
@@ -265,7 +279,7 @@ func (h *host) insertLocked(cmd *request, namespace string, doc bson.Raw) (resul
 			return result{}, fail(badValue, "Document can't have $ prefixed field names: %s", key)
 		}
 	}
-	return result{n: 1}, cmd.store.insertLocked(namespace, doc)
+	return result{n: 1}, cmd.store.insertLocked(namespace, doc, cmd.bypasses())
 }
 
 // statements runs those of a write command. A statement that is refused is a write error.
@@ -278,6 +292,9 @@ func (r *request) statements(
 	var failed []bson.Raw
 	for i, statement := range all {
 		did, err := r.once(int32(i), func() (result, error) { return run(statement) })
+		if end, ended := errors.AsType[*fatal](err); ended {
+			return reply{}, end
+		}
 		if err == nil {
 			total.n += did.n
 			total.modified += did.modified
@@ -287,10 +304,9 @@ func (r *request) statements(
 			}
 			continue
 		}
-		refused := refusal(err)
-		failed = append(failed, bson.NewBuilder(nil).Int32("index", int32(i)).Value("code",
-			field(refused, "code")).
-			Value("errmsg", field(refused, "errmsg")).Finish())
+		refused := bson.Without(refusal(err), "ok", "codeName")
+		failed = append(failed, bson.NewBuilder(nil).Int32("index", int32(i)).
+			AppendElements(refused).Finish())
 		if ordered || !given {
 			break
 		}

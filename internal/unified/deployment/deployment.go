@@ -6,6 +6,7 @@ package deployment
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -82,13 +83,13 @@ type Deployment struct {
 	hosts    []*host
 	login    Login
 
-	engine     Engine // nil: the store runs the commands
-	retryables *retryables
+	engine Engine // nil: the store runs the commands
 
 	mu       sync.Mutex
 	next     int                 // the host that the load balancer takes next
 	disturb  Disturbance         // nil: none
 	sessions map[string]*session // by their names; a store's mutex may be taken under mu
+	most     int                 // sessions; 0: no limit
 	// holders are the transactions in progress that have changed a document.
 	holders map[held]*transaction
 	moved   map[string]timestamp // when a namespace moved to another shard
@@ -123,11 +124,10 @@ func newDeployment(
 	now := newClock()
 	d := &Deployment{
 		topology: topology, wire: cfg.WireVersion, clock: now, store: newStore(now),
-		cluster:    mongotest.NewCluster(t, cfg, roles[topology]...),
-		retryables: newRetryables(),
-		sessions:   map[string]*session{},
-		holders:    map[held]*transaction{},
-		moved:      map[string]timestamp{},
+		cluster:  mongotest.NewCluster(t, cfg, roles[topology]...),
+		sessions: map[string]*session{},
+		holders:  map[held]*transaction{},
+		moved:    map[string]timestamp{},
 	}
 	for i, h := range d.cluster.Hosts() {
 		d.hosts = append(d.hosts, newHost(d, h, i))
@@ -225,7 +225,7 @@ func (d *Deployment) SetDocuments(namespace string, docs ...bson.Raw) {
 	d.store.mu.Lock()
 	defer d.store.mu.Unlock()
 	d.store.doLocked(entry{namespace: namespace, apply: func(s *store) {
-		s.collections[namespace] = &collection{docs: slices.Clone(docs)}
+		s.collections[namespace] = newCollection(slices.Clone(docs))
 	}})
 }
 
@@ -277,15 +277,23 @@ func newHost(d *Deployment, h *mongotest.Host, i int) *host {
 
 func (h *host) serve() {
 	for name, command := range commands {
-		h.Handle(name, func(cmd *mongotest.Command) mongotest.Reply {
-			r := h.run(cmd, command)
-			return mongotest.Document(r.doc).After(r.delay)
-		})
+		h.handle(name, command)
 	}
 	h.Intercept(h.answer)
 }
 
-// run runs a command in its session. Its reply may be a refusal.
+func (h *host) handle(name string, command command) {
+	h.Handle(name, func(cmd *mongotest.Command) mongotest.Reply {
+		r := h.run(cmd, command)
+		if r.doc == nil {
+			return mongotest.Drop()
+		}
+		return mongotest.Document(r.doc).After(r.delay)
+	})
+}
+
+// run runs a command in its session. Its reply may be a refusal; without a document, the connection
+// is closed.
 func (h *host) run(cmd *mongotest.Command, run command) reply {
 	err := checkAPI(cmd)
 	var req *request
@@ -299,6 +307,9 @@ func (h *host) run(cmd *mongotest.Command, run command) reply {
 			err = h.deployment.conflicts(req)
 		}
 		r.doc = withConcernError(cmd, r.doc)
+	}
+	if end, ended := errors.AsType[*fatal](err); ended {
+		return reply{doc: end.reply}
 	}
 	if err != nil {
 		refused := refusal(err)
@@ -325,15 +336,12 @@ func (h *host) answer(cmd *mongotest.Command, next mongotest.Handler) mongotest.
 		h.appNames[cmd.Connection], _ = name.Str()
 		h.mu.Unlock()
 	}
-	h.mu.Lock()
-	appName := h.appNames[cmd.Connection]
-	h.mu.Unlock()
 	d := h.deployment
 	d.mu.Lock()
 	disturb := d.disturb
 	d.mu.Unlock()
 	answer := func(cmd *mongotest.Command) mongotest.Reply {
-		r := h.failPoints.answer(h, cmd, appName, next)
+		r := h.failPoints.answer(h, cmd, next)
 		if d.topology == Single { // which has no cluster time
 			return r
 		}
@@ -343,4 +351,11 @@ func (h *host) answer(cmd *mongotest.Command, next mongotest.Handler) mongotest.
 		return answer(cmd)
 	}
 	return disturb(cmd, answer)
+}
+
+// appName returns the name of the application whose connection a command came on.
+func (h *host) appName(cmd *mongotest.Command) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.appNames[cmd.Connection]
 }

@@ -98,13 +98,13 @@ func TestCommands(t *testing.T) {
 		"duplicate keys end an ordered insert": {
 			three, {
 				`{"insert": "c", "documents": [{"_id": 1}, {"_id": 4}]}`,
-				`{"n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": {"$$type": "string"}}]}`,
+				`{"n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": {"$$type": "string"}, "keyPattern": {"_id": 1}, "keyValue": {"_id": 1}}]}`,
 			},
 		},
 		"and not one that is not ordered": {
 			three, {
 				`{"insert": "c", "ordered": false, "documents": [{"_id": 1.0}, {"_id": 4}]}`,
-				`{"n": 1, "writeErrors": [{"index": 0, "code": 11000, "errmsg": {"$$type": "string"}}]}`,
+				`{"n": 1, "writeErrors": [{"index": 0, "code": 11000, "errmsg": {"$$type": "string"}, "keyPattern": {"_id": 1}, "keyValue": {"_id": 1}}]}`,
 			},
 		},
 		"find filters, sorts, skips and limits": {
@@ -296,7 +296,7 @@ func TestCommands(t *testing.T) {
 			{`{"create": "c", "clusteredIndex": {"key": {"_id": 1}, "unique": true, "name": "x"}, "changeStreamPreAndPostImages": {"enabled": false}}`, `{"ok": 1}`},
 			{`{"listIndexes": "c", "cursor": {}}`, `{"cursor": {"firstBatch": [{"key": {"_id": 1}, "unique": true, "name": "x", "v": 2, "clustered": true}], "id": 0, "ns": "db.c"}}`},
 			{`{"collMod": "c", "changeStreamPreAndPostImages": {"enabled": true}}`, `{"ok": 1}`},
-			{`{"listCollections": 1, "filter": {"name": "c"}, "cursor": {}}`, `{"cursor": {"firstBatch": [{"name": "c", "type": "collection", "options": {"clusteredIndex": {"key": {"_id": 1}, "unique": true, "name": "x", "v": 2}, "changeStreamPreAndPostImages": {"enabled": true}}, "info": {"readOnly": false}}], "id": 0, "ns": "db.$cmd.listCollections"}}`},
+			{`{"listCollections": 1, "filter": {"name": "c"}, "cursor": {}}`, `{"cursor": {"firstBatch": [{"name": "c", "type": "collection", "options": {"clusteredIndex": {"key": {"_id": 1}, "unique": true, "name": "x", "v": 2}, "changeStreamPreAndPostImages": {"enabled": true}}, "info": {"readOnly": false, "uuid": {"$$type": "binData"}}}], "id": 0, "ns": "db.$cmd.listCollections"}}`},
 			{`{"collMod": "nope"}`, `{"ok": 0, "code": 26}`},
 		},
 		"indexes": {
@@ -305,7 +305,8 @@ func TestCommands(t *testing.T) {
 			{`{"find": "c", "hint": {"x": 1}, "filter": {"_id": 1}}`, `{"cursor": {"firstBatch": [{"_id": 1, "x": 1}], "id": 0, "ns": "db.c"}}`},
 			{`{"collMod": "c", "index": {"keyPattern": {"x": 1}, "unique": true}}`, `{"ok": 0, "code": 359, "violations": [{"ids": [1, 2]}]}`},
 			{`{"collMod": "c", "index": {"keyPattern": {"x": 1}, "prepareUnique": true}}`, `{"ok": 1}`},
-			{`{"insert": "c", "documents": [{"x": 1}]}`, `{"n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": {"$$type": "string"}}]}`},
+			{`{"insert": "c", "documents": [{"x": 1}]}`, `{"n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": {"$$type": "string"}, "keyPattern": {"x": 1}, "keyValue": {"x": 1}}]}`},
+			{`{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"y": 1}}}]}`, `{"n": 1}`},
 			{`{"delete": "c", "deletes": [{"q": {"_id": 2}, "limit": 1}]}`, `{"n": 1}`},
 			{`{"collMod": "c", "index": {"keyPattern": {"x": 1}, "unique": true}}`, `{"ok": 1}`},
 			{`{"collMod": "c", "index": {"keyPattern": {"x": 1}, "nope": true}}`, `{"ok": 0, "code": 40415}`},

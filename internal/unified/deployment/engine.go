@@ -31,29 +31,85 @@ var onEngine = map[string]bool{
 }
 
 // UseEngine has e run the commands on data from now on. The collections are those of e. The hosts
-// still have their roles, their fail points and their memory of retryable writes.
+// still have their roles, their fail points and their memory of retryable writes. There are no
+// transactions.
 func (d *Deployment) UseEngine(e Engine) {
 	d.engine = e
 	for _, h := range d.hosts {
 		for name := range onEngine {
-			h.Handle(name, func(cmd *mongotest.Command) mongotest.Reply {
-				return mongotest.Document(h.runOnEngine(cmd))
-			})
+			h.handle(name, (*host).onEngine)
 		}
 	}
 }
 
-// runOnEngine returns the reply to a command that the engine runs, if the host allows it.
-func (h *host) runOnEngine(cmd *mongotest.Command) bson.Raw {
-	err := h.allows(cmd)
-	var doc bson.Raw
-	if err == nil {
-		doc, err = h.deployment.retryables.run(h, cmd, h.pass)
+// onEngine runs a command on the engine, if the host allows it.
+func (h *host) onEngine(cmd *request) (reply, error) {
+	if err := h.allows(cmd.Command); err != nil {
+		return reply{}, err
 	}
-	if err != nil {
-		return refusal(err)
+	if cmd.transaction != nil {
+		return reply{}, fail(notInTransaction, "an engine has no transactions")
 	}
-	return doc
+	if cmd.done == nil {
+		doc, err := h.pass(cmd.Command)
+		return reply{doc: doc}, err
+	}
+	cmd.checkedOut.Lock()
+	defer cmd.checkedOut.Unlock()
+	if list, ok := statementLists[cmd.Name]; ok {
+		return h.statementsOnEngine(cmd, list)
+	}
+	// An engine cannot tell the operations of a bulkWrite apart: they are one statement.
+	did, err := cmd.once(0, func() (result, error) {
+		doc, err := h.pass(cmd.Command)
+		if err == nil && integer(doc, "ok") != 1 {
+			err = &fatal{reply: doc}
+		}
+		return result{reply: doc}, err
+	})
+	return reply{doc: did.reply}, err
+}
+
+// statementLists are the statements of writes that have several.
+var statementLists = map[string]string{
+	"insert": "documents", "update": "updates", "delete": "deletes",
+}
+
+// statementsOnEngine runs the statements of a retryable write one by one.
+func (h *host) statementsOnEngine(cmd *request, list string) (reply, error) {
+	for _, statement := range cmd.Documents(list) {
+		multi, _ := field(statement, "multi").Bool()
+		if limit := field(statement, "limit"); !limit.IsZero() && !limit.Truthy() {
+			multi = true
+		}
+		if err := cmd.allowsMulti(multi); err != nil {
+			return reply{}, err
+		}
+	}
+	return cmd.statements(cmd.Documents(list), func(statement bson.Raw) (result, error) {
+		one := *cmd.Command
+		one.Body = bson.Without(one.Body, list)
+		one.Sequences = map[string][]bson.Raw{list: {statement}}
+		doc, err := h.pass(&one)
+		if err != nil {
+			return result{}, err
+		}
+		if integer(doc, "ok") != 1 {
+			return result{}, &fatal{reply: doc}
+		}
+		errs, _ := field(doc, "writeErrors").Array()
+		for e := range errs.Documents() {
+			message, _ := field(e, "errmsg").Str()
+			return result{}, &serverError{
+				code: int32(integer(e, "code")), message: message,
+				details: bson.Without(e, "index", "code", "errmsg"),
+			}
+		}
+		return result{
+			n: int32(integer(doc, "n")), modified: int32(integer(doc, "nModified")),
+			upserted: field(doc, "upserted", "0", "_id"),
+		}, nil
+	})
 }
 
 // allows refuses what the host's role, version and cursors do not allow.

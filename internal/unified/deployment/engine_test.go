@@ -146,6 +146,48 @@ func TestEngineOnceOnly(t *testing.T) {
 	}
 }
 
+// TestEngineStatements has each statement of a write run once, also if one of them fails.
+func TestEngineStatements(t *testing.T) {
+	replies := map[string][]string{
+		"insert": {
+			`{"n": 1, "ok": 1}`,
+			`{"n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": "x", "keyPattern": {"a": 1}}], "ok": 1}`,
+			`{"n": 1, "ok": 1}`, `{"ok": 0, "code": 91, "errmsg": "x"}`, `{"n": 1, "ok": 1}`,
+		},
+		"update":        {`{"n": 1, "nModified": 1, "ok": 1}`, `{"n": 1, "nModified": 0, "upserted": [{"index": 0, "_id": 9}], "ok": 1}`},
+		"findAndModify": {`{"value": {"_id": 1}, "ok": 1}`},
+	}
+	const numbered = `, "ordered": false, "txnNumber": {"$numberLong": "%d"}, ` + session + `}`
+	insert := fmt.Sprintf(`{"insert": "c", "documents": [{"_id": 1}, {"_id": 2}, {"_id": 3}]`+numbered, 1)
+	update := fmt.Sprintf(`{"update": "c", "updates": [{"q": {}, "u": {}}, {"q": {}, "u": {}}]`+numbered, 2)
+	modify := `{"findAndModify": "c", "remove": true, "txnNumber": {"$numberLong": "3"}, ` + session + `}`
+	onEngine(t, deployment.ReplicaSet, replies,
+		func(t *testing.T, d *deployment.Deployment, e *engine, _ *client.Client) {
+			for i, step := range []struct {
+				command, want string
+				ran           int // commands of the engine so far
+			}{
+				{insert, `{"n": 2, "writeErrors": [{"index": 1, "code": 11000, "errmsg": "x", "keyPattern": {"a": 1}}]}`, 3},
+				{insert, `{"ok": 0, "code": 91}`, 4},
+				{insert, `{"n": 3, "writeErrors": {"$$exists": false}}`, 5},
+				{insert, `{"n": 3}`, 5},
+				{update, `{"n": 2, "nModified": 1, "upserted": [{"index": 1, "_id": 9}]}`, 7},
+				{update, `{"n": 2, "nModified": 1, "upserted": [{"index": 1, "_id": 9}]}`, 7},
+				{modify, `{"value": {"_id": 1}}`, 8},
+				{modify, `{"value": {"_id": 1}}`, 8},
+				{`{"find": "c", "autocommit": false, "startTransaction": true, "txnNumber": {"$numberLong": "4"}, ` + session + `}`, `{"ok": 0, "code": 263}`, 8},
+			} {
+				reply := bson.DocumentValue(send(t, d, "a", step.command))
+				if err := (match.Matcher{}).Root(bson.DocumentValue(doc(t, step.want)), reply); err != nil {
+					t.Errorf("%d: %s is answered with %s: %v", i, step.command, match.Text(reply), err)
+				}
+				if len(e.seen) != step.ran {
+					t.Errorf("%d: the engine ran %q, want %d", i, e.seen, step.ran)
+				}
+			}
+		})
+}
+
 // TestEngineCursors has each host know the cursors that it has opened.
 func TestEngineCursors(t *testing.T) {
 	open := `{"cursor": {"id": 7, "ns": "db.c", "firstBatch": []}, "ok": 1}`

@@ -37,6 +37,10 @@ const (
 	snapshotUnavailable  = 246
 	notReplicaSetMember  = 123
 	transactionTooOld    = 225
+	tooManySessions      = 261
+	uuidMismatch         = 361
+	validationFailure    = 121
+	alreadyInitialized   = 23
 	incompleteHistory    = 217
 	failedToParse        = 9
 	typeMismatch         = 14
@@ -75,6 +79,13 @@ var codeNames = map[int32]string{
 	invalidLength:        "InvalidLength",
 	notReplicaSetMember:  "NotAReplicaSet",
 	transactionTooOld:    "TransactionTooOld",
+	tooManySessions:      "TooManyLogicalSessions",
+	uuidMismatch:         "CollectionUUIDMismatch",
+	validationFailure:    "DocumentValidationFailure",
+	alreadyInitialized:   "AlreadyInitialized",
+	40156:                "Location40156",
+	40158:                "Location40158",
+	40160:                "Location40160",
 	incompleteHistory:    "IncompleteTransactionHistory",
 	6:                    "HostUnreachable",
 	7:                    "HostNotFound",

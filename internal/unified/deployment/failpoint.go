@@ -71,8 +71,8 @@ func (p *failPoint) isAbout(name string, cmd *mongotest.Command, appName string)
 		return false
 	case name == failGetMore:
 		return cmd.Name == "getMore"
-	case name == failRetryableWrites:
-		return isRetryableWrite(cmd)
+	case name == failRetryableWrites: // which its statements ask for
+		return true
 	}
 	return p.all || slices.Contains(p.names, commandName(cmd.Name))
 }
@@ -94,7 +94,7 @@ func namespaceOf(cmd *mongotest.Command) string {
 
 // answer returns the answer to cmd of the fail point that matches it, or next's if none does.
 func (f *failPoints) answer(
-	h *host, cmd *mongotest.Command, appName string, next mongotest.Handler,
+	h *host, cmd *mongotest.Command, next mongotest.Handler,
 ) mongotest.Reply {
 	if cmd.Name == "configureFailPoint" {
 		if err := f.configure(cmd.Body); err != nil {
@@ -102,6 +102,7 @@ func (f *failPoints) answer(
 		}
 		return mongotest.OK(nil)
 	}
+	appName := h.appName(cmd)
 	if p, matches := f.take(failCommand, cmd, appName); matches {
 		return p.answer(h, cmd, next)
 	}
@@ -110,9 +111,6 @@ func (f *failPoints) answer(
 			p.labels = &[]string{"ResumableChangeStreamError"}
 		}
 		return p.answer(h, cmd, next)
-	}
-	if p, matches := f.take(failRetryableWrites, cmd, appName); matches {
-		return p.answerWrite(h, cmd, next)
 	}
 	return next(cmd)
 }
@@ -131,21 +129,17 @@ func (p *failPoint) answer(
 	return next(cmd).After(p.block)
 }
 
-// answerWrite fails a retryable write, before or after it is done. The connection is closed unless
-// the fail point says otherwise.
-func (p *failPoint) answerWrite(
-	h *host, cmd *mongotest.Command, next mongotest.Handler,
-) mongotest.Reply {
-	var r mongotest.Reply
-	if p.before {
-		r = mongotest.Document(p.errorReply(h, cmd))
-	} else {
-		r = next(cmd)
+// fatal ends a retryable write at a statement, before or after that is run: with an error, or, if
+// there is none or the fail point says so, with the connection.
+func (p *failPoint) fatal(r *request) error {
+	closes := p.close == nil || *p.close
+	switch {
+	case closes:
+		return &fatal{}
+	case p.before:
+		return &fatal{reply: p.errorReply(r.host, r.Command)}
 	}
-	if p.close == nil || *p.close {
-		return mongotest.Drop()
-	}
-	return r
+	return nil
 }
 
 // take returns the fail point of that name, if it matches a command, and counts one use of it.
@@ -331,7 +325,7 @@ func (p *failPoint) writeConcernReply(h *host, cmd *mongotest.Command) bson.Raw 
 	done := bson.NewBuilder(nil).Double("ok", 1).Finish()
 	_, passes := onEngine[cmd.Name]
 	if h.deployment.engine != nil && passes {
-		done = h.runOnEngine(cmd)
+		done = h.run(cmd, (*host).onEngine).doc
 	} else if command, ok := commands[cmd.Name]; ok {
 		done = h.run(cmd, command).doc
 	}

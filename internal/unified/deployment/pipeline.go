@@ -2,6 +2,7 @@ package deployment
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
 )
@@ -24,7 +25,7 @@ func (h *host) aggregate(cmd *request) (reply, error) {
 	}
 	p := pipeline{
 		store: cmd.store, scope: sc, database: cmd.Database,
-		namespace: namespace(cmd),
+		namespace: namespace(cmd), bypass: cmd.bypasses(),
 	}
 	p.store.mu.Lock()
 	found, err := p.runLocked(namespace(cmd), field(cmd.Body, "hint"), stages)
@@ -42,6 +43,7 @@ type pipeline struct {
 	scope     scope
 	database  string
 	namespace string
+	bypass    bool // no validator is asked
 }
 
 func (p *pipeline) runLocked(
@@ -117,6 +119,20 @@ var pipelineStages = map[string]stage{
 		return []bson.Raw{bson.NewBuilder(nil).Int32("_id", 1).Int32("n",
 			int32(len(docs))).Finish()}, nil
 	},
+	"$count": func(_ *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
+		name, isText := argument.Str()
+		switch {
+		case !isText || name == "":
+			return nil, fail(40156, "the count field must be a non-empty string")
+		case strings.HasPrefix(name, "$"):
+			return nil, fail(40158, "the count field cannot be a $-prefixed path")
+		case strings.Contains(name, "."):
+			return nil, fail(40160, "the count field cannot contain '.'")
+		case len(docs) == 0:
+			return nil, nil
+		}
+		return []bson.Raw{bson.NewBuilder(nil).Int32(name, int32(len(docs))).Finish()}, nil
+	},
 	"$collStats": func(p *pipeline, _ []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
 		if asked, _ := argument.Document(); asked.FirstKey() != "storageStats" || asked.Len() != 1 {
 			return nil, fail(badValue, "$collStats only has storageStats here")
@@ -143,7 +159,7 @@ var pipelineStages = map[string]stage{
 		name, _ := argument.Str()
 		namespace := p.database + "." + name
 		p.store.doLocked(entry{namespace: namespace, apply: func(s *store) {
-			s.collections[namespace] = &collection{docs: slices.Clone(docs)}
+			s.collections[namespace] = newCollection(slices.Clone(docs))
 		}})
 		return nil, nil
 	},
@@ -158,7 +174,8 @@ var pipelineStages = map[string]stage{
 		if !isName || into.Len() != known {
 			return nil, fail(badValue, "$merge only goes into a collection here")
 		}
-		return nil, p.store.mergeLocked(p.database+"."+name, docs, matched == "fail")
+		return nil, p.store.mergeLocked(p.database+"."+name, docs, matched == "fail",
+			p.bypass)
 	},
 }
 

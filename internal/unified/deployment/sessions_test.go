@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/wire"
@@ -22,7 +23,7 @@ func send(t *testing.T, d *deployment.Deployment, host, command string) bson.Raw
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	for name, id := range map[string]string{"S1": "1", "S2": "2"} {
+	for name, id := range map[string]string{"S1": "1", "S2": "2", "S3": "3"} {
 		command = strings.ReplaceAll(command, `"`+name+`"`,
 			`{"id": {"$uuid": "00000000-0000-0000-0000-00000000000`+id+`"}}`)
 	}
@@ -86,7 +87,7 @@ func TestRetryableWrites(t *testing.T) {
 		},
 		"what was refused is run again": {
 			{"a", `{"insert": "c", "documents": [{"_id": 1}]}`, fine},
-			{"a", `{"insert": "c", "documents": [{"_id": 0}, {"_id": 1}, {"_id": 2}], "ordered": false, ` + one + `}`, `{"n": 2, "writeErrors": [{"index": 1, "code": 11000, "errmsg": {"$$exists": true}}]}`},
+			{"a", `{"insert": "c", "documents": [{"_id": 0}, {"_id": 1}, {"_id": 2}], "ordered": false, ` + one + `}`, `{"n": 2, "writeErrors": [{"index": 1, "code": 11000, "errmsg": {"$$exists": true}, "keyPattern": {"_id": 1}, "keyValue": {"_id": 1}}]}`},
 			{"a", `{"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]}`, fine},
 			{"a", `{"insert": "c", "documents": [{"_id": 0}, {"_id": 1}, {"_id": 2}], "ordered": false, ` + one + `}`, `{"n": 3, "writeErrors": {"$$exists": false}}`},
 		},
@@ -140,6 +141,9 @@ func TestRetryableWrites(t *testing.T) {
 func TestRetryableWriteFailPoint(t *testing.T) {
 	const insert = `{"insert": "c", "documents": [{"_id": 1}], "lsid": "S1", "txnNumber": {"$numberLong": "1"}}`
 	const gone = `{"error": {"$$exists": true}}`
+	three := func(number string) string {
+		return `{"insert": "c", "documents": [{"_id": 11}, {"_id": 12}, {"_id": 13}], "lsid": "S1", "txnNumber": {"$numberLong": "` + number + `"}}`
+	}
 	set := func(data string) at {
 		return at{"a", `{"configureFailPoint": "onPrimaryTransactionalWrite", "$db": "admin", "mode": {"times": 1}` + data + `}`, fine}
 	}
@@ -152,9 +156,63 @@ func TestRetryableWriteFailPoint(t *testing.T) {
 			{"a", all, found(``)},
 		},
 		"other commands": {set(``), {"a", `{"insert": "c", "documents": [{"_id": 2}]}`, `{"n": 1}`}, {"a", insert, gone}},
+		"not when they are repeated": {
+			{"a", insert, `{"n": 1}`}, set(``), {"a", insert, `{"n": 1}`}, {"a", insert, `{"n": 1}`},
+			{"a", three("2"), gone}, {"a", three("2"), `{"n": 3}`},
+		},
+		"behind the second statement": {
+			{"a", `{"configureFailPoint": "onPrimaryTransactionalWrite", "$db": "admin", "mode": {"skip": 1}}`, fine},
+			{"a", three("2"), gone}, {"a", all, found(`{"_id": 11}, {"_id": 12}`)},
+			{"a", three("2"), gone}, {"a", three("2"), `{"n": 3}`},
+			{"a", all, found(`{"_id": 11}, {"_id": 12}, {"_id": 13}`)},
+		},
+		"before the second statement": {
+			{"a", `{"configureFailPoint": "onPrimaryTransactionalWrite", "$db": "admin", "mode": {"skip": 1},
+				"data": {"failBeforeCommitExceptionCode": 91, "closeConnection": false}}`, fine},
+			{"a", three("2"), `{"ok": 0, "code": 91}`}, {"a", all, found(`{"_id": 11}`)},
+			{"a", `{"configureFailPoint": "onPrimaryTransactionalWrite", "$db": "admin", "mode": "off"}`, fine},
+			{"a", three("2"), `{"n": 3}`}, {"a", all, found(`{"_id": 11}, {"_id": 12}, {"_id": 13}`)},
+		},
 	} {
 		t.Run(name, func(t *testing.T) { play(t, deployment.ReplicaSet, "7.0.0", steps) })
 	}
+}
+
+// TestSessions checks how many sessions a deployment keeps, and for how long.
+func TestSessions(t *testing.T) {
+	const tooMany = `{"ok": 0, "code": 261, "codeName": "TooManyLogicalSessions"}`
+	ping := func(session string) string { return `{"ping": 1, "lsid": "` + session + `"}` }
+	insert := `{"insert": "c", "documents": [{"_id": 1}], "lsid": "S1", "txnNumber": {"$numberLong": "1"}}`
+	synctest.Test(t, func(t *testing.T) {
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		d.LimitSessions(2)
+		for i, step := range []struct {
+			command, want string
+			sessions      int
+			after         time.Duration
+		}{
+			{command: insert, want: `{"n": 1}`, sessions: 1},
+			{command: ping("S2"), want: fine, sessions: 2},
+			{command: ping("S3"), want: tooMany, sessions: 2},
+			{command: ping("S1"), want: fine, sessions: 2},
+			{command: `{"ping": 1}`, want: fine, sessions: 2},
+			{command: `{"endSessions": ["S1"]}`, want: fine, sessions: 1},
+			{command: insert, want: `{"n": 1, "writeErrors": {"$$exists": false}}`, sessions: 2},
+			{command: ping("S3"), want: tooMany, sessions: 2},
+			{command: ping("S1"), want: fine, sessions: 2, after: 20 * time.Minute},
+			{command: ping("S3"), want: fine, sessions: 2, after: 20 * time.Minute},
+			{command: insert, want: `{"n": 0}`, sessions: 1, after: 31 * time.Minute},
+		} {
+			time.Sleep(step.after)
+			reply := bson.DocumentValue(send(t, d, "a", step.command))
+			if err := (match.Matcher{}).Root(bson.DocumentValue(doc(t, step.want)), reply); err != nil {
+				t.Errorf("%d: %s is answered with %s: %v", i, step.command, match.Text(reply), err)
+			}
+			if n := d.Sessions(); n != step.sessions {
+				t.Errorf("%d: %d sessions behind %s, want %d", i, n, step.command, step.sessions)
+			}
+		}
+	})
 }
 
 // TestClusterTime checks that the time is in all replies, goes on with writes, and that reads of
@@ -309,6 +367,16 @@ func TestTransactions(t *testing.T) {
 			{"a", commit("S1"), fine},
 			{"b", `{"commitTransaction": 1, ` + token + `"$db": "admin", ` + txn("S1") + `}`, fine},
 			{"b", commit("S1"), none},
+		},
+		"not known to another mongos": {
+			{"a", insert("1", start("S1")), `{"n": 1}`},
+			{"b", insert("2", txn("S1")), none},
+			{"b", `{"find": "c", ` + txn("S1") + `}`, none},
+			{"b", commit("S1"), none},
+			{"b", `{"abortTransaction": 1, ` + token + `"$db": "admin", ` + txn("S1") + `}`, none},
+			{"a", insert("3", txn("S1")), `{"n": 1}`},
+			{"a", commit("S1"), fine},
+			{"a", all, found(`{"_id": 1}, {"_id": 3}`)},
 		},
 		"not committed, for another mongos": {
 			{"a", insert("1", start("S1")), `{"n": 1}`},

@@ -120,9 +120,14 @@ type collection struct {
 	docs    []bson.Raw
 	options bson.Raw // as they were created with
 	// indexes are those besides idIndex.
-	indexes []bson.Raw
-	max     int // of a capped collection, how many documents it holds; 0: it is not capped
+	indexes  []bson.Raw
+	uuid     bson.Value
+	shardKey bson.Raw // nil: it is not sharded
+	max      int      // of a capped collection, how many documents it holds; 0: it is not capped
 }
+
+// newCollection returns a collection that has never been.
+func newCollection(docs []bson.Raw) *collection { return &collection{docs: docs, uuid: newUUID()} }
 
 // clone returns a collection of its own with the same contents. It shares the documents' list up to
 // its length; whichever collection adds to it first beyond that gets a list of its own.
@@ -151,7 +156,7 @@ func (s *store) lookLocked(namespace string) *collection {
 func (s *store) collectionLocked(namespace string) *collection {
 	c, ok := s.collections[namespace]
 	if !ok {
-		c = &collection{}
+		c = newCollection(nil)
 		s.collections[namespace] = c
 	}
 	return c
@@ -232,7 +237,8 @@ type query struct {
 }
 
 // insertLocked adds a document, to which it gives an _id where it has none.
-func (s *store) insertLocked(namespace string, doc bson.Raw) error {
+// With bypass, no validator is asked.
+func (s *store) insertLocked(namespace string, doc bson.Raw, bypass bool) error {
 	id, ok := doc.Lookup("_id")
 	if !ok {
 		id = bson.ObjectIDValue(bson.NewObjectID())
@@ -240,9 +246,9 @@ func (s *store) insertLocked(namespace string, doc bson.Raw) error {
 	}
 	c := s.lookLocked(namespace)
 	if c.index(id) >= 0 && c.kind() != "timeseries" { // which has no index of _id
-		return duplicate(namespace, id)
+		return duplicate(namespace, idIndex, doc)
 	}
-	if err := c.duplicates(namespace, doc); err != nil {
+	if err := c.allows(namespace, nil, doc, bypass); err != nil {
 		return err
 	}
 	doc = doc.Clone()
@@ -256,16 +262,6 @@ func (s *store) insertLocked(namespace string, doc bson.Raw) error {
 	return nil
 }
 
-// duplicate returns the error about a second document with the same _id.
-func duplicate(namespace string, id bson.Value) error {
-	return &serverError{
-		code:    duplicateKey,
-		message: "E11000 duplicate key error collection: " + namespace + " index: _id_ dup key",
-		details: bson.NewBuilder(nil).OpenDocument("keyPattern").Int32("_id", 1).Close().
-			OpenDocument("keyValue").Value("_id", id).Close().Finish(),
-	}
-}
-
 func (c *collection) index(id bson.Value) int {
 	return slices.IndexFunc(c.docs, func(doc bson.Raw) bool {
 		v, _ := doc.Lookup("_id")
@@ -274,31 +270,41 @@ func (c *collection) index(id bson.Value) int {
 }
 
 // replaceLocked puts doc in the place of the one with the same _id. kind is "update" or "replace".
-func (s *store) replaceLocked(kind, namespace string, doc bson.Raw) {
+// With bypass, no validator is asked.
+func (s *store) replaceLocked(kind, namespace string, doc bson.Raw, bypass bool) error {
 	id, _ := doc.Lookup("_id")
 	c := s.lookLocked(namespace)
+	before := c.docs[c.index(id)]
+	if err := c.allows(namespace, before, doc, bypass); err != nil {
+		return err
+	}
 	s.doLocked(entry{
-		kind: kind, namespace: namespace, before: c.docs[c.index(id)], after: doc,
+		kind: kind, namespace: namespace, before: before, after: doc,
 		apply: func(s *store) {
 			c := s.collectionLocked(namespace)
 			c.docs = slices.Clone(c.docs)
 			c.docs[c.index(id)] = doc
 		},
 	})
+	return nil
 }
 
 // mergeLocked puts each document, which has an _id, in the place of the one with the same, or adds
 // it. With failing, one that is there is an error.
-func (s *store) mergeLocked(namespace string, docs []bson.Raw, failing bool) error {
+func (s *store) mergeLocked(
+	namespace string, docs []bson.Raw, failing, bypass bool,
+) error {
 	for _, doc := range docs {
 		id, _ := doc.Lookup("_id")
 		if failing || s.lookLocked(namespace).index(id) < 0 {
-			if err := s.insertLocked(namespace, doc); err != nil {
+			if err := s.insertLocked(namespace, doc, bypass); err != nil {
 				return err
 			}
 			continue
 		}
-		s.replaceLocked("replace", namespace, doc)
+		if err := s.replaceLocked("replace", namespace, doc, bypass); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -49,9 +49,9 @@ func (h *host) inTransaction(r *request, s *session, number int64) error {
 		if s.transaction != nil { // a later one ends it
 			d.abortLocked(s.transaction)
 		}
-		*s = session{number: number, transaction: &transaction{
+		s.begin(number, &transaction{
 			host: h, began: now, start: time.Now(), term: d.termLocked(), store: d.store.at(now),
-		}}
+		})
 	} else if r.Body.Has("readConcern") && !ends {
 		return fail(invalidOptions, "Only the first command in a transaction may specify a "+
 			"readConcern")
@@ -68,12 +68,14 @@ func (h *host) inTransaction(r *request, s *session, number int64) error {
 		return fail(noSuchTransaction, "transaction %d is not in progress", number)
 	}
 	if t.host != h && d.isRouted() {
-		// A mongos recovers what became of it; that ends a transaction that was not committed.
-		d.abortLocked(t)
-		if !document(r.Body, "recoveryToken").Has("recoveryShardId") {
-			return fail(noSuchTransaction, "the transaction runs on another mongos, and there "+
-				"is no recovery token")
+		// A mongos does not know what another one runs. With a recovery token, and only for a
+		// commit, it asks the shard what became of it; that ends what was not committed.
+		if r.Name != "commitTransaction" ||
+			!document(r.Body, "recoveryToken").Has("recoveryShardId") {
+			return fail(noSuchTransaction, "cannot continue txnId -1 with txnId %d: the "+
+				"transaction runs on another mongos", number)
 		}
+		d.abortLocked(t)
 	}
 	r.transaction, r.store = t, t.store
 	return nil

@@ -29,7 +29,10 @@ func (h *host) update(cmd *request) (reply, error) {
 
 // updateLocked runs one statement of a command.
 func (h *host) updateLocked(cmd *request, namespace string, u bson.Raw) (did result, err error) {
-	c := change{update: field(u, "u"), filters: h.arrayFilters(u), strict: h.wire < wire50}
+	c := change{
+		update: field(u, "u"), filters: h.arrayFilters(u), strict: h.wire < wire50,
+		bypass: cmd.bypasses(),
+	}
 	if c.scope, err = newScope(cmd.Body, document(u, "collation")); err != nil {
 		return result{}, err
 	}
@@ -53,7 +56,9 @@ func (h *host) updateLocked(cmd *request, namespace string, u bson.Raw) (did res
 		did.n++
 		if !bytesEqual(changed, doc) {
 			did.modified++
-			s.replaceLocked(c.kind(), namespace, changed)
+			if err := s.replaceLocked(c.kind(), namespace, changed, c.bypass); err != nil {
+				return did, err
+			}
 		}
 	}
 	if upsert, _ := field(u, "upsert").Bool(); upsert && did.n == 0 {
@@ -80,7 +85,7 @@ func (s *store) upsertLocked(namespace string, filter bson.Raw, c change) (bson.
 	if !doc.Has("_id") {
 		doc = bson.PrependID(doc, "_id", bson.ObjectIDValue(bson.NewObjectID()))
 	}
-	return doc, s.insertLocked(namespace, doc)
+	return doc, s.insertLocked(namespace, doc, c.bypass)
 }
 
 func (h *host) arrayFilters(statement bson.Raw) []bson.Raw {
@@ -94,6 +99,7 @@ type change struct {
 	update  bson.Value
 	filters []bson.Raw // arrayFilters
 	strict  bool       // no key of another document begins with a dollar sign
+	bypass  bool       // no validator is asked
 }
 
 // kind returns the operationType of change streams.
@@ -358,7 +364,7 @@ func (h *host) modifyLocked(
 	}
 	c := change{
 		scope: q.scope, update: field(cmd.Body, "update"), filters: h.arrayFilters(cmd.Body),
-		strict: h.wire < wire50,
+		strict: h.wire < wire50, bypass: cmd.bypasses(),
 	}
 	switch {
 	case len(found) == 0 && upsert:
@@ -370,7 +376,7 @@ func (h *host) modifyLocked(
 		s.deleteLocked(namespace(cmd), found[0])
 	default:
 		if doc, err = c.apply(found[0]); err == nil {
-			s.replaceLocked(c.kind(), namespace(cmd), doc)
+			err = s.replaceLocked(c.kind(), namespace(cmd), doc, c.bypass)
 		}
 	}
 	if err != nil || after || len(found) == 0 {
