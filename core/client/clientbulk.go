@@ -110,6 +110,14 @@ func (e *NamespacedBulkWriteError) text(of func(error) string) string {
 	return "bulk write: " + strings.Join(parts, "; ")
 }
 
+// Delivery returns mongoerr.Unanswered if Err says so, else mongoerr.Executed, since a command was.
+func (e *NamespacedBulkWriteError) Delivery() mongoerr.Delivery {
+	if mongoerr.Judge(e.Err).Delivery == mongoerr.Unanswered {
+		return mongoerr.Unanswered
+	}
+	return mongoerr.Executed
+}
+
 // Unwrap returns Err, and then the write concern errors.
 func (e *NamespacedBulkWriteError) Unwrap() []error {
 	var all []error
