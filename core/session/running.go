@@ -164,6 +164,15 @@ func (c *Client) Send() {
 	c.transaction.state = c.transaction.state.Send()
 }
 
+// Refuse records that the first command of the transaction was refused before it began. The session
+// is not pinned any more.
+func (c *Client) Refuse() {
+	c.mu.Lock()
+	c.transaction.state = c.transaction.state.Refuse()
+	c.mu.Unlock()
+	c.PinTo(nil)
+}
+
 // Commit begins a commit, and returns what that sends.
 func (c *Client) Commit() (Ending, error) { return c.finish(TransactionState.Commit) }
 

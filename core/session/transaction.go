@@ -71,6 +71,15 @@ func (s TransactionState) Send() TransactionState {
 	return s
 }
 
+// Refuse returns the state after the server has refused the first command of the transaction before
+// it began: the server knows nothing of the transaction, so the next command starts it.
+func (s TransactionState) Refuse() TransactionState {
+	if s == TransactionInProgress {
+		return TransactionStarting
+	}
+	return s
+}
+
 // Ending says what a commit or an abort sends.
 type Ending uint8
 

@@ -80,6 +80,13 @@ func TestTransactionStates(t *testing.T) {
 			if got := s.Send(); got != tt.send {
 				t.Errorf("Send() = %v, want %v", got, tt.send)
 			}
+			refuse := s
+			if s == progress {
+				refuse = starting
+			}
+			if got := s.Refuse(); got != refuse {
+				t.Errorf("Refuse() = %v, want %v", got, refuse)
+			}
 			if got, sends, err := s.Commit(); (end{got, sends, err}) != tt.commit {
 				t.Errorf("Commit() = %v, %v, %v, want %v", got, sends, err, tt.commit)
 			}

@@ -81,9 +81,6 @@ func TestStatementRunsAgain(t *testing.T) {
 		}},
 	} {
 		for _, first := range []bool{true, false} {
-			if first && row.name == "an overloaded server" {
-				continue
-			}
 			name := row.name
 			if first {
 				name += ", the first of the transaction"
