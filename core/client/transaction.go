@@ -84,12 +84,22 @@ func (s *Session) CommitTransaction(ctx context.Context, opt EndTransactionOptio
 // AbortTransaction aborts the transaction. Its error says only that there is none to abort: the
 // server aborts a transaction that it hears nothing of.
 func (s *Session) AbortTransaction(ctx context.Context, opt EndTransactionOptions) error {
+	_, err := s.ConfirmAbort(ctx, opt)
+	return err
+}
+
+// ConfirmAbort does what AbortTransaction does, and returns besides what the server has answered:
+// nil if it has aborted the transaction, and code 251, NoSuchTransaction, if there is none that
+// could be committed.
+func (s *Session) ConfirmAbort(
+	ctx context.Context, opt EndTransactionOptions,
+) (answer, err error) {
 	defer s.client.runner.TransactionEnded(s.state)
 	ending, err := s.state.Abort()
 	if err == nil && ending != session.EndSilently {
-		_ = s.end(ctx, operation.Abort, false, opt)
+		answer = s.end(ctx, operation.Abort, false, opt)
 	}
-	return err
+	return answer, err
 }
 
 // end sends commitTransaction or abortTransaction.
@@ -109,7 +119,10 @@ func (s *Session) end(
 	if role == operation.Commit && !cmd.timed {
 		op.MaxTimeMS = transaction.MaxCommitTimeMS
 	}
-	_, err := s.client.run(ctx, &op, &Common{Timeout: timeout})
+	res, err := s.client.run(ctx, &op, &Common{Timeout: timeout})
+	if err == nil && res.WriteConcernError != nil {
+		return res.WriteConcernError
+	}
 	return err
 }
 

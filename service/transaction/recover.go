@@ -39,19 +39,57 @@ func (s *Transactions) commitElsewhere(
 }
 
 // abortElsewhere aborts a transaction that another replica keeps. If that one is gone, it asks the
-// servers to abort, if it can, and returns nil: AbortTransaction does not tell what they answer.
+// servers to abort.
 func (s *Transactions) abortElsewhere(
 	ctx context.Context, c claim, in call.InTransaction,
 ) error {
 	_, err := s.forward(ctx, c, in)
-	if !errors.Is(err, paging.ErrOwnerGone) {
+	if errors.Is(err, paging.ErrOwnerGone) {
+		return s.recoverAbort(ctx, c)
+	}
+	return err
+}
+
+// recoverAbort asks the servers to abort a transaction whose owner is gone. It returns nil only if
+// they say that it is aborted: the owner may have committed it.
+func (s *Transactions) recoverAbort(ctx context.Context, c claim) error {
+	own, err := s.resume(c)
+	if err != nil {
 		return err
 	}
-	if own, err := s.resume(c); err == nil {
-		abortNow(ctx, own)
-		own.End(ctx)
+	defer own.End(ctx)
+	answer := abortNow(ctx, own)
+	switch kind := abortedBy(answer); kind {
+	case outcomeAborted:
+		return nil
+	case outcomeCommitted:
+		return outcome{kind: kind}.refusal()
+	default:
+		return &rpcerr.Error{
+			Reason: rpcerr.UnknownCommitResult, Field: "transaction",
+			Message: "the gateway replica that kept the transaction is gone, and no server has " +
+				"confirmed the abort: " + answer.Error(),
+		}
 	}
-	return nil
+}
+
+// The codes of servers that have no transaction to abort.
+const (
+	codeNoSuchTransaction    = 251
+	codeTransactionCommitted = 256
+)
+
+// abortedBy returns how a transaction has ended, by the answer of a server to abortTransaction.
+func abortedBy(answer error) outcomeKind {
+	refused, ok := errors.AsType[*mongoerr.CommandError](answer)
+	switch {
+	case answer == nil, ok && refused.Code == codeNoSuchTransaction:
+		return outcomeAborted
+	case ok && refused.Code == codeTransactionCommitted:
+		return outcomeCommitted
+	default:
+		return outcomeUnknown
+	}
 }
 
 // recoverCommit asks the servers to commit a transaction whose owner is gone, or has given up. If

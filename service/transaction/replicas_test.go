@@ -158,18 +158,24 @@ func TestForwarding(t *testing.T) {
 // TestOwnerIsGone ends transactions whose owner is gone. On a replica set the servers tell what
 // has become of them.
 func TestOwnerIsGone(t *testing.T) {
-	const unknown = "Unavailable UnknownTransactionCommitResult never"
+	const (
+		unknown   = "Unavailable UnknownTransactionCommitResult never"
+		gone      = "Aborted TransactionOwnerGone transaction"
+		committed = "Aborted TransactionCommitted never"
+	)
 	for _, row := range []struct {
-		name          string
-		topology      deployment.Topology
-		before        func(a *bank, token string) error // the owner goes
-		operation     string
-		commit, there string
+		name     string
+		topology deployment.Topology
+		before   func(a *bank, token string) error // the owner goes
+		commit   string
+		there    string
+		abort    string // after the commits
 	}{
-		{"open", deployment.ReplicaSet, nil, "Aborted TransactionOwnerGone transaction", "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
-		{"committed", deployment.ReplicaSet, (*bank).commit, "Aborted TransactionOwnerGone transaction", "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
-		{"aborted", deployment.ReplicaSet, (*bank).abort, "Aborted TransactionOwnerGone transaction", "Aborted TransactionOwnerGone transaction", before},
-		{"sharded", deployment.Sharded, nil, "Aborted TransactionOwnerGone transaction", unknown, before},
+		{"open", deployment.ReplicaSet, nil, "OK", onlyA, committed},
+		{"committed", deployment.ReplicaSet, (*bank).commit, "OK", onlyA, committed},
+		{"aborted", deployment.ReplicaSet, (*bank).abort, gone, before, "OK"},
+		{"sharded", deployment.Sharded, nil, unknown, before, unknown},
+		{"sharded, committed", deployment.Sharded, (*bank).commit, unknown, onlyA, unknown},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			a, b, between := newReplicas(t, row.topology)
@@ -183,8 +189,8 @@ func TestOwnerIsGone(t *testing.T) {
 				}
 			}
 			between["a:1"].lost = refused
-			if got := told(b.add(token, "b")); got != row.operation {
-				t.Errorf("UpdateOne = %s, want %s", got, row.operation)
+			if got := told(b.add(token, "b")); got != gone {
+				t.Errorf("UpdateOne = %s, want %s", got, gone)
 			}
 			for range 2 {
 				if got := told(b.commit(token)); got != row.commit {
@@ -194,8 +200,10 @@ func TestOwnerIsGone(t *testing.T) {
 			if got := b.balances(); got != row.there {
 				t.Errorf("there is %s, want %s", got, row.there)
 			}
-			if err := b.abort(token); err != nil {
-				t.Errorf("Abort = %v", err)
+			for range 2 {
+				if got := told(b.abort(token)); got != row.abort {
+					t.Errorf("Abort = %s, want %s", got, row.abort)
+				}
 			}
 		})
 	}
@@ -217,6 +225,71 @@ func TestAbortWithoutOwner(t *testing.T) {
 	}
 	if got := b.balances(); got != before {
 		t.Errorf("there is %s, want %s", got, before)
+	}
+}
+
+// TestAbortNotConfirmed checks that Abort is no success without the answer of a server, once the
+// owner is gone: the transaction may be committed. Repeated, it is.
+func TestAbortNotConfirmed(t *testing.T) {
+	late := `{"ok": 1, "writeConcernError": {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "late"}}`
+	for name, row := range map[string]struct {
+		times int64
+		reply mongotest.Reply
+	}{
+		"no answer":             {2, mongotest.Drop()},
+		"an overloaded server":  {3, overloaded()},
+		"not by the majority":   {1, mongotest.Document(raw(t, late))},
+		"a server's own reason": {1, mongotest.Error(11601, "Interrupted", "no")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b, between := newReplicas(t, deployment.ReplicaSet)
+				token := a.begin()
+				if err := a.add(token, "a"); err != nil {
+					t.Fatal(err)
+				}
+				between["a:1"].lost = refused
+				b.disturb("abortTransaction", row.times, row.reply)
+				const want = "Unavailable UnknownTransactionCommitResult same-request"
+				if got := told(b.abort(token)); got != want {
+					t.Errorf("Abort = %s, want %s", got, want)
+				}
+				if err := b.abort(token); err != nil {
+					t.Errorf("Abort again = %v", err)
+				}
+				if got := told(b.commit(token)); got != "Aborted TransactionOwnerGone transaction" {
+					t.Errorf("Commit after Abort = %s", got)
+				}
+				if got := b.balances(); got != before {
+					t.Errorf("there is %s, want %s", got, before)
+				}
+			})
+		})
+	}
+}
+
+// TestOwnerCutOff checks that the owner does not say that a transaction is aborted which another
+// replica has committed, since that could not reach the owner.
+func TestOwnerCutOff(t *testing.T) {
+	a, b, between := newReplicas(t, deployment.ReplicaSet)
+	token := a.begin()
+	if err := a.add(token, "a"); err != nil {
+		t.Fatal(err)
+	}
+	between["a:1"].lost = refused
+	if err := b.commit(token); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := told(a.abort(token)); got != "Aborted TransactionCommitted never" {
+			t.Errorf("Abort at the owner = %s", got)
+		}
+	}
+	if err := a.commit(token); err != nil {
+		t.Errorf("Commit at the owner = %v", err)
+	}
+	if got := a.balances(); got != onlyA {
+		t.Errorf("there is %s, want %s", got, onlyA)
 	}
 }
 

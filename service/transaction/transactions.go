@@ -422,22 +422,29 @@ func (s *Transactions) abort(ctx context.Context, c claim) error {
 		s.finish(work, o, outcome{})
 		return errCommitting
 	}
-	defer s.finish(work, o, aborted("Abort was called")) // also after a panic
+	end := aborted("Abort was called")
+	defer func() { s.finish(work, o, end) }() // also after a panic
 	defer s.informCaller(ctx, o)
-	abortNow(work, o.session)
-	return nil
+	if abortedBy(abortNow(work, o.session)) == outcomeCommitted {
+		// Another replica has committed it, which could not reach this one.
+		end = outcome{kind: outcomeCommitted}
+		return end.refusal()
+	}
+	return nil // without a commit, servers abort it themselves
 }
 
 // abortTime bounds an abort on the server.
 const abortTime = 5 * time.Second
 
 // abortNow aborts a transaction on the server, with time of its own: that of ctx may be over, and
-// the transaction would keep its locks until the server ends it.
-func abortNow(ctx context.Context, own *client.Session) {
+// the transaction would keep its locks until the server ends it. It returns what the server has
+// answered.
+func abortNow(ctx context.Context, own *client.Session) (answer error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
 	defer cancel()
-	// Its error says only that there is no transaction to abort.
-	_ = own.AbortTransaction(within, endOptions(ctx))
+	// The other error says only that there is no transaction to abort.
+	answer, _ = own.ConfirmAbort(within, endOptions(ctx))
+	return answer
 }
 
 // informCaller lets the session of a call know the times that a transaction has seen.

@@ -33,6 +33,7 @@ const (
 	notInTransaction     = 263
 	conflictingOperation = 117
 	noSuchTransaction    = 251
+	transactionCommitted = 256
 	writeConflict        = 112
 	snapshotUnavailable  = 246
 	notReplicaSetMember  = 123
@@ -111,6 +112,7 @@ var codeNames = map[int32]string{
 	writeConflict:        "WriteConflict",
 	snapshotUnavailable:  "SnapshotUnavailable",
 	noSuchTransaction:    "NoSuchTransaction",
+	transactionCommitted: "TransactionCommitted",
 	notInTransaction:     "OperationNotSupportedInTransaction",
 	conflictingOperation: "ConflictingOperationInProgress",
 	134:                  "ReadConcernMajorityNotAvailableYet",

@@ -128,6 +128,9 @@ func (h *host) abort(cmd *request) (reply, error) {
 	d := h.deployment
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if cmd.transaction.state == committed {
+		return reply{}, fail(transactionCommitted, "the transaction has been committed")
+	}
 	if cmd.transaction.state != inProgress {
 		return reply{}, fail(noSuchTransaction, "the transaction is not in progress")
 	}
