@@ -132,7 +132,7 @@ func TestRendered(t *testing.T) {
 		}},
 		{"an environment variable", "extraEnv[0].name=A,extraEnv[0].value=b", map[string]any{box + "env|2": map[string]any{"name": "A", "value": "b"}}},
 		{"a volume", "extraVolumes[0].name=x,extraVolumeMounts[0].name=x,extraVolumeMounts[0].mountPath=/x", map[string]any{
-			pod + "volumes|3|name": "x", box + "volumeMounts|3|mountPath": "/x",
+			pod + "volumes|4|name": "x", box + "volumeMounts|4|mountPath": "/x",
 		}},
 		{"a memory limit in Gi", "resources.limits.memory=1.5Gi", map[string]any{box + "env|1|value": "1449551462"}},
 		{"a memory limit in bytes", "resources.limits.memory=1000000000", map[string]any{box + "env|1|value": "900000000"}},
