@@ -65,6 +65,7 @@ type Gateway struct {
 	REST         *rest.Handler
 	Transaction  mooringv1.TransactionServiceClient
 	Transactions *transaction.Transactions
+	Exact        *idempotency.Keys
 
 	// Callers maps the name of each command to the Caller in its last event.
 	Callers sync.Map
@@ -162,9 +163,10 @@ func (g *Gateway) startHandles(cfg paging.Config) {
 func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	g.t.Helper()
 	streams := stream.New(cfg.Streams)
+	g.Exact = idempotency.New(g.Client, schedule(g.t, cfg.Idempotency))
 	x := interceptor.New(interceptor.Config{
 		Gate: g.Gate, Sessions: sessions, Transactions: g.Transactions,
-		Idempotency:    idempotency.New(g.Client, schedule(g.t, cfg.Idempotency)),
+		Idempotency:    g.Exact,
 		DefaultTimeout: cfg.DefaultTimeout,
 		Admission:      cfg.Admission,
 	})

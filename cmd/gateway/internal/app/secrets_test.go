@@ -517,8 +517,7 @@ func (w *secretWorld) changeHandleKeys() {
 	}
 }
 
-// changeIdempotencyKey announces a change. What clients see at its time, half an hour long, is in
-// TestRehearsal.
+// changeIdempotencyKey announces a change. service/transaction has a test of what clients see then.
 func (w *secretWorld) changeIdempotencyKey() {
 	w.write("idempotency-key", w.handleKeys[1])
 	w.read(`msg="the idempotency key cannot be used: the old one stays"`)
