@@ -57,9 +57,16 @@ func (c *Account) Grow(ctx context.Context, n int64) error {
 }
 
 // GrowLast does what Grow does for the last bytes of a call, which then holds everything that it
-// needs to end. Such bytes come before those of calls that have longer to go. Its errors are
-// *Error and the cause of ctx.
-func (c *Account) GrowLast(ctx context.Context, n int64) error { return c.grow(ctx, n, true) }
+// needs to end. Such bytes come before those of calls that have longer to go. It uses what Reserve
+// has charged first. Its errors are *Error and the cause of ctx.
+func (c *Account) GrowLast(ctx context.Context, n int64) error {
+	if !c.charges() || n <= 0 {
+		return nil
+	}
+	drawn := c.draw(n)
+	c.keep(drawn, balance.add)
+	return c.grow(ctx, n-drawn, true)
+}
 
 func (c *Account) grow(ctx context.Context, n int64, last bool) error {
 	if !c.charges() || n <= 0 {
@@ -73,8 +80,8 @@ func (c *Account) grow(ctx context.Context, n int64, last bool) error {
 }
 
 // Reserve charges n bytes for replies of the server, before the command is sent whose reply they
-// are for. It blocks like Grow. AdmitReply uses them before it charges more; TakeReplies and Close
-// return what is left. A command whose reply would not fit is so refused before it has an effect.
+// are for, and for the response. It blocks like Grow. AdmitReply and GrowLast use them before they
+// charge more; TakeReplies and Close return what is left. A command whose reply would not fit is so refused before it has an effect.
 func (c *Account) Reserve(ctx context.Context, n int64) error {
 	if !c.charges() || n <= 0 {
 		return nil

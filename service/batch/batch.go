@@ -18,6 +18,9 @@ const (
 	// First is the number of documents to ask for while no size is known. It is the size of the
 	// server's own first batch.
 	First = 101
+	// FirstUnknown is the number of documents of a first batch while nothing is known of the
+	// documents of a namespace: they may have up to 16 MB each.
+	FirstUnknown = 8
 	// maxCount limits a batch of tiny documents.
 	maxCount = 100_000
 	// maxGrowth limits the ratio of a batch to its predecessor, because later documents may be
@@ -70,6 +73,25 @@ func Size(target, mean int, before int32) int32 {
 	}
 	limit := min(int64(before)*maxGrowth, maxCount)
 	return int32(max(min(int64(target/mean), limit), 1))
+}
+
+// Start returns the size of a cursor's first batch for a target in bytes: at most so many
+// documents, and few if the mean size of the documents is not known (0).
+func Start(target, mean int, most int32) int32 {
+	if mean <= 0 {
+		return min(most, FirstUnknown)
+	}
+	return int32(min(max(target/mean, 1), int(most)))
+}
+
+// Learn returns the mean size of documents to expect, given what was expected before (0: nothing)
+// and the mean size of a batch. It follows larger documents at once, and smaller ones slowly:
+// expecting too much costs a command, and expecting too little costs memory.
+func Learn(before, mean int) int {
+	if before == 0 || mean >= before {
+		return mean
+	}
+	return before - (before-mean)/4
 }
 
 // Limits limits a page or a message. It has at least one document, whatever the limits are.

@@ -143,3 +143,34 @@ func TestBudget(t *testing.T) {
 		t.Errorf("after them: %d", got)
 	}
 }
+
+// TestStart checks the size of a cursor's first batch.
+func TestStart(t *testing.T) {
+	for _, c := range []struct {
+		target, mean int
+		most, want   int32
+	}{
+		{3 << 20, 0, 101, batch.FirstUnknown},
+		{3 << 20, 0, 5, 5},
+		{3 << 20, 100, 101, 101},
+		{3 << 20, 100_000, 101, 31},
+		{3 << 20, 100_000, 10, 10},
+		{3 << 20, 16 << 20, 101, 1},
+		{3 << 20, 100, 1000, 1000},
+	} {
+		if got := batch.Start(c.target, c.mean, c.most); got != c.want {
+			t.Errorf("Start(%d, %d, %d) = %d, want %d", c.target, c.mean, c.most, got, c.want)
+		}
+	}
+}
+
+// TestLearn checks that larger documents are expected at once, and smaller ones after a while.
+func TestLearn(t *testing.T) {
+	for _, c := range []struct{ before, mean, want int }{
+		{0, 100, 100}, {100, 100_000, 100_000}, {100_000, 20_000, 80_000}, {100, 100, 100},
+	} {
+		if got := batch.Learn(c.before, c.mean); got != c.want {
+			t.Errorf("Learn(%d, %d) = %d, want %d", c.before, c.mean, got, c.want)
+		}
+	}
+}

@@ -52,7 +52,7 @@ type (
 // list opens a cursor and returns its first page.
 func (s *Server) list(
 	ctx context.Context, r *request.Reader, ns client.Namespace, batchSize *int32,
-	run func(context.Context) (paging.Cursor, error),
+	run func(context.Context, int32) (paging.Cursor, error),
 ) ([]*mooringv1.Document, *string, error) {
 	if err := r.Err(); err != nil {
 		return nil, nil, err

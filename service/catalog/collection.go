@@ -104,7 +104,7 @@ func (s *Server) ListCollections(
 	opt := collectionsOptions.Read(r, req)
 	opt.TimeoutMode, opt.RunOn = client.Iteration, true
 	db := req.GetDatabase()
-	run := func(ctx context.Context) (paging.Cursor, error) {
+	run := func(ctx context.Context, _ int32) (paging.Cursor, error) {
 		return s.cfg.Client.ListCollections(ctx, db, opt)
 	}
 	docs, token, err := s.list(ctx, r, client.Namespace{Database: db}, opt.BatchSize, run)

@@ -51,7 +51,7 @@ func (s *Server) ListDatabases(
 	r := request.Read(ctx, req, req.Statement)
 	opt, size := databasesOptions.Read(r, req), r.BatchSize(req.BatchSize)
 	opt.RunOn = true
-	run := func(ctx context.Context) (paging.Cursor, error) {
+	run := func(ctx context.Context, _ int32) (paging.Cursor, error) {
 		docs, err := s.cfg.Client.ListDatabases(ctx, opt)
 		if err != nil {
 			return nil, err

@@ -117,7 +117,7 @@ func (s *Server) ListIndexes(
 	opt := listOptions.Read(r, req)
 	opt.TimeoutMode, opt.RunOn = client.Iteration, true
 	ns := namespace(req)
-	run := func(ctx context.Context) (paging.Cursor, error) {
+	run := func(ctx context.Context, _ int32) (paging.Cursor, error) {
 		return s.cfg.Client.ListIndexes(ctx, ns, opt)
 	}
 	docs, token, err := s.list(ctx, r, ns, opt.BatchSize, run)

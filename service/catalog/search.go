@@ -36,7 +36,7 @@ func (s *Server) ListSearchIndexes(
 	opt := listOptions.Read(r, req)
 	opt.TimeoutMode, opt.RunOn = client.Iteration, true
 	ns, name := namespace(req), req.GetName()
-	run := func(ctx context.Context) (paging.Cursor, error) {
+	run := func(ctx context.Context, _ int32) (paging.Cursor, error) {
 		return s.cfg.Client.ListSearchIndexes(ctx, ns, name, opt)
 	}
 	docs, token, err := s.list(ctx, r, ns, opt.BatchSize, run)

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -34,7 +35,14 @@ func (s *Server) Aggregate(
 		Namespace:   paging.Namespace(ns),
 		BatchSize:   opt.BatchSize,
 		Inflation:   r.Inflation(),
-		Run: func(ctx context.Context) (paging.Cursor, error) {
+		Pipeline:    true,
+		Sized:       opt.BatchSize == nil || *opt.BatchSize > 0,
+		Waits:       waits(opt.Pipeline),
+		Run: func(ctx context.Context, first int32) (paging.Cursor, error) {
+			opt := opt
+			if first > 0 {
+				opt.BatchSize = &first
+			}
 			cur, err := s.cfg.Client.Aggregate(ctx, ns, opt)
 			if err != nil {
 				return nil, err
@@ -54,6 +62,14 @@ func (s *Server) Aggregate(
 		Documents: docs, Cursor: page.Cursor(),
 		WriteConcernError: rpcerr.WriteConcernError(unconfirmed, r.Encoding),
 	}, nil
+}
+
+// waits reports whether the server waits for results of a pipeline that are not there yet.
+func waits(pipeline bson.Array) bool {
+	for stage := range pipeline.Documents() {
+		return stage.FirstKey() == "$changeStream"
+	}
+	return false
 }
 
 // StreamAggregate sends all of a pipeline's results. If the pipeline writes, and its write concern

@@ -53,9 +53,15 @@ func (s *Server) Find(
 		Namespace:   paging.Namespace(ns),
 		BatchSize:   opt.BatchSize,
 		Inflation:   r.Inflation(),
+		Sized:       isSized(opt),
+		Waits:       opt.Tailable != nil && *opt.Tailable,
 		Whole:       isWhole(opt),
 		Casual:      r.Casual,
-		Run: func(ctx context.Context) (paging.Cursor, error) {
+		Run: func(ctx context.Context, first int32) (paging.Cursor, error) {
+			opt := opt
+			if first > 0 {
+				opt.BatchSize = &first
+			}
 			return s.cfg.Client.Find(ctx, ns, opt)
 		},
 	})
@@ -83,6 +89,13 @@ func isWhole(opt client.FindOptions) bool {
 		batch = int64(*opt.BatchSize)
 	}
 	return *opt.Limit <= batch
+}
+
+// isSized reports whether the first batch of a find may be smaller than the client's batch size,
+// because a cursor continues it.
+func isSized(opt client.FindOptions) bool {
+	single := opt.SingleBatch != nil && *opt.SingleBatch || opt.Limit != nil && *opt.Limit < 0
+	return !single && (opt.BatchSize == nil || *opt.BatchSize > 0)
 }
 
 // StreamFind sends all documents that match.

@@ -34,15 +34,15 @@ func TestUnsetSendsNothing(t *testing.T) {
 			_, err := d.FindOne(ctx, &mooringv1.FindOneRequest{Database: "d", Collection: "c"})
 			return err
 		}},
-		{"Find", "find", `{"find":"c","filter":{}}`, func() error {
+		{"Find", "find", `{"find":"c","filter":{},"batchSize":8}`, func() error {
 			_, err := d.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c"})
 			return err
 		}},
-		{"Aggregate", "aggregate", `{"aggregate":"c","pipeline":[],"cursor":{}}`, func() error {
+		{"Aggregate", "aggregate", `{"aggregate":"c","pipeline":[],"cursor":{"batchSize":8}}`, func() error {
 			_, err := d.Aggregate(ctx, &mooringv1.AggregateRequest{Database: "d", Collection: proto.String("c")})
 			return err
 		}},
-		{"Aggregate on the database", "aggregate", `{"aggregate":1,"pipeline":[{"$documents":[]}],"cursor":{}}`, func() error {
+		{"Aggregate on the database", "aggregate", `{"aggregate":1,"pipeline":[{"$documents":[]}],"cursor":{"batchSize":8}}`, func() error {
 			_, err := d.Aggregate(ctx, &mooringv1.AggregateRequest{Database: "d", Pipeline: []*mooringv1.Document{doc(`{"$documents": []}`)}})
 			return err
 		}},

@@ -3,6 +3,7 @@ package handle
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 var (
@@ -19,6 +20,8 @@ var (
 type LimitError struct {
 	Principal string
 	Max       int
+	// RetryAfter is when the first of them expires if no call continues it; 0: it is not known.
+	RetryAfter time.Duration
 }
 
 func (e *LimitError) Error() string {

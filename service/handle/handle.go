@@ -36,6 +36,12 @@ type Thing interface {
 	handle() *Handle
 	// Describe completes what lists show. It is called with the lock held.
 	Describe(*Info)
+	// IsEvictable reports whether the thing gives way to another one of its principal, because its
+	// client may not come back to it. Evict settles such a thing without what it stood for, which
+	// the table ends: it is in the thing that Evict returns. Both are called with the lock held,
+	// while no call works on the thing.
+	IsEvictable() bool
+	Evict() Thing
 	// Removed is called with the lock held when the handle leaves the table.
 	Removed()
 	// End ends the thing, on its server too. It is called once the handle has left the table and

@@ -70,13 +70,18 @@ func (t *Table) removeExpiredLocked(now time.Time) {
 func (t *Table) doomLocked(h *Handle) {
 	open := h.counted
 	t.RemoveLocked(h.thing, nil)
-	switch {
-	case !open: // nothing to end
-	case h.settled.Pinned:
-		t.pinned.add(h.thing)
-	default:
-		t.plain.add(h.thing)
+	if open { // else there is nothing to end
+		t.endLocked(h.thing, h.settled.Pinned)
 	}
+}
+
+// endLocked has the table's goroutines end a thing.
+func (t *Table) endLocked(thing Thing, pinned bool) {
+	if pinned {
+		t.pinned.add(thing)
+		return
+	}
+	t.plain.add(thing)
 }
 
 // doomed holds removed things that are still to be ended.

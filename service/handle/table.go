@@ -1,9 +1,12 @@
 package handle
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"maps"
+	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -114,36 +117,73 @@ func (t *Table) Counts() map[Kind]int {
 	return counts
 }
 
-// HasRoom returns a *LimitError if the principal has as many open handles as it may, of those
-// that can still be opened: expired ones, and those for which gone reports true, are ended first.
-// Without authentication there is no principal, and no limit. Calls that settle their handles
-// later do not count each other: together they may exceed the limit by their number.
-func (t *Table) HasRoom(principal string, gone func(Thing) bool) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.HasRoomLocked(principal, gone)
-}
-
-// HasRoomLocked does what HasRoom does, for callers that hold the lock.
+// HasRoomLocked returns a *LimitError if the principal has as many open handles as it may, of those
+// that can still be opened and cannot be evicted: expired ones, and those for which gone reports
+// true, are ended first. Without authentication there is no principal, and no limit. Calls that
+// settle their handles later do not count each other: together they may exceed the limit by their
+// number.
 func (t *Table) HasRoomLocked(principal string, gone func(Thing) bool) error {
-	limit := t.cfg.MaxPerPrincipal
-	if principal == "" || limit < 0 {
-		return nil
-	}
+	limit := t.limitOf(principal)
 	if t.open[principal] < limit {
 		return nil
 	}
-	t.removeExpiredLocked(time.Now())
-	for _, thing := range t.things {
-		h := thing.handle()
-		if h.Principal == principal && h.counted && h.work == nil && gone(thing) {
+	now := time.Now()
+	t.removeExpiredLocked(now)
+	err := &LimitError{Principal: principal, Max: limit}
+	open := t.open[principal]
+	for _, h := range t.idleLocked(principal) {
+		switch left := h.expires.Sub(now); {
+		case gone(h.thing):
 			t.doomLocked(h)
+			open--
+		case h.thing.IsEvictable():
+			open--
+		case err.RetryAfter == 0 || left < err.RetryAfter:
+			err.RetryAfter = left
 		}
 	}
-	if t.open[principal] < limit {
+	if open < limit {
 		return nil
 	}
-	return &LimitError{Principal: principal, Max: limit}
+	return err
+}
+
+// EvictLocked makes room for one more open handle of a principal: it evicts the least recently used
+// ones.
+func (t *Table) EvictLocked(principal string) {
+	limit := t.limitOf(principal)
+	if t.open[principal] < limit {
+		return
+	}
+	for _, h := range t.idleLocked(principal) {
+		if t.open[principal] < limit {
+			return
+		}
+		if h.thing.IsEvictable() {
+			pinned := h.settled.Pinned
+			t.endLocked(h.thing.Evict(), pinned)
+		}
+	}
+}
+
+func (t *Table) limitOf(principal string) int {
+	if principal == "" || t.cfg.MaxPerPrincipal < 0 {
+		return math.MaxInt
+	}
+	return t.cfg.MaxPerPrincipal
+}
+
+// idleLocked returns the open handles of a principal on which no call works, the least recently
+// used ones first.
+func (t *Table) idleLocked(principal string) []*Handle {
+	var idle []*Handle
+	for _, thing := range t.things {
+		if h := thing.handle(); h.Principal == principal && h.counted && h.work == nil {
+			idle = append(idle, h)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *Handle) int { return cmp.Compare(a.settlement, b.settlement) })
+	return idle
 }
 
 // GetLocked returns the thing with that id; nil: there is none.

@@ -24,6 +24,10 @@ type thing struct {
 	removed  int           // times; the table's lock guards it
 	ended    chan struct{} // closed by End
 	block    chan struct{} // if not nil, End blocks until it is closed
+
+	evictable bool
+	table     *handle.Table // with evictable
+	evicted   *thing        // what Evict has returned
 }
 
 func newThing(n byte, principal string) *thing {
@@ -36,7 +40,15 @@ func newThing(n byte, principal string) *thing {
 }
 
 func (t *thing) Describe(i *handle.Info) { i.Database = t.database }
+func (t *thing) IsEvictable() bool       { return t.evictable }
 func (t *thing) Removed()                { t.removed++ }
+
+func (t *thing) Evict() handle.Thing {
+	t.table.SettleLocked(t, handle.Settled{})
+	ending := newThing(0, t.Principal)
+	t.evicted = ending
+	return ending
+}
 
 func (t *thing) End(context.Context) {
 	if t.block != nil {
@@ -200,17 +212,68 @@ func TestHasRoom(t *testing.T) {
 				if test.expired {
 					pass(idle)
 				}
-				err := table.HasRoom(test.principal, test.gone)
+				err := hasRoom(table, test.principal, test.gone)
 				limit, refused := errors.AsType[*handle.LimitError](err)
 				if refused != test.refused || !refused && err != nil {
 					t.Fatalf("HasRoom = %v, want refused %v", err, test.refused)
 				}
-				if refused && (limit.Principal != "ann" || limit.Max != test.limit) {
-					t.Errorf("HasRoom = %+v", limit)
+				if !refused {
+					return
+				}
+				want := handle.LimitError{Principal: "ann", Max: test.limit, RetryAfter: idle}
+				if test.working { // they expire when they do
+					want.RetryAfter = 0
+				}
+				if *limit != want {
+					t.Errorf("HasRoom = %+v, want %+v", *limit, want)
 				}
 			})
 		})
 	}
+}
+
+func hasRoom(table *handle.Table, principal string, gone func(handle.Thing) bool) error {
+	table.Lock()
+	defer table.Unlock()
+	return table.HasRoomLocked(principal, gone)
+}
+
+// TestEvict checks that room is made with the least recently used handle of the principal that can
+// be evicted, and not before it is needed.
+func TestEvict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := handle.New(handle.Config{MaxPerPrincipal: 3})
+		table.Start(t.Context())
+		var things []*thing
+		for n, principal := range []string{"ben", "ann", "ann", "ann"} {
+			th := newThing(byte(n+1), principal)
+			th.evictable, th.table = n != 1, table
+			settleAs(table, waiting, th)
+			things = append(things, th)
+			pass(time.Second)
+		}
+		kept := func(handle.Thing) bool { return false }
+		if err := hasRoom(table, "ann", kept); err != nil {
+			t.Errorf("HasRoom = %v although one can be evicted", err)
+		}
+		if things[2].evicted != nil {
+			t.Error("HasRoom evicts")
+		}
+		table.Lock()
+		table.EvictLocked("ann")
+		table.EvictLocked("ann") // there is room already
+		table.Unlock()
+		synctest.Wait()
+		for n, th := range things {
+			if want := n == 2; (th.evicted != nil) != want {
+				t.Errorf("thing %d was evicted: %v", n+1, !want)
+			}
+		}
+		if e := things[2].evicted; e == nil || !e.hasEnded() {
+			t.Error("what was evicted has not ended")
+		}
+		table.Stop()
+	})
 }
 
 // The sweep ends a thing when its time is up, not before, and not while a call works on it.

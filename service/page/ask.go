@@ -20,11 +20,14 @@ const (
 	Wait                     // a call works on the cursor: ask again when it has ended
 	Reused                   // it was delivered before and is not remembered
 	Unknown                  // it may have been delivered, or pages before it may be missing
+	Ended                    // the cursor was ended for lack of room
 	numVerdicts
 )
 
 func (v Verdict) String() string {
-	return [numVerdicts]string{"elsewhere", "fetch", "repeat", "wait", "reused", "unknown"}[v]
+	return [numVerdicts]string{
+		"elsewhere", "fetch", "repeat", "wait", "reused", "unknown", "ended",
+	}[v]
 }
 
 // place says where the page that is asked for lies.
@@ -46,6 +49,7 @@ var verdicts = [numPhases][numPlaces]Verdict{
 	lost:      {earlier: Reused, latest: Unknown, following: Unknown, beyond: Unknown},
 	ended:     {earlier: Reused, latest: Repeat, following: Unknown, beyond: Unknown},
 	streamed:  {earlier: Reused, latest: Reused, following: Unknown, beyond: Unknown},
+	evicted:   {earlier: Reused, latest: Reused, following: Ended, beyond: Unknown},
 }
 
 // Ask decides about a question. The new ledger counts whatever the verdict is.

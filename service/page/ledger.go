@@ -28,13 +28,14 @@ const (
 	lost                   // page next-1 was asked for and no answer came
 	ended                  // page next-1 was the last
 	streamed               // page next-1 and all that follow went to a stream
+	evicted                // the cursor was ended before page next was asked for
 	moved                  // the cursor was pushed to the replica in Ledger.to
 	numPhases
 )
 
 func (p phase) String() string {
 	return [numPhases]string{
-		"absent", "delivered", "fetching", "lost", "ended", "streamed", "moved",
+		"absent", "delivered", "fetching", "lost", "ended", "streamed", "evicted", "moved",
 	}[p]
 }
 
@@ -49,6 +50,12 @@ func (l Ledger) Known() bool { return l.phase != absent }
 
 // Moved returns the replica that the cursor went to, if it did.
 func (l Ledger) Moved() (Replica, bool) { return l.to, l.phase == moved }
+
+// Evicted returns the ledger of a cursor that was ended for lack of room.
+func (l Ledger) Evicted() Ledger {
+	l.phase = evicted
+	return l
+}
 
 // Outcome says how fetching a page ended.
 type Outcome uint8
@@ -126,7 +133,7 @@ func (l Ledger) Accept(r Record, holds, working bool) (Ledger, bool) {
 	}
 	got := Ledger{next: r.Next, phase: phase(r.Phase), moves: r.Moves}
 	switch {
-	case got.phase == ended, got.phase == streamed:
+	case got.phase == ended, got.phase == streamed, got.phase == evicted:
 	case got.phase == delivered && holds:
 	default:
 		got.phase = lost

@@ -20,6 +20,7 @@ func TestVerdicts(t *testing.T) {
 	first, _ = first.Fetched(page.GotPage)
 	streamed, _ := first.Ask(page.Question{Seq: 2, Stream: true})
 	moved, _ := delivered.Pushed(other)
+	evicted := delivered.Evicted()
 	for _, test := range []struct {
 		name       string
 		l          page.Ledger
@@ -34,6 +35,7 @@ func TestVerdicts(t *testing.T) {
 		{"the last, forgotten", ended, false, "reused reused unknown unknown"},
 		{"refused", refused, false, "reused reused unknown unknown"},
 		{"streamed", streamed, false, "reused reused unknown unknown"},
+		{"evicted", evicted, false, "reused reused ended unknown"},
 		{"moved", moved, false, "elsewhere elsewhere elsewhere elsewhere"},
 		{"absent", page.Ledger{}, false, "elsewhere elsewhere elsewhere elsewhere"},
 	} {

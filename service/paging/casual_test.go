@@ -18,7 +18,7 @@ func TestUnreadPages(t *testing.T) {
 		f := newFixture(t, nil)
 		open := func() paging.Page {
 			page, err := f.r.Open(t.Context(), paging.Opening{
-				Principal: "anna", Casual: true, Run: func(context.Context) (paging.Cursor, error) { return f.s.find(9, 2, 0), nil },
+				Principal: "anna", Casual: true, Run: func(context.Context, int32) (paging.Cursor, error) { return f.s.find(9, 2, 0), nil },
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -56,11 +56,11 @@ func TestCursorsOfAGoneKey(t *testing.T) {
 		keys := ring(t, key(t, 1))
 		f := newFixture(t, func(c *paging.Config) { c.Keys, c.MaxPerPrincipal = keys, 2 })
 		for range 2 {
-			f.open(9, 2, 0)
+			f.r1(f.open(9, 2, 0).Token, 2) // so that it is not evicted
 		}
 		open := func() error {
 			_, err := f.r.Open(t.Context(), paging.Opening{
-				Principal: "anna", Run: func(context.Context) (paging.Cursor, error) { return f.s.find(9, 2, 0), nil },
+				Principal: "anna", Run: func(context.Context, int32) (paging.Cursor, error) { return f.s.find(9, 2, 0), nil },
 			})
 			return err
 		}

@@ -1,9 +1,11 @@
 package paging_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/paging"
@@ -62,6 +64,69 @@ func TestChargedPages(t *testing.T) {
 		}
 		if _, err := f.next(first.Token); !errors.Is(err, paging.ErrCursorTokenReused) {
 			t.Errorf("the page that was dropped: %v", err)
+		}
+	})
+}
+
+// TestNextWithoutRoom checks that a call for a page waits for room, and is then refused before its
+// getMore is sent, so that the same token brings the page once there is room. A cursor with a
+// leftover goes on without room.
+func TestNextWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 4 << 20, Patience: time.Second})
+		f := newFixture(t, func(c *paging.Config) { c.Admission, c.PageBytes = a, 1<<20 })
+		next := func(token string) (paging.Page, error) {
+			var c admission.Account
+			a.Open(&c, admission.Principal{Name: "anna"})
+			defer c.Close()
+			ctx := context.WithValue(t.Context(), admission.AccountKey{}, &c)
+			return f.r.Next(ctx, paging.Asking{Principal: "anna", Token: token})
+		}
+		plain := f.open(30, 2, 100_000) // 2 of 2 documents delivered
+		left := f.open(30, 15, 100_000) // 10 of 15 documents delivered
+		var other admission.Account
+		a.Open(&other, admission.Principal{Name: "berta"})
+		other.Force(4<<20 - a.Bytes().Held)
+		_, _, before := f.s.count()
+		_, err := next(plain.Token)
+		if e, ok := errors.AsType[*admission.Error](err); !ok || e.Cause != admission.Full {
+			t.Errorf("without room: %v, want a refusal", err)
+		}
+		if _, _, fetched := f.s.count(); fetched != before {
+			t.Error("a getMore was sent")
+		}
+		if page, err := next(left.Token); err != nil || numbers(page) != "10 11 12 13 14" {
+			t.Errorf("a leftover: %s, %v", numbers(page), err)
+		}
+		waits := time.AfterFunc(time.Second/2, other.Close)
+		defer waits.Stop()
+		if page, err := next(plain.Token); err != nil || numbers(page) != "2 3 4 5 6 7 8 9 10 11" {
+			t.Errorf("when there is room after a while: %s, %v", numbers(page), err)
+		}
+	})
+}
+
+// TestUndeliveredPage checks that a page whose call had ended before it was there does not give way
+// to other calls until it was delivered.
+func TestUndeliveredPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		token := f.open(9, 2, 100).Token
+		f.s.next = func(context.Context) error { time.Sleep(time.Second); return nil } //nolint:forbidigo // fake time
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		_, _ = f.r.Next(ctx, paging.Asking{Principal: "anna", Token: token, BatchSize: new(int32(2))})
+		f.r.Reclaim(1<<20, nil)
+		first, err := f.next(token)
+		if err != nil {
+			t.Fatalf("the page that its client has not got: %v", err)
+		}
+		f.r.Reclaim(1<<20, nil)
+		if again, err := f.next(token); !errors.Is(err, paging.ErrCursorTokenReused) {
+			t.Errorf("once more, after it was delivered: %s, %v", numbers(again), err)
+		}
+		if numbers(f.mustNext(first.Token)) == "" {
+			t.Error("the cursor does not go on")
 		}
 	})
 }

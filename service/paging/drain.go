@@ -178,7 +178,7 @@ func (p *Pager) holdAll() ([]*held, *handle.Work) {
 	var all []*held
 	for h := range p.allLocked() {
 		if _, moved := h.ledger.Moved(); !moved && !h.Working() {
-			p.memory.leftovers.remove(h, &h.inLeftovers)
+			p.memory.release(h)
 			p.table.HoldLocked(h, w)
 			all = append(all, h)
 		}
@@ -293,7 +293,7 @@ func (p *Pager) Accept(rec Record) error {
 	}
 	h.ledger, h.pages, h.sealer = ledger, rec.Pages, p.cfg.Keys.SealerID()
 	p.memory.forget(h)
-	p.memory.leftovers.remove(h, &h.inLeftovers)
+	p.memory.release(h)
 	h.cur, h.leftover = nil, leftover{}
 	if g := rec.Holding; g != nil {
 		h.cur = p.cfg.Continue(g.State)

@@ -19,6 +19,10 @@ var (
 	// for was delivered.
 	ErrCursorPositionUnknown = errors.New("the cursor's position is unknown: a page may have " +
 		"been lost")
+	// ErrCursorEvicted refuses the token of a cursor whose second page was not asked for before its
+	// principal needed room for other cursors.
+	ErrCursorEvicted = errors.New("the cursor was ended, since the client has opened many others " +
+		"after it without reading its second page")
 	// ErrOwnerGone refuses the token of a pinned cursor. Only one replica can continue the cursor,
 	// and that replica is gone, was restarted, or cannot be reached.
 	ErrOwnerGone = errors.New("cursor not found: the gateway replica that held its connection is " +

@@ -27,6 +27,13 @@ func (p *Pager) Held() int {
 	return p.memory.pages.cost + p.memory.leftovers.cost
 }
 
+// Leftovers returns the memory of leftovers.
+func (p *Pager) Leftovers() int {
+	p.table.Lock()
+	defer p.table.Unlock()
+	return p.memory.leftovers.cost
+}
+
 // Known returns the cursors of which something is known.
 func (p *Pager) Known() map[handle.ID]bool {
 	p.table.Lock()

@@ -3,6 +3,7 @@ package paging_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/paging"
 )
 
@@ -81,23 +83,41 @@ func TestPanicDuringNext(t *testing.T) {
 }
 
 // TestLeftoversStay checks that what is left of batches that are larger than a page stays while its
-// cursor is open, however many there are, and that remembered pages give way to it.
+// cursor is open, and that remembered pages give way to it. What opens is refused while there is
+// no room; what is open goes on, and makes room.
 func TestLeftoversStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *paging.Config) { c.PageBytes, c.PageMemory = 2500, 30_000 })
 		small := f.open(9, 2, 1000)
 		f.mustNext(small.Token)
 		var tokens []string
-		for range 5 { // 2 of 10 documents delivered, 10 KB kept
-			tokens = append(tokens, f.open(30, 10, 1000).Token)
+		for range 3 { // 2 of 10 documents delivered, 8 KB kept
+			tokens = append(tokens, f.open(10, 10, 1000).Token)
 		}
 		if _, err := f.next(small.Token); !errors.Is(err, paging.ErrCursorTokenReused) {
 			t.Errorf("a remembered page beside leftovers that fill the memory: %v", err)
 		}
+		open := func() error {
+			_, err := f.r.Open(t.Context(), paging.Opening{
+				Principal: "anna",
+				Run:       func(context.Context, int32) (paging.Cursor, error) { return f.s.find(9, 2, 0), nil },
+			})
+			return err
+		}
+		if e, ok := errors.AsType[*admission.Error](open()); !ok || e.Cause != admission.OwnShare {
+			t.Errorf("one more cursor: %v, want a refusal", e)
+		}
 		for i, token := range tokens {
-			if page, err := f.next(token); err != nil || numbers(page) != "2 3" {
-				t.Errorf("cursor %d: %s, %v", i, numbers(page), err)
+			for want := 2; token != ""; want += 2 {
+				page, err := f.next(token)
+				if err != nil || numbers(page) != fmt.Sprint(want, want+1) {
+					t.Fatalf("cursor %d: %s, %v", i, numbers(page), err)
+				}
+				token = page.Token
 			}
+		}
+		if err := open(); err != nil {
+			t.Errorf("when the others have been read: %v", err)
 		}
 	})
 }

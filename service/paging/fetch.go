@@ -8,6 +8,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
@@ -76,7 +77,7 @@ func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (
 	}
 	var effect page.Effect
 	h.ledger, effect = h.ledger.Fetched(o)
-	end := p.carryOutLocked(h, effect, got, cost)
+	end := p.carryOutLocked(g.ctx, h, effect, got, cost)
 	if h.IsRemoved() && effect != page.Close {
 		got, err = Page{}, removedCause(g.ctx)
 	}
@@ -91,7 +92,9 @@ func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (
 
 // carryOutLocked does what a fetch has led to, and settles the cursor. end reports that the
 // caller is to end it.
-func (p *Pager) carryOutLocked(h *held, effect page.Effect, got Page, cost int) (end bool) {
+func (p *Pager) carryOutLocked(
+	ctx context.Context, h *held, effect page.Effect, got Page, cost int,
+) (end bool) {
 	switch {
 	case h.IsRemoved():
 		p.table.EndWorkLocked(h)
@@ -102,7 +105,7 @@ func (p *Pager) carryOutLocked(h *held, effect page.Effect, got Page, cost int) 
 		return true
 	case effect == page.Remember:
 		h.pages++
-		p.memory.hold(h, got, cost)
+		p.memory.hold(h, got, cost, ctx.Err() != nil)
 	case effect == page.Forget:
 		p.memory.forget(h)
 	}
@@ -130,40 +133,22 @@ func (p *Pager) limits(most, inflation int) batch.Limits {
 func (p *Pager) read(
 	ctx context.Context, h *held, seq uint64, limits batch.Limits,
 ) (got Page, cost int, err error) {
-	if len(h.leftover.documents) == 0 {
-		if err := p.refill(ctx, h, seq > 1, limits.Bytes); err != nil {
+	if len(h.leftover.documents) == 0 && !h.cur.Done() {
+		if err := p.more(ctx, h, p.size(h, limits), limits); err != nil {
 			return Page{}, 0, err
 		}
 	}
-	got.Documents, cost = h.leftover.cut(batch.Cut(h.leftover.documents, limits))
-	if len(h.leftover.documents) == 0 && h.cur.Done() {
-		return got, cost, nil
-	}
-	got.Token = p.token(h, seq)
+	got, cost = p.cut(h, seq, limits)
 	return got, cost, nil
 }
 
-// refill gets the next batch of the cursor: the first one is there already, the others are asked
-// for in a size that suits a page, so that little is left of them. The client's own size is the
-// largest, as it is for pages.
-func (p *Pager) refill(ctx context.Context, h *held, more bool, target int) error {
-	if h.cur.Done() {
-		return nil
+// cut takes the next page from the last batch.
+func (p *Pager) cut(h *held, seq uint64, limits batch.Limits) (got Page, cost int) {
+	got.Documents, cost = h.leftover.cut(batch.Cut(h.leftover.documents, limits))
+	if len(h.leftover.documents) > 0 || !h.cur.Done() {
+		got.Token = p.token(h, seq)
 	}
-	if more {
-		n := h.sizer.Next(target)
-		if h.chosen > 0 {
-			n = min(n, h.chosen)
-		}
-		h.cur.SetBatchSize(n)
-	}
-	b, err := h.cur.Next(ctx)
-	if err != nil {
-		return err // never io.EOF alone, which follows only Done
-	}
-	h.leftover = leftover{documents: b.Documents, bytes: b.Bytes, buffer: max(b.Bytes, b.Buffer)}
-	h.sizer.Saw(len(b.Documents), b.Bytes)
-	return nil
+	return got, cost
 }
 
 // token seals what continues the cursor with page seq.
@@ -220,6 +205,9 @@ func neverSent(err error) bool {
 		return true
 	}
 	if _, ok := errors.AsType[*pool.WaitQueueTimeoutError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*admission.Error](err); ok { // of Reserve
 		return true
 	}
 	return slices.ContainsFunc([]error{

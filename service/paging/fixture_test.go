@@ -46,7 +46,7 @@ func (f *fixture) open(total, batch, size int) paging.Page {
 	f.t.Helper()
 	page, err := f.r.Open(f.t.Context(), paging.Opening{
 		Principal: "anna", Namespace: paging.Namespace{Database: "shop", Collection: "orders"},
-		Run: func(context.Context) (paging.Cursor, error) { return f.s.find(total, batch, size), nil },
+		Run: func(context.Context, int32) (paging.Cursor, error) { return f.s.find(total, batch, size), nil },
 	})
 	if err != nil {
 		f.t.Fatal(err)

@@ -49,6 +49,9 @@ type held struct {
 	ledger      page.Ledger
 	fetch       *fetch // nil if no page is fetched, and no stream runs
 	last        Page   // the page that was delivered last, if it is in the list of pages
+	// undelivered: the call that fetched the last page had ended before, so its client asks again.
+	undelivered bool
+	source      source
 
 	// account is the principal's. It is charged with what the cursor keeps between two calls.
 	account              admission.Account
@@ -94,7 +97,7 @@ func (h *held) Describe(i *handle.Info) {
 func (h *held) Removed() {
 	m := &h.pager.memory
 	m.forget(h)
-	m.leftovers.remove(h, &h.inLeftovers)
+	m.release(h)
 	if !h.Working() {
 		h.leftover = leftover{}
 	}
@@ -118,10 +121,7 @@ func (h *held) isOpen() bool { return h.cur != nil && !h.cur.Done() }
 // more, and it was not removed. If there is too little room, other cursors end.
 func (p *Pager) settleLocked(h *held) {
 	h.fetch = nil
-	if len(h.leftover.documents) > 0 {
-		p.memory.leftovers.remove(h, &h.inLeftovers)
-		p.memory.leftovers.push(h, &h.inLeftovers, h.leftover.cost())
-	}
+	p.memory.keep(h)
 	open := h.isOpen()
 	h.pinned = open && h.isPinned()
 	s := handle.Settled{Open: open, Continues: h.ledger.Continues(), Pinned: h.pinned}
@@ -142,7 +142,7 @@ func (h *held) isUnread() bool { return h.casual && h.pages <= 1 }
 // beginLocked begins a call's work on a cursor.
 func (p *Pager) beginLocked(ctx context.Context, h *held, stream bool) grant {
 	ctx, w := p.table.BeginLocked(ctx, h, stream)
-	p.memory.leftovers.remove(h, &h.inLeftovers)
+	p.memory.release(h)
 	h.fetch = &fetch{Work: w}
 	return grant{h: h, ctx: ctx, fetch: h.fetch}
 }
@@ -151,7 +151,7 @@ func (p *Pager) beginLocked(ctx context.Context, h *held, stream bool) grant {
 // which.
 func (p *Pager) dropLocked(h *held) {
 	p.memory.forget(h)
-	p.memory.leftovers.remove(h, &h.inLeftovers)
+	p.memory.release(h)
 	h.cur, h.leftover = nil, leftover{}
 	p.settleLocked(h)
 }

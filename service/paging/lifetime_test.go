@@ -26,7 +26,7 @@ func TestEphemeralKeyKillsAtTheEnd(t *testing.T) {
 		if got, want := f.r.Fate(), (paging.Fate{Ended: 1}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		if _, err := f.r.Open(t.Context(), paging.Opening{Run: func(context.Context) (paging.Cursor, error) { return f.s.find(5, 2, 0), nil }}); !errors.Is(err, handle.ErrClosing) {
+		if _, err := f.r.Open(t.Context(), paging.Opening{Run: func(context.Context, int32) (paging.Cursor, error) { return f.s.find(5, 2, 0), nil }}); !errors.Is(err, handle.ErrClosing) {
 			t.Errorf("Open after Close: %v", err)
 		}
 		if open, killed, _ := f.s.count(); open != 0 || killed != 2 {
@@ -233,7 +233,7 @@ func TestOpenForAClientThatWentAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := f.r.Open(ctx, paging.Opening{Run: func(context.Context) (paging.Cursor, error) {
+		_, err := f.r.Open(ctx, paging.Opening{Run: func(context.Context, int32) (paging.Cursor, error) {
 			cancel()
 			return f.s.find(5, 2, 0), nil
 		}})

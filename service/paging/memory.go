@@ -9,49 +9,80 @@ import (
 
 // memory counts what cursors hold while no call works on them: the last delivered pages, for
 // clients that ask again, and the leftovers of batches that were larger than a page. Both count
-// against one budget. If it is exceeded, the oldest pages are dropped. A leftover stays until its
-// cursor ends, since its documents would be lost to the client.
+// against one budget. If it is exceeded, the oldest pages are dropped. What no client has got stays
+// until its cursor ends, since it would be lost: leftovers, and pages whose call had ended before.
 type memory struct {
 	budget    int
 	pages     row
 	leftovers row
+	shares    map[admission.Principal]int // of leftovers
 }
 
-// tooMuch reports whether something has to go.
-func (m *memory) tooMuch() bool { return m.pages.cost+m.leftovers.cost > m.budget }
+// shareOfFree is how many times as much as is left of the budget the leftovers of a principal may
+// have when it opens a cursor, so that there is room for the next principal.
+const shareOfFree = 4
+
+// opens reports whether there is room for what may be left of a batch of a new cursor.
+func (m *memory) opens(p admission.Principal) error {
+	left := m.budget - m.leftovers.cost
+	switch {
+	case m.leftovers.cost == 0 || left >= 0 && m.shares[p] <= shareOfFree*left:
+		return nil
+	case m.shares[p] > m.leftovers.cost-m.shares[p]:
+		return &admission.Error{Cause: admission.OwnShare, What: "memory for pages"}
+	default:
+		return &admission.Error{Cause: admission.Full, What: "memory for pages"}
+	}
+}
+
+// keep counts a cursor's leftover, if it has one.
+func (m *memory) keep(h *held) {
+	m.release(h)
+	if len(h.leftover.documents) > 0 {
+		m.leftovers.push(h, &h.inLeftovers, h.leftover.cost())
+		m.shares[h.account.Principal()] += h.inLeftovers.cost
+	}
+}
+
+// release ends the count of a cursor's leftover.
+func (m *memory) release(h *held) {
+	p := h.account.Principal()
+	if m.shares[p] -= h.inLeftovers.cost; m.shares[p] == 0 {
+		delete(m.shares, p)
+	}
+	m.leftovers.remove(h, &h.inLeftovers)
+}
 
 // hold remembers a page instead of the one before. One that is larger than the whole budget is
-// not remembered.
-func (m *memory) hold(h *held, p Page, cost int) {
+// not remembered, unless no client has got it.
+func (m *memory) hold(h *held, p Page, cost int, undelivered bool) {
 	m.forget(h)
-	if cost > m.budget {
+	if cost > m.budget && !undelivered {
 		return
 	}
-	h.last = p
+	h.last, h.undelivered = p, undelivered
 	m.pages.push(h, &h.inPages, cost)
 }
 
 // forget drops the cursor's page, if one is remembered.
 func (m *memory) forget(h *held) {
-	h.last = Page{}
+	h.last, h.undelivered = Page{}, false
 	m.pages.remove(h, &h.inPages)
 }
 
 // trim makes room.
 func (m *memory) trim() {
-	for h := m.pages.first(); h != nil && m.tooMuch(); h = m.pages.first() {
-		m.forget(h)
-	}
+	m.drop(m.pages.cost+m.leftovers.cost-m.budget, nil)
 }
 
-// reclaim drops the oldest pages, those of one principal if only is not nil, until so many bytes are
-// free, or none is left.
-func (m *memory) reclaim(bytes int, only *admission.Principal) {
+// drop drops the oldest pages, those of one principal if only is not nil, until so many bytes are
+// free, or none is left that a client has got.
+func (m *memory) drop(bytes int, only *admission.Principal) {
 	least := m.pages.cost - bytes
 	for at := m.pages.cursors.Front(); at != nil && m.pages.cost > least; {
 		h, _ := at.Value.(*held) // always
 		at = at.Next()
-		if only == nil || h.account.Principal() == *only {
+		if !h.undelivered && (only == nil || h.account.Principal() == *only) {
 			m.forget(h)
 		}
 	}
@@ -71,15 +102,6 @@ type place struct {
 }
 
 func (p *place) isIn() bool { return p.element != nil }
-
-// first returns the oldest cursor, or nil if there is none.
-func (r *row) first() *held {
-	if r.cursors.Len() == 0 {
-		return nil
-	}
-	h, _ := r.cursors.Front().Value.(*held) // always
-	return h
-}
 
 func (r *row) push(h *held, at *place, cost int) {
 	*at = place{r.cursors.PushBack(h), cost}

@@ -255,7 +255,7 @@ func (m *model) read() string {
 func (c *client) find() (paging.Page, string) {
 	for range 100 {
 		if life := c.any(); life != nil {
-			page, err := life.Open(c.t.Context(), paging.Opening{Principal: "anna", Run: func(context.Context) (paging.Cursor, error) {
+			page, err := life.Open(c.t.Context(), paging.Opening{Principal: "anna", Run: func(context.Context, int32) (paging.Cursor, error) {
 				cur := c.s.find(c.total, 1+rand.IntN(12), 500)
 				c.id = cur.state.ID
 				return c.holds(life, cur), nil

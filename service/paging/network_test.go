@@ -137,7 +137,7 @@ func (n *network) open(address string, total, batch, size int) paging.Page {
 func (n *network) openAs(address, principal string, find func() *fakeCursor) (paging.Page, error) {
 	return n.node(address).Open(n.t.Context(), paging.Opening{
 		Principal: principal, Namespace: paging.Namespace{Database: "shop", Collection: "orders"},
-		Run: func(context.Context) (paging.Cursor, error) {
+		Run: func(context.Context, int32) (paging.Cursor, error) {
 			return n.holds(n.node(address), find()), nil
 		},
 	})

@@ -167,6 +167,8 @@ func (p *Pager) decide(
 			return decision{}, ErrCursorTokenReused
 		case page.Unknown:
 			return decision{}, ErrCursorPositionUnknown
+		case page.Ended:
+			return decision{}, ErrCursorEvicted
 		default:
 			return d, nil
 		}
@@ -207,6 +209,7 @@ func (p *Pager) decideLocked(ctx context.Context, h *held, q page.Question) (d d
 	case page.Fetch:
 		d.grant = p.grantLocked(ctx, h, q)
 	case page.Repeat:
+		h.undelivered = ctx.Err() != nil
 		last := h.last
 		d.page = &last
 	case page.Wait:

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 )
@@ -22,40 +23,41 @@ type Opening struct {
 	// which a page holds so many times fewer bytes of BSON, and ends before a document that JSON
 	// cannot carry.
 	Inflation int
+	// Pipeline: the documents are results of a pipeline, and not those of the namespace.
+	Pipeline bool
+	// Sized: Run uses the size that it is given for the first batch. Otherwise the command decides.
+	Sized bool
+	// Waits: the server waits for documents that are not there yet, so the first page is not
+	// filled.
+	Waits bool
 	// Whole: the command's first batch is the whole result, so no cursor stays open, unless a page
 	// is too small for it.
 	Whole bool
 	// Casual: the client may need only the first page, for example because it sent a plain GET.
 	// Unless it asks for the second page, the cursor expires after Config.UnreadIdle.
 	Casual bool
-	// Run sends the command, with RunOn.
-	Run func(ctx context.Context) (Cursor, error)
+	// Run sends the command, with RunOn. first is the size of the first batch if Sized is set.
+	Run func(ctx context.Context, first int32) (Cursor, error)
 }
 
 // Open runs a command and delivers its first page. If more is to come, the cursor stays here and
 // the page has a token. If the client went away meanwhile, it knows no token, and the cursor is
-// killed. If the principal has as many cursors as it may, Open runs nothing and returns a
-// *handle.LimitError.
+// killed. If the principal has as many cursors as it may, or what is left of batches fills the
+// memory for it, Open runs nothing and returns a *handle.LimitError or an *admission.Error.
 func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
+	h := p.newHeld(handle.Handle{Principal: o.Principal, Opened: handle.Now()}, o.Namespace)
+	admission.From(ctx).OpenFor(&h.account) // a client without a name is known by its address
 	if !o.Whole {
-		if err := p.table.HasRoom(o.Principal, p.unopenable); err != nil {
+		if err := p.hasRoom(h); err != nil {
 			return Page{}, err
 		}
 	}
-	cur, err := o.Run(ctx)
-	if err != nil {
-		return Page{}, err
-	}
-	cur.SetRunOn(true)
-	h := p.newHeld(handle.Handle{Principal: o.Principal, Opened: handle.Now()}, o.Namespace)
-	admission.From(ctx).OpenFor(&h.account) // a client without a name is known by its address
-	_, _ = rand.Read(h.ID[:])               // never fails
-	h.cur, h.casual, h.ledger = cur, o.Casual, page.Opened()
-	h.transaction = o.Transaction
+	_, _ = rand.Read(h.ID[:]) // never fails
+	h.casual, h.ledger, h.transaction = o.Casual, page.Opened(), o.Transaction
 	if o.BatchSize != nil {
 		h.chosen = *o.BatchSize
 	}
-	got, _, err := p.read(ctx, h, 1, p.limits(int(h.chosen), o.Inflation))
+	got, err := p.first(ctx, h, o)
 	if err == nil && got.Token == "" {
 		return got, nil
 	}
@@ -72,6 +74,50 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 	return got, nil
 }
 
+// hasRoom returns the error of a principal that may not open another cursor now.
+func (p *Pager) hasRoom(h *held) error {
+	p.table.Lock()
+	defer p.table.Unlock()
+	if err := p.table.HasRoomLocked(h.Principal, p.isUnopenable); err != nil {
+		return err
+	}
+	return p.memory.opens(h.account.Principal())
+}
+
+// first runs the command of a new cursor and returns the first page.
+func (p *Pager) first(ctx context.Context, h *held, o Opening) (Page, error) {
+	limits := p.limits(int(h.chosen), o.Inflation)
+	most, asked := int32(batch.First), int32(0)
+	if h.chosen > 0 {
+		most = h.chosen
+	}
+	if o.Sized {
+		h.source = source{o.Namespace, o.Pipeline}
+		mean, _ := p.learned.Get(h.source)
+		h.sizer = batch.Resume(mean, 0)
+		asked = batch.Start(limits.Bytes, mean, most)
+		if err := reserve(ctx, int(asked)*mean, limits); err != nil {
+			return Page{}, err
+		}
+	}
+	cur, err := o.Run(ctx, asked)
+	if err != nil {
+		return Page{}, err
+	}
+	cur.SetRunOn(true)
+	h.cur = cur
+	if err := p.take(ctx, h); err != nil {
+		return Page{}, err
+	}
+	if o.Sized && !o.Waits {
+		if err := p.fill(ctx, h, asked, most, limits); err != nil {
+			return Page{}, err
+		}
+	}
+	got, _ := p.cut(h, 1, limits)
+	return got, nil
+}
+
 // add puts a new cursor whose page 0 was delivered into the table.
 func (p *Pager) add(h *held) error {
 	p.table.Lock()
@@ -79,6 +125,7 @@ func (p *Pager) add(h *held) error {
 	if p.table.RefusingLocked() {
 		return handle.ErrClosing
 	}
+	p.table.EvictLocked(h.Principal)
 	h.pages, h.server = 1, h.cur.State().Server
 	if h.transaction != (handle.ID{}) {
 		p.bound[h.transaction] = append(p.bound[h.transaction], h)
@@ -87,8 +134,19 @@ func (p *Pager) add(h *held) error {
 	return nil
 }
 
-// unopenable reports whether the key that sealed the newest token of a cursor is gone.
-func (p *Pager) unopenable(t handle.Thing) bool {
+// isUnopenable reports whether the key that sealed the newest token of a cursor is gone.
+func (p *Pager) isUnopenable(t handle.Thing) bool {
 	h, ok := t.(*held)
 	return ok && !p.cfg.Keys.Has(h.sealer)
+}
+
+// IsEvictable reports whether only the first page was read.
+func (h *held) IsEvictable() bool { return h.pages <= 1 && h.transaction == (handle.ID{}) }
+
+// Evict takes the cursor away. What remains tells the client.
+func (h *held) Evict() handle.Thing {
+	ending := &held{Handle: handle.Handle{ID: h.ID}, pager: h.pager, cur: h.cur}
+	h.ledger = h.ledger.Evicted()
+	h.pager.dropLocked(h)
+	return ending
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/handle"
@@ -32,7 +34,9 @@ type Config struct {
 	// less.
 	UnreadIdle time.Duration
 	// PageMemory is how many bytes may be held between two calls: delivered pages, for clients that
-	// ask again, and what is left of batches that are larger than a page. Less than 0 means none.
+	// ask again, and what is left of batches that are larger than a page. What is left is never
+	// dropped; while it fills its memory, no cursor is opened. Less than 0 means that no page is
+	// remembered.
 	PageMemory int
 	// Admission is charged with what cursors keep between two calls, each for its principal; nil:
 	// nothing is.
@@ -59,9 +63,10 @@ type Pager struct {
 	instance   page.Instance
 	deployment DeploymentID
 	table      *handle.Table
-	drained    chan struct{} // closed when Drain has ended
-	drainsErr  error         // what it returned
-	fate       Fate          // of the cursors that were open when Drain began
+	learned    *lru.Cache[source, int] // the mean size of their documents
+	drained    chan struct{}           // closed when Drain has ended
+	drainsErr  error                   // what it returned
+	fate       Fate                    // of the cursors that were open when Drain began
 
 	memory     memory
 	bound      map[handle.ID][]*held // the cursors of each transaction, oldest first
@@ -87,8 +92,9 @@ func New(cfg Config) *Pager {
 		successors: map[page.Instance]succession{}, silences: map[page.Replica]silence{},
 	}
 	p.cfg.UnreadIdle = min(p.cfg.UnreadIdle, p.table.Idle())
-	p.memory.budget = max(cfg.PageMemory, 0)
-	_, _ = rand.Read(p.instance[:]) // never fails
+	p.memory.budget, p.memory.shares = max(cfg.PageMemory, 0), map[admission.Principal]int{}
+	p.learned, _ = lru.New[source, int](maxLearned) // never fails
+	_, _ = rand.Read(p.instance[:])                 // never fails
 	return p
 }
 
@@ -131,7 +137,7 @@ func (p *Pager) Start(ctx context.Context) error {
 func (p *Pager) Reclaim(bytes int64, only *admission.Principal) {
 	p.table.Lock()
 	defer p.table.Unlock()
-	p.memory.reclaim(int(bytes), only)
+	p.memory.drop(int(bytes), only)
 }
 
 // Len returns the number of known cursors, including those that have ended, whose last page a

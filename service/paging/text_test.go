@@ -28,7 +28,7 @@ func TestTextPages(t *testing.T) {
 				n.s.bad = map[int]bool{2: true, 7: true}
 				page, err := n.node("a").Open(t.Context(), paging.Opening{
 					Principal: "anna", Inflation: test.inflation,
-					Run: func(context.Context) (paging.Cursor, error) {
+					Run: func(context.Context, int32) (paging.Cursor, error) {
 						return n.holds(n.node("a"), n.s.find(test.total, test.batch, 0)), nil
 					},
 				})

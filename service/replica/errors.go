@@ -22,6 +22,7 @@ import (
 var named = map[string]error{
 	"cursor_not_found":        paging.ErrCursorNotFound,
 	"cursor_token_reused":     paging.ErrCursorTokenReused,
+	"cursor_evicted":          paging.ErrCursorEvicted,
 	"cursor_position_unknown": paging.ErrCursorPositionUnknown,
 	"token_version":           paging.ErrTokenVersion,
 	"owner_gone":              paging.ErrOwnerGone,

@@ -89,7 +89,7 @@ func join(t *testing.T, d deployment, advertise string, options ...option) *gate
 
 func (g *gateway) find(ctx context.Context, size int32) (paging.Page, error) {
 	ns := client.Namespace{Database: "db", Collection: "c"}
-	return g.Open(ctx, paging.Opening{Namespace: paging.Namespace(ns), BatchSize: &size, Run: func(ctx context.Context) (paging.Cursor, error) {
+	return g.Open(ctx, paging.Opening{Namespace: paging.Namespace(ns), BatchSize: &size, Run: func(ctx context.Context, _ int32) (paging.Cursor, error) {
 		return g.client.Find(ctx, ns, client.FindOptions{Common: client.Common{RunOn: true}, BatchSize: &size})
 	}})
 }

@@ -44,6 +44,7 @@ const (
 	SessionNotFound       Reason = "SessionNotFound"
 	CursorNotFound        Reason = "CursorNotFound"
 	CursorTokenReused     Reason = "CursorTokenReused"
+	CursorEvicted         Reason = "CursorEvicted"
 	CursorPositionUnknown Reason = "CursorPositionUnknown"
 	CursorOwnerGone       Reason = "CursorOwnerGone"
 	TransactionNotFound   Reason = "TransactionNotFound"
@@ -130,6 +131,7 @@ var reasons = byReason([]row{
 	{codes.NotFound, http.StatusNotFound, SessionNotFound, Restart},
 	{codes.NotFound, http.StatusNotFound, CursorNotFound, Restart},
 	{codes.Aborted, http.StatusConflict, CursorTokenReused, Restart},
+	{codes.Aborted, http.StatusConflict, CursorEvicted, Restart},
 	{codes.Aborted, http.StatusConflict, CursorPositionUnknown, Restart},
 	{codes.NotFound, http.StatusNotFound, CursorOwnerGone, Restart},
 	// Not Transaction: it may be committed, and forgotten since.

@@ -186,6 +186,7 @@ var table = []entry{
 	value("paging.ErrCursorNotFound", paging.ErrCursorNotFound, CursorNotFound),
 	value("paging.ErrTokenVersion", paging.ErrTokenVersion, CursorNotFound),
 	value("paging.ErrCursorTokenReused", paging.ErrCursorTokenReused, CursorTokenReused),
+	value("paging.ErrCursorEvicted", paging.ErrCursorEvicted, CursorEvicted),
 	value("paging.ErrCursorPositionUnknown", paging.ErrCursorPositionUnknown,
 		CursorPositionUnknown),
 	value("paging.ErrOwnerGone", paging.ErrOwnerGone, CursorOwnerGone),
@@ -196,7 +197,9 @@ var table = []entry{
 	value("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound), // it was closed during a read
 	value("cursor.ErrBusy", cursor.ErrBusy, Internal),           // handles serve one call at a time
 	value("paging.ErrNotHere", paging.ErrNotHere, Internal),     // for replicas only
-	typed(plain[*handle.LimitError](HandleLimitExceeded)),
+	typed(func(e *handle.LimitError, _ error, x *explanation) {
+		x.row, x.message, x.retryAfter = reasons[HandleLimitExceeded], e.Error(), e.RetryAfter
+	}),
 	typed(plain[*paging.UnreachableError](ReplicaUnreachable)),
 
 	// Errors that the server returned.

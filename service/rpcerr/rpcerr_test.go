@@ -141,6 +141,7 @@ func TestTable(t *testing.T) {
 		{&operation.TooLargeError{}, codes.InvalidArgument, 413, "TooLarge", "never"},
 		{paging.ErrCursorNotFound, codes.NotFound, 404, "CursorNotFound", "restart"},
 		{paging.ErrCursorTokenReused, codes.Aborted, 409, "CursorTokenReused", "restart"},
+		{paging.ErrCursorEvicted, codes.Aborted, 409, "CursorEvicted", "restart"},
 		{paging.ErrCursorPositionUnknown, codes.Aborted, 409, "CursorPositionUnknown", "restart"},
 		{paging.ErrOwnerGone, codes.NotFound, 404, "CursorOwnerGone", "restart"},
 		{handle.ErrNotFound, codes.NotFound, 404, "HandleNotFound", "never"},

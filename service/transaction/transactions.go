@@ -92,6 +92,12 @@ func (o *open) Describe(i *handle.Info) {
 	}
 }
 
+// IsEvictable returns false.
+func (o *open) IsEvictable() bool { return false }
+
+// Evict is not called.
+func (o *open) Evict() handle.Thing { return o }
+
 // Removed remembers how the transaction has ended.
 func (o *open) Removed() {
 	now := time.Now()
@@ -169,6 +175,7 @@ func (s *Transactions) add(o *open) error {
 	}
 	err := s.table.HasRoomLocked(o.Principal, func(handle.Thing) bool { return false })
 	if err == nil {
+		s.table.EvictLocked(o.Principal)
 		s.settleLocked(o)
 	}
 	return err

@@ -125,7 +125,7 @@ func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Cl
 		Admission: admitted,
 		Keys:      ring, Deployment: cfg.Deployment(),
 		Idle: cfg.Cursors.Idle, UnreadIdle: cfg.Cursors.UnreadIdle,
-		PageMemory:      noneIsNegative(int(cfg.Cursors.PageMemory)),
+		PageMemory:      pageMemory(cfg.Cursors.PageMemory, admitted.Bytes().Limit),
 		PageBytes:       int(cfg.Pages.MaxSize),
 		MaxPerPrincipal: noneIsNegative(cfg.Cursors.MaxPerPrincipal),
 		Continue:        func(s cursor.State) paging.Cursor { return c.ContinueCursor(s) },
@@ -162,6 +162,15 @@ func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Cl
 		},
 	})
 	return p
+}
+
+// pageMemory returns the memory for what cursors keep between two calls: half of the budget at most,
+// so that there is always room for the calls that read it.
+func pageMemory(configured, budget int64) int {
+	if budget > 0 {
+		configured = min(configured, budget/2)
+	}
+	return noneIsNegative(int(configured))
 }
 
 // noneIsNegative converts 0 to -1, for fields whose zero value means the default.

@@ -1,0 +1,88 @@
+package paging
+
+import (
+	"context"
+
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/batch"
+)
+
+// source says where documents come from whose sizes are alike: a namespace, as it is or through
+// pipelines.
+type source struct {
+	namespace Namespace
+	pipeline  bool
+}
+
+// maxLearned bounds the sources of which the size of documents is known.
+const maxLearned = 10_000
+
+// leastReserve is the smallest sum that is reserved. Less is not charged either.
+const leastReserve = 128 << 10
+
+// size returns how many documents to ask for, so that little of the batch is left of a page. The
+// client's own size is the largest, as it is for pages.
+func (p *Pager) size(h *held, limits batch.Limits) int32 {
+	n := h.sizer.Next(limits.Bytes)
+	if h.chosen > 0 {
+		n = min(n, h.chosen)
+	}
+	return n
+}
+
+// more gets the next batch, of n documents, and adds it to what is left of the last one. Before
+// that it reserves memory for the reply and the response, and returns an *admission.Error if there
+// is none.
+func (p *Pager) more(ctx context.Context, h *held, n int32, limits batch.Limits) error {
+	h.cur.SetBatchSize(n)
+	mean, _ := h.sizer.Seen()
+	if err := reserve(ctx, int(n)*mean, limits); err != nil {
+		return err
+	}
+	return p.take(ctx, h)
+}
+
+// take takes the next batch of the cursor, and learns from it.
+func (p *Pager) take(ctx context.Context, h *held) error {
+	b, err := h.cur.Next(ctx)
+	if err != nil {
+		return err // never io.EOF alone, which follows only Done
+	}
+	h.leftover.documents = append(h.leftover.documents, b.Documents...)
+	h.leftover.bytes += b.Bytes
+	h.leftover.buffer += max(b.Bytes, b.Buffer)
+	h.sizer.Saw(len(b.Documents), b.Bytes)
+	if n := len(b.Documents); n > 0 && h.source != (source{}) {
+		before, _ := p.learned.Get(h.source)
+		p.learned.Add(h.source, batch.Learn(before, max(b.Bytes/n, 1)))
+	}
+	return nil
+}
+
+// reserve reserves memory for a reply and the response that is made of it.
+func reserve(ctx context.Context, reply int, limits batch.Limits) error {
+	if sum := reply + min(reply, limits.Bytes); sum >= leastReserve {
+		return admission.From(ctx).Reserve(ctx, int64(sum))
+	}
+	return nil
+}
+
+// fill completes the first page of a cursor whose first batch was small because nothing was known
+// of its documents: most is the number of documents that the page has at most. If the command for
+// the rest cannot be sent, the page stays short.
+func (p *Pager) fill(ctx context.Context, h *held, asked, most int32, limits batch.Limits) error {
+	have := int32(len(h.leftover.documents))
+	room := limits.Bytes - h.leftover.bytes
+	if have < asked || have >= most || room <= 0 || h.cur.Done() || ctx.Err() != nil {
+		return nil
+	}
+	mean := h.leftover.bytes / int(have)
+	n := min(int32(min(room/max(mean, 1), int(most))), most-have)
+	if n == 0 {
+		return nil
+	}
+	if err := p.more(ctx, h, n, limits); err != nil && !neverSent(err) {
+		return err
+	}
+	return nil
+}
