@@ -38,6 +38,9 @@ type ClusterConfig struct {
 	Polled      bool   // hosts know no topologyVersion, as before MongoDB 4.4
 	WireVersion int32  // 21 if zero
 	Discard     bool   // commands are not recorded, and inserted documents not kept
+	// The handlers know which transactions there are; otherwise a host refuses the commands of
+	// those that it does not know.
+	Transactions bool
 }
 
 // Cluster represents a deployment of several hosts: one replica set, some mongoses, or whatever
@@ -53,6 +56,8 @@ type Cluster struct {
 	hosts      []*Host       // all that ever were
 	setVersion int32
 	term       uint32
+
+	transactions *transactions // of the members of the set
 }
 
 // Host holds one server of a cluster. The methods of its Server work as usual: handlers, cut
@@ -85,7 +90,10 @@ func NewCluster(t testing.TB, cfg ClusterConfig, roles ...Role) *Cluster {
 	if cfg.WireVersion == 0 {
 		cfg.WireVersion = 21
 	}
-	c := &Cluster{t: t, cfg: cfg, changed: make(chan struct{}), setVersion: 1}
+	c := &Cluster{
+		t: t, cfg: cfg, changed: make(chan struct{}), setVersion: 1,
+		transactions: newTransactions(),
+	}
 	for _, role := range roles {
 		c.addHost(role)
 	}
@@ -154,6 +162,12 @@ func (c *Cluster) addHost(role Role) *Host {
 	}
 	h.lastCursor = firstCursor(len(c.hosts))
 	h.member = role >= Primary && role != Ghost
+	switch {
+	case c.cfg.Transactions:
+		h.transactions = nil
+	case h.member:
+		h.transactions = c.transactions
+	}
 	if role == Primary {
 		c.term++
 		h.term = c.term
@@ -213,6 +227,7 @@ func (c *Cluster) ElectUnnoticed(h *Host) { c.change(func() { c.electLocked(h) }
 func (c *Cluster) electLocked(h *Host) {
 	c.term++
 	h.role, h.term = Primary, c.term
+	c.transactions.abort()
 }
 
 // StepDown leaves the set without a primary.

@@ -196,7 +196,7 @@ func (c *cursor) take(n int64) []bson.Raw {
 	return batch
 }
 
-func field(d bson.Raw, name string) bson.Value {
-	v, _ := d.Lookup(name)
+func field(d bson.Raw, path ...string) bson.Value {
+	v, _ := d.Lookup(path...)
 	return v
 }

@@ -39,6 +39,8 @@ type Server struct {
 	listens  bool     // …at addr
 	prepared Prepared // nil: the handlers answer
 
+	transactions *transactions // shared by the members of a replica set; nil: the handlers know
+
 	large sync.Mutex // held while a piece of a large text is written: see writeInTurns
 	wg    sync.WaitGroup
 	done  chan struct{} // closed when the server is closed
@@ -86,7 +88,7 @@ func Listen(addr string, handlers Handlers) (*Server, error) {
 
 func newServer(handlers Handlers) *Server {
 	s := &Server{
-		addr: "mongotest:27017", done: make(chan struct{}),
+		addr: "mongotest:27017", done: make(chan struct{}), transactions: newTransactions(),
 		handlers:    Handlers{},
 		conns:       map[net.Conn]struct{}{},
 		collections: map[string][]bson.Raw{},
@@ -305,6 +307,10 @@ func (s *Server) answer(cmd *Command) Reply {
 	}
 	intercept, guard := s.intercept, s.guard
 	s.mu.Unlock()
+	if s.transactions != nil {
+		handler := h
+		h = func(cmd *Command) Reply { return s.transactions.answer(cmd, handler) }
+	}
 	if guard != nil {
 		handler := h
 		h = func(cmd *Command) Reply { return guard.answer(cmd, handler) }

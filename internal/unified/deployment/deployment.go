@@ -121,6 +121,7 @@ func ListenUnrecorded(t testing.TB, topology Topology, version Version) *Deploym
 func newDeployment(
 	t testing.TB, topology Topology, cfg mongotest.ClusterConfig,
 ) *Deployment {
+	cfg.Transactions = true
 	now := newClock()
 	d := &Deployment{
 		topology: topology, wire: cfg.WireVersion, clock: now, store: newStore(now),

@@ -2,6 +2,7 @@ package deployment_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -75,7 +76,7 @@ func run(t *testing.T, c *client.Client, command string) bson.Raw {
 		cmd = bson.With(cmd, "lsid", bson.DocumentValue(bson.NewBuilder(nil).Binary("id", 4, make([]byte, 16)).Finish()))
 	}
 	reply, err := c.RunCommand(t.Context(), "db", cmd, client.RunCommandOptions{})
-	if e, ok := err.(*mongoerr.CommandError); ok { //nolint:errorlint // RunCommand's own
+	if e, ok := errors.AsType[*mongoerr.CommandError](err); ok {
 		return e.Reply
 	}
 	if err != nil {
