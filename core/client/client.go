@@ -53,6 +53,9 @@ type Options struct {
 	// password. That string must ask for authentication. Nil stands for the connection string's
 	// own.
 	User auth.UserSource
+	// TLS holds what the tls options of the connection string say, so that the caller can read
+	// their files again. Nil stands for the connection string's own, which are read once.
+	TLS *conn.TLS
 	// OIDC obtains the access tokens of MONGODB-OIDC, in place of an ENVIRONMENT in the connection
 	// string.
 	OIDC oidc.Provider

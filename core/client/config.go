@@ -94,8 +94,14 @@ func topologyConfig(
 	if out.Conn.Auth, err = authenticator(cfg, opt); err != nil || !cfg.UseTLS() {
 		return out, err
 	}
-	out.Conn.TLS, out.Conn.Revocation, err = conn.TLSConfig(cfg.TLS)
-	return out, err
+	secure := opt.TLS
+	if secure == nil {
+		if secure, err = conn.NewTLS(cfg.TLS); err != nil {
+			return out, err
+		}
+	}
+	out.Conn.TLS, out.Conn.Revocation = secure.Config, secure.Revocation()
+	return out, nil
 }
 
 // shareOf returns that share of a pool, rounded down, and at least 1. It returns 0, which sets

@@ -142,7 +142,9 @@ func TestX509OverTLS(t *testing.T) {
 			s.UseTLS(conf)
 			c, err := conn.Dial(t.Context(), s.Address(), conn.Config{
 				Dialer: s.Dial, Auth: auth.X509(fixed(tt.user, "")),
-				TLS: &tls.Config{RootCAs: ca.Pool(), ServerName: "server", Certificates: tt.certs},
+				TLS: func() *tls.Config {
+					return &tls.Config{RootCAs: ca.Pool(), ServerName: "server", Certificates: tt.certs}
+				},
 			})
 			if err == nil {
 				_ = c.Close()

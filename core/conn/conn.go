@@ -54,8 +54,9 @@ type Config struct {
 	// Proxy, if set, is the proxy for TCP connections.
 	Proxy *Proxy
 
-	// TLS, if set, encrypts the connection. An empty ServerName means the host of the address.
-	TLS *tls.Config
+	// TLS, if set, encrypts the connection with what it returns: a value of its own for each
+	// change. An empty ServerName means the host of the address. (*TLS).Config is one.
+	TLS func() *tls.Config
 
 	// Revocation, if set, checks the verified chain of a TLS connection before it is used. All
 	// connections of a client share it, and so its cache.

@@ -14,7 +14,7 @@ import (
 
 // maxFile is the largest file of certificates and keys that is read. The certificates that a system
 // trusts take about 250 KB.
-const maxFile = 4 << 20
+const maxFile = 1 << 20
 
 // readFile reads a file of certificates or keys. A file larger than maxFile, such as a device that
 // never ends, is an error.

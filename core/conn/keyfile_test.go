@@ -67,14 +67,14 @@ func TestKeyFiles(t *testing.T) {
 		{"no certificate", []*pem.Block{plain}, "", "tlsCertificateKeyFile"},
 		{"key of another", []*pem.Block{certtest.Authority(t, certtest.ECDSA).CertificateBlock(), plain}, "", "private key does not match public key"},
 	} {
-		_, _, err := conn.TLSConfig(connstring.TLS{
+		_, err := conn.NewTLS(connstring.TLS{
 			CertificateKeyFile: certtest.File(t, "client.pem", tt.file...), CertificateKeyFilePassword: tt.password,
 		})
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: TLSConfig() = %v, want %q", tt.name, err, tt.want)
+			t.Errorf("%s: NewTLS() = %v, want %q", tt.name, err, tt.want)
 		}
 		if err != nil && (strings.Contains(err.Error(), password) || !strings.Contains(err.Error(), "client.pem")) {
-			t.Errorf("%s: TLSConfig() = %v, want the file's name and no secret", tt.name, err)
+			t.Errorf("%s: NewTLS() = %v, want the file's name and no secret", tt.name, err)
 		}
 	}
 }
@@ -139,16 +139,16 @@ func TestKeyFilesOfOpenSSL(t *testing.T) {
 				if err := os.WriteFile(file, append(key, pem.EncodeToMemory(p.CertificateBlock())...), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				_, _, err = conn.TLSConfig(connstring.TLS{CertificateKeyFile: file, CertificateKeyFilePassword: password})
+				_, err = conn.NewTLS(connstring.TLS{CertificateKeyFile: file, CertificateKeyFilePassword: password})
 				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-					t.Errorf("TLSConfig() = %v, want %q", err, tt.want)
+					t.Errorf("NewTLS() = %v, want %q", err, tt.want)
 				}
 			})
 		}
 	}
 }
 
-func TestTLSConfigRefuses(t *testing.T) {
+func TestNewTLSRefuses(t *testing.T) {
 	large := filepath.Join(t.TempDir(), "large.pem")
 	if err := os.WriteFile(large, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -163,16 +163,16 @@ func TestTLSConfigRefuses(t *testing.T) {
 	}{
 		"no such CA file":            {connstring.TLS{CAFile: "/nowhere.pem"}, "tlsCAFile: open /nowhere.pem: no such file"},
 		"CA file is a directory":     {connstring.TLS{CAFile: t.TempDir()}, "tlsCAFile: read "},
-		"CA file is too large":       {connstring.TLS{CAFile: large}, "large.pem is larger than 4194304 bytes"},
-		"key file is too large":      {connstring.TLS{CertificateKeyFile: large}, "large.pem is larger than 4194304 bytes"},
+		"CA file is too large":       {connstring.TLS{CAFile: large}, "large.pem is larger than 1048576 bytes"},
+		"key file is too large":      {connstring.TLS{CertificateKeyFile: large}, "large.pem is larger than 1048576 bytes"},
 		"CA file is no PEM":          {connstring.TLS{CAFile: certtest.File(t, "empty.pem")}, "has no certificate in PEM"},
 		"CA file with garbage in it": {connstring.TLS{CAFile: unreadable}, "has no certificate that can be read: x509: "},
 		"no such key file":           {connstring.TLS{CertificateKeyFile: "/nowhere.pem"}, "tlsCertificateKeyFile: open /nowhere.pem: no such file"},
 		"password alone":             {connstring.TLS{CertificateKeyFilePassword: password}, "there is no tlsCertificateKeyFile"},
 	} {
-		_, _, err := conn.TLSConfig(tt.opt)
+		_, err := conn.NewTLS(tt.opt)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), password) {
-			t.Errorf("%s: TLSConfig() = %v, want %q and no secret", name, err, tt.want)
+			t.Errorf("%s: NewTLS() = %v, want %q and no secret", name, err, tt.want)
 		}
 	}
 }

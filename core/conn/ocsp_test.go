@@ -44,11 +44,11 @@ func uriConfig(t *testing.T, addr address.Address, ca *certtest.Pair, options st
 	if err != nil {
 		t.Fatal(err)
 	}
-	var cfg conn.Config
-	if cfg.TLS, cfg.Revocation, err = conn.TLSConfig(cs.TLS); err != nil {
+	secure, err := conn.NewTLS(cs.TLS)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return cfg
+	return conn.Config{TLS: secure.Config, Revocation: secure.Revocation()}
 }
 
 // unreachable returns the URL of a port without a listener.

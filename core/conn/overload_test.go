@@ -37,7 +37,7 @@ func TestOverloadLabels(t *testing.T) {
 		dial     dialer // nil: the server's own
 		hello    mongotest.Handler
 		server   *tls.Config // nil: it speaks plain
-		client   *tls.Config
+		client   func() *tls.Config
 		proxied  bool
 		overload bool
 	}{

@@ -8,21 +8,63 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/conn/ocsp"
 	"github.com/mooringdb/mooring/core/connstring"
 )
 
-// TLSConfig reads the files that the options name and returns what Config.TLS and
-// Config.Revocation need. It does not ask whether TLS is on (connstring.Config.UseTLS does).
+// TLS holds what encrypts the connections of a client. Connections that are made after a Reload use
+// what the files say then; those that exist go on. Its methods are safe for concurrent use.
+type TLS struct {
+	opt     connstring.TLS
+	checker *ocsp.Checker
+	current atomic.Pointer[tls.Config]
+}
+
+// NewTLS reads the files that the options name. It does not ask whether TLS is on
+// (connstring.Config.UseTLS does).
+func NewTLS(opt connstring.TLS) (*TLS, error) {
+	conf, checker, err := tlsConfig(opt)
+	if err != nil {
+		return nil, err
+	}
+	t := &TLS{opt: opt, checker: checker}
+	t.current.Store(conf)
+	return t, nil
+}
+
+// Files returns the names of the files that the options name.
+func (t *TLS) Files() []string {
+	return slices.DeleteFunc([]string{t.opt.CertificateKeyFile, t.opt.CAFile},
+		func(name string) bool { return name == "" })
+}
+
+// Reload reads the files again. If they cannot be used, what was read before stays.
+func (t *TLS) Reload() error {
+	conf, _, err := tlsConfig(t.opt)
+	if err == nil {
+		t.current.Store(conf)
+	}
+	return err
+}
+
+// Config returns the newest configuration, which is not changed any more: Config.TLS.
+func (t *TLS) Config() *tls.Config { return t.current.Load() }
+
+// Revocation returns what Config.Revocation needs. It is nil if certificates are not verified or
+// tlsDisableCertificateRevocationCheck is set.
+func (t *TLS) Revocation() *ocsp.Checker { return t.checker }
+
+// tlsConfig reads the files and returns the configuration and what checks revocation.
 //
 // tlsAllowInvalidCertificates accepts any certificate for the server's name,
 // tlsAllowInvalidHostnames any trusted certificate for whatever name, tlsInsecure any
-// certificate. The Checker is nil if certificates are not verified or
-// tlsDisableCertificateRevocationCheck is set.
-func TLSConfig(opt connstring.TLS) (*tls.Config, *ocsp.Checker, error) {
+// certificate.
+func tlsConfig(opt connstring.TLS) (*tls.Config, *ocsp.Checker, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if opt.CAFile != "" {
 		roots, err := readAuthorities(opt.CAFile)
@@ -135,7 +177,7 @@ func encrypt(
 	if cfg.TLS == nil {
 		return transport, nil
 	}
-	conf := cfg.TLS.Clone()
+	conf := cfg.TLS().Clone()
 	if conf.ServerName == "" {
 		conf.ServerName = serverName(addr)
 	}

@@ -6,6 +6,9 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,11 +23,11 @@ import (
 // useTLS returns the Config of the options, without OCSP.
 func useTLS(t *testing.T, opt connstring.TLS) conn.Config {
 	t.Helper()
-	conf, _, err := conn.TLSConfig(opt)
+	secure, err := conn.NewTLS(opt)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conn.Config{TLS: conf}
+	return conn.Config{TLS: secure.Config}
 }
 
 func caFile(t *testing.T, ca *certtest.Pair) string {
@@ -234,7 +237,80 @@ func TestTLSClientCertificate(t *testing.T) {
 	}
 }
 
-func TestTLSConfigReadsABundle(t *testing.T) {
+// Connections that are made after Reload use the new files; those that exist go on. Files that
+// cannot be used leave the old ones in use.
+func TestReload(t *testing.T) {
+	before, after := certtest.Authority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.ECDSA)
+	first, second := before.Issue(t, "first"), before.Issue(t, "second")
+	dir := t.TempDir()
+	opt := connstring.TLS{
+		CertificateKeyFile: filepath.Join(dir, "client.pem"), CAFile: filepath.Join(dir, "ca.pem"),
+	}
+	write := func(file string, blocks ...*pem.Block) {
+		t.Helper()
+		var text []byte
+		for _, b := range blocks {
+			text = append(text, pem.EncodeToMemory(b)...)
+		}
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(opt.CertificateKeyFile, first.CertificateBlock(), first.KeyBlock(t))
+	write(opt.CAFile, before.CertificateBlock())
+	s := mongotest.NewTCPServer(t, nil)
+	demand := func(ca *certtest.Pair) {
+		conf := presents(ca.Issue(t, "127.0.0.1"))
+		conf.ClientAuth = tls.RequireAnyClientCert
+		s.UseTLS(conf)
+	}
+	demand(before)
+	var names []string
+	s.Handle("ping", func(cmd *mongotest.Command) mongotest.Reply {
+		names = append(names, cmd.TLS.PeerCertificates[0].DNSNames[0])
+		return mongotest.OK(nil)
+	})
+	secure, err := conn.NewTLS(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := conn.Config{TLS: secure.Config}
+	old, err := conn.Dial(t.Context(), s.Address(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+
+	write(opt.CertificateKeyFile, second.CertificateBlock(), second.KeyBlock(t))
+	check(t, ping(t.Context(), s.Address(), cfg), "")
+	if err := secure.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	check(t, ping(t.Context(), s.Address(), cfg), "")
+	_, err = old.RoundTrip(t.Context(), message("ping", 0))
+	check(t, err, "")
+	if want := []string{"first", "second", "first"}; !slices.Equal(names, want) {
+		t.Errorf("the server got the certificates %q, want %q", names, want)
+	}
+
+	demand(after)
+	check(t, ping(t.Context(), s.Address(), cfg), "unknown authority")
+	write(opt.CAFile, &pem.Block{Type: "X"})
+	if err := secure.Reload(); err == nil || !strings.Contains(err.Error(), "tlsCAFile") {
+		t.Errorf("Reload() = %v, want that there is no certificate", err)
+	}
+	check(t, ping(t.Context(), s.Address(), cfg), "unknown authority")
+	write(opt.CAFile, after.CertificateBlock())
+	if err := secure.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	check(t, ping(t.Context(), s.Address(), cfg), "")
+	if got := secure.Files(); !slices.Equal(got, []string{opt.CertificateKeyFile, opt.CAFile}) {
+		t.Errorf("Files() = %q", got)
+	}
+}
+
+func TestTLSReadsABundle(t *testing.T) {
 	ca, foreign := certtest.Authority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.ECDSA)
 	file := certtest.File(t, "bundle.pem", foreign.CertificateBlock(), foreign.KeyBlock(t),
 		&pem.Block{Type: "CERTIFICATE", Bytes: []byte("not one that can be read")}, ca.CertificateBlock())

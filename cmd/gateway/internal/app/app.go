@@ -76,8 +76,8 @@ func (a *App) Start(ctx context.Context) error { return a.fx.Start(ctx) }
 func (a *App) Addresses() server.Addresses { return a.server.Addresses() }
 
 // Reload reads the configuration file again, and the files of handle keys, of the MongoDB user, of
-// API keys and of certificates, if there are any, and opens the file of the audit log again. The
-// log has the result.
+// API keys and of certificates, those for MongoDB included, if there are any, and opens the file of
+// the audit log again. The log has the result.
 func (a *App) Reload() {
 	a.config.reload()
 	a.audit.reopen()

@@ -70,11 +70,12 @@ func newCertificate(cfg *config.Config) (*certificate.Holder, error) {
 
 func newTLS(h *certificate.Holder) *tls.Config { return h.TLS() }
 
-// access watches the files of API keys, idempotency key, policy and certificates.
+// access watches the files of API keys, idempotency key, policy and certificates, those for MongoDB
+// included.
 type access []*keyfile.Watcher
 
 func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.Authenticator,
-	h *certificate.Holder, rules *policy.Enforcer, exact *idempotency.Keys,
+	h *certificate.Holder, rules *policy.Enforcer, exact *idempotency.Keys, mongo *mongoTLS,
 ) access {
 	var watchers access
 	add := func(c keyfile.Config) {
@@ -152,6 +153,21 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 					return 0, err
 				}
 				return 1, h.Use(texts)
+			},
+		})
+	}
+	if mongo.TLS != nil && len(mongo.Files()) > 0 {
+		add(keyfile.Config{
+			Source: "mongodb_certificates", Paths: mongo.Files(), Sum: mongo.sum,
+			Messages: keyfile.Messages{
+				Read: "certificates for MongoDB read", Count: "files",
+				Failed: "the certificates for MongoDB cannot be used: the old ones stay",
+			},
+			Use: func(texts []string) (int, error) {
+				if err := cfg.CheckMongoKeyFile(); err != nil {
+					return 0, err
+				}
+				return len(texts), mongo.Reload()
 			},
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"time"
 
 	"go.uber.org/fx"
@@ -12,6 +13,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/login"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/token"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/event"
@@ -20,11 +22,45 @@ import (
 )
 
 // deployment provides the client of the MongoDB deployment.
-var deployment = fx.Module("deployment", fx.Provide(newClient))
+var deployment = fx.Module("deployment", fx.Provide(newClient, newMongoTLS))
+
+// mongoTLS holds what encrypts the connections to MongoDB, if anything does.
+type mongoTLS struct {
+	*conn.TLS
+
+	sum string // watch.Sum of the files; they were read, or have changed since
+}
+
+func newMongoTLS(cfg *config.Config) (*mongoTLS, error) {
+	m := &mongoTLS{}
+	if !cfg.MongoDB.UseTLS() {
+		return m, nil
+	}
+	opt := cfg.MongoDB.TLS
+	var err error
+	m.sum = sumOf(opt.CertificateKeyFile, opt.CAFile)
+	if m.TLS, err = conn.NewTLS(opt); err != nil {
+		return nil, &config.Error{Option: "uri", Problem: err.Error()}
+	}
+	return m, nil
+}
+
+// sumOf returns watch.Sum of the regular files among paths: a pipe can be read only once. It leaves
+// an error to what uses the files.
+func sumOf(paths ...string) string {
+	var texts []string
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			text, _ := watch.Read(path)
+			texts = append(texts, text)
+		}
+	}
+	return watch.Sum(texts...)
+}
 
 func newClient(
 	lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *event.Sink, l *login.Login,
-	admitted *admission.Admission,
+	admitted *admission.Admission, secure *mongoTLS,
 ) (*client.Client, error) {
 	mongo := cfg.MongoDB
 	if mongo.WaitQueueTimeout == nil && cfg.Requests.QueueTime > 0 {
@@ -35,6 +71,7 @@ func newClient(
 		Sink: sink, Version: build.Version(), User: l.User, MaxPinnedShare: cfg.Cursors.MaxPinned,
 		MaxRunOnShare: cfg.MaxAbandoned,
 		OIDC:          token.Provider(cfg.Token),
+		TLS:           secure.TLS,
 		AdmitReply:    admitted.AdmitReply,
 		Turn: func() conn.Turn {
 			turn := admitted.Turn()

@@ -4,14 +4,17 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -178,6 +181,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		"policy":          {"--policy-file", policyOf(1), "permit ("},
 		"certificate":     {"--tls-certificate-file", block(leaf.CertificateBlock()), "no certificate"},
 		"mongodb_user":    {"--mongodb-password-file", "hunter2-app", ""},
+		// The option is in the connection string.
+		"mongodb_certificates": {"", block(ca.CertificateBlock()), "no certificate"},
 	}
 	write := func(source, text string) {
 		t.Helper()
@@ -188,13 +193,17 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	var options []string
 	for source, f := range files {
 		write(source, f.text)
-		options = append(options, f.option, filepath.Join(dir, source))
+		if f.option != "" {
+			options = append(options, f.option, filepath.Join(dir, source))
+		}
 	}
 	mongo := mongotest.NewTCPServer(t, nil)
 	mongo.RequireAuth(users("app"))
+	mongo.UseTLS(&tls.Config{Certificates: []tls.Certificate{leaf.TLS(nil)}})
+	uri := mongo.URI() + "&tls=true&tlsCAFile=" + url.QueryEscape(filepath.Join(dir, "mongodb_certificates"))
 	g := startWith(t, func(g *gateway) *slog.Logger {
 		return slog.New(slog.NewTextHandler(&g.log, nil))
-	}, mongo.URI(), append(options, "--mongodb-username=app", "--admin-address=127.0.0.1:0",
+	}, uri, append(options, "--mongodb-username=app", "--admin-address=127.0.0.1:0",
 		"--tls-key-file", certtest.File(t, "key", leaf.KeyBlock(t)))...)
 	defer g.stop()
 	want := func(broken string) {
@@ -221,6 +230,61 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 		write(source, f.text)
 		want("")
 	}
+}
+
+// TestCertificateForMongoDB changes the gateway's own certificate: new connections present the new
+// one, and those that exist go on. A file that others can read is not used.
+func TestCertificateForMongoDB(t *testing.T) {
+	ca := certtest.Authority(t, certtest.ECDSA)
+	server := &tls.Config{
+		Certificates: []tls.Certificate{ca.Issue(t, "127.0.0.1").TLS(nil)}, ClientAuth: tls.RequireAnyClientCert,
+	}
+	mongo := mongotest.NewTCPServer(t, nil)
+	mongo.UseTLS(server)
+	var presented atomic.Value
+	mongo.Handle("find", func(cmd *mongotest.Command) mongotest.Reply {
+		presented.Store(cmd.TLS.PeerCertificates[0].DNSNames[0])
+		return mongo.Default(cmd)
+	})
+	file := filepath.Join(t.TempDir(), "client.pem")
+	write := func(name string, mode os.FileMode) {
+		t.Helper()
+		leaf := ca.Issue(t, name)
+		text := block(leaf.CertificateBlock()) + block(leaf.KeyBlock(t))
+		if err := errors.Join(os.WriteFile(file, []byte(text), mode), os.Chmod(file, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first", 0o600)
+	g := start(t, mongo.URI()+"&tls=true&tlsCAFile="+url.QueryEscape(certtest.File(t, "ca", ca.CertificateBlock()))+
+		"&tlsCertificateKeyFile="+url.QueryEscape(file))
+	g.await(http.StatusOK, "")
+	want := func(name string) {
+		t.Helper()
+		const path, find = "/v1/databases/db/collections/c/documents:find", "{}"
+		if status, body := g.post(path, find); status != http.StatusOK {
+			t.Errorf("find = %d %s", status, body)
+		}
+		if got := presented.Load(); got != name {
+			t.Errorf("the server got the certificate %v, want %s", got, name)
+		}
+	}
+	reload := func(line string) {
+		t.Helper()
+		g.Reload()
+		g.until(func() (bool, string) { return strings.Contains(g.log.String(), line), "the log lacks " + line })
+	}
+	want("first")
+	write("second", 0o600)
+	reload("certificates for MongoDB read")
+	want("first")
+	mongo.CutConnections()
+	want("second")
+	write("third", 0o604)
+	reload("other users of the machine can read it")
+	mongo.CutConnections()
+	want("second")
+	g.stop()
 }
 
 // metrics returns the text of /metrics.

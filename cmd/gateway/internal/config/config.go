@@ -365,12 +365,10 @@ func (c *Config) check() error {
 	c.warnWithoutPolicy()
 	c.checkExposure("grpc.address", c.GRPC.Address, refuse)
 	c.checkExposure("rest.address", c.REST.Address, refuse)
-	secrets := []string{c.TLS.KeyFile, c.Token.File}
-	if c.MongoDB.TLS.CertificateKeyFilePassword == "" { // else it is encrypted
-		secrets = append(secrets, c.MongoDB.TLS.CertificateKeyFile)
-	}
-	for _, path := range secrets {
-		if err := c.CheckSecretFile(path); err != nil {
+	for _, err := range []error{
+		c.CheckSecretFile(c.TLS.KeyFile), c.CheckSecretFile(c.Token.File), c.CheckMongoKeyFile(),
+	} {
+		if err != nil {
 			refuse("allowReadable", err.Error())
 		}
 	}

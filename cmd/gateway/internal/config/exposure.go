@@ -112,6 +112,15 @@ func (c *Config) CheckSecretFile(path string) error {
 		"or add its path to allowReadable", path)
 }
 
+// CheckMongoKeyFile does what CheckSecretFile does for tlsCertificateKeyFile, unless a password
+// encrypts its key.
+func (c *Config) CheckMongoKeyFile() error {
+	if c.MongoDB.TLS.CertificateKeyFilePassword != "" {
+		return nil
+	}
+	return c.CheckSecretFile(c.MongoDB.TLS.CertificateKeyFile)
+}
+
 // unixPrefix begins the address of a Unix domain socket.
 const unixPrefix = "unix:"
 

@@ -104,7 +104,7 @@ func newState(m *Metrics) *state {
 		reloaded: gauge("mooring_config_last_reload_successful",
 			"1 if the newest texts of the files are in use, 0 if they cannot be used and the "+
 				"older ones stay, by source: configuration, handle_keys, idempotency_key, "+
-				"api_keys, policy, certificate or mongodb_user.", "source"),
+				"api_keys, policy, certificate, mongodb_user or mongodb_certificates.", "source"),
 		reloadTime: gauge("mooring_config_last_reload_success_timestamp_seconds",
 			"When the files were last read and used, in seconds since 1970.", "source"),
 		replicas: gauge("mooring_replicas_known",
