@@ -54,7 +54,7 @@ func (e *Error) Error() string {
 // Unwrap returns the underlying error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// codeAuthenticationFailed is the server's error for a user or a credential that it does not accept.
+// codeAuthenticationFailed is the server's error for a user or a credential that it refuses.
 const codeAuthenticationFailed = 18
 
 // RefusesCredential reports whether the server refused the user or the credential. Its other errors

@@ -279,7 +279,7 @@ func TestReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer old.Close()
+	defer func() { _ = old.Close() }()
 
 	write(opt.CertificateKeyFile, second.CertificateBlock(), second.KeyBlock(t))
 	check(t, ping(t.Context(), s.Address(), cfg), "")

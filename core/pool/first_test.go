@@ -40,8 +40,8 @@ func newHanging(t *testing.T, edit func(*pool.Config[*fake])) *hanging {
 	return h
 }
 
-// A check-out takes a connection that is checked in, if that comes before the one that is being
-// established for it. That one is for the next check-out that has none.
+// A check-out takes a connection that is checked in, if that comes before its own, which is being
+// established. Its own is for the next check-out that has none then.
 func TestCheckOutTakesWhatComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHanging(t, nil)

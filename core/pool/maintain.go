@@ -115,8 +115,8 @@ type cooldown struct {
 	until time.Time
 }
 
-// resume ends a cooldown whose time is over, and serves the check-outs that wait. It returns how much
-// of the time is left.
+// resume ends a cooldown whose time is over, and serves the check-outs that wait. It returns how
+// much of the time is left.
 func (p *Pool[C]) resume() (later time.Duration) {
 	p.mu.Lock()
 	var doomed []*Conn[C]

@@ -317,7 +317,8 @@ func (p *Pool[C]) IsServing(service ServiceID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
-		if c.state != connPending && c.service == service && c.resource.Alive() && !c.isStaleLocked() {
+		established := c.state != connPending && c.service == service
+		if established && c.resource.Alive() && !c.isStaleLocked() {
 			return true
 		}
 	}

@@ -160,8 +160,8 @@ func (s *server) connectFailed(generation uint64, err error) (own bool) {
 
 // isOfCredential reports whether the failure concerns the credential alone. SDAM makes a server
 // unknown after each failed authentication. Here it stays known if this side could not get its
-// credential. It also stays known if it refused the credential, as long as it is serving connections
-// that have logged in before: they can go on while a password is being changed.
+// credential. It also stays known if it refused the credential, as long as it is serving
+// connections that have logged in before: they can go on while a password is being changed.
 func isOfCredential(err error, serving bool) bool {
 	e, ok := errors.AsType[*auth.Error](err)
 	return ok && (e.Kind == auth.KindCredential || serving && e.RefusesCredential())
