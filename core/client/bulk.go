@@ -77,8 +77,6 @@ type bulkRun struct {
 	// failed is the last reply with write errors; labels are those of all.
 	failed *mongoerr.WriteException
 	labels []string
-	// executed says that a command was.
-	executed bool
 }
 
 // all runs one command after the other, until all writes are sent, an ordered bulk has a write
@@ -87,9 +85,8 @@ func (r *bulkRun) all(ctx context.Context) error {
 	for r.cmd.left() > 0 {
 		res, err := r.client.runner.Run(ctx, r.op)
 		if err := r.take(res, err); err != nil {
-			return ofSeveral(err, r.executed)
+			return ofSeveral(err, r.result.changed())
 		}
-		r.executed = true
 		if r.failed != nil && r.cmd.ordered {
 			break
 		}
@@ -98,12 +95,12 @@ func (r *bulkRun) all(ctx context.Context) error {
 	return r.exception()
 }
 
-// ofSeveral returns the error of one of several commands for all of them: if one before it was
-// executed, the error does not say that nothing was done.
-func ofSeveral(err error, executed bool) error {
+// ofSeveral returns the error of one of several commands for all of them: if one before it has
+// changed something, the error does not say that nothing was done.
+func ofSeveral(err error, changed bool) error {
 	switch mongoerr.Judge(err).Delivery {
 	case mongoerr.Unsent, mongoerr.Refused:
-		if executed {
+		if changed {
 			return mongoerr.WithDelivery(err, mongoerr.Executed)
 		}
 	default:
