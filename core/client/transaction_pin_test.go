@@ -404,7 +404,7 @@ func TestRetryStaysAtItsMongos(t *testing.T) {
 		at, _, _ := s.PinnedTo()
 		_ = m.take()
 		refused := m.refuseHandshake(at)
-		time.Sleep(time.Second) // until the connection is idle for too long
+		time.Sleep(time.Second) //nolint:forbidigo // fake time: the connection is idle for too long
 		err := insert(t, c, client.Common{Session: s})
 		if went := m.take(); err != nil || !slices.Equal(went, []string{string(at)}) {
 			t.Errorf("insert() = %v at %v, want success at %s", err, went, at)

@@ -140,6 +140,15 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// TestAfterWithoutTime checks that a wait of nothing fits in no time.
+func TestAfterWithoutTime(t *testing.T) {
+	l, _ := ledger{}.record(entry{overloaded: true})
+	f := failure{overloaded: true, retryable: true, timed: true}
+	if v := l.after(f, rules{overload: true, adaptive: 1}, 0); !v.again || v.wait != 0 {
+		t.Errorf("after() = %+v, want another attempt at once", v)
+	}
+}
+
 // TestAvoid checks that a server is named once, however often it fails: each selection walks the
 // list.
 func TestAvoid(t *testing.T) {

@@ -286,15 +286,18 @@ func TestTell(t *testing.T) {
 		},
 		"not sent": {ledger{delivery: mongoerr.Unsent}, context.Canceled, nil, "context canceled"},
 		"one attempt": {
-			ledger{delivery: mongoerr.Unanswered}, cutOff, cutOff,
+			ledger{delivery: mongoerr.Unanswered},
+			cutOff, cutOff,
 			"outcome of the write is unknown: " + cutOff.Error(),
 		},
 		"the caller has left": {
-			ledger{delivery: mongoerr.Unanswered}, cutOff, context.Canceled,
+			ledger{delivery: mongoerr.Unanswered},
+			cutOff, context.Canceled,
 			"outcome of the write is unknown: " + cutOff.Error(),
 		},
 		"a later refusal": {
-			ledger{delivery: mongoerr.Unanswered}, cutOff, no,
+			ledger{delivery: mongoerr.Unanswered},
+			cutOff, no,
 			"outcome of the write is unknown: " + cutOff.Error() +
 				"; a later attempt: " + mongoerr.Outline(no),
 		},

@@ -26,6 +26,8 @@ type fake struct {
 	replies     []bson.Raw // come before reply
 	err         error
 	before      func(context.Context) // is called by RoundTrip
+	// selectErrs and checkOutErrs are the errors of the first selections and check-outs.
+	selectErrs, checkOutErrs []error
 
 	selector   string
 	sent       []*wire.Msg
@@ -45,7 +47,18 @@ var (
 
 func (f *fake) Select(_ context.Context, sel selection.Selector) (operation.Server, error) {
 	f.selector = sel.String()
+	if err := first(&f.selectErrs); err != nil {
+		return nil, err
+	}
 	return f, nil
+}
+
+// first takes the first of a list, nil if that is empty.
+func first(errs *[]error) (err error) {
+	if len(*errs) > 0 {
+		err, *errs = (*errs)[0], (*errs)[1:]
+	}
+	return err
 }
 
 func (f *fake) Description() *description.Server { return &f.description }
@@ -54,6 +67,9 @@ func (f *fake) Hello() *description.Server       { return &f.hello }
 func (f *fake) ID() uint64                       { return 1 }
 
 func (f *fake) CheckOut(context.Context) (operation.Conn, error) {
+	if err := first(&f.checkOutErrs); err != nil {
+		return nil, err
+	}
 	f.checkedOut++
 	return f, nil
 }
@@ -147,6 +163,24 @@ func TestMaxTimeMS(t *testing.T) {
 		{"no time left", 50 * time.Millisecond, 50 * time.Millisecond, -1},
 		{"years", 100 * 365 * 24 * time.Hour, 0, 1<<31 - 1},
 	}
+	given := map[string]int64{"no limit of the caller's": 0, "a lower limit": 1, "a higher limit": 70}
+	for name, want := range map[string]int64{
+		"no limit of the caller's": 50, "a lower limit": 1, "a higher limit": 50,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			res, err := (&operation.Runner{Deployment: f}).Run(ctx, &operation.Operation{
+				Database: "db", Command: command{}, DeadlineAsMaxTime: true,
+				MaxTimeMS: new(given[name]),
+			})
+			v, _ := f.sent[0].Body.Lookup("maxTimeMS")
+			if got, _ := v.Int64(); err != nil || got != want || res.DeadlineSent != (want == 50) {
+				t.Errorf("%s: Run() = %v, maxTimeMS %d, want %d", name, err, got, want)
+			}
+		})
+	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -204,13 +238,26 @@ func TestSelectors(t *testing.T) {
 
 func TestRefusedCommandReturnsConnection(t *testing.T) {
 	refused := errors.New("refused")
-	for _, cmd := range []operation.Command{command{err: refused}, sequence{command{err: refused}}} {
+	for _, cmd := range []operation.Command{
+		command{err: refused}, sequence{command{err: refused}}, refusedSequence{refused},
+	} {
 		f := &fake{}
 		_, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{Database: "db", Command: cmd})
 		if !errors.Is(err, refused) || f.checkedOut != 0 || len(f.sent) != 0 {
 			t.Errorf("Run() = %v, %d connections out, %d messages", err, f.checkedOut, len(f.sent))
 		}
 	}
+}
+
+// refusedSequence is a command that refuses to append its sequences.
+type refusedSequence struct{ err error }
+
+func (refusedSequence) Name() string { return "test" }
+
+func (refusedSequence) Append(*bson.Builder, operation.Target) error { return nil }
+
+func (s refusedSequence) AppendSequences(msg []byte, _ operation.Target) ([]byte, error) {
+	return msg, s.err
 }
 
 type broken struct{}
@@ -298,6 +345,7 @@ func TestRepliesAreClassified(t *testing.T) {
 		{"write errors", operation.Write, writeErrors, true, true, 91},
 		{"write errors of a user's command", operation.Generic, writeErrors, false, true, 91},
 		{"command error", operation.Read, failed, true, false, 10107},
+		{"write concern error of a read", operation.Read, concern, false, false, 0},
 	}
 	for _, tt := range tests {
 		f := &fake{reply: tt.reply, description: description.Server{Address: address.Address("a:1")}}
