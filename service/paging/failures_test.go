@@ -34,6 +34,7 @@ func TestClientGoesAwayDuringNext(t *testing.T) {
 func TestFailures(t *testing.T) {
 	lost := &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.ErrUnexpectedEOF}
 	notSent := &mongoerr.NetworkError{Op: "dial", Err: io.ErrUnexpectedEOF}
+	busy := &mongoerr.CommandError{Code: 462, Name: "IngressRequestRateLimitExceeded"}
 	dead := &mongoerr.CommandError{Code: 43, Name: "CursorNotFound"}
 	for _, test := range []struct {
 		name  string
@@ -44,6 +45,7 @@ func TestFailures(t *testing.T) {
 		{"not sent", notSent, "2 3", 1},
 		{"no server", &mongoerr.SelectionError{}, "2 3", 1},
 		{"cancelled in the queue", context.Canceled, "2 3", 1},
+		{"the server is overloaded", busy, "2 3", 1},
 		{"lost", lost, paging.ErrCursorPositionUnknown.Error(), 0},
 		{"of an unknown kind", io.ErrNoProgress, paging.ErrCursorPositionUnknown.Error(), 0},
 		{"refused", dead, paging.ErrCursorNotFound.Error(), 0},

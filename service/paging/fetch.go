@@ -175,6 +175,8 @@ func outcomeOf(got Page, err error) page.Outcome {
 		return page.GotPage
 	case err == nil:
 		return page.GotLast
+	case refused && mongoerr.Judge(err).Delivery == mongoerr.Refused: // it is overloaded, or stops
+		return page.NotSent
 	case refused:
 		return page.Refused
 	case isNetwork:
