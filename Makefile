@@ -23,6 +23,8 @@ WATCHERS ?= 1000
 BANK     ?= 5m
 ATTACK   ?= 5
 SERIES   ?= 10m
+SEEDS    ?= 20
+FIRST    ?= 1
 # What tools/prose reads: everything but gen/ and third_party/.
 PLAIN    := . client/... clients/... cmd/... core/... deploy/... docs/... examples/... internal/... lab/... proto/... \
 	service/... tools/...
@@ -216,6 +218,11 @@ changes: ## 10000 changes to a browser and two clients, through 50 cuts and 5 re
 .PHONY: exactly-once
 exactly-once: ## 100000 retryable writes through dropped connections, elections and overload
 	cd lab && LAB_ONCE=$(ONCE) $(GO) test -count=1 -timeout 1h -v ./once
+
+.PHONY: contract
+contract: ## do what failed calls say, SEEDS=20 times (FIRST=1), while commands are lost and refused
+	CONTRACT_SEEDS=$(SEEDS) CONTRACT_FIRST=$(FIRST) $(GO) test -count=1 -timeout 1h -v \
+		-run TestContract ./internal/contract
 
 .PHONY: bank
 bank: ## BANK=5m of transfers in transactions, while connections, primaries and replicas go

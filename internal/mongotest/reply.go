@@ -21,6 +21,9 @@ type Reply struct {
 // Document answers with doc.
 func Document(doc bson.Raw) Reply { return Reply{doc: doc} }
 
+// Document returns the answer that is one document, nil if it is none.
+func (r Reply) Document() bson.Raw { return r.doc }
+
 // With adds elements to an answer that is one document; to any other it adds nothing.
 func (r Reply) With(elements bson.Raw) Reply {
 	if r.doc != nil && !elements.IsEmpty() {

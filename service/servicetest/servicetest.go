@@ -60,6 +60,8 @@ type Gateway struct {
 	Cursor     mooringv1.CursorServiceClient
 	Deployment mooringv1.DeploymentServiceClient
 	Session    mooringv1.SessionServiceClient
+	// Dial opens a connection of another client.
+	Dial func(context.Context) (net.Conn, error)
 	// Local makes calls within the process, and REST serves them.
 	Local        *inproc.Conn
 	REST         *rest.Handler
@@ -182,6 +184,7 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 		g.t.Fatal(err)
 	}
 	listener := bufconn.Listen(64 << 10)
+	g.Dial = listener.DialContext
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
