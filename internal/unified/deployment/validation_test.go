@@ -26,11 +26,28 @@ func TestValidators(t *testing.T) {
 			{"a", insert(`{"_id": 1, "a": 1}`, ``), `{"n": 0, "writeErrors": ` + failed + `}`},
 			{"a", insert(`{"_id": 1, "a": 2}`, ``), `{"n": 1, "writeErrors": {"$$exists": false}}`},
 			{"a", insert(`{"_id": 2, "a": 1}`, `, "bypassDocumentValidation": true`), `{"n": 1}`},
-			{"a", `{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"a": 0}}}]}`, `{"n": 0, "writeErrors": ` + failed + `}`},
-			{"a", `{"findAndModify": "c", "query": {"_id": 1}, "update": {"a": 0}}`, `{"ok": 0, "code": 121, "errInfo": {"$$exists": true}}`},
-			{"a", `{"findAndModify": "c", "query": {"_id": 1}, "update": {"a": 0}, "bypassDocumentValidation": true}`, fine},
-			{"a", `{"update": "c", "updates": [{"q": {"_id": 9}, "u": {"a": 0}, "upsert": true}]}`, `{"n": 0, "writeErrors": ` + failed + `}`},
-			{"a", `{"aggregate": 1, "pipeline": [{"$documents": [{"_id": 5}]}, {"$merge": {"into": "c"}}], "cursor": {}}`, refused("121")},
+			{
+				"a", `{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"a": 0}}}]}`,
+				`{"n": 0, "writeErrors": ` + failed + `}`,
+			},
+			{
+				"a", `{"findAndModify": "c", "query": {"_id": 1}, "update": {"a": 0}}`,
+				`{"ok": 0, "code": 121, "errInfo": {"$$exists": true}}`,
+			},
+			{
+				"a", `{"findAndModify": "c", "query": {"_id": 1}, "update": {"a": 0},
+					"bypassDocumentValidation": true}`,
+				fine,
+			},
+			{
+				"a", `{"update": "c", "updates": [{"q": {"_id": 9}, "u": {"a": 0}, "upsert": true}]}`,
+				`{"n": 0, "writeErrors": ` + failed + `}`,
+			},
+			{
+				"a", `{"aggregate": 1, "cursor": {},
+					"pipeline": [{"$documents": [{"_id": 5}]}, {"$merge": {"into": "c"}}]}`,
+				refused("121"),
+			},
 			{"a", all, found(`{"_id": 1, "a": 0}, {"_id": 2, "a": 1}`)},
 		},
 		"of collMod": {
@@ -44,9 +61,13 @@ func TestValidators(t *testing.T) {
 			{"a", insert(`{"_id": 2, "a": 1}`, ``), `{"n": 1}`},
 			set(`"validationAction": "error", "validationLevel": "off"`),
 			{"a", insert(`{"_id": 3, "a": 1}`, ``), `{"n": 1}`},
-			{"a", `{"listCollections": 1, "filter": {"name": "c"}, "cursor": {}}`, `{"cursor": {"id": 0, "ns": "db.$cmd.listCollections", "firstBatch": [{
+			{
+				"a", `{"listCollections": 1, "filter": {"name": "c"}, "cursor": {}}`,
+				`{"cursor": {"id": 0, "ns": "db.$cmd.listCollections", "firstBatch": [{
 				"name": "c", "type": "collection", "info": {"$$exists": true},
-				"options": {"validator": {"a": {"$gt": 1}}, "validationLevel": "off", "validationAction": "error"}}]}}`},
+				"options": {"validator": {"a": {"$gt": 1}}, "validationLevel": "off",
+				"validationAction": "error"}}]}}`,
+			},
 		},
 		"that are none": {
 			{"a", `{"create": "c", "validator": {"$nope": 1}}`, refused("2")},
@@ -63,19 +84,36 @@ func TestValidators(t *testing.T) {
 func TestDuplicates(t *testing.T) {
 	const keys = `"keyPattern": {"x": 1}, "keyValue": {"x": 1}`
 	play(t, deployment.ReplicaSet, "7.0.0", []at{
-		{"a", `{"createIndexes": "c", "indexes": [{"key": {"x": 1}, "name": "x_1", "unique": true}]}`, fine},
+		{
+			"a", `{"createIndexes": "c", "indexes": [{"key": {"x": 1}, "name": "x_1", "unique": true}]}`,
+			fine,
+		},
 		{"a", `{"insert": "c", "documents": [{"_id": 1, "x": 1}, {"_id": 2, "x": 2}]}`, `{"n": 2}`},
-		{"a", `{"findAndModify": "c", "query": {"_id": 2}, "update": {"$set": {"x": 1}}}`, `{"ok": 0, "code": 11000, "codeName": "DuplicateKey", ` + keys + `}`},
-		{"a", `{"findAndModify": "c", "query": {"_id": 3}, "update": {"$set": {"x": 1}}, "upsert": true}`, `{"ok": 0, "code": 11000, ` + keys + `}`},
-		{"a", `{"findAndModify": "c", "query": {"x": 9}, "update": {"_id": 1}, "upsert": true}`, `{"ok": 0, "code": 11000, "keyPattern": {"_id": 1}, "keyValue": {"_id": 1}}`},
-		{"a", `{"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$inc": {"x": -1}}}]}`, `{"n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": {"$$exists": true}, ` + keys + `}]}`},
+		{
+			"a", `{"findAndModify": "c", "query": {"_id": 2}, "update": {"$set": {"x": 1}}}`,
+			`{"ok": 0, "code": 11000, "codeName": "DuplicateKey", ` + keys + `}`,
+		},
+		{
+			"a", `{"findAndModify": "c", "query": {"_id": 3}, "update": {"$set": {"x": 1}}, "upsert": true}`,
+			`{"ok": 0, "code": 11000, ` + keys + `}`,
+		},
+		{
+			"a", `{"findAndModify": "c", "query": {"x": 9}, "update": {"_id": 1}, "upsert": true}`,
+			`{"ok": 0, "code": 11000, "keyPattern": {"_id": 1}, "keyValue": {"_id": 1}}`,
+		},
+		{
+			"a", `{"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$inc": {"x": -1}}}]}`,
+			`{"n": 0, "writeErrors": [
+				{"index": 0, "code": 11000, "errmsg": {"$$exists": true}, ` + keys + `}]}`,
+		},
 		{"a", `{"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$set": {"y": 1}}}]}`, `{"n": 1}`},
 	})
 }
 
 func TestCount(t *testing.T) {
 	count := func(of string) string {
-		return `{"aggregate": "c", "pipeline": [{"$match": {"_id": {"$gt": 1}}}, {"$count": ` + of + `}], "cursor": {}}`
+		return `{"aggregate": "c", "cursor": {},
+			"pipeline": [{"$match": {"_id": {"$gt": 1}}}, {"$count": ` + of + `}]}`
 	}
 	play(t, deployment.Single, "7.0.0", []at{
 		{"a", count(`"n"`), found(``)},
@@ -106,11 +144,20 @@ func TestShardCollection(t *testing.T) {
 		{"b", shard(`"db.c", "key": {"x": 1}, "unique": true`), `{"collectionsharded": "db.c"}`},
 		{"b", shard(`"db.c", "key": {"_id": "hashed"}`), refused("23")},
 		{"b", shard(`"db.d", "key": {"_id": "hashed", "a": 1}`), fine},
-		{"a", `{"listIndexes": "c"}`, `{"cursor": {"id": 0, "ns": "db.c", "firstBatch": [{"v": 2, "key": {"_id": 1}, "name": "_id_"}, ` + index + `]}}`},
-		{"a", `{"listIndexes": "d"}`, `{"cursor": {"id": 0, "ns": "db.d", "firstBatch": [{"v": 2, "key": {"_id": 1}, "name": "_id_"},
-			{"v": 2, "key": {"_id": "hashed", "a": 1}, "name": "_id_hashed_a_1"}]}}`},
+		{
+			"a", `{"listIndexes": "c"}`,
+			`{"cursor": {"id": 0, "ns": "db.c",
+				"firstBatch": [{"v": 2, "key": {"_id": 1}, "name": "_id_"}, ` + index + `]}}`,
+		},
+		{
+			"a", `{"listIndexes": "d"}`,
+			`{"cursor": {"id": 0, "ns": "db.d", "firstBatch": [
+				{"v": 2, "key": {"_id": 1}, "name": "_id_"},
+				{"v": 2, "key": {"_id": "hashed", "a": 1}, "name": "_id_hashed_a_1"}]}}`,
+		},
 	})
-	play(t, deployment.ReplicaSet, "7.0.0", []at{{"a", shard(`"db.c", "key": {"x": 1}`), refused("59")}})
+	unknown := at{"a", shard(`"db.c", "key": {"x": 1}`), refused("59")}
+	play(t, deployment.ReplicaSet, "7.0.0", []at{unknown})
 }
 
 // TestCollectionUUID has commands run on a collection only if it has the UUID that they name.
@@ -126,16 +173,18 @@ func TestCollectionUUID(t *testing.T) {
 		}
 		const mismatch = `{"ok": 0, "code": 361, "codeName": "CollectionUUIDMismatch", "db": "db",
 			"collectionUUID": {"$$exists": true}, "expectedCollection": "%", "actualCollection": "c"}`
+		instead := func(of string) string { return strings.Replace(mismatch, "%", of, 1) }
+		const rename = `{"renameCollection": "db.other", "to": "db.x", "$db": "admin"`
 		for command, want := range map[string]string{
 			`{"find": "c"`:     fine,
-			`{"find": "other"`: strings.Replace(mismatch, "%", "other", 1),
-			`{"find": "none"`:  strings.Replace(mismatch, "%", "none", 1),
+			`{"find": "other"`: instead("other"),
+			`{"find": "none"`:  instead("none"),
 			`{"aggregate": "c", "pipeline": [], "cursor": {}`:    fine,
 			`{"insert": "c", "documents": [{}]`:                  `{"n": 1}`,
 			`{"update": "c", "updates": [{"q": {}, "u": {}}]`:    `{"n": 1}`,
 			`{"delete": "c", "deletes": [{"q": {}, "limit": 1}]`: `{"n": 1}`,
-			`{"drop": "other"`: strings.Replace(mismatch, "%", "other", 1),
-			`{"renameCollection": "db.other", "to": "db.x", "$db": "admin"`: strings.Replace(mismatch, "%", "other", 1),
+			`{"drop": "other"`: instead("other"),
+			rename:             instead("other"),
 		} {
 			command += `, "collectionUUID": ` + match.Text(id) + `}`
 			reply := bson.DocumentValue(send(t, d, "a", command))
