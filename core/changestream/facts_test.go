@@ -10,13 +10,13 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestFacts checks what a stream says of its batches and its resumption: how late the newest event
 // is, and why the old cursor was lost. A batch without events is no fact.
 func TestFacts(t *testing.T) {
-	timed := mongotest.Document(doc(t, `{"ok": 1, "cursor": {"id": {"$numberLong": "5"}, "ns": "shop.orders", "nextBatch": [
+	timed := fakemongo.Document(doc(t, `{"ok": 1, "cursor": {"id": {"$numberLong": "5"}, "ns": "shop.orders", "nextBatch": [
 		{"_id": {"t": 1}, "wallTime": {"$date": "1999-12-31T23:59:57Z"}}, {"_id": {"t": 2}, "wallTime": {"$date": "1999-12-31T23:59:58Z"}}]}}`))
 	run(t, 21, []step{
 		aggregate(first(t, 5, "")),

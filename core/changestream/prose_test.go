@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // The prose tests of the change streams specification, by their numbers. It has no 5, 10, 15 and
@@ -42,7 +42,7 @@ func TestChangeStreamProse1TracksTheResumeToken(t *testing.T) {
 }
 
 func TestChangeStreamProse2MissingResumeToken(t *testing.T) {
-	withoutID := mongotest.CursorReply(1, "shop.orders", "firstBatch", doc(t, `{"operationType":"insert"}`))
+	withoutID := fakemongo.CursorReply(1, "shop.orders", "firstBatch", doc(t, `{"operationType":"insert"}`))
 	run(t, 7, []step{aggregate(withoutID)}, func(t *testing.T, srv *script, c *client.Client) {
 		s := watch(t, c, client.WatchOptions{})
 		for range 2 {
@@ -55,7 +55,7 @@ func TestChangeStreamProse2MissingResumeToken(t *testing.T) {
 		}
 	})
 	run(t, 21, []step{
-		aggregate(first(t, 1, "")), getMore(mongotest.Error(280, "ChangeStreamFatalError", "no _id")),
+		aggregate(first(t, 1, "")), getMore(fakemongo.Error(280, "ChangeStreamFatalError", "no _id")),
 	}, func(t *testing.T, _ *script, c *client.Client) {
 		s := watch(t, c, client.WatchOptions{})
 		for range 2 {
@@ -67,11 +67,11 @@ func TestChangeStreamProse2MissingResumeToken(t *testing.T) {
 }
 
 func TestChangeStreamProse3ResumesOnceForAnError(t *testing.T) {
-	for name, failure := range map[string]mongotest.Reply{
+	for name, failure := range map[string]fakemongo.Reply{
 		"label":                resumableError(),
-		"not writable primary": mongotest.Error(10107, "NotWritablePrimary", "no", "ResumableChangeStreamError"),
-		"cursor not found":     mongotest.Error(43, "CursorNotFound", "gone"),
-		"network":              mongotest.Drop(),
+		"not writable primary": fakemongo.Error(10107, "NotWritablePrimary", "no", "ResumableChangeStreamError"),
+		"cursor not found":     fakemongo.Error(43, "CursorNotFound", "gone"),
+		"network":              fakemongo.Drop(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, 21, []step{
@@ -112,7 +112,7 @@ func TestChangeStreamProse4AggregateErrorsAreNotResumed(t *testing.T) {
 	})
 	// …neither those of the aggregate that resumes.
 	run(t, 21, []step{
-		aggregate(first(t, 1, "")), getMore(mongotest.Drop()), aggregate(resumableError()),
+		aggregate(first(t, 1, "")), getMore(fakemongo.Drop()), aggregate(resumableError()),
 	}, func(t *testing.T, _ *script, c *client.Client) {
 		s := watch(t, c, client.WatchOptions{})
 		for range 2 {
@@ -125,11 +125,11 @@ func TestChangeStreamProse4AggregateErrorsAreNotResumed(t *testing.T) {
 
 func TestChangeStreamProse6SelectsAServerToResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 		var mu sync.Mutex
-		var asked []*mongotest.Host
+		var asked []*fakemongo.Host
 		for _, h := range cluster.Hosts() {
-			h.Handle("aggregate", func(cmd *mongotest.Command) mongotest.Reply {
+			h.Handle("aggregate", func(cmd *fakemongo.Command) fakemongo.Reply {
 				mu.Lock()
 				defer mu.Unlock()
 				asked = append(asked, h)
@@ -141,9 +141,9 @@ func TestChangeStreamProse6SelectsAServerToResume(t *testing.T) {
 				}
 				return first(t, 1, "")
 			})
-			h.Handle("getMore", func(*mongotest.Command) mongotest.Reply {
+			h.Handle("getMore", func(*fakemongo.Command) fakemongo.Reply {
 				go h.SetDown(true)
-				return mongotest.Hang()
+				return fakemongo.Hang()
 			})
 		}
 		cfg, err := connstring.Parse(cluster.URI("replicaSet=rs"))
@@ -177,14 +177,14 @@ func TestChangeStreamProse7EmptyFirstBatchKeepsTheCursor(t *testing.T) {
 }
 
 func TestChangeStreamProse8KillCursorsErrorsAreIgnored(t *testing.T) {
-	for name, reply := range map[string]mongotest.Reply{
-		"refused": mongotest.Error(1, "", "no"), "cut": mongotest.Drop(), "hangs": mongotest.Hang(),
+	for name, reply := range map[string]fakemongo.Reply{
+		"refused": fakemongo.Error(1, "", "no"), "cut": fakemongo.Drop(), "hangs": fakemongo.Hang(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, 21, []step{
 				aggregate(first(t, 1, "")), getMore(resumableError()), aggregate(first(t, 0, "", tokenA)),
 			}, func(t *testing.T, srv *script, c *client.Client) {
-				srv.Handle("killCursors", mongotest.Always(reply))
+				srv.Handle("killCursors", fakemongo.Always(reply))
 				s := watch(t, c, client.WatchOptions{})
 				expect(t, s, tokenA)
 				if got := srv.sent(); got != "aggregate getMore killCursors aggregate" {
@@ -197,7 +197,7 @@ func TestChangeStreamProse8KillCursorsErrorsAreIgnored(t *testing.T) {
 
 func TestChangeStreamProse9ResumesAtTheOperationTime(t *testing.T) {
 	run(t, 7, []step{
-		aggregate(first(t, 1, "")), getMore(mongotest.Drop()), aggregate(first(t, 0, "", tokenA)),
+		aggregate(first(t, 1, "")), getMore(fakemongo.Drop()), aggregate(first(t, 0, "", tokenA)),
 	}, func(t *testing.T, srv *script, c *client.Client) {
 		s := watch(t, c, client.WatchOptions{})
 		expectToken(t, s, "")
@@ -293,9 +293,9 @@ func TestChangeStreamProse19SplitEvents(t *testing.T) {
 	}
 	run(t, 21, []step{
 		aggregate(first(t, 1, "")),
-		getMore(mongotest.CursorReply(1, "shop.orders", "nextBatch", fragment(1))),
-		getMore(mongotest.Drop()),
-		aggregate(mongotest.CursorReply(0, "shop.orders", "firstBatch", fragment(2))),
+		getMore(fakemongo.CursorReply(1, "shop.orders", "nextBatch", fragment(1))),
+		getMore(fakemongo.Drop()),
+		aggregate(fakemongo.CursorReply(0, "shop.orders", "firstBatch", fragment(2))),
 	}, func(t *testing.T, srv *script, c *client.Client) {
 		s := watch(t, c, client.WatchOptions{
 			Pipeline: bson.Array(bson.NewBuilder(nil).Document("0", doc(t, `{"$changeStreamSplitLargeEvent":{}}`)).Finish()),

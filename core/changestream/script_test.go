@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/changestream"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 var orders = client.Namespace{Database: "shop", Collection: "orders"}
@@ -23,28 +23,28 @@ var orders = client.Namespace{Database: "shop", Collection: "orders"}
 // step is what the server answers the next aggregate or getMore with.
 type step struct {
 	command string
-	reply   mongotest.Reply
+	reply   fakemongo.Reply
 }
 
-func aggregate(r mongotest.Reply) step { return step{"aggregate", r} }
+func aggregate(r fakemongo.Reply) step { return step{"aggregate", r} }
 
-func getMore(r mongotest.Reply) step { return step{"getMore", r} }
+func getMore(r fakemongo.Reply) step { return step{"getMore", r} }
 
 // script is a server that answers aggregates and getMores with the steps of a test, in order.
 type script struct {
-	*mongotest.Server
+	*fakemongo.Server
 	t  *testing.T
 	mu sync.Mutex
 	// steps are those to come.
 	steps []step
 }
 
-func (s *script) answer(cmd *mongotest.Command) mongotest.Reply {
+func (s *script) answer(cmd *fakemongo.Command) fakemongo.Reply {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.steps) == 0 || s.steps[0].command != cmd.Name {
 		s.t.Errorf("%s was sent; the steps to come are %v", cmd.Name, s.steps)
-		return mongotest.Error(1, "InternalError", "not in the script")
+		return fakemongo.Error(1, "InternalError", "not in the script")
 	}
 	r := s.steps[0].reply
 	s.steps = s.steps[1:]
@@ -77,9 +77,9 @@ func run(t *testing.T, wire int, steps []step, test func(t *testing.T, s *script
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{t: t, steps: steps}
-		s.Server = mongotest.NewServer(t, mongotest.Handlers{
+		s.Server = fakemongo.NewServer(t, fakemongo.Handlers{
 			"aggregate": s.answer, "getMore": s.answer,
-			"hello": mongotest.Always(mongotest.Document(doc(t, fmt.Sprintf(`{"helloOk": true, "ismaster": true, "minWireVersion": 0,
+			"hello": fakemongo.Always(fakemongo.Document(doc(t, fmt.Sprintf(`{"helloOk": true, "ismaster": true, "minWireVersion": 0,
 				"maxWireVersion": %d, "maxBsonObjectSize": 16777216, "maxMessageSizeBytes": 48000000, "maxWriteBatchSize": 100000,
 				"logicalSessionTimeoutMinutes": 30, "ok": 1}`, wire)))),
 		})
@@ -112,16 +112,16 @@ func connect(t *testing.T, cfg connstring.Config, dial func(context.Context, str
 
 // first and next are the replies of an aggregate and of a getMore. An id of 0 ends the cursor, an
 // empty token is none, and an event is its _id.
-func first(t testing.TB, id int64, pbrt string, ids ...string) mongotest.Reply {
+func first(t testing.TB, id int64, pbrt string, ids ...string) fakemongo.Reply {
 	return cursorReply(t, "firstBatch", id, pbrt, ids)
 }
 
-func next(t testing.TB, id int64, pbrt string, ids ...string) mongotest.Reply {
+func next(t testing.TB, id int64, pbrt string, ids ...string) fakemongo.Reply {
 	return cursorReply(t, "nextBatch", id, pbrt, ids)
 }
 
-func cursorReply(t testing.TB, batch string, id int64, pbrt string, ids []string) mongotest.Reply {
-	return mongotest.OK(func(b *bson.Builder) {
+func cursorReply(t testing.TB, batch string, id int64, pbrt string, ids []string) fakemongo.Reply {
+	return fakemongo.OK(func(b *bson.Builder) {
 		b.OpenDocument("cursor").Int64("id", id).String("ns", "shop.orders").OpenArray(batch)
 		for _, id := range ids {
 			b.OpenDocument("").Document("_id", doc(t, id)).String("operationType", "insert").Close()
@@ -134,8 +134,8 @@ func cursorReply(t testing.TB, batch string, id int64, pbrt string, ids []string
 	})
 }
 
-func resumableError() mongotest.Reply {
-	return mongotest.Error(280280, "", "lost for a moment", "ResumableChangeStreamError")
+func resumableError() fakemongo.Reply {
+	return fakemongo.Error(280280, "", "lost for a moment", "ResumableChangeStreamError")
 }
 
 func watch(t testing.TB, c *client.Client, opt client.WatchOptions) *changestream.Stream {

@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 func TestCommands(t *testing.T) {
@@ -157,7 +157,7 @@ func TestSession(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"resumed": {aggregate(first(t, 1, "")), getMore(resumableError()), aggregate(first(t, 2, "")), getMore(next(t, 2, "", tokenA))},
 		"cursor gone": {
-			aggregate(first(t, 1, "")), getMore(mongotest.Error(43, "CursorNotFound", "gone")), aggregate(first(t, 0, "", tokenA)),
+			aggregate(first(t, 1, "")), getMore(fakemongo.Error(43, "CursorNotFound", "gone")), aggregate(first(t, 0, "", tokenA)),
 		},
 		"not resumed": {aggregate(first(t, 1, "")), getMore(resumableError()), aggregate(resumableError())},
 	} {
@@ -203,7 +203,7 @@ func TestTryNext(t *testing.T) {
 
 // An error that is not resumable ends the stream, and kills its cursor.
 func TestNotResumable(t *testing.T) {
-	run(t, 21, []step{aggregate(first(t, 1, tokenP)), getMore(mongotest.Error(286, "ChangeStreamHistoryLost", "gone"))},
+	run(t, 21, []step{aggregate(first(t, 1, tokenP)), getMore(fakemongo.Error(286, "ChangeStreamHistoryLost", "gone"))},
 		func(t *testing.T, srv *script, c *client.Client) {
 			s := watch(t, c, client.WatchOptions{})
 			for range 2 {
@@ -236,7 +236,7 @@ func TestTimeout(t *testing.T) {
 	}
 	t.Run("getMore", func(t *testing.T) {
 		run(t, 21, []step{
-			aggregate(first(t, 1, "")), getMore(mongotest.Hang()), aggregate(first(t, 2, "")), getMore(next(t, 0, "", tokenA)),
+			aggregate(first(t, 1, "")), getMore(fakemongo.Hang()), aggregate(first(t, 2, "")), getMore(next(t, 0, "", tokenA)),
 		}, func(t *testing.T, srv *script, c *client.Client) {
 			s, began := watch(t, c, opt), time.Now()
 			if _, err := s.Next(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 200*time.Millisecond {
@@ -271,7 +271,7 @@ func TestTimeout(t *testing.T) {
 	})
 	t.Run("canceled", func(t *testing.T) {
 		run(t, 21, []step{
-			aggregate(first(t, 1, "")), getMore(mongotest.Hang()), aggregate(first(t, 0, "", tokenA)),
+			aggregate(first(t, 1, "")), getMore(fakemongo.Hang()), aggregate(first(t, 0, "", tokenA)),
 		}, func(t *testing.T, srv *script, c *client.Client) {
 			s := watch(t, c, client.WatchOptions{})
 			ctx, cancel := context.WithCancel(t.Context())
@@ -299,7 +299,7 @@ func TestTimeout(t *testing.T) {
 func TestServerGone(t *testing.T) {
 	run(t, 21, []step{
 		aggregate(first(t, 1, "")),
-		getMore(mongotest.Error(91, "ShutdownInProgress", "bye", "ResumableChangeStreamError")),
+		getMore(fakemongo.Error(91, "ShutdownInProgress", "bye", "ResumableChangeStreamError")),
 		aggregate(first(t, 0, "", tokenA)),
 	}, func(t *testing.T, srv *script, c *client.Client) {
 		expect(t, watch(t, c, client.WatchOptions{}), tokenA)
@@ -311,7 +311,7 @@ func TestServerGone(t *testing.T) {
 
 // A reply without a cursor opens no stream.
 func TestMalformedReply(t *testing.T) {
-	run(t, 21, []step{aggregate(mongotest.OK(nil))}, func(t *testing.T, _ *script, c *client.Client) {
+	run(t, 21, []step{aggregate(fakemongo.OK(nil))}, func(t *testing.T, _ *script, c *client.Client) {
 		if s, err := c.Watch(t.Context(), orders, client.WatchOptions{}); err == nil {
 			t.Errorf("Watch() = %v, want an error", s)
 		}
@@ -324,7 +324,7 @@ func TestUnknownEvents(t *testing.T) {
 		doc(t, `{"_id":{"_data":"a"},"operationType":"addedInTheFutureMongoDBVersion","ns":{"db":"d","coll":"c","view":1}}`),
 		doc(t, `{"_id":{"_data":"b"},"operationType":"create","nsType":"collection","newField":"x"}`),
 	}
-	run(t, 21, []step{aggregate(mongotest.CursorReply(0, "shop.orders", "firstBatch", events...))}, func(t *testing.T, _ *script, c *client.Client) {
+	run(t, 21, []step{aggregate(fakemongo.CursorReply(0, "shop.orders", "firstBatch", events...))}, func(t *testing.T, _ *script, c *client.Client) {
 		s := watch(t, c, client.WatchOptions{})
 		var got []bson.Raw
 		for range events {
@@ -342,7 +342,7 @@ func TestUnknownEvents(t *testing.T) {
 
 // A resume whose aggregate fails in TryNext ends the stream there.
 func TestFailedResumeAfterTimeout(t *testing.T) {
-	run(t, 21, []step{aggregate(first(t, 1, "")), getMore(mongotest.Hang()), aggregate(resumableError())}, func(t *testing.T, _ *script, c *client.Client) {
+	run(t, 21, []step{aggregate(first(t, 1, "")), getMore(fakemongo.Hang()), aggregate(resumableError())}, func(t *testing.T, _ *script, c *client.Client) {
 		s := watch(t, c, client.WatchOptions{Common: client.Common{Timeout: new(time.Second)}})
 		if _, _, err := s.TryNext(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("TryNext() = %v, want a timeout", err)
@@ -358,17 +358,17 @@ func TestFailedResumeAfterTimeout(t *testing.T) {
 // A cursor that cannot be opened ends the implicit session. If the call is out of time then, the
 // next one opens a cursor in another session, and all are free in the end.
 func TestFailedResumeAtTheDeadline(t *testing.T) {
-	malformed := mongotest.Document(doc(t, `{"cursor":{"id":{"$numberLong":"2"},"ns":"shop.orders","firstBatch":[1]},"ok":1}`))
+	malformed := fakemongo.Document(doc(t, `{"cursor":{"id":{"$numberLong":"2"},"ns":"shop.orders","firstBatch":[1]},"ok":1}`))
 	run(t, 21, []step{
 		aggregate(first(t, 1, "")), getMore(resumableError()), aggregate(malformed.After(600 * time.Millisecond)), aggregate(first(t, 3, "", tokenA)),
 	}, func(t *testing.T, srv *script, c *client.Client) {
 		s := watch(t, c, client.WatchOptions{Common: client.Common{Timeout: new(time.Second)}})
 		kills := 0
-		srv.Handle("killCursors", func(*mongotest.Command) mongotest.Reply {
+		srv.Handle("killCursors", func(*fakemongo.Command) fakemongo.Reply {
 			if kills++; kills == 2 { // that of the malformed cursor
-				return mongotest.OK(nil).After(600 * time.Millisecond)
+				return fakemongo.OK(nil).After(600 * time.Millisecond)
 			}
-			return mongotest.OK(nil)
+			return fakemongo.OK(nil)
 		})
 		if _, _, err := s.TryNext(t.Context()); !mongoerr.IsMalformed(err) {
 			t.Errorf("TryNext() = %v, want that the reply is malformed", err)

@@ -23,8 +23,8 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/session"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/memhttp"
-	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
 // findOrders runs one find without retries.
@@ -38,13 +38,13 @@ func findOrders(t *testing.T, c *client.Client) error {
 }
 
 // withOIDC returns a deployment that knows the tokens, all of the user test_user1.
-func withOIDC(t *testing.T, tokens ...string) (*mongotest.Server, *mongotest.OIDC) {
-	s := mongotest.NewServer(t, nil)
-	o := new(mongotest.OIDC)
+func withOIDC(t *testing.T, tokens ...string) (*fakemongo.Server, *fakemongo.OIDC) {
+	s := fakemongo.NewServer(t, nil)
+	o := new(fakemongo.OIDC)
 	for _, token := range tokens {
 		o.Accept(token, "test_user1")
 	}
-	s.RequireAuth(&mongotest.Auth{SASL: map[string]func(*mongotest.Command) mongotest.SASL{"MONGODB-OIDC": o.SASL}})
+	s.RequireAuth(&fakemongo.Auth{SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{"MONGODB-OIDC": o.SASL}})
 	return s, o
 }
 
@@ -69,11 +69,11 @@ const oidcOptions = "directConnection=true&retryReads=false&retryWrites=false&au
 // TestOIDCMachineFlow are the prose tests of the specification's machine flow on a client. Those
 // that need a poisoned cache are in core/auth/oidc.
 func TestOIDCMachineFlow(t *testing.T) {
-	failOnce := func(s *mongotest.Server, command string, code int32) {
+	failOnce := func(s *fakemongo.Server, command string, code int32) {
 		var failed atomic.Bool
-		s.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		s.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 			if cmd.Name == command && failed.CompareAndSwap(false, true) {
-				return mongotest.Error(code, "", "fail point")
+				return fakemongo.Error(code, "", "fail point")
 			}
 			return next(cmd)
 		})
@@ -264,7 +264,7 @@ func TestProviderHasItsOwnTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, _ := withOIDC(t, "good")
-				s.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+				s.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 					if cmd.Name == "saslStart" {
 						return next(cmd).After(tt.hangs)
 					}
@@ -295,14 +295,14 @@ func TestProviderHasItsOwnTime(t *testing.T) {
 // gives, and again when that was revoked. Nothing secret is in the error.
 func TestAWS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, known := mongotest.NewServer(t, nil), new(mongotest.AWS)
-		s.RequireAuth(&mongotest.Auth{SASL: map[string]func(*mongotest.Command) mongotest.SASL{"MONGODB-AWS": known.SASL}})
+		s, known := fakemongo.NewServer(t, nil), new(fakemongo.AWS)
+		s.RequireAuth(&fakemongo.Auth{SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{"MONGODB-AWS": known.SASL}})
 		issued := 0
 		endpoint := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			issued++
 			fmt.Fprintf(w, `{"AccessKeyId": "ASIA%d", "SecretAccessKey": "secret-%[1]d", "Token": "token-%[1]d", "Expiration": "2000-01-01T09:00:00Z"}`, issued)
 		})
-		known.Add("ASIA2", mongotest.AWSKey{Secret: "secret-2", Token: "token-2"})
+		known.Add("ASIA2", fakemongo.AWSKey{Secret: "secret-2", Token: "token-2"})
 		c := authenticating(t, s, "", "directConnection=true&authMechanism=MONGODB-AWS", client.Options{AWS: aws.Config{
 			Getenv: func(name string) string {
 				return map[string]string{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/x"}[name]
@@ -338,12 +338,12 @@ func (l *ticketless) Refused(gssapi.SecurityContext) bool { return false }
 // caller. What a library does is tested in core/auth/gssapi/krb5, on a real KDC.
 func TestGSSAPI(t *testing.T) {
 	for properties, want := range map[string]gssapi.Service{
-		"": {Name: "mongodb", Host: "mongotest"},
+		"": {Name: "mongodb", Host: "fakemongo"},
 		"&authMechanismProperties=SERVICE_NAME:alt,SERVICE_REALM:R,SERVICE_HOST:h,CANONICALIZE_HOST_NAME:none": {Name: "alt", Host: "h", Realm: "R"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, library := mongotest.NewServer(t, nil), new(ticketless)
-			if want.Host == "mongotest" {
+			s, library := fakemongo.NewServer(t, nil), new(ticketless)
+			if want.Host == "fakemongo" {
 				want.Host = s.Address().Host()
 			}
 			c := authenticating(t, s, "user%40REALM@", "directConnection=true&authMechanism=GSSAPI"+properties, client.Options{Kerberos: library})

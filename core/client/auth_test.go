@@ -15,19 +15,19 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // authenticating starts a client of s with the options of a connection string, such as
 // "app:pencil@" and "authSource=x".
-func authenticating(t *testing.T, s *mongotest.Server, userinfo, options string, opt client.Options) *client.Client {
+func authenticating(t *testing.T, s *fakemongo.Server, userinfo, options string, opt client.Options) *client.Client {
 	t.Helper()
 	opt.Dialer = s.Dial
 	return startURI(t, "mongodb://"+userinfo+string(s.Address())+"/?"+options, opt)
 }
 
-func pencil() *mongotest.Auth {
-	return &mongotest.Auth{Users: []mongotest.User{
+func pencil() *fakemongo.Auth {
+	return &fakemongo.Auth{Users: []fakemongo.User{
 		{Name: "app", Password: "pencil"},
 		{Name: "old", Password: "pencil", Mechanisms: []string{"SCRAM-SHA-1"}},
 		{Name: "shop", Password: "pencil", Source: "shop"},
@@ -48,7 +48,7 @@ func TestClientAuthenticates(t *testing.T) {
 		for _, mode := range []string{"directConnection=true", "loadBalanced=true"} {
 			t.Run(tt.want+tt.options+mode, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := mongotest.NewServer(t, mongotest.Handlers{"hello": balancedHello})
+					s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": balancedHello})
 					s.RequireAuth(pencil())
 					c := authenticating(t, s, tt.userinfo, mode+"&"+tt.options, client.Options{})
 					if _, err := c.InsertOne(t.Context(), client.Namespace{Database: "shop", Collection: "orders"}, bson.NewBuilder(nil).Finish(), client.InsertOneOptions{}); err != nil {
@@ -64,8 +64,8 @@ func TestClientAuthenticates(t *testing.T) {
 }
 
 // balancedHello is a hello that gives the service which a connection leads to.
-func balancedHello(cmd *mongotest.Command) mongotest.Reply {
-	return mongotest.Hello(cmd, func(b *bson.Builder) {
+func balancedHello(cmd *fakemongo.Command) fakemongo.Reply {
+	return fakemongo.Hello(cmd, func(b *bson.Builder) {
 		if cmd.Body.Has("loadBalanced") {
 			b.ObjectID("serviceId", bson.ObjectID{byte(cmd.Connection%2) + 1})
 		}
@@ -75,7 +75,7 @@ func balancedHello(cmd *mongotest.Command) mongotest.Reply {
 // Monitors must not authenticate (Server Monitoring), and begin nothing of the kind.
 func TestMonitorsDoNotAuthenticate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		s.RequireAuth(pencil())
 		c := authenticating(t, s, "app:pencil@", "directConnection=true&heartbeatFrequencyMS=1000", client.Options{})
 		if err := c.Ping(t.Context()); err != nil {
@@ -107,7 +107,7 @@ func TestMonitorsDoNotAuthenticate(t *testing.T) {
 func TestFailedAuthenticationMakesServerUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cleared, unknown, closed atomic.Int64
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		s.RequireAuth(pencil())
 		c := authenticating(t, s, "app:wrong@", "directConnection=true", client.Options{Sink: &event.Sink{
 			PoolCleared: func(event.PoolCleared) { cleared.Add(1) },
@@ -137,7 +137,7 @@ func TestFailedAuthenticationMakesServerUnknown(t *testing.T) {
 func TestFailedAuthenticationBehindLoadBalancer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cleared []bson.ObjectID
-		s := mongotest.NewServer(t, mongotest.Handlers{"hello": balancedHello})
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": balancedHello})
 		s.RequireAuth(pencil())
 		user := atomic.Pointer[auth.User]{}
 		user.Store(&auth.User{Name: "app", Password: "pencil"})
@@ -147,9 +147,9 @@ func TestFailedAuthenticationBehindLoadBalancer(t *testing.T) {
 		})
 		// Two connections at once lead to both services.
 		hold := make(chan struct{})
-		s.Handle("ping", func(*mongotest.Command) mongotest.Reply {
+		s.Handle("ping", func(*fakemongo.Command) fakemongo.Reply {
 			<-hold
-			return mongotest.OK(nil)
+			return fakemongo.OK(nil)
 		})
 		done := make(chan error)
 		go func() { done <- c.Ping(t.Context()) }()
@@ -178,7 +178,7 @@ func TestUserChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var user atomic.Pointer[auth.User]
 		user.Store(&auth.User{Name: "app", Password: "wrong"})
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		s.RequireAuth(pencil())
 		c := authenticating(t, s, "app@", "directConnection=true", client.Options{User: func() (auth.User, error) { return *user.Load(), nil }})
 		if err := c.Ping(t.Context()); !isA[*auth.Error](err) {
@@ -200,9 +200,9 @@ func TestUserChanges(t *testing.T) {
 func TestPasswordRotates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var user atomic.Pointer[auth.User]
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		demand := func(password string) {
-			s.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: password}}})
+			s.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: password}}})
 		}
 		demand("first")
 		user.Store(&auth.User{Name: "app", Password: "first"})
@@ -253,11 +253,11 @@ func TestWarningOfSecretsWithoutTLS(t *testing.T) {
 // goes on.
 func TestReauthentication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		s.RequireAuth(pencil())
 		expire := func(name string) {
-			next := mongotest.Handler(s.Default)
-			s.Handle(name, mongotest.Times(1, mongotest.Always(mongotest.Error(391, "ReauthenticationRequired", "expired")), next))
+			next := fakemongo.Handler(s.Default)
+			s.Handle(name, fakemongo.Times(1, fakemongo.Always(fakemongo.Error(391, "ReauthenticationRequired", "expired")), next))
 		}
 		c := authenticating(t, s, "app:pencil@", "directConnection=true", client.Options{})
 		orders := client.Namespace{Database: "shop", Collection: "orders"}
@@ -293,7 +293,7 @@ func TestReauthentication(t *testing.T) {
 			t.Errorf("%d documents by %v, want 5 by %s; logins %v", n, got, want, s.LoggedIn())
 		}
 		expire("ping")
-		s.RequireAuth(&mongotest.Auth{})
+		s.RequireAuth(&fakemongo.Auth{})
 		if err := c.Ping(t.Context()); !isA[*auth.Error](err) {
 			t.Errorf("Ping() of a user that was removed = %v", err)
 		}

@@ -17,13 +17,13 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // rateLimiter stands before a server. While it is on, it accepts all connections, as
 // ingressConnectionEstablishmentRateLimiterEnabled does, but closes at once those beyond its rate.
 type rateLimiter struct {
-	server *mongotest.Server
+	server *fakemongo.Server
 	rate   int // connections per second
 
 	mu     sync.Mutex
@@ -64,17 +64,17 @@ func TestConnectionPoolBackpressure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := &rateLimiter{rate: 20}
-				limiter.server = mongotest.NewServer(t, mongotest.Handlers{"find": func(cmd *mongotest.Command) mongotest.Reply {
+				limiter.server = fakemongo.NewServer(t, fakemongo.Handlers{"find": func(cmd *fakemongo.Command) fakemongo.Reply {
 					return limiter.server.Default(cmd).After(2 * time.Second)
 				}})
 				options := "maxConnecting=100&directConnection=true"
 				if encrypted {
 					ca := certtest.Authority(t, certtest.ECDSA)
 					options += "&tls=true&tlsCAFile=" + url.QueryEscape(certtest.File(t, "ca.pem", ca.CertificateBlock()))
-					limiter.server.UseTLS(&tls.Config{Certificates: []tls.Certificate{ca.Issue(t, "mongotest").TLS(nil)}})
+					limiter.server.UseTLS(&tls.Config{Certificates: []tls.Certificate{ca.Issue(t, "fakemongo").TLS(nil)}})
 				}
 				var failed, cleared, unlabeled atomic.Int64
-				c := startURI(t, "mongodb://mongotest:27017/?"+options, client.Options{Dialer: limiter.Dial, Sink: &event.Sink{
+				c := startURI(t, "mongodb://fakemongo:27017/?"+options, client.Options{Dialer: limiter.Dial, Sink: &event.Sink{
 					ConnectionCheckOutFailed: func(e event.ConnectionCheckOutFailed) {
 						failed.Add(1)
 						if !slices.Equal(mongoerr.Labels(e.Err), []string{"SystemOverloadedError", "RetryableError"}) {

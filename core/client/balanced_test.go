@@ -16,11 +16,11 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // startBalanced starts a client of what is behind a load balancer and closes it at the test's end.
-func startBalanced(t *testing.T, b *mongotest.Balanced, uri string, opt client.Options) *client.Client {
+func startBalanced(t *testing.T, b *fakemongo.Balanced, uri string, opt client.Options) *client.Client {
 	t.Helper()
 	opt.Dialer = b.Dial
 	return startURI(t, uri, opt)
@@ -52,7 +52,7 @@ func TestLoadBalancedExcludes(t *testing.T) {
 // LB-003: the TXT record may say it, and the SRV records are not polled then.
 func TestLoadBalancedByTXTRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Strict: true})
+		b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Strict: true})
 		z := &zone{hosts: []string{"a"}, txt: []string{"loadBalanced=true"}}
 		c := startBalanced(t, b, "mongodb+srv://db.example.com/?tls=false", client.Options{Resolver: z})
 		if err := c.Ping(t.Context()); err != nil {
@@ -72,7 +72,7 @@ func TestLoadBalancedByTXTRecord(t *testing.T) {
 // connection is there.
 func TestLoadBalancedHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Strict: true})
+		b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Strict: true})
 		c := startBalanced(t, b, b.URI("&minPoolSize=4"), client.Options{})
 		if err := c.Ping(t.Context()); err != nil {
 			t.Error(err)
@@ -93,7 +93,7 @@ func TestLoadBalancedHello(t *testing.T) {
 			t.Errorf("%d hellos, pools %+v, want 4 connections of one pool", n, pools)
 		}
 	})
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		if err := c.Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -107,7 +107,7 @@ func TestLoadBalancedHello(t *testing.T) {
 
 // LB-013.
 func TestNoLoadBalancer(t *testing.T) {
-	runWith(t, nil, connstring.Config{LoadBalanced: true}, client.Options{}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	runWith(t, nil, connstring.Config{LoadBalanced: true}, client.Options{}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		const want = "Driver attempted to initialize in load balancing mode, but the server does not support this mode."
 		if err := c.Ping(t.Context()); err == nil || err.Error() != want {
 			t.Errorf("Ping() = %v, want %q", err, want)
@@ -119,11 +119,11 @@ func TestNoLoadBalancer(t *testing.T) {
 // description says nothing.
 func TestCapabilitiesOfTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
+		b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1})
 		srv := b.Service(0)
 		hello := func(wire int32) {
-			srv.Handle("hello", func(cmd *mongotest.Command) mongotest.Reply {
-				return mongotest.Document(bson.NewBuilder(nil).Bool("isWritablePrimary", true).String("msg", "isdbgrid").
+			srv.Handle("hello", func(cmd *fakemongo.Command) fakemongo.Reply {
+				return fakemongo.Document(bson.NewBuilder(nil).Bool("isWritablePrimary", true).String("msg", "isdbgrid").
 					Int32("minWireVersion", 0).Int32("maxWireVersion", wire).Int32("maxBsonObjectSize", 100).
 					Int32("maxMessageSizeBytes", 48_000_000).Int32("maxWriteBatchSize", 2).
 					ObjectID("serviceId", srv.ID()).Int32("ok", 1).Finish())
@@ -164,7 +164,7 @@ func TestCapabilitiesOfTheConnection(t *testing.T) {
 // SEL-060, LB-011: as to a mongos. SEL-021: $out goes by the read preference, too.
 func TestReadPreferenceToALoadBalancer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
+		b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1})
 		srv := b.Service(0)
 		srv.Handle("aggregate", reply(t, `{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"ok":1}`))
 		c := startBalanced(t, b, b.URI(""), client.Options{})
@@ -194,8 +194,8 @@ func TestReadPreferenceToALoadBalancer(t *testing.T) {
 // description.
 func TestOneServiceFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{})
-		b.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{})
+		b.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		var cleared []bson.ObjectID
 		var closed []string
 		changes := 0

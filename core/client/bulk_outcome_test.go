@@ -8,7 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestInsertedIDs checks that a bulk names the documents that were inserted, and no others: after
@@ -39,8 +39,8 @@ func TestInsertedIDs(t *testing.T) {
 				docs = append(docs, doc(t, `{}`))
 				models = append(models, client.WriteModel{Kind: client.InsertOne, Document: docs[0]})
 			}
-			handlers := mongotest.Handlers{"insert": reply(t, tt.reply)}
-			run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+			handlers := fakemongo.Handlers{"insert": reply(t, tt.reply)}
+			run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 				many, err := c.InsertMany(t.Context(), orders, docs,
 					client.InsertManyOptions{Ordered: &tt.ordered})
 				wantInserted(t, "InsertMany", many.InsertedIDs, err, tt.want)
@@ -69,11 +69,11 @@ func TestBulkWriteLabels(t *testing.T) {
 		return `{"n":0,"nModified":0,"writeErrors":[{"index":0,"code":1,"errmsg":"no"}],
 			"errorLabels":["` + label + `"],"ok":1}`
 	}
-	handlers := mongotest.Handlers{
+	handlers := fakemongo.Handlers{
 		"insert": reply(t, failed("of the insert")), "update": reply(t, failed("of the update")),
 		"delete": reply(t, `{"n":2,"ok":1}`),
 	}
-	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		_, err := c.BulkWrite(t.Context(), orders, mixed(t),
 			client.BulkWriteOptions{Ordered: new(false)})
 		want := []string{"of the insert", "of the update"}
@@ -86,32 +86,32 @@ func TestBulkWriteLabels(t *testing.T) {
 // TestBulkOfSeveralCommands checks that the error of a later command does not say that nothing was
 // done, since an earlier one was executed.
 func TestBulkOfSeveralCommands(t *testing.T) {
-	refused := mongotest.Error(10107, "NotWritablePrimary", "no")
+	refused := fakemongo.Error(10107, "NotWritablePrimary", "no")
 	for name, tt := range map[string]struct {
-		second mongotest.Reply
+		second fakemongo.Reply
 		want   mongoerr.Delivery
 	}{
 		"refused": {refused, mongoerr.Executed},
-		"lost":    {mongotest.Drop(), mongoerr.Unanswered},
+		"lost":    {fakemongo.Drop(), mongoerr.Unanswered},
 	} {
 		var inserts, bulks int
-		second := func(n *int, first mongotest.Reply) mongotest.Handler {
-			return func(*mongotest.Command) mongotest.Reply {
+		second := func(n *int, first fakemongo.Reply) fakemongo.Handler {
+			return func(*fakemongo.Command) fakemongo.Reply {
 				if *n++; *n%2 == 0 {
 					return tt.second
 				}
 				return first
 			}
 		}
-		bulk := mongotest.Document(doc(t, `{"cursor":{"id":0,"ns":"admin.$cmd.bulkWrite",
+		bulk := fakemongo.Document(doc(t, `{"cursor":{"id":0,"ns":"admin.$cmd.bulkWrite",
 			"firstBatch":[]},"nErrors":0,"nInserted":1,"nMatched":0,"nModified":0,"nUpserted":0,
 			"nDeleted":0,"ok":1}`))
-		handlers := mongotest.Handlers{
+		handlers := fakemongo.Handlers{
 			"hello":     helloWith(t, `{"maxWriteBatchSize":1,"maxWireVersion":25}`),
-			"insert":    second(&inserts, mongotest.Document(doc(t, `{"n":1,"ok":1}`))),
+			"insert":    second(&inserts, fakemongo.Document(doc(t, `{"n":1,"ok":1}`))),
 			"bulkWrite": second(&bulks, bulk),
 		}
-		run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			one := client.WriteModel{Kind: client.InsertOne, Document: doc(t, `{}`)}
 			res, err := c.BulkWrite(t.Context(), orders, []client.WriteModel{one, one, one},
 				client.BulkWriteOptions{})
@@ -129,8 +129,8 @@ func TestBulkOfSeveralCommands(t *testing.T) {
 			}
 		})
 	}
-	run(t, mongotest.Handlers{"insert": mongotest.Always(refused)},
-		func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"insert": fakemongo.Always(refused)},
+		func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			_, err := c.BulkWrite(t.Context(), orders, mixed(t), client.BulkWriteOptions{})
 			if got := mongoerr.Judge(err).Delivery; got != mongoerr.Refused {
 				t.Errorf("the first command: %v, which is %v, want refused", err, got)

@@ -11,11 +11,11 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // writes are the statements that were sent, command by command: "insert 2", …
-func writes(srv *mongotest.Server) (all []string) {
+func writes(srv *fakemongo.Server) (all []string) {
 	for _, cmd := range srv.Commands() {
 		for _, sequence := range []string{"documents", "updates", "deletes"} {
 			if docs := cmd.Sequences[sequence]; docs != nil {
@@ -99,7 +99,7 @@ func TestBulkWrite(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handlers := mongotest.Handlers{
+			handlers := fakemongo.Handlers{
 				"insert": reply(t, `{"n":1,"ok":1}`), "update": reply(t, `{"n":1,"nModified":1,"ok":1}`), "delete": reply(t, `{"n":1,"ok":1}`),
 			}
 			for command, json := range test.replies {
@@ -108,7 +108,7 @@ func TestBulkWrite(t *testing.T) {
 			if test.hello != "" {
 				handlers["hello"] = helloWith(t, test.hello)
 			}
-			run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				res, err := c.BulkWrite(t.Context(), orders, mixed(t), test.opt)
 				got := fmt.Sprintf("%d inserted, %d matched, %d modified, %d deleted, %d upserted",
 					res.InsertedCount, res.MatchedCount, res.ModifiedCount, res.DeletedCount, res.UpsertedCount)
@@ -154,10 +154,10 @@ func TestBulkWrite(t *testing.T) {
 
 // TestBulkWriteSends checks the statements and the options.
 func TestBulkWriteSends(t *testing.T) {
-	handlers := mongotest.Handlers{
+	handlers := fakemongo.Handlers{
 		"insert": reply(t, `{"n":2,"ok":1}`), "update": reply(t, `{"n":3,"nModified":3,"ok":1}`), "delete": reply(t, `{"n":2,"ok":1}`),
 	}
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		_, err := c.BulkWrite(t.Context(), orders, mixed(t), client.BulkWriteOptions{
 			Common: client.Common{Comment: bson.StringValue("c")}, Ordered: new(false),
 			BypassDocumentValidation: new(false), Let: doc(t, `{"x":1}`),
@@ -221,8 +221,8 @@ func TestBulkWriteRefuses(t *testing.T) {
 		"a late hint":         {[]client.WriteModel{insert, hint}, client.BulkWriteOptions{Common: client.Common{WriteConcern: unacknowledged}}, "hint"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handlers := mongotest.Handlers{"hello": helloWith(t, `{"maxBsonObjectSize":100,"maxWireVersion":8}`)}
-			run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			handlers := fakemongo.Handlers{"hello": helloWith(t, `{"maxBsonObjectSize":100,"maxWireVersion":8}`)}
+			run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				_, err := c.BulkWrite(t.Context(), orders, test.models, test.opt)
 				if refused, ok := errors.AsType[*client.ArgumentError](err); !ok || refused.Argument != test.want {
 					t.Errorf("BulkWrite() = %v, want an error about %s", err, test.want)
@@ -244,7 +244,7 @@ func TestBulkWriteMalformedReplies(t *testing.T) {
 		},
 	} {
 		for _, json := range replies {
-			run(t, mongotest.Handlers{command: reply(t, json)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, fakemongo.Handlers{command: reply(t, json)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				model := client.WriteModel{Kind: client.InsertOne, Document: doc(t, `{}`)}
 				if command == "update" {
 					model = client.WriteModel{Kind: client.ReplaceOne, Document: doc(t, `{}`)}
@@ -257,7 +257,7 @@ func TestBulkWriteMalformedReplies(t *testing.T) {
 			})
 		}
 	}
-	run(t, mongotest.Handlers{"insert": reply(t, `{"ok":0,"code":8,"errmsg":"x"}`)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"insert": reply(t, `{"ok":0,"code":8,"errmsg":"x"}`)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		res, err := c.BulkWrite(t.Context(), orders, mixed(t), client.BulkWriteOptions{Ordered: new(false)})
 		if mongoerr.Code(err) != 8 || len(res.InsertedIDs) > 0 || len(writes(srv)) != 1 {
 			t.Errorf("BulkWrite() = %+v, %v, want code 8 and the end", res, err)

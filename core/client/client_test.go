@@ -11,13 +11,13 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 var orders = client.Namespace{Database: "shop", Collection: "orders"}
 
 // start starts a client of srv and closes it at the test's end.
-func start(t *testing.T, srv *mongotest.Server, cfg connstring.Config, opt client.Options) *client.Client {
+func start(t *testing.T, srv *fakemongo.Server, cfg connstring.Config, opt client.Options) *client.Client {
 	t.Helper()
 	cfg.Hosts = []address.Address{srv.Address()}
 	opt.Dialer = srv.Dial
@@ -53,18 +53,18 @@ func startWith(t *testing.T, cfg connstring.Config, opt client.Options) *client.
 }
 
 // run runs a test in a bubble, with a server and a client of it.
-func run(t *testing.T, handlers mongotest.Handlers, test func(t *testing.T, srv *mongotest.Server, c *client.Client)) {
+func run(t *testing.T, handlers fakemongo.Handlers, test func(t *testing.T, srv *fakemongo.Server, c *client.Client)) {
 	t.Helper()
 	runWith(t, handlers, connstring.Config{}, client.Options{}, test)
 }
 
 func runWith(
-	t *testing.T, handlers mongotest.Handlers, cfg connstring.Config, opt client.Options,
-	test func(t *testing.T, srv *mongotest.Server, c *client.Client),
+	t *testing.T, handlers fakemongo.Handlers, cfg connstring.Config, opt client.Options,
+	test func(t *testing.T, srv *fakemongo.Server, c *client.Client),
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		srv := mongotest.NewServer(t, handlers)
+		srv := fakemongo.NewServer(t, handlers)
 		test(t, srv, start(t, srv, cfg, opt))
 	})
 }
@@ -99,7 +99,7 @@ func text(t testing.TB, d bson.Raw) string {
 }
 
 // sent is the only command of that name, without $db and lsid.
-func sent(t testing.TB, srv *mongotest.Server, name string) string {
+func sent(t testing.TB, srv *fakemongo.Server, name string) string {
 	t.Helper()
 	cmds := srv.Commands(name)
 	if len(cmds) != 1 {
@@ -109,18 +109,18 @@ func sent(t testing.TB, srv *mongotest.Server, name string) string {
 }
 
 // helloWith is a hello with other limits, or of another kind of server.
-func helloWith(t testing.TB, json string) mongotest.Handler {
+func helloWith(t testing.TB, json string) fakemongo.Handler {
 	d := doc(t, json)
-	return func(*mongotest.Command) mongotest.Reply {
-		return mongotest.Document(bson.NewBuilder(nil).Bool("isWritablePrimary", true).Bool("helloOk", true).
+	return func(*fakemongo.Command) fakemongo.Reply {
+		return fakemongo.Document(bson.NewBuilder(nil).Bool("isWritablePrimary", true).Bool("helloOk", true).
 			Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("minWireVersion", 0).
 			AppendElements(d).Int32("ok", 1).Finish())
 	}
 }
 
 // reply answers with Extended JSON.
-func reply(t testing.TB, json string) mongotest.Handler {
-	return mongotest.Always(mongotest.Document(doc(t, json)))
+func reply(t testing.TB, json string) fakemongo.Handler {
+	return fakemongo.Always(fakemongo.Document(doc(t, json)))
 }
 
 // isA reports whether err is, or wraps, an E.

@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // The prose tests of crud about MongoClient.bulkWrite. Their formulas hold for the limits of any
@@ -44,7 +44,7 @@ func TestCRUDProse3(t *testing.T) {
 			operations = append(operations, e.OperationID)
 		}
 	}}
-	runWith(t, (&bulkServer{limits: smallLimits}).handlers(t), connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	runWith(t, (&bulkServer{limits: smallLimits}).handlers(t), connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		res, err := c.ClientBulkWrite(t.Context(), inserts(t, maxWriteBatch+1, dbColl, a(1)), client.NamespacedBulkWriteOptions{})
 		if err != nil || res.InsertedCount != maxWriteBatch+1 {
 			t.Fatalf("ClientBulkWrite() = %+v, %v", res, err)
@@ -62,7 +62,7 @@ func TestCRUDProse3(t *testing.T) {
 // maxMessageSizeBytes".
 func TestCRUDProse4(t *testing.T) {
 	const n = maxMessage/maxBSONObject + 1
-	(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		res, err := c.ClientBulkWrite(t.Context(), inserts(t, n, dbColl, a(maxBSONObject-500)), client.NamespacedBulkWriteOptions{})
 		if err != nil || res.InsertedCount != n {
 			t.Fatalf("ClientBulkWrite() = %+v, %v", res, err)
@@ -76,7 +76,7 @@ func TestCRUDProse4(t *testing.T) {
 // TestCRUDProse5 is "MongoClient.bulkWrite collects WriteConcernErrors across batches".
 func TestCRUDProse5(t *testing.T) {
 	fields := strings.TrimSuffix(noError, "}") + `,"writeConcernError":{"code":91,"errmsg":"Replication is being shut down"}}`
-	(&bulkServer{limits: smallLimits, fields: fields}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	(&bulkServer{limits: smallLimits, fields: fields}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		res, err := c.ClientBulkWrite(t.Context(), inserts(t, maxWriteBatch+1, dbColl, a(1)), client.NamespacedBulkWriteOptions{})
 		failed, _ := errors.AsType[*client.NamespacedBulkWriteError](err)
 		if failed == nil || len(failed.WriteConcernErrors) != 2 || failed.Err != nil || res.InsertedCount != 2 || !res.AnySucceeded {
@@ -93,7 +93,7 @@ func TestCRUDProse6(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
 		srv := &bulkServer{limits: smallLimits, fields: `{"nErrors":1,"nInserted":0,"nMatched":0,"nModified":0,"nUpserted":0,"nDeleted":0}`}
 		handlers := srv.handlers(t)
-		handlers["bulkWrite"] = func(cmd *mongotest.Command) mongotest.Reply {
+		handlers["bulkWrite"] = func(cmd *fakemongo.Command) fakemongo.Reply {
 			one := *srv
 			n := len(cmd.Sequences["ops"])
 			if ordered {
@@ -105,7 +105,7 @@ func TestCRUDProse6(t *testing.T) {
 			one.fields = strings.Replace(one.fields, `"nErrors":1`, fmt.Sprintf(`"nErrors":%d`, n), 1)
 			return one.bulkWrite(t)(cmd)
 		}
-		run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			res, err := c.ClientBulkWrite(t.Context(), inserts(t, maxWriteBatch+1, dbColl, `{"_id":1}`), client.NamespacedBulkWriteOptions{Ordered: &ordered})
 			failed, _ := errors.AsType[*client.NamespacedBulkWriteError](err)
 			want, commands := maxWriteBatch+1, 2
@@ -145,7 +145,7 @@ func twoUpserts(t *testing.T) []client.NamespacedWriteModel {
 
 // TestCRUDProse7 is "MongoClient.bulkWrite handles a cursor requiring a getMore".
 func TestCRUDProse7(t *testing.T) {
-	upserts().run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	upserts().run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		res, err := c.ClientBulkWrite(t.Context(), twoUpserts(t), client.NamespacedBulkWriteOptions{VerboseResults: new(true)})
 		if err != nil || res.UpsertedCount != 2 || len(res.UpdateResults) != 2 || len(srv.Commands("getMore")) != 1 {
 			t.Errorf("ClientBulkWrite() = %+v, %v after %d getMores", res, err, len(srv.Commands("getMore")))
@@ -161,8 +161,8 @@ func TestCRUDProse7(t *testing.T) {
 // TestCRUDProse8 is "MongoClient.bulkWrite handles a cursor requiring getMore within a
 // transaction".
 func TestCRUDProse8(t *testing.T) {
-	upserts().run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		srv.Handle("abortTransaction", mongotest.Always(mongotest.OK(nil)))
+	upserts().run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		srv.Handle("abortTransaction", fakemongo.Always(fakemongo.OK(nil)))
 		s := startSession(t, c, session.Options{})
 		begin(t, s, client.TransactionOptions{})
 		opt := client.NamespacedBulkWriteOptions{Common: client.Common{Session: s}, VerboseResults: new(true)}
@@ -197,7 +197,7 @@ func TestCRUDProse9(t *testing.T) {
 	for _, kill := range []string{`{"ok":1}`, `{"ok":0,"code":13,"errmsg":"not you"}`} {
 		s := upserts()
 		s.getMore = reply(t, `{"ok":0,"code":8,"errmsg":"unknown"}`)
-		s.run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		s.run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			srv.Handle("killCursors", reply(t, kill))
 			res, err := c.ClientBulkWrite(t.Context(), twoUpserts(t), client.NamespacedBulkWriteOptions{VerboseResults: new(true)})
 			failed, _ := errors.AsType[*client.NamespacedBulkWriteError](err)
@@ -218,7 +218,7 @@ func TestCRUDProse9(t *testing.T) {
 func TestCRUDProse10(t *testing.T) {
 	large := doc(t, a(maxBSONObject))
 	for _, m := range []client.WriteModel{{Kind: client.InsertOne, Document: large}, {Kind: client.ReplaceOne, Document: large}} {
-		(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			_, err := c.ClientBulkWrite(t.Context(), []client.NamespacedWriteModel{{Namespace: dbColl, WriteModel: m}}, client.NamespacedBulkWriteOptions{
 				Common: client.Common{WriteConcern: unacknowledged}, Ordered: new(false),
 			})
@@ -242,7 +242,7 @@ func TestCRUDProse11(t *testing.T) {
 		{dbColl, fmt.Sprintf("%d db.coll", n+2)},
 		{long, fmt.Sprintf("%d db.coll, 1 %s", n+1, long)},
 	} {
-		(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			models := inserts(t, n, dbColl, a(maxBSONObject-57))
 			models = append(models, inserts(t, 1, dbColl, a(remainder-57))...)
 			models = append(models, inserts(t, 1, test.last, a(1))...)
@@ -263,7 +263,7 @@ func TestCRUDProse12(t *testing.T) {
 	for name, models := range map[string][]client.NamespacedWriteModel{
 		"document": inserts(t, 1, dbColl, a(maxMessage)), "namespace": inserts(t, 1, long, a(1)),
 	} {
-		(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			_, err := c.ClientBulkWrite(t.Context(), models, client.NamespacedBulkWriteOptions{})
 			if !isA[*client.ArgumentError](err) || len(srv.Commands("bulkWrite")) > 0 {
 				t.Errorf("%s too large: ClientBulkWrite() = %v, want an error before anything is sent", name, err)
@@ -276,7 +276,7 @@ func TestCRUDProse12(t *testing.T) {
 // batches".
 func TestCRUDProse15(t *testing.T) {
 	const n = maxMessage/maxBSONObject + 1
-	(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		res, err := c.ClientBulkWrite(t.Context(), inserts(t, n, dbColl, a(maxBSONObject-500)), client.NamespacedBulkWriteOptions{
 			Common: client.Common{WriteConcern: unacknowledged}, Ordered: new(false),
 		})
@@ -303,8 +303,8 @@ func TestTimeoutsProse11(t *testing.T) {
 	s := &bulkServer{limits: smallLimits}
 	handlers := s.handlers(t)
 	slow := s.bulkWrite(t)
-	handlers["bulkWrite"] = func(cmd *mongotest.Command) mongotest.Reply { return slow(cmd).After(1010 * time.Millisecond) }
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	handlers["bulkWrite"] = func(cmd *fakemongo.Command) fakemongo.Reply { return slow(cmd).After(1010 * time.Millisecond) }
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		models := inserts(t, maxMessage/maxBSONObject*3, dbColl, a(maxBSONObject-500))
 		res, err := c.ClientBulkWrite(t.Context(), models, client.NamespacedBulkWriteOptions{Common: client.Common{Timeout: new(2 * time.Second)}})
 		if !errors.Is(err, context.DeadlineExceeded) || !res.AnySucceeded {

@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // bulkServer answers the bulkWrite command: it counts each write as one that succeeded, has the
@@ -23,16 +23,16 @@ type bulkServer struct {
 	limits       string // in the hello
 	fields       string // in each reply, in place of the counts
 	cursor, rest []string
-	getMore      mongotest.Handler // in place of the second batch
+	getMore      fakemongo.Handler // in place of the second batch
 	reply        string            // in place of all that
 }
 
-func (s *bulkServer) handlers(t *testing.T) mongotest.Handlers {
+func (s *bulkServer) handlers(t *testing.T) fakemongo.Handlers {
 	limits := s.limits
 	if limits == "" {
 		limits = `{"maxWireVersion":25,"logicalSessionTimeoutMinutes":30}`
 	}
-	handlers := mongotest.Handlers{"hello": helloWith(t, limits), "bulkWrite": s.bulkWrite(t), "getMore": s.getMore}
+	handlers := fakemongo.Handlers{"hello": helloWith(t, limits), "bulkWrite": s.bulkWrite(t), "getMore": s.getMore}
 	if s.reply != "" {
 		handlers["bulkWrite"] = reply(t, s.reply)
 	}
@@ -42,8 +42,8 @@ func (s *bulkServer) handlers(t *testing.T) mongotest.Handlers {
 	return handlers
 }
 
-func (s *bulkServer) bulkWrite(t *testing.T) mongotest.Handler {
-	return func(cmd *mongotest.Command) mongotest.Reply {
+func (s *bulkServer) bulkWrite(t *testing.T) fakemongo.Handler {
+	return func(cmd *fakemongo.Command) fakemongo.Reply {
 		var inserted, updated, deleted int32
 		for _, op := range cmd.Sequences["ops"] {
 			switch op.FirstKey() {
@@ -71,11 +71,11 @@ func (s *bulkServer) bulkWrite(t *testing.T) mongotest.Handler {
 			b.Int32("nErrors", 0).Int32("nInserted", inserted).Int32("nMatched", updated).Int32("nModified", updated).
 				Int32("nUpserted", 0).Int32("nDeleted", deleted)
 		}
-		return mongotest.Document(b.Int32("ok", 1).Finish())
+		return fakemongo.Document(b.Int32("ok", 1).Finish())
 	}
 }
 
-func (s *bulkServer) run(t *testing.T, test func(t *testing.T, srv *mongotest.Server, c *client.Client)) {
+func (s *bulkServer) run(t *testing.T, test func(t *testing.T, srv *fakemongo.Server, c *client.Client)) {
 	t.Helper()
 	run(t, s.handlers(t), test)
 }
@@ -102,7 +102,7 @@ func everywhere(t *testing.T) []client.NamespacedWriteModel {
 }
 
 // bulks are the bulkWrite commands that came: the writes of each, and its namespaces.
-func bulks(srv *mongotest.Server) string {
+func bulks(srv *fakemongo.Server) string {
 	var all []string
 	for _, cmd := range srv.Commands("bulkWrite") {
 		var names []string
@@ -117,7 +117,7 @@ func bulks(srv *mongotest.Server) string {
 }
 
 func TestClientBulkWriteSends(t *testing.T) {
-	(&bulkServer{}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	(&bulkServer{}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		_, err := c.ClientBulkWrite(t.Context(), everywhere(t), client.NamespacedBulkWriteOptions{
 			Common: client.Common{Comment: bson.StringValue("c"), WriteConcern: &client.WriteConcern{Tag: "majority"}, Extra: doc(t, `{"x":1}`)},
 			Let:    doc(t, `{"v":1}`), BypassDocumentValidation: new(false), VerboseResults: new(true),
@@ -169,7 +169,7 @@ func TestClientBulkWriteSizes(t *testing.T) {
 	for i, m := range models {
 		one := []client.NamespacedWriteModel{m}
 		size := 0
-		(&bulkServer{}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		(&bulkServer{}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			if _, err := c.ClientBulkWrite(t.Context(), one, client.NamespacedBulkWriteOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +178,7 @@ func TestClientBulkWriteSizes(t *testing.T) {
 		})
 		for _, missing := range []int{0, 1} {
 			limits := fmt.Sprintf(`{"maxWireVersion":25,"maxMessageSizeBytes":%d}`, 1000+43+size-missing)
-			(&bulkServer{limits: limits}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			(&bulkServer{limits: limits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				_, err := c.ClientBulkWrite(t.Context(), one, client.NamespacedBulkWriteOptions{})
 				refused, _ := errors.AsType[*client.ArgumentError](err)
 				if missing == 0 && err != nil || missing == 1 && (refused == nil || refused.Argument != "models.0" || !refused.TooLarge) {
@@ -198,7 +198,7 @@ func TestClientBulkWriteResults(t *testing.T) {
 	for _, verbose := range []bool{true, false} {
 		// Out of order, as an unordered bulk may be answered.
 		s := bulkServer{fields: counts, cursor: []string{writes[6], writes[5], writes[4]}, rest: []string{writes[3], writes[2], writes[1], writes[0]}}
-		s.run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		s.run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			res, err := c.ClientBulkWrite(t.Context(), everywhere(t), client.NamespacedBulkWriteOptions{VerboseResults: &verbose, Ordered: new(false)})
 			if err != nil || !res.Acknowledged || !res.AnySucceeded || res.Verbose != verbose {
 				t.Fatalf("ClientBulkWrite() = %+v, %v", res, err)
@@ -267,7 +267,7 @@ func TestClientBulkWriteErrors(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.server.run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			test.server.run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				models := inserts(t, 2, orders, `{"a":1}`)
 				res, err := c.ClientBulkWrite(t.Context(), models, client.NamespacedBulkWriteOptions{Ordered: new(!test.unordered)})
 				if res.AnySucceeded != test.succeeded {
@@ -320,7 +320,7 @@ func TestClientBulkWriteRefuses(t *testing.T) {
 		"a namespace that is too long": {inserts(t, 1, client.Namespace{Database: "shop", Collection: strings.Repeat("c", 100)}, `{}`), client.NamespacedBulkWriteOptions{}, `{"maxMessageSizeBytes":1150,"maxWireVersion":25}`, "models.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			(&bulkServer{limits: test.hello}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			(&bulkServer{limits: test.hello}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				res, err := c.ClientBulkWrite(t.Context(), test.models, test.opt)
 				if refused, ok := err.(*client.ArgumentError); !ok || refused.Argument != test.want || res.AnySucceeded { //nolint:errorlint // not wrapped
 					t.Errorf("ClientBulkWrite() = %+v, %v, want an error about %s", res, err, test.want)
@@ -379,12 +379,12 @@ func TestRetriedBatches(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, smaller %v", name, smaller), func(t *testing.T) {
 				// Later connections than the broken one have other limits.
 				var broken atomic.Bool
-				hello := func(cmd *mongotest.Command) mongotest.Reply {
+				hello := func(cmd *fakemongo.Command) fakemongo.Reply {
 					limit := 3
 					if broken.Load() && smaller {
 						limit = 2
 					}
-					return helloWith(t, fmt.Sprintf(`{"setName":"r","hosts":["mongotest:27017"],"me":"mongotest:27017",`+
+					return helloWith(t, fmt.Sprintf(`{"setName":"r","hosts":["fakemongo:27017"],"me":"fakemongo:27017",`+
 						`"logicalSessionTimeoutMinutes":30,"maxWireVersion":25,"maxWriteBatchSize":%d}`, limit))(cmd)
 				}
 				handlers := (&bulkServer{}).handlers(t)
@@ -393,13 +393,13 @@ func TestRetriedBatches(t *testing.T) {
 					answer = reply(t, `{"n":3,"ok":1}`)
 				}
 				handlers["hello"] = hello
-				handlers[write.command] = func(cmd *mongotest.Command) mongotest.Reply {
+				handlers[write.command] = func(cmd *fakemongo.Command) fakemongo.Reply {
 					if broken.CompareAndSwap(false, true) {
-						return mongotest.Drop()
+						return fakemongo.Drop()
 					}
 					return answer(cmd)
 				}
-				run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+				run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 					err := write.run(t.Context(), c)
 					sent := srv.Commands(write.command)
 					if smaller {

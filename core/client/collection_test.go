@@ -8,7 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestHelpers checks what each helper sends, with every option that it has.
@@ -102,7 +102,7 @@ func TestHelpers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			command := name
 			fine := reply(t, `{"cursor":{"id":0,"ns":"shop.$cmd","firstBatch":[]},"databases":[],"ok":1}`)
-			run(t, mongotest.Handlers{command: fine}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, fakemongo.Handlers{command: fine}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				if err := test.run(t, c); err != nil {
 					t.Fatal(err)
 				}
@@ -115,7 +115,7 @@ func TestHelpers(t *testing.T) {
 }
 
 func TestHelpersRefuse(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		keys := doc(t, `{"a":1}`)
 		read := client.Common{ReadConcern: &client.ReadConcern{}}
 		_, noIndex := c.CreateIndexes(t.Context(), orders, nil, client.CreateIndexesOptions{})
@@ -148,7 +148,7 @@ func TestHelpersRefuse(t *testing.T) {
 }
 
 func TestHelpersResults(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		srv.Handle("listCollections", reply(t, `{"cursor":{"id":0,"ns":"shop.$cmd","firstBatch":[{"name":"b"},{"name":"a"}]},"ok":1}`))
 		names, err := c.ListCollectionNames(t.Context(), "shop", client.ListCollectionsOptions{Filter: doc(t, `{"name":{"$ne":"x"}}`)})
 		if err != nil || !slices.Equal(names, []string{"b", "a"}) {

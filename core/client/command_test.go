@@ -16,7 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 func TestRunCommandIsUnchanged(t *testing.T) {
@@ -24,8 +24,8 @@ func TestRunCommandIsUnchanged(t *testing.T) {
 		ReadConcernLevel: "majority", ReadPreference: "nearest", WriteConcern: client.WriteConcern{Tag: "majority"},
 	}
 	answer := `{"n":0,"writeErrors":[{"index":0,"code":11000,"errmsg":"dup"}],"writeConcernError":{"code":64},"ok":1}`
-	runWith(t, mongotest.Handlers{"insert": reply(t, answer)}, cfg, client.Options{},
-		func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	runWith(t, fakemongo.Handlers{"insert": reply(t, answer)}, cfg, client.Options{},
+		func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			cmd := doc(t, `{"insert":"orders","documents":[{"a":1}],"maxTimeMS":5}`)
@@ -56,7 +56,7 @@ func TestReadConcernOfCommand(t *testing.T) {
 		"causally consistent one": {session.Options{}, false, ``},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, ends(), func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				for _, want := range []string{own, test.other} {
 					s := startSession(t, c, test.opt)
 					if test.transaction {
@@ -89,7 +89,7 @@ func TestReadConcernOfCommand(t *testing.T) {
 
 // The driver does not look for its own fields in a command (Run Command, "Driver Sessions").
 func TestRunCommandDoesNotInspect(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cmd := doc(t, `{"ping":1,"lsid":{"id":1},"txnNumber":7}`)
 		if _, err := c.RunCommand(t.Context(), "admin", cmd, client.RunCommandOptions{}); err != nil {
 			t.Fatal(err)
@@ -102,11 +102,11 @@ func TestRunCommandDoesNotInspect(t *testing.T) {
 }
 
 func TestRunCommandErrors(t *testing.T) {
-	handlers := mongotest.Handlers{
-		"doIt": mongotest.Always(mongotest.Error(13, "Unauthorized", "no")), "create": mongotest.Always(mongotest.Drop()),
-		"serverStatus": mongotest.Always(mongotest.Drop()),
+	handlers := fakemongo.Handlers{
+		"doIt": fakemongo.Always(fakemongo.Error(13, "Unauthorized", "no")), "create": fakemongo.Always(fakemongo.Drop()),
+		"serverStatus": fakemongo.Always(fakemongo.Drop()),
 	}
-	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		_, err := c.RunCommand(t.Context(), "admin", doc(t, `{"doIt":1}`), client.RunCommandOptions{})
 		failed, ok := errors.AsType[*mongoerr.CommandError](err)
 		if !ok || failed.Code != 13 || failed.Name != "Unauthorized" {
@@ -124,7 +124,7 @@ func TestRunCommandErrors(t *testing.T) {
 }
 
 func TestRunCursorCommand(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		srv.SetDocuments("shop.orders", doc(t, `{"_id":1}`), doc(t, `{"_id":2}`), doc(t, `{"_id":3}`))
 		cur, err := c.RunCursorCommand(t.Context(), "shop", doc(t, `{"find":"orders","batchSize":1}`), client.RunCursorCommandOptions{
 			Common:    client.Common{Comment: bson.StringValue("c")},
@@ -162,7 +162,7 @@ func TestRunCursorCommand(t *testing.T) {
 
 // RUN-025.
 func TestRunCursorCommandRefuses(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		for name, opt := range map[string]client.RunCursorCommandOptions{
 			"batchSize": {BatchSize: new(int32(-1))},
 			"maxTimeMS": {MaxTimeMS: new(int64(-1))},
@@ -176,8 +176,8 @@ func TestRunCursorCommandRefuses(t *testing.T) {
 }
 
 func TestDeadlineInterruptsCommand(t *testing.T) {
-	handlers := mongotest.Handlers{"sleep": mongotest.Always(mongotest.OK(nil).After(time.Minute))}
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	handlers := fakemongo.Handlers{"sleep": fakemongo.Always(fakemongo.OK(nil).After(time.Minute))}
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		began := time.Now()
@@ -193,8 +193,8 @@ func TestDeadlineInterruptsCommand(t *testing.T) {
 }
 
 func TestServersTimeoutIsDeadlineExceeded(t *testing.T) {
-	handlers := mongotest.Handlers{"find": mongotest.Always(mongotest.Error(50, "MaxTimeMSExpired", "operation exceeded time limit"))}
-	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	handlers := fakemongo.Handlers{"find": fakemongo.Always(fakemongo.Error(50, "MaxTimeMSExpired", "operation exceeded time limit"))}
+	run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, _, err := c.FindOne(ctx, orders, client.FindOptions{})
@@ -211,8 +211,8 @@ func TestServersTimeoutIsDeadlineExceeded(t *testing.T) {
 
 func TestTimeoutOfConnectionString(t *testing.T) {
 	cfg := connstring.Config{Timeout: new(40 * time.Millisecond)}
-	handlers := mongotest.Handlers{"find": mongotest.Always(mongotest.Hang())}
-	runWith(t, handlers, cfg, client.Options{}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	handlers := fakemongo.Handlers{"find": fakemongo.Always(fakemongo.Hang())}
+	runWith(t, handlers, cfg, client.Options{}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		began := time.Now()
 		_, _, err := c.FindOne(t.Context(), orders, client.FindOptions{})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 40*time.Millisecond {
@@ -222,9 +222,9 @@ func TestTimeoutOfConnectionString(t *testing.T) {
 }
 
 func TestRunOn(t *testing.T) {
-	slow := mongotest.Handlers{"find": mongotest.Always(mongotest.CursorReply(0, "shop.orders", "firstBatch").After(time.Second))}
+	slow := fakemongo.Handlers{"find": fakemongo.Always(fakemongo.CursorReply(0, "shop.orders", "firstBatch").After(time.Second))}
 	t.Run("the client goes away", func(t *testing.T) {
-		run(t, slow, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		run(t, slow, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(100*time.Millisecond, cancel)
 			if _, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{RunOn: true}}); err != nil {
@@ -233,7 +233,7 @@ func TestRunOn(t *testing.T) {
 		})
 	})
 	t.Run("another cause", func(t *testing.T) {
-		run(t, slow, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		run(t, slow, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			drained := errors.New("shutting down")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(100*time.Millisecond, func() { cancel(drained) })
@@ -243,7 +243,7 @@ func TestRunOn(t *testing.T) {
 		})
 	})
 	t.Run("the deadline passes", func(t *testing.T) {
-		run(t, slow, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		run(t, slow, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			time.AfterFunc(100*time.Millisecond, cancel)
 			began := time.Now()
@@ -254,8 +254,8 @@ func TestRunOn(t *testing.T) {
 		})
 	})
 	t.Run("the limit", func(t *testing.T) {
-		hang := mongotest.Handlers{"find": mongotest.Always(mongotest.Hang())}
-		run(t, hang, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		hang := fakemongo.Handlers{"find": fakemongo.Always(fakemongo.Hang())}
+		run(t, hang, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			if _, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{RunOn: true}}); !errors.Is(err, context.Canceled) {
@@ -277,8 +277,8 @@ func TestBatchesAreOneOperation(t *testing.T) {
 	sink := &event.Sink{CommandStarted: func(e event.CommandStarted) {
 		operations[e.OperationID], requests[e.RequestID] = true, true
 	}}
-	handlers := mongotest.Handlers{"hello": helloWith(t, `{"maxWriteBatchSize":2,"maxWireVersion":21}`)}
-	runWith(t, handlers, connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	handlers := fakemongo.Handlers{"hello": helloWith(t, `{"maxWriteBatchSize":2,"maxWireVersion":21}`)}
+	runWith(t, handlers, connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		if _, err := c.InsertMany(t.Context(), orders, numbered(t, 5), client.InsertManyOptions{}); err != nil {
 			t.Fatalf("InsertMany() = %v", err)
 		}
@@ -299,7 +299,7 @@ func TestCommandEvents(t *testing.T) {
 		CommandStarted: func(e event.CommandStarted) {
 			requests[e.RequestID] = true
 			got = append(got, fmt.Sprintf("started %s.%s %s", e.Database, e.Name, show(e.Body)))
-			if e.Address != "mongotest:27017" || e.ConnectionID == 0 || e.ServerConnectionID == 0 || e.OperationID == 0 {
+			if e.Address != "fakemongo:27017" || e.ConnectionID == 0 || e.ServerConnectionID == 0 || e.OperationID == 0 {
 				t.Errorf("CommandStarted = %+v, want the connection's names", e.Command)
 			}
 		},
@@ -313,13 +313,13 @@ func TestCommandEvents(t *testing.T) {
 			}
 		},
 	}
-	handlers := mongotest.Handlers{
+	handlers := fakemongo.Handlers{
 		"insert":     reply(t, `{"n":0,"writeErrors":[{"index":0,"code":11000,"errmsg":"dup"}],"ok":1}`),
-		"update":     mongotest.Always(mongotest.Drop()),
-		"createUser": mongotest.Always(mongotest.Error(51003, "UserExists", "secret")),
+		"update":     fakemongo.Always(fakemongo.Drop()),
+		"createUser": fakemongo.Always(fakemongo.Error(51003, "UserExists", "secret")),
 		"saslStart":  reply(t, `{"payload":"secret","ok":1}`),
 	}
-	runWith(t, handlers, connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	runWith(t, handlers, connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		ctx := t.Context()
 		_, _ = c.InsertMany(ctx, orders, []bson.Raw{doc(t, `{"_id":1}`), doc(t, `{"_id":2}`)}, client.InsertManyOptions{})
 		_, _ = c.InsertOne(ctx, orders, doc(t, `{"_id":1}`), client.InsertOneOptions{Common: client.Common{WriteConcern: unacknowledged}})

@@ -6,18 +6,18 @@ import (
 
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // The compressors of the connection string are offered in every first hello, in their order, and
 // an unknown one is a warning and is not.
 func TestCompressorsAreOffered(t *testing.T) {
 	for query, want := range map[string]string{"": "", "compressors=zstd,snoopy,snappy&zlibCompressionLevel=3": "zstd snappy"} {
-		cfg, err := connstring.Parse("mongodb://mongotest/?directConnection=true&" + query)
+		cfg, err := connstring.Parse("mongodb://fakemongo/?directConnection=true&" + query)
 		if err != nil {
 			t.Fatal(err)
 		}
-		runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			if err := c.Ping(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/spectest"
 )
 
@@ -47,7 +47,7 @@ func TestConcernDocuments(t *testing.T) {
 		}
 		for _, c := range f.Tests {
 			spectest.Case(t, suite, file, c.Description, func(t *testing.T) {
-				run(t, nil, func(t *testing.T, srv *mongotest.Server, cl *client.Client) {
+				run(t, nil, func(t *testing.T, srv *fakemongo.Server, cl *client.Client) {
 					if c.ReadConcern != nil {
 						c.read(t, srv, cl)
 					} else {
@@ -59,7 +59,7 @@ func TestConcernDocuments(t *testing.T) {
 	}
 }
 
-func (c *concernCase) read(t *testing.T, srv *mongotest.Server, cl *client.Client) {
+func (c *concernCase) read(t *testing.T, srv *fakemongo.Server, cl *client.Client) {
 	_, _, err := cl.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{ReadConcern: &client.ReadConcern{Level: c.ReadConcern.Level}}})
 	if (err == nil) != c.Valid {
 		t.Fatalf("FindOne() = %v, want success %v", err, c.Valid)
@@ -67,7 +67,7 @@ func (c *concernCase) read(t *testing.T, srv *mongotest.Server, cl *client.Clien
 	c.check(t, srv.Commands("find")[0], "readConcern", c.ReadConcernDocument)
 }
 
-func (c *concernCase) write(t *testing.T, srv *mongotest.Server, cl *client.Client) {
+func (c *concernCase) write(t *testing.T, srv *fakemongo.Server, cl *client.Client) {
 	wc := client.WriteConcern{WTimeoutMS: c.WriteConcern.WTimeoutMS, Journal: c.WriteConcern.Journal}
 	switch w := c.WriteConcern.W.(type) {
 	case float64:
@@ -99,7 +99,7 @@ func (c *concernCase) write(t *testing.T, srv *mongotest.Server, cl *client.Clie
 }
 
 // check compares the concern of a command; the server's default is one that is not there.
-func (c *concernCase) check(t *testing.T, cmd mongotest.Command, name string, want json.RawMessage) {
+func (c *concernCase) check(t *testing.T, cmd fakemongo.Command, name string, want json.RawMessage) {
 	t.Helper()
 	v, sent := cmd.Body.Lookup(name)
 	if c.IsServerDefault != nil && *c.IsServerDefault == sent {

@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 func TestNewRefusesContradictions(t *testing.T) {
@@ -110,7 +110,7 @@ func TestTLS(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cert, file := certificate(t)
-				srv := mongotest.NewServer(t, nil)
+				srv := fakemongo.NewServer(t, nil)
 				conf := &tls.Config{Certificates: []tls.Certificate{cert}}
 				if tt.name == "client certificate" {
 					conf.ClientAuth = tls.RequireAnyClientCert
@@ -128,7 +128,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestTopologyAndPing(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		if err := c.Ping(t.Context()); err != nil {
 			t.Fatalf("Ping() = %v", err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // A credential that cannot be had, or that the server refuses, fails the check-out that needs it.
@@ -20,16 +20,16 @@ import (
 func TestLoginFailsOneCheckOut(t *testing.T) {
 	errAway := errors.New("the secret store is away")
 	tests := map[string]struct {
-		fail func(s *mongotest.Server, away *atomic.Bool)
+		fail func(s *fakemongo.Server, away *atomic.Bool)
 		kind auth.Kind
 	}{
 		"not to be had": {
-			func(_ *mongotest.Server, away *atomic.Bool) { away.Store(true) },
+			func(_ *fakemongo.Server, away *atomic.Bool) { away.Store(true) },
 			auth.KindCredential,
 		},
 		"refused": {
-			func(s *mongotest.Server, _ *atomic.Bool) {
-				s.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "new"}}})
+			func(s *fakemongo.Server, _ *atomic.Bool) {
+				s.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: "new"}}})
 			},
 			auth.KindRejected,
 		},
@@ -38,7 +38,7 @@ func TestLoginFailsOneCheckOut(t *testing.T) {
 		for _, mode := range []string{"directConnection=true", "loadBalanced=true"} {
 			t.Run(name+" "+mode, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := mongotest.NewServer(t, mongotest.Handlers{"hello": oneService})
+					s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": oneService})
 					s.RequireAuth(pencil())
 					var away atomic.Bool
 					var cleared, unknown, created atomic.Int32
@@ -63,7 +63,7 @@ func TestLoginFailsOneCheckOut(t *testing.T) {
 						t.Fatal(err)
 					}
 					tt.fail(s, &away)
-					s.Handle("find", func(cmd *mongotest.Command) mongotest.Reply {
+					s.Handle("find", func(cmd *fakemongo.Command) fakemongo.Reply {
 						return s.Default(cmd).After(50 * time.Millisecond)
 					})
 					busy := make(chan error)
@@ -93,8 +93,8 @@ func TestLoginFailsOneCheckOut(t *testing.T) {
 }
 
 // oneService is a hello whose connections all lead to one service.
-func oneService(cmd *mongotest.Command) mongotest.Reply {
-	return mongotest.Hello(cmd, func(b *bson.Builder) {
+func oneService(cmd *fakemongo.Command) fakemongo.Reply {
+	return fakemongo.Hello(cmd, func(b *bson.Builder) {
 		if cmd.Body.Has("loadBalanced") {
 			b.ObjectID("serviceId", bson.ObjectID{1})
 		}
@@ -105,7 +105,7 @@ func oneService(cmd *mongotest.Command) mongotest.Reply {
 // once, and the server stays known.
 func TestNoCredentialAtAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		s.RequireAuth(pencil())
 		var asked, cleared atomic.Int32
 		var away atomic.Bool

@@ -7,14 +7,14 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestCRUDProse1 is "WriteConcernError.details exposes writeConcernError.errInfo".
 func TestCRUDProse1(t *testing.T) {
 	const info = `{"writeConcern":{"w":2,"wtimeout":0,"provenance":"clientSupplied"}}`
 	answer := `{"n":1,"ok":1,"writeConcernError":{"code":100,"codeName":"UnsatisfiableWriteConcern","errmsg":"Not enough data-bearing nodes","errInfo":` + info + `}}`
-	run(t, mongotest.Handlers{"insert": reply(t, answer)}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"insert": reply(t, answer)}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		models := []client.WriteModel{{Kind: client.InsertOne, Document: doc(t, `{"x":1}`)}}
 		one, errOne := c.InsertOne(t.Context(), orders, doc(t, `{"x":1}`), client.InsertOneOptions{})
 		bulk, errBulk := c.BulkWrite(t.Context(), orders, models, client.BulkWriteOptions{})
@@ -33,7 +33,7 @@ func TestCRUDProse1(t *testing.T) {
 func TestCRUDProse2(t *testing.T) {
 	const info = `{"failingDocumentId":1,"details":{"operatorName":"$type"}}`
 	answer := `{"n":0,"ok":1,"writeErrors":[{"index":0,"code":121,"errmsg":"Document failed validation","errInfo":` + info + `}]}`
-	run(t, mongotest.Handlers{"insert": reply(t, answer)}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"insert": reply(t, answer)}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		models := []client.WriteModel{{Kind: client.InsertOne, Document: doc(t, `{"x":1}`)}}
 		_, errOne := c.InsertOne(t.Context(), orders, doc(t, `{"x":1}`), client.InsertOneOptions{})
 		_, errBulk := c.BulkWrite(t.Context(), orders, models, client.BulkWriteOptions{})
@@ -48,7 +48,7 @@ func TestCRUDProse2(t *testing.T) {
 
 // TestCRUDProse14 is "explain helpers allow users to specify maxTimeMS".
 func TestCRUDProse14(t *testing.T) {
-	run(t, mongotest.Handlers{"explain": reply(t, `{"ok":1}`)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"explain": reply(t, `{"ok":1}`)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		find := doc(t, `{"find":"orders","filter":{"name":"john doe"}}`)
 		if _, err := c.Explain(t.Context(), "shop", find, client.ExplainOptions{MaxTimeMS: new(int64(2000))}); err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func TestCRUDProse16(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			(&bulkServer{}).run(t, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			(&bulkServer{}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				if err := insert(t, c); err != nil {
 					t.Fatal(err)
 				}
@@ -102,8 +102,8 @@ func TestCRUDProse16(t *testing.T) {
 }
 
 func TestCommitQuorumOfOldServers(t *testing.T) {
-	handlers := mongotest.Handlers{"hello": helloWith(t, `{"maxWireVersion":8}`)}
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	handlers := fakemongo.Handlers{"hello": helloWith(t, `{"maxWireVersion":8}`)}
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		models := []client.IndexModel{{Keys: doc(t, `{"a":1}`)}}
 		_, err := c.CreateIndexes(t.Context(), orders, models, client.CreateIndexesOptions{CommitQuorum: bson.Int32Value(1)})
 		if !isA[*client.ArgumentError](err) || len(srv.Commands("createIndexes")) > 0 {

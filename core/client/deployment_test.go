@@ -17,11 +17,11 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/selection"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // connect starts a client of a cluster; it ends before the test does.
-func connect(t *testing.T, cluster *mongotest.Cluster, options string, opt client.Options) *client.Client {
+func connect(t *testing.T, cluster *fakemongo.Cluster, options string, opt client.Options) *client.Client {
 	t.Helper()
 	opt.Dialer = cluster.Dial
 	return startURI(t, cluster.URI(options), opt)
@@ -42,7 +42,7 @@ func find(t *testing.T, c *client.Client, rp *selection.ReadPreference) string {
 }
 
 // stocked gives each host a document with its name.
-func stocked(t *testing.T, cluster *mongotest.Cluster) *mongotest.Cluster {
+func stocked(t *testing.T, cluster *fakemongo.Cluster) *fakemongo.Cluster {
 	for _, h := range cluster.Hosts() {
 		h.SetDocuments("db.items", doc(t, `{"host": "`+h.Address().Host()+`"}`))
 	}
@@ -50,7 +50,7 @@ func stocked(t *testing.T, cluster *mongotest.Cluster) *mongotest.Cluster {
 }
 
 // preferences are the $readPreference documents that came with finds.
-func preferences(t *testing.T, h *mongotest.Host) (all []string) {
+func preferences(t *testing.T, h *fakemongo.Host) (all []string) {
 	for _, cmd := range h.Commands("find") {
 		if v, ok := cmd.Body.Lookup("$readPreference"); ok {
 			rp, _ := v.Document()
@@ -64,8 +64,8 @@ func preferences(t *testing.T, h *mongotest.Host) (all []string) {
 
 func TestReadsOfAReplicaSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := stocked(t, mongotest.NewCluster(t, mongotest.ClusterConfig{},
-			mongotest.Primary, mongotest.Secondary, mongotest.Secondary, mongotest.Arbiter, mongotest.Hidden))
+		cluster := stocked(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{},
+			fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary, fakemongo.Arbiter, fakemongo.Hidden))
 		cluster.Host(2).SetTags("dc", "ny")
 		c := connect(t, cluster, "replicaSet=rs", client.Options{})
 		time.Sleep(time.Second) //nolint:forbidigo // fake time: all members are known then
@@ -109,7 +109,7 @@ func TestReadsOfAReplicaSet(t *testing.T) {
 // TestPrimaryWithTags is the prose test of that name (SEL-011).
 func TestPrimaryWithTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := stocked(t, mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary))
+		cluster := stocked(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary))
 		c := connect(t, cluster, "", client.Options{})
 		tags := []description.TagSet{description.NewTagSet(description.Tag{Name: "dc", Value: "ny"})}
 		begin := time.Now()
@@ -123,7 +123,7 @@ func TestPrimaryWithTags(t *testing.T) {
 // TestReadPreferenceForMongos is the prose test "passing $readPreference to mongos" (SEL-060).
 func TestReadPreferenceForMongos(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := stocked(t, mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos))
+		cluster := stocked(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos))
 		c := connect(t, cluster, "", client.Options{})
 		hundred, tags := int64(100), []description.TagSet{description.NewTagSet(description.Tag{Name: "dc", Value: "ny"})}
 		for _, rp := range []*selection.ReadPreference{
@@ -151,7 +151,7 @@ func TestReadPreferenceForMongos(t *testing.T) {
 // secondary will do (SEL-064).
 func TestDirectConnectionReadsASecondary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := stocked(t, mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Secondary, mongotest.Primary))
+		cluster := stocked(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Secondary, fakemongo.Primary))
 		secondary := cluster.Host(0)
 		uri := "mongodb://" + string(secondary.Address()) + "/?directConnection=true"
 		c := startURI(t, uri, client.Options{Dialer: cluster.Dial})
@@ -168,12 +168,12 @@ func TestDirectConnectionReadsASecondary(t *testing.T) {
 // count against a server.
 func TestSlowMongosGetsLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := stocked(t, mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos))
+		cluster := stocked(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos))
 		c := connect(t, cluster, "localThresholdMS=30000", client.Options{})
 		time.Sleep(time.Second) //nolint:forbidigo // fake time: both are known then
-		quick := func(delay time.Duration) mongotest.Handler {
+		quick := func(delay time.Duration) fakemongo.Handler {
 			h := cluster.Host(1)
-			return func(cmd *mongotest.Command) mongotest.Reply { return h.Default(cmd).After(delay) }
+			return func(cmd *fakemongo.Command) fakemongo.Reply { return h.Default(cmd).After(delay) }
 		}
 		run := func(threads, finds int) map[string]int {
 			hosts := make(chan string, threads*finds)
@@ -196,14 +196,14 @@ func TestSlowMongosGetsLess(t *testing.T) {
 			}
 			return count
 		}
-		cluster.Host(0).Handle("find", func(cmd *mongotest.Command) mongotest.Reply {
+		cluster.Host(0).Handle("find", func(cmd *fakemongo.Command) fakemongo.Reply {
 			return cluster.Host(0).Default(cmd).After(500 * time.Millisecond)
 		})
 		cluster.Host(1).Handle("find", quick(time.Millisecond))
 		if count := run(10, 10); count["a"] >= 25 {
 			t.Errorf("the slow mongos got %d of 100 finds", count["a"])
 		}
-		cluster.Host(0).Handle("find", func(cmd *mongotest.Command) mongotest.Reply {
+		cluster.Host(0).Handle("find", func(cmd *fakemongo.Command) fakemongo.Reply {
 			return cluster.Host(0).Default(cmd).After(time.Millisecond)
 		})
 		if count := run(10, 100); count["a"] < 400 || count["a"] > 600 {
@@ -230,7 +230,7 @@ func TestParsingErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				unknown := false
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 				c := connect(t, cluster, "", client.Options{Sink: &event.Sink{
 					ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {
 						unknown = unknown || e.New.Kind == description.ServerUnknown
@@ -253,7 +253,7 @@ func TestParsingErrors(t *testing.T) {
 // TestAllServersUnavailable is the prose test of that name.
 func TestAllServersUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
 		for _, h := range cluster.Hosts() {
 			h.SetDown(true)
 		}
@@ -272,10 +272,10 @@ func TestAllServersUnavailable(t *testing.T) {
 // TestNetworkErrorWritingToPrimary is the prose test of that name.
 func TestNetworkErrorWritingToPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
 		c := connect(t, cluster, "", client.Options{})
 		time.Sleep(time.Second) //nolint:forbidigo // fake time: both are known then
-		cluster.Host(0).Handle("insert", mongotest.Always(mongotest.Drop()))
+		cluster.Host(0).Handle("insert", fakemongo.Always(fakemongo.Drop()))
 		if _, err := c.InsertOne(t.Context(), items, doc(t, `{"_id": 1}`), client.InsertOneOptions{}); !mongoerr.IsNetwork(err) {
 			t.Errorf("InsertOne = %v", err)
 		}
@@ -294,7 +294,7 @@ func TestTopologyDiscovery(t *testing.T) {
 	} {
 		t.Run(options, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 				c := startURI(t, "mongodb://b:27017/?"+options, client.Options{Dialer: cluster.Dial})
 				time.Sleep(time.Second) //nolint:forbidigo // fake time
 				if got := fmt.Sprint(c.Topology().Kind, " ", len(c.Topology().Servers)); got != want {
@@ -330,7 +330,7 @@ func TestServersNamedByDNS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := mongotest.NewServer(t, mongotest.Handlers{"hello": helloWith(t, `{"msg": "isdbgrid", "maxWireVersion": 21}`)})
+		server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": helloWith(t, `{"msg": "isdbgrid", "maxWireVersion": 21}`)})
 		z := &zone{hosts: []string{"a"}}
 		c, err := client.New(cfg, client.Options{Dialer: server.Dial, Resolver: z})
 		if err != nil {

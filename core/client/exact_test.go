@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestDerivedSessions: each numbered write of such a session has an id of its own, which its
@@ -20,12 +20,12 @@ import (
 func TestDerivedSessions(t *testing.T) {
 	const member = `{"ok":1,"isWritablePrimary":true,"setName":"rs","hosts":["db.test:27017"],"me":"db.test:27017",` +
 		`"maxWireVersion":25,"maxWriteBatchSize":2,"logicalSessionTimeoutMinutes":30}`
-	hello := mongotest.Always(mongotest.Document(doc(t, member)))
-	late := mongotest.Error(10107, "NotWritablePrimary", "not primary", "RetryableWriteError")
-	insert := mongotest.Times(1, mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"n":2}`))),
-		mongotest.Times(1, mongotest.Always(late), mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"n":1}`)))))
-	handlers := mongotest.Handlers{"hello": hello, "insert": insert}
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	hello := fakemongo.Always(fakemongo.Document(doc(t, member)))
+	late := fakemongo.Error(10107, "NotWritablePrimary", "not primary", "RetryableWriteError")
+	insert := fakemongo.Times(1, fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"n":2}`))),
+		fakemongo.Times(1, fakemongo.Always(late), fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"n":1}`)))))
+	handlers := fakemongo.Handlers{"hello": hello, "insert": insert}
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := derived(t, c)
 		docs := []bson.Raw{doc(t, `{"_id":1}`), doc(t, `{"_id":2}`), doc(t, `{"_id":3}`)}
 		opt := client.InsertManyOptions{Common: client.Common{Session: s}}
@@ -82,8 +82,8 @@ func TestDerivedSessionsRefuse(t *testing.T) {
 		"no retries":          {member, connstring.Config{RetryWrites: &off}, insertOne},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handlers := mongotest.Handlers{"hello": mongotest.Always(mongotest.Document(doc(t, test.hello)))}
-			runWith(t, handlers, test.cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			handlers := fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Document(doc(t, test.hello)))}
+			runWith(t, handlers, test.cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				err := test.call(t, c, client.Common{Session: derived(t, c)})
 				if !errors.Is(err, operation.ErrNotRetryable) {
 					t.Errorf("the error is %v, want ErrNotRetryable", err)
@@ -107,11 +107,11 @@ func TestDerivedSessionsSplitAlike(t *testing.T) {
 	const member = `{"ok":1,"isWritablePrimary":true,"setName":"rs","hosts":["db.test:27017"],"me":"db.test:27017",` +
 		`"maxWireVersion":25,"maxMessageSizeBytes":3000,"logicalSessionTimeoutMinutes":30}`
 	const done = `{"ok":1,"n":1,"nModified":1,"$clusterTime":{"clusterTime":{"$timestamp":{"t":5,"i":1}},"signature":{"keyId":1}}}`
-	handlers := mongotest.Handlers{
-		"hello":  mongotest.Always(mongotest.Document(doc(t, member))),
-		"update": mongotest.Always(mongotest.Document(doc(t, done))),
+	handlers := fakemongo.Handlers{
+		"hello":  fakemongo.Always(fakemongo.Document(doc(t, member))),
+		"update": fakemongo.Always(fakemongo.Document(doc(t, done))),
 	}
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		models := make([]client.WriteModel, 100)
 		for i := range models {
 			models[i] = client.WriteModel{
@@ -142,11 +142,11 @@ func TestDerivedSessionsSplitAlikeInClientBulkWrite(t *testing.T) {
 		`"maxWireVersion":25,"maxMessageSizeBytes":48025,"logicalSessionTimeoutMinutes":30}`
 	const done = `{"ok":1,"nErrors":0,"nInserted":0,"nMatched":1,"nModified":1,"nUpserted":0,"nDeleted":0,` +
 		`"cursor":{"id":0,"ns":"admin.$cmd.bulkWrite","firstBatch":[]}}`
-	handlers := mongotest.Handlers{
-		"hello":     mongotest.Always(mongotest.Document(doc(t, member))),
-		"bulkWrite": mongotest.Always(mongotest.Document(doc(t, done))),
+	handlers := fakemongo.Handlers{
+		"hello":     fakemongo.Always(fakemongo.Document(doc(t, member))),
+		"bulkWrite": fakemongo.Always(fakemongo.Document(doc(t, done))),
 	}
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		models := make([]client.NamespacedWriteModel, 2000)
 		for i := range models {
 			models[i] = client.NamespacedWriteModel{Namespace: orders, WriteModel: client.WriteModel{

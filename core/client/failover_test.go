@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestFailover measures, over TCP and with 64 writers, how long it takes until each writer's next
@@ -40,8 +40,8 @@ func TestFailover(t *testing.T) {
 			if measuring {
 				elections, limit = 20, mode.within
 			}
-			cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true, Discard: true, Polled: mode.polled},
-				mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+			cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, Discard: true, Polled: mode.polled},
+				fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 			f := startWriters(t, cluster, mode.options)
 			var all []time.Duration
 			for i := range elections {
@@ -72,18 +72,18 @@ type failover struct {
 
 	// mu guards the fields below.
 	mu      sync.Mutex
-	primary *mongotest.Host
+	primary *fakemongo.Host
 	elected time.Time
 	arrived map[int32]time.Duration // by writer, since the election
 	all     chan struct{}           // closed when every writer has arrived
 }
 
 // startWriters starts writers that write every 10 ms each.
-func startWriters(t *testing.T, cluster *mongotest.Cluster, options string) *failover {
+func startWriters(t *testing.T, cluster *fakemongo.Cluster, options string) *failover {
 	t.Helper()
 	f := &failover{}
 	for _, h := range cluster.Hosts() {
-		h.Handle("insert", func(cmd *mongotest.Command) mongotest.Reply {
+		h.Handle("insert", func(cmd *fakemongo.Command) fakemongo.Reply {
 			f.note(h, cmd)
 			return h.WriteHandler()(cmd)
 		})
@@ -120,7 +120,7 @@ func startWriters(t *testing.T, cluster *mongotest.Cluster, options string) *fai
 }
 
 // dialCluster is a client over TCP.
-func dialCluster(t *testing.T, cluster *mongotest.Cluster, options string) *client.Client {
+func dialCluster(t *testing.T, cluster *fakemongo.Cluster, options string) *client.Client {
 	t.Helper()
 	cfg, err := connstring.Parse(cluster.URI(options))
 	if err != nil {
@@ -136,7 +136,7 @@ func dialCluster(t *testing.T, cluster *mongotest.Cluster, options string) *clie
 	return c
 }
 
-func (f *failover) note(h *mongotest.Host, cmd *mongotest.Command) {
+func (f *failover) note(h *fakemongo.Host, cmd *fakemongo.Command) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.primary != h {
@@ -154,7 +154,7 @@ func (f *failover) note(h *mongotest.Host, cmd *mongotest.Command) {
 }
 
 // elect makes h the primary and waits until each writer has written to it.
-func (f *failover) elect(t *testing.T, h *mongotest.Host) (took []time.Duration) {
+func (f *failover) elect(t *testing.T, h *fakemongo.Host) (took []time.Duration) {
 	t.Helper()
 	f.mu.Lock()
 	f.primary, f.elected = h, time.Now()
@@ -185,8 +185,8 @@ func TestWaitingForAPrimaryIsIdle(t *testing.T) {
 	}
 	for name, polled := range map[string]bool{"streaming": false, "polling": true} {
 		t.Run(name, func(t *testing.T) {
-			cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true, Discard: true, Polled: polled},
-				mongotest.Secondary, mongotest.Secondary, mongotest.Secondary)
+			cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, Discard: true, Polled: polled},
+				fakemongo.Secondary, fakemongo.Secondary, fakemongo.Secondary)
 			c := dialCluster(t, cluster, fmt.Sprintf("serverSelectionTimeoutMS=%d", timeout.Milliseconds()))
 			defer func() { _ = c.Close(context.Background()) }() //nolint:usetesting // the test's own context may be over
 			var wg sync.WaitGroup

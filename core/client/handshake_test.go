@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // environment are all variables that the client document is made of; a test sets some and empties
@@ -103,7 +103,7 @@ func withoutRuntime(env bson.Raw) bson.Raw {
 func clientDocuments(t *testing.T, cfg connstring.Config, opt client.Options) []bson.Raw {
 	t.Helper()
 	var docs []bson.Raw
-	runWith(t, nil, cfg, opt, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	runWith(t, nil, cfg, opt, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		if err := c.Ping(t.Context()); err != nil {
 			t.Fatalf("Ping() = %v", err)
 		}
@@ -122,11 +122,11 @@ func clientDocuments(t *testing.T, cfg connstring.Config, opt client.Options) []
 
 // MongoDB Handshake, prose test 2: an unknown mechanism in saslSupportedMechs is no error.
 func TestHandshakeProse2UnknownMechanismsAreTolerated(t *testing.T) {
-	run(t, mongotest.Handlers{"hello": func(cmd *mongotest.Command) mongotest.Reply {
-		return mongotest.Hello(cmd, func(b *bson.Builder) {
+	run(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
+		return fakemongo.Hello(cmd, func(b *bson.Builder) {
 			b.OpenArray("saslSupportedMechs").String("", "SCRAM-SHA-256").String("", "unknownMechanism").Int32("", 1).Close()
 		})
-	}}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	}}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		if err := c.Ping(t.Context()); err != nil {
 			t.Errorf("Ping() = %v", err)
 		}
@@ -144,16 +144,16 @@ func TestNewRefusesALongAppName(t *testing.T) {
 
 // A connection keeps to the limits of its own hello, whatever the monitor's said.
 func TestLimitsAreTheConnections(t *testing.T) {
-	hello := func(size int32) mongotest.Handler {
-		return func(cmd *mongotest.Command) mongotest.Reply {
-			return mongotest.OK(func(b *bson.Builder) {
+	hello := func(size int32) fakemongo.Handler {
+		return func(cmd *fakemongo.Command) fakemongo.Reply {
+			return fakemongo.OK(func(b *bson.Builder) {
 				b.Bool("isWritablePrimary", true).Bool("helloOk", true).Int32("maxWireVersion", 21).
 					Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("maxWriteBatchSize", size)
 			})
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		srv := mongotest.NewServer(t, mongotest.Handlers{"hello": mongotest.Times(1, hello(100_000), hello(2))})
+		srv := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Times(1, hello(100_000), hello(2))})
 		c := start(t, srv, connstring.Config{}, client.Options{})
 		docs := []bson.Raw{doc(t, `{"a":1}`), doc(t, `{"a":2}`), doc(t, `{"a":3}`)}
 		if _, err := c.InsertMany(context.Background(), orders, docs, client.InsertManyOptions{}); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // slowZone is DNS that takes a second, whatever becomes of the caller, and fails as often as it is
@@ -33,7 +33,7 @@ func (z *slowZone) LookupSRV(context.Context, string) ([]seedlist.SRV, error) {
 
 func (z *slowZone) LookupTXT(context.Context, string) ([]string, error) { return nil, nil }
 
-func newInZone(t *testing.T, z *slowZone, cluster *mongotest.Cluster) *client.Client {
+func newInZone(t *testing.T, z *slowZone, cluster *fakemongo.Cluster) *client.Client {
 	t.Helper()
 	cfg, err := connstring.Parse("mongodb+srv://cluster.example.com/?tls=false")
 	if err != nil {
@@ -50,7 +50,7 @@ func newInZone(t *testing.T, z *slowZone, cluster *mongotest.Cluster) *client.Cl
 // afterwards.
 func TestCloseDuringStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos)
 		c := newInZone(t, &slowZone{}, cluster)
 		started := make(chan error)
 		go func() { started <- c.Start(t.Context()) }()
@@ -110,7 +110,7 @@ func (hangingZone) LookupTXT(ctx context.Context, _ string) ([]string, error) {
 // no other.
 func TestStartsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Polled: true}, mongotest.Mongos)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Polled: true}, fakemongo.Mongos)
 		zone := &slowZone{}
 		c := newInZone(t, zone, cluster)
 		results := make(chan error)
@@ -141,7 +141,7 @@ func TestStartAgainAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zone := &slowZone{}
 		zone.failures.Store(1)
-		c := newInZone(t, zone, mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos))
+		c := newInZone(t, zone, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos))
 		if err := c.Start(t.Context()); err == nil {
 			t.Error("Start succeeded without DNS")
 		}

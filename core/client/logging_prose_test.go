@@ -9,14 +9,14 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event/eventlog"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // logged runs a test with a client whose command messages are kept, with documents cut off at limit
 // bytes (0: the default). field returns a field of the only message of a text about a command.
 func logged(
 	t *testing.T, limit int,
-	test func(t *testing.T, srv *mongotest.Server, c *client.Client, field func(message, command, key string) string),
+	test func(t *testing.T, srv *fakemongo.Server, c *client.Client, field func(message, command, key string) string),
 ) {
 	t.Helper()
 	var messages []eventlog.Message
@@ -37,7 +37,7 @@ func logged(
 		t.Fatalf("no message %q about %s", message, command)
 		return ""
 	}
-	runWith(t, nil, connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	runWith(t, nil, connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		test(t, srv, c, field)
 	})
 }
@@ -46,7 +46,7 @@ const ellipsis = "..."
 
 // TestCommandLoggingProse1DefaultTruncationLimit is "Default truncation limit".
 func TestCommandLoggingProse1DefaultTruncationLimit(t *testing.T) {
-	logged(t, 0, func(t *testing.T, _ *mongotest.Server, c *client.Client, field func(message, command, key string) string) {
+	logged(t, 0, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(message, command, key string) string) {
 		docs := make([]bson.Raw, 100)
 		for i := range docs {
 			docs[i] = doc(t, `{"x":"y"}`)
@@ -72,7 +72,7 @@ func TestCommandLoggingProse1DefaultTruncationLimit(t *testing.T) {
 // TestCommandLoggingProse2ExplicitlyConfiguredTruncationLimit is "Explicitly configured truncation
 // limit".
 func TestCommandLoggingProse2ExplicitlyConfiguredTruncationLimit(t *testing.T) {
-	logged(t, 5, func(t *testing.T, _ *mongotest.Server, c *client.Client, field func(message, command, key string) string) {
+	logged(t, 5, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(message, command, key string) string) {
 		if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"hello":true}`), client.RunCommandOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestCommandLoggingProse2ExplicitlyConfiguredTruncationLimit(t *testing.T) {
 // codepoints".
 func TestCommandLoggingProse3TruncationWithMultiByteCodepoints(t *testing.T) {
 	for limit := 11; limit < 24; limit++ {
-		logged(t, limit, func(t *testing.T, _ *mongotest.Server, c *client.Client, field func(message, command, key string) string) {
+		logged(t, limit, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(message, command, key string) string) {
 			if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"ping":"漢字漢字漢字漢字漢字"}`), client.RunCommandOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // The prose tests of MongoDB Handshake, "Client Metadata Update".
@@ -31,7 +31,7 @@ var (
 // greeting is a client of a server, and what it tells the server of itself.
 type greeting struct {
 	t      *testing.T
-	server *mongotest.Server
+	server *fakemongo.Server
 	client *client.Client
 }
 
@@ -39,7 +39,7 @@ type greeting struct {
 func greet(t *testing.T, libraries []metadata.Library, test func(g greeting)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		cfg := connstring.Config{AppName: "app", MaxIdleTime: new(time.Millisecond)}
 		test(greeting{t, server, start(t, server, cfg, client.Options{Libraries: libraries, Version: "v1"})})
 	})
@@ -255,7 +255,7 @@ func TestAppendMetadataBeforeStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := mongotest.NewServer(t, mongotest.Handlers{"hello": helloWith(t, `{"msg": "isdbgrid", "maxWireVersion": 21}`)})
+		server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": helloWith(t, `{"msg": "isdbgrid", "maxWireVersion": 21}`)})
 		c, err := client.New(cfg, client.Options{Dialer: server.Dial, Resolver: &zone{hosts: []string{"a"}}})
 		if err != nil {
 			t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestServerMonitoringMode: auto streams, but polls in a function as a service; stream and poll do
@@ -36,7 +36,7 @@ func TestServerMonitoringMode(t *testing.T) {
 				t.Setenv("AWS_EXECUTION_ENV", "AWS_Lambda_go1.x")
 			}
 			synctest.Test(t, func(t *testing.T) {
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 				connect(t, cluster, test.option, client.Options{})
 				time.Sleep(time.Second) //nolint:forbidigo // fake time
 				synctest.Wait()

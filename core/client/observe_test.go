@@ -8,11 +8,11 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/description"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 func TestWatchTopology(t *testing.T) {
-	server := mongotest.NewServer(t, nil)
+	server := fakemongo.NewServer(t, nil)
 	cfg, err := connstring.Parse(server.URI())
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // The test plan of OP_MSG. Its commands are those that have document sequences.
@@ -26,7 +26,7 @@ func roundTrip(t *testing.T, command string, n, large int) {
 	t.Helper()
 	kind := opMsgKinds[command]
 	answer := reply(t, fmt.Sprintf(`{"n":%d,"nModified":0,"ok":1}`, n))
-	run(t, mongotest.Handlers{command: answer}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{command: answer}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		models := make([]client.WriteModel, n)
 		small := doc(t, `{"_id":1}`)
 		for i := range models {

@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // writeCall is a call with retryable writes, and the command that it sends.
@@ -66,22 +66,22 @@ func retryableWrites(t *testing.T) map[string]writeCall {
 
 // The replies of the tests below.
 var (
-	lostReply  = mongotest.Always(mongotest.Drop())
-	noPrimary  = mongotest.Always(mongotest.Error(10107, "", "no", mongoerr.LabelRetryableWrite))
-	tooBusy    = mongotest.Always(mongotest.Error(462, "", "busy", overloaded...))
-	killed     = mongotest.Always(mongotest.Error(11601, "Interrupted", "killed"))
-	interrupts = mongotest.Always(mongotest.Error(11602, "", "no", mongoerr.LabelRetryableWrite))
+	lostReply  = fakemongo.Always(fakemongo.Drop())
+	noPrimary  = fakemongo.Always(fakemongo.Error(10107, "", "no", mongoerr.LabelRetryableWrite))
+	tooBusy    = fakemongo.Always(fakemongo.Error(462, "", "busy", overloaded...))
+	killed     = fakemongo.Always(fakemongo.Error(11601, "Interrupted", "killed"))
+	interrupts = fakemongo.Always(fakemongo.Error(11602, "", "no", mongoerr.LabelRetryableWrite))
 )
 
 // onPrimary runs a test on one server, whose replies to a command are given, with fake time.
 func onPrimary(
-	t *testing.T, command string, replies []mongotest.Handler,
-	test func(t *testing.T, cluster *mongotest.Cluster, c *client.Client),
+	t *testing.T, command string, replies []fakemongo.Handler,
+	test func(t *testing.T, cluster *fakemongo.Cluster, c *client.Client),
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfg := mongotest.ClusterConfig{WireVersion: 27}
-		cluster := mongotest.NewCluster(t, cfg, mongotest.Primary)
+		cfg := fakemongo.ClusterConfig{WireVersion: 27}
+		cluster := fakemongo.NewCluster(t, cfg, fakemongo.Primary)
 		c := connect(t, cluster, "", client.Options{Jitter: func() float64 { return 1 }})
 		synctest.Wait()
 		for name, h := range ends() {
@@ -95,29 +95,29 @@ func onPrimary(
 // TestOutcomeOfAllAttempts checks that the error of a write tells what all attempts together came
 // to: a server that refuses a retry does not know what the first attempt did.
 func TestOutcomeOfAllAttempts(t *testing.T) {
-	concern := mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"n":1,"nModified":1,
+	concern := fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"n":1,"nModified":1,
 		"errorLabels":["RetryableWriteError"],
 		"writeConcernError":{"code":91,"errmsg":"bye"}}`)))
-	lostShard := mongotest.Always(mongotest.Error(6, "", "no", mongoerr.LabelRetryableWrite))
-	duplicate := mongotest.Always(mongotest.Error(11000, "", "duplicate"))
+	lostShard := fakemongo.Always(fakemongo.Error(6, "", "no", mongoerr.LabelRetryableWrite))
+	duplicate := fakemongo.Always(fakemongo.Error(11000, "", "duplicate"))
 	for name, tt := range map[string]struct {
-		replies []mongotest.Handler
+		replies []fakemongo.Handler
 		want    mongoerr.Delivery
 	}{
-		"lost, then no primary":        {[]mongotest.Handler{lostReply, noPrimary}, mongoerr.Unanswered},
-		"lost, then overloaded":        {[]mongotest.Handler{lostReply, tooBusy}, mongoerr.Unanswered},
-		"overloaded, then lost":        {[]mongotest.Handler{tooBusy, lostReply}, mongoerr.Unanswered},
-		"lost, then interrupted":       {[]mongotest.Handler{lostReply, killed}, mongoerr.Unanswered},
-		"a lost shard, no primary":     {[]mongotest.Handler{lostShard, noPrimary}, mongoerr.Unanswered},
-		"no write concern, no primary": {[]mongotest.Handler{concern, noPrimary}, mongoerr.Unanswered},
-		"lost, then a duplicate key":   {[]mongotest.Handler{lostReply, duplicate}, mongoerr.Executed},
-		"no primary":                   {[]mongotest.Handler{noPrimary}, mongoerr.Refused},
-		"overloaded":                   {[]mongotest.Handler{tooBusy}, mongoerr.Refused},
+		"lost, then no primary":        {[]fakemongo.Handler{lostReply, noPrimary}, mongoerr.Unanswered},
+		"lost, then overloaded":        {[]fakemongo.Handler{lostReply, tooBusy}, mongoerr.Unanswered},
+		"overloaded, then lost":        {[]fakemongo.Handler{tooBusy, lostReply}, mongoerr.Unanswered},
+		"lost, then interrupted":       {[]fakemongo.Handler{lostReply, killed}, mongoerr.Unanswered},
+		"a lost shard, no primary":     {[]fakemongo.Handler{lostShard, noPrimary}, mongoerr.Unanswered},
+		"no write concern, no primary": {[]fakemongo.Handler{concern, noPrimary}, mongoerr.Unanswered},
+		"lost, then a duplicate key":   {[]fakemongo.Handler{lostReply, duplicate}, mongoerr.Executed},
+		"no primary":                   {[]fakemongo.Handler{noPrimary}, mongoerr.Refused},
+		"overloaded":                   {[]fakemongo.Handler{tooBusy}, mongoerr.Refused},
 	} {
 		for call, write := range retryableWrites(t) {
 			t.Run(call+"/"+name, func(t *testing.T) {
 				onPrimary(t, write.command, tt.replies,
-					func(t *testing.T, _ *mongotest.Cluster, c *client.Client) {
+					func(t *testing.T, _ *fakemongo.Cluster, c *client.Client) {
 						err := write.run(t, c)
 						if got := mongoerr.Judge(err).Delivery; got != tt.want {
 							t.Errorf("%v, which is %v, want %v", err, got, tt.want)
@@ -139,8 +139,8 @@ func TestOutcomeOfAllAttempts(t *testing.T) {
 // a command that may be done in part only.
 func TestInterruptedInTheMiddle(t *testing.T) {
 	for call, write := range retryableWrites(t) {
-		onPrimary(t, write.command, []mongotest.Handler{interrupts},
-			func(t *testing.T, _ *mongotest.Cluster, c *client.Client) {
+		onPrimary(t, write.command, []fakemongo.Handler{interrupts},
+			func(t *testing.T, _ *fakemongo.Cluster, c *client.Client) {
 				err := write.run(t, c)
 				unknown := isA[*operation.OutcomeUnknownError](err)
 				if unknown != (call == "InsertMany") || mongoerr.Code(err) != 11602 {
@@ -153,13 +153,13 @@ func TestInterruptedInTheMiddle(t *testing.T) {
 // TestDeadlineAfterLostReply checks that a write is not taken for unsent if its time runs out
 // before the retry.
 func TestDeadlineAfterLostReply(t *testing.T) {
-	var server *mongotest.Server
-	gone := func(*mongotest.Command) mongotest.Reply {
+	var server *fakemongo.Server
+	gone := func(*fakemongo.Command) fakemongo.Reply {
 		go server.SetDown(true)
-		return mongotest.Drop()
+		return fakemongo.Drop()
 	}
-	onPrimary(t, "insert", []mongotest.Handler{gone},
-		func(t *testing.T, cluster *mongotest.Cluster, c *client.Client) {
+	onPrimary(t, "insert", []fakemongo.Handler{gone},
+		func(t *testing.T, cluster *fakemongo.Cluster, c *client.Client) {
 			server = cluster.Host(0).Server
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
@@ -175,30 +175,30 @@ func TestDeadlineAfterLostReply(t *testing.T) {
 // TestCommitStaysUnknown checks that a refusal does not hide that an earlier attempt of the commit
 // may have been carried out, be it of the same call or of one before.
 func TestCommitStaysUnknown(t *testing.T) {
-	aborted := mongotest.Always(
-		mongotest.Error(251, "", "none", mongoerr.LabelTransientTransaction))
+	aborted := fakemongo.Always(
+		fakemongo.Error(251, "", "none", mongoerr.LabelTransientTransaction))
 	for name, tt := range map[string]struct {
-		replies []mongotest.Handler
+		replies []fakemongo.Handler
 		calls   int
 		unknown bool
 	}{
-		"lost, then overloaded":        {[]mongotest.Handler{lostReply, tooBusy}, 1, true},
-		"lost, then interrupted":       {[]mongotest.Handler{lostReply, killed}, 1, true},
-		"lost, then the next refused":  {[]mongotest.Handler{lostReply, lostReply, tooBusy}, 2, true},
-		"lost, then the next one done": {[]mongotest.Handler{lostReply, lostReply, own}, 2, false},
-		"lost, then aborted":           {[]mongotest.Handler{lostReply, lostReply, aborted}, 2, false},
-		"overloaded":                   {[]mongotest.Handler{tooBusy}, 1, false},
-		"overloaded, twice":            {[]mongotest.Handler{tooBusy}, 2, false},
-		"interrupted":                  {[]mongotest.Handler{killed}, 1, false},
+		"lost, then overloaded":        {[]fakemongo.Handler{lostReply, tooBusy}, 1, true},
+		"lost, then interrupted":       {[]fakemongo.Handler{lostReply, killed}, 1, true},
+		"lost, then the next refused":  {[]fakemongo.Handler{lostReply, lostReply, tooBusy}, 2, true},
+		"lost, then the next one done": {[]fakemongo.Handler{lostReply, lostReply, own}, 2, false},
+		"lost, then aborted":           {[]fakemongo.Handler{lostReply, lostReply, aborted}, 2, false},
+		"overloaded":                   {[]fakemongo.Handler{tooBusy}, 1, false},
+		"overloaded, twice":            {[]fakemongo.Handler{tooBusy}, 2, false},
+		"interrupted":                  {[]fakemongo.Handler{killed}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, h := range tt.replies {
 				if h == nil {
-					tt.replies[i] = mongotest.Always(mongotest.OK(nil))
+					tt.replies[i] = fakemongo.Always(fakemongo.OK(nil))
 				}
 			}
 			onPrimary(t, "commitTransaction", tt.replies,
-				func(t *testing.T, _ *mongotest.Cluster, c *client.Client) {
+				func(t *testing.T, _ *fakemongo.Cluster, c *client.Client) {
 					s := startSession(t, c, session.Options{})
 					begin(t, s, client.TransactionOptions{})
 					if err := insert(t, c, client.Common{Session: s}); err != nil {
@@ -221,8 +221,8 @@ func TestCommitStaysUnknown(t *testing.T) {
 // TestWithTransactionRepeatsUnknownCommit checks that the callback does not run again, and that the
 // repetitions of the commit have waits, after a commit whose outcome is unknown.
 func TestWithTransactionRepeatsUnknownCommit(t *testing.T) {
-	onPrimary(t, "commitTransaction", []mongotest.Handler{lostReply, killed},
-		func(t *testing.T, cluster *mongotest.Cluster, c *client.Client) {
+	onPrimary(t, "commitTransaction", []fakemongo.Handler{lostReply, killed},
+		func(t *testing.T, cluster *fakemongo.Cluster, c *client.Client) {
 			s := startSession(t, c, session.Options{})
 			err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, inserting(c, s))
 			if !mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult) {
@@ -242,12 +242,12 @@ func TestWithTransactionRepeatsUnknownCommit(t *testing.T) {
 // been carried out.
 func TestWithTransactionCanceledInCommit(t *testing.T) {
 	var cancel context.CancelFunc
-	leave := func(*mongotest.Command) mongotest.Reply {
+	leave := func(*fakemongo.Command) fakemongo.Reply {
 		cancel()
-		return mongotest.Hang()
+		return fakemongo.Hang()
 	}
-	onPrimary(t, "commitTransaction", []mongotest.Handler{leave},
-		func(t *testing.T, _ *mongotest.Cluster, c *client.Client) {
+	onPrimary(t, "commitTransaction", []fakemongo.Handler{leave},
+		func(t *testing.T, _ *fakemongo.Cluster, c *client.Client) {
 			var ctx context.Context
 			ctx, cancel = context.WithCancel(t.Context())
 			defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // The prose tests of Connection Monitoring and Pooling.
@@ -22,7 +22,7 @@ func poolsOf(t *testing.T, uri string) map[address.Address]event.PoolOptions {
 	t.Helper()
 	var mu sync.Mutex
 	pools := map[address.Address]event.PoolOptions{}
-	connect(t, mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary), uri, client.Options{
+	connect(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary), uri, client.Options{
 		Sink: &event.Sink{PoolCreated: func(e event.PoolCreated) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -111,7 +111,7 @@ func (h *happened) want(t *testing.T, events ...string) {
 func TestCMAPProse4UsersSubscribeToEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h happened
-		c := start(t, mongotest.NewServer(t, nil), connstring.Config{}, client.Options{Sink: h.sink()})
+		c := start(t, fakemongo.NewServer(t, nil), connstring.Config{}, client.Options{Sink: h.sink()})
 		if err := c.Ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -125,22 +125,22 @@ func TestCMAPProse4UsersSubscribeToEvents(t *testing.T) {
 // 5: a check-out whose connection cannot be set up fails with the reason connectionError.
 func TestCMAPProse5CheckOutFailsByConnectionError(t *testing.T) {
 	for name, test := range map[string]struct {
-		hello mongotest.Reply
+		hello fakemongo.Reply
 		want  []string // after "created"
 	}{
 		// The order of CMAP-096: the pool is cleared before the connection is closed, and then the
 		// check-out fails.
-		"refused": {mongotest.Error(91, "ShutdownInProgress", "bye"), []string{"pool cleared", "closed: error", "failed: connectionError"}},
+		"refused": {fakemongo.Error(91, "ShutdownInProgress", "bye"), []string{"pool cleared", "closed: error", "failed: connectionError"}},
 		// The server may be overloaded, so the pool is not cleared (CM-102).
-		"dropped": {mongotest.Drop(), []string{"closed: error", "failed: connectionError"}},
+		"dropped": {fakemongo.Drop(), []string{"closed: error", "failed: connectionError"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h happened
-				srv := mongotest.NewServer(t, nil)
+				srv := fakemongo.NewServer(t, nil)
 				c := start(t, srv, connstring.Config{ServerMonitoringMode: "poll", RetryReads: new(false)}, client.Options{Sink: h.sink()})
 				synctest.Wait() // the first check is over
-				srv.Handle("hello", mongotest.Always(test.hello))
+				srv.Handle("hello", fakemongo.Always(test.hello))
 				if err := c.Ping(t.Context()); err == nil {
 					t.Error("Ping() = nil, want an error")
 				}

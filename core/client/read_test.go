@@ -12,11 +12,11 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 func TestFindOne(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		srv.SetDocuments("shop.orders", doc(t, `{"_id": 1, "total": 5}`), doc(t, `{"_id": 2}`))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -32,7 +32,7 @@ func TestFindOne(t *testing.T) {
 }
 
 func TestFindOneWithoutMatch(t *testing.T) {
-	run(t, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		got, found, err := c.FindOne(t.Context(), orders, client.FindOptions{})
 		if err != nil || found || got != nil {
 			t.Errorf("FindOne() = %v, %v, %v, want nothing", got, found, err)
@@ -83,7 +83,7 @@ func TestFindSends(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				if _, err := c.Find(ctx, orders, tt.opt); err != nil {
@@ -179,7 +179,7 @@ func TestArgumentsAreRefused(t *testing.T) {
 	}
 	for name, tt := range calls {
 		t.Run(name, func(t *testing.T) {
-			run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				err := tt.call(t.Context(), c)
 				refused, ok := errors.AsType[*client.ArgumentError](err)
 				if !ok || refused.Argument != tt.argument {
@@ -264,7 +264,7 @@ func TestOptionsWithoutUse(t *testing.T) {
 		},
 		{"FindOneAndDelete", "upsert", findOneAndDelete(client.FindOneAndOptions{Upsert: new(true)})},
 	}
-	run(t, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		for _, tt := range tests {
 			err := tt.call(t.Context(), c, common[tt.option])
 			if e, ok := errors.AsType[*client.ArgumentError](err); !ok || e.Argument != tt.option {
@@ -276,8 +276,8 @@ func TestOptionsWithoutUse(t *testing.T) {
 
 func TestReadConcernAndPreferenceAreInherited(t *testing.T) {
 	cfg := connstring.Config{ReadConcernLevel: "majority", ReadPreference: "secondary", DirectConnection: new(true)}
-	handlers := mongotest.Handlers{"hello": helloWith(t, `{"setName":"rs","secondary":true,"isWritablePrimary":false,"maxWireVersion":21}`)}
-	runWith(t, handlers, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	handlers := fakemongo.Handlers{"hello": helloWith(t, `{"setName":"rs","secondary":true,"isWritablePrimary":false,"maxWireVersion":21}`)}
+	runWith(t, handlers, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		if _, err := c.EstimatedDocumentCount(t.Context(), orders, client.EstimatedDocumentCountOptions{}); mongoerr.Code(err) != 59 {
 			t.Fatalf("EstimatedDocumentCount() = %v, want what the server answers", err)
 		}
@@ -330,7 +330,7 @@ func TestAggregateSends(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			empty := reply(t, `{"cursor":{"id":0,"ns":"shop.$cmd.aggregate","firstBatch":[]},"ok":1}`)
-			run(t, mongotest.Handlers{"aggregate": empty}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, fakemongo.Handlers{"aggregate": empty}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				cur, err := c.Aggregate(ctx, tt.ns, tt.opt)
@@ -352,9 +352,9 @@ func TestAggregateSends(t *testing.T) {
 }
 
 func TestAggregateReportsWriteConcernError(t *testing.T) {
-	handlers := mongotest.Handlers{"aggregate": reply(t,
+	handlers := fakemongo.Handlers{"aggregate": reply(t,
 		`{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"writeConcernError":{"code":64,"errmsg":"waiting"},"ok":1}`)}
-	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		cur, err := c.Aggregate(t.Context(), orders, client.AggregateOptions{Pipeline: array(t, `[{"$merge":"other"}]`)})
 		if err != nil || cur.WriteConcernError() == nil || cur.WriteConcernError().Code != 64 {
 			t.Fatalf("Aggregate() = %v, want a cursor with the write concern error", err)
@@ -370,12 +370,12 @@ func TestAggregateReportsWriteConcernError(t *testing.T) {
 }
 
 func TestCountsAndDistinct(t *testing.T) {
-	handlers := mongotest.Handlers{
+	handlers := fakemongo.Handlers{
 		"aggregate": reply(t, `{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[{"_id":1,"n":{"$numberLong":"7"}}]},"ok":1}`),
 		"count":     reply(t, `{"n":8.0,"ok":1}`),
 		"distinct":  reply(t, `{"values":["a",null],"ok":1}`),
 	}
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		n, err := c.CountDocuments(t.Context(), orders, client.CountDocumentsOptions{
 			Filter: doc(t, `{"a":1}`), Skip: new(int64(1)), Limit: new(int64(9)), MaxTimeMS: new(int64(3)),
 		})
@@ -405,7 +405,7 @@ func TestCountsAndDistinct(t *testing.T) {
 		if n, err := c.CountDocuments(t.Context(), orders, client.CountDocumentsOptions{}); n != 0 || err != nil {
 			t.Errorf("CountDocuments() of nothing = %v, %v, want 0", n, err)
 		}
-		srv.Handle("count", mongotest.Always(mongotest.Error(26, "NamespaceNotFound", "ns not found")))
+		srv.Handle("count", fakemongo.Always(fakemongo.Error(26, "NamespaceNotFound", "ns not found")))
 		if n, err := c.EstimatedDocumentCount(t.Context(), orders, client.EstimatedDocumentCountOptions{}); n != 0 || err != nil {
 			t.Errorf("EstimatedDocumentCount() without a collection = %v, %v, want 0", n, err)
 		}
@@ -470,7 +470,7 @@ func TestMalformedReplies(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.command+" "+tt.reply, func(t *testing.T) {
-			run(t, mongotest.Handlers{tt.command: reply(t, tt.reply)}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+			run(t, fakemongo.Handlers{tt.command: reply(t, tt.reply)}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 				err := tt.call(t.Context(), c)
 				malformed, ok := errors.AsType[*mongoerr.MalformedReplyError](err)
 				if !ok || malformed.Field != tt.field {

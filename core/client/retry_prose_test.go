@@ -16,7 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // The prose tests of Retryable Reads, Retryable Writes and Client Backpressure.
@@ -25,11 +25,11 @@ var overloaded = []string{mongoerr.LabelSystemOverloaded, mongoerr.LabelRetryabl
 
 // answers has all hosts together give these replies to commands of a name, one after the other, and
 // then the last again and again; nil stands for the host's own.
-func answers(cluster *mongotest.Cluster, name string, replies ...mongotest.Handler) {
+func answers(cluster *fakemongo.Cluster, name string, replies ...fakemongo.Handler) {
 	var mu sync.Mutex
 	n := 0
 	for _, h := range cluster.Hosts() {
-		h.Handle(name, func(cmd *mongotest.Command) mongotest.Reply {
+		h.Handle(name, func(cmd *fakemongo.Command) fakemongo.Reply {
 			mu.Lock()
 			defer mu.Unlock()
 			i := min(n, len(replies)-1)
@@ -43,7 +43,7 @@ func answers(cluster *mongotest.Cluster, name string, replies ...mongotest.Handl
 }
 
 // own stands for the host's own reply: see answers.
-var own mongotest.Handler
+var own fakemongo.Handler
 
 // attempts holds where the commands of a name went, and how they ended: "a:1 ok", "a:1 91".
 type attempts struct {
@@ -79,12 +79,12 @@ func (a *attempts) sink() *event.Sink {
 
 // retried is one test on a cluster, with fake time.
 func retried(
-	t *testing.T, roles []mongotest.Role, uri, name string, replies []mongotest.Handler,
+	t *testing.T, roles []fakemongo.Role, uri, name string, replies []fakemongo.Handler,
 	test func(t *testing.T, c *client.Client, a *attempts),
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, roles...)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, roles...)
 		a := &attempts{name: name}
 		c := connect(t, cluster, uri, client.Options{
 			Sink: a.sink(), Jitter: func() float64 { return 1 },
@@ -112,9 +112,9 @@ func (a *attempts) same() bool {
 }
 
 var (
-	twoMongoses = []mongotest.Role{mongotest.Mongos, mongotest.Mongos}
-	oneMongos   = []mongotest.Role{mongotest.Mongos}
-	replicaSet  = []mongotest.Role{mongotest.Primary, mongotest.Secondary}
+	twoMongoses = []fakemongo.Role{fakemongo.Mongos, fakemongo.Mongos}
+	oneMongos   = []fakemongo.Role{fakemongo.Mongos}
+	replicaSet  = []fakemongo.Role{fakemongo.Primary, fakemongo.Secondary}
 )
 
 func findsOne(t *testing.T, c *client.Client) error {
@@ -134,7 +134,7 @@ func poolCleared(
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var h happened
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		var mu sync.Mutex
 		var sent int
 		sink := h.sink()
@@ -148,7 +148,7 @@ func poolCleared(
 		c := connect(t, cluster, "maxPoolSize=1", client.Options{Sink: sink})
 		synctest.Wait()
 		answers(cluster, name,
-			mongotest.Always(mongotest.Error(91, "ShutdownInProgress", "bye", labels...).After(time.Second)),
+			fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "bye", labels...).After(time.Second)),
 			own)
 		var both sync.WaitGroup
 		for range 2 {
@@ -179,20 +179,20 @@ func TestRetryableWritesProse2(t *testing.T) {
 	poolCleared(t, "insert", []string{mongoerr.LabelRetryableWrite}, insertsOne)
 }
 
-func unreachable(labels ...string) mongotest.Handler {
-	return mongotest.Always(mongotest.Error(6, "HostUnreachable", "unreachable", labels...))
+func unreachable(labels ...string) fakemongo.Handler {
+	return fakemongo.Always(fakemongo.Error(6, "HostUnreachable", "unreachable", labels...))
 }
 
 // TestRetryableReadsProse2 is "Retrying Reads in a Sharded Cluster".
 func TestRetryableReadsProse2(t *testing.T) {
-	retried(t, twoMongoses, "", "find", []mongotest.Handler{unreachable(), unreachable(), own},
+	retried(t, twoMongoses, "", "find", []fakemongo.Handler{unreachable(), unreachable(), own},
 		func(t *testing.T, c *client.Client, a *attempts) {
 			if err := findsOne(t, c); mongoerr.Code(err) != 6 || a.same() {
 				t.Errorf("FindOne() = %v, want 6 from two servers", err)
 			}
 			a.want(t, "6", "6")
 		})
-	retried(t, oneMongos, "", "find", []mongotest.Handler{unreachable(), own},
+	retried(t, oneMongos, "", "find", []fakemongo.Handler{unreachable(), own},
 		func(t *testing.T, c *client.Client, a *attempts) {
 			if err := findsOne(t, c); err != nil || !a.same() {
 				t.Errorf("FindOne() = %v, want success at the same server", err)
@@ -214,7 +214,7 @@ func TestRetryableReadsProse3(t *testing.T) {
 		{"3: without retargeting", preferred, overloaded, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			retried(t, replicaSet, tt.uri, "find", []mongotest.Handler{unreachable(tt.labels...), own},
+			retried(t, replicaSet, tt.uri, "find", []fakemongo.Handler{unreachable(tt.labels...), own},
 				func(t *testing.T, c *client.Client, a *attempts) {
 					if err := findsOne(t, c); err != nil || a.same() != tt.same {
 						t.Errorf("FindOne() = %v on %v, the same: want %v", err, a.on, tt.same)
@@ -228,7 +228,7 @@ func TestRetryableReadsProse3(t *testing.T) {
 // TestRetryableReadsProse4 checks that one overload error limits all further retries.
 func TestRetryableReadsProse4(t *testing.T) {
 	retried(t, oneMongos, "timeoutMS=60000", "find",
-		[]mongotest.Handler{unreachable(overloaded...), unreachable(overloaded[1:]...)},
+		[]fakemongo.Handler{unreachable(overloaded...), unreachable(overloaded[1:]...)},
 		func(t *testing.T, c *client.Client, a *attempts) {
 			if err := findsOne(t, c); mongoerr.Code(err) != 6 {
 				t.Errorf("FindOne() = %v, want code 6", err)
@@ -239,7 +239,7 @@ func TestRetryableReadsProse4(t *testing.T) {
 
 // TestRetryableReadsProse5 checks that only overload errors cause a wait.
 func TestRetryableReadsProse5(t *testing.T) {
-	retried(t, oneMongos, "", "find", []mongotest.Handler{unreachable(overloaded[1:]...), own},
+	retried(t, oneMongos, "", "find", []fakemongo.Handler{unreachable(overloaded[1:]...), own},
 		func(t *testing.T, c *client.Client, a *attempts) {
 			if err := findsOne(t, c); err != nil {
 				t.Error(err)
@@ -254,7 +254,7 @@ func TestRetryableReadsProse5(t *testing.T) {
 // TestRetriesUnderTimeoutHaveAPace checks that a server that answers at once with an error that
 // may be repeated gets two commands a second, not as many as it can answer.
 func TestRetriesUnderTimeoutHaveAPace(t *testing.T) {
-	retried(t, oneMongos, "timeoutMS=60000", "find", []mongotest.Handler{unreachable()},
+	retried(t, oneMongos, "timeoutMS=60000", "find", []fakemongo.Handler{unreachable()},
 		func(t *testing.T, c *client.Client, a *attempts) {
 			err := findsOne(t, c)
 			if !errors.Is(err, context.DeadlineExceeded) || mongoerr.Code(err) != 6 {
@@ -271,9 +271,9 @@ func TestRetriesUnderTimeoutHaveAPace(t *testing.T) {
 
 // TestRetryableWritesProse1 checks the message about storage engines without retryable writes.
 func TestRetryableWritesProse1(t *testing.T) {
-	refused := mongotest.Always(mongotest.Error(20, "IllegalOperation",
+	refused := fakemongo.Always(fakemongo.Error(20, "IllegalOperation",
 		"Transaction numbers are only allowed on a replica set member or mongos"))
-	retried(t, replicaSet, "", "insert", []mongotest.Handler{refused},
+	retried(t, replicaSet, "", "insert", []fakemongo.Handler{refused},
 		func(t *testing.T, c *client.Client, _ *attempts) {
 			err := insertsOne(t, c)
 			failed, ok := errors.AsType[*mongoerr.CommandError](err)
@@ -288,11 +288,11 @@ func TestRetryableWritesProse1(t *testing.T) {
 // TestRetryableWritesProse3 checks that the error of a retry that wrote nothing does not hide the
 // first.
 func TestRetryableWritesProse3(t *testing.T) {
-	concern := mongotest.Always(mongotest.Document(doc(t, `{"n":1,"ok":1,
+	concern := fakemongo.Always(fakemongo.Document(doc(t, `{"n":1,"ok":1,
 		"writeConcernError":{"code":91,"errmsg":"bye"},"errorLabels":["RetryableWriteError"]}`)))
-	nothing := mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "no",
+	nothing := fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "no",
 		mongoerr.LabelRetryableWrite, mongoerr.LabelNoWritesPerformed))
-	retried(t, replicaSet, "", "insert", []mongotest.Handler{concern, nothing},
+	retried(t, replicaSet, "", "insert", []fakemongo.Handler{concern, nothing},
 		func(t *testing.T, c *client.Client, a *attempts) {
 			res, err := c.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{})
 			if err != nil || res.WriteConcernError == nil || res.WriteConcernError.Code != 91 {
@@ -305,14 +305,14 @@ func TestRetryableWritesProse3(t *testing.T) {
 // TestRetryableWritesProse4And5 is "another mongos" and "the same mongos if there is one only".
 func TestRetryableWritesProse4And5(t *testing.T) {
 	failed := unreachable(mongoerr.LabelRetryableWrite)
-	retried(t, twoMongoses, "", "insert", []mongotest.Handler{failed, failed, own},
+	retried(t, twoMongoses, "", "insert", []fakemongo.Handler{failed, failed, own},
 		func(t *testing.T, c *client.Client, a *attempts) {
 			if err := insertsOne(t, c); mongoerr.Code(err) != 6 || a.same() {
 				t.Errorf("InsertOne() = %v, want 6 from two servers", err)
 			}
 			a.want(t, "6", "6")
 		})
-	retried(t, oneMongos, "", "insert", []mongotest.Handler{failed, own},
+	retried(t, oneMongos, "", "insert", []fakemongo.Handler{failed, own},
 		func(t *testing.T, c *client.Client, a *attempts) {
 			if err := insertsOne(t, c); err != nil || !a.same() {
 				t.Errorf("InsertOne() = %v, want success at the same server", err)
@@ -325,22 +325,22 @@ func TestRetryableWritesProse4And5(t *testing.T) {
 // retries after an overload error.
 func TestRetryableWritesProse6(t *testing.T) {
 	const nothing, retry = mongoerr.LabelNoWritesPerformed, mongoerr.LabelRetryableWrite
-	failed := func(code int32, labels ...string) mongotest.Handler {
-		return mongotest.Always(mongotest.Error(code, "", "no", append(labels, retry)...))
+	failed := func(code int32, labels ...string) fakemongo.Handler {
+		return fakemongo.Always(fakemongo.Error(code, "", "no", append(labels, retry)...))
 	}
-	over := func(code int32, labels ...string) mongotest.Handler {
+	over := func(code int32, labels ...string) fakemongo.Handler {
 		return failed(code, append(labels, overloaded...)...)
 	}
 	for _, tt := range []struct {
 		name    string
-		replies []mongotest.Handler
+		replies []fakemongo.Handler
 		want    int32
 		how     []string
 	}{
-		{"1: the last", []mongotest.Handler{over(91), over(10107), over(189)}, 189, []string{"91", "10107", "189"}},
-		{"2: the first", []mongotest.Handler{over(91, nothing), over(10107, nothing)}, 91, []string{"91", "10107", "10107"}},
-		{"3: the last that may have written", []mongotest.Handler{over(91), over(10107, nothing)}, 91, []string{"91", "10107", "10107"}},
-		{"4: the limit", []mongotest.Handler{over(91), failed(91)}, 91, []string{"91", "91", "91"}},
+		{"1: the last", []fakemongo.Handler{over(91), over(10107), over(189)}, 189, []string{"91", "10107", "189"}},
+		{"2: the first", []fakemongo.Handler{over(91, nothing), over(10107, nothing)}, 91, []string{"91", "10107", "10107"}},
+		{"3: the last that may have written", []fakemongo.Handler{over(91), over(10107, nothing)}, 91, []string{"91", "10107", "10107"}},
+		{"4: the limit", []fakemongo.Handler{over(91), failed(91)}, 91, []string{"91", "91", "91"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			retried(t, oneMongos, "", "insert", tt.replies,
@@ -353,7 +353,7 @@ func TestRetryableWritesProse6(t *testing.T) {
 		})
 	}
 	t.Run("5: no wait without overload", func(t *testing.T) {
-		retried(t, oneMongos, "", "insert", []mongotest.Handler{unreachable(retry), own},
+		retried(t, oneMongos, "", "insert", []fakemongo.Handler{unreachable(retry), own},
 			func(t *testing.T, c *client.Client, a *attempts) {
 				if err := insertsOne(t, c); err != nil {
 					t.Error(err)
@@ -396,9 +396,9 @@ func overloadedFor(
 ) (took time.Duration) {
 	t.Helper()
 	opt := client.Options{Jitter: func() float64 { return jitter }}
-	refusal := mongotest.Error(462, "IngressRequestRateLimitExceeded", "busy", overloaded...)
-	handlers := mongotest.Handlers{"insert": mongotest.Always(refusal.With(more))}
-	runWith(t, handlers, cfg, opt, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	refusal := fakemongo.Error(462, "IngressRequestRateLimitExceeded", "busy", overloaded...)
+	handlers := fakemongo.Handlers{"insert": fakemongo.Always(refusal.With(more))}
+	runWith(t, handlers, cfg, opt, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		began := time.Now()
 		err := insertsOne(t, c)
 		took = time.Since(began)

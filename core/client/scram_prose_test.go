@@ -10,15 +10,15 @@ import (
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // The tests below are the test plan of the authentication specification for SCRAM, in its order.
 // The server's side of SCRAM and SASLprep is another implementation than core/auth.
 
 // planUsers are the users of the plan.
-func planUsers() []mongotest.User {
-	return []mongotest.User{
+func planUsers() []fakemongo.User {
+	return []fakemongo.User{
 		{Name: "sha1", Password: "sha1", Mechanisms: []string{"SCRAM-SHA-1"}},
 		{Name: "sha256", Password: "sha256", Mechanisms: []string{"SCRAM-SHA-256"}},
 		{Name: "both", Password: "both"},
@@ -28,10 +28,10 @@ func planUsers() []mongotest.User {
 }
 
 // logIn runs a find as a user, and returns the mechanisms that the server has seen, and the error.
-func logIn(t *testing.T, server mongotest.Auth, userinfo, options string) (began []string, err error) {
+func logIn(t *testing.T, server fakemongo.Auth, userinfo, options string) (began []string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		s.RequireAuth(&server)
 		options := "directConnection=true&serverSelectionTimeoutMS=2000&" + options
 		err = findOrders(t, authenticating(t, s, userinfo, options, client.Options{}))
@@ -75,7 +75,7 @@ func TestSCRAMProse1(t *testing.T) {
 				if option != "" {
 					options = "authMechanism=" + option
 				}
-				if _, err := logIn(t, mongotest.Auth{Users: planUsers()}, name+":"+name+"@", options); err != nil {
+				if _, err := logIn(t, fakemongo.Auth{Users: planUsers()}, name+":"+name+"@", options); err != nil {
 					t.Error(err)
 				}
 			})
@@ -85,7 +85,7 @@ func TestSCRAMProse1(t *testing.T) {
 
 // TestSCRAMProse2 has a user of both mechanisms log in by SCRAM-SHA-256, and by that alone.
 func TestSCRAMProse2(t *testing.T) {
-	began, err := logIn(t, mongotest.Auth{Users: planUsers()}, "both:both@", "")
+	began, err := logIn(t, fakemongo.Auth{Users: planUsers()}, "both:both@", "")
 	if err != nil || len(began) == 0 || slices.Contains(began, "SCRAM-SHA-1") {
 		t.Errorf("it began %v, %v, want SCRAM-SHA-256 alone", began, err)
 	}
@@ -101,7 +101,7 @@ func TestSCRAMProse3(t *testing.T) {
 		{"both:wrong@", ""},
 	} {
 		t.Run(tt.userinfo+tt.options, func(t *testing.T) {
-			_, err := logIn(t, mongotest.Auth{Users: planUsers()}, tt.userinfo, tt.options)
+			_, err := logIn(t, fakemongo.Auth{Users: planUsers()}, tt.userinfo, tt.options)
 			wantRejected(t, err)
 		})
 	}
@@ -115,7 +115,7 @@ func TestSCRAMProse4(t *testing.T) {
 	} {
 		for _, options := range []string{"", "authMechanism=SCRAM-SHA-256"} {
 			t.Run(userinfo+options, func(t *testing.T) {
-				if _, err := logIn(t, mongotest.Auth{Users: planUsers()}, userinfo, options); err != nil {
+				if _, err := logIn(t, fakemongo.Auth{Users: planUsers()}, userinfo, options); err != nil {
 					t.Error(err)
 				}
 			})
@@ -128,7 +128,7 @@ func TestSCRAMProse5(t *testing.T) {
 	for iterations, ok := range map[int]bool{4095: false, 4096: true} {
 		for _, mechanism := range []string{"SCRAM-SHA-1", "SCRAM-SHA-256"} {
 			t.Run(fmt.Sprint(mechanism, iterations), func(t *testing.T) {
-				server := mongotest.Auth{Users: planUsers(), Iterations: iterations}
+				server := fakemongo.Auth{Users: planUsers(), Iterations: iterations}
 				if _, err := logIn(t, server, "both:both@", "authMechanism="+mechanism); (err == nil) != ok {
 					t.Errorf("find = %v, want success: %v", err, ok)
 				}

@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // inherited has concerns that some helpers do not send.
@@ -59,9 +59,9 @@ func TestSearchIndexes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fine := reply(t, `{"ok":1,"cursor":{"id":0,"ns":"shop.$cmd","firstBatch":[]},`+
 				`"indexesCreated":[{"id":"1","name":"default"},{"id":"2","name":"n"}]}`)
-			handlers := mongotest.Handlers{test.command: fine}
+			handlers := fakemongo.Handlers{test.command: fine}
 			runWith(t, handlers, inherited, client.Options{},
-				func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+				func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 					if err := test.run(t, c); err != nil {
 						t.Fatal(err)
 					}
@@ -74,15 +74,15 @@ func TestSearchIndexes(t *testing.T) {
 }
 
 func TestSearchIndexesFail(t *testing.T) {
-	gone := mongotest.Always(mongotest.Error(26, "NamespaceNotFound", "ns not found"))
-	for name, answer := range map[string]mongotest.Handler{
+	gone := fakemongo.Always(fakemongo.Error(26, "NamespaceNotFound", "ns not found"))
+	for name, answer := range map[string]fakemongo.Handler{
 		"no names":  reply(t, `{"ok":1}`),
 		"a number":  reply(t, `{"ok":1,"indexesCreated":1}`),
 		"no name":   reply(t, `{"ok":1,"indexesCreated":[{"id":"1"}]}`),
 		"no object": reply(t, `{"ok":1,"indexesCreated":[1]}`),
 	} {
-		run(t, mongotest.Handlers{"createSearchIndexes": answer, "dropSearchIndex": gone, "updateSearchIndex": gone},
-			func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		run(t, fakemongo.Handlers{"createSearchIndexes": answer, "dropSearchIndex": gone, "updateSearchIndex": gone},
+			func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 				_, err := c.CreateSearchIndexes(t.Context(), orders, nil, client.SearchIndexOptions{})
 				if _, ok := errors.AsType[*mongoerr.MalformedReplyError](err); !ok {
 					t.Errorf("%s: CreateSearchIndexes = %v, want a malformed reply", name, err)
@@ -127,8 +127,8 @@ func TestExplainHelpers(t *testing.T) {
 		}, `{"explain":{"aggregate":1,"pipeline":[],"cursor":{}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handlers := mongotest.Handlers{"explain": reply(t, `{"ok":1}`)}
-			runWith(t, handlers, inherited, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			handlers := fakemongo.Handlers{"explain": reply(t, `{"ok":1}`)}
+			runWith(t, handlers, inherited, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				if err := test.run(t, c); err != nil {
 					t.Fatal(err)
 				}
@@ -142,7 +142,7 @@ func TestExplainHelpers(t *testing.T) {
 
 func TestIndexHelpersBeyondTheFields(t *testing.T) {
 	fine := reply(t, `{"ok":1}`)
-	run(t, mongotest.Handlers{"createIndexes": fine, "dropIndexes": fine}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"createIndexes": fine, "dropIndexes": fine}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		ctx, keys := t.Context(), doc(t, `{"a":1}`)
 		if err := c.DropIndexByKeys(ctx, orders, keys, client.ChangeOptions{}); err != nil {
 			t.Error(err)

@@ -23,7 +23,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/event/eventlog"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // The secrets of TestNothingShowsASecret. Nothing else in it contains them.
@@ -133,7 +133,7 @@ func (c *collected) finds() (found []string) {
 type parrot struct{}
 
 func (parrot) Step(payload []byte) ([]byte, bool, error) {
-	return nil, false, &mongotest.Refusal{Code: 18, Name: "AuthenticationFailed", Message: fmt.Sprintf("no: %s %x", payload, payload)}
+	return nil, false, &fakemongo.Refusal{Code: 18, Name: "AuthenticationFailed", Message: fmt.Sprintf("no: %s %x", payload, payload)}
 }
 
 // awsServer is a parrot that first sends what makes the client send its session token.
@@ -142,7 +142,7 @@ type awsServer struct{ steps int }
 func (a *awsServer) Step(payload []byte) ([]byte, bool, error) {
 	a.steps++
 	if a.steps > 1 {
-		return nil, false, &mongotest.Refusal{Code: 18, Name: "AuthenticationFailed", Message: "no: " + string(payload)}
+		return nil, false, &fakemongo.Refusal{Code: 18, Name: "AuthenticationFailed", Message: "no: " + string(payload)}
 	}
 	v, _ := bson.Raw(payload).Lookup("r")
 	_, nonce, _ := v.Binary()
@@ -170,31 +170,31 @@ func TestNothingShowsASecret(t *testing.T) {
 			},
 		)}},
 	}
-	right := &mongotest.Auth{
-		Users: []mongotest.User{
+	right := &fakemongo.Auth{
+		Users: []fakemongo.User{
 			{Name: "app", Password: secretPassword},
 			{Name: "app", Password: secretPassword, Source: "$external", Mechanisms: []string{"PLAIN"}},
 		},
-		SASL: map[string]func(*mongotest.Command) mongotest.SASL{
-			"MONGODB-OIDC": func(*mongotest.Command) mongotest.SASL { return accepting{} },
+		SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{
+			"MONGODB-OIDC": func(*fakemongo.Command) fakemongo.SASL { return accepting{} },
 		},
 	}
-	hostile := &mongotest.Auth{SASL: map[string]func(*mongotest.Command) mongotest.SASL{
-		"MONGODB-AWS": func(*mongotest.Command) mongotest.SASL { return &awsServer{} },
+	hostile := &fakemongo.Auth{SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{
+		"MONGODB-AWS": func(*fakemongo.Command) fakemongo.SASL { return &awsServer{} },
 	}}
 	for _, m := range []string{"SCRAM-SHA-1", "SCRAM-SHA-256", "PLAIN", "MONGODB-OIDC"} {
-		hostile.SASL[m] = func(*mongotest.Command) mongotest.SASL { return parrot{} }
+		hostile.SASL[m] = func(*fakemongo.Command) fakemongo.SASL { return parrot{} }
 	}
-	scripts := map[string]func(*mongotest.Server){
-		"accepts": func(s *mongotest.Server) { s.RequireAuth(right) },
-		"refuses": func(s *mongotest.Server) { s.RequireAuth(&mongotest.Auth{}) },
-		"repeats": func(s *mongotest.Server) { s.RequireAuth(hostile) },
-		"breaks": func(s *mongotest.Server) {
+	scripts := map[string]func(*fakemongo.Server){
+		"accepts": func(s *fakemongo.Server) { s.RequireAuth(right) },
+		"refuses": func(s *fakemongo.Server) { s.RequireAuth(&fakemongo.Auth{}) },
+		"repeats": func(s *fakemongo.Server) { s.RequireAuth(hostile) },
+		"breaks": func(s *fakemongo.Server) {
 			s.RequireAuth(right)
 			drop(s, "saslStart", "saslContinue")
 		},
 		"babbles": babble,
-		"reauthenticates": func(s *mongotest.Server) {
+		"reauthenticates": func(s *fakemongo.Server) {
 			s.RequireAuth(right)
 			s.Handle("find", expired)
 		},
@@ -203,7 +203,7 @@ func TestNothingShowsASecret(t *testing.T) {
 		for name, script := range scripts {
 			t.Run(m.name+" "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := mongotest.NewServer(t, nil)
+					s := fakemongo.NewServer(t, nil)
 					script(s)
 					var c collected
 					uri := "mongodb://" + m.userinfo + string(s.Address()) + "/?directConnection=true&serverSelectionTimeoutMS=2000&" + m.options
@@ -224,13 +224,13 @@ type accepting struct{}
 
 func (accepting) Step([]byte) ([]byte, bool, error) { return nil, true, nil }
 
-var expired = mongotest.Always(mongotest.Error(391, "ReauthenticationRequired", "expired"))
+var expired = fakemongo.Always(fakemongo.Error(391, "ReauthenticationRequired", "expired"))
 
-func drop(s *mongotest.Server, names ...string) {
-	s.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+func drop(s *fakemongo.Server, names ...string) {
+	s.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		for _, name := range names {
 			if cmd.Name == name {
-				return mongotest.Drop()
+				return fakemongo.Drop()
 			}
 		}
 		return next(cmd)
@@ -238,12 +238,12 @@ func drop(s *mongotest.Server, names ...string) {
 }
 
 // babble has the server repeat each command of an authentication in its reply.
-func babble(s *mongotest.Server) {
-	s.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+func babble(s *fakemongo.Server) {
+	s.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if !strings.HasPrefix(cmd.Name, "sasl") {
 			return next(cmd)
 		}
-		return mongotest.OK(func(b *bson.Builder) {
+		return fakemongo.OK(func(b *bson.Builder) {
 			b.Int32("conversationId", 1).Bool("done", false)
 			v, _ := cmd.Body.Lookup("payload")
 			b.Value("payload", v).Value("errmsg", v)
@@ -252,7 +252,7 @@ func babble(s *mongotest.Server) {
 }
 
 // play uses a client as an application does, and collects all that it says.
-func play(t *testing.T, c *collected, s *mongotest.Server, uri string, opt client.Options) {
+func play(t *testing.T, c *collected, s *fakemongo.Server, uri string, opt client.Options) {
 	t.Helper()
 	cfg, err := connstring.Parse(uri)
 	if err != nil {

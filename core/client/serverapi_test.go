@@ -7,7 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestServerAPI checks that every command declares the stable API: hello, and those of operations.
@@ -25,7 +25,7 @@ func TestServerAPI(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Standalone)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Standalone)
 				c := connect(t, cluster, "", client.Options{ServerAPI: test.api})
 				if err := c.Ping(t.Context()); err != nil {
 					t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // The prose tests of Driver Sessions and of Causal Consistency. TestPoolIsLIFO (session) is 2,
@@ -27,7 +27,7 @@ func refusedSession(c *client.Client, opt session.Options) bool {
 }
 
 func TestSessionsProse1(t *testing.T) {
-	run(t, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		if !refusedSession(c, session.Options{Snapshot: true, CausalConsistency: new(true)}) {
 			t.Error("a session is both causally consistent and reads from a snapshot")
 		}
@@ -36,7 +36,7 @@ func TestSessionsProse1(t *testing.T) {
 
 // TestSessionsProse2 checks that the session that ended last is the next to begin.
 func TestSessionsProse2(t *testing.T) {
-	run(t, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		a, b := startSession(t, c, session.Options{}), startSession(t, c, session.Options{})
 		a.End(t.Context())
 		b.End(t.Context())
@@ -49,7 +49,7 @@ func TestSessionsProse2(t *testing.T) {
 
 // TestSessionsProse3 checks that the newest cluster time goes with each command.
 func TestSessionsProse3(t *testing.T) {
-	handlers := mongotest.Handlers{
+	handlers := fakemongo.Handlers{
 		"ping":   timed(5, doc(t, `{"ok":1}`)),
 		"insert": timed(5, doc(t, `{"n":1,"ok":1}`)),
 	}
@@ -64,7 +64,7 @@ func TestSessionsProse3(t *testing.T) {
 		"insert": insertsOne,
 	}
 	for name, operate := range runs {
-		run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			if err := c.Ping(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +82,7 @@ func TestSessionsProse3(t *testing.T) {
 // TestSessionsProse4 checks that an explicit session goes with the command, and that an implicit
 // one is another.
 func TestSessionsProse4(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
 		for _, in := range []*client.Session{s, nil} {
 			_, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{Session: in}})
@@ -110,7 +110,7 @@ func TestSessionsProse8To11(t *testing.T) {
 		"11: before":              {1, 2, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				srv.SetDocuments("shop.orders", numbered(t, 3)...)
 				cur, err := c.Find(t.Context(), orders, client.FindOptions{BatchSize: &test.batch})
 				if err != nil {
@@ -144,7 +144,7 @@ func TestSessionsProse8To11(t *testing.T) {
 // session each.
 func TestSessionsProse14(t *testing.T) {
 	cfg := connstring.Config{MaxPoolSize: new(uint64(1))}
-	runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() { _ = findsOne(t, c) })
@@ -163,8 +163,8 @@ func TestSessionsProse14(t *testing.T) {
 // TestSessionsProse18And19 checks that a server without sessions gets no lsid, and refuses an
 // explicit session before anything is sent.
 func TestSessionsProse18And19(t *testing.T) {
-	hello := mongotest.Handlers{"hello": helloWith(t, `{"maxWireVersion":21}`)}
-	run(t, hello, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	hello := fakemongo.Handlers{"hello": helloWith(t, `{"maxWireVersion":21}`)}
+	run(t, hello, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		if err := findsOne(t, c); err != nil {
 			t.Error(err)
 		}
@@ -191,10 +191,10 @@ func TestSessionsProse18And19(t *testing.T) {
 // cluster time: the hellos and logins of this server tell a later one than its commands.
 func TestSessionsProse20(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		srv := mongotest.NewServer(t, mongotest.Handlers{"ping": timed(5, doc(t, `{"ok":1}`))})
+		srv := fakemongo.NewServer(t, fakemongo.Handlers{"ping": timed(5, doc(t, `{"ok":1}`))})
 		srv.RequireAuth(pencil())
 		outside := []string{"hello", "isMaster", "saslStart", "saslContinue"}
-		srv.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		srv.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 			if slices.Contains(outside, cmd.Name) {
 				return next(cmd).With(times(9))
 			}
@@ -232,7 +232,7 @@ func TestSessionsProse20(t *testing.T) {
 // TestSessionsProse21To23 is about the time of a snapshot: it needs a session that reads from one,
 // which only such a session has, and it stays as it is.
 func TestSessionsProse21To23(t *testing.T) {
-	run(t, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		at := session.Timestamp{T: 7}
 		if !refusedSession(c, session.Options{SnapshotTime: at}) {
 			t.Error("21: a session without a snapshot has a snapshot time")
@@ -253,11 +253,11 @@ func concernsOf(
 ) (concerns []string, s *client.Session) {
 	t.Helper()
 	more := doc(t, `{"cursor":{"firstBatch":[],"id":{"$numberLong":"0"},"ns":"shop.orders"},"ok":1}`)
-	find := mongotest.Always(mongotest.Document(more))
+	find := fakemongo.Always(fakemongo.Document(more))
 	if time > 0 {
 		find = timed(time, more)
 	}
-	run(t, mongotest.Handlers{"find": find}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"find": find}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s = startSession(t, c, opt)
 		for range 2 {
 			in := client.Common{Session: s, ReadConcern: level}
@@ -303,7 +303,7 @@ func TestCausalConsistencyProse1To9(t *testing.T) {
 			}
 		})
 	}
-	run(t, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		if at := startSession(t, c, session.Options{}).OperationTime(); !at.IsZero() {
 			t.Errorf("1: OperationTime() = %v before any command", at)
 		}
@@ -312,7 +312,7 @@ func TestCausalConsistencyProse1To9(t *testing.T) {
 
 // TestCausalConsistencyProse12 checks that the cluster time goes with a read once it is known.
 func TestCausalConsistencyProse12(t *testing.T) {
-	run(t, mongotest.Handlers{"ping": timed(5, doc(t, `{"ok":1}`))}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"ping": timed(5, doc(t, `{"ok":1}`))}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		for range 2 {
 			if err := findsOne(t, c); err != nil {
 				t.Fatal(err)

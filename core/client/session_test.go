@@ -13,7 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // lsidOf returns the id of a command's session, zero if it has none.
@@ -34,8 +34,8 @@ func startSession(t *testing.T, c *client.Client, opt session.Options) *client.S
 }
 
 // timed returns a handler whose replies have the cluster's times.
-func timed(t uint32, rest bson.Raw) mongotest.Handler {
-	return mongotest.Always(mongotest.Document(rest).With(times(t)))
+func timed(t uint32, rest bson.Raw) fakemongo.Handler {
+	return fakemongo.Always(fakemongo.Document(rest).With(times(t)))
 }
 
 // times returns the fields of a reply with the cluster's times.
@@ -48,11 +48,11 @@ func times(t uint32) bson.Raw {
 // In a causally consistent session a read and a write ask for what the session has seen. The
 // cluster time goes with each command, after an error as well.
 func TestCausalSession(t *testing.T) {
-	handlers := mongotest.Handlers{
+	handlers := fakemongo.Handlers{
 		"insert": timed(5, doc(t, `{"n":1,"ok":1}`)),
 		"find":   timed(6, doc(t, `{"ok":0,"code":1,"errmsg":"no"}`)),
 	}
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
 		in := client.Common{Session: s}
 		if _, err := c.InsertOne(t.Context(), orders, doc(t, `{}`), client.InsertOneOptions{Common: in}); err != nil {
@@ -109,11 +109,11 @@ func TestSnapshotSession(t *testing.T) {
 		return bson.NewBuilder(nil).OpenDocument("cursor").OpenArray(key).Close().Int64("id", 7).
 			String("ns", "shop.orders").Timestamp("atClusterTime", 9, 1).Close().Int32("ok", 1).Finish()
 	}
-	handlers := mongotest.Handlers{
-		"find":    mongotest.Always(mongotest.Document(at("firstBatch"))),
-		"getMore": mongotest.Always(mongotest.Document(at("nextBatch"))),
+	handlers := fakemongo.Handlers{
+		"find":    fakemongo.Always(fakemongo.Document(at("firstBatch"))),
+		"getMore": fakemongo.Always(fakemongo.Document(at("nextBatch"))),
 	}
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{Snapshot: true})
 		in := client.Common{Session: s}
 		cur, err := c.Find(t.Context(), orders, client.FindOptions{Common: in})
@@ -143,7 +143,7 @@ func TestSnapshotSession(t *testing.T) {
 // A cursor that goes on in another client keeps its session, whose id neither of them uses for
 // anything else.
 func TestSessionOfContinuedCursor(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		srv.SetDocuments("shop.orders", doc(t, `{"_id":1}`), doc(t, `{"_id":2}`))
 		cur, err := c.Find(t.Context(), orders, client.FindOptions{BatchSize: new(int32(1))})
 		if err != nil {
@@ -167,7 +167,7 @@ func TestSessionOfContinuedCursor(t *testing.T) {
 
 // What a session cannot do is refused before anything is sent.
 func TestRefusedSessions(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		other, err := client.New(connstring.Config{Hosts: []address.Address{"other:27017"}}, client.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -200,12 +200,12 @@ func TestRefusedSessions(t *testing.T) {
 
 // Close ends the sessions of the pool on the server, and waits only shortly for that.
 func TestCloseEndsSessions(t *testing.T) {
-	for name, handler := range map[string]mongotest.Handler{
-		"answered": mongotest.Always(mongotest.Document(doc(t, `{"ok":1}`))),
-		"hanging":  mongotest.Always(mongotest.Hang()),
+	for name, handler := range map[string]fakemongo.Handler{
+		"answered": fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1}`))),
+		"hanging":  fakemongo.Always(fakemongo.Hang()),
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, mongotest.Handlers{"endSessions": handler}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, fakemongo.Handlers{"endSessions": handler}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				if err := c.Ping(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -232,12 +232,12 @@ func TestCloseEndsSessions(t *testing.T) {
 // with one lsid and one txnNumber for the same write.
 func TestEndDuringOperation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		host := cluster.Hosts()[0]
 		free := make(chan struct{})
-		host.Handle("ping", func(*mongotest.Command) mongotest.Reply {
+		host.Handle("ping", func(*fakemongo.Command) fakemongo.Reply {
 			<-free
-			return mongotest.OK(nil)
+			return fakemongo.OK(nil)
 		})
 		c := connect(t, cluster, "&maxPoolSize=1", client.Options{})
 		s, other := startSession(t, c, session.Options{}), startSession(t, c, session.Options{})

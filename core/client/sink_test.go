@@ -10,7 +10,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // panicking is a sink all of whose functions panic, and counts their calls.
@@ -31,9 +31,9 @@ func panicking(calls *atomic.Int64) *event.Sink {
 func TestListenerPanicsOnEveryEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls, reports atomic.Int64
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
 		host := cluster.Host(0)
-		host.SetDocuments("db.items", mongotest.Numbered(0, 9, 0)...)
+		host.SetDocuments("db.items", fakemongo.Numbered(0, 9, 0)...)
 		c := connect(t, cluster, "replicaSet=rs&minPoolSize=2", client.Options{
 			Sink: panicking(&calls),
 			SinkPanicked: func(value any, stack []byte) {

@@ -19,7 +19,7 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // SOCKS5 Support, prose tests: a proxy on port 1080 that wants credentials and one on 1081 that
@@ -74,12 +74,12 @@ func TestSOCKS5Prose(t *testing.T) {
 
 func checkThroughProxies(t *testing.T, cfg connstring.Config, ok bool) {
 	t.Helper()
-	servers := map[string]*mongotest.Server{
-		"mapped.test:12345": mongotest.NewServer(t, nil),
-		"rs1.test:27017":    mongotest.NewServer(t, mongotest.Handlers{"hello": rsMember(true)}),
-		"rs2.test:27017":    mongotest.NewServer(t, mongotest.Handlers{"hello": rsMember(false)}),
+	servers := map[string]*fakemongo.Server{
+		"mapped.test:12345": fakemongo.NewServer(t, nil),
+		"rs1.test:27017":    fakemongo.NewServer(t, fakemongo.Handlers{"hello": rsMember(true)}),
+		"rs2.test:27017":    fakemongo.NewServer(t, fakemongo.Handlers{"hello": rsMember(false)}),
 	}
-	withAuth, open := mongotest.NewProxy(t, servers), mongotest.NewProxy(t, servers)
+	withAuth, open := fakemongo.NewProxy(t, servers), fakemongo.NewProxy(t, servers)
 	withAuth.Username, withAuth.Password = "username", "p4ssw0rd"
 	j := &failures{}
 	cfg.ServerSelectionTimeout = new(2 * time.Second)
@@ -117,7 +117,7 @@ func checkThroughProxies(t *testing.T, cfg connstring.Config, ok bool) {
 	if !ok && len(j.texts) == 0 {
 		t.Error("no event told of the failure")
 	}
-	for _, p := range []*mongotest.Proxy{withAuth, open} {
+	for _, p := range []*fakemongo.Proxy{withAuth, open} {
 		for _, r := range p.Requests() {
 			if r.Address != "" && servers[r.Address] == nil {
 				t.Errorf("the proxy was asked for %q: not the name as it was given", r.Address)
@@ -144,8 +144,8 @@ func (f *failures) sink() *event.Sink {
 	}
 }
 
-func rsMember(primary bool) mongotest.Handler {
-	return mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+func rsMember(primary bool) fakemongo.Handler {
+	return fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
 		b.Bool("helloOk", true).Int32("maxWireVersion", 21).Bool("isWritablePrimary", primary).Bool("secondary", !primary)
 		b.String("setName", "rs").Int32("setVersion", 1)
 		b.OpenArray("hosts").String("", "rs1.test:27017").String("", "rs2.test:27017").Close()
@@ -158,7 +158,7 @@ func TestSOCKS5Microsocks(t *testing.T) {
 	if err != nil {
 		t.Skip("microsocks is not installed (apt-get install microsocks)")
 	}
-	srv := mongotest.NewTCPServer(t, nil)
+	srv := fakemongo.NewTCPServer(t, nil)
 	srv.SetDocuments("shop.orders", doc(t, `{"_id":1}`))
 	for _, tt := range []struct {
 		name, user, password string

@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // The prose tests of Client Side Operations Timeout. 2 and 3 need client-side encryption, 6 and 7
@@ -22,10 +22,10 @@ import (
 
 // TestTimeoutsProse1 is "Multi-batch writes": all commands of one operation share its time.
 func TestTimeoutsProse1(t *testing.T) {
-	hello := mongotest.Handlers{"hello": helloWith(t, `{"maxWireVersion":21,"maxWriteBatchSize":1}`)}
+	hello := fakemongo.Handlers{"hello": helloWith(t, `{"maxWireVersion":21,"maxWriteBatchSize":1}`)}
 	cfg := connstring.Config{Timeout: new(2 * time.Second)}
-	runWith(t, hello, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		srv.Handle("insert", mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"n":1}`)).After(1500*time.Millisecond)))
+	runWith(t, hello, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		srv.Handle("insert", fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"n":1}`)).After(1500*time.Millisecond)))
 		began := time.Now()
 		docs := []bson.Raw{doc(t, `{"_id":0}`), doc(t, `{"_id":1}`), doc(t, `{"_id":2}`)}
 		res, err := c.InsertMany(t.Context(), orders, docs, client.InsertManyOptions{})
@@ -42,11 +42,11 @@ func TestTimeoutsProse1(t *testing.T) {
 }
 
 // slowLogin returns a server that requires logins and answers commands of these names late.
-func slowLogin(t *testing.T, late time.Duration, names ...string) *mongotest.Server {
+func slowLogin(t *testing.T, late time.Duration, names ...string) *fakemongo.Server {
 	t.Helper()
-	srv := mongotest.NewServer(t, nil)
+	srv := fakemongo.NewServer(t, nil)
 	srv.RequireAuth(pencil())
-	srv.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	srv.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if slices.Contains(names, cmd.Name) {
 			return next(cmd).After(late)
 		}
@@ -81,12 +81,12 @@ func TestTimeoutsProse4(t *testing.T) {
 // getMore, so it is a context that bounds the loop over several; the Next of a stream loops itself.
 func TestTimeoutsProse5(t *testing.T) {
 	const block, timeout = 150 * time.Millisecond, 250 * time.Millisecond
-	open := func(first string) mongotest.Handler {
+	open := func(first string) fakemongo.Handler {
 		return reply(t, `{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","firstBatch":[`+first+`]},"ok":1}`)
 	}
-	empty := mongotest.Document(doc(t, `{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","nextBatch":[]},"ok":1}`)).After(block)
-	handlers := mongotest.Handlers{
-		"find": open(`{"x":1}`), "aggregate": open(``), "getMore": mongotest.Always(empty), "killCursors": reply(t, `{"ok":1}`),
+	empty := fakemongo.Document(doc(t, `{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","nextBatch":[]},"ok":1}`)).After(block)
+	handlers := fakemongo.Handlers{
+		"find": open(`{"x":1}`), "aggregate": open(``), "getMore": fakemongo.Always(empty), "killCursors": reply(t, `{"ok":1}`),
 	}
 	for name, test := range map[string]struct {
 		open    string
@@ -120,7 +120,7 @@ func TestTimeoutsProse5(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				began := time.Now()
 				err := test.iterate(t.Context(), t, c)
 				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != timeout {
@@ -223,9 +223,9 @@ func TestTimeoutsProse9(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			handlers := ends()
-			handlers["abortTransaction"] = mongotest.Always(mongotest.OK(nil).After(200 * time.Millisecond))
+			handlers["abortTransaction"] = fakemongo.Always(fakemongo.OK(nil).After(200 * time.Millisecond))
 			cfg := connstring.Config{Timeout: test.client}
-			runWith(t, handlers, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			runWith(t, handlers, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				s := startSession(t, c, session.Options{DefaultTimeout: test.session})
 				begin(t, s, client.TransactionOptions{})
 				if err := insert(t, c, client.Common{Session: s}); err != nil {
@@ -253,8 +253,8 @@ func TestTimeoutsProse9(t *testing.T) {
 func TestTimeoutsProse10(t *testing.T) {
 	t.Run("timeoutMS is refreshed for abortTransaction if the callback fails", func(t *testing.T) {
 		limit := 150 * time.Millisecond
-		runTries(t, 0, connstring.Config{Timeout: &limit}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-			late := mongotest.Always(mongotest.OK(nil).After(200 * time.Millisecond))
+		runTries(t, 0, connstring.Config{Timeout: &limit}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			late := fakemongo.Always(fakemongo.OK(nil).After(200 * time.Millisecond))
 			srv.Handle("insert", late)
 			srv.Handle("abortTransaction", late)
 			s := startSession(t, c, session.Options{})
@@ -270,8 +270,8 @@ func TestTimeoutsProse10(t *testing.T) {
 	})
 	t.Run("withTransaction applies a single timeout across retries due to transient errors", func(t *testing.T) {
 		limit := 200 * time.Millisecond
-		runTries(t, 0, connstring.Config{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-			srv.Handle("insert", mongotest.Always(transient(24).After(25*time.Millisecond)))
+		runTries(t, 0, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			srv.Handle("insert", fakemongo.Always(transient(24).After(25*time.Millisecond)))
 			s := startSession(t, c, session.Options{DefaultTimeout: &limit})
 			began := time.Now()
 			err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, inserting(c, s))

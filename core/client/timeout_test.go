@@ -11,15 +11,15 @@ import (
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // pass lets fake time pass.
 func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // fake time
 
 // slowly answers as the server would, after a time.
-func slowly(srv *mongotest.Server, after time.Duration) mongotest.Handler {
-	return func(cmd *mongotest.Command) mongotest.Reply { return srv.Default(cmd).After(after) }
+func slowly(srv *fakemongo.Server, after time.Duration) fakemongo.Handler {
+	return func(cmd *fakemongo.Command) fakemongo.Reply { return srv.Default(cmd).After(after) }
 }
 
 func findOneWithin(timeout *time.Duration) func(context.Context, *client.Client) error {
@@ -48,7 +48,7 @@ func TestTimeout(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := connstring.Config{Timeout: tt.client}
-			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				srv.Handle("find", slowly(srv, time.Hour))
 				ctx := t.Context()
 				if tt.context > 0 {
@@ -74,7 +74,7 @@ func TestTimeout(t *testing.T) {
 }
 
 // maxTimeMS returns that of the last command of the name, 0 for none.
-func maxTimeMS(t *testing.T, srv *mongotest.Server, name string) int64 {
+func maxTimeMS(t *testing.T, srv *fakemongo.Server, name string) int64 {
 	t.Helper()
 	cmds := srv.Commands(name)
 	if len(cmds) == 0 {
@@ -104,7 +104,7 @@ func TestOlderTimeouts(t *testing.T) {
 				Timeout: tt.client, SocketTimeout: new(2 * time.Second), WaitQueueTimeout: new(time.Second),
 				MaxPoolSize: new(uint64(1)), WriteConcern: connstring.WriteConcern{WTimeoutMS: new(int64(7))},
 			}
-			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				srv.Handle("find", slowly(srv, 3*time.Second))
 				if err := findOneWithin(tt.call)(t.Context(), c); (err != nil) != acts {
 					t.Errorf("FindOne() of 3s = %v, want socketTimeoutMS to act: %v", err, acts)
@@ -137,7 +137,7 @@ func TestOlderTimeouts(t *testing.T) {
 // The caller's own limit is sent if it is the shorter one.
 func TestMaxTimeMSBesideDeadline(t *testing.T) {
 	for _, tt := range []struct{ own, want int64 }{{500, 500}, {1000, 1000}, {5000, 1000}, {0, 1000}} {
-		run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			if _, _, err := c.FindOne(ctx, orders, client.FindOptions{MaxTimeMS: new(tt.own)}); err != nil {
@@ -152,7 +152,7 @@ func TestMaxTimeMSBesideDeadline(t *testing.T) {
 
 // Code 50 is the deadline's only where the deadline set maxTimeMS.
 func TestCode50(t *testing.T) {
-	expired := mongotest.Always(mongotest.Error(50, "MaxTimeMSExpired", "operation exceeded time limit"))
+	expired := fakemongo.Always(fakemongo.Error(50, "MaxTimeMSExpired", "operation exceeded time limit"))
 	own := client.FindOptions{MaxTimeMS: new(int64(5))}
 	find := func(opt client.FindOptions) func(context.Context, *client.Client) error {
 		return func(ctx context.Context, c *client.Client) error {
@@ -178,7 +178,7 @@ func TestCode50(t *testing.T) {
 		{"a command", command(`{"find":"orders"}`), true},
 		{"a command's own", command(`{"find":"orders","maxTimeMS":5}`), false},
 	} {
-		run(t, mongotest.Handlers{"find": expired}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		run(t, fakemongo.Handlers{"find": expired}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := tt.call(ctx, c)
@@ -219,9 +219,9 @@ func TestMaxTimeMSOfCommands(t *testing.T) {
 		{"tailable", "listCollections", cursorCommand(client.Tailable, client.TimeoutModeUnset), 0},
 		{"awaitData", "listCollections", cursorCommand(client.TailableAwait, client.Iteration), 1000},
 	} {
-		list := mongotest.Always(mongotest.CursorReply(0, "shop.$cmd.listCollections", "firstBatch"))
-		handlers := mongotest.Handlers{"listCollections": list, "getMore": reply(t, `{"ok":1}`)}
-		run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		list := fakemongo.Always(fakemongo.CursorReply(0, "shop.$cmd.listCollections", "firstBatch"))
+		handlers := fakemongo.Handlers{"listCollections": list, "getMore": reply(t, `{"ok":1}`)}
+		run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			if err := tt.call(ctx, c); err != nil {
@@ -237,7 +237,7 @@ func TestMaxTimeMSOfCommands(t *testing.T) {
 	}
 }
 
-func countKey(srv *mongotest.Server, command, name string) (n int) {
+func countKey(srv *fakemongo.Server, command, name string) (n int) {
 	for key := range srv.Commands(command)[0].Body.All() {
 		if key == name {
 			n++
@@ -247,7 +247,7 @@ func countKey(srv *mongotest.Server, command, name string) (n int) {
 }
 
 // batches has a find whose cursor needs three getMores, each of which takes a second.
-func batches(t *testing.T, srv *mongotest.Server) {
+func batches(t *testing.T, srv *fakemongo.Server) {
 	t.Helper()
 	srv.SetDocuments("shop.orders", doc(t, `{"_id":1}`), doc(t, `{"_id":2}`), doc(t, `{"_id":3}`), doc(t, `{"_id":4}`))
 	srv.Handle("getMore", slowly(srv, time.Second))
@@ -273,7 +273,7 @@ func TestCursorLifetime(t *testing.T) {
 			} else {
 				cfg.SocketTimeout = nil
 			}
-			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				batches(t, srv)
 				ctx := t.Context()
 				if tt.context > 0 {
@@ -309,7 +309,7 @@ func TestCursorLifetime(t *testing.T) {
 // A batch that is here is returned after the deadline; a getMore is not sent any more.
 func TestBufferedBatchAfterLifetime(t *testing.T) {
 	cfg := connstring.Config{Timeout: new(time.Second)}
-	runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		batches(t, srv)
 		cur, err := c.Find(t.Context(), orders, client.FindOptions{BatchSize: new(int32(1))})
 		if err != nil {
@@ -343,9 +343,9 @@ func TestServerEndsCursorAtDeadline(t *testing.T) {
 		{client.FindOptions{MaxTimeMS: new(int64(10))}, false},
 	} {
 		cfg := connstring.Config{Timeout: new(time.Minute)}
-		runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			batches(t, srv)
-			srv.Handle("getMore", mongotest.Always(mongotest.Error(50, "MaxTimeMSExpired", "exceeded")))
+			srv.Handle("getMore", fakemongo.Always(fakemongo.Error(50, "MaxTimeMSExpired", "exceeded")))
 			tt.opt.BatchSize = new(int32(1))
 			cur, err := c.Find(t.Context(), orders, tt.opt)
 			if err != nil {
@@ -378,7 +378,7 @@ func TestIteration(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := connstring.Config{Timeout: tt.client}
-			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				batches(t, srv)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				cur, err := c.Find(ctx, orders, client.FindOptions{
@@ -397,7 +397,7 @@ func TestIteration(t *testing.T) {
 						t.Fatalf("Next() = %d documents, %v", len(b.Documents), err)
 					}
 				}
-				srv.Handle("getMore", mongotest.Always(mongotest.Hang()))
+				srv.Handle("getMore", fakemongo.Always(fakemongo.Hang()))
 				began := time.Now()
 				_, err = cur.Next(t.Context())
 				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != tt.hang {
@@ -424,14 +424,14 @@ func TestTimeOfKillCursors(t *testing.T) {
 		{new(time.Hour), new(2 * time.Second), 2 * time.Second, 2000},
 		{new(time.Second), new(time.Duration(0)), 3 * time.Second, 0},
 	} {
-		run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+		run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			batches(t, srv)
 			opt := client.FindOptions{Common: client.Common{Timeout: tt.timeout}, BatchSize: new(int32(1))}
 			cur, err := c.Find(t.Context(), orders, opt)
 			if err != nil {
 				t.Fatal(err)
 			}
-			srv.Handle("killCursors", mongotest.Always(mongotest.Hang()))
+			srv.Handle("killCursors", fakemongo.Always(fakemongo.Hang()))
 			began := time.Now()
 			if tt.kill == nil {
 				_ = cur.Close(t.Context())
@@ -448,7 +448,7 @@ func TestTimeOfKillCursors(t *testing.T) {
 
 // "Tailable awaitData Cursors": a getMore asks for no longer wait than there is time.
 func TestAwaitTime(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		batches(t, srv)
 		opt := client.FindOptions{
 			BatchSize: new(int32(1)), Tailable: new(true), AwaitData: new(true), MaxAwaitTimeMS: new(int64(500)),
@@ -471,7 +471,7 @@ func TestAwaitTime(t *testing.T) {
 	})
 	for _, timeout := range []*time.Duration{new(500 * time.Millisecond), new(400 * time.Millisecond)} {
 		cfg := connstring.Config{Timeout: timeout}
-		runWith(t, nil, cfg, client.Options{}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		runWith(t, nil, cfg, client.Options{}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			_, err := c.Find(t.Context(), orders, client.FindOptions{MaxAwaitTimeMS: new(int64(500))})
 			wantRefused(t, err, "maxAwaitTimeMS")
 			_, err = c.Aggregate(t.Context(), orders, client.AggregateOptions{MaxAwaitTimeMS: new(int64(500))})

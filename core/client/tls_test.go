@@ -11,7 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestRevokedServer is that the options reach the connections, and that an operation's error names
@@ -19,7 +19,7 @@ import (
 func TestRevokedServer(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	cert := ca.Issue(t, "127.0.0.1")
-	s := mongotest.NewTCPServer(t, nil)
+	s := fakemongo.NewTCPServer(t, nil)
 	s.UseTLS(&tls.Config{Certificates: []tls.Certificate{cert.TLS(cert.Respond(t, ca, xocsp.Response{Status: xocsp.Revoked}))}})
 	base := s.URI() + "&tls=true&serverSelectionTimeoutMS=300&tlsCAFile=" +
 		url.QueryEscape(certtest.File(t, "ca.pem", ca.CertificateBlock()))

@@ -13,7 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event/eventtrace"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // spans records the spans of a client by their names, indented by their depth, with "!" where they
@@ -63,14 +63,14 @@ func (s *spans) names() (all []string) {
 }
 
 // traced runs a test with a client that is traced as the environment says.
-func traced(t *testing.T, handlers mongotest.Handlers, test func(t *testing.T, c *client.Client, s *spans)) {
+func traced(t *testing.T, handlers fakemongo.Handlers, test func(t *testing.T, c *client.Client, s *spans)) {
 	t.Helper()
 	var s spans
 	var opt client.Options
 	if enabled, length := eventtrace.FromEnvironment(os.Getenv); enabled {
 		opt.Sink = eventtrace.Sink(eventtrace.Config{Start: s.start, MaxQueryTextLength: length})
 	}
-	runWith(t, handlers, connstring.Config{}, opt, func(t *testing.T, _ *mongotest.Server, c *client.Client) { test(t, c, &s) })
+	runWith(t, handlers, connstring.Config{}, opt, func(t *testing.T, _ *fakemongo.Server, c *client.Client) { test(t, c, &s) })
 	if s.open != 0 {
 		t.Errorf("%d spans have not ended", s.open)
 	}
@@ -116,7 +116,7 @@ func TestOperationSpans(t *testing.T) {
 	for name, test := range map[string]struct {
 		run     func(ctx context.Context, c *client.Client) error
 		want    []string
-		handler mongotest.Handlers
+		handler fakemongo.Handlers
 	}{
 		"find": {want: []string{"find shop.orders", " find", "getMore shop.orders", " getMore"}, run: func(ctx context.Context, c *client.Client) error {
 			cur, err := c.Find(ctx, orders, client.FindOptions{})
@@ -124,31 +124,31 @@ func TestOperationSpans(t *testing.T) {
 				_, err = cur.Next(ctx)
 			}
 			return err
-		}, handler: mongotest.Handlers{
+		}, handler: fakemongo.Handlers{
 			"find":    reply(t, `{"cursor":{"id":{"$numberLong":"5"},"ns":"shop.orders","firstBatch":[{}]},"ok":1}`),
 			"getMore": reply(t, `{"cursor":{"id":0,"ns":"shop.orders","nextBatch":[{}]},"ok":1}`),
 		}},
 		"createCollection": {want: []string{"createCollection shop.orders", " create"}, run: func(ctx context.Context, c *client.Client) error {
 			return c.CreateCollection(ctx, orders, client.CreateCollectionOptions{})
-		}, handler: mongotest.Handlers{"create": reply(t, `{"ok":1}`)}},
+		}, handler: fakemongo.Handlers{"create": reply(t, `{"ok":1}`)}},
 		"dropCollection": {want: []string{"dropCollection shop.orders", " drop"}, run: func(ctx context.Context, c *client.Client) error {
 			return c.DropCollection(ctx, orders, client.ChangeOptions{})
-		}, handler: mongotest.Handlers{"drop": reply(t, `{"ok":1}`)}},
+		}, handler: fakemongo.Handlers{"drop": reply(t, `{"ok":1}`)}},
 		"renameCollection": {want: []string{"renameCollection admin", " renameCollection"}, run: func(ctx context.Context, c *client.Client) error {
 			return c.RenameCollection(ctx, orders, invoices, client.RenameCollectionOptions{})
-		}, handler: mongotest.Handlers{"renameCollection": reply(t, `{"ok":1}`)}},
+		}, handler: fakemongo.Handlers{"renameCollection": reply(t, `{"ok":1}`)}},
 		"listCollections": {want: []string{"listCollections shop", " listCollections"}, run: func(ctx context.Context, c *client.Client) error {
 			_, err := c.ListCollections(ctx, "shop", client.ListCollectionsOptions{})
 			return err
-		}, handler: mongotest.Handlers{"listCollections": reply(t, `{"cursor":{"id":0,"ns":"shop.$cmd","firstBatch":[]},"ok":1}`)}},
+		}, handler: fakemongo.Handlers{"listCollections": reply(t, `{"cursor":{"id":0,"ns":"shop.$cmd","firstBatch":[]},"ok":1}`)}},
 		"listIndexes": {want: []string{"listIndexes shop.orders", " listIndexes"}, run: func(ctx context.Context, c *client.Client) error {
 			_, err := c.ListIndexes(ctx, orders, client.ListOptions{})
 			return err
-		}, handler: mongotest.Handlers{"listIndexes": reply(t, `{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"ok":1}`)}},
+		}, handler: fakemongo.Handlers{"listIndexes": reply(t, `{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"ok":1}`)}},
 		"insertMany in two commands": {want: []string{"insert shop.orders", " insert", " insert"}, run: func(ctx context.Context, c *client.Client) error {
 			_, err := c.InsertMany(ctx, orders, []bson.Raw{model.Document, model.Document}, client.InsertManyOptions{})
 			return err
-		}, handler: mongotest.Handlers{"hello": helloWith(t, `{"maxWireVersion":21,"maxWriteBatchSize":1}`)}},
+		}, handler: fakemongo.Handlers{"hello": helloWith(t, `{"maxWireVersion":21,"maxWriteBatchSize":1}`)}},
 		"bulkWrite": {want: []string{"bulkWrite admin", " bulkWrite"}, run: func(ctx context.Context, c *client.Client) error {
 			_, err := c.ClientBulkWrite(ctx, []client.NamespacedWriteModel{{Namespace: orders, WriteModel: model}}, client.NamespacedBulkWriteOptions{})
 			return err
@@ -160,7 +160,7 @@ func TestOperationSpans(t *testing.T) {
 		"estimatedDocumentCount": {want: []string{"count shop.orders", " count"}, run: func(ctx context.Context, c *client.Client) error {
 			_, err := c.EstimatedDocumentCount(ctx, orders, client.EstimatedDocumentCountOptions{})
 			return err
-		}, handler: mongotest.Handlers{"count": reply(t, `{"n":1,"ok":1}`)}},
+		}, handler: fakemongo.Handlers{"count": reply(t, `{"n":1,"ok":1}`)}},
 		"runCommand": {want: []string{"runCommand admin", " ping"}, run: func(ctx context.Context, c *client.Client) error {
 			_, err := c.RunCommand(ctx, "admin", doc(t, `{"ping":1}`), client.RunCommandOptions{})
 			return err
@@ -176,7 +176,7 @@ func TestOperationSpans(t *testing.T) {
 				return errors.New("the insert has succeeded")
 			}
 			return nil
-		}, handler: mongotest.Handlers{"insert": reply(t, `{"n":0,"writeErrors":[{"index":0,"code":11000,"errmsg":"dup"}],"ok":1}`)}},
+		}, handler: fakemongo.Handlers{"insert": reply(t, `{"n":0,"writeErrors":[{"index":0,"code":11000,"errmsg":"dup"}],"ok":1}`)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			traced(t, test.handler, func(t *testing.T, c *client.Client, s *spans) {
@@ -195,9 +195,9 @@ func TestOperationSpans(t *testing.T) {
 // span, which ends with the commit or the abort. A transaction without operations has none.
 func TestTransactionSpans(t *testing.T) {
 	t.Setenv(eventtrace.EnabledVariable, "true")
-	hello := helloWith(t, `{"setName":"r","hosts":["mongotest:27017"],"me":"mongotest:27017","logicalSessionTimeoutMinutes":30,"maxWireVersion":21}`)
+	hello := helloWith(t, `{"setName":"r","hosts":["fakemongo:27017"],"me":"fakemongo:27017","logicalSessionTimeoutMinutes":30,"maxWireVersion":21}`)
 	ok := reply(t, `{"ok":1}`)
-	handlers := mongotest.Handlers{"hello": hello, "commitTransaction": ok, "abortTransaction": ok}
+	handlers := fakemongo.Handlers{"hello": hello, "commitTransaction": ok, "abortTransaction": ok}
 	insert := func(t *testing.T, c *client.Client, s *client.Session) {
 		t.Helper()
 		if _, err := c.InsertOne(t.Context(), orders, doc(t, `{}`), client.InsertOneOptions{Common: client.Common{Session: s}}); err != nil {

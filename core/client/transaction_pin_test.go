@@ -15,23 +15,23 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // What transactions are bound to: a mongos, or a connection behind a load balancer.
 
 // mongoses is a sharded cluster that ends transactions, and where commands have gone.
 type mongoses struct {
-	*mongotest.Cluster
+	*fakemongo.Cluster
 	mu   sync.Mutex
 	went []string
 }
 
 func newMongoses(t *testing.T) *mongoses {
-	m := &mongoses{Cluster: mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos)}
+	m := &mongoses{Cluster: fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos)}
 	for _, h := range m.Hosts() {
 		for _, name := range []string{"insert", "find", "commitTransaction", "abortTransaction"} {
-			h.Handle(name, func(cmd *mongotest.Command) mongotest.Reply {
+			h.Handle(name, func(cmd *fakemongo.Command) fakemongo.Reply {
 				m.mu.Lock()
 				m.went = append(m.went, string(h.Address()))
 				m.mu.Unlock()
@@ -39,7 +39,7 @@ func newMongoses(t *testing.T) *mongoses {
 				case "find":
 					return h.Default(cmd)
 				default:
-					return mongotest.OK(func(b *bson.Builder) {
+					return fakemongo.OK(func(b *bson.Builder) {
 						b.Int32("n", 1).OpenDocument("recoveryToken").String("from", string(h.Address())).Close()
 					})
 				}
@@ -121,8 +121,8 @@ func TestTransactionsProse1And2MongosPinning(t *testing.T) {
 
 // What ends the pin of a transaction, and what does not (Transactions, "When to unpin").
 func TestUnpin(t *testing.T) {
-	refuse := func(code int32, labels ...string) mongotest.Handler {
-		return mongotest.Always(mongotest.Error(code, "", "no", labels...))
+	refuse := func(code int32, labels ...string) fakemongo.Handler {
+		return fakemongo.Always(fakemongo.Error(code, "", "no", labels...))
 	}
 	commit := func(t *testing.T, _ *client.Client, s *client.Session) error {
 		return s.CommitTransaction(t.Context(), client.EndTransactionOptions{})
@@ -134,24 +134,24 @@ func TestUnpin(t *testing.T) {
 	tests := []struct {
 		name    string
 		command string
-		reply   mongotest.Handler
+		reply   fakemongo.Handler
 		act     func(*testing.T, *client.Client, *client.Session) error
 		pinned  bool
 		labels  []string
 	}{
 		{"interrupted", "insert", refuse(11601), next, true, nil},
 		{"transient by the server", "insert", refuse(91, transient), next, false, []string{transient}},
-		{"network", "insert", mongotest.Always(mongotest.Drop()), next, false, []string{transient}},
-		{"commit", "commitTransaction", mongotest.Always(mongotest.OK(nil)), commit, true, nil},
+		{"network", "insert", fakemongo.Always(fakemongo.Drop()), next, false, []string{transient}},
+		{"commit", "commitTransaction", fakemongo.Always(fakemongo.OK(nil)), commit, true, nil},
 		{"commit interrupted", "commitTransaction", refuse(11601), commit, true, nil},
 		{"commit transient", "commitTransaction", refuse(251, transient), commit, false, []string{transient}},
-		{"commit without an answer", "commitTransaction", mongotest.Always(mongotest.Drop()), commit, false, []string{unknown, mongoerr.LabelRetryableWrite}},
-		{"commit not confirmed", "commitTransaction", mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"writeConcernError":{"code":64,"errmsg":"late"}}`))), commit, false, []string{unknown}},
-		{"commit with a concern that cannot be", "commitTransaction", mongotest.Always(mongotest.Document(doc(t, `{"ok":1,"writeConcernError":{"code":100,"errmsg":"no"}}`))), commit, true, nil},
+		{"commit without an answer", "commitTransaction", fakemongo.Always(fakemongo.Drop()), commit, false, []string{unknown, mongoerr.LabelRetryableWrite}},
+		{"commit not confirmed", "commitTransaction", fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"writeConcernError":{"code":64,"errmsg":"late"}}`))), commit, false, []string{unknown}},
+		{"commit with a concern that cannot be", "commitTransaction", fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"writeConcernError":{"code":100,"errmsg":"no"}}`))), commit, true, nil},
 		{"abort", "abortTransaction", refuse(11601), func(t *testing.T, _ *client.Client, s *client.Session) error {
 			return s.AbortTransaction(t.Context(), client.EndTransactionOptions{})
 		}, false, nil},
-		{"end", "abortTransaction", mongotest.Always(mongotest.OK(nil)), func(t *testing.T, _ *client.Client, s *client.Session) error {
+		{"end", "abortTransaction", fakemongo.Always(fakemongo.OK(nil)), func(t *testing.T, _ *client.Client, s *client.Session) error {
 			s.End(t.Context())
 			return nil
 		}, false, nil},
@@ -182,7 +182,7 @@ func TestUnpin(t *testing.T) {
 // connectBalanced starts a client of a load balancer whose services end all transactions as they
 // are told.
 func connectBalanced(
-	t *testing.T, b *mongotest.Balanced, options string, opt client.Options,
+	t *testing.T, b *fakemongo.Balanced, options string, opt client.Options,
 ) *client.Client {
 	t.Helper()
 	for _, s := range b.Services() {
@@ -196,8 +196,8 @@ func connectBalanced(
 // Behind a load balancer a transaction keeps its connection, and shares it with its cursors.
 func TestTransactionPinsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{})
-		b.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{})
+		b.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		c := connectBalanced(t, b, "&maxPoolSize=4", client.Options{MaxPinnedShare: 0.5})
 		counts := func(transactions, cursors, inUse int) {
 			t.Helper()
@@ -268,11 +268,11 @@ func TestEndDuringOperationOnPin(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
+				b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1})
 				srv := b.Service(0)
 				var mu sync.Mutex
 				busy := map[int]string{} // what each connection is used for
-				srv.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+				srv.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 					mu.Lock()
 					defer mu.Unlock()
 					if other, ok := busy[cmd.Connection]; ok {
@@ -321,8 +321,8 @@ func TestEndDuringOperationOnPin(t *testing.T) {
 // leave no connection counted.
 func TestCloseCursorsOfOnePinAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
-		b.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1})
+		b.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		c := connectBalanced(t, b, "", client.Options{})
 		for i := range 300 {
 			s := startSession(t, c, session.Options{})
@@ -360,7 +360,7 @@ func TestCloseCursorsOfOnePinAtOnce(t *testing.T) {
 // A connection that breaks within a transaction is given up with it.
 func TestPinnedConnectionBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := mongotest.NewBalanced(t, mongotest.BalancedConfig{})
+		b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{})
 		c := connectBalanced(t, b, "&retryWrites=false", client.Options{})
 		s := startSession(t, c, session.Options{})
 		in := client.Common{Session: s}
@@ -369,7 +369,7 @@ func TestPinnedConnectionBreaks(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, srv := range b.Services() {
-			srv.Handle("insert", mongotest.Always(mongotest.Drop()))
+			srv.Handle("insert", fakemongo.Always(fakemongo.Drop()))
 		}
 		err := insert(t, c, in)
 		if !mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) {
@@ -424,9 +424,9 @@ func (m *mongoses) refuseHandshake(at address.Address) (refused *atomic.Bool) {
 			continue
 		}
 		for _, name := range []string{"isMaster", "hello"} {
-			h.Handle(name, func(cmd *mongotest.Command) mongotest.Reply {
+			h.Handle(name, func(cmd *fakemongo.Command) fakemongo.Reply {
 				if cmd.Body.Has("client") && refused.CompareAndSwap(false, true) {
-					return mongotest.Drop()
+					return fakemongo.Drop()
 				}
 				return h.Default(cmd)
 			})
@@ -441,11 +441,11 @@ func TestNewestRecoveryToken(t *testing.T) {
 		m := newMongoses(t)
 		c := connect(t, m.Cluster, "", client.Options{})
 		synctest.Wait()
-		concern := mongotest.Document(doc(t, `{"ok":1,"recoveryToken":{"from":"the commit"},
+		concern := fakemongo.Document(doc(t, `{"ok":1,"recoveryToken":{"from":"the commit"},
 			"writeConcernError":{"code":91,"errmsg":"bye"},
 			"errorLabels":["RetryableWriteError"]}`))
-		answers(m.Cluster, "commitTransaction", mongotest.Always(concern),
-			mongotest.Always(mongotest.OK(nil)))
+		answers(m.Cluster, "commitTransaction", fakemongo.Always(concern),
+			fakemongo.Always(fakemongo.OK(nil)))
 		s := startSession(t, c, session.Options{})
 		begin(t, s, client.TransactionOptions{})
 		if err := insert(t, c, client.Common{Session: s}); err != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // ends are the handlers of a server that ends all transactions as it is told.
-func ends() mongotest.Handlers {
-	ok := mongotest.Always(mongotest.OK(nil))
-	return mongotest.Handlers{"commitTransaction": ok, "abortTransaction": ok}
+func ends() fakemongo.Handlers {
+	ok := fakemongo.Always(fakemongo.OK(nil))
+	return fakemongo.Handlers{"commitTransaction": ok, "abortTransaction": ok}
 }
 
 func secondary() *selection.ReadPreference {
@@ -32,7 +32,7 @@ func secondary() *selection.ReadPreference {
 }
 
 // commandsOf returns the commands of these names, each without what differs between runs.
-func commandsOf(t *testing.T, srv *mongotest.Server, names ...string) []string {
+func commandsOf(t *testing.T, srv *fakemongo.Server, names ...string) []string {
 	t.Helper()
 	var all []string
 	for _, cmd := range srv.Commands(names...) {
@@ -65,7 +65,7 @@ func wantState(t *testing.T, s *client.Session, want string) {
 func TestTransactionCommands(t *testing.T) {
 	handlers := ends()
 	handlers["insert"] = timed(5, doc(t, `{"n":1,"ok":1}`))
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
 		in := client.Common{Session: s}
 		if err := insert(t, c, in); err != nil { // so that there is an operation time
@@ -126,7 +126,7 @@ func TestTransactionCommands(t *testing.T) {
 
 // A transaction of which nothing was sent ends without a command.
 func TestEmptyTransaction(t *testing.T) {
-	run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, ends(), func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
 		begin(t, s, client.TransactionOptions{})
 		for range 2 {
@@ -165,7 +165,7 @@ func TestRepeatedCommit(t *testing.T) {
 		{"timeoutMS", client.WriteConcern{Nodes: new(int32(2)), WTimeoutMS: new(int64(5000))}, new(time.Minute), `{"w":2}`, `{"w":"majority"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, ends(), func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				s := startSession(t, c, session.Options{DefaultTransaction: client.TransactionOptions{
 					WriteConcern: &tt.given, MaxCommitTimeMS: new(int64(5)),
 				}})
@@ -206,7 +206,7 @@ func TestTransactionRefuses(t *testing.T) {
 		{"read preference", client.TransactionOptions{ReadPreference: &selection.ReadPreference{Mode: selection.Primary, MaxStalenessSeconds: new(int64(100))}}, "readPreference"},
 		{"maxCommitTimeMS", client.TransactionOptions{MaxCommitTimeMS: new(int64(-1))}, "maxCommitTimeMS"},
 	}
-	run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, ends(), func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		for _, tt := range starts {
 			s := startSession(t, c, session.Options{})
 			if err := s.StartTransaction(tt.opt); !isA[*client.ArgumentError](err) || !strings.Contains(err.Error(), tt.want) {
@@ -278,7 +278,7 @@ func TestTransactionReadPreference(t *testing.T) {
 			return err
 		},
 	}
-	run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, ends(), func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		for name, read := range reads {
 			s := startSession(t, c, session.Options{})
 			begin(t, s, client.TransactionOptions{ReadPreference: secondary()})
@@ -312,18 +312,18 @@ func TestTransactionReadPreference(t *testing.T) {
 func TestTransactionsNotSupported(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		role    mongotest.Role
+		role    fakemongo.Role
 		version int32
 		want    error
 	}{
-		{"3.6", mongotest.Primary, 6, operation.ErrTransactionsNotSupported},
-		{"4.0", mongotest.Primary, 7, nil},
-		{"mongos of 4.0", mongotest.Mongos, 7, operation.ErrTransactionsNotSupported},
-		{"mongos of 4.2", mongotest.Mongos, 8, nil},
+		{"3.6", fakemongo.Primary, 6, operation.ErrTransactionsNotSupported},
+		{"4.0", fakemongo.Primary, 7, nil},
+		{"mongos of 4.0", fakemongo.Mongos, 7, operation.ErrTransactionsNotSupported},
+		{"mongos of 4.2", fakemongo.Mongos, 8, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{WireVersion: tt.version}, tt.role)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{WireVersion: tt.version}, tt.role)
 				c := connect(t, cluster, "", client.Options{})
 				s := startSession(t, c, session.Options{})
 				begin(t, s, client.TransactionOptions{})
@@ -338,8 +338,8 @@ func TestTransactionsNotSupported(t *testing.T) {
 // An operation whose check-out a cleared pool refuses has the label TransientTransactionError.
 func TestTransactionsProse3PoolClearedError(t *testing.T) {
 	cfg := connstring.Config{MaxPoolSize: new(uint64(1)), RetryReads: new(false)}
-	runWith(t, ends(), cfg, client.Options{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		srv.Handle("find", mongotest.Always(mongotest.Error(91, "ShutdownInProgress", "bye").After(time.Second)))
+	runWith(t, ends(), cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		srv.Handle("find", fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "bye").After(time.Second)))
 		var other sync.WaitGroup
 		defer other.Wait()
 		other.Go(func() {
@@ -364,7 +364,7 @@ func TestTransactionsProse3PoolClearedError(t *testing.T) {
 // The end of a session aborts its transaction, even if the caller has no time left.
 func TestEndAborts(t *testing.T) {
 	handlers := ends()
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
 		begin(t, s, client.TransactionOptions{})
 		if err := insert(t, c, client.Common{Session: s}); err != nil {
@@ -372,7 +372,7 @@ func TestEndAborts(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		srv.Handle("abortTransaction", mongotest.Always(mongotest.Hang()))
+		srv.Handle("abortTransaction", fakemongo.Always(fakemongo.Hang()))
 		began := time.Now()
 		for range 2 {
 			s.End(ctx)
@@ -386,7 +386,7 @@ func TestEndAborts(t *testing.T) {
 // A write in a transaction is acknowledged, whatever the client's write concern is (prose test 1.0
 // of transactions).
 func TestTransactionsProseWriteConcernIsNotInherited(t *testing.T) {
-	run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, ends(), func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
 		begin(t, s, client.TransactionOptions{WriteConcern: &client.WriteConcern{Nodes: new(int32(1))}})
 		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"n":1}`), client.InsertOneOptions{Common: client.Common{Session: s}})
@@ -404,8 +404,8 @@ func TestTransactionsProseWriteConcernIsNotInherited(t *testing.T) {
 // The commands of a cursor do not make the session forget a transaction that has ended: its commit
 // may be repeated after them.
 func TestCursorAfterCommit(t *testing.T) {
-	run(t, ends(), func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		srv.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+	run(t, ends(), func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		srv.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		s := startSession(t, c, session.Options{})
 		begin(t, s, client.TransactionOptions{})
 		cur, err := c.Find(t.Context(), orders, client.FindOptions{

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/internal/unified"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
 )
 
 // TestUnified runs the specifications' tests in the unified test format.

@@ -15,17 +15,17 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // runTries runs a test with a client of a server, whose waits before further attempts are
 // multiplied by jitter.
 func runTries(
-	t *testing.T, jitter float64, cfg connstring.Config, test func(t *testing.T, srv *mongotest.Server, c *client.Client),
+	t *testing.T, jitter float64, cfg connstring.Config, test func(t *testing.T, srv *fakemongo.Server, c *client.Client),
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		srv := mongotest.NewServer(t, ends())
+		srv := fakemongo.NewServer(t, ends())
 		cfg.Hosts = []address.Address{srv.Address()}
 		c, err := client.New(cfg, client.Options{Dialer: srv.Dial, Jitter: func() float64 { return jitter }})
 		if err != nil {
@@ -47,17 +47,17 @@ func inserting(c *client.Client, s *client.Session) func(context.Context) error 
 	}
 }
 
-func transient(code int32) mongotest.Reply {
-	return mongotest.Error(code, "", "no", mongoerr.LabelTransientTransaction)
+func transient(code int32) fakemongo.Reply {
+	return fakemongo.Error(code, "", "no", mongoerr.LabelTransientTransaction)
 }
 
-func counts(srv *mongotest.Server) (inserts, commits, aborts int) {
+func counts(srv *fakemongo.Server) (inserts, commits, aborts int) {
 	return len(srv.Commands("insert")), len(srv.Commands("commitTransaction")), len(srv.Commands("abortTransaction"))
 }
 
 // Convenient API, "Callback Raises a Custom Error".
 func TestWithTransactionProse1CustomError(t *testing.T) {
-	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
 		custom := errors.New("of the callback")
 		err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(ctx context.Context) error {
@@ -74,7 +74,7 @@ func TestWithTransactionProse1CustomError(t *testing.T) {
 
 // Convenient API, "Callback Returns a Value": in Go the callback sets a variable.
 func TestWithTransactionProse2Value(t *testing.T) {
-	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
 		value := ""
 		err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(ctx context.Context) error {
@@ -95,12 +95,12 @@ func TestWithTransactionProse3RetryTimeout(t *testing.T) {
 	const label = mongoerr.LabelUnknownTransactionCommitResult
 	tests := []struct {
 		name           string
-		insert, commit mongotest.Handler
+		insert, commit fakemongo.Handler
 		label          string
 	}{
-		{name: "transient error of the callback", insert: mongotest.Always(transient(112)), label: mongoerr.LabelTransientTransaction},
-		{name: "unknown result of the commit", commit: mongotest.Always(mongotest.Error(10107, "", "no", mongoerr.LabelRetryableWrite)), label: label},
-		{name: "transient error of the commit", commit: mongotest.Always(transient(251)), label: mongoerr.LabelTransientTransaction},
+		{name: "transient error of the callback", insert: fakemongo.Always(transient(112)), label: mongoerr.LabelTransientTransaction},
+		{name: "unknown result of the commit", commit: fakemongo.Always(fakemongo.Error(10107, "", "no", mongoerr.LabelRetryableWrite)), label: label},
+		{name: "transient error of the commit", commit: fakemongo.Always(transient(251)), label: mongoerr.LabelTransientTransaction},
 	}
 	for _, limit := range []time.Duration{120 * time.Second, 3 * time.Second} {
 		for _, tt := range tests {
@@ -109,9 +109,9 @@ func TestWithTransactionProse3RetryTimeout(t *testing.T) {
 				if limit < 120*time.Second {
 					cfg.Timeout = &limit
 				}
-				runTries(t, 1, cfg, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-					slow := func(h mongotest.Handler) mongotest.Handler {
-						return func(cmd *mongotest.Command) mongotest.Reply { return h(cmd).After(100 * time.Millisecond) }
+				runTries(t, 1, cfg, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+					slow := func(h fakemongo.Handler) fakemongo.Handler {
+						return func(cmd *fakemongo.Command) fakemongo.Reply { return h(cmd).After(100 * time.Millisecond) }
 					}
 					if tt.insert != nil {
 						srv.Handle("insert", slow(tt.insert))
@@ -141,8 +141,8 @@ func TestWithTransactionProse3RetryTimeout(t *testing.T) {
 func TestWithTransactionProse4Backoff(t *testing.T) {
 	took := map[float64]time.Duration{}
 	for _, jitter := range []float64{0, 1} {
-		runTries(t, jitter, connstring.Config{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-			srv.Handle("commitTransaction", mongotest.Times(13, mongotest.Always(transient(251)), mongotest.Always(mongotest.OK(nil))))
+		runTries(t, jitter, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			srv.Handle("commitTransaction", fakemongo.Times(13, fakemongo.Always(transient(251)), fakemongo.Always(fakemongo.OK(nil))))
 			s := startSession(t, c, session.Options{})
 			began := time.Now()
 			if err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, inserting(c, s)); err != nil {
@@ -163,10 +163,10 @@ func TestWithTransactionProse4Backoff(t *testing.T) {
 // own.
 func TestWithTransactionTimeoutMS(t *testing.T) {
 	limit := 500 * time.Millisecond
-	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		late := func(r mongotest.Reply) mongotest.Handler { return mongotest.Always(r.After(300 * time.Millisecond)) }
-		srv.Handle("insert", late(mongotest.OK(nil)))
-		srv.Handle("abortTransaction", late(mongotest.OK(nil)))
+	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		late := func(r fakemongo.Reply) fakemongo.Handler { return fakemongo.Always(r.After(300 * time.Millisecond)) }
+		srv.Handle("insert", late(fakemongo.OK(nil)))
+		srv.Handle("abortTransaction", late(fakemongo.OK(nil)))
 		s := startSession(t, c, session.Options{DefaultTimeout: &limit})
 		began, n := time.Now(), 0
 		err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(ctx context.Context) error {
@@ -195,8 +195,8 @@ func TestWithTransactionTimeoutMS(t *testing.T) {
 		}
 	})
 	// The limit of WithTransaction holds in place of a shorter one of the client.
-	runTries(t, 1, connstring.Config{Timeout: new(100 * time.Millisecond)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		srv.Handle("insert", mongotest.Always(mongotest.OK(nil).After(300*time.Millisecond)))
+	runTries(t, 1, connstring.Config{Timeout: new(100 * time.Millisecond)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		srv.Handle("insert", fakemongo.Always(fakemongo.OK(nil).After(300*time.Millisecond)))
 		s := startSession(t, c, session.Options{})
 		if err := s.WithTransaction(t.Context(), client.WithTransactionOptions{Timeout: &limit}, inserting(c, s)); err != nil {
 			t.Errorf("WithTransaction() = %v", err)
@@ -210,32 +210,32 @@ func insertWithin(ctx context.Context, c *client.Client, in client.Common) error
 }
 
 func TestWithTransaction(t *testing.T) {
-	ok := mongotest.Always(mongotest.OK(nil))
-	once := func(r mongotest.Reply) mongotest.Handler { return mongotest.Times(1, mongotest.Always(r), ok) }
-	concern := func(code int32) mongotest.Reply {
-		return mongotest.Document(doc(t, `{"ok":1,"writeConcernError":{"code":`+strconv.Itoa(int(code))+`,"errmsg":"no"}}`))
+	ok := fakemongo.Always(fakemongo.OK(nil))
+	once := func(r fakemongo.Reply) fakemongo.Handler { return fakemongo.Times(1, fakemongo.Always(r), ok) }
+	concern := func(code int32) fakemongo.Reply {
+		return fakemongo.Document(doc(t, `{"ok":1,"writeConcernError":{"code":`+strconv.Itoa(int(code))+`,"errmsg":"no"}}`))
 	}
 	tests := []struct {
 		name                     string
-		insert, commit           mongotest.Handler
+		insert, commit           fakemongo.Handler
 		code                     int32 // of the error; 0: none
 		inserts, commits, aborts int
 	}{
 		{"success", ok, ok, 0, 1, 1, 0},
 		{"transient error of the callback", once(transient(112)), ok, 0, 2, 1, 1},
-		{"other error of the callback", once(mongotest.Error(11601, "", "no")), ok, 11601, 1, 0, 1},
-		{"unknown result in the callback", once(mongotest.Error(91, "", "no", mongoerr.LabelUnknownTransactionCommitResult)), ok, 91, 1, 0, 1},
+		{"other error of the callback", once(fakemongo.Error(11601, "", "no")), ok, 11601, 1, 0, 1},
+		{"unknown result in the callback", once(fakemongo.Error(91, "", "no", mongoerr.LabelUnknownTransactionCommitResult)), ok, 91, 1, 0, 1},
 		{"commit not confirmed", ok, once(concern(64)), 0, 1, 2, 0},
 		{"commit without time", ok, once(concern(50)), 50, 1, 1, 0},
-		{"commit that had no time", ok, once(mongotest.Error(50, "", "no")), 50, 1, 1, 0},
+		{"commit that had no time", ok, once(fakemongo.Error(50, "", "no")), 50, 1, 1, 0},
 		{"commit with a concern that cannot be", ok, once(concern(100)), 100, 1, 1, 0},
 		{"commit with an unknown concern", ok, once(concern(79)), 79, 1, 1, 0},
 		{"transient error of the commit", ok, once(transient(251)), 0, 2, 2, 0},
-		{"other error of the commit", ok, once(mongotest.Error(11601, "", "no")), 11601, 1, 1, 0},
+		{"other error of the commit", ok, once(fakemongo.Error(11601, "", "no")), 11601, 1, 1, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				srv.Handle("insert", tt.insert)
 				srv.Handle("commitTransaction", tt.commit)
 				s := startSession(t, c, session.Options{})
@@ -254,7 +254,7 @@ func TestWithTransaction(t *testing.T) {
 
 // The callback may end the transaction itself, and may panic.
 func TestWithTransactionCallback(t *testing.T) {
-	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
 		for name, end := range map[string]func(context.Context, client.EndTransactionOptions) error{
 			"commit": s.CommitTransaction, "abort": s.AbortTransaction,
@@ -291,8 +291,8 @@ func TestWithTransactionCallback(t *testing.T) {
 
 // A caller that gives up ends the wait, and the transaction is aborted.
 func TestWithTransactionCanceled(t *testing.T) {
-	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		srv.Handle("insert", mongotest.Always(transient(112)))
+	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		srv.Handle("insert", fakemongo.Always(transient(112)))
 		s := startSession(t, c, session.Options{})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")

@@ -13,13 +13,13 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 var unacknowledged = &client.WriteConcern{Nodes: new(int32(0))}
 
 func TestInsertOne(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"a":1}`), client.InsertOneOptions{Common: client.Common{Comment: bson.StringValue("x")}})
 		id, ok := res.InsertedID.ObjectID()
 		if err != nil || !res.Acknowledged || !ok {
@@ -36,7 +36,7 @@ func TestInsertOne(t *testing.T) {
 }
 
 func TestInsertOneKeepsID(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"a":1,"_id":null}`), client.InsertOneOptions{})
 		if err != nil || !res.InsertedID.IsNull() {
 			t.Errorf("InsertOne() = %+v, %v, want the _id null", res, err)
@@ -49,8 +49,8 @@ func TestInsertOneKeepsID(t *testing.T) {
 
 func TestInsertOneErrors(t *testing.T) {
 	duplicate := `{"n":0,"writeErrors":[{"index":0,"code":11000,"errmsg":"dup","keyValue":{"_id":1}}],"ok":1}`
-	handlers := mongotest.Handlers{"insert": reply(t, duplicate)}
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	handlers := fakemongo.Handlers{"insert": reply(t, duplicate)}
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{})
 		failed, ok := errors.AsType[*mongoerr.WriteException](err)
 		if !ok || failed.WriteErrors[0].Code != 11000 || !res.InsertedID.IsZero() {
@@ -74,7 +74,7 @@ func numbered(t testing.TB, n int) []bson.Raw {
 }
 
 // batchSizes are the numbers of documents of the inserts that came.
-func batchSizes(srv *mongotest.Server) string {
+func batchSizes(srv *fakemongo.Server) string {
 	var out []string
 	for _, cmd := range srv.Commands("insert") {
 		out = append(out, fmt.Sprint(len(cmd.Documents("documents"))))
@@ -105,9 +105,9 @@ func TestInsertManySplits(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			// The added limit comes first, so that it counts.
-			hello := mongotest.Always(mongotest.Document(bson.NewBuilder(nil).AppendElements(doc(t, tt.hello)).
+			hello := fakemongo.Always(fakemongo.Document(bson.NewBuilder(nil).AppendElements(doc(t, tt.hello)).
 				Bool("isWritablePrimary", true).Bool("helloOk", true).Int32("minWireVersion", 0).Int32("ok", 1).Finish()))
-			run(t, mongotest.Handlers{"hello": hello}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, fakemongo.Handlers{"hello": hello}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				res, err := c.InsertMany(t.Context(), orders, numbered(t, 5), client.InsertManyOptions{})
 				if err != nil || ids(res) != "0:100 1:101 2:102 3:103 4:104" {
 					t.Errorf("InsertMany() = %s, %v", ids(res), err)
@@ -125,8 +125,8 @@ func TestInsertManySplits(t *testing.T) {
 
 // failing answers an insert with a duplicate key for the documents whose i is in bad, as an
 // ordered or unordered server would.
-func failing(bad ...int64) mongotest.Handler {
-	return func(cmd *mongotest.Command) mongotest.Reply {
+func failing(bad ...int64) fakemongo.Handler {
+	return func(cmd *fakemongo.Command) fakemongo.Reply {
 		ordered, _ := cmd.Body.Lookup("ordered")
 		b := bson.NewBuilder(nil).OpenArray("writeErrors")
 		for at, d := range cmd.Documents("documents") {
@@ -141,7 +141,7 @@ func failing(bad ...int64) mongotest.Handler {
 				break
 			}
 		}
-		return mongotest.Document(b.Close().Int32("n", 0).Int32("ok", 1).Finish())
+		return fakemongo.Document(b.Close().Int32("n", 0).Int32("ok", 1).Finish())
 	}
 }
 
@@ -158,10 +158,10 @@ func TestInsertManyWithErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			handlers := mongotest.Handlers{
+			handlers := fakemongo.Handlers{
 				"hello": helloWith(t, `{"maxWriteBatchSize":2,"maxWireVersion":21}`), "insert": failing(3, 5),
 			}
-			run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				res, err := c.InsertMany(t.Context(), orders, numbered(t, 7), client.InsertManyOptions{Ordered: tt.ordered})
 				failed, ok := errors.AsType[*mongoerr.WriteException](err)
 				if !ok {
@@ -183,11 +183,11 @@ func TestInsertManyWithErrors(t *testing.T) {
 }
 
 func TestInsertManyEndsInTheMiddle(t *testing.T) {
-	handlers := mongotest.Handlers{
+	handlers := fakemongo.Handlers{
 		"hello":  helloWith(t, `{"maxWriteBatchSize":2,"maxWireVersion":21}`),
-		"insert": mongotest.Times(1, reply(t, `{"n":2,"ok":1}`), mongotest.Always(mongotest.Drop())),
+		"insert": fakemongo.Times(1, reply(t, `{"n":2,"ok":1}`), fakemongo.Always(fakemongo.Drop())),
 	}
-	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		res, err := c.InsertMany(t.Context(), orders, numbered(t, 5), client.InsertManyOptions{})
 		_, ok := errors.AsType[*operation.OutcomeUnknownError](err)
 		if !ok || !mongoerr.IsNetwork(err) || ids(res) != "0:100 1:101" {
@@ -197,8 +197,8 @@ func TestInsertManyEndsInTheMiddle(t *testing.T) {
 }
 
 func TestInsertManyLyingServer(t *testing.T) {
-	handlers := mongotest.Handlers{"insert": reply(t, `{"n":0,"writeErrors":[{"index":9,"code":1,"errmsg":"x"}],"ok":1}`)}
-	run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	handlers := fakemongo.Handlers{"insert": reply(t, `{"n":0,"writeErrors":[{"index":9,"code":1,"errmsg":"x"}],"ok":1}`)}
+	run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		_, err := c.InsertMany(t.Context(), orders, numbered(t, 2), client.InsertManyOptions{})
 		_, ok := errors.AsType[*mongoerr.MalformedReplyError](err)
 		if !ok {
@@ -208,7 +208,7 @@ func TestInsertManyLyingServer(t *testing.T) {
 }
 
 func TestTooLargeDocumentIsRefused(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		large := bson.NewBuilder(nil).String("s", strings.Repeat("x", 16<<20-20)).Finish() // too large with an _id only
 		_, err := c.InsertMany(t.Context(), orders, []bson.Raw{doc(t, `{}`), large}, client.InsertManyOptions{Ordered: new(false)})
 		refused, ok := errors.AsType[*client.ArgumentError](err)
@@ -226,7 +226,7 @@ func TestTooLargeDocumentIsRefused(t *testing.T) {
 }
 
 func TestUnacknowledgedWrites(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		ctx := t.Context()
 		if res, err := c.InsertOne(ctx, orders, doc(t, `{"_id":1}`), client.InsertOneOptions{Common: client.Common{WriteConcern: unacknowledged}}); err != nil || res.Acknowledged {
 			t.Errorf("InsertOne() = %+v, %v", res, err)
@@ -303,7 +303,7 @@ func TestUpdates(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			run(t, mongotest.Handlers{"update": reply(t, tt.reply)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, fakemongo.Handlers{"update": reply(t, tt.reply)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				res, err := tt.call(t.Context(), c)
 				got := fmt.Sprintf("matched %d modified %d upserted %d", res.MatchedCount, res.ModifiedCount, res.UpsertedCount)
 				if !res.UpsertedID.IsZero() {
@@ -321,7 +321,7 @@ func TestUpdates(t *testing.T) {
 }
 
 func TestDeletes(t *testing.T) {
-	run(t, mongotest.Handlers{"delete": reply(t, `{"n":4,"ok":1}`)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"delete": reply(t, `{"n":4,"ok":1}`)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		res, err := c.DeleteMany(t.Context(), orders, doc(t, `{"a":1}`), client.DeleteOptions{Hint: bson.StringValue("a_1"), Let: doc(t, `{}`)})
 		if err != nil || res.DeletedCount != 4 {
 			t.Errorf("DeleteMany() = %+v, %v, want 4", res, err)
@@ -374,7 +374,7 @@ func TestFindOneAnd(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			run(t, mongotest.Handlers{"findAndModify": reply(t, tt.reply)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, fakemongo.Handlers{"findAndModify": reply(t, tt.reply)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				res, err := tt.call(t.Context(), c)
 				if err != nil || res.Document == nil != (tt.want == "") || res.Document != nil && text(t, res.Document) != tt.want {
 					t.Errorf("result %v, %v, want %s", res.Document, err, tt.want)
@@ -388,8 +388,8 @@ func TestFindOneAnd(t *testing.T) {
 }
 
 func TestHintGates(t *testing.T) {
-	old := mongotest.Handlers{"hello": helloWith(t, `{"maxWireVersion":7}`)}
-	run(t, old, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	old := fakemongo.Handlers{"hello": helloWith(t, `{"maxWireVersion":7}`)}
+	run(t, old, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		hint := bson.StringValue("a_1")
 		_, err := c.UpdateOne(t.Context(), orders, nil, bson.ArrayValue(nil), client.UpdateOptions{Common: client.Common{WriteConcern: unacknowledged}, Hint: hint})
 		if !isA[*client.ArgumentError](err) {
@@ -410,8 +410,8 @@ func TestHintGates(t *testing.T) {
 }
 
 func TestDeadlineOfWrite(t *testing.T) {
-	handlers := mongotest.Handlers{"insert": mongotest.Always(mongotest.Hang())}
-	run(t, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	handlers := fakemongo.Handlers{"insert": fakemongo.Always(fakemongo.Hang())}
+	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		began := time.Now()
@@ -432,7 +432,7 @@ func TestDeadlineOfWrite(t *testing.T) {
 }
 
 func TestWriteThatWasNotSent(t *testing.T) {
-	run(t, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		if err := c.Ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -450,9 +450,9 @@ func TestWriteThatWasNotSent(t *testing.T) {
 
 // The split is made for the server that each command goes to, not for the first one's.
 func TestInsertManyChecksEachServersLimits(t *testing.T) {
-	limit := func(n int32) mongotest.Handler { // comes first, so that it counts
-		return func(cmd *mongotest.Command) mongotest.Reply {
-			return mongotest.Document(bson.NewBuilder(nil).Int32("maxBsonObjectSize", n).Int32("maxWriteBatchSize", 1).
+	limit := func(n int32) fakemongo.Handler { // comes first, so that it counts
+		return func(cmd *fakemongo.Command) fakemongo.Reply {
+			return fakemongo.Document(bson.NewBuilder(nil).Int32("maxBsonObjectSize", n).Int32("maxWriteBatchSize", 1).
 				Int32("maxWireVersion", 21).Bool("isWritablePrimary", true).Bool("helloOk", true).Int32("minWireVersion", 0).
 				Int32("ok", 1).Finish())
 		}
@@ -463,10 +463,10 @@ func TestInsertManyChecksEachServersLimits(t *testing.T) {
 		sent    int
 		refused bool
 	}{{"less", 100, 1, true}, {"more", 10_000, 2, false}} {
-		run(t, mongotest.Handlers{"hello": limit(1000)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-			srv.Handle("insert", func(*mongotest.Command) mongotest.Reply {
+		run(t, fakemongo.Handlers{"hello": limit(1000)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			srv.Handle("insert", func(*fakemongo.Command) fakemongo.Reply {
 				srv.Handle("hello", limit(tt.later))
-				return mongotest.Document(doc(t, `{"n":1,"ok":1,"writeConcernError":{"code":91,"errmsg":"going"}}`))
+				return fakemongo.Document(doc(t, `{"n":1,"ok":1,"writeConcernError":{"code":91,"errmsg":"going"}}`))
 			})
 			large := bson.NewBuilder(nil).Int32("_id", 1).String("s", strings.Repeat("x", 200)).Finish()
 			docs := []bson.Raw{doc(t, `{"_id":0}`), large}
@@ -486,16 +486,16 @@ func TestInsertManyChecksEachServersLimits(t *testing.T) {
 func TestInsertManyInPart(t *testing.T) {
 	const first = `{"n":1,"ok":1,"writeErrors":[{"index":1,"code":11000,"errmsg":"dup"}],` +
 		`"writeConcernError":{"code":64,"errmsg":"late"}}`
-	for name, second := range map[string]mongotest.Reply{
-		"no answer":     mongotest.Drop(),
-		"command error": mongotest.Error(13, "Unauthorized", "no"),
-		"malformed":     mongotest.Document(doc(t, `{"n":1}`)),
+	for name, second := range map[string]fakemongo.Reply{
+		"no answer":     fakemongo.Drop(),
+		"command error": fakemongo.Error(13, "Unauthorized", "no"),
+		"malformed":     fakemongo.Document(doc(t, `{"n":1}`)),
 	} {
-		handlers := mongotest.Handlers{
+		handlers := fakemongo.Handlers{
 			"hello":  helloWith(t, `{"maxWireVersion":21,"maxWriteBatchSize":2}`),
-			"insert": mongotest.Times(1, reply(t, first), mongotest.Always(second)),
+			"insert": fakemongo.Times(1, reply(t, first), fakemongo.Always(second)),
 		}
-		run(t, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			res, err := c.InsertMany(t.Context(), orders, numbered(t, 4), client.InsertManyOptions{Ordered: new(false)})
 			if _, ok := errors.AsType[*mongoerr.WriteException](err); ok || err == nil {
 				t.Errorf("%s: InsertMany() = %v, want what ended it", name, err)
@@ -537,7 +537,7 @@ func TestMalformedReplyToWrite(t *testing.T) {
 		if name != "insert" {
 			answer = reply(t, `{"n":"?","value":1,"cursor":1,"ok":1}`)
 		}
-		run(t, mongotest.Handlers{name: answer}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		run(t, fakemongo.Handlers{name: answer}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			err := call(t.Context(), c)
 			_, unknown := errors.AsType[*operation.OutcomeUnknownError](err)
 			if _, ok := errors.AsType[*mongoerr.MalformedReplyError](err); !ok || !unknown {

@@ -11,7 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/compress"
 	"github.com/mooringdb/mooring/core/conn"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // large returns a reply with so many bytes of padding.
@@ -34,7 +34,7 @@ func (a *admitting) admit(_ context.Context, size int) (func(), error) {
 
 // TestAdmit checks that a connection asks before it reads a large reply, and for no small one.
 func TestAdmit(t *testing.T) {
-	s := mongotest.NewServer(t, nil)
+	s := fakemongo.NewServer(t, nil)
 	a := &admitting{}
 	c := dial(t, s, conn.Config{Admit: a.admit})
 	const header = 16 + 4 + 1 // of the message, its flags, and the kind of its section
@@ -42,7 +42,7 @@ func TestAdmit(t *testing.T) {
 	for _, test := range []struct{ pad, asked int }{{least - 1, 0}, {least, 1}, {1 << 20, 1}} {
 		*a = admitting{}
 		reply := large(test.pad)
-		s.Handle("find", mongotest.Always(mongotest.Document(reply)))
+		s.Handle("find", fakemongo.Always(fakemongo.Document(reply)))
 		if _, err := c.RoundTrip(t.Context(), message("find", 0)); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestAdmit(t *testing.T) {
 func TestAdmitCompressed(t *testing.T) {
 	s := supporting(t, "zlib")
 	reply := large(1 << 20)
-	s.Handle("find", mongotest.Always(mongotest.Document(reply)))
+	s.Handle("find", fakemongo.Always(fakemongo.Document(reply)))
 	a := &admitting{}
 	cfg := conn.Config{Compressors: []string{"zlib"}, Admit: a.admit}
 	_, c := dialCompressing(t, cfg, s, always(compress.Zlib))
@@ -121,7 +121,7 @@ func TestLargeRepliesInTurns(t *testing.T) {
 	cfg := conn.Config{
 		Admit: (&admitting{}).admit, Turn: func() conn.Turn { return turns },
 	}
-	s := mongotest.NewServer(t, nil)
+	s := fakemongo.NewServer(t, nil)
 	var read *watched
 	cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		nc, err := s.Dial(ctx, network, addr)
@@ -134,7 +134,7 @@ func TestLargeRepliesInTurns(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = piped.Close() })
 	cfg.Dialer = nil
-	overTCP := mongotest.NewTCPServer(t, nil)
+	overTCP := fakemongo.NewTCPServer(t, nil)
 	tcp, err := conn.Dial(t.Context(), overTCP.Address(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -144,9 +144,9 @@ func TestLargeRepliesInTurns(t *testing.T) {
 		reply := large(pad)
 		for name, side := range map[string]struct {
 			*conn.Conn
-			*mongotest.Server
+			*fakemongo.Server
 		}{"pipe": {piped, s}, "TCP": {tcp, overTCP}} {
-			side.Handle("find", mongotest.Always(mongotest.Document(reply)))
+			side.Handle("find", fakemongo.Always(fakemongo.Document(reply)))
 			*turns = turn{}
 			got, err := side.RoundTrip(t.Context(), message("find", 0))
 			if err != nil || !bytes.Equal(got, reply) {
@@ -161,7 +161,7 @@ func TestLargeRepliesInTurns(t *testing.T) {
 	if read.held {
 		t.Error("a turn is held while the connection waits")
 	}
-	overTCP.Handle("find", mongotest.Always(mongotest.DropInside(large(3<<20), 1<<20)))
+	overTCP.Handle("find", fakemongo.Always(fakemongo.DropInside(large(3<<20), 1<<20)))
 	if _, err := tcp.RoundTrip(t.Context(), message("find", 0)); err == nil || turns.held {
 		t.Errorf("half a reply: %v, a turn is held: %t", err, turns.held)
 	}

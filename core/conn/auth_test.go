@@ -15,15 +15,15 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 var serviceID = bson.ObjectID{1, 2, 3}
 
 // guarded returns a server that demands logins.
-func guarded(t *testing.T, a *mongotest.Auth) *mongotest.Server {
-	s := mongotest.NewServer(t, mongotest.Handlers{"hello": func(cmd *mongotest.Command) mongotest.Reply {
-		return mongotest.Hello(cmd, func(b *bson.Builder) {
+func guarded(t *testing.T, a *fakemongo.Auth) *fakemongo.Server {
+	s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
+		return fakemongo.Hello(cmd, func(b *bson.Builder) {
 			if cmd.Body.Has("loadBalanced") {
 				b.ObjectID("serviceId", serviceID)
 			}
@@ -38,7 +38,7 @@ func fixed(name, password string) auth.UserSource {
 	return auth.FixedUser(auth.User{Name: name, Password: password})
 }
 
-func names(s *mongotest.Server) string {
+func names(s *fakemongo.Server) string {
 	var all []string
 	for _, c := range s.Commands() {
 		all = append(all, c.Name)
@@ -48,44 +48,44 @@ func names(s *mongotest.Server) string {
 
 func TestAuthentication(t *testing.T) {
 	sha1 := []string{"SCRAM-SHA-1"}
-	plain := []mongotest.User{{Name: "app", Password: "pencil", Source: "$external", Mechanisms: []string{"PLAIN"}}}
+	plain := []fakemongo.User{{Name: "app", Password: "pencil", Source: "$external", Mechanisms: []string{"PLAIN"}}}
 	tests := []struct {
 		name   string
-		server mongotest.Auth
+		server fakemongo.Auth
 		auth   *auth.Authenticator
 		want   string // commands after hello
 	}{
 		{
 			"speculation",
-			mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}},
+			fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: "pencil"}}},
 			auth.Negotiate("admin", fixed("app", "pencil")), "saslContinue",
 		},
 		{
 			"empty exchange",
-			mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}, EmptyExchange: true},
+			fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: "pencil"}}, EmptyExchange: true},
 			auth.Negotiate("admin", fixed("app", "pencil")), "saslContinue saslContinue",
 		},
 		{
 			"no speculation",
-			mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}, NoSpeculation: true},
+			fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: "pencil"}}, NoSpeculation: true},
 			auth.Negotiate("admin", fixed("app", "pencil")), "saslStart saslContinue",
 		},
 		{
 			"only SHA-1",
-			mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil", Mechanisms: sha1}}},
+			fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: "pencil", Mechanisms: sha1}}},
 			auth.Negotiate("admin", fixed("app", "pencil")), "saslStart saslContinue",
 		},
 		{
 			"SHA-1 configured",
-			mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}},
+			fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: "pencil"}}},
 			auth.SASL("admin", fixed("app", "pencil"), auth.SCRAMSHA1()), "saslContinue",
 		},
 		{
 			"SHA-256 configured, prepared",
-			mongotest.Auth{Users: []mongotest.User{{Name: "\u2168", Password: "\u2163"}}},
+			fakemongo.Auth{Users: []fakemongo.User{{Name: "\u2168", Password: "\u2163"}}},
 			auth.SASL("admin", fixed("\u2168", "I\u00ADV"), auth.SCRAMSHA256()), "saslContinue",
 		},
-		{"PLAIN", mongotest.Auth{Users: plain}, auth.SASL("$external", fixed("app", "pencil"), auth.Plain{}), "saslStart"},
+		{"PLAIN", fakemongo.Auth{Users: plain}, auth.SASL("$external", fixed("app", "pencil"), auth.Plain{}), "saslStart"},
 	}
 	for _, tt := range tests {
 		for _, balanced := range []bool{false, true} {
@@ -136,7 +136,7 @@ func TestX509OverTLS(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := guarded(t, &mongotest.Auth{X509: subject})
+			s := guarded(t, &fakemongo.Auth{X509: subject})
 			conf := presents(ca.Issue(t, "server"))
 			conf.ClientAuth, conf.ClientCAs = tls.RequestClientCert, ca.Pool()
 			s.UseTLS(conf)
@@ -162,11 +162,11 @@ func TestX509OverTLS(t *testing.T) {
 
 // Errors say in which phase they occurred, and behind a load balancer which service they concern.
 func TestAuthenticationFails(t *testing.T) {
-	users := []mongotest.User{{Name: "app", Password: "pencil"}}
+	users := []fakemongo.User{{Name: "app", Password: "pencil"}}
 	tests := []struct {
 		name    string
 		auth    *auth.Authenticator
-		handler mongotest.Handlers
+		handler fakemongo.Handlers
 		kind    auth.Kind
 		want    string
 	}{
@@ -176,12 +176,12 @@ func TestAuthenticationFails(t *testing.T) {
 		{"not a user of PLAIN", auth.SASL("admin", fixed("app", "s3cret"), auth.Plain{}), nil, auth.KindRejected, "PLAIN"},
 		{
 			"connection breaks", auth.Negotiate("admin", fixed("app", "pencil")),
-			mongotest.Handlers{"saslContinue": mongotest.Always(mongotest.Drop())},
+			fakemongo.Handlers{"saslContinue": fakemongo.Always(fakemongo.Drop())},
 			auth.KindConnection, "(authentication): unexpected EOF",
 		},
 		{
 			"no reply", auth.Negotiate("admin", fixed("app", "pencil")),
-			mongotest.Handlers{"saslContinue": mongotest.Always(mongotest.Hang())},
+			fakemongo.Handlers{"saslContinue": fakemongo.Always(fakemongo.Hang())},
 			auth.KindConnection, "(authentication): not connected within 5s",
 		},
 		{
@@ -192,8 +192,8 @@ func TestAuthenticationFails(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := guarded(t, &mongotest.Auth{Users: users})
-				s.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+				s := guarded(t, &fakemongo.Auth{Users: users})
+				s.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 					if h, ok := tt.handler[cmd.Name]; ok {
 						return h(cmd)
 					}
@@ -226,7 +226,7 @@ func TestAuthenticationFails(t *testing.T) {
 
 func TestArbitersAreNotAskedToAuthenticate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
 			b.Bool("helloOk", true).Bool("arbiterOnly", true).String("setName", "rs").Int32("maxWireVersion", 21)
 		}))})
 		c, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial, Auth: auth.Negotiate("admin", fixed("app", "pencil"))})
@@ -243,7 +243,7 @@ func TestArbitersAreNotAskedToAuthenticate(t *testing.T) {
 
 func TestReauthentication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		users := &mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "pencil"}}}
+		users := &fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: "pencil"}}}
 		s := guarded(t, users)
 		c, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial, Auth: auth.Negotiate("admin", fixed("app", "pencil"))})
 		if err != nil {
@@ -257,7 +257,7 @@ func TestReauthentication(t *testing.T) {
 		if got, want := names(s), "isMaster saslContinue saslStart saslContinue"; got != want {
 			t.Errorf("commands are %s, want %s", got, want)
 		}
-		s.RequireAuth(&mongotest.Auth{})
+		s.RequireAuth(&fakemongo.Auth{})
 		if err := c.Reauthenticate(t.Context(), cause); mongoerr.Code(err) != 18 || c.Alive() {
 			t.Errorf("Reauthenticate() of a user that was removed = %v; alive: %v", err, c.Alive())
 		}
@@ -266,7 +266,7 @@ func TestReauthentication(t *testing.T) {
 
 func TestReauthenticationWithoutCredential(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		c, err := conn.Dial(context.Background(), s.Address(), conn.Config{Dialer: s.Dial})
 		if err != nil {
 			t.Fatal(err)

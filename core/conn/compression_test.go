@@ -21,13 +21,13 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/wire"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // compressing is a proxy of a server that cannot compress: it unpacks requests, records how
 // each was compressed, and packs replies.
 type compressing struct {
-	server *mongotest.Server
+	server *fakemongo.Server
 	reply  func(n int) compress.ID // the compressor of the n-th reply
 
 	mu   sync.Mutex
@@ -43,7 +43,7 @@ func (p *compressing) requests() string {
 // none leaves a reply uncompressed.
 const none compress.ID = 255
 
-func dialCompressing(t *testing.T, cfg conn.Config, server *mongotest.Server, reply func(n int) compress.ID) (*compressing, *conn.Conn) {
+func dialCompressing(t *testing.T, cfg conn.Config, server *fakemongo.Server, reply func(n int) compress.ID) (*compressing, *conn.Conn) {
 	t.Helper()
 	p := &compressing{server: server, reply: reply}
 	var running sync.WaitGroup
@@ -131,10 +131,10 @@ func always(id compress.ID) func(int) compress.ID { return func(int) compress.ID
 
 // supporting returns a server whose hello lists the compressors that it shares with the client,
 // in its own order.
-func supporting(t *testing.T, names ...string) *mongotest.Server {
+func supporting(t *testing.T, names ...string) *fakemongo.Server {
 	t.Helper()
-	hello := func(cmd *mongotest.Command) mongotest.Reply {
-		return mongotest.Hello(cmd, func(b *bson.Builder) {
+	hello := func(cmd *fakemongo.Command) fakemongo.Reply {
+		return fakemongo.Hello(cmd, func(b *bson.Builder) {
 			offered := offer(cmd.Body)
 			if !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(offered, name) }) {
 				return
@@ -148,11 +148,11 @@ func supporting(t *testing.T, names ...string) *mongotest.Server {
 			b.Close()
 		})
 	}
-	handlers := mongotest.Handlers{"hello": hello}
+	handlers := fakemongo.Handlers{"hello": hello}
 	for _, name := range []string{"saslStart", "saslContinue", "createUser", "updateUser", "authenticate", "getnonce", "copydb", "serverStatus"} {
-		handlers[name] = mongotest.Always(mongotest.Document(answer(1)))
+		handlers[name] = fakemongo.Always(fakemongo.Document(answer(1)))
 	}
-	return mongotest.NewServer(t, handlers)
+	return fakemongo.NewServer(t, handlers)
 }
 
 func offer(hello bson.Raw) (names []string) {
@@ -248,7 +248,7 @@ func TestRepliesNameTheirCompressor(t *testing.T) {
 	ids := []compress.ID{compress.Zstd, compress.Snappy, none, compress.Zlib, compress.Noop, compress.Zstd}
 	for _, offered := range [][]string{nil, {"zlib"}} {
 		s := supporting(t, "zlib")
-		s.Handle("find", mongotest.Always(mongotest.Document(answer(7))))
+		s.Handle("find", fakemongo.Always(fakemongo.Document(answer(7))))
 		_, c := dialCompressing(t, conn.Config{Compressors: offered}, s, func(n int) compress.ID { return ids[n] })
 		for range ids[1:] {
 			reply, err := c.RoundTrip(t.Context(), message("find", 0))
@@ -270,9 +270,9 @@ func TestStreamedRepliesMayBeCompressed(t *testing.T) {
 
 // A compressed reply that is malformed breaks the connection, with an error that says why.
 func TestBadCompressedReplies(t *testing.T) {
-	reply := func(id compress.ID, size int, data []byte) func(*mongotest.Command) mongotest.Reply {
-		return func(cmd *mongotest.Command) mongotest.Reply {
-			return mongotest.Garbage(wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID}, &wire.Compressed{
+	reply := func(id compress.ID, size int, data []byte) func(*fakemongo.Command) fakemongo.Reply {
+		return func(cmd *fakemongo.Command) fakemongo.Reply {
+			return fakemongo.Garbage(wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID}, &wire.Compressed{
 				OriginalOpCode: wire.OpMsg, UncompressedSize: int32(size), Compressor: uint8(id), Data: data,
 			}))
 		}
@@ -283,7 +283,7 @@ func TestBadCompressedReplies(t *testing.T) {
 	corrupted[len(corrupted)-1] ^= 1
 	tests := []struct {
 		name    string
-		handler mongotest.Handler
+		handler fakemongo.Handler
 		want    string
 	}{
 		{"corrupted", reply(compress.Zlib, len(good), corrupted), "corrupted"},
@@ -298,7 +298,7 @@ func TestBadCompressedReplies(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := mongotest.NewServer(t, mongotest.Handlers{"find": tt.handler})
+			s := fakemongo.NewServer(t, fakemongo.Handlers{"find": tt.handler})
 			c := dial(t, s, conn.Config{})
 			_, err := c.RoundTrip(t.Context(), message("find", 0))
 			if e, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !e.Sent || errors.Is(err, io.EOF) || !strings.Contains(err.Error(), tt.want) || c.Alive() {
@@ -318,8 +318,8 @@ func TestCompressionNeverExceedsTheLimit(t *testing.T) {
 	big.Int32("find", 1).Binary("data", 0, random).String("$db", "db").Finish()
 	msg := big.Bytes()
 	wire.EndMsg(msg)
-	s := mongotest.NewServer(t, mongotest.Handlers{"hello": func(*mongotest.Command) mongotest.Reply {
-		return mongotest.OK(func(b *bson.Builder) {
+	s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(*fakemongo.Command) fakemongo.Reply {
+		return fakemongo.OK(func(b *bson.Builder) {
 			b.Bool("ismaster", true).Int32("maxWireVersion", 21).Int32("maxMessageSizeBytes", int32(len(msg)))
 			b.OpenArray("compression").String("", "zlib").Close()
 		})

@@ -19,13 +19,13 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/wire"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	fakewire "github.com/mooringdb/mooring/internal/fakemongo/wire"
-	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
 var _ pool.Resource = (*conn.Conn)(nil)
 
-func dial(t *testing.T, s *mongotest.Server, cfg conn.Config) *conn.Conn {
+func dial(t *testing.T, s *fakemongo.Server, cfg conn.Config) *conn.Conn {
 	t.Helper()
 	cfg.Dialer = s.Dial
 	c, err := conn.Dial(t.Context(), s.Address(), cfg)
@@ -62,9 +62,9 @@ func number(t *testing.T, reply bson.Raw) int32 {
 
 func TestDialSaysHelloOnceWithMetadata(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, mongotest.Handlers{
-			"isMaster": func(cmd *mongotest.Command) mongotest.Reply {
-				return mongotest.Hello(cmd, nil).After(3 * time.Millisecond)
+		s := fakemongo.NewServer(t, fakemongo.Handlers{
+			"isMaster": func(cmd *fakemongo.Command) fakemongo.Reply {
+				return fakemongo.Hello(cmd, nil).After(3 * time.Millisecond)
 			},
 		})
 		doc, err := metadata.Client{AppName: "app", Host: metadata.ThisHost()}.Document()
@@ -138,8 +138,8 @@ func TestHelloFields(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := mongotest.NewServer(t, mongotest.Handlers{"hello": func(cmd *mongotest.Command) mongotest.Reply {
-					return mongotest.Hello(cmd, func(b *bson.Builder) {
+				s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
+					return fakemongo.Hello(cmd, func(b *bson.Builder) {
 						b.ObjectID("serviceId", bson.ObjectID{1}).Int32("maxWireVersion", 21)
 						b.OpenDocument("topologyVersion").ObjectID("processId", bson.ObjectID{1}).Int64("counter", 1).Close()
 						b.OpenDocument("$clusterTime").Timestamp("clusterTime", 1, 1).Close()
@@ -182,12 +182,12 @@ func TestHelloFields(t *testing.T) {
 // OP_QUERY.
 func TestHelloToAServerWithoutOpMsg(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
-		s.Intercept(func(cmd *mongotest.Command, _ mongotest.Handler) mongotest.Reply {
+		s := fakemongo.NewServer(t, nil)
+		s.Intercept(func(cmd *fakemongo.Command, _ fakemongo.Handler) fakemongo.Reply {
 			if !cmd.Legacy {
-				return mongotest.Drop()
+				return fakemongo.Drop()
 			}
-			return mongotest.OK(func(b *bson.Builder) { b.Bool("ismaster", true).Int32("maxWireVersion", 5) })
+			return fakemongo.OK(func(b *bson.Builder) { b.Bool("ismaster", true).Int32("maxWireVersion", 5) })
 		})
 		c := dial(t, s, conn.Config{Query: true})
 		for range 2 {
@@ -206,7 +206,7 @@ func TestHelloToAServerWithoutOpMsg(t *testing.T) {
 
 func TestHelloStaysLegacyWithoutHelloOK(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, mongotest.Handlers{"isMaster": mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"isMaster": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
 			b.Bool("ismaster", true).Int32("maxWireVersion", 8)
 		}))})
 		c := dial(t, s, conn.Config{})
@@ -221,7 +221,7 @@ func TestHelloStaysLegacyWithoutHelloOK(t *testing.T) {
 
 func TestDialUnderAStableAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		c := dial(t, s, conn.Config{ServerAPI: &conn.ServerAPI{Version: "1", Strict: new(true), DeprecationErrors: new(false)}})
 		if _, err := c.Hello(t.Context()); err != nil {
 			t.Fatal(err)
@@ -242,8 +242,8 @@ func TestDialUnderAStableAPI(t *testing.T) {
 
 func TestDialLoadBalanced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, mongotest.Handlers{"hello": func(cmd *mongotest.Command) mongotest.Reply {
-			return mongotest.Hello(cmd, func(b *bson.Builder) {
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
+			return fakemongo.Hello(cmd, func(b *bson.Builder) {
 				b.String("msg", "isdbgrid").ObjectID("serviceId", bson.ObjectID{1})
 			})
 		}})
@@ -263,22 +263,22 @@ func TestDialLoadBalanced(t *testing.T) {
 func TestDialFails(t *testing.T) {
 	tests := []struct {
 		name    string
-		hello   mongotest.Reply
+		hello   fakemongo.Reply
 		is      error
 		took    time.Duration
 		network bool
 	}{
-		{"dropped", mongotest.Drop(), io.ErrUnexpectedEOF, 0, true},
-		{"dropped inside", mongotest.DropInside(answer(1), 20), io.ErrUnexpectedEOF, 0, true},
-		{"hung", mongotest.Hang(), context.DeadlineExceeded, time.Second, true},
-		{"refused", mongotest.Error(59, "CommandNotFound", "no such command"), nil, 0, false},
-		{"garbage", mongotest.Garbage([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")), nil, 0, true},
-		{"another's reply", mongotest.ToAnother(answer(1), 12345), nil, 0, true},
+		{"dropped", fakemongo.Drop(), io.ErrUnexpectedEOF, 0, true},
+		{"dropped inside", fakemongo.DropInside(answer(1), 20), io.ErrUnexpectedEOF, 0, true},
+		{"hung", fakemongo.Hang(), context.DeadlineExceeded, time.Second, true},
+		{"refused", fakemongo.Error(59, "CommandNotFound", "no such command"), nil, 0, false},
+		{"garbage", fakemongo.Garbage([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")), nil, 0, true},
+		{"another's reply", fakemongo.ToAnother(answer(1), 12345), nil, 0, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := mongotest.NewServer(t, mongotest.Handlers{"isMaster": mongotest.Always(tt.hello)})
+				s := fakemongo.NewServer(t, fakemongo.Handlers{"isMaster": fakemongo.Always(tt.hello)})
 				start := time.Now()
 				_, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial, ConnectTimeout: time.Second})
 				if err == nil {
@@ -306,8 +306,8 @@ func TestDialFails(t *testing.T) {
 // A server may be in no state to run a legacy hello, and says why.
 func TestDialKeepsTheReasonOfAQueryFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, mongotest.Handlers{"isMaster": func(cmd *mongotest.Command) mongotest.Reply {
-			return mongotest.Garbage(wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID}, &wire.Reply{
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"isMaster": func(cmd *fakemongo.Command) fakemongo.Reply {
+			return fakemongo.Garbage(wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID}, &wire.Reply{
 				Flags:     wire.QueryFailure,
 				Documents: []bson.Raw{bson.NewBuilder(nil).String("$err", "out of tickets").Int32("code", 146).Finish()},
 			}))
@@ -332,9 +332,9 @@ func TestDialTransportFails(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := int32(0)
-		s := mongotest.NewServer(t, mongotest.Handlers{"count": func(*mongotest.Command) mongotest.Reply {
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"count": func(*fakemongo.Command) fakemongo.Reply {
 			n++
-			return mongotest.Document(answer(n))
+			return fakemongo.Document(answer(n))
 		}})
 		c := dial(t, s, conn.Config{})
 		msg := message("count", 0)
@@ -374,7 +374,7 @@ func TestRoundTripInterrupted(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := mongotest.NewServer(t, mongotest.Handlers{"slow": mongotest.Always(mongotest.Hang())})
+				s := fakemongo.NewServer(t, fakemongo.Handlers{"slow": fakemongo.Always(fakemongo.Hang())})
 				c := dial(t, s, conn.Config{})
 				ctx, cancel := tt.ctx(t.Context())
 				defer cancel()
@@ -405,8 +405,8 @@ func TestRoundTripInterrupted(t *testing.T) {
 
 func TestRoundTripWriteIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, mongotest.Handlers{"stuck": func(*mongotest.Command) mongotest.Reply {
-			return mongotest.Silent().After(time.Hour) // the server reads nothing meanwhile
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"stuck": func(*fakemongo.Command) fakemongo.Reply {
+			return fakemongo.Silent().After(time.Hour) // the server reads nothing meanwhile
 		}})
 		c := dial(t, s, conn.Config{})
 		if err := c.Write(t.Context(), message("stuck", wire.MoreToCome)); err != nil {
@@ -423,7 +423,7 @@ func TestRoundTripWriteIsInterrupted(t *testing.T) {
 
 func TestContextThatEndedBeforeBreaksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		c := dial(t, s, conn.Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -439,7 +439,7 @@ func TestContextThatEndedBeforeBreaksNothing(t *testing.T) {
 
 func TestInterruptFromOutside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, mongotest.Handlers{"slow": mongotest.Always(mongotest.Hang())})
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"slow": fakemongo.Always(fakemongo.Hang())})
 		c := dial(t, s, conn.Config{})
 		cause := errors.New("cleared")
 		time.AfterFunc(time.Second, func() { c.Interrupt(cause) })
@@ -454,7 +454,7 @@ func TestInterruptFromOutside(t *testing.T) {
 
 func TestSocketTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, mongotest.Handlers{"slow": mongotest.Always(mongotest.Hang())})
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"slow": fakemongo.Always(fakemongo.Hang())})
 		c := dial(t, s, conn.Config{SocketTimeout: time.Minute})
 		for range 2 {
 			time.Sleep(time.Hour) //nolint:forbidigo // fake time
@@ -474,7 +474,7 @@ func TestSocketTimeout(t *testing.T) {
 // nor the deadline that the request before it has left on the connection.
 func TestSocketTimeoutOfAnEarlierRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		c := dial(t, s, conn.Config{SocketTimeout: time.Minute})
 		for _, ctx := range []context.Context{t.Context(), timeoutms.Mark(t.Context())} {
 			if _, err := c.RoundTrip(ctx, message("ping", 0)); err != nil {
@@ -487,9 +487,9 @@ func TestSocketTimeoutOfAnEarlierRequest(t *testing.T) {
 
 // Over TCP, since net.Pipe has no buffer for a reply that is not read.
 func TestUnansweredWritesThatAreAnsweredNevertheless(t *testing.T) {
-	s := mongotest.NewTCPServer(t, mongotest.Handlers{
-		"quiet": mongotest.Always(mongotest.EvenUnasked(answer(0))),
-		"count": mongotest.Always(mongotest.Document(answer(5))),
+	s := fakemongo.NewTCPServer(t, fakemongo.Handlers{
+		"quiet": fakemongo.Always(fakemongo.EvenUnasked(answer(0))),
+		"count": fakemongo.Always(fakemongo.Document(answer(5))),
 	})
 	c, err := conn.Dial(t.Context(), s.Address(), conn.Config{})
 	if err != nil {
@@ -510,32 +510,32 @@ func TestUnansweredWritesThatAreAnsweredNevertheless(t *testing.T) {
 }
 
 func TestServerThatLies(t *testing.T) {
-	bare := func(length uint32, responseTo int32, opCode uint32, rest ...byte) mongotest.Reply {
+	bare := func(length uint32, responseTo int32, opCode uint32, rest ...byte) fakemongo.Reply {
 		h := fakewire.Header{Length: length, ID: 1, ResponseTo: responseTo, OpCode: opCode}
-		return mongotest.Garbage(h.Append(nil, rest...))
+		return fakemongo.Garbage(h.Append(nil, rest...))
 	}
 	tests := []struct {
 		name  string
-		reply func(id int32) mongotest.Reply
+		reply func(id int32) fakemongo.Reply
 	}{
-		{"length 0", func(id int32) mongotest.Reply { return bare(0, id, fakewire.OpMsg) }},
-		{"huge length", func(id int32) mongotest.Reply { return bare(0x7fffffff, id, fakewire.OpMsg) }},
-		{"opcode", func(id int32) mongotest.Reply { return bare(16, id, 99) }},
-		{"no body", func(id int32) mongotest.Reply { return bare(20, id, fakewire.OpMsg, 0, 0, 0, 0) }},
-		{"a request", func(id int32) mongotest.Reply {
+		{"length 0", func(id int32) fakemongo.Reply { return bare(0, id, fakewire.OpMsg) }},
+		{"huge length", func(id int32) fakemongo.Reply { return bare(0x7fffffff, id, fakewire.OpMsg) }},
+		{"opcode", func(id int32) fakemongo.Reply { return bare(16, id, 99) }},
+		{"no body", func(id int32) fakemongo.Reply { return bare(20, id, fakewire.OpMsg, 0, 0, 0, 0) }},
+		{"a request", func(id int32) fakemongo.Reply {
 			msg := wire.Append(nil, wire.Header{ResponseTo: id}, &wire.Query{Collection: "c", Query: answer(1)})
-			return mongotest.Garbage(msg)
+			return fakemongo.Garbage(msg)
 		}},
-		{"another's", func(id int32) mongotest.Reply { return mongotest.ToAnother(answer(1), id+1) }},
-		{"one of the past", func(id int32) mongotest.Reply { return mongotest.ToAnother(answer(1), id-1) }},
-		{"more to come", func(id int32) mongotest.Reply {
-			return mongotest.Garbage(wire.Append(nil, wire.Header{ResponseTo: id}, &wire.Msg{Flags: wire.MoreToCome, Body: answer(1)}))
+		{"another's", func(id int32) fakemongo.Reply { return fakemongo.ToAnother(answer(1), id+1) }},
+		{"one of the past", func(id int32) fakemongo.Reply { return fakemongo.ToAnother(answer(1), id-1) }},
+		{"more to come", func(id int32) fakemongo.Reply {
+			return fakemongo.Garbage(wire.Append(nil, wire.Header{ResponseTo: id}, &wire.Msg{Flags: wire.MoreToCome, Body: answer(1)}))
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := mongotest.NewServer(t, mongotest.Handlers{"lie": func(cmd *mongotest.Command) mongotest.Reply {
+				s := fakemongo.NewServer(t, fakemongo.Handlers{"lie": func(cmd *fakemongo.Command) fakemongo.Reply {
 					return tt.reply(cmd.RequestID)
 				}})
 				c := dial(t, s, conn.Config{})
@@ -552,7 +552,7 @@ func TestServerThatLies(t *testing.T) {
 
 func TestTooLargeBreaksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, mongotest.Handlers{"isMaster": mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"isMaster": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
 			b.Bool("ismaster", true).Int32("maxWireVersion", 21).Int32("maxMessageSizeBytes", 100)
 		}))})
 		c := dial(t, s, conn.Config{})
@@ -569,7 +569,7 @@ func TestTooLargeBreaksNothing(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		c := dial(t, s, conn.Config{})
 		if err := c.Close(); err != nil {
 			t.Fatal(err)

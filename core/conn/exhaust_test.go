@@ -16,13 +16,13 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/wire"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	fakewire "github.com/mooringdb/mooring/internal/fakemongo/wire"
-	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
 func TestAwaitHelloFollowsTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Secondary, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Secondary, fakemongo.Primary)
 		host := cluster.Host(0)
 		c := dial(t, host.Server, conn.Config{})
 		known := c.Description().TopologyVersion
@@ -68,7 +68,7 @@ func TestAwaitHelloFollowsTheServer(t *testing.T) {
 
 func TestAwaitHelloIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		for name, first := range map[string]bool{"waiting for the first reply": true, "waiting for another": false} {
 			c := dial(t, cluster.Host(0).Server, conn.Config{})
 			known := c.Description().TopologyVersion

@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/wire"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // hooked is a transport that calls hooks after a read or a write, and whose deadlines take effect
@@ -47,7 +47,7 @@ func (h *hooked) SetDeadline(at time.Time) error {
 	return h.Conn.SetDeadline(at)
 }
 
-func dialHooked(t *testing.T, s *mongotest.Server, cfg conn.Config) (*conn.Conn, *hooked) {
+func dialHooked(t *testing.T, s *fakemongo.Server, cfg conn.Config) (*conn.Conn, *hooked) {
 	t.Helper()
 	h := &hooked{}
 	cfg.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -89,8 +89,8 @@ func TestContextThatEndsAfterTheReply(t *testing.T) {
 		for _, timeout := range []time.Duration{0, time.Minute} {
 			t.Run(tt.name+" "+timeout.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := mongotest.NewServer(t, mongotest.Handlers{
-						"count": mongotest.Always(mongotest.Document(answer(5))), "quiet": mongotest.Always(mongotest.Silent()),
+					s := fakemongo.NewServer(t, fakemongo.Handlers{
+						"count": fakemongo.Always(fakemongo.Document(answer(5))), "quiet": fakemongo.Always(fakemongo.Silent()),
 					})
 					c, h := dialHooked(t, s, conn.Config{SocketTimeout: timeout})
 					ctx, cancel := context.WithCancel(t.Context())
@@ -117,7 +117,7 @@ func TestContextThatEndsAfterTheReply(t *testing.T) {
 // The same for the first hello.
 func TestContextThatEndsAfterTheFirstHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		h := &hooked{}
 		h.read.Store((*func())(&cancel))
@@ -141,7 +141,7 @@ func TestInterruptAfterTheReply(t *testing.T) {
 	cause := errors.New("cleared")
 	for _, ends := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := mongotest.NewServer(t, nil)
+			s := fakemongo.NewServer(t, nil)
 			c, h := dialHooked(t, s, conn.Config{})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -167,7 +167,7 @@ func TestInterruptAfterTheReply(t *testing.T) {
 func TestErrorAfterAnotherCallersEnd(t *testing.T) {
 	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
 		synctest.Test(t, func(t *testing.T) {
-			s := mongotest.NewServer(t, mongotest.Handlers{"slow": mongotest.Always(mongotest.Hang())})
+			s := fakemongo.NewServer(t, fakemongo.Handlers{"slow": fakemongo.Always(fakemongo.Hang())})
 			c := dial(t, s, conn.Config{})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -191,7 +191,7 @@ func TestErrorAfterAnotherCallersEnd(t *testing.T) {
 // A panic in the middle of an exchange breaks the connection.
 func TestPanicBreaksTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		c, h := dialHooked(t, s, conn.Config{})
 		hook := func() { panic("bug: in a test") }
 		h.read.Store(&hook)

@@ -6,11 +6,11 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 func TestNegotiated(t *testing.T) {
-	plain := dial(t, mongotest.NewServer(t, nil), conn.Config{Compressors: []string{"zstd"}})
+	plain := dial(t, fakemongo.NewServer(t, nil), conn.Config{Compressors: []string{"zstd"}})
 	if _, ok := plain.TLS(); ok || plain.Compressor() != "" {
 		t.Errorf("TLS() = _, %v, Compressor() = %q without either", ok, plain.Compressor())
 	}
@@ -21,7 +21,7 @@ func TestNegotiated(t *testing.T) {
 
 	ca := certtest.Authority(t, certtest.ECDSA)
 	server := ca.Issue(t, "127.0.0.1")
-	s := mongotest.NewTCPServer(t, nil)
+	s := fakemongo.NewTCPServer(t, nil)
 	s.UseTLS(presents(server))
 	c, err := conn.Dial(t.Context(), s.Address(), useTLS(t, connstring.TLS{CAFile: caFile(t, ca)}))
 	if err != nil {

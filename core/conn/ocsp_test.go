@@ -28,7 +28,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // dialURI connects by a connection string, to which it adds the server's address and the
@@ -117,7 +117,7 @@ func TestOCSPMatrix(t *testing.T) {
 				if column.staples {
 					staple = cert.Respond(t, signer, responder.Response)
 				}
-				server := mongotest.NewTCPServer(t, nil)
+				server := fakemongo.NewTCPServer(t, nil)
 				server.UseTLS(&tls.Config{Certificates: []tls.Certificate{cert.TLS(staple)}})
 				for _, row := range rows {
 					t.Run(fmt.Sprintf("%s/%v/%s/%s", column.name, algorithm, signedBy, row.options), func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestOCSPOptions(t *testing.T) {
 		{"another certificate's staple", cert, foreign, "tlsDisableOCSPEndpointCheck=true", "the OCSP response that the server stapled is invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			server := mongotest.NewTCPServer(t, nil)
+			server := fakemongo.NewTCPServer(t, nil)
 			server.UseTLS(&tls.Config{Certificates: []tls.Certificate{tt.cert.TLS(tt.staple)}})
 			check(t, dialURI(t, server.Address(), ca, "tls=true&"+tt.options), tt.want)
 		})
@@ -198,7 +198,7 @@ func TestOCSPWithTLS12(t *testing.T) {
 	ca := certtest.Authority(t, certtest.RSA)
 	cert := ca.Issue(t, "127.0.0.1", certtest.MustStaple)
 	for status, want := range map[int]string{xocsp.Good: "", xocsp.Revoked: "was revoked"} {
-		server := mongotest.NewTCPServer(t, nil)
+		server := fakemongo.NewTCPServer(t, nil)
 		staple := cert.Respond(t, ca, xocsp.Response{Status: status})
 		server.UseTLS(&tls.Config{Certificates: []tls.Certificate{cert.TLS(staple)}, MaxVersion: tls.VersionTLS12})
 		check(t, dialURI(t, server.Address(), ca, "tls=true"), want)
@@ -211,7 +211,7 @@ func TestOCSPConnectionsShareTheCache(t *testing.T) {
 	responder := &certtest.Responder{Authority: ca}
 	s := httptest.NewServer(responder)
 	t.Cleanup(s.Close)
-	server := mongotest.NewTCPServer(t, nil)
+	server := fakemongo.NewTCPServer(t, nil)
 	server.UseTLS(presents(ca.Issue(t, "127.0.0.1", certtest.Responders(s.URL))))
 	cfg := uriConfig(t, server.Address(), ca, "tls=true")
 	for range 3 {
@@ -233,7 +233,7 @@ func TestOCSPEndsWithTheDial(t *testing.T) {
 		<-req.Context().Done()
 	}))
 	t.Cleanup(s.Close)
-	server := mongotest.NewTCPServer(t, nil)
+	server := fakemongo.NewTCPServer(t, nil)
 	server.UseTLS(presents(ca.Issue(t, "127.0.0.1", certtest.Responders(s.URL))))
 	err := ping(ctx, server.Address(), uriConfig(t, server.Address(), ca, "tls=true"))
 	if !errors.Is(err, gone) || !errors.Is(err, context.Canceled) {
@@ -251,7 +251,7 @@ func TestOCSPTimeoutIsNotTheServers(t *testing.T) {
 		<-req.Context().Done()
 	}))
 	t.Cleanup(s.Close)
-	server := mongotest.NewTCPServer(t, nil)
+	server := fakemongo.NewTCPServer(t, nil)
 	server.UseTLS(presents(ca.Issue(t, "127.0.0.1", certtest.Responders(s.URL))))
 	err := ping(ctx, server.Address(), uriConfig(t, server.Address(), ca, "tls=true"))
 	if !mongoerr.IsNetwork(err) || !mongoerr.IsTimeout(err) || len(mongoerr.Labels(err)) > 0 {
@@ -279,7 +279,7 @@ func (e *expiring) Err() error {
 func TestOCSPErrorCanBeTold(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	cert := ca.Issue(t, "127.0.0.1")
-	server := mongotest.NewTCPServer(t, nil)
+	server := fakemongo.NewTCPServer(t, nil)
 	server.UseTLS(&tls.Config{Certificates: []tls.Certificate{cert.TLS(cert.Respond(t, ca, xocsp.Response{Status: xocsp.Revoked}))}})
 	err := dialURI(t, server.Address(), ca, "tls=true")
 	revoked, ok := errors.AsType[*ocsp.RevokedError](err)
@@ -305,7 +305,7 @@ func TestOCSPWithOpenSSL(t *testing.T) {
 				}
 				url := startOpenSSL(t, openssl, ca, signedBy)
 				for serial, want := range map[int64]string{goodSerial: "", revokedSerial: "was revoked"} {
-					server := mongotest.NewTCPServer(t, nil)
+					server := fakemongo.NewTCPServer(t, nil)
 					server.UseTLS(presents(ca.Issue(t, "127.0.0.1", certtest.Responders(url), func(c *x509.Certificate) {
 						c.SerialNumber = big.NewInt(serial)
 					})))

@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -35,7 +35,7 @@ func TestOverloadLabels(t *testing.T) {
 	tests := []struct {
 		name     string
 		dial     dialer // nil: the server's own
-		hello    mongotest.Handler
+		hello    fakemongo.Handler
 		server   *tls.Config // nil: it speaks plain
 		client   func() *tls.Config
 		proxied  bool
@@ -58,19 +58,19 @@ func TestOverloadLabels(t *testing.T) {
 		{name: "certificate of another host", server: wrong, client: trusting},
 		{name: "client certificate wanted", server: demanding, client: trusting},
 
-		{name: "closed in hello", hello: mongotest.Always(mongotest.Drop()), overload: true},
-		{name: "closed in hello over TLS", hello: mongotest.Always(mongotest.Drop()), server: right, client: trusting, overload: true},
-		{name: "closed inside the reply", hello: mongotest.Always(mongotest.DropInside(answer(1), 20)), overload: true},
-		{name: "no answer to hello", hello: mongotest.Always(mongotest.Hang()), overload: true},
-		{name: "another's reply", hello: mongotest.Always(mongotest.ToAnother(answer(1), 12345))},
-		{name: "hello refused", hello: mongotest.Always(mongotest.Error(91, "ShutdownInProgress", "bye"))},
+		{name: "closed in hello", hello: fakemongo.Always(fakemongo.Drop()), overload: true},
+		{name: "closed in hello over TLS", hello: fakemongo.Always(fakemongo.Drop()), server: right, client: trusting, overload: true},
+		{name: "closed inside the reply", hello: fakemongo.Always(fakemongo.DropInside(answer(1), 20)), overload: true},
+		{name: "no answer to hello", hello: fakemongo.Always(fakemongo.Hang()), overload: true},
+		{name: "another's reply", hello: fakemongo.Always(fakemongo.ToAnother(answer(1), 12345))},
+		{name: "hello refused", hello: fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "bye"))},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			in, newServer := synctest.Test, mongotest.NewServer
+			in, newServer := synctest.Test, fakemongo.NewServer
 			// Both ends of a TLS handshake may write at once, which blocks them on a net.Pipe.
 			if tt.server != nil {
-				in, newServer = func(t *testing.T, f func(*testing.T)) { f(t) }, mongotest.NewTCPServer
+				in, newServer = func(t *testing.T, f func(*testing.T)) { f(t) }, fakemongo.NewTCPServer
 			}
 			in(t, func(t *testing.T) {
 				s := newServer(t, nil)
@@ -115,7 +115,7 @@ func to(addr address.Address) dialer {
 // none of the labels.
 func TestOverloadLabelsEndWithTheHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mongotest.NewServer(t, mongotest.Handlers{"ping": mongotest.Always(mongotest.Drop())})
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"ping": fakemongo.Always(fakemongo.Drop())})
 		c := dial(t, s, conn.Config{})
 		if _, err := c.RoundTrip(t.Context(), message("ping", 0)); !mongoerr.IsNetwork(err) || len(mongoerr.Labels(err)) > 0 {
 			t.Errorf("RoundTrip() = %v with the labels %v, want a network error without", err, mongoerr.Labels(err))

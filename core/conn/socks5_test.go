@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 const proxyAddress = "proxy.test:1080"
@@ -41,8 +41,8 @@ func TestProxy(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := mongotest.NewServer(t, nil)
-				p := mongotest.NewProxy(t, map[string]*mongotest.Server{
+				s := fakemongo.NewServer(t, nil)
+				p := fakemongo.NewProxy(t, map[string]*fakemongo.Server{
 					"Db.example:1": s, "db.example:1": s, "192.0.2.1:1": s, "[2001:db8::1]:1": s,
 				})
 				p.Username, p.Password = tt.needs[0], tt.needs[1]
@@ -158,7 +158,7 @@ func TestProxyHangs(t *testing.T) {
 func TestProxyTLS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := certtest.Authority(t, certtest.ECDSA)
-		s := mongotest.NewServer(t, nil)
+		s := fakemongo.NewServer(t, nil)
 		var asked string
 		conf := presents(ca.Issue(t, "db.example"))
 		conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -166,7 +166,7 @@ func TestProxyTLS(t *testing.T) {
 			return nil, nil
 		}
 		s.UseTLS(conf)
-		p := mongotest.NewProxy(t, map[string]*mongotest.Server{"db.example:1": s, "other.example:1": s})
+		p := fakemongo.NewProxy(t, map[string]*fakemongo.Server{"db.example:1": s, "other.example:1": s})
 		cfg := useTLS(t, connstring.TLS{CAFile: caFile(t, ca)})
 		cfg.Dialer, cfg.Proxy = p.Dial, &conn.Proxy{Address: proxyAddress}
 		c, err := conn.Dial(t.Context(), "db.example:1", cfg)

@@ -13,11 +13,11 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/wire"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 func TestOverTCP(t *testing.T) {
-	s := mongotest.NewTCPServer(t, nil)
+	s := fakemongo.NewTCPServer(t, nil)
 	c, err := conn.Dial(t.Context(), s.Address(), conn.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestServerGoneWhileIdle(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("cannot be seen there")
 	}
-	s := mongotest.NewTCPServer(t, nil)
+	s := fakemongo.NewTCPServer(t, nil)
 	c, err := conn.Dial(t.Context(), s.Address(), conn.Config{SocketTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestUnreadBytes(t *testing.T) {
 	for _, encrypted := range []bool{false, true} {
 		for _, later := range []bool{false, true} {
 			t.Run(fmt.Sprintf("TLS %v, later %v", encrypted, later), func(t *testing.T) {
-				s := mongotest.NewTCPServer(t, nil)
+				s := fakemongo.NewTCPServer(t, nil)
 				var cfg conn.Config
 				if encrypted {
 					s.UseTLS(presents(ca.Issue(t, "127.0.0.1")))
@@ -74,12 +74,12 @@ func TestUnreadBytes(t *testing.T) {
 				}
 				cfg.SocketTimeout = time.Minute
 				goOn := make(chan struct{})
-				s.Handle("ping", func(cmd *mongotest.Command) mongotest.Reply {
+				s.Handle("ping", func(cmd *fakemongo.Command) fakemongo.Reply {
 					reply := wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID}, &wire.Msg{Body: answer(1)})
 					if later {
-						return mongotest.Garbage(reply).Then(goOn, mongotest.Garbage(reply))
+						return fakemongo.Garbage(reply).Then(goOn, fakemongo.Garbage(reply))
 					}
-					return mongotest.Garbage(append(reply, reply...))
+					return fakemongo.Garbage(append(reply, reply...))
 				})
 				c, err := conn.Dial(t.Context(), s.Address(), cfg)
 				if err != nil {
@@ -110,8 +110,8 @@ func TestUnreadBytes(t *testing.T) {
 }
 
 func BenchmarkRoundTrip(b *testing.B) {
-	reply := mongotest.Always(mongotest.Document(answer(1)))
-	s := mongotest.NewTCPServer(b, mongotest.Handlers{"ping": reply})
+	reply := fakemongo.Always(fakemongo.Document(answer(1)))
+	s := fakemongo.NewTCPServer(b, fakemongo.Handlers{"ping": reply})
 	c, err := conn.Dial(b.Context(), s.Address(), conn.Config{})
 	if err != nil {
 		b.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // useTLS returns the Config of the options, without OCSP.
@@ -93,7 +93,7 @@ func TestTLS(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := mongotest.NewTCPServer(t, nil)
+			s := fakemongo.NewTCPServer(t, nil)
 			s.UseTLS(presents(tt.server))
 			tt.opt.CAFile = caFile(t, ca)
 			check(t, ping(t.Context(), s.Address(), useTLS(t, tt.opt)), tt.want)
@@ -102,7 +102,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestTLSWithAServerThatSpeaksPlain(t *testing.T) {
-	s := mongotest.NewTCPServer(t, nil)
+	s := fakemongo.NewTCPServer(t, nil)
 	check(t, ping(t.Context(), s.Address(), useTLS(t, connstring.TLS{})), "tls handshake")
 }
 
@@ -118,7 +118,7 @@ func TestTLSMinimum(t *testing.T) {
 		{"TLS 1.3", tls.VersionTLS13, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := mongotest.NewTCPServer(t, nil)
+			s := fakemongo.NewTCPServer(t, nil)
 			conf := presents(ca.Issue(t, "127.0.0.1"))
 			conf.MinVersion, conf.MaxVersion = tls.VersionTLS10, tt.max
 			s.UseTLS(conf)
@@ -156,7 +156,7 @@ func TestTLSNames(t *testing.T) {
 			"strict": {}, "invalid certificates": {AllowInvalidCertificates: true}, "invalid host names": {AllowInvalidHostnames: true},
 		} {
 			t.Run(string(tt.addr)+" "+tt.cert+" "+mode, func(t *testing.T) {
-				s := mongotest.NewTCPServer(t, nil)
+				s := fakemongo.NewTCPServer(t, nil)
 				told := "nothing"
 				conf := presents(ca.Issue(t, tt.cert))
 				conf.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -213,7 +213,7 @@ func TestTLSClientCertificate(t *testing.T) {
 	client, below := ca.Issue(t, "client"), between.Issue(t, "client")
 	server := presents(ca.Issue(t, "127.0.0.1"))
 	server.ClientAuth, server.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool()
-	s := mongotest.NewTCPServer(t, nil)
+	s := fakemongo.NewTCPServer(t, nil)
 	s.UseTLS(server)
 	for _, tt := range []struct {
 		name string
@@ -258,7 +258,7 @@ func TestReload(t *testing.T) {
 	}
 	write(opt.CertificateKeyFile, first.CertificateBlock(), first.KeyBlock(t))
 	write(opt.CAFile, before.CertificateBlock())
-	s := mongotest.NewTCPServer(t, nil)
+	s := fakemongo.NewTCPServer(t, nil)
 	demand := func(ca *certtest.Pair) {
 		conf := presents(ca.Issue(t, "127.0.0.1"))
 		conf.ClientAuth = tls.RequireAnyClientCert
@@ -266,9 +266,9 @@ func TestReload(t *testing.T) {
 	}
 	demand(before)
 	var names []string
-	s.Handle("ping", func(cmd *mongotest.Command) mongotest.Reply {
+	s.Handle("ping", func(cmd *fakemongo.Command) fakemongo.Reply {
 		names = append(names, cmd.TLS.PeerCertificates[0].DNSNames[0])
-		return mongotest.OK(nil)
+		return fakemongo.OK(nil)
 	})
 	secure, err := conn.NewTLS(opt)
 	if err != nil {
@@ -314,7 +314,7 @@ func TestTLSReadsABundle(t *testing.T) {
 	ca, foreign := certtest.Authority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.ECDSA)
 	file := certtest.File(t, "bundle.pem", foreign.CertificateBlock(), foreign.KeyBlock(t),
 		&pem.Block{Type: "CERTIFICATE", Bytes: []byte("not one that can be read")}, ca.CertificateBlock())
-	s := mongotest.NewTCPServer(t, nil)
+	s := fakemongo.NewTCPServer(t, nil)
 	s.UseTLS(presents(ca.Issue(t, "127.0.0.1")))
 	check(t, ping(t.Context(), s.Address(), useTLS(t, connstring.TLS{CAFile: file})), "")
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 var orders = client.Namespace{Database: "shop", Collection: "orders"}
@@ -44,11 +44,11 @@ func text(t testing.TB, d bson.Raw) string {
 // run runs a test in a bubble with a server that has n documents {"_id": 0} … in shop.orders, and
 // a client of it.
 func run(
-	t *testing.T, n int, handlers mongotest.Handlers, test func(t *testing.T, srv *mongotest.Server, c *client.Client),
+	t *testing.T, n int, handlers fakemongo.Handlers, test func(t *testing.T, srv *fakemongo.Server, c *client.Client),
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		srv := mongotest.NewServer(t, handlers)
+		srv := fakemongo.NewServer(t, handlers)
 		docs := make([]bson.Raw, n)
 		for i := range docs {
 			docs[i] = doc(t, fmt.Sprintf(`{"_id":%d}`, i))
@@ -80,7 +80,7 @@ func find(t testing.TB, c *client.Client, opt client.FindOptions) *cursor.Cursor
 }
 
 func TestNext(t *testing.T) {
-	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, 5, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{Common: client.Common{Comment: bson.StringValue("c")}, BatchSize: new(int32(2))})
 		if cur.Done() || cur.ID() == 0 {
 			t.Errorf("a new cursor: Done() = %v, ID() = %d", cur.Done(), cur.ID())
@@ -122,7 +122,7 @@ func sentAs(t *testing.T, cmd bson.Raw) string {
 }
 
 func TestContinueElsewhere(t *testing.T) {
-	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, 5, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
 		if _, err := cur.Next(t.Context()); err != nil {
 			t.Fatal(err)
@@ -141,11 +141,11 @@ func TestContinueElsewhere(t *testing.T) {
 }
 
 func TestNamespaceIsTheServers(t *testing.T) {
-	handlers := mongotest.Handlers{
-		"find":    mongotest.Always(mongotest.CursorReply(7, "shop.a.b", "firstBatch")),
-		"getMore": mongotest.Times(1, mongotest.Always(mongotest.CursorReply(8, "other.c", "nextBatch")), mongotest.Always(mongotest.CursorReply(0, "other.c", "nextBatch"))),
+	handlers := fakemongo.Handlers{
+		"find":    fakemongo.Always(fakemongo.CursorReply(7, "shop.a.b", "firstBatch")),
+		"getMore": fakemongo.Times(1, fakemongo.Always(fakemongo.CursorReply(8, "other.c", "nextBatch")), fakemongo.Always(fakemongo.CursorReply(0, "other.c", "nextBatch"))),
 	}
-	run(t, 0, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, 0, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		n := 0
 		for b, err := range find(t, c, client.FindOptions{}).Batches(t.Context()) {
 			if n++; err != nil || len(b.Documents) != 0 {
@@ -164,11 +164,11 @@ func TestNamespaceIsTheServers(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	four := []string{`{"getMore":7,"collection":"orders","batchSize":1,"$db":"shop"}`}
-	handlers := mongotest.Handlers{
-		"find":    mongotest.Always(mongotest.CursorReply(7, "shop.orders", "firstBatch", doc(t, `{}`), doc(t, `{}`), doc(t, `{}`))),
-		"getMore": mongotest.Always(mongotest.CursorReply(7, "shop.orders", "nextBatch", doc(t, `{}`), doc(t, `{}`))),
+	handlers := fakemongo.Handlers{
+		"find":    fakemongo.Always(fakemongo.CursorReply(7, "shop.orders", "firstBatch", doc(t, `{}`), doc(t, `{}`), doc(t, `{}`))),
+		"getMore": fakemongo.Always(fakemongo.CursorReply(7, "shop.orders", "nextBatch", doc(t, `{}`), doc(t, `{}`))),
 	}
-	run(t, 0, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, 0, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{Limit: new(int64(4)), BatchSize: new(int32(3))})
 		var sizes []int
 		for b, err := range cur.Batches(t.Context()) {
@@ -190,9 +190,9 @@ func TestLimit(t *testing.T) {
 }
 
 func TestCommentNeedsAVersion(t *testing.T) {
-	old := mongotest.Handlers{"hello": mongotest.Always(mongotest.Document(
+	old := fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Document(
 		doc(t, `{"isWritablePrimary":true,"helloOk":true,"minWireVersion":0,"maxWireVersion":8,"ok":1}`)))}
-	run(t, 3, old, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, 3, old, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{Common: client.Common{Comment: bson.StringValue("c")}, BatchSize: new(int32(2))})
 		for _, err := range cur.Batches(t.Context()) {
 			if err != nil {
@@ -206,7 +206,7 @@ func TestCommentNeedsAVersion(t *testing.T) {
 }
 
 func TestAwaitTime(t *testing.T) {
-	run(t, 3, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, 3, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{
 			BatchSize: new(int32(1)), Tailable: new(true), AwaitData: new(true), MaxTimeMS: new(int64(99)), MaxAwaitTimeMS: new(int64(5)),
 		})
@@ -227,7 +227,7 @@ func TestAwaitTime(t *testing.T) {
 }
 
 func TestCloseKills(t *testing.T) {
-	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, 5, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -246,7 +246,7 @@ func TestCloseKills(t *testing.T) {
 }
 
 func TestBreakKills(t *testing.T) {
-	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, 5, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		for _, err := range find(t, c, client.FindOptions{BatchSize: new(int32(2))}).Batches(t.Context()) {
 			if err != nil {
 				t.Errorf("Batches() = %v", err)
@@ -260,7 +260,7 @@ func TestBreakKills(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForever(t *testing.T) {
-	run(t, 5, mongotest.Handlers{"killCursors": mongotest.Always(mongotest.Hang())}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, 5, fakemongo.Handlers{"killCursors": fakemongo.Always(fakemongo.Hang())}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		began := time.Now()
 		err := find(t, c, client.FindOptions{BatchSize: new(int32(2))}).Close(t.Context())
 		if err != nil || time.Since(began) > 5*time.Second {
@@ -272,20 +272,20 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 func TestFailedGetMore(t *testing.T) {
 	tests := []struct {
 		name   string
-		answer mongotest.Reply
+		answer fakemongo.Reply
 		sticky bool // whether a second Next fails without asking
 		kills  int
 	}{
-		{"network", mongotest.Drop(), true, 0},
-		{"cursor not found", mongotest.Error(43, "CursorNotFound", "gone"), true, 0},
-		{"another error", mongotest.Error(8000, "AtlasError", "try again"), false, 1},
-		{"malformed", mongotest.OK(nil), true, 1},
-		{"first batch again", mongotest.CursorReply(7, "shop.orders", "firstBatch"), true, 1},
-		{"timeout", mongotest.Hang(), true, 1},
+		{"network", fakemongo.Drop(), true, 0},
+		{"cursor not found", fakemongo.Error(43, "CursorNotFound", "gone"), true, 0},
+		{"another error", fakemongo.Error(8000, "AtlasError", "try again"), false, 1},
+		{"malformed", fakemongo.OK(nil), true, 1},
+		{"first batch again", fakemongo.CursorReply(7, "shop.orders", "firstBatch"), true, 1},
+		{"timeout", fakemongo.Hang(), true, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			run(t, 5, mongotest.Handlers{"getMore": mongotest.Always(tt.answer)}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+			run(t, 5, fakemongo.Handlers{"getMore": fakemongo.Always(tt.answer)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
 				if _, err := cur.Next(t.Context()); err != nil {
 					t.Fatal(err)
@@ -319,22 +319,22 @@ func TestFailedGetMore(t *testing.T) {
 // come back meanwhile.
 func TestCloseWhenTheServerHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 		for _, h := range cluster.Hosts() {
-			h.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+			h.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		}
 		c := newClient(t, parse(t, cluster.URI("")), client.Options{Dialer: cluster.Dial})
 		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
 		for _, tt := range []struct {
 			name string
-			lose func(h *mongotest.Host)
+			lose func(h *fakemongo.Host)
 			want time.Duration
 		}{
-			{"down", func(h *mongotest.Host) { h.SetDown(true) }, 3 * time.Second},
+			{"down", func(h *fakemongo.Host) { h.SetDown(true) }, 3 * time.Second},
 			{"removed", cluster.Remove, 0},
 		} {
 			cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
-			holder := slices.IndexFunc(cluster.Hosts(), func(h *mongotest.Host) bool { return h.Address() == cur.State().Server })
+			holder := slices.IndexFunc(cluster.Hosts(), func(h *fakemongo.Host) bool { return h.Address() == cur.State().Server })
 			tt.lose(cluster.Host(holder))
 			cluster.Elect(cluster.Host((holder + 1) % 3))
 			time.Sleep(time.Minute) //nolint:forbidigo // fake time: until monitors have seen it
@@ -353,9 +353,9 @@ func TestCloseWhenTheServerHasLeft(t *testing.T) {
 // As long as nothing is known of the deployment, the server may still turn up.
 func TestCloseBeforeTheDeploymentIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
 		host := cluster.Primary()
-		host.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		host.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		c := newClient(t, parse(t, cluster.URI("")), client.Options{Dialer: cluster.Dial})
 		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
 		state := find(t, c, client.FindOptions{BatchSize: new(int32(2))}).State()
@@ -384,8 +384,8 @@ func TestMalformedFirstBatchIsKilled(t *testing.T) {
 		{`{"firstBatch":[1],"id":{"$numberLong":"7"}}`, ``},
 	}
 	for _, tt := range tests {
-		answer := mongotest.Always(mongotest.Document(doc(t, `{"cursor":`+tt.reply+`,"ok":1}`)))
-		check := func(t *testing.T, c *client.Client, srv *mongotest.Server) {
+		answer := fakemongo.Always(fakemongo.Document(doc(t, `{"cursor":`+tt.reply+`,"ok":1}`)))
+		check := func(t *testing.T, c *client.Client, srv *fakemongo.Server) {
 			_, err := c.Find(t.Context(), orders, client.FindOptions{})
 			if !isA[*mongoerr.MalformedReplyError](err) {
 				t.Errorf("Find() = %v, want a MalformedReplyError", err)
@@ -398,7 +398,7 @@ func TestMalformedFirstBatchIsKilled(t *testing.T) {
 				t.Errorf("after %s sent %q, want %q", tt.reply, got, tt.want)
 			}
 		}
-		run(t, 0, mongotest.Handlers{"find": answer}, func(t *testing.T, srv *mongotest.Server, c *client.Client) { check(t, c, srv) })
+		run(t, 0, fakemongo.Handlers{"find": answer}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) { check(t, c, srv) })
 		runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
 			b.Service(0).Handle("find", answer)
 			b.Service(1).SetDown(true)
@@ -410,14 +410,14 @@ func TestMalformedFirstBatchIsKilled(t *testing.T) {
 // A reply of getMore without a namespace continues the cursor that is known.
 func TestGetMoreWithoutNamespace(t *testing.T) {
 	n := 0
-	handler := func(*mongotest.Command) mongotest.Reply {
+	handler := func(*fakemongo.Command) fakemongo.Reply {
 		n++
 		if n == 1 {
-			return mongotest.Document(doc(t, `{"cursor":{"id":{"$numberLong":"1"},"nextBatch":[{"a":1}]},"ok":1}`))
+			return fakemongo.Document(doc(t, `{"cursor":{"id":{"$numberLong":"1"},"nextBatch":[{"a":1}]},"ok":1}`))
 		}
-		return mongotest.Document(doc(t, `{"cursor":{"id":{"$numberLong":"0"},"nextBatch":[{"a":2}]},"ok":1}`))
+		return fakemongo.Document(doc(t, `{"cursor":{"id":{"$numberLong":"0"},"nextBatch":[{"a":2}]},"ok":1}`))
 	}
-	run(t, 3, mongotest.Handlers{"getMore": handler}, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, 3, fakemongo.Handlers{"getMore": handler}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{BatchSize: new(int32(1))})
 		for i := range 3 {
 			if b, err := cur.Next(t.Context()); err != nil || len(b.Documents) != 1 {
@@ -434,12 +434,12 @@ func TestGetMoreWithoutNamespace(t *testing.T) {
 // The reply must have a cursor, and that must be a document.
 func TestRepliesWithoutCursor(t *testing.T) {
 	for reply, want := range map[string]string{
-		`{"ok":1}`:             "malformed reply from mongotest:27017: cursor is missing",
-		`{"cursor":1,"ok":1}`:  "malformed reply from mongotest:27017: cursor has the type int",
-		`{"cursor":[],"ok":1}`: "malformed reply from mongotest:27017: cursor has the type array",
+		`{"ok":1}`:             "malformed reply from fakemongo:27017: cursor is missing",
+		`{"cursor":1,"ok":1}`:  "malformed reply from fakemongo:27017: cursor has the type int",
+		`{"cursor":[],"ok":1}`: "malformed reply from fakemongo:27017: cursor has the type array",
 	} {
-		handlers := mongotest.Handlers{"find": mongotest.Always(mongotest.Document(doc(t, reply)))}
-		run(t, 0, handlers, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+		handlers := fakemongo.Handlers{"find": fakemongo.Always(fakemongo.Document(doc(t, reply)))}
+		run(t, 0, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			if _, err := c.Find(t.Context(), orders, client.FindOptions{}); err == nil || err.Error() != want {
 				t.Errorf("Find() of %s = %v, want %s", reply, err, want)
 			}
@@ -453,10 +453,10 @@ func TestRepliesWithoutCursor(t *testing.T) {
 // A server that leaves a cursor open behind the one document that was asked for: it is killed,
 // over the connection that leads to it.
 func TestOneKillsWhatIsLeft(t *testing.T) {
-	left := mongotest.Always(mongotest.Document(doc(t,
+	left := fakemongo.Always(fakemongo.Document(doc(t,
 		`{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","firstBatch":[{"n":5},{"n":6}]},"ok":1}`)))
 	want := `{"killCursors":"orders","cursors":[7],"$db":"shop"}`
-	check := func(t *testing.T, c *client.Client, srv *mongotest.Server) {
+	check := func(t *testing.T, c *client.Client, srv *fakemongo.Server) {
 		d, found, err := c.FindOne(t.Context(), orders, client.FindOptions{})
 		if err != nil || !found || text(t, d) != `{"n":5}` {
 			t.Errorf("FindOne() = %v, %v, %v", d, found, err)
@@ -470,8 +470,8 @@ func TestOneKillsWhatIsLeft(t *testing.T) {
 			t.Errorf("%d killCursors %v, want twice %s", len(kills), kills, want)
 		}
 	}
-	handlers := mongotest.Handlers{"find": left, "aggregate": left}
-	run(t, 0, handlers, func(t *testing.T, srv *mongotest.Server, c *client.Client) { check(t, c, srv) })
+	handlers := fakemongo.Handlers{"find": left, "aggregate": left}
+	run(t, 0, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) { check(t, c, srv) })
 	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
 		b.Service(0).Handle("find", left)
 		b.Service(0).Handle("aggregate", left)
@@ -483,9 +483,9 @@ func TestOneKillsWhatIsLeft(t *testing.T) {
 // getMore and killCursors go where the cursor is: they carry no read preference.
 func TestNoReadPreferenceOnGetMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		host := cluster.Primary()
-		host.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		host.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		cfg := connstring.Config{Hosts: []address.Address{host.Address()}, DirectConnection: new(true)}
 		c := newClient(t, cfg, client.Options{Dialer: cluster.Dial})
 		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
@@ -509,8 +509,8 @@ func TestNoReadPreferenceOnGetMore(t *testing.T) {
 }
 
 func TestBatchesEndWithTheError(t *testing.T) {
-	for _, answer := range []mongotest.Reply{mongotest.Drop(), mongotest.Error(43, "CursorNotFound", "gone"), mongotest.OK(nil)} {
-		run(t, 5, mongotest.Handlers{"getMore": mongotest.Always(answer)}, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	for _, answer := range []fakemongo.Reply{fakemongo.Drop(), fakemongo.Error(43, "CursorNotFound", "gone"), fakemongo.OK(nil)} {
+		run(t, 5, fakemongo.Handlers{"getMore": fakemongo.Always(answer)}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
 			for range 2 { // it is not forgotten
 				var last error
@@ -527,7 +527,7 @@ func TestBatchesEndWithTheError(t *testing.T) {
 }
 
 func TestNextBeforeSendingMayBeRepeated(t *testing.T) {
-	run(t, 3, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, 3, nil, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
 		if _, err := cur.Next(t.Context()); err != nil {
 			t.Fatal(err)
@@ -611,7 +611,7 @@ func isA[E error](err error) bool {
 
 // Abandon kills a cursor only on a server that is known to be there.
 func TestAbandon(t *testing.T) {
-	run(t, 5, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
+	run(t, 5, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
 		if v := cur.WireVersion(); v != 21 {
 			t.Errorf("WireVersion() = %d, want 21", v)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 func newClient(t *testing.T, cfg connstring.Config, opt client.Options) *client.Client {
@@ -53,8 +53,8 @@ func (r reading) Read(p []byte) (int, error) {
 // next call.
 func TestContextThatEndsAfterTheBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lb := mongotest.NewBalanced(t, mongotest.BalancedConfig{})
-		lb.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		lb := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{})
+		lb.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		var over atomic.Pointer[context.CancelFunc]
 		c := newClient(t, parse(t, lb.URI("")), client.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			nc, err := lb.Dial(ctx, network, addr)
@@ -93,8 +93,8 @@ func TestContextThatEndsAfterTheBatch(t *testing.T) {
 // cursor.
 func TestPanicInsideTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lb := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
-		lb.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		lb := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1})
+		lb.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		var over atomic.Pointer[context.CancelFunc]
 		c := newClient(t, parse(t, lb.URI("")), client.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			nc, err := lb.Dial(ctx, network, addr)

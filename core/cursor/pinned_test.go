@@ -18,13 +18,13 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/pool"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // balanced is a client of two services behind a load balancer, which leads its connections to them
 // in turn.
 type balanced struct {
-	*mongotest.Balanced
+	*fakemongo.Balanced
 	client *client.Client
 
 	mu     sync.Mutex
@@ -35,8 +35,8 @@ type balanced struct {
 func runBalanced(t *testing.T, options string, opt client.Options, test func(t *testing.T, b *balanced)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &balanced{Balanced: mongotest.NewBalanced(t, mongotest.BalancedConfig{}), byID: map[uint64]bson.ObjectID{}}
-		b.SetDocuments("shop.orders", mongotest.Numbered(0, 9, 0)...)
+		b := &balanced{Balanced: fakemongo.NewBalanced(t, fakemongo.BalancedConfig{}), byID: map[uint64]bson.ObjectID{}}
+		b.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		cfg, err := connstring.Parse(b.URI(options))
 		if err != nil {
 			t.Fatal(err)
@@ -139,7 +139,7 @@ func TestPinnedUntilExhausted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
 				for _, s := range b.Services() { // an aggregation is answered as a find is
-					s.Handle("aggregate", func(*mongotest.Command) mongotest.Reply { return firstThree(s) })
+					s.Handle("aggregate", func(*fakemongo.Command) fakemongo.Reply { return firstThree(s) })
 				}
 				cur, err := open(b.client)
 				if err != nil {
@@ -173,8 +173,8 @@ func TestPinnedUntilExhausted(t *testing.T) {
 }
 
 // firstThree opens a cursor of the service over nine documents, by a find that the test makes up.
-func firstThree(s *mongotest.Service) mongotest.Reply {
-	return s.Default(&mongotest.Command{Name: "find", Database: "shop", Body: bson.NewBuilder(nil).String("find", "orders").Int32("batchSize", 3).Finish()})
+func firstThree(s *fakemongo.Service) fakemongo.Reply {
+	return s.Default(&fakemongo.Command{Name: "find", Database: "shop", Body: bson.NewBuilder(nil).String("find", "orders").Int32("batchSize", 3).Finish()})
 }
 
 // A cursor that is exhausted at once is not pinned.
@@ -194,7 +194,7 @@ func TestNotPinned(t *testing.T) {
 			t.Errorf("RunCursorCommand(ping) = %v, want a MalformedReplyError", err)
 		}
 	})
-	run(t, 9, nil, func(t *testing.T, _ *mongotest.Server, c *client.Client) {
+	run(t, 9, nil, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		if cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))}); cur.Pinned() || c.Pools()[0].InUse != 0 {
 			t.Error("a cursor is pinned without a load balancer")
 		}
@@ -244,7 +244,7 @@ func TestCursorOverAnotherConnection(t *testing.T) {
 
 // LB-021, LB-022: what becomes of the connection when something goes wrong.
 func TestPinnedCursorFails(t *testing.T) {
-	type handlers = map[string]mongotest.Reply
+	type handlers = map[string]fakemongo.Reply
 	tests := []struct {
 		name     string
 		handlers handlers
@@ -253,15 +253,15 @@ func TestPinnedCursorFails(t *testing.T) {
 		close    []string
 		again    bool // whether Next may be tried again
 	}{
-		{"network error", handlers{"getMore": mongotest.Drop()}, nil, []string{"getMore", "cleared"}, []string{"in", "closed error"}, false},
-		{"command error", handlers{"getMore": mongotest.Error(7, "HostNotFound", "gone")}, nil, []string{"getMore"}, []string{"killCursors", "in"}, true},
-		{"state change", handlers{"getMore": mongotest.Error(91, "ShutdownInProgress", "bye")}, nil, []string{"getMore", "cleared"}, []string{"killCursors", "in", "closed stale"}, true},
-		{"cursor not found", handlers{"getMore": mongotest.Error(43, "CursorNotFound", "gone")}, nil, []string{"getMore"}, []string{"in"}, false},
-		{"malformed", handlers{"getMore": mongotest.OK(nil)}, nil, []string{"getMore"}, []string{"killCursors", "in"}, false},
-		{"canceled", handlers{"getMore": mongotest.Hang()}, context.DeadlineExceeded, []string{"getMore"}, []string{"in", "closed error"}, false},
-		{"killCursors cut off", handlers{"getMore": mongotest.Error(7, "HostNotFound", "gone"), "killCursors": mongotest.Drop()}, nil, []string{"getMore"}, []string{"killCursors", "cleared", "in", "closed error"}, true},
-		{"killCursors fails", handlers{"getMore": mongotest.Error(7, "HostNotFound", "gone"), "killCursors": mongotest.Error(1, "", "no")}, nil, []string{"getMore"}, []string{"killCursors", "in"}, true},
-		{"killCursors hangs", handlers{"getMore": mongotest.Error(7, "HostNotFound", "gone"), "killCursors": mongotest.Hang()}, nil, []string{"getMore"}, []string{"killCursors", "in", "closed error"}, true},
+		{"network error", handlers{"getMore": fakemongo.Drop()}, nil, []string{"getMore", "cleared"}, []string{"in", "closed error"}, false},
+		{"command error", handlers{"getMore": fakemongo.Error(7, "HostNotFound", "gone")}, nil, []string{"getMore"}, []string{"killCursors", "in"}, true},
+		{"state change", handlers{"getMore": fakemongo.Error(91, "ShutdownInProgress", "bye")}, nil, []string{"getMore", "cleared"}, []string{"killCursors", "in", "closed stale"}, true},
+		{"cursor not found", handlers{"getMore": fakemongo.Error(43, "CursorNotFound", "gone")}, nil, []string{"getMore"}, []string{"in"}, false},
+		{"malformed", handlers{"getMore": fakemongo.OK(nil)}, nil, []string{"getMore"}, []string{"killCursors", "in"}, false},
+		{"canceled", handlers{"getMore": fakemongo.Hang()}, context.DeadlineExceeded, []string{"getMore"}, []string{"in", "closed error"}, false},
+		{"killCursors cut off", handlers{"getMore": fakemongo.Error(7, "HostNotFound", "gone"), "killCursors": fakemongo.Drop()}, nil, []string{"getMore"}, []string{"killCursors", "cleared", "in", "closed error"}, true},
+		{"killCursors fails", handlers{"getMore": fakemongo.Error(7, "HostNotFound", "gone"), "killCursors": fakemongo.Error(1, "", "no")}, nil, []string{"getMore"}, []string{"killCursors", "in"}, true},
+		{"killCursors hangs", handlers{"getMore": fakemongo.Error(7, "HostNotFound", "gone"), "killCursors": fakemongo.Hang()}, nil, []string{"getMore"}, []string{"killCursors", "in", "closed error"}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestPinnedCursorFails(t *testing.T) {
 						id = s.ID().String()
 					}
 					for name, r := range tt.handlers {
-						s.Handle(name, mongotest.Always(r))
+						s.Handle(name, fakemongo.Always(r))
 					}
 				}
 				b.take()
@@ -393,7 +393,7 @@ func TestCloseDuringNext(t *testing.T) {
 	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
 		test(t, b.client, func() {
 			for _, s := range b.Services() {
-				s.Handle("getMore", mongotest.Always(mongotest.Hang()))
+				s.Handle("getMore", fakemongo.Always(fakemongo.Hang()))
 			}
 		})
 		for _, s := range b.Services() {
@@ -402,8 +402,8 @@ func TestCloseDuringNext(t *testing.T) {
 			}
 		}
 	})
-	run(t, 9, nil, func(t *testing.T, srv *mongotest.Server, c *client.Client) {
-		test(t, c, func() { srv.Handle("getMore", mongotest.Always(mongotest.Hang())) })
+	run(t, 9, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		test(t, c, func() { srv.Handle("getMore", fakemongo.Always(fakemongo.Hang())) })
 		if n := len(srv.Commands("killCursors")); n != 1 {
 			t.Errorf("%d killCursors, want 1", n)
 		}

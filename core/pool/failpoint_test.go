@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/conn/metadata"
 	"github.com/mooringdb/mooring/core/pool"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // failPoint is the failCommand fail point of a server, as a test configures it.
@@ -43,23 +43,23 @@ func connectServer(t *testing.T, c cmapFile) connector {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := mongotest.NewServer(t, nil)
-	server.Handle("hello", func(cmd *mongotest.Command) mongotest.Reply { return fp.answer(server, cmd) })
+	server := fakemongo.NewServer(t, nil)
+	server.Handle("hello", func(cmd *fakemongo.Command) fakemongo.Reply { return fp.answer(server, cmd) })
 	return func(ctx context.Context, id uint64) (pool.Resource, error) {
 		return conn.Dial(ctx, "a:27017", conn.Config{ID: id, Metadata: func() bson.Raw { return client }, Dialer: server.Dial})
 	}
 }
 
-func (f *failPoint) answer(s *mongotest.Server, cmd *mongotest.Command) mongotest.Reply {
+func (f *failPoint) answer(s *fakemongo.Server, cmd *fakemongo.Command) fakemongo.Reply {
 	if !f.meets(cmd) {
 		return s.Default(cmd)
 	}
 	reply := s.Default(cmd)
 	switch {
 	case f.Data.CloseConnection:
-		reply = mongotest.Drop()
+		reply = fakemongo.Drop()
 	case f.Data.ErrorCode != 0:
-		reply = mongotest.Error(f.Data.ErrorCode, "FailPoint", "Failing command via 'failCommand' failpoint")
+		reply = fakemongo.Error(f.Data.ErrorCode, "FailPoint", "Failing command via 'failCommand' failpoint")
 	}
 	if f.Data.BlockConnection {
 		reply = reply.After(time.Duration(f.Data.BlockTimeMS) * time.Millisecond)
@@ -67,7 +67,7 @@ func (f *failPoint) answer(s *mongotest.Server, cmd *mongotest.Command) mongotes
 	return reply
 }
 
-func (f *failPoint) meets(cmd *mongotest.Command) bool {
+func (f *failPoint) meets(cmd *fakemongo.Command) bool {
 	name := cmd.Name
 	if name == "ismaster" {
 		name = "isMaster"

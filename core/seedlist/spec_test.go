@@ -20,7 +20,7 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/wire"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/spectest"
 )
 
@@ -193,9 +193,9 @@ func ping(ctx context.Context, topo *topology.Topology) error {
 // ignores the hosts' names.
 func deployment(t *testing.T, folder string) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	t.Helper()
-	servers := map[string]*mongotest.Server{}
+	servers := map[string]*fakemongo.Server{}
 	for _, port := range []string{"27017", "27018", "27019", "8000"} {
-		servers[port] = mongotest.NewServer(t, mongotest.Handlers{"hello": hello(folder, port)})
+		servers[port] = fakemongo.NewServer(t, fakemongo.Handlers{"hello": hello(folder, port)})
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		_, port, err := net.SplitHostPort(addr)
@@ -206,17 +206,17 @@ func deployment(t *testing.T, folder string) func(ctx context.Context, network, 
 	}
 }
 
-func hello(folder, port string) mongotest.Handler {
-	return func(cmd *mongotest.Command) mongotest.Reply {
+func hello(folder, port string) fakemongo.Handler {
+	return func(cmd *fakemongo.Command) fakemongo.Reply {
 		if folder != "replica-set" {
-			return mongotest.Hello(cmd, func(b *bson.Builder) {
+			return fakemongo.Hello(cmd, func(b *bson.Builder) {
 				b.String("msg", "isdbgrid")
 				if folder == "load-balanced" {
 					b.ObjectID("serviceId", bson.ObjectID{1})
 				}
 			})
 		}
-		return mongotest.OK(func(b *bson.Builder) {
+		return fakemongo.OK(func(b *bson.Builder) {
 			b.Bool("helloOk", true).Int32("maxWireVersion", 21)
 			b.Bool("isWritablePrimary", port == "27017").Bool("ismaster", port == "27017").Bool("secondary", port != "27017")
 			b.String("setName", "repl0").Int32("setVersion", 1).OpenArray("hosts")

@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/selection"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // balancedRound has services behind a load balancer crash, restart under other names, hang, cut
@@ -20,7 +20,7 @@ import (
 // start, only services' connections are cleared, and soon after all are well, operations succeed.
 func balancedRound(t *testing.T, seed uint64) (incidents int) {
 	c := &chaos{t: t, random: rand.New(rand.NewPCG(seed, 0))}
-	balanced := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 3, Strict: true, Discard: true})
+	balanced := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 3, Strict: true, Discard: true})
 	var watched servicesAudit
 	cfg := behindBalancer(balanced)
 	cfg.Conn.ConnectTimeout = time.Second
@@ -55,34 +55,34 @@ func balancedRound(t *testing.T, seed uint64) (incidents int) {
 	return incidents
 }
 
-func (c *chaos) serviceTroubles(b *mongotest.Balanced, a *servicesAudit) []func(*mongotest.Service) {
-	dead := map[*mongotest.Service]bool{}
-	return []func(*mongotest.Service){
-		func(s *mongotest.Service) {
+func (c *chaos) serviceTroubles(b *fakemongo.Balanced, a *servicesAudit) []func(*fakemongo.Service) {
+	dead := map[*fakemongo.Service]bool{}
+	return []func(*fakemongo.Service){
+		func(s *fakemongo.Service) {
 			s.Kill()
 			dead[s] = true
 		},
-		func(s *mongotest.Service) {
+		func(s *fakemongo.Service) {
 			if dead[s] {
 				s.Restart(c.t)
 				a.know(b)
 				dead[s] = false
 			}
 		},
-		func(s *mongotest.Service) { s.CutConnections() },
-		func(s *mongotest.Service) { s.Handle("ping", mongotest.Always(mongotest.Hang())) },
-		func(s *mongotest.Service) { s.Handle("ping", mongotest.Always(mongotest.Drop())) },
-		func(s *mongotest.Service) {
-			s.Handle("ping", mongotest.Always(mongotest.Error(91, "ShutdownInProgress", "going down")))
+		func(s *fakemongo.Service) { s.CutConnections() },
+		func(s *fakemongo.Service) { s.Handle("ping", fakemongo.Always(fakemongo.Hang())) },
+		func(s *fakemongo.Service) { s.Handle("ping", fakemongo.Always(fakemongo.Drop())) },
+		func(s *fakemongo.Service) {
+			s.Handle("ping", fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "going down")))
 		},
-		func(s *mongotest.Service) {
-			s.Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+		func(s *fakemongo.Service) {
+			s.Handle("ping", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
 		},
-		func(s *mongotest.Service) { s.Handle("ping", s.Default) },
+		func(s *fakemongo.Service) { s.Handle("ping", s.Default) },
 	}
 }
 
-func (c *chaos) healServices(b *mongotest.Balanced, a *servicesAudit) {
+func (c *chaos) healServices(b *fakemongo.Balanced, a *servicesAudit) {
 	for _, s := range b.Services() {
 		s.Handle("ping", s.Default)
 		s.Restart(c.t)
@@ -122,7 +122,7 @@ type servicesAudit struct {
 	known   map[bson.ObjectID]bool
 }
 
-func (a *servicesAudit) know(b *mongotest.Balanced) {
+func (a *servicesAudit) know(b *fakemongo.Balanced) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range b.Services() {
@@ -130,7 +130,7 @@ func (a *servicesAudit) know(b *mongotest.Balanced) {
 	}
 }
 
-func (a *servicesAudit) sink(t *testing.T, b *mongotest.Balanced) *event.Sink {
+func (a *servicesAudit) sink(t *testing.T, b *fakemongo.Balanced) *event.Sink {
 	a.known = map[bson.ObjectID]bool{}
 	a.know(b)
 	return &event.Sink{

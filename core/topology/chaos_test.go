@@ -23,7 +23,7 @@ import (
 	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestChaos has everything happen to a deployment that can: elections, also unnoticed ones,
@@ -70,14 +70,14 @@ func TestChaos(t *testing.T) {
 type chaos struct {
 	t       *testing.T
 	random  *rand.Rand
-	cluster *mongotest.Cluster
+	cluster *fakemongo.Cluster
 	topo    *topology.Topology
 	audit   audit
 	heals   time.Duration // after all is well, until all is known
 	log     []string
 
 	records *records // of a sharded cluster
-	liar    *mongotest.Host
+	liar    *fakemongo.Host
 	removed bool // a member, since the last quiet point
 }
 
@@ -90,7 +90,7 @@ func chaosRound(t *testing.T, seed uint64) (incidents int) {
 	}
 	cfg.Conn.ConnectTimeout = time.Second
 	c.heals = 2*interval + 5*time.Second
-	clusterConfig := mongotest.ClusterConfig{Polled: c.random.IntN(4) == 0, Discard: true}
+	clusterConfig := fakemongo.ClusterConfig{Polled: c.random.IntN(4) == 0, Discard: true}
 	var incident []func()
 	if c.random.IntN(3) > 0 {
 		incident = c.beReplicaSet(&cfg, clusterConfig)
@@ -152,7 +152,7 @@ func (c *chaos) note(format string, args ...any) {
 }
 
 // onAny is an incident of one host.
-func (c *chaos) onAny(name string, f func(h *mongotest.Host)) func() {
+func (c *chaos) onAny(name string, f func(h *fakemongo.Host)) func() {
 	return func() {
 		hosts := c.cluster.Hosts()
 		h := hosts[c.random.IntN(len(hosts))]
@@ -164,14 +164,14 @@ func (c *chaos) onAny(name string, f func(h *mongotest.Host)) func() {
 // troubles can happen to any host.
 func (c *chaos) troubles() []func() {
 	return []func(){
-		c.onAny("hang", func(h *mongotest.Host) { h.Hang(true) }),
-		c.onAny("answer", func(h *mongotest.Host) { h.Hang(false) }),
-		c.onAny("cut", func(h *mongotest.Host) { h.CutConnections() }),
-		c.onAny("restart", (*mongotest.Host).Restart),
-		c.onAny("down", func(h *mongotest.Host) { h.SetDown(true) }),
-		c.onAny("up", func(h *mongotest.Host) { h.SetDown(false) }),
-		c.onAny("slow", func(h *mongotest.Host) { h.Slow(time.Duration(c.random.IntN(1500)) * time.Millisecond) }),
-		c.onAny("lie", func(h *mongotest.Host) {
+		c.onAny("hang", func(h *fakemongo.Host) { h.Hang(true) }),
+		c.onAny("answer", func(h *fakemongo.Host) { h.Hang(false) }),
+		c.onAny("cut", func(h *fakemongo.Host) { h.CutConnections() }),
+		c.onAny("restart", (*fakemongo.Host).Restart),
+		c.onAny("down", func(h *fakemongo.Host) { h.SetDown(true) }),
+		c.onAny("up", func(h *fakemongo.Host) { h.SetDown(false) }),
+		c.onAny("slow", func(h *fakemongo.Host) { h.Slow(time.Duration(c.random.IntN(1500)) * time.Millisecond) }),
+		c.onAny("lie", func(h *fakemongo.Host) {
 			if c.liar == nil { // one host may lie; if all did, no driver could know the deployment
 				c.liar = h
 				h.Lie(lies[c.random.IntN(len(lies))])
@@ -181,34 +181,34 @@ func (c *chaos) troubles() []func() {
 }
 
 // lies are hellos that no honest member sends.
-var lies = []mongotest.Handler{
-	mongotest.Always(mongotest.Drop()),
-	mongotest.Always(mongotest.Hang()),
-	mongotest.Always(mongotest.Garbage([]byte("garbage that is longer than a header"))),
-	mongotest.Always(mongotest.Error(91, "ShutdownInProgress", "going down")),
-	mongotest.Always(mongotest.Document(bson.NewBuilder(nil).Double("ok", 1).Int32("setName", 7).Finish())),
-	mongotest.Always(mongotest.OK(func(b *bson.Builder) { b.Bool("isWritablePrimary", true).Int32("maxWireVersion", 21) })),
-	mongotest.Always(mongotest.OK(func(b *bson.Builder) { b.Bool("isreplicaset", true).Int32("maxWireVersion", 21) })),
-	mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+var lies = []fakemongo.Handler{
+	fakemongo.Always(fakemongo.Drop()),
+	fakemongo.Always(fakemongo.Hang()),
+	fakemongo.Always(fakemongo.Garbage([]byte("garbage that is longer than a header"))),
+	fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "going down")),
+	fakemongo.Always(fakemongo.Document(bson.NewBuilder(nil).Double("ok", 1).Int32("setName", 7).Finish())),
+	fakemongo.Always(fakemongo.OK(func(b *bson.Builder) { b.Bool("isWritablePrimary", true).Int32("maxWireVersion", 21) })),
+	fakemongo.Always(fakemongo.OK(func(b *bson.Builder) { b.Bool("isreplicaset", true).Int32("maxWireVersion", 21) })),
+	fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
 		b.Bool("secondary", true).String("setName", "another").Int32("maxWireVersion", 21)
 	})),
-	mongotest.Always(mongotest.OK(func(b *bson.Builder) { // a primary of long ago
+	fakemongo.Always(fakemongo.OK(func(b *bson.Builder) { // a primary of long ago
 		b.Bool("isWritablePrimary", true).String("setName", "rs").Int32("maxWireVersion", 21)
 		b.OpenArray("hosts").String("", "nowhere:27017").Close()
 	})),
-	mongotest.Always(mongotest.OK(func(b *bson.Builder) { b.Int32("minWireVersion", 99).Int32("maxWireVersion", 99) })),
+	fakemongo.Always(fakemongo.OK(func(b *bson.Builder) { b.Int32("minWireVersion", 99).Int32("maxWireVersion", 99) })),
 }
 
-func (c *chaos) beReplicaSet(cfg *topology.Config, clusterConfig mongotest.ClusterConfig) []func() {
-	roles := []mongotest.Role{mongotest.Primary, mongotest.Secondary, mongotest.Secondary}
-	roles = append(roles, []mongotest.Role{mongotest.Arbiter, mongotest.Hidden, mongotest.Recovering, mongotest.Secondary}[:c.random.IntN(5)]...)
-	c.cluster = mongotest.NewCluster(c.t, clusterConfig, roles...)
+func (c *chaos) beReplicaSet(cfg *topology.Config, clusterConfig fakemongo.ClusterConfig) []func() {
+	roles := []fakemongo.Role{fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary}
+	roles = append(roles, []fakemongo.Role{fakemongo.Arbiter, fakemongo.Hidden, fakemongo.Recovering, fakemongo.Secondary}[:c.random.IntN(5)]...)
+	c.cluster = fakemongo.NewCluster(c.t, clusterConfig, roles...)
 	for _, h := range c.cluster.Hosts() {
 		h.Handle("ping", h.WriteHandler())
 	}
 	cfg.Seeds, cfg.ReplicaSet = c.cluster.Seeds(), "rs"
 	cfg.Conn.Dialer = c.cluster.Dial
-	onElectable := func(name string, f func(h *mongotest.Host)) func() {
+	onElectable := func(name string, f func(h *fakemongo.Host)) func() {
 		return func() {
 			h := c.electable()
 			c.note("%s: %s", h.Address(), name)
@@ -221,7 +221,7 @@ func (c *chaos) beReplicaSet(cfg *topology.Config, clusterConfig mongotest.Clust
 		onElectable("elect unnoticed", c.cluster.ElectUnnoticed),
 		func() { c.note("step down"); c.cluster.StepDown() },
 		func() {
-			h := c.cluster.Add(mongotest.Secondary)
+			h := c.cluster.Add(fakemongo.Secondary)
 			h.Handle("ping", h.WriteHandler())
 			c.note("%s: added", h.Address())
 		},
@@ -237,25 +237,25 @@ func (c *chaos) beReplicaSet(cfg *topology.Config, clusterConfig mongotest.Clust
 }
 
 // electable is a primary or secondary.
-func (c *chaos) electable() *mongotest.Host {
-	hosts := slices.DeleteFunc(c.cluster.Hosts(), func(h *mongotest.Host) bool {
+func (c *chaos) electable() *fakemongo.Host {
+	hosts := slices.DeleteFunc(c.cluster.Hosts(), func(h *fakemongo.Host) bool {
 		role, member := h.Role()
-		return !member || role != mongotest.Primary && role != mongotest.Secondary
+		return !member || role != fakemongo.Primary && role != fakemongo.Secondary
 	})
 	return hosts[c.random.IntN(len(hosts))]
 }
 
 func (c *chaos) members() (n int) {
 	for _, h := range c.cluster.Hosts() {
-		if role, member := h.Role(); member && (role == mongotest.Primary || role == mongotest.Secondary) {
+		if role, member := h.Role(); member && (role == fakemongo.Primary || role == fakemongo.Secondary) {
 			n++
 		}
 	}
 	return n
 }
 
-func (c *chaos) beSharded(cfg *topology.Config, clusterConfig mongotest.ClusterConfig) []func() {
-	c.cluster = mongotest.NewCluster(c.t, clusterConfig, slices.Repeat([]mongotest.Role{mongotest.Mongos}, 6)...)
+func (c *chaos) beSharded(cfg *topology.Config, clusterConfig fakemongo.ClusterConfig) []func() {
+	c.cluster = fakemongo.NewCluster(c.t, clusterConfig, slices.Repeat([]fakemongo.Role{fakemongo.Mongos}, 6)...)
 	names := map[string]string{}
 	var all []string
 	for _, h := range c.cluster.Hosts() {
@@ -303,8 +303,8 @@ func (c *chaos) heal() {
 		h.Hang(false)
 		h.Slow(0)
 		h.SetDown(false)
-		if role, _ := h.Role(); role == mongotest.Primary && h != primary {
-			h.SetRole(mongotest.Secondary) // it has noticed by now
+		if role, _ := h.Role(); role == fakemongo.Primary && h != primary {
+			h.SetRole(fakemongo.Secondary) // it has noticed by now
 		}
 	}
 	if c.liar != nil {
@@ -345,10 +345,10 @@ func (c *chaos) quietPoint(name string) {
 	}
 }
 
-var kindOf = map[mongotest.Role]description.ServerKind{
-	mongotest.Mongos: description.ServerMongos, mongotest.Primary: description.ServerRSPrimary,
-	mongotest.Secondary: description.ServerRSSecondary, mongotest.Arbiter: description.ServerRSArbiter,
-	mongotest.Hidden: description.ServerRSOther, mongotest.Recovering: description.ServerRSOther, mongotest.Ghost: description.ServerRSGhost,
+var kindOf = map[fakemongo.Role]description.ServerKind{
+	fakemongo.Mongos: description.ServerMongos, fakemongo.Primary: description.ServerRSPrimary,
+	fakemongo.Secondary: description.ServerRSSecondary, fakemongo.Arbiter: description.ServerRSArbiter,
+	fakemongo.Hidden: description.ServerRSOther, fakemongo.Recovering: description.ServerRSOther, fakemongo.Ghost: description.ServerRSGhost,
 }
 
 // model returns what the driver must know. Only a primary says which hosts are not members, or not
@@ -367,7 +367,7 @@ func (c *chaos) model(got description.Topology) (want map[address.Address]descri
 	}
 	for _, h := range c.cluster.Hosts() {
 		role, member := h.Role()
-		listed := member && role != mongotest.Hidden
+		listed := member && role != fakemongo.Hidden
 		if listed || kind == description.KindReplicaSetNoPrimary && got.Server(h.Address()) != nil {
 			want[h.Address()] = kindOf[role]
 		}

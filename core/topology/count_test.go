@@ -8,7 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestOperationsCountFromSelection checks that a selection counts for its server at once, before
@@ -31,7 +31,7 @@ func TestOperationsCountFromSelection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos)
 				cfg := watched(cluster)
 				cfg.Rand = func(int) int { return 0 } // the first, but for a second with fewer operations
 				topo := start(t, cfg)

@@ -12,22 +12,22 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestNoServersAreLeft removes the last server where no other server can become known. The sink is
 // warned, and a selection fails at once and says why (SDAM-037).
 func TestNoServersAreLeft(t *testing.T) {
 	for name, test := range map[string]struct {
-		config func(*mongotest.Cluster) topology.Config
+		config func(*fakemongo.Cluster) topology.Config
 		want   string
 	}{
 		"no seeds": {
-			func(*mongotest.Cluster) topology.Config { return topology.Config{} },
+			func(*fakemongo.Cluster) topology.Config { return topology.Config{} },
 			"no servers are configured",
 		},
 		"wrong replicaSet": {
-			func(c *mongotest.Cluster) topology.Config {
+			func(c *fakemongo.Cluster) topology.Config {
 				cfg := watched(c)
 				cfg.Seeds, cfg.ReplicaSet = cfg.Seeds[:1], "rs1"
 				return cfg
@@ -38,7 +38,7 @@ func TestNoServersAreLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var j journal
-				cfg := test.config(mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary))
+				cfg := test.config(fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary))
 				cfg.Sink = &event.Sink{NoServers: func(e event.NoServers) { j.add("%v", e.Err) }}
 				topo := start(t, cfg)
 				defer stop(t, topo)
@@ -63,14 +63,14 @@ func TestNoServersAreLeft(t *testing.T) {
 // servers.
 func TestNoServersUntilTheRecordsChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := startPolled(t, mongotest.Standalone, "") // two standalone servers are no deployment
+		p := startPolled(t, fakemongo.Standalone, "") // two standalone servers are no deployment
 		defer stop(t, p.topo)
 		_, err := p.topo.Select(t.Context(), selection.Write())
 		if want := "server selection timed out after 30s: no server is left: "; err == nil || !contains(err, want) {
 			t.Errorf("Select = %v, want %s", err, want)
 		}
 		p.records.set(nil, "c:27017")
-		p.cluster.Host(2).SetRole(mongotest.Mongos)
+		p.cluster.Host(2).SetRole(fakemongo.Mongos)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for {
@@ -128,7 +128,7 @@ func TestRemainingTimeOfASelection(t *testing.T) {
 func TestClosingAgainWaitsForTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cfg := standalone(mongotest.NewServer(t, nil))
+		cfg := standalone(fakemongo.NewServer(t, nil))
 		cfg.Sink = &event.Sink{ServerClosed: func(event.ServerClosed) {
 			pass(time.Second)
 			j.add("closed")

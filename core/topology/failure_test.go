@@ -15,13 +15,13 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/wire"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 func TestFailedCheckClearsThePoolAndIsRepeatedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		cfg := standalone(server)
 		cfg.Sink = j.sink()
 		topo := start(t, cfg)
@@ -29,7 +29,7 @@ func TestFailedCheckClearsThePoolAndIsRepeatedAtOnce(t *testing.T) {
 		mustSelect(t, topo, selection.Write())
 		settle(&j)
 
-		server.Handle("hello", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
+		server.Handle("hello", fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
 		pass(10*time.Second + time.Millisecond)
 		j.expect(t, "a check", "a check failed", "a Standalone → Unknown", "topology Single/1 → Single/1",
 			"a pool cleared, interrupt false", "a check", "a check ok", "a Unknown → Standalone",
@@ -40,15 +40,15 @@ func TestFailedCheckClearsThePoolAndIsRepeatedAtOnce(t *testing.T) {
 func TestRepetitionThatFailsWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		cfg := standalone(server)
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		mustSelect(t, topo, selection.Write())
 		settle(&j)
-		server.Handle("hello", func(c *mongotest.Command) mongotest.Reply {
+		server.Handle("hello", func(c *fakemongo.Command) fakemongo.Reply {
 			j.add("hello")
-			return mongotest.Drop()
+			return fakemongo.Drop()
 		})
 		pass(15 * time.Second)
 		j.expect(t, "hello", "hello")
@@ -58,14 +58,14 @@ func TestRepetitionThatFailsWaits(t *testing.T) {
 func TestCommandErrorOfACheckIsNotRepeatedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		topo := start(t, standalone(server))
 		defer stop(t, topo)
 		mustSelect(t, topo, selection.Write())
 		settle(&j)
-		server.Handle("hello", func(*mongotest.Command) mongotest.Reply {
+		server.Handle("hello", func(*fakemongo.Command) fakemongo.Reply {
 			j.add("hello")
-			return mongotest.Error(91, "ShutdownInProgress", "going down")
+			return fakemongo.Error(91, "ShutdownInProgress", "going down")
 		})
 		pass(15 * time.Second)
 		j.expect(t, "hello")
@@ -78,7 +78,7 @@ func TestCommandErrorOfACheckIsNotRepeatedAtOnce(t *testing.T) {
 func TestHangingServerInterruptsItsConnections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		cfg := standalone(server)
 		cfg.Sink = j.sink()
 		cfg.Conn.ConnectTimeout = time.Second
@@ -87,9 +87,9 @@ func TestHangingServerInterruptsItsConnections(t *testing.T) {
 		s := mustSelect(t, topo, selection.Write())
 		settle(&j)
 
-		server.Handle("hello", mongotest.Always(mongotest.Hang()))
+		server.Handle("hello", fakemongo.Always(fakemongo.Hang()))
 		server.Handle("isMaster", server.Default) // which is what new connections of the pool begin with
-		server.Handle("ping", mongotest.Always(mongotest.Hang()))
+		server.Handle("ping", fakemongo.Always(fakemongo.Hang()))
 		begin := time.Now()
 		if err := ping(t.Context(), s); err == nil {
 			t.Error("the operation on the hanging server succeeded")
@@ -107,7 +107,7 @@ func TestHangingServerInterruptsItsConnections(t *testing.T) {
 func TestNetworkErrorOfAnOperation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		cfg := standalone(server)
 		cfg.Sink = j.sink()
 		topo := start(t, cfg)
@@ -115,7 +115,7 @@ func TestNetworkErrorOfAnOperation(t *testing.T) {
 		s := mustSelect(t, topo, selection.Write())
 		settle(&j)
 
-		server.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
+		server.Handle("ping", fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
 		if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
 			t.Errorf("ping = %v, want a network error", err)
 		}
@@ -136,7 +136,7 @@ func TestNetworkErrorOfAnOperation(t *testing.T) {
 // error does not wait for an answer on the monitor's old connection, which may be broken, too.
 func TestTheMonitorsConnectionIsGivenUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		topo := start(t, standalone(server))
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
@@ -144,14 +144,14 @@ func TestTheMonitorsConnectionIsGivenUp(t *testing.T) {
 
 		// The connections that are there now are dead without a sign; new ones are well.
 		var hellos atomic.Int64
-		server.Handle("hello", func(cmd *mongotest.Command) mongotest.Reply {
+		server.Handle("hello", func(cmd *fakemongo.Command) fakemongo.Reply {
 			if _, handshake := cmd.Body.Lookup("client"); handshake {
 				return server.Default(cmd)
 			}
 			hellos.Add(1)
-			return mongotest.Hang()
+			return fakemongo.Hang()
 		})
-		server.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
+		server.Handle("ping", fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
 		if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
 			t.Errorf("ping = %v, want a network error", err)
 		}
@@ -166,7 +166,7 @@ func TestTheMonitorsConnectionIsGivenUp(t *testing.T) {
 func TestErrorsThatSayNothingAboutTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		cfg := standalone(server)
 		cfg.Sink = j.sink()
 		topo := start(t, cfg)
@@ -174,7 +174,7 @@ func TestErrorsThatSayNothingAboutTheServer(t *testing.T) {
 		s := mustSelect(t, topo, selection.Write())
 		settle(&j)
 
-		server.Handle("ping", mongotest.Always(mongotest.Hang()))
+		server.Handle("ping", fakemongo.Always(fakemongo.Hang()))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := ping(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
@@ -185,7 +185,7 @@ func TestErrorsThatSayNothingAboutTheServer(t *testing.T) {
 		if err := ping(ctx, s); !errors.Is(err, context.Canceled) {
 			t.Errorf("ping = %v, want a cancellation", err)
 		}
-		server.Handle("ping", mongotest.Always(mongotest.Error(11000, "DuplicateKey", "dup")))
+		server.Handle("ping", fakemongo.Always(fakemongo.Error(11000, "DuplicateKey", "dup")))
 		if err := ping(t.Context(), s); mongoerr.Code(err) != 11000 {
 			t.Errorf("ping = %v, want code 11000", err)
 		}
@@ -196,15 +196,15 @@ func TestErrorsThatSayNothingAboutTheServer(t *testing.T) {
 // TestMalformedReplyConcernsTheConnectionOnly checks that a connection with a reply that breaks
 // the protocol is closed, while the server stays known and its pool keeps its other connections.
 func TestMalformedReplyConcernsTheConnectionOnly(t *testing.T) {
-	for name, reply := range map[string]mongotest.Reply{
-		"to another request": mongotest.ToAnother(bson.NewBuilder(nil).Double("ok", 1).Finish(), 12345),
-		"no message":         mongotest.Garbage([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")),
-		"not compressed":     mongotest.Garbage(wire.Append(nil, wire.Header{}, &wire.Compressed{Compressor: 2, UncompressedSize: 9, Data: []byte("x")})),
+	for name, reply := range map[string]fakemongo.Reply{
+		"to another request": fakemongo.ToAnother(bson.NewBuilder(nil).Double("ok", 1).Finish(), 12345),
+		"no message":         fakemongo.Garbage([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")),
+		"not compressed":     fakemongo.Garbage(wire.Append(nil, wire.Header{}, &wire.Compressed{Compressor: 2, UncompressedSize: 9, Data: []byte("x")})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var j journal
-				server := mongotest.NewServer(t, nil)
+				server := fakemongo.NewServer(t, nil)
 				cfg := standalone(server)
 				cfg.Sink = j.sink()
 				cfg.Sink.ConnectionClosed = func(e event.ConnectionClosed) { j.add("connection %d closed: %s", e.ConnectionID, e.Reason) }
@@ -216,7 +216,7 @@ func TestMalformedReplyConcernsTheConnectionOnly(t *testing.T) {
 					t.Fatal(err)
 				}
 				settle(&j)
-				server.Handle("ping", mongotest.Times(1, mongotest.Always(reply), server.Default))
+				server.Handle("ping", fakemongo.Times(1, fakemongo.Always(reply), server.Default))
 				if err := ping(t.Context(), mustSelect(t, topo, selection.Write())); !mongoerr.IsMalformed(err) || !mongoerr.IsNetwork(err) {
 					t.Errorf("ping = %v, want a malformed reply, and a broken connection", err)
 				}
@@ -234,7 +234,7 @@ func TestMalformedReplyConcernsTheConnectionOnly(t *testing.T) {
 func TestStateChangeErrorAsksForACheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		cfg := standalone(server)
 		cfg.Sink = j.sink()
 		topo := start(t, cfg)
@@ -242,7 +242,7 @@ func TestStateChangeErrorAsksForACheck(t *testing.T) {
 		s := mustSelect(t, topo, selection.Write())
 		settle(&j)
 
-		server.Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+		server.Handle("ping", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
 		if err := ping(t.Context(), s); !mongoerr.IsNotWritablePrimary(err) {
 			t.Errorf("ping = %v", err)
 		}
@@ -250,7 +250,7 @@ func TestStateChangeErrorAsksForACheck(t *testing.T) {
 		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", // and the pool is kept
 			"a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1")
 
-		server.Handle("ping", mongotest.Always(mongotest.Error(91, "ShutdownInProgress", "bye")))
+		server.Handle("ping", fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "bye")))
 		if err := ping(t.Context(), s); !mongoerr.IsShutdown(err) {
 			t.Errorf("ping = %v", err)
 		}
@@ -265,7 +265,7 @@ func TestStateChangeErrorAsksForACheck(t *testing.T) {
 func TestErrorOfAnOldGenerationIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		cfg := standalone(server)
 		cfg.Sink = j.sink()
 		topo := start(t, cfg)
@@ -275,7 +275,7 @@ func TestErrorOfAnOldGenerationIsIgnored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), server.Default))
+		server.Handle("ping", fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
 		if err := ping(t.Context(), s); err == nil {
 			t.Fatal("ping succeeded")
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestLastingDNSFailureIsPublishedOnce has DNS fail for the same reason at each check, over
@@ -65,7 +65,7 @@ func TestCancellationAsACheckBegins(t *testing.T) {
 		var topo *topology.Topology
 		var cancel atomic.Bool
 		var j journal
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		cfg := standalone(server)
 		cfg.Sink = &event.Sink{
 			ServerHeartbeatSucceeded: func(event.ServerHeartbeatSucceeded) { j.add("ok") },
@@ -104,7 +104,7 @@ func TestSeedGivenTwice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := standalone(mongotest.NewServer(t, nil))
+		cfg := standalone(fakemongo.NewServer(t, nil))
 		cfg.Seeds = uri.Hosts
 		topo := start(t, cfg)
 		defer stop(t, topo)

@@ -19,10 +19,10 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
-func behindBalancer(b *mongotest.Balanced) topology.Config {
+func behindBalancer(b *fakemongo.Balanced) topology.Config {
 	return topology.Config{
 		Seeds: []address.Address{b.Address()}, LoadBalanced: true, Conn: conn.Config{Dialer: b.Dial},
 	}
@@ -33,7 +33,7 @@ func behindBalancer(b *mongotest.Balanced) topology.Config {
 func TestLoadBalancedEvents(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		balanced := mongotest.NewBalanced(t, mongotest.BalancedConfig{Strict: true})
+		balanced := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Strict: true})
 		cfg := behindBalancer(balanced)
 		cfg.Sink = j.sink()
 		topo := start(t, cfg)
@@ -67,7 +67,7 @@ func TestLoadBalancedEvents(t *testing.T) {
 func TestLoadBalancedLog(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var got []string
-		cfg := behindBalancer(mongotest.NewBalanced(t, mongotest.BalancedConfig{}))
+		cfg := behindBalancer(fakemongo.NewBalanced(t, fakemongo.BalancedConfig{}))
 		cfg.Sink = eventlog.Sink(eventlog.Config{
 			Components: []eventlog.Component{eventlog.Topology},
 			Write:      func(m eventlog.Message) { got = append(got, m.Message) },
@@ -85,7 +85,7 @@ func TestLoadBalancedLog(t *testing.T) {
 
 // services is two connections behind a load balancer, one to each of two services, both in use.
 type services struct {
-	balanced *mongotest.Balanced
+	balanced *fakemongo.Balanced
 	topology *topology.Topology
 	server   topology.Server
 	conns    [2]*pool.Conn[*conn.Conn] // to the service of the same number
@@ -94,7 +94,7 @@ type services struct {
 
 func startServices(t *testing.T) *services {
 	t.Helper()
-	s := &services{balanced: mongotest.NewBalanced(t, mongotest.BalancedConfig{})}
+	s := &services{balanced: fakemongo.NewBalanced(t, fakemongo.BalancedConfig{})}
 	cfg := behindBalancer(s.balanced)
 	cfg.Sink = &event.Sink{
 		TopologyDescriptionChanged: func(event.TopologyDescriptionChanged) { s.journal.add("topology changed") },
@@ -187,18 +187,18 @@ func TestLoadBalancedErrorOfAnOldGeneration(t *testing.T) {
 // lead to. No pool is cleared, and the next attempt may lead to another service (LB-050).
 func TestLoadBalancedErrorsBeforeHello(t *testing.T) {
 	for name, test := range map[string]struct {
-		hello mongotest.Handler
+		hello fakemongo.Handler
 		want  string
 	}{
-		"network error": {mongotest.Always(mongotest.Drop()), "network error on balancer:27017 (hello)"},
-		"timeout":       {mongotest.Always(mongotest.Hang()), "network error on balancer:27017 (hello)"},
-		"command error": {mongotest.Always(mongotest.Error(91, "ShutdownInProgress", "bye")), "bye"},
-		"no serviceId":  {mongotest.Always(mongotest.OK(nil)), "Driver attempted to initialize in load balancing mode, but the server does not support this mode."},
+		"network error": {fakemongo.Always(fakemongo.Drop()), "network error on balancer:27017 (hello)"},
+		"timeout":       {fakemongo.Always(fakemongo.Hang()), "network error on balancer:27017 (hello)"},
+		"command error": {fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "bye")), "bye"},
+		"no serviceId":  {fakemongo.Always(fakemongo.OK(nil)), "Driver attempted to initialize in load balancing mode, but the server does not support this mode."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var j journal
-				balanced := mongotest.NewBalanced(t, mongotest.BalancedConfig{})
+				balanced := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{})
 				balanced.Service(0).Handle("hello", test.hello)
 				cfg := behindBalancer(balanced)
 				cfg.Conn.ConnectTimeout = time.Second
@@ -226,7 +226,7 @@ func TestLoadBalancedErrorsBeforeHello(t *testing.T) {
 // statistics have them (LB-030).
 func TestPins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cfg := behindBalancer(mongotest.NewBalanced(t, mongotest.BalancedConfig{}))
+		cfg := behindBalancer(fakemongo.NewBalanced(t, fakemongo.BalancedConfig{}))
 		cfg.Pool.MaxPinned = 1
 		topo := start(t, cfg)
 		defer stop(t, topo)

@@ -10,11 +10,11 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // openings returns how the server's connections began: m for OP_MSG, q for OP_QUERY.
-func openings(server *mongotest.Server) string {
+func openings(server *fakemongo.Server) string {
 	var all strings.Builder
 	for _, cmd := range server.Commands() {
 		switch {
@@ -32,12 +32,12 @@ func openings(server *mongotest.Server) string {
 // lasts, also when the connection to it breaks.
 func TestServerThatIsTooOld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		server := mongotest.NewServer(t, nil)
-		server.Intercept(func(cmd *mongotest.Command, _ mongotest.Handler) mongotest.Reply {
+		server := fakemongo.NewServer(t, nil)
+		server.Intercept(func(cmd *fakemongo.Command, _ fakemongo.Handler) fakemongo.Reply {
 			if !cmd.Legacy {
-				return mongotest.Drop()
+				return fakemongo.Drop()
 			}
-			return mongotest.OK(func(b *bson.Builder) { b.Bool("ismaster", true).Int32("maxWireVersion", 5) })
+			return fakemongo.OK(func(b *bson.Builder) { b.Bool("ismaster", true).Int32("maxWireVersion", 5) })
 		})
 		topo := start(t, standalone(server))
 		defer stop(t, topo)
@@ -66,20 +66,20 @@ func TestServerThatIsTooOld(t *testing.T) {
 func TestRefusedConnectionsAreNoReasonToFallBack(t *testing.T) {
 	for name, tt := range map[string]struct {
 		refused int64 // of the handshakes
-		dropped mongotest.Reply
+		dropped fakemongo.Reply
 		api     bool
 		want    string
 	}{
-		"closed, all":             {1000, mongotest.Drop(), false, "mqmmmmmm"},
-		"closed, two":             {2, mongotest.Drop(), false, "mqm"},
-		"closed, one":             {1, mongotest.Drop(), false, "mq"},
-		"closed under stable API": {2, mongotest.Drop(), true, "mmm"},
-		"hung":                    {2, mongotest.Hang(), false, "mmm"},
-		"refused by a reply":      {2, mongotest.Error(91, "ShutdownInProgress", "bye"), false, "mmm"},
+		"closed, all":             {1000, fakemongo.Drop(), false, "mqmmmmmm"},
+		"closed, two":             {2, fakemongo.Drop(), false, "mqm"},
+		"closed, one":             {1, fakemongo.Drop(), false, "mq"},
+		"closed under stable API": {2, fakemongo.Drop(), true, "mmm"},
+		"hung":                    {2, fakemongo.Hang(), false, "mmm"},
+		"refused by a reply":      {2, fakemongo.Error(91, "ShutdownInProgress", "bye"), false, "mmm"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				server := mongotest.NewServer(t, nil)
+				server := fakemongo.NewServer(t, nil)
 				server.Intercept(refuse(tt.refused, tt.dropped))
 				cfg := standalone(server)
 				cfg.Conn.ConnectTimeout = time.Second
@@ -102,11 +102,11 @@ func TestRefusedConnectionsAreNoReasonToFallBack(t *testing.T) {
 // and of the connections of its pool.
 func TestAnsweredOnceNeverFallsBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		topo := start(t, standalone(server))
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
-		server.Intercept(refuse(1000, mongotest.Drop()))
+		server.Intercept(refuse(1000, fakemongo.Drop()))
 		for range 3 {
 			if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
 				t.Errorf("ping = %v", err)
@@ -127,7 +127,7 @@ func TestAnsweredOnceNeverFallsBack(t *testing.T) {
 // it.
 func TestTooOldOverOpMsgIsAskedOverOpMsg(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		server := mongotest.NewServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+		server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
 			b.Bool("isWritablePrimary", true).Int32("maxWireVersion", 5)
 		}))})
 		topo := start(t, standalone(server))

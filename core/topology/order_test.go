@@ -16,7 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestPoolEventsFollowTheirReasons checks that the sink gets a pool's events after the change of
@@ -25,7 +25,7 @@ import (
 func TestPoolEventsFollowTheirReasons(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 		cfg := watched(cluster)
 		sink := j.sink()
 		sink.ConnectionClosed = func(e event.ConnectionClosed) { j.add("%s pool: %s", e.Address.Host(), e.Reason) }
@@ -95,7 +95,7 @@ func expectReasons(t *testing.T, lines []string) {
 func TestASinkIsNeverCalledTwiceAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var busy sync.Mutex
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 		cfg := watched(cluster)
 		var slow atomic.Bool
 		heard := 0
@@ -134,7 +134,7 @@ func TestASinkIsNeverCalledTwiceAtOnce(t *testing.T) {
 func TestCloseWaitsUntilAllIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		cfg := standalone(server)
 		sink := j.sink()
 		changed := sink.ServerDescriptionChanged
@@ -147,7 +147,7 @@ func TestCloseWaitsUntilAllIsTold(t *testing.T) {
 		s := mustSelect(t, topo, selection.Write())
 		pass(5 * time.Second)
 		j.take()
-		server.Handle("ping", mongotest.Always(mongotest.Drop()))
+		server.Handle("ping", fakemongo.Always(fakemongo.Drop()))
 		go func() { _ = ping(context.Background(), s) }() //nolint:usetesting // it ends by itself
 		pass(time.Millisecond)
 		stop(t, topo)
@@ -165,9 +165,9 @@ func TestRemovedServersEventsComeInOrder(t *testing.T) {
 			var j journal
 			ab := []string{"a:27017", "b:27017"}
 			d := deployment{
-				"a:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("primary", ab...)}),
-				"b:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("secondary", ab...)}),
-				"c:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("secondary", "a:27017", "c:27017")}),
+				"a:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("primary", ab...)}),
+				"b:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("secondary", ab...)}),
+				"c:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("secondary", "a:27017", "c:27017")}),
 			}
 			sink := j.sink()
 			changed := sink.ServerDescriptionChanged
@@ -207,7 +207,7 @@ func TestRemovedServersEventsComeInOrder(t *testing.T) {
 func TestNoPoolBeforeTheVerdict(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cfg := standalone(mongotest.NewServer(t, nil))
+		cfg := standalone(fakemongo.NewServer(t, nil))
 		cfg.ReplicaSet = "rs"
 		sink := j.sink()
 		sink.NoServers = func(e event.NoServers) { j.add("no servers: %v", e.Err) }

@@ -13,7 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // overloadLabels are those of an error that an overloaded server may have caused.
@@ -28,7 +28,7 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 		var j journal
 		var mu sync.Mutex
 		var published []error
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		host := cluster.Host(0)
 		cfg := watched(cluster)
 		cfg.Pool.MaxConnecting = 2
@@ -51,7 +51,7 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 		j.take()
 		connections := host.AcceptedConnections()
 
-		host.Intercept(refuse(2, mongotest.Drop().After(time.Second)))
+		host.Intercept(refuse(2, fakemongo.Drop().After(time.Second)))
 		errs := make(chan error, 4)
 		for range cap(errs) {
 			go func() { errs <- ping(t.Context(), s) }()
@@ -91,9 +91,9 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 
 // refuse has a server answer the first n first hellos of its connections with a reply, those of
 // the excepted connections aside.
-func refuse(n int64, reply mongotest.Reply, except ...int) func(*mongotest.Command, mongotest.Handler) mongotest.Reply {
+func refuse(n int64, reply fakemongo.Reply, except ...int) func(*fakemongo.Command, fakemongo.Handler) fakemongo.Reply {
 	var refused atomic.Int64
-	return func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	return func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Body.Has("client") && !slices.Contains(except, cmd.Connection) && refused.Add(1) <= n {
 			return reply
 		}
@@ -105,13 +105,13 @@ func refuse(n int64, reply mongotest.Reply, except ...int) func(*mongotest.Comma
 func TestOverloadWhileThePoolIsFilled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		host := cluster.Host(0)
 		cfg := watched(cluster)
 		cfg.Polling = true
 		cfg.Pool.MinSize = 1
 		cfg.Sink = j.sink()
-		host.Intercept(refuse(3, mongotest.Drop(), 1)) // the first is the monitor's
+		host.Intercept(refuse(3, fakemongo.Drop(), 1)) // the first is the monitor's
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		mustSelect(t, topo, selection.Write())

@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestSeveralProcessesAtOneAddress connects through a balancer without loadBalanced=true. It is an
@@ -36,7 +36,7 @@ func TestSeveralProcessesAtOneAddress(t *testing.T) {
 				var j journal
 				var dials atomic.Int64
 				var restarted atomic.Bool
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos)
 				topo := start(t, topology.Config{
 					Seeds: []address.Address{"balancer:27017"}, Pool: topology.PoolConfig{MinSize: 5},
 					Conn: conn.Config{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {

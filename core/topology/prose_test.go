@@ -10,17 +10,17 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/selection"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestMonitorsSleepAtLeastMinHeartbeatFrequencyMS is the prose test of that name: after five
 // failed hellos an operation has waited for 2 to 3.5 seconds.
 func TestMonitorsSleepAtLeastMinHeartbeatFrequencyMS(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Standalone)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Standalone)
 		host := cluster.Host(0)
-		failing := mongotest.Always(mongotest.Error(1234, "Scripted", "fail point"))
-		host.Handle("hello", mongotest.Times(5, failing, host.Default))
+		failing := fakemongo.Always(fakemongo.Error(1234, "Scripted", "fail point"))
+		host.Handle("hello", fakemongo.Times(5, failing, host.Default))
 		cfg := watched(cluster)
 		cfg.ServerSelectionTimeout = 5 * time.Second
 		cfg.DirectConnection = true
@@ -44,7 +44,7 @@ func TestConnectionPoolManagement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var j journal
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Polled: polled}, mongotest.Primary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Polled: polled}, fakemongo.Primary)
 				cfg := watched(cluster)
 				cfg.HeartbeatInterval = 500 * time.Millisecond
 				cfg.Sink = &event.Sink{
@@ -60,7 +60,7 @@ func TestConnectionPoolManagement(t *testing.T) {
 				if got := j.take(); !slices.Equal(got, []string{"succeeded", "ready"}) {
 					t.Errorf("at first: %v", got)
 				}
-				cluster.Host(0).Lie(mongotest.Always(mongotest.Error(1234, "Scripted", "fail point")))
+				cluster.Host(0).Lie(fakemongo.Always(fakemongo.Error(1234, "Scripted", "fail point")))
 				pass(time.Second)
 				cluster.Host(0).Lie(nil)
 				pass(3 * time.Second)
@@ -77,7 +77,7 @@ func TestConnectionPoolManagement(t *testing.T) {
 // unavailable" (SMON-053).
 func TestAverageIsResetByADisconnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		host := cluster.Host(0)
 		host.Slow(100 * time.Millisecond)
 		topo := start(t, watched(cluster))

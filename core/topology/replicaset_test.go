@@ -17,13 +17,13 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // member is the hello of a member of the replica set "rs"; role is the field that says what it is.
-func member(role string, hosts ...string) mongotest.Handler {
-	return func(cmd *mongotest.Command) mongotest.Reply {
-		return mongotest.OK(func(b *bson.Builder) {
+func member(role string, hosts ...string) fakemongo.Handler {
+	return func(cmd *fakemongo.Command) fakemongo.Reply {
+		return fakemongo.OK(func(b *bson.Builder) {
 			b.Bool("helloOk", true).Int32("maxWireVersion", 21).Int32("logicalSessionTimeoutMinutes", 30)
 			b.Bool("isWritablePrimary", role == "primary").Bool("secondary", role == "secondary")
 			b.String("setName", "rs").Int32("setVersion", 1)
@@ -42,7 +42,7 @@ func TestReplicaSetWithAnElection(t *testing.T) {
 		d := deployment{}
 		for i, host := range hosts {
 			role := []string{"primary", "secondary", "secondary"}[i]
-			d[address.Address(host)] = mongotest.NewServer(t, mongotest.Handlers{"hello": member(role, hosts...)})
+			d[address.Address(host)] = fakemongo.NewServer(t, fakemongo.Handlers{"hello": member(role, hosts...)})
 		}
 		topo := start(t, topology.Config{
 			Seeds: []address.Address{"b:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial},
@@ -58,7 +58,7 @@ func TestReplicaSetWithAnElection(t *testing.T) {
 		}
 
 		d["a:27017"].Handle("hello", member("secondary", hosts...))
-		d["a:27017"].Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+		d["a:27017"].Handle("ping", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
 		d["b:27017"].Handle("hello", member("primary", hosts...))
 		if err := ping(t.Context(), primary); !mongoerr.IsNotWritablePrimary(err) {
 			t.Fatalf("ping = %v", err)
@@ -84,8 +84,8 @@ func TestRemovedServerIsEnded(t *testing.T) {
 		var j journal
 		both := []string{"a:27017", "b:27017"}
 		d := deployment{
-			"a:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("primary", both...)}),
-			"b:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("secondary", both...)}),
+			"a:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("primary", both...)}),
+			"b:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("secondary", both...)}),
 		}
 		topo := start(t, topology.Config{
 			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial}, Sink: j.sink(),
@@ -118,7 +118,7 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 		d := deployment{}
 		for i, host := range hosts {
 			role := []string{"primary", "secondary", "secondary"}[i]
-			d[address.Address(host)] = mongotest.NewServer(t, mongotest.Handlers{"hello": member(role, hosts...)})
+			d[address.Address(host)] = fakemongo.NewServer(t, fakemongo.Handlers{"hello": member(role, hosts...)})
 		}
 		var j journal
 		topo := start(t, topology.Config{
@@ -150,7 +150,7 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 			pass(time.Duration(random.IntN(3000)) * time.Millisecond)
 			old, next := d[address.Address(hosts[primary])], random.IntN(len(hosts))
 			old.Handle("hello", member("secondary", hosts...))
-			old.Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+			old.Handle("ping", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
 			if random.IntN(2) == 0 {
 				old.CutConnections()
 			}
@@ -184,7 +184,7 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 func TestCheckOfARemovedServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 		cfg := watched(cluster)
 		cfg.Sink = j.sink()
 		topo := start(t, cfg)

@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // records are the SRV records of a name, by ports of cluster.example.com.
@@ -60,16 +60,16 @@ func (r *records) lookups() int {
 // polled is a topology of mongoses whose addresses come from DNS.
 type polled struct {
 	records *records
-	cluster *mongotest.Cluster
+	cluster *fakemongo.Cluster
 	topo    *topology.Topology
 	journal journal
 }
 
 // startPolled starts with a and b, while the records name c and d, too, when there are four
 // mongoses.
-func startPolled(t *testing.T, role mongotest.Role, options string) *polled {
+func startPolled(t *testing.T, role fakemongo.Role, options string) *polled {
 	t.Helper()
-	cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, role, role, role, role)
+	cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, role, role, role, role)
 	names := map[string]string{}
 	for _, h := range cluster.Hosts() {
 		names[h.Address().Host()+".example.com:27017"] = string(h.Address())
@@ -135,7 +135,7 @@ func TestPollingSRVRecords(t *testing.T) {
 				if test.options == "loadBalanced=true" {
 					p = startLoadBalanced(t)
 				} else {
-					p = startPolled(t, mongotest.Mongos, test.options)
+					p = startPolled(t, fakemongo.Mongos, test.options)
 				}
 				defer stop(t, p.topo)
 				p.records.set(test.err, test.records...)
@@ -167,7 +167,7 @@ func startLoadBalanced(t *testing.T) *polled {
 // given up.
 func TestPollingSRVKeepsHostsUnderALimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := startPolled(t, mongotest.Mongos, "srvMaxHosts=2")
+		p := startPolled(t, fakemongo.Mongos, "srvMaxHosts=2")
 		defer stop(t, p.topo)
 		p.records.set(nil, "a:27017", "c:27017", "d:27017")
 		pass(time.Minute)
@@ -181,7 +181,7 @@ func TestPollingSRVKeepsHostsUnderALimit(t *testing.T) {
 // TestPollingSRVServiceName is the prose test 13.
 func TestPollingSRVServiceName(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := startPolled(t, mongotest.Mongos, "srvServiceName=customname")
+		p := startPolled(t, fakemongo.Mongos, "srvServiceName=customname")
 		defer stop(t, p.topo)
 		pass(time.Minute)
 		synctest.Wait()
@@ -193,7 +193,7 @@ func TestPollingSRVServiceName(t *testing.T) {
 
 func TestPollingSRVAfterAFailure(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := startPolled(t, mongotest.Mongos, "")
+		p := startPolled(t, fakemongo.Mongos, "")
 		defer stop(t, p.topo)
 		p.records.set(errors.New("timeout"))
 		before := p.records.lookups()
@@ -215,7 +215,7 @@ func TestPollingSRVAfterAFailure(t *testing.T) {
 // whose hellos list its members.
 func TestPollingSRVEndsWithAnotherKind(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := startPolled(t, mongotest.Secondary, "")
+		p := startPolled(t, fakemongo.Secondary, "")
 		defer stop(t, p.topo)
 		if kind := p.topo.Description().Kind; kind != description.KindReplicaSetNoPrimary {
 			t.Fatalf("kind = %v", kind)

@@ -20,11 +20,11 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // watched is a topology of all of a cluster's hosts.
-func watched(c *mongotest.Cluster) topology.Config {
+func watched(c *fakemongo.Cluster) topology.Config {
 	return topology.Config{Seeds: c.Seeds(), Conn: conn.Config{Dialer: c.Dial}}
 }
 
@@ -54,7 +54,7 @@ func beats(j *journal) *event.Sink {
 func TestStreamingOrderOfEvents(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		cfg := watched(cluster)
 		cfg.Sink = beats(&j)
 		topo := start(t, cfg)
@@ -77,7 +77,7 @@ func TestNewPrimaryIsKnownAtOnce(t *testing.T) {
 	for name, polling := range map[string]bool{"streaming": false, "polling": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 				cfg := watched(cluster)
 				cfg.Polling = polling
 				topo := start(t, cfg)
@@ -105,7 +105,7 @@ func TestNewPrimaryIsKnownAtOnce(t *testing.T) {
 func TestCancelCheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		cfg := watched(cluster)
 		cfg.Sink = beats(&j)
 		topo := start(t, cfg)
@@ -115,7 +115,7 @@ func TestCancelCheck(t *testing.T) {
 		synctest.Wait()
 		j.take()
 		host := cluster.Host(0)
-		host.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), host.Default))
+		host.Handle("ping", fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), host.Default))
 		if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
 			t.Fatalf("ping = %v", err)
 		}
@@ -136,7 +136,7 @@ func TestCancelCheck(t *testing.T) {
 func TestStateChangeErrorsWithVersions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
 		cfg := watched(cluster)
 		topo := start(t, cfg)
 		defer stop(t, topo)
@@ -160,7 +160,7 @@ func TestStreamTimesOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var j journal
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 				cfg := watched(cluster)
 				cfg.Sink = beats(&j)
 				cfg.Conn.ConnectTimeout = timeout
@@ -186,7 +186,7 @@ func TestStreamTimesOut(t *testing.T) {
 func TestRestartIsNoticed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		cfg := watched(cluster)
 		cfg.Sink = beats(&j)
 		topo := start(t, cfg)
@@ -207,7 +207,7 @@ func TestRestartIsNoticed(t *testing.T) {
 // measures the round-trip time, and that none is attempted (SMON-050).
 func TestNoRTTOfAServerThatIsDown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		host := cluster.Host(0)
 		cfg := watched(cluster)
 		var dials atomic.Int32
@@ -239,7 +239,7 @@ func TestNoRTTOfAServerThatIsDown(t *testing.T) {
 func TestFallBackToPolling(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		host := cluster.Host(0)
 		cfg := watched(cluster)
 		cfg.Sink = beats(&j)
@@ -271,7 +271,7 @@ func TestFallBackToPolling(t *testing.T) {
 
 func TestPollingModeNeverStreams(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		cfg := watched(cluster)
 		cfg.Polling = true
 		topo := start(t, cfg)
@@ -296,7 +296,7 @@ func TestPollingModeNeverStreams(t *testing.T) {
 // ones, except helloOk (SMON-003).
 func TestMonitorHellos(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		topo := start(t, watched(cluster))
 		defer stop(t, topo)
 		pass(25 * time.Second)
@@ -321,7 +321,7 @@ func TestMonitorHellos(t *testing.T) {
 func TestHeartbeatsNameTheirConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		cfg := watched(cluster)
 		cfg.Sink = &event.Sink{
 			ServerHeartbeatStarted: func(e event.ServerHeartbeatStarted) {
@@ -375,7 +375,7 @@ func TestHeartbeatBeforeSocket(t *testing.T) {
 // canceled or ended by Close (EVT-005), and that no event follows the topology's end.
 func TestHeartbeatsArePaired(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 		var mu sync.Mutex
 		open := map[address.Address]int{}
 		closed := false
@@ -433,7 +433,7 @@ func TestHeartbeatsArePaired(t *testing.T) {
 func TestRTT(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		host := cluster.Host(0)
 		cfg := watched(cluster)
 		cfg.HeartbeatInterval = 500 * time.Millisecond
@@ -470,7 +470,7 @@ func TestRTT(t *testing.T) {
 func TestRTTConnectionChangesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		host := cluster.Host(0)
 		var mu sync.Mutex
 		var dialed []net.Conn
@@ -512,7 +512,7 @@ func TestManyTopologiesEnd(t *testing.T) {
 	for i := range 40 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
 				cluster.Host(1).Hang(i%2 == 0)
 				topo := start(t, watched(cluster))
 				pass(time.Duration(i) * 333 * time.Millisecond)
@@ -537,7 +537,7 @@ func TestManyTopologiesEnd(t *testing.T) {
 }
 
 // redirect dials hosts of a cluster by other names.
-func redirect(c *mongotest.Cluster, names map[string]string) func(context.Context, string, string) (net.Conn, error) {
+func redirect(c *fakemongo.Cluster, names map[string]string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if name, ok := names[addr]; ok {
 			addr = name
@@ -550,7 +550,7 @@ func redirect(c *mongotest.Cluster, names map[string]string) func(context.Contex
 // as a check: it shows a change before the monitor does.
 func TestApplicationHandshakesAreChecks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Polled: true}, mongotest.Primary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Polled: true}, fakemongo.Primary, fakemongo.Secondary)
 		topo := start(t, watched(cluster))
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
@@ -568,7 +568,7 @@ func TestApplicationHandshakesAreChecks(t *testing.T) {
 // TestServerSelector is the prose test "application-provided server selector".
 func TestServerSelector(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 		cfg := watched(cluster)
 		cfg.ServerSelector = func(suitable []*description.Server) []*description.Server {
 			return suitable[len(suitable)-1:] // they are sorted: the greatest address
@@ -588,7 +588,7 @@ func TestServerSelector(t *testing.T) {
 func TestSelectionEventsNameTheOperation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		cfg := watched(cluster)
 		cfg.ServerSelectionTimeout = time.Second
 		line := func(what string, s event.Selection) {

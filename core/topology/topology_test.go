@@ -21,11 +21,11 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/wire"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // deployment is several scripted servers under made-up addresses.
-type deployment map[address.Address]*mongotest.Server
+type deployment map[address.Address]*fakemongo.Server
 
 func (d deployment) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	s, ok := d[address.Address(addr)]
@@ -124,7 +124,7 @@ func stop(t *testing.T, topo *topology.Topology) {
 	}
 }
 
-func standalone(s *mongotest.Server) topology.Config {
+func standalone(s *fakemongo.Server) topology.Config {
 	return topology.Config{Seeds: []address.Address{"a:27017"}, Conn: conn.Config{Dialer: s.Dial}}
 }
 
@@ -160,7 +160,7 @@ func contains(err error, text string) bool { return strings.Contains(err.Error()
 func TestStandaloneIsFoundAndEventsComeInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cfg := standalone(mongotest.NewServer(t, nil))
+		cfg := standalone(fakemongo.NewServer(t, nil))
 		cfg.Sink = j.sink()
 		topo := start(t, cfg)
 		s := mustSelect(t, topo, selection.Write())
@@ -185,7 +185,7 @@ func TestStandaloneIsFoundAndEventsComeInOrder(t *testing.T) {
 
 func TestDirectConnectionTakesAnyServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		secondary := mongotest.NewServer(t, mongotest.Handlers{"hello": member("secondary", "a:27017")})
+		secondary := fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("secondary", "a:27017")})
 		cfg := standalone(secondary)
 		cfg.DirectConnection = true
 		topo := start(t, cfg)
@@ -203,7 +203,7 @@ func TestDirectConnectionTakesAnyServer(t *testing.T) {
 func TestSelectionOfADownServerTakesItsTimeAndChecksEvery500ms(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		server.SetDown(true)
 		cfg := standalone(server)
 		cfg.Sink = &event.Sink{ServerHeartbeatFailed: j.sink().ServerHeartbeatFailed}
@@ -235,7 +235,7 @@ func TestSelectionOfADownServerTakesItsTimeAndChecksEvery500ms(t *testing.T) {
 
 func TestWaitingSelectionGetsTheServerWhenItComes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		server.SetDown(true)
 		topo := start(t, standalone(server))
 		defer stop(t, topo)
@@ -264,7 +264,7 @@ func TestSelectionEndsWithItsContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				server := mongotest.NewServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.Hang())})
+				server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Hang())})
 				topo := start(t, standalone(server))
 				defer stop(t, topo)
 				ctx, cancel := test.context(t.Context())
@@ -284,7 +284,7 @@ func TestSelectionEndsWithItsContext(t *testing.T) {
 
 func TestCloseEndsSelections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		server := mongotest.NewServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.Hang())})
+		server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Hang())})
 		topo := start(t, standalone(server))
 		time.AfterFunc(time.Second, func() { stop(t, topo) })
 		_, err := topo.Select(t.Context(), selection.Write())
@@ -311,7 +311,7 @@ func TestCloseWithoutStart(t *testing.T) {
 
 func TestIncompatibleServerFailsSelectionAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		server := mongotest.NewServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+		server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
 			b.Bool("isWritablePrimary", true).Int32("maxWireVersion", 5)
 		}))})
 		topo := start(t, standalone(server))
@@ -330,7 +330,7 @@ func TestIncompatibleServerFailsSelectionAtOnce(t *testing.T) {
 
 func TestSelectionErrorOfASelector(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := deployment{"a:27017": mongotest.NewServer(t, mongotest.Handlers{"hello": member("primary", "a:27017")})}
+		d := deployment{"a:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("primary", "a:27017")})}
 		topo := start(t, topology.Config{
 			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial},
 		})
@@ -349,7 +349,7 @@ func TestSinkMayLookBack(t *testing.T) {
 		var topo *topology.Topology
 		var kinds []description.Kind
 		started := make(chan struct{})
-		cfg := standalone(mongotest.NewServer(t, nil))
+		cfg := standalone(fakemongo.NewServer(t, nil))
 		cfg.Sink = &event.Sink{TopologyDescriptionChanged: func(e event.TopologyDescriptionChanged) {
 			<-started
 			kinds = append(kinds, topo.Description().Kind)

@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestCancellationOfAStreamIsNotLost breaks an application's connection 200 times, while the
@@ -18,7 +18,7 @@ import (
 // (SMON-037).
 func TestCancellationOfAStreamIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Discard: true}, mongotest.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Discard: true}, fakemongo.Primary)
 		host := cluster.Host(0)
 		topo := start(t, watched(cluster))
 		defer stop(t, topo)
@@ -30,7 +30,7 @@ func TestCancellationOfAStreamIsNotLost(t *testing.T) {
 			pass(time.Second)
 			synctest.Wait()
 			before := host.AcceptedConnections()
-			host.Handle("ping", mongotest.Times(1, mongotest.Always(mongotest.Drop()), host.Default))
+			host.Handle("ping", fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), host.Default))
 			go host.SetTags("n", strconv.Itoa(i))
 			if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
 				t.Fatalf("ping = %v", err)
@@ -48,7 +48,7 @@ func TestCancellationOfAStreamIsNotLost(t *testing.T) {
 // was cleared changes nothing: it says how the server was before that.
 func TestOldHandshakeIsNoCheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		topo := start(t, standalone(server))
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
@@ -57,7 +57,7 @@ func TestOldHandshakeIsNoCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(time.Second) // the monitor rests
-		server.Handle("isMaster", func(cmd *mongotest.Command) mongotest.Reply { return server.Default(cmd).After(2 * time.Second) })
+		server.Handle("isMaster", func(cmd *fakemongo.Command) fakemongo.Reply { return server.Default(cmd).After(2 * time.Second) })
 		go func() { _ = ping(t.Context(), s) }() // on a new connection
 		pass(time.Second)
 		s.CheckIn(first, &mongoerr.NetworkError{Address: "a:27017", Op: "read", Err: errors.New("reset")})
@@ -80,7 +80,7 @@ func TestOlderHandshakeRevertsNothing(t *testing.T) {
 	for name, checked := range map[string]bool{"before a check": true, "before an error": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				server := mongotest.NewServer(t, mongotest.Handlers{"hello": member("primary", "a:27017")})
+				server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("primary", "a:27017")})
 				cfg := standalone(server)
 				cfg.DirectConnection, cfg.ReplicaSet = false, "rs"
 				topo := start(t, cfg)
@@ -91,14 +91,14 @@ func TestOlderHandshakeRevertsNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				pass(time.Second) // the monitor rests
-				server.Handle("isMaster", func(cmd *mongotest.Command) mongotest.Reply {
+				server.Handle("isMaster", func(cmd *fakemongo.Command) fakemongo.Reply {
 					return member("primary", "a:27017")(cmd).After(2 * time.Second)
 				})
 				go func() { _ = ping(t.Context(), mustSelect(t, topo, selection.Write())) }() // on a new connection
 				pass(time.Second)
 				server.Handle("hello", member("secondary", "a:27017"))
 				if !checked {
-					server.Handle("hello", mongotest.Always(mongotest.Hang()))
+					server.Handle("hello", fakemongo.Always(fakemongo.Hang()))
 				}
 				s.CheckIn(first, &mongoerr.CommandError{Code: 10107, Address: "a:27017"})
 				synctest.Wait()
@@ -121,8 +121,8 @@ func TestOlderHandshakeRevertsNothing(t *testing.T) {
 func TestMonitorWithoutTimeLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		server := mongotest.NewServer(t, nil)
-		slow := func(cmd *mongotest.Command) mongotest.Reply { return server.Default(cmd).After(10 * time.Minute) }
+		server := fakemongo.NewServer(t, nil)
+		slow := func(cmd *fakemongo.Command) fakemongo.Reply { return server.Default(cmd).After(10 * time.Minute) }
 		server.Handle("hello", slow)
 		server.Handle("isMaster", slow)
 		cfg := standalone(server)
@@ -143,7 +143,7 @@ func TestSocketTimeoutIsNotForMonitors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var j journal
-				cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{Polled: polled}, mongotest.Primary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Polled: polled}, fakemongo.Primary)
 				host := cluster.Host(0)
 				host.Slow(200 * time.Millisecond)
 				cfg := watched(cluster)
@@ -158,7 +158,7 @@ func TestSocketTimeoutIsNotForMonitors(t *testing.T) {
 						t.Error("a check was cut off")
 					}
 				}
-				host.Handle("ping", mongotest.Always(mongotest.Hang()))
+				host.Handle("ping", fakemongo.Always(fakemongo.Hang()))
 				begin := time.Now()
 				if err := ping(t.Context(), mustSelect(t, topo, selection.Write())); !mongoerr.IsTimeout(err) {
 					t.Errorf("ping = %v", err)
@@ -176,7 +176,7 @@ func TestSocketTimeoutIsNotForMonitors(t *testing.T) {
 // is measured.
 func TestRoundTripTimeBeginsAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Primary, mongotest.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
 		host := cluster.Host(0)
 		host.Slow(100 * time.Millisecond)
 		topo := start(t, watched(cluster))
@@ -187,7 +187,7 @@ func TestRoundTripTimeBeginsAnew(t *testing.T) {
 			t.Fatalf("the average is %v", rtt)
 		}
 		s := mustSelect(t, topo, selection.Write())
-		host.Handle("ping", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))
+		host.Handle("ping", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
 		if err := ping(t.Context(), s); !mongoerr.IsNotWritablePrimary(err) {
 			t.Fatalf("ping = %v", err)
 		}
@@ -212,7 +212,7 @@ func TestRoundTripTimeBeginsAnew(t *testing.T) {
 // nothing else changes, and that the change causes no event (SMON-056).
 func TestSelectionGoesByTheNewestRoundTripTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{}, mongotest.Mongos, mongotest.Mongos)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos)
 		cfg := watched(cluster)
 		cfg.HeartbeatInterval = time.Minute // of streamed replies, too
 		topo := start(t, cfg)

@@ -34,7 +34,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // gate names the environment variable that lets these tests run. They build Helm, which takes
@@ -132,12 +132,12 @@ func TestPodRuns(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		args    []string
-		secrets func(s *mongotest.Server, keys string) secrets
+		secrets func(s *fakemongo.Server, keys string) secrets
 	}{
 		{
 			"only what the chart demands",
 			[]string{"--set", demanded},
-			func(s *mongotest.Server, keys string) secrets {
+			func(s *fakemongo.Server, keys string) secrets {
 				return secrets{"a": {"uri": s.URI()}, "b": {"keys": keys}, "c": {"key": keys}}
 			},
 		},
@@ -146,7 +146,7 @@ func TestPodRuns(t *testing.T) {
 			// reach a server that it issued a certificate for.
 			"a private authority for MongoDB",
 			[]string{"-f", "mooring/ci/private-ca.yaml", "--set", "uriSecret.usernameKey=,uriSecret.passwordKey="},
-			func(s *mongotest.Server, keys string) secrets {
+			func(s *fakemongo.Server, keys string) secrets {
 				ca := certtest.Authority(t, certtest.ECDSA)
 				own := ca.Issue(t, "db.example", func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} })
 				s.UseTLS(&tls.Config{Certificates: []tls.Certificate{own.TLS(nil)}})
@@ -162,7 +162,7 @@ func TestPodRuns(t *testing.T) {
 		{
 			"everything",
 			[]string{"-f", "mooring/ci/everything.yaml"},
-			func(s *mongotest.Server, keys string) secrets {
+			func(s *fakemongo.Server, keys string) secrets {
 				return secrets{
 					"mooring-uri": {"connection-string": s.URI()}, "mooring-handle-keys": {"keys": keys}, "mooring-idempotency-key": {"key": keys},
 					"mooring-tls":      {"tls.crt": crt, "tls.key": key, "ca.crt": crt},
@@ -172,7 +172,7 @@ func TestPodRuns(t *testing.T) {
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			server := mongotest.NewTCPServer(t, nil)
+			server := fakemongo.NewTCPServer(t, nil)
 			keys := base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef")) + "\n"
 			runPod(t, binary, render(t, row.args...), row.secrets(server, keys))
 		})

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 )
 
 // Way names how an operation is made. What is safe to repeat depends on it.

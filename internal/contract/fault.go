@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // fault names what happens to a command of an operation, or to the call that it belongs to.
@@ -116,7 +116,7 @@ var planned = [...][]string{
 }
 
 // disturb answers a command as the plan of its operation says.
-func (x *experiment) disturb(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+func (x *experiment) disturb(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 	op := x.operationOf(cmd)
 	if op == nil {
 		return next(cmd)
@@ -127,13 +127,13 @@ func (x *experiment) disturb(cmd *mongotest.Command, next mongotest.Handler) mon
 	x.mu.Unlock()
 	switch f {
 	case dropBefore:
-		return mongotest.Drop()
+		return fakemongo.Drop()
 	case dropBetween:
 		next(cmd)
-		return mongotest.Drop()
+		return fakemongo.Drop()
 	case midReply:
 		doc := next(cmd).Document()
-		return mongotest.DropInside(doc, 20+op.number%len(doc))
+		return fakemongo.DropInside(doc, 20+op.number%len(doc))
 	case stepDown:
 		return refusal(cmd, 10107, "NotWritablePrimary")
 	case shutdown:
@@ -141,7 +141,7 @@ func (x *experiment) disturb(cmd *mongotest.Command, next mongotest.Handler) mon
 	case stateChange:
 		return refusal(cmd, 11602, "InterruptedDueToReplStateChange")
 	case overload:
-		return mongotest.Error(462, "IngressRequestRateLimitExceeded", "too many requests",
+		return fakemongo.Error(462, "IngressRequestRateLimitExceeded", "too many requests",
 			"SystemOverloadedError", "RetryableError")
 	case concern:
 		if cmd.Body.Has("autocommit") && cmd.Name != "commitTransaction" {
@@ -149,7 +149,7 @@ func (x *experiment) disturb(cmd *mongotest.Command, next mongotest.Handler) mon
 		}
 		return withConcernError(next(cmd))
 	case tooMany:
-		return mongotest.Error(261, "TooManyLogicalSessions", "cannot add session into the cache")
+		return fakemongo.Error(261, "TooManyLogicalSessions", "cannot add session into the cache")
 	case slow:
 		return next(cmd).After(x.cfg.Wait)
 	case late:
@@ -160,7 +160,7 @@ func (x *experiment) disturb(cmd *mongotest.Command, next mongotest.Handler) mon
 	case leaveThenDrop:
 		op.leave()
 		next(cmd)
-		return mongotest.Drop()
+		return fakemongo.Drop()
 	case cutBefore:
 		op.cut(0)
 		return next(cmd).After(x.cfg.Wait)
@@ -174,7 +174,7 @@ func (x *experiment) disturb(cmd *mongotest.Command, next mongotest.Handler) mon
 
 // operationOf returns the operation that a command belongs to, by its collection or by its
 // transaction.
-func (x *experiment) operationOf(cmd *mongotest.Command) *operation {
+func (x *experiment) operationOf(cmd *fakemongo.Command) *operation {
 	if cmd.Database != Database && cmd.Database != "admin" {
 		return nil
 	}
@@ -203,7 +203,7 @@ func (x *experiment) operationOf(cmd *mongotest.Command) *operation {
 }
 
 // refusal refuses a command as a server does that changes its state: nothing was done.
-func refusal(cmd *mongotest.Command, code int32, name string) mongotest.Reply {
+func refusal(cmd *fakemongo.Command, code int32, name string) fakemongo.Reply {
 	var labels []string
 	ends := cmd.Name == "commitTransaction" || cmd.Name == "abortTransaction"
 	switch within := cmd.Body.Has("autocommit"); {
@@ -212,11 +212,11 @@ func refusal(cmd *mongotest.Command, code int32, name string) mongotest.Reply {
 	case cmd.Body.Has("txnNumber"):
 		labels = []string{"RetryableWriteError"}
 	}
-	return mongotest.Error(code, name, "the server changes its state", labels...)
+	return fakemongo.Error(code, name, "the server changes its state", labels...)
 }
 
 // withConcernError returns a reply to a write that was done, and whose write concern has failed.
-func withConcernError(r mongotest.Reply) mongotest.Reply {
+func withConcernError(r fakemongo.Reply) fakemongo.Reply {
 	doc := r.Document()
 	ok, _ := doc.Lookup("ok")
 	if n, _ := ok.Double(); n != 1 {

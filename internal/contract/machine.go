@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 )
 
 // patience is how often the machine makes one call, and how often it begins anew.

@@ -3,7 +3,7 @@ package unified
 import (
 	"testing"
 
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 )
 
 // RunTest runs one test, with the newest servers, and returns what is not as expected.

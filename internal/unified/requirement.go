@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 )
 
 // environment describes a deployment as tests ask for it.

@@ -9,7 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/changestream"
 	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/internal/unified/match"
 )
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/internal/spectest"
 	"github.com/mooringdb/mooring/internal/unified"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
 )
 
 // parse makes a file of one test: {members} are the test's, besides its description.

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/internal/spectest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
 )
 
 // Suite holds a folder of test files.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/lab/internal/browser"
 	"github.com/mooringdb/mooring/lab/internal/gateway"
 )
@@ -19,7 +19,7 @@ import (
 // requests that need no preflight, nor read by a name of its own that leads to the gateway, and
 // that a page on the gateway's own origin can do both.
 func TestPagesOfOtherOrigins(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	g, err := gateway.Start(t.Context(), gateway.Config{
 		Binary: suite.Gateway(t), URI: mongo.URI(), Directory: t.TempDir(),
 	})

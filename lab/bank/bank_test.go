@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/mischief"
 )

@@ -25,8 +25,8 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/lab/internal/browser"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
@@ -478,9 +478,9 @@ func (s *scene) lose(follow func(name string)) {
 	s.eventually(func() error { return s.wants("three", "ids", `["c"]`) })
 	lost := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 286).
 		String("codeName", "ChangeStreamHistoryLost").String("errmsg", "the log begins later").Finish()
-	s.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	s.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Name == "aggregate" {
-			return mongotest.Document(lost)
+			return fakemongo.Document(lost)
 		}
 		return next(cmd)
 	})

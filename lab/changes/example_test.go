@@ -15,8 +15,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/lab/internal/browser"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/proc"
@@ -86,10 +86,10 @@ func (s *scene) run(json string) {
 func (s *scene) loseHistory() {
 	lost := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 286).
 		String("codeName", "ChangeStreamHistoryLost").String("errmsg", "the log begins later").Finish()
-	s.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	s.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Name == "aggregate" && cmd.Body.Has("pipeline") {
 			if _, resumes := cmd.Body.Lookup("pipeline", "0", "$changeStream", "startAfter"); resumes {
-				return mongotest.Document(lost)
+				return fakemongo.Document(lost)
 			}
 		}
 		return next(cmd)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/gen/openapi"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
@@ -47,7 +47,7 @@ func TestOperations(t *testing.T) {
 }
 
 // knowMore answers the commands that the scripted replica set does not know, in the servers' words.
-func knowMore(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+func knowMore(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 	switch cmd.Name {
 	case "explain":
 		return reply(`{"queryPlanner": {"namespace": "shop.orders"}, "ok": 1}`)
@@ -64,12 +64,12 @@ func knowMore(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
 	return next(cmd)
 }
 
-func reply(json string) mongotest.Reply {
+func reply(json string) fakemongo.Reply {
 	doc, err := extjson.Parse(nil, []byte(json))
 	if err != nil {
 		panic("bug: " + err.Error())
 	}
-	return mongotest.Document(doc)
+	return fakemongo.Document(doc)
 }
 
 // step is one call of the story.

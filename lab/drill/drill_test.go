@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
@@ -26,7 +26,7 @@ const quick = "&heartbeatFrequencyMS=500&serverSelectionTimeoutMS=500"
 
 func TestDatabaseDown(t *testing.T) {
 	t.Parallel()
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	d := begin(t, mongo.URI()+quick)
 	mongo.SetDown(true)
 	d.wantReady(http.StatusServiceUnavailable, "no MongoDB server can be selected")
@@ -44,9 +44,9 @@ func TestDatabaseDown(t *testing.T) {
 
 func TestSlowDatabase(t *testing.T) {
 	t.Parallel()
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	d := begin(t, mongo.URI())
-	mongo.Handle("find", func(c *mongotest.Command) mongotest.Reply {
+	mongo.Handle("find", func(c *fakemongo.Command) fakemongo.Reply {
 		return mongo.Default(c).After(1100 * time.Millisecond)
 	})
 	find := func() {
@@ -89,10 +89,10 @@ func keys(t *testing.T, principals ...string) (file string, all []gatewaytest.He
 
 // hang makes finds wait until the test ends, and returns a function that sends one and waits until
 // the server has it.
-func hang(t *testing.T, mongo *mongotest.Server, d *drill) func(...gatewaytest.Header) {
+func hang(t *testing.T, mongo *fakemongo.Server, d *drill) func(...gatewaytest.Header) {
 	t.Helper()
 	arrived, release := make(chan struct{}), make(chan struct{})
-	mongo.Handle("find", func(c *mongotest.Command) mongotest.Reply {
+	mongo.Handle("find", func(c *fakemongo.Command) fakemongo.Reply {
 		select {
 		case arrived <- struct{}{}:
 			<-release
@@ -131,7 +131,7 @@ func hang(t *testing.T, mongo *mongotest.Server, d *drill) func(...gatewaytest.H
 
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	file, keys := keys(t, "ann", "bob", "cid")
 	d := begin(t, mongo.URI()+"&maxPoolSize=2", "--auth-api-keys-file", file,
 		"--requests-queue-time", "100ms")
@@ -153,7 +153,7 @@ func TestPoolExhausted(t *testing.T) {
 
 func TestFlood(t *testing.T) {
 	t.Parallel()
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	file, keys := keys(t, "ann", "bob")
 	d := begin(t, mongo.URI(), "--auth-api-keys-file", file, "--requests-queue-time", "10ms",
 		"--requests-max-in-flight-per-principal", "1")
@@ -179,7 +179,7 @@ func TestFlood(t *testing.T) {
 
 func TestCertificateEnds(t *testing.T) {
 	t.Parallel()
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	end := time.Now().Add(3 * 24 * time.Hour).Truncate(time.Second)
 	pair := certtest.Authority(t, certtest.ECDSA).Issue(t, "127.0.0.1",
 		certtest.Valid(time.Now().Add(-time.Hour), end))
@@ -192,9 +192,9 @@ func TestCertificateEnds(t *testing.T) {
 
 func TestWrongPassword(t *testing.T) {
 	t.Parallel()
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	demand := func(password string) {
-		mongo.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: password}}})
+		mongo.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: password}}})
 	}
 	demand("first")
 	d := begin(t, strings.Replace(mongo.URI(), "mongodb://", "mongodb://app:first@", 1)+quick)
@@ -219,7 +219,7 @@ func TestWrongPassword(t *testing.T) {
 
 func TestPolicyBroken(t *testing.T) {
 	t.Parallel()
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	file := filepath.Join(t.TempDir(), "policy")
 	write := func(text string) {
 		t.Helper()
@@ -270,8 +270,8 @@ func replicaArgs(t *testing.T) []string {
 
 func TestReplicaUnreachable(t *testing.T) {
 	t.Parallel()
-	mongo := mongotest.NewTCPServer(t, nil)
-	mongo.SetDocuments("shop.orders", mongotest.Numbered(0, 300, 0)...)
+	mongo := fakemongo.NewTCPServer(t, nil)
+	mongo.SetDocuments("shop.orders", fakemongo.Numbered(0, 300, 0)...)
 	args := replicaArgs(t)
 	gone := begin(t, mongo.URI(), args...)
 	d := begin(t, mongo.URI(), append(args, "--replica-peers", gone.Replica)...)
@@ -299,7 +299,7 @@ func TestReplicaUnreachable(t *testing.T) {
 // address does not count it as unreachable.
 func TestReplicaLeaves(t *testing.T) {
 	t.Parallel()
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	args := replicaArgs(t)
 	leaving := begin(t, mongo.URI(), args...)
 	d := begin(t, mongo.URI(), append(args, "--replica-peers", leaving.Replica)...)
@@ -319,7 +319,7 @@ func TestReplicaLeaves(t *testing.T) {
 }
 
 func TestMemoryNearLimit(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	t.Setenv("GOMEMLIMIT", "12MiB") // an idle gateway uses about as much
 	d := begin(t, mongo.URI())
 	d.wantMetric(is(12<<20), "go_gc_gomemlimit_bytes")
@@ -329,7 +329,7 @@ func TestMemoryNearLimit(t *testing.T) {
 
 func TestGatewayGone(t *testing.T) {
 	t.Parallel()
-	d := begin(t, mongotest.NewTCPServer(t, nil).URI())
+	d := begin(t, fakemongo.NewTCPServer(t, nil).URI())
 	d.Kill(t)
 	for _, url := range []string{d.Admin + "/metrics", d.REST + "/readyz"} {
 		if status, body := get(t, url); status != 0 {
@@ -340,10 +340,10 @@ func TestGatewayGone(t *testing.T) {
 }
 
 // newReplicaSet makes three members, of which the first is primary.
-func newReplicaSet(t *testing.T) *mongotest.Cluster {
+func newReplicaSet(t *testing.T) *fakemongo.Cluster {
 	t.Helper()
-	return mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true, Discard: true},
-		mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+	return fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, Discard: true},
+		fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 }
 
 func TestNoPrimary(t *testing.T) {

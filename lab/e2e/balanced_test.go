@@ -14,7 +14,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/haproxy"
 )
@@ -34,17 +34,17 @@ const crowdSize = 200
 // service's number times this.
 const serviceStride = 1_000_000
 
-func startServices(t testing.TB, cfg mongotest.BalancedConfig) *mongotest.Balanced {
+func startServices(t testing.TB, cfg fakemongo.BalancedConfig) *fakemongo.Balanced {
 	cfg.TCP = true
-	b := mongotest.NewBalanced(t, cfg)
+	b := fakemongo.NewBalanced(t, cfg)
 	for i, s := range b.Services() {
-		s.SetDocuments("lab.c", mongotest.Numbered(i*serviceStride, pagedDocuments, 100)...)
+		s.SetDocuments("lab.c", fakemongo.Numbered(i*serviceStride, pagedDocuments, 100)...)
 	}
 	return b
 }
 
 // balance puts haproxy before the services.
-func balance(t testing.TB, b *mongotest.Balanced) *haproxy.Balancer {
+func balance(t testing.TB, b *fakemongo.Balanced) *haproxy.Balancer {
 	t.Helper()
 	var servers []string
 	for _, s := range b.Services() {
@@ -56,7 +56,7 @@ func balance(t testing.TB, b *mongotest.Balanced) *haproxy.Balancer {
 // TestLoadBalancer reads 200 cursors of ten batches at the same time through haproxy, which leads
 // to two services that know their own cursors only.
 func TestLoadBalancer(t *testing.T) {
-	b := startServices(t, mongotest.BalancedConfig{Strict: true})
+	b := startServices(t, fakemongo.BalancedConfig{Strict: true})
 	g := suite.Start(t, "mongodb://"+balance(t, b).Address+"/?loadBalanced=true&maxPoolSize=300", "--cursors-max-per-principal", "none")
 	errs := runCrowd(t, b, g, func() {
 		if n := g.Vars(t).CheckedOut(); n < crowdSize {
@@ -84,7 +84,7 @@ func TestLoadBalancer(t *testing.T) {
 
 // wantOneConnectionEach looks at the commands of the services: each cursor was read over the
 // connection that it was opened on, and none needed more than its batches.
-func wantOneConnectionEach(t testing.TB, b *mongotest.Balanced) {
+func wantOneConnectionEach(t testing.TB, b *fakemongo.Balanced) {
 	t.Helper()
 	for i, s := range b.Services() {
 		opened := map[int]int{} // by connection
@@ -108,7 +108,7 @@ func wantOneConnectionEach(t testing.TB, b *mongotest.Balanced) {
 // TestLoadBalancerUnknownToTheGateway is the same with a gateway that takes haproxy for a server:
 // that is what pinning is for.
 func TestLoadBalancerUnknownToTheGateway(t *testing.T) {
-	b := startServices(t, mongotest.BalancedConfig{})
+	b := startServices(t, fakemongo.BalancedConfig{})
 	g := suite.Start(t, "mongodb://"+balance(t, b).Address+"/?directConnection=true&maxPoolSize=300", "--cursors-max-per-principal", "none")
 	reasons := map[string]int{}
 	for _, err := range runCrowd(t, b, g, func() {}) {
@@ -125,13 +125,13 @@ func TestLoadBalancerUnknownToTheGateway(t *testing.T) {
 
 // runCrowd lets the clients read their first page, calls meanwhile when all of them have, and
 // lets them read on: no service answers a getMore before that.
-func runCrowd(t *testing.T, b *mongotest.Balanced, g *gatewaytest.Gateway, meanwhile func()) []error {
+func runCrowd(t *testing.T, b *fakemongo.Balanced, g *gatewaytest.Gateway, meanwhile func()) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	goOn := make(chan struct{})
 	for _, s := range b.Services() {
-		s.Handle("getMore", func(cmd *mongotest.Command) mongotest.Reply {
+		s.Handle("getMore", func(cmd *fakemongo.Command) fakemongo.Reply {
 			select {
 			case <-goOn:
 			case <-ctx.Done():

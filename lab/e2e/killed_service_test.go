@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
@@ -40,7 +40,7 @@ func closeCursor(t *testing.T, g *gatewaytest.Gateway, c heldCursor) {
 // TestServiceIsKilled kills one of two services behind a load balancer: its cursors are lost and
 // its connections closed, and the other service's go on.
 func TestServiceIsKilled(t *testing.T) {
-	b := startServices(t, mongotest.BalancedConfig{Strict: true, Discard: true})
+	b := startServices(t, fakemongo.BalancedConfig{Strict: true, Discard: true})
 	dead, alive := b.Service(0), b.Service(1)
 	g := suite.Start(t, "mongodb://"+balance(t, b).Address+"/?loadBalanced=true&maxPoolSize=100")
 	rest := overREST{base: g.REST}

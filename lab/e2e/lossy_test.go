@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/lossy"
 )
@@ -59,8 +59,8 @@ func TestLostReplies(t *testing.T) {
 			t.Run(name+", "+row.name, func(t *testing.T) {
 				backend := start(t)
 				// Long enough for a client to go away meanwhile, and for two calls to meet.
-				backend.handle("getMore", func(s *mongotest.Server) mongotest.Handler {
-					return func(c *mongotest.Command) mongotest.Reply { return s.Default(c).After(2 * time.Millisecond) }
+				backend.handle("getMore", func(s *fakemongo.Server) fakemongo.Handler {
+					return func(c *fakemongo.Command) fakemongo.Reply { return s.Default(c).After(2 * time.Millisecond) }
 				})
 				replicas := startReplicas(t, backend.uri, "--cursors-page-memory", row.memory, "--cursors-max-per-principal", "none")
 				total := &outcomes{counts: map[string]int{}, third: make(chan struct{})}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
@@ -23,7 +23,7 @@ type backend struct {
 	uri         string
 	pinned      bool // a cursor keeps its connection
 	openCursors func() int
-	handle      func(name string, h func(s *mongotest.Server) mongotest.Handler)
+	handle      func(name string, h func(s *fakemongo.Server) fakemongo.Handler)
 }
 
 // backends are the deployments by name: one where any replica can continue any cursor, and one
@@ -34,9 +34,9 @@ var backends = map[string]func(testing.TB) *backend{
 }
 
 func replicaSet(t testing.TB) *backend {
-	c := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true, Discard: true}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, Discard: true}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 	for _, h := range c.Hosts() {
-		h.SetDocuments("lab.c", mongotest.Numbered(0, pagedDocuments, 100)...)
+		h.SetDocuments("lab.c", fakemongo.Numbered(0, pagedDocuments, 100)...)
 	}
 	return &backend{
 		uri: c.URI("replicaSet=rs"),
@@ -47,7 +47,7 @@ func replicaSet(t testing.TB) *backend {
 			}
 			return n
 		},
-		handle: func(name string, h func(*mongotest.Server) mongotest.Handler) {
+		handle: func(name string, h func(*fakemongo.Server) fakemongo.Handler) {
 			for _, host := range c.Hosts() {
 				host.Handle(name, h(host.Server))
 			}
@@ -56,13 +56,13 @@ func replicaSet(t testing.TB) *backend {
 }
 
 func loadBalanced(t testing.TB) *backend {
-	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{TCP: true, Discard: true, Strict: true})
-	b.SetDocuments("lab.c", mongotest.Numbered(0, pagedDocuments, 100)...)
+	b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{TCP: true, Discard: true, Strict: true})
+	b.SetDocuments("lab.c", fakemongo.Numbered(0, pagedDocuments, 100)...)
 	return &backend{
 		uri:         "mongodb://" + balance(t, b).Address + "/?loadBalanced=true&maxPoolSize=200",
 		pinned:      true,
 		openCursors: b.OpenCursors,
-		handle: func(name string, h func(*mongotest.Server) mongotest.Handler) {
+		handle: func(name string, h func(*fakemongo.Server) fakemongo.Handler) {
 			for _, s := range b.Services() {
 				s.Handle(name, h(s.Server))
 			}

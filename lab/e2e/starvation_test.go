@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/load"
 )
@@ -26,10 +26,10 @@ const (
 )
 
 // oneService is a service that is reached as if through a load balancer.
-func oneService(t testing.TB) (b *mongotest.Balanced, uri string) {
-	b = mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1, TCP: true, Strict: true, Discard: true})
-	b.SetDocuments("lab.c", mongotest.Numbered(0, pagedDocuments, 100)...)
-	b.SetDocuments(load.Database+".c", mongotest.Numbered(0, pagedDocuments, 100)...)
+func oneService(t testing.TB) (b *fakemongo.Balanced, uri string) {
+	b = fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1, TCP: true, Strict: true, Discard: true})
+	b.SetDocuments("lab.c", fakemongo.Numbered(0, pagedDocuments, 100)...)
+	b.SetDocuments(load.Database+".c", fakemongo.Numbered(0, pagedDocuments, 100)...)
 	return b, fmt.Sprintf("mongodb://%s/?loadBalanced=true&maxPoolSize=%d", b.Service(0).Address(), poolSize)
 }
 
@@ -122,7 +122,7 @@ func TestStarvation(t *testing.T) {
 	for _, latency := range []time.Duration{0, time.Millisecond} {
 		b, uri := oneService(t)
 		s := b.Service(0)
-		s.Handle("find", func(c *mongotest.Command) mongotest.Reply { return s.Default(c).After(latency) })
+		s.Handle("find", func(c *fakemongo.Command) fakemongo.Reply { return s.Default(c).After(latency) })
 		g := suite.Start(t, uri)
 		var without, with []float64
 		for range 5 {

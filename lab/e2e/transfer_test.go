@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
@@ -34,7 +34,7 @@ func (c *conflicts) take() map[string]int {
 	return left
 }
 
-func (c *conflicts) answer(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+func (c *conflicts) answer(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.left[cmd.Name] == 0 || !cmd.Body.Has("autocommit") {
@@ -43,9 +43,9 @@ func (c *conflicts) answer(cmd *mongotest.Command, next mongotest.Handler) mongo
 	c.left[cmd.Name]--
 	if cmd.Name == "commitTransaction" {
 		next(cmd)
-		return mongotest.Drop()
+		return fakemongo.Drop()
 	}
-	return mongotest.Error(112, "WriteConflict", "a conflict", "TransientTransactionError")
+	return fakemongo.Error(112, "WriteConflict", "a conflict", "TransientTransactionError")
 }
 
 // TestTransferExamples runs the examples of transactions as a user would, where what they need is

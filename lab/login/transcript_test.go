@@ -18,7 +18,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 const waitTime = 30 * time.Second
@@ -71,8 +71,8 @@ func python() string {
 var changing = regexp.MustCompile(`([rpv])=[^,]+`)
 
 // transcript writes what the connection that has logged in has said for that.
-func transcript(commands []mongotest.Command) (lines []string) {
-	i := slices.IndexFunc(commands, func(c mongotest.Command) bool { return c.Name == "ping" })
+func transcript(commands []fakemongo.Command) (lines []string) {
+	i := slices.IndexFunc(commands, func(c fakemongo.Command) bool { return c.Name == "ping" })
 	if i < 0 {
 		return nil
 	}
@@ -128,24 +128,24 @@ func TestClientsSendTheSameMessages(t *testing.T) {
 	}
 	tests := []struct {
 		name, user, password, stored, options string
-		auth                                  mongotest.Auth
+		auth                                  fakemongo.Auth
 		mechanisms                            []string
 	}{
-		{"negotiated", "app", "pencil", "pencil", "", mongotest.Auth{}, nil},
-		{"SASLprep", "app", "I\u00ADX", "IX", "", mongotest.Auth{}, nil},
-		{"name with = and ,", "a=b,c", "pencil", "pencil", "", mongotest.Auth{}, nil},
-		{"no speculation", "app", "pencil", "pencil", "", mongotest.Auth{NoSpeculation: true}, nil},
-		{"empty exchange", "app", "pencil", "pencil", "", mongotest.Auth{EmptyExchange: true}, nil},
-		{"SCRAM-SHA-1 only", "app", "pencil", "pencil", "", mongotest.Auth{}, []string{"SCRAM-SHA-1"}},
-		{"SCRAM-SHA-1 configured", "app", "pencil", "pencil", "&authMechanism=SCRAM-SHA-1", mongotest.Auth{}, nil},
+		{"negotiated", "app", "pencil", "pencil", "", fakemongo.Auth{}, nil},
+		{"SASLprep", "app", "I\u00ADX", "IX", "", fakemongo.Auth{}, nil},
+		{"name with = and ,", "a=b,c", "pencil", "pencil", "", fakemongo.Auth{}, nil},
+		{"no speculation", "app", "pencil", "pencil", "", fakemongo.Auth{NoSpeculation: true}, nil},
+		{"empty exchange", "app", "pencil", "pencil", "", fakemongo.Auth{EmptyExchange: true}, nil},
+		{"SCRAM-SHA-1 only", "app", "pencil", "pencil", "", fakemongo.Auth{}, []string{"SCRAM-SHA-1"}},
+		{"SCRAM-SHA-1 configured", "app", "pencil", "pencil", "&authMechanism=SCRAM-SHA-1", fakemongo.Auth{}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			said := map[string]string{}
 			for name, login := range clients {
-				s := mongotest.NewTCPServer(t, nil)
+				s := fakemongo.NewTCPServer(t, nil)
 				a := tt.auth
-				a.Users = []mongotest.User{{Name: tt.user, Password: tt.stored, Mechanisms: tt.mechanisms}}
+				a.Users = []fakemongo.User{{Name: tt.user, Password: tt.stored, Mechanisms: tt.mechanisms}}
 				s.RequireAuth(&a)
 				uri := fmt.Sprintf("mongodb://%s@%s/?directConnection=true&serverSelectionTimeoutMS=10000%s",
 					url.UserPassword(tt.user, tt.password), s.Address(), tt.options)

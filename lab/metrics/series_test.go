@@ -24,9 +24,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/internal/issuertest"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
 	"github.com/mooringdb/mooring/lab/internal/gateway"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/prometheus"
@@ -58,9 +58,9 @@ func policy() string {
 // with the commands that the servers have received.
 func TestSeries(t *testing.T) {
 	d := deployment.ListenUnrecorded(t, deployment.ReplicaSet, "8.0.0")
-	d.SetDocuments("many.documents", mongotest.Numbered(0, 5, 0)...)
+	d.SetDocuments("many.documents", fakemongo.Numbered(0, 5, 0)...)
 	received := &tally{}
-	d.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		received.add(cmd.Name)
 		return next(cmd)
 	})

@@ -14,8 +14,8 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/lab/internal/gateway"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
@@ -87,7 +87,7 @@ func (w *world) startGateway(uri string, args ...string) *gateway.Gateway {
 // startReplicas starts three replicas, of which one is killed when it holds a cursor.
 func (w *world) startReplicas() {
 	w.set = deployment.ListenUnrecorded(w.t, deployment.ReplicaSet, "8.0.0")
-	w.set.SetDocuments("shop.many", mongotest.Numbered(0, 100, 100)...)
+	w.set.SetDocuments("shop.many", fakemongo.Numbered(0, 100, 100)...)
 	w.set.SetDocuments("shop.watched")
 	w.set.Disturb(disturb())
 	key, err := exec.CommandContext(w.t.Context(), suite.Gateway(w.t), "key", "new").Output()
@@ -121,21 +121,21 @@ func (w *world) startReplicas() {
 // some collections, and end change streams.
 func disturb() deployment.Disturbance {
 	var cuts, refusals, pages atomic.Int64
-	return func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	return func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		collection, _ := cmd.Body.Lookup("find")
 		watched, _ := cmd.Body.Lookup("collection")
 		switch name, of := text(collection), text(watched); {
 		case strings.EqualFold(cmd.Name, "hello") || cmd.Name == "isMaster":
-			return mongotest.WithZlib(next(cmd))
+			return fakemongo.WithZlib(next(cmd))
 		case name == "slow":
 			return next(cmd).After(300 * time.Millisecond)
 		case name == "cut" && cuts.Add(1)%2 == 1:
-			return mongotest.Drop()
+			return fakemongo.Drop()
 		case name == "overloaded" && refusals.Add(1)%2 == 1:
-			return mongotest.Error(462, "IngressRequestRateLimitExceeded", "too many requests",
+			return fakemongo.Error(462, "IngressRequestRateLimitExceeded", "too many requests",
 				"SystemOverloadedError", "RetryableError")
 		case of == "watched" && pages.Add(1)%20 == 0:
-			return mongotest.Error(43, "CursorNotFound", "cursor id not found")
+			return fakemongo.Error(43, "CursorNotFound", "cursor id not found")
 		}
 		return next(cmd)
 	}
@@ -151,20 +151,20 @@ func text(v bson.Value) string {
 // calls.
 func (w *world) startBalanced() {
 	id := bson.NewObjectID()
-	server := mongotest.NewTCPServer(w.t, nil)
-	server.SetDocuments("shop.many", mongotest.Numbered(0, 100, 100)...)
-	server.Handle("hello", func(cmd *mongotest.Command) mongotest.Reply {
-		return mongotest.Hello(cmd, func(b *bson.Builder) {
+	server := fakemongo.NewTCPServer(w.t, nil)
+	server.SetDocuments("shop.many", fakemongo.Numbered(0, 100, 100)...)
+	server.Handle("hello", func(cmd *fakemongo.Command) fakemongo.Reply {
+		return fakemongo.Hello(cmd, func(b *bson.Builder) {
 			b.String("msg", "isdbgrid").ObjectID("serviceId", id)
 		}).After(300 * time.Millisecond)
 	})
 	var finds atomic.Int64
-	server.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	server.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if name, _ := cmd.Body.Lookup("find"); text(name) != "slow" {
 			return next(cmd)
 		}
 		if finds.Add(1)%5 == 0 { // another connection is made
-			return mongotest.Drop()
+			return fakemongo.Drop()
 		}
 		return next(cmd).After(300 * time.Millisecond)
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/mischief"
 	"github.com/mooringdb/mooring/lab/internal/rawconn"

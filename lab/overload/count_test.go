@@ -8,13 +8,13 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 )
 
 // refusal is the error of an overloaded server.
-func refusal(base int32) mongotest.Reply {
-	r := mongotest.Error(462, "IngressRequestRateLimitExceeded", "too many requests",
+func refusal(base int32) fakemongo.Reply {
+	r := fakemongo.Error(462, "IngressRequestRateLimitExceeded", "too many requests",
 		"SystemOverloadedError", "RetryableError")
 	if base > 0 {
 		r = r.With(bson.NewBuilder(nil).Int32("baseBackoffMS", base).Finish())
@@ -30,16 +30,16 @@ func TestServerCount(t *testing.T) {
 		d := deployment.New(t, deployment.Sharded, deployment.Versions[0])
 		hosts := d.Cluster().Hosts()
 		var mu sync.Mutex
-		refusing, answered := true, map[*mongotest.Host]int{}
+		refusing, answered := true, map[*fakemongo.Host]int{}
 		for _, h := range hosts {
-			h.Handle("find", func(*mongotest.Command) mongotest.Reply {
+			h.Handle("find", func(*fakemongo.Command) fakemongo.Reply {
 				mu.Lock()
 				defer mu.Unlock()
 				if refusing && h == hosts[0] {
 					return refusal(10_000)
 				}
 				answered[h]++
-				return mongotest.CursorReply(0, "overload.things", "firstBatch")
+				return fakemongo.CursorReply(0, "overload.things", "firstBatch")
 			})
 		}
 		c := connect(t, d, nil)

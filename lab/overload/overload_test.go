@@ -10,8 +10,8 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 )
 
 const (
@@ -38,7 +38,7 @@ type server struct {
 	served int
 }
 
-func (s *server) answer(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+func (s *server) answer(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 	if cmd.Name != "find" {
 		return next(cmd)
 	}

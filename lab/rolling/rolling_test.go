@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/lab/internal/gateway"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/haproxy"
@@ -95,10 +95,10 @@ type world struct {
 }
 
 func newWorld(t *testing.T, s scale) *world {
-	cluster := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true, Discard: true},
-		mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+	cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, Discard: true},
+		fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 	for _, h := range cluster.Hosts() {
-		h.SetDocuments("db.c", mongotest.Numbered(0, documents, 500)...)
+		h.SetDocuments("db.c", fakemongo.Numbered(0, documents, 500)...)
 	}
 	all := suite.StartWithSpares(t, replicas, cluster.URI("replicaSet=rs"), "--drain-linger", s.linger.String())
 	tr := &http.Transport{MaxIdleConnsPerHost: s.clients}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/proc"
 	"github.com/mooringdb/mooring/lab/scale"
@@ -42,10 +42,10 @@ func TestMeasure(t *testing.T) {
 }
 
 func measure(t *testing.T, n int) scale.Point {
-	server := mongotest.NewTCPServer(t, nil)
-	server.Handle("slow", func(*mongotest.Command) mongotest.Reply {
+	server := fakemongo.NewTCPServer(t, nil)
+	server.Handle("slow", func(*fakemongo.Command) fakemongo.Reply {
 		held := time.Duration(rand.ExpFloat64() * load.Service * float64(time.Second))
-		return mongotest.OK(nil).After(held)
+		return fakemongo.OK(nil).After(held)
 	})
 	all := suite.StartReplicas(t, n, server.URI())
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}, Timeout: time.Minute}

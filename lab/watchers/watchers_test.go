@@ -17,8 +17,8 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/lab/internal/gateway"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/proc"
@@ -114,7 +114,7 @@ func startDeployment(t *testing.T) (d *deployment.Deployment, changed func()) {
 	t.Helper()
 	d = deployment.Listen(t, deployment.ReplicaSet, "7.0.0")
 	change := make(chan struct{})
-	d.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Name == "getMore" {
 			select {
 			case <-change:

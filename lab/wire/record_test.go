@@ -11,8 +11,8 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/rawconn"
 )
@@ -93,7 +93,7 @@ func prepare(t *testing.T, on *deployment.Deployment) {
 }
 
 // seen counts the commands of each host that were looked at.
-type seen map[*mongotest.Host]int
+type seen map[*fakemongo.Host]int
 
 // next returns the commands that the hosts have received since the last call, but for those of
 // monitors and of connections that are being made.
@@ -127,7 +127,7 @@ func (s seen) some(on *deployment.Deployment) []command {
 
 // describe returns the fields of a command. The documents of a sequence have the paths that they
 // have as an array; the field "(sequence)" tells which it was.
-func describe(c mongotest.Command) command {
+func describe(c fakemongo.Command) command {
 	out := command{name: c.Name, fields: map[string]string{"(moreToCome)": fmt.Sprint(c.MoreToCome)}}
 	if c.Legacy {
 		out.fields["(message)"] = "OP_QUERY"

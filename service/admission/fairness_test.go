@@ -9,7 +9,7 @@ import (
 	"time"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -43,9 +43,9 @@ func TestFairness(t *testing.T) {
 func slowest(t *testing.T, a *admission.Admission, flood int) (longest time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		server := mongotest.NewServer(t, nil)
+		server := fakemongo.NewServer(t, nil)
 		server.SetDocuments("db.c", servicetest.Doc(1, 10))
-		server.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		server.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 			if cmd.Name == "find" {
 				time.Sleep(answerTime) //nolint:forbidigo // fake time
 			}

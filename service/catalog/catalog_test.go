@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -43,14 +43,14 @@ func raw(t *testing.T, json string) bson.Raw {
 	return d
 }
 
-func answer(t *testing.T, json string) mongotest.Handler {
+func answer(t *testing.T, json string) fakemongo.Handler {
 	t.Helper()
-	return mongotest.Always(mongotest.Document(raw(t, json)))
+	return fakemongo.Always(fakemongo.Document(raw(t, json)))
 }
 
-func start(t *testing.T, handlers mongotest.Handlers) *servicetest.Gateway {
+func start(t *testing.T, handlers fakemongo.Handlers) *servicetest.Gateway {
 	t.Helper()
-	return servicetest.Start(t, mongotest.NewServer(t, handlers), servicetest.Config{})
+	return servicetest.Start(t, fakemongo.NewServer(t, handlers), servicetest.Config{})
 }
 
 // sent is the last command of that name, without what does not matter.
@@ -302,7 +302,7 @@ func TestEveryRPC(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := start(t, mongotest.Handlers{test.command: answer(t, `{"ok":1,`+
+			g := start(t, fakemongo.Handlers{test.command: answer(t, `{"ok":1,`+
 				`"databases":[{"name":"a"},{"name":"b"}],"indexesCreated":[{"name":"s"}],`+
 				`"cursor":{"id":0,"ns":"d.c","firstBatch":[{"name":"x"}]}}`)})
 			if _, err := test.call(t.Context(), g.Catalog); err != nil {
@@ -357,7 +357,7 @@ func contents(t *testing.T, m proto.Message) string {
 
 // TestListDatabasesInPages: the server has no cursor of them.
 func TestListDatabasesInPages(t *testing.T) {
-	g := start(t, mongotest.Handlers{"listDatabases": answer(t,
+	g := start(t, fakemongo.Handlers{"listDatabases": answer(t,
 		`{"ok":1,"databases":[{"name":"a"},{"name":"b"},{"name":"c"},{"name":"d"},{"name":"e"}]}`)})
 	page, err := g.Catalog.ListDatabases(t.Context(), &mooringv1.ListDatabasesRequest{BatchSize: new(int32(2))})
 	if err != nil {
@@ -391,7 +391,7 @@ func TestListDatabasesInPages(t *testing.T) {
 
 // TestListInPages continues a list whose cursor the server has.
 func TestListInPages(t *testing.T) {
-	g := start(t, mongotest.Handlers{
+	g := start(t, fakemongo.Handlers{
 		"listIndexes": answer(t, `{"ok":1,"cursor":{"id":{"$numberLong":"9"},"ns":"d.c","firstBatch":[{"name":"x"}]}}`),
 		"getMore":     answer(t, `{"ok":1,"cursor":{"id":0,"ns":"d.c","nextBatch":[{"name":"y"}]}}`),
 	})
@@ -520,7 +520,7 @@ func TestRefusals(t *testing.T) {
 // TestUnconfirmedChange: unlike for a write of documents, a write concern that was not met is an
 // error.
 func TestUnconfirmedChange(t *testing.T) {
-	g := start(t, mongotest.Handlers{"drop": answer(t, `{"ok":1,"writeConcernError":{"code":64,"errmsg":"late"}}`)})
+	g := start(t, fakemongo.Handlers{"drop": answer(t, `{"ok":1,"writeConcernError":{"code":64,"errmsg":"late"}}`)})
 	_, err := g.Catalog.DropCollection(t.Context(), &mooringv1.DropCollectionRequest{Database: "d", Collection: "c"})
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("DropCollection = %v, want the write concern error", err)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -90,9 +90,9 @@ func TestGoOnElsewhere(t *testing.T) {
 		if got := w.next(); got != "insert 1" {
 			t.Fatalf("read %q", got)
 		}
-		d.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 			if cmd.Name == "getMore" {
-				return mongotest.Hang()
+				return fakemongo.Hang()
 			}
 			return next(cmd)
 		})
@@ -124,7 +124,7 @@ func TestGoOnElsewhere(t *testing.T) {
 		if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
 			t.Errorf("the other replica stops with %v", err)
 		}
-		d.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 			if cmd.Name == "aggregate" {
 				t.Error("a stopping gateway opens a stream")
 			}
@@ -176,7 +176,7 @@ func TestClientGoesAway(t *testing.T) {
 		t.Run("while it waits for "+hangs, func(t *testing.T) {
 			run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
 				w := g.watch(onShop())
-				d.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+				d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 					if cmd.Name == hangs {
 						return next(cmd).After(20 * time.Second)
 					}
@@ -217,9 +217,9 @@ func TestTimeout(t *testing.T) {
 		g := start(t, d, options{uri: "&timeoutMS=5000"})
 		g.lossy = true
 		w := g.watch(onShop())
-		d.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 			if cmd.Name == "getMore" {
-				return mongotest.Hang()
+				return fakemongo.Hang()
 			}
 			return next(cmd)
 		})
@@ -299,9 +299,9 @@ func TestRefusals(t *testing.T) {
 		}
 		// A stream loses its history while it runs.
 		w := g.watch(onShop())
-		d.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 			if cmd.Name == "getMore" {
-				return mongotest.Document(doc(t, `{"ok": 0, "code": 286, "codeName": "ChangeStreamHistoryLost", "errmsg": "lost"}`))
+				return fakemongo.Document(doc(t, `{"ok": 0, "code": 286, "codeName": "ChangeStreamHistoryLost", "errmsg": "lost"}`))
 			}
 			return next(cmd)
 		})

@@ -18,7 +18,7 @@ import (
 	"github.com/mooringdb/mooring/core/connstring"
 	corecursor "github.com/mooringdb/mooring/core/cursor"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/document"
@@ -37,7 +37,7 @@ func doc(json string) *mooringv1.Document {
 
 func TestRunCommand(t *testing.T) {
 	writeErrors := bson.NewBuilder(nil).Double("ok", 1).OpenArray("writeErrors").OpenDocument("").Int32("code", 11000).Close().Close().Finish()
-	g := servicetest.Start(t, mongotest.NewServer(t, mongotest.Handlers{"insert": mongotest.Always(mongotest.Document(writeErrors))}), servicetest.Config{})
+	g := servicetest.Start(t, fakemongo.NewServer(t, fakemongo.Handlers{"insert": fakemongo.Always(fakemongo.Document(writeErrors))}), servicetest.Config{})
 	cmd := bson.NewBuilder(nil).String("insert", "c").OpenArray("documents").OpenDocument("").Int32("a", 1).Int32("a", 2).Close().Close().Finish()
 	res, err := g.Command.RunCommand(t.Context(), &mooringv1.RunCommandRequest{
 		Database: "d", Command: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: cmd}},
@@ -59,7 +59,7 @@ func TestRunCommand(t *testing.T) {
 }
 
 func TestRefusedCommands(t *testing.T) {
-	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	for _, test := range []struct {
 		command *mooringv1.Document
 		field   string
@@ -126,7 +126,7 @@ func TestRefusedCommands(t *testing.T) {
 }
 
 func TestCursorCommands(t *testing.T) {
-	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	docs := servicetest.Docs(50, 10)
 	g.Server.SetDocuments("d.c", docs...)
 	page, err := g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{
@@ -188,7 +188,7 @@ func TestCursorCommands(t *testing.T) {
 // Behind a load balancer, a cursor beyond the budget for pins is refused after its command was
 // run. A find can be repeated. Whether a command can is unknown.
 func TestPinLimit(t *testing.T) {
-	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
+	b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1})
 	b.SetDocuments("d.c", servicetest.Docs(10, 10)...)
 	cfg, err := connstring.Parse(b.URI("&maxPoolSize=10"))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/seal"
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func start(t *testing.T) *servicetest.Gateway {
 	t.Helper()
-	return servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	return servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 }
 
 func raw(d *mooringv1.Document) bson.Raw { return d.GetBson() }
@@ -49,7 +49,7 @@ func TestPageForAClientThatGoesAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	release := make(chan struct{})
-	g.Server.Handle("getMore", func(c *mongotest.Command) mongotest.Reply {
+	g.Server.Handle("getMore", func(c *fakemongo.Command) fakemongo.Reply {
 		<-release
 		return g.Server.Default(c)
 	})
@@ -87,7 +87,7 @@ func TestCursorErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := mongotest.NewServer(t, nil)
+	server := fakemongo.NewServer(t, nil)
 	server.SetDocuments("d.c", servicetest.Docs(100, 100)...)
 	cfg := servicetest.Config{Handles: paging.Config{Keys: keys}}
 	g, other := servicetest.Start(t, server, cfg), servicetest.Start(t, server, cfg)
@@ -147,7 +147,7 @@ func TestCursorErrors(t *testing.T) {
 	}
 	// The server has lost the cursor.
 	token = find()
-	server.Handle("getMore", mongotest.Always(mongotest.Error(43, "CursorNotFound", "cursor id 1 not found")))
+	server.Handle("getMore", fakemongo.Always(fakemongo.Error(43, "CursorNotFound", "cursor id 1 not found")))
 	for range 2 {
 		if got := reason(next(g, token)); got != "404 CursorNotFound" {
 			t.Errorf("a cursor that the server has lost: %s", got)
@@ -201,7 +201,7 @@ func TestCloseDuringStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Server.Handle("getMore", mongotest.Always(mongotest.Hang()))
+	g.Server.Handle("getMore", fakemongo.Always(fakemongo.Hang()))
 	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: page.GetCursor()})
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/topology"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -40,16 +40,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // gateway serves the service in process, through the real interceptors, over a cluster.
 type gateway struct {
-	cluster  *mongotest.Cluster
+	cluster  *fakemongo.Cluster
 	client   *client.Client
 	conn     *inproc.Conn
 	service  mooringv1.DeploymentServiceClient
 	stopping chan struct{}
 }
 
-func start(t *testing.T, roles ...mongotest.Role) *gateway {
+func start(t *testing.T, roles ...fakemongo.Role) *gateway {
 	t.Helper()
-	g := &gateway{cluster: mongotest.NewCluster(t, mongotest.ClusterConfig{}, roles...), stopping: make(chan struct{})}
+	g := &gateway{cluster: fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, roles...), stopping: make(chan struct{})}
 	cfg, err := connstring.Parse(g.cluster.URI("heartbeatFrequencyMS=500"))
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ const (
 )
 
 func TestWatchSeesAServerGoAndComeBack(t *testing.T) {
-	g := start(t, mongotest.Primary, mongotest.Secondary, mongotest.Arbiter)
+	g := start(t, fakemongo.Primary, fakemongo.Secondary, fakemongo.Arbiter)
 	g.cluster.Host(1).SetTags("dc", "east", "rack", "7")
 	w, _ := g.open(t)
 	await(t, w, whole)
@@ -136,7 +136,7 @@ func TestWatchSeesAServerGoAndComeBack(t *testing.T) {
 }
 
 func TestFields(t *testing.T) {
-	g := start(t, mongotest.Primary, mongotest.Secondary, mongotest.Arbiter)
+	g := start(t, fakemongo.Primary, fakemongo.Secondary, fakemongo.Arbiter)
 	g.cluster.Host(0).SetTags("dc", "east", "rack", "7")
 	w, cancel := g.open(t)
 	await(t, w, whole)
@@ -173,7 +173,7 @@ func TestFields(t *testing.T) {
 // A reader that sleeps through many changes gets the message that was offered to it meanwhile,
 // and then what is so.
 func TestSlowReaderGetsTheNewest(t *testing.T) {
-	g := start(t, mongotest.Primary, mongotest.Secondary, mongotest.Arbiter)
+	g := start(t, fakemongo.Primary, fakemongo.Secondary, fakemongo.Arbiter)
 	w, _ := g.open(t)
 	await(t, w, whole)
 	for i := range 50 {
@@ -301,7 +301,7 @@ func TestTextsOfServers(t *testing.T) {
 }
 
 func TestWatchEndsWithTheGateway(t *testing.T) {
-	g := start(t, mongotest.Standalone)
+	g := start(t, fakemongo.Standalone)
 	w, _ := g.open(t)
 	await(t, w, "Single: Standalone")
 	close(g.stopping)
@@ -316,7 +316,7 @@ func TestWatchEndsWithTheGateway(t *testing.T) {
 
 // Over gRPC. Leaving ends the handler: goroutines are counted at the end of all tests.
 func TestLeaving(t *testing.T) {
-	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	w, err := g.Deployment.WatchTopology(ctx, &mooringv1.WatchTopologyRequest{})
 	if err != nil {
@@ -331,7 +331,7 @@ func TestLeaving(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	unknown := &mooringv1.GetTopologyRequest{}
 	unknown.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
 	for _, c := range []struct {
@@ -362,7 +362,7 @@ func TestRefusals(t *testing.T) {
 
 // An EventSource's connection drops and comes back, with the id that it has seen last.
 func TestEvents(t *testing.T) {
-	g := start(t, mongotest.Primary, mongotest.Secondary, mongotest.Arbiter)
+	g := start(t, fakemongo.Primary, fakemongo.Secondary, fakemongo.Arbiter)
 	h, err := rest.New(rest.Config{Conn: g.conn})
 	if err != nil {
 		t.Fatal(err)

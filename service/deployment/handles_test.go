@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/inproc"
@@ -365,7 +365,7 @@ func TestHandlesOnREST(t *testing.T) {
 // Over gRPC, with a real cursor: it is listed, killed on its server, and its token is no good any
 // more.
 func TestKilledCursor(t *testing.T) {
-	server := mongotest.NewServer(t, nil)
+	server := fakemongo.NewServer(t, nil)
 	server.SetDocuments("shop.orders", servicetest.Docs(10, 10)...)
 	g := servicetest.Start(t, server, servicetest.Config{})
 	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "shop", Collection: "orders", BatchSize: new(int32(2))})

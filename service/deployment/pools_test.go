@@ -21,7 +21,7 @@ import (
 	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/core/topology"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/rest"
@@ -58,7 +58,7 @@ func TestPoolsOnREST(t *testing.T) {
 
 // Over gRPC, of a real client.
 func TestPools(t *testing.T) {
-	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{URIOptions: "maxPoolSize=7"})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{URIOptions: "maxPoolSize=7"})
 	if _, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestPools(t *testing.T) {
 // there.
 func TestPoolsBehindALoadBalancer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lb := mongotest.NewBalanced(t, mongotest.BalancedConfig{})
+		lb := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{})
 		cfg, err := connstring.Parse(lb.URI(""))
 		if err != nil {
 			t.Fatal(err)
@@ -93,8 +93,8 @@ func TestPoolsBehindALoadBalancer(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
-		slow := mongotest.Always(mongotest.OK(nil).After(time.Second))
-		lb.Service(0).Handle("ping", mongotest.Times(1, slow, mongotest.Times(1, mongotest.Always(mongotest.Drop()), slow)))
+		slow := fakemongo.Always(fakemongo.OK(nil).After(time.Second))
+		lb.Service(0).Handle("ping", fakemongo.Times(1, slow, fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), slow)))
 		lb.Service(1).Handle("ping", slow)
 		var failed atomic.Int32
 		for range 3 { // two at once, so that each has a connection to a service of its own

@@ -10,18 +10,18 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
-func answer(t *testing.T, json string) mongotest.Handler {
+func answer(t *testing.T, json string) fakemongo.Handler {
 	t.Helper()
 	d, err := extjson.Parse(nil, []byte(json))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mongotest.Always(mongotest.Document(d))
+	return fakemongo.Always(fakemongo.Document(d))
 }
 
 func operators(json string) *mooringv1.Update {
@@ -72,7 +72,7 @@ func allModels() []*mooringv1.WriteModel {
 }
 
 func TestBulkWrite(t *testing.T) {
-	g := start(t, mongotest.Handlers{
+	g := start(t, fakemongo.Handlers{
 		"insert": answer(t, `{"ok": 1, "n": 1}`),
 		"update": answer(t, `{"ok": 1, "n": 4, "nModified": 2, "upserted": [{"index": 2, "_id": "new"}],
 			"writeConcernError": {"code": 64, "errmsg": "late"}}`),
@@ -113,7 +113,7 @@ func TestBulkWrite(t *testing.T) {
 
 // TestBulkWriteInPart has a duplicate key between writes that are done.
 func TestBulkWriteInPart(t *testing.T) {
-	g := start(t, mongotest.Handlers{
+	g := start(t, fakemongo.Handlers{
 		"insert": answer(t, `{"ok": 1, "n": 1, "writeErrors": [{"index": 1, "code": 11000, "errmsg": "E11000"}]}`),
 		"update": answer(t, `{"ok": 1, "n": 1, "nModified": 0, "upserted": [{"index": 0, "_id": 7}]}`),
 		"delete": answer(t, `{"ok": 1, "n": 2}`),
@@ -139,7 +139,7 @@ func TestBulkWriteInPart(t *testing.T) {
 		t.Errorf("BulkWrite = %v, %v, want a partial success", whole, err)
 	}
 	// A later command that is refused is an error in any case, and nothing may be sent again.
-	g.Server.Handle("delete", mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary", "RetryableWriteError")))
+	g.Server.Handle("delete", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary", "RetryableWriteError")))
 	_, err = g.Document.BulkWrite(t.Context(), req)
 	r = rpcerr.HTTP(err)
 	e = r.Body.GetError()
@@ -165,7 +165,7 @@ func manyModels() []*mooringv1.WriteModel {
 }
 
 func TestBulkWriteOnManyCollections(t *testing.T) {
-	g := start(t, mongotest.Handlers{"hello": answer(t, hello25), "bulkWrite": answer(t, `{"ok": 1, "nErrors": 0, "nInserted": 1,
+	g := start(t, fakemongo.Handlers{"hello": answer(t, hello25), "bulkWrite": answer(t, `{"ok": 1, "nErrors": 0, "nInserted": 1,
 		"nMatched": 0, "nModified": 0, "nUpserted": 1, "nDeleted": 2, "writeConcernError": {"code": 64, "errmsg": "late"},
 		"cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite", "firstBatch": [{"ok": 1, "idx": 0, "n": 1},
 			{"ok": 1, "idx": 1, "n": 1, "nModified": 0, "upserted": {"_id": "new"}}, {"ok": 1, "idx": 2, "n": 2}]}}`)})
@@ -190,7 +190,7 @@ func TestBulkWriteOnManyCollections(t *testing.T) {
 }
 
 func TestBulkWriteOnManyCollectionsInPart(t *testing.T) {
-	g := start(t, mongotest.Handlers{"hello": answer(t, hello25), "bulkWrite": answer(t, `{"ok": 1, "nErrors": 1, "nInserted": 1,
+	g := start(t, fakemongo.Handlers{"hello": answer(t, hello25), "bulkWrite": answer(t, `{"ok": 1, "nErrors": 1, "nInserted": 1,
 		"nMatched": 0, "nModified": 0, "nUpserted": 0, "nDeleted": 0, "cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite",
 		"firstBatch": [{"ok": 0, "idx": 1, "code": 11000, "errmsg": "E11000", "n": 0}]}}`)})
 	req := &mooringv1.BulkWriteRequest{Models: manyModels()}
@@ -204,7 +204,7 @@ func TestBulkWriteOnManyCollectionsInPart(t *testing.T) {
 	if err != nil || len(res.GetWriteErrors()) != 1 || res.GetWriteErrors()[0].GetIndex() != 1 {
 		t.Errorf("BulkWrite = %v, %v, want a partial success", res, err)
 	}
-	g.Server.Handle("bulkWrite", mongotest.Always(mongotest.Error(13, "Unauthorized", "not you")))
+	g.Server.Handle("bulkWrite", fakemongo.Always(fakemongo.Error(13, "Unauthorized", "not you")))
 	_, err = g.Document.BulkWrite(t.Context(), req)
 	if e := errorOf(t, err); e.GetReason() != "Unauthorized" {
 		t.Errorf("the error is %v, want Unauthorized", e)
@@ -268,7 +268,7 @@ func TestBulkWriteRefuses(t *testing.T) {
 
 // TestBulkWriteTooLarge: what the server does not take is named, too.
 func TestBulkWriteTooLarge(t *testing.T) {
-	g := start(t, mongotest.Handlers{"hello": answer(t, `{"ok": 1, "isWritablePrimary": true, "maxWireVersion": 21, "maxBsonObjectSize": 100}`)})
+	g := start(t, fakemongo.Handlers{"hello": answer(t, `{"ok": 1, "isWritablePrimary": true, "maxWireVersion": 21, "maxBsonObjectSize": 100}`)})
 	large := payloadOf(servicetest.Doc(1, 200))
 	_, err := g.Document.BulkWrite(t.Context(), &mooringv1.BulkWriteRequest{
 		Database: "d", Collection: "c", Models: []*mooringv1.WriteModel{insertOne(`{}`), {
@@ -286,7 +286,7 @@ func payloadOf(d bson.Raw) *mooringv1.Document {
 
 // TestExplain: the command is explained as it would be sent, and the reply comes as it is.
 func TestExplain(t *testing.T) {
-	g := start(t, mongotest.Handlers{"explain": answer(t, `{"ok": 1, "queryPlanner": {"winningPlan": {}}}`)})
+	g := start(t, fakemongo.Handlers{"explain": answer(t, `{"ok": 1, "queryPlanner": {"winningPlan": {}}}`)})
 	ctx := t.Context()
 	find, err := g.Document.ExplainFind(ctx, &mooringv1.ExplainFindRequest{
 		Database: "d", Collection: "c", Filter: doc(`{"a": 1}`), Sort: doc(`{"a": 1}`), Limit: new(int64(3)),

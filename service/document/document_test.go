@@ -9,7 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -24,9 +24,9 @@ func value(json string) *mooringv1.Value {
 	return &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: json}}
 }
 
-func start(t *testing.T, handlers mongotest.Handlers) *servicetest.Gateway {
+func start(t *testing.T, handlers fakemongo.Handlers) *servicetest.Gateway {
 	t.Helper()
-	return servicetest.Start(t, mongotest.NewServer(t, handlers), servicetest.Config{})
+	return servicetest.Start(t, fakemongo.NewServer(t, handlers), servicetest.Config{})
 }
 
 // sent is the last command of that name, as JSON, without what does not matter.
@@ -53,7 +53,7 @@ func sent(t *testing.T, g *servicetest.Gateway, name string) string {
 	return strings.ReplaceAll(string(text), " ", "")
 }
 
-func reply(add func(*bson.Builder)) mongotest.Handler { return mongotest.Always(mongotest.OK(add)) }
+func reply(add func(*bson.Builder)) fakemongo.Handler { return fakemongo.Always(fakemongo.OK(add)) }
 
 func errorOf(t *testing.T, err error) *mooringv1.Error {
 	t.Helper()

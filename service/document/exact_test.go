@@ -11,7 +11,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
@@ -23,7 +23,7 @@ const helloOfReplicaSet = `{"ok": 1, "isWritablePrimary": true, "setName": "rs",
 // startReplicaSet starts a gateway before a primary.
 func startReplicaSet(t *testing.T, cfg servicetest.Config) *servicetest.Gateway {
 	t.Helper()
-	server := mongotest.NewServer(t, mongotest.Handlers{
+	server := fakemongo.NewServer(t, fakemongo.Handlers{
 		"hello":         answer(t, helloOfReplicaSet),
 		"insert":        answer(t, `{"ok": 1, "n": 1}`),
 		"update":        answer(t, `{"ok": 1, "n": 1, "nModified": 1}`),
@@ -40,7 +40,7 @@ func withKey(ctx context.Context, key string) context.Context {
 }
 
 // identity is a write as the server knows it: its session and number.
-func identity(t *testing.T, c mongotest.Command) string {
+func identity(t *testing.T, c fakemongo.Command) string {
 	t.Helper()
 	lsid, _ := c.Body.Lookup("lsid", "id")
 	number, _ := c.Body.Lookup("txnNumber")
@@ -198,7 +198,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		return err
 	}
 	standalone := start(t, nil)
-	off := servicetest.Start(t, mongotest.NewServer(t, mongotest.Handlers{"hello": answer(t, helloOfReplicaSet)}),
+	off := servicetest.Start(t, fakemongo.NewServer(t, fakemongo.Handlers{"hello": answer(t, helloOfReplicaSet)}),
 		servicetest.Config{URIOptions: "retryWrites=false"})
 	const unsupported = "IdempotencyKeyUnsupported"
 	for name, test := range map[string]struct {
@@ -274,7 +274,7 @@ func TestKeyOfRefusedCall(t *testing.T) {
 	if got := insert(`{"a": 1}`); got != "" {
 		t.Errorf("InsertOne of the corrected document = %q", got)
 	}
-	g.Server.Handle("insert", mongotest.Always(mongotest.Error(121, "DocumentValidationFailure", "no")))
+	g.Server.Handle("insert", fakemongo.Always(fakemongo.Error(121, "DocumentValidationFailure", "no")))
 	if got := insert(`{"a": 2}`); got != "IdempotencyKeyReused" {
 		t.Errorf("InsertOne of another document = %q, want IdempotencyKeyReused", got)
 	}
@@ -282,9 +282,9 @@ func TestKeyOfRefusedCall(t *testing.T) {
 
 // TestFailedExactlyOnceMayBeRepeated compares the advice after a failure with and without a key.
 func TestFailedExactlyOnceMayBeRepeated(t *testing.T) {
-	server := mongotest.NewServer(t, mongotest.Handlers{
+	server := fakemongo.NewServer(t, fakemongo.Handlers{
 		"hello":  answer(t, helloOfReplicaSet),
-		"insert": mongotest.Always(mongotest.Drop()),
+		"insert": fakemongo.Always(fakemongo.Drop()),
 	})
 	g := servicetest.Start(t, server, servicetest.Config{})
 	insert := writes(g)["InsertOne"]

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -24,7 +24,7 @@ func TestPartialFailure(t *testing.T) {
 		b.Int32("n", 2).OpenArray("writeErrors").OpenDocument("").Int32("index", 1).Int32("code", 11000).String("errmsg", "E11000").
 			OpenDocument("keyPattern").Int32("_id", 1).Close().OpenDocument("keyValue").Int32("_id", 2).Close().Close().Close()
 	}
-	g := start(t, mongotest.Handlers{"insert": reply(writeErrors)})
+	g := start(t, fakemongo.Handlers{"insert": reply(writeErrors)})
 	req := &mooringv1.InsertManyRequest{
 		Database: "d", Collection: "c", Ordered: new(false),
 		Documents: []*mooringv1.Document{doc(`{"_id": 1}`), doc(`{"_id": 2}`), doc(`{"_id": 3}`)},
@@ -52,19 +52,19 @@ func TestPartialFailure(t *testing.T) {
 // TestPartialFailureOfALaterCommand has an insert that the gateway splits into two commands, the
 // second of which the server refuses in a way that alone could be repeated.
 func TestPartialFailureOfALaterCommand(t *testing.T) {
-	notPrimary := mongotest.Error(10107, "NotWritablePrimary", "not primary", "RetryableWriteError")
-	halfDone := mongotest.OK(func(b *bson.Builder) {
+	notPrimary := fakemongo.Error(10107, "NotWritablePrimary", "not primary", "RetryableWriteError")
+	halfDone := fakemongo.OK(func(b *bson.Builder) {
 		b.Int32("n", 1).OpenArray("writeErrors").OpenDocument("").
 			Int32("index", 1).Int32("code", 11000).String("errmsg", "E11000").Close().Close()
 	})
-	noneDone := mongotest.OK(func(b *bson.Builder) {
+	noneDone := fakemongo.OK(func(b *bson.Builder) {
 		b.Int32("n", 0).OpenArray("writeErrors").
 			OpenDocument("").Int32("index", 0).Int32("code", 11000).String("errmsg", "E11000").Close().
 			OpenDocument("").Int32("index", 1).Int32("code", 11000).String("errmsg", "E11000").Close().Close()
 	})
-	allDone := mongotest.OK(func(b *bson.Builder) { b.Int32("n", 2) })
+	allDone := fakemongo.OK(func(b *bson.Builder) { b.Int32("n", 2) })
 	for name, test := range map[string]struct {
-		first, second mongotest.Reply
+		first, second fakemongo.Reply
 		partial       bool
 		want          string // HTTP status, reason, retry, what was inserted, write errors
 	}{
@@ -76,11 +76,11 @@ func TestPartialFailureOfALaterCommand(t *testing.T) {
 		"nothing at all":            {notPrimary, notPrimary, false, "503 NotWritablePrimary same-request 0 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := start(t, mongotest.Handlers{
+			g := start(t, fakemongo.Handlers{
 				"hello": reply(func(b *bson.Builder) {
 					b.Bool("isWritablePrimary", true).Int32("maxWriteBatchSize", 2).Int32("maxWireVersion", 21)
 				}),
-				"insert": mongotest.Times(1, mongotest.Always(test.first), mongotest.Always(test.second)),
+				"insert": fakemongo.Times(1, fakemongo.Always(test.first), fakemongo.Always(test.second)),
 			})
 			_, err := g.Document.InsertMany(t.Context(), &mooringv1.InsertManyRequest{
 				Database: "d", Collection: "c", Ordered: new(false), ReturnPartialSuccess: &test.partial,
@@ -100,7 +100,7 @@ func TestPartialFailureOfALaterCommand(t *testing.T) {
 func raw(d *mooringv1.Document) bson.Raw { return d.GetBson() }
 
 func TestDeadlines(t *testing.T) {
-	g := start(t, mongotest.Handlers{"update": mongotest.Always(mongotest.Hang())})
+	g := start(t, fakemongo.Handlers{"update": fakemongo.Always(fakemongo.Hang())})
 	g.Server.SetDocuments("d.c", servicetest.Docs(1, 1)...)
 	deadline := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -129,7 +129,7 @@ func TestDeadlines(t *testing.T) {
 		t.Errorf("a stream sends maxTimeMS: %v, %v", maxTime(), err)
 	}
 	// Half a second on a slow command, and its connection is not used again.
-	g.Server.Handle("find", mongotest.Always(mongotest.Hang()))
+	g.Server.Handle("find", fakemongo.Always(fakemongo.Hang()))
 	connections := g.Server.AcceptedConnections()
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
@@ -160,7 +160,7 @@ func TestDeadlines(t *testing.T) {
 }
 
 func TestServerDown(t *testing.T) {
-	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{URIOptions: "serverSelectionTimeoutMS=200"})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{URIOptions: "serverSelectionTimeoutMS=200"})
 	g.Server.SetDown(true)
 	begin := time.Now()
 	_, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"})

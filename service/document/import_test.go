@@ -13,7 +13,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -50,8 +50,8 @@ func to(m *mooringv1.ImportRequest) *mooringv1.ImportRequest {
 }
 
 // refusing answers inserts, and refuses the documents with these _ids.
-func refusing(ids ...int32) mongotest.Handler {
-	return func(c *mongotest.Command) mongotest.Reply {
+func refusing(ids ...int32) fakemongo.Handler {
+	return func(c *fakemongo.Command) fakemongo.Reply {
 		ordered, _ := c.Body.Lookup("ordered")
 		stop, _ := ordered.Bool()
 		n := 0
@@ -77,7 +77,7 @@ func refusing(ids ...int32) mongotest.Handler {
 		if v, _ := d.Lookup("writeErrors"); len(v.Data) == 5 {
 			d = bson.Without(d, "writeErrors")
 		}
-		return mongotest.Document(d)
+		return fakemongo.Document(d)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestImportInPart(t *testing.T) {
 		"unordered":               {false, false, "409 DuplicateKey never 4 2 3 3"},
 		"unordered, and tolerant": {false, true, "207 4 2 3 3"},
 	} {
-		g := start(t, mongotest.Handlers{"insert": refusing(3, 5)})
+		g := start(t, fakemongo.Handlers{"insert": refusing(3, 5)})
 		all := messages()
 		all[0].Ordered, all[0].ReturnPartialSuccess = &test.ordered, &test.tolerant
 		res, err := importing(t.Context(), t, g, all...)
@@ -149,7 +149,7 @@ func TestImportKeepsSomeErrors(t *testing.T) {
 	for i := range ids {
 		ids[i] = int32(i)
 	}
-	g := start(t, mongotest.Handlers{"insert": refusing(ids...)})
+	g := start(t, fakemongo.Handlers{"insert": refusing(ids...)})
 	first := to(batch(0, 1600, 0))
 	first.Ordered, first.ReturnPartialSuccess = new(false), new(true)
 	res, err := importing(t.Context(), t, g, first)
@@ -170,7 +170,7 @@ func TestImportEnds(t *testing.T) {
 	strange := batch(1, 1, 0)
 	unknownField(strange)
 	for name, test := range map[string]struct {
-		handlers mongotest.Handlers
+		handlers fakemongo.Handlers
 		messages []*mooringv1.ImportRequest
 		want     string // HTTP status, reason, retry, field, inserted
 	}{
@@ -182,17 +182,17 @@ func TestImportEnds(t *testing.T) {
 		"late options":     {nil, []*mooringv1.ImportRequest{to(batch(0, 1, 0)), late}, "400 InvalidArgument never request 0"},
 		"an unknown field": {nil, []*mooringv1.ImportRequest{to(batch(0, 1, 0)), strange}, "400 InvalidArgument never request 0"},
 		"too large": {
-			mongotest.Handlers{"hello": answer(t, `{"ok": 1, "isWritablePrimary": true, "maxWireVersion": 21, "maxBsonObjectSize": 3000000}`)},
+			fakemongo.Handlers{"hello": answer(t, `{"ok": 1, "isWritablePrimary": true, "maxWireVersion": 21, "maxBsonObjectSize": 3000000}`)},
 			[]*mooringv1.ImportRequest{to(batch(0, 2, mib)), batch(2, 1, 4*mib)},
 			"413 TooLarge never documents.2 2",
 		},
 		"refused": {
-			mongotest.Handlers{"insert": mongotest.Times(1, answer(t, `{"ok": 1, "n": 2}`), mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary")))},
+			fakemongo.Handlers{"insert": fakemongo.Times(1, answer(t, `{"ok": 1, "n": 2}`), fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))},
 			[]*mooringv1.ImportRequest{to(batch(0, 2, mib)), batch(2, 1, mib)},
 			"503 NotWritablePrimary never  2",
 		},
 		"refused at once": {
-			mongotest.Handlers{"insert": mongotest.Always(mongotest.Error(10107, "NotWritablePrimary", "not primary"))},
+			fakemongo.Handlers{"insert": fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary"))},
 			[]*mooringv1.ImportRequest{to(batch(0, 2, mib)), batch(2, 1, mib)},
 			"503 NotWritablePrimary same-request  0",
 		},
@@ -244,7 +244,7 @@ func TestImportTimeouts(t *testing.T) {
 		"of the batch": {0, time.Hour, 1, 3_600_000},
 		"of the call":  {2 * time.Hour, time.Hour, 3_600_001, 7_200_000},
 	} {
-		g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{DefaultTimeout: test.each})
+		g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{DefaultTimeout: test.each})
 		ctx := t.Context()
 		if test.call > 0 {
 			var cancel context.CancelFunc

@@ -13,11 +13,11 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 func TestUnsetSendsNothing(t *testing.T) {
-	g := start(t, mongotest.Handlers{
+	g := start(t, fakemongo.Handlers{
 		"distinct":      reply(func(b *bson.Builder) { b.OpenArray("values").Close() }),
 		"count":         reply(func(b *bson.Builder) { b.Int32("n", 0) }),
 		"update":        reply(func(b *bson.Builder) { b.Int32("n", 0).Int32("nModified", 0) }),
@@ -104,7 +104,7 @@ func TestUnsetSendsNothing(t *testing.T) {
 }
 
 func TestEveryOption(t *testing.T) {
-	g := start(t, mongotest.Handlers{
+	g := start(t, fakemongo.Handlers{
 		"update":        reply(func(b *bson.Builder) { b.Int32("n", 0).Int32("nModified", 0) }),
 		"findAndModify": reply(func(b *bson.Builder) { b.Null("value") }),
 	})

@@ -15,13 +15,13 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
 func TestResults(t *testing.T) {
-	g := start(t, mongotest.Handlers{
+	g := start(t, fakemongo.Handlers{
 		"update": reply(func(b *bson.Builder) {
 			b.Int32("n", 1).Int32("nModified", 0).OpenArray("upserted").OpenDocument("").Int32("index", 0).Null("_id").Close().Close()
 		}),

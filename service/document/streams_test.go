@@ -14,7 +14,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -72,15 +72,15 @@ func TestStreamsAreComplete(t *testing.T) {
 func TestSlowStreamsLeaveRoom(t *testing.T) {
 	const pool, streams = 10, 20
 	hold := make(chan struct{})
-	slow := func(*mongotest.Command) mongotest.Reply {
+	slow := func(*fakemongo.Command) fakemongo.Reply {
 		<-hold
-		return mongotest.Error(1, "InternalError", "x")
+		return fakemongo.Error(1, "InternalError", "x")
 	}
 	a := admission.New(admission.Config{
 		Calls: admission.Limits{Total: pool}, StreamsEach: 2000, Patience: time.Minute,
 	})
-	handlers := mongotest.Handlers{"aggregate": slow}
-	g := servicetest.Start(t, mongotest.NewServer(t, handlers), servicetest.Config{
+	handlers := fakemongo.Handlers{"aggregate": slow}
+	g := servicetest.Start(t, fakemongo.NewServer(t, handlers), servicetest.Config{
 		URIOptions: "maxPoolSize=" + strconv.Itoa(pool), Admission: a,
 	})
 	greedy, cancel := context.WithCancel(servicetest.As(t.Context(), "greedy"))
@@ -151,13 +151,13 @@ func TestSlowClient(t *testing.T) {
 func TestStreamWhoseClientGoesAway(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		during mongotest.Handler // getMore
+		during fakemongo.Handler // getMore
 	}{
 		{"while it sends", nil},
-		{"while it waits for the server", mongotest.Always(mongotest.Hang())},
+		{"while it waits for the server", fakemongo.Always(fakemongo.Hang())},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			g := start(t, mongotest.Handlers{})
+			g := start(t, fakemongo.Handlers{})
 			if test.during != nil {
 				g.Server.Handle("getMore", test.during)
 			}
@@ -225,14 +225,14 @@ func TestDrainDuringStreams(t *testing.T) {
 func TestStreamThatFails(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		getMore mongotest.Reply
+		getMore fakemongo.Reply
 		code    codes.Code
 	}{
-		{"refused", mongotest.Error(43, "CursorNotFound", "gone"), codes.NotFound},
-		{"connection lost", mongotest.Drop(), codes.Unavailable},
+		{"refused", fakemongo.Error(43, "CursorNotFound", "gone"), codes.NotFound},
+		{"connection lost", fakemongo.Drop(), codes.Unavailable},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			g := start(t, mongotest.Handlers{"getMore": mongotest.Times(1, func(*mongotest.Command) mongotest.Reply { return test.getMore }, mongotest.Always(mongotest.Drop()))})
+			g := start(t, fakemongo.Handlers{"getMore": fakemongo.Times(1, func(*fakemongo.Command) fakemongo.Reply { return test.getMore }, fakemongo.Always(fakemongo.Drop()))})
 			g.Server.SetDocuments("d.c", servicetest.Docs(1000, 10)...)
 			ss, err := g.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
 			for err == nil {

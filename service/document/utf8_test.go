@@ -10,7 +10,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
@@ -35,7 +35,7 @@ func wantInvalidUTF8(t *testing.T, what string, err error) {
 // before the document. The page that begins with it fails with an error of the data, and closes its
 // cursor.
 func TestInvalidUTF8(t *testing.T) {
-	g := start(t, mongotest.Handlers{
+	g := start(t, fakemongo.Handlers{
 		"findAndModify": reply(func(b *bson.Builder) { b.Document("value", badText) }),
 		"distinct":      reply(func(b *bson.Builder) { b.OpenArray("values").String("", "\xff").Close() }),
 		"ping":          reply(func(b *bson.Builder) { b.String("text", "\xff") }),

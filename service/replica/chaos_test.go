@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestEachDocumentOnce: clients ask random replicas, and repeat questions at random, while answers
@@ -14,7 +14,7 @@ import (
 // of the named errors.
 func TestEachDocumentOnce(t *testing.T) {
 	const total, clients = 400, 30
-	d := single(t, mongotest.Numbered(0, total, 10)...)
+	d := single(t, fakemongo.Numbered(0, total, 10)...)
 	var gateways []*gateway
 	var ways []*proxy
 	for range 3 {

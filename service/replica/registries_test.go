@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/cursor"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
 )
@@ -29,14 +29,14 @@ type deployment struct {
 
 func single(t *testing.T, docs ...bson.Raw) deployment {
 	t.Helper()
-	s := mongotest.NewServer(t, nil)
+	s := fakemongo.NewServer(t, nil)
 	s.SetDocuments("db.c", docs...)
 	return deployment{"mongodb://db.test/?directConnection=true", s.Dial, s.OpenCursors}
 }
 
 func behindBalancer(t *testing.T, docs ...bson.Raw) deployment {
 	t.Helper()
-	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Strict: true})
+	b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Strict: true})
 	b.SetDocuments("db.c", docs...)
 	return deployment{b.URI(""), b.Dial, b.OpenCursors}
 }
@@ -171,7 +171,7 @@ func repeat(t *testing.T, g *gateway, token string, page paging.Page) (paging.Pa
 // clients.
 func TestRotationWhileReading(t *testing.T) {
 	const total = 150
-	d := single(t, mongotest.Numbered(0, total, 10)...)
+	d := single(t, fakemongo.Numbered(0, total, 10)...)
 	gateways := []*gateway{join(t, d, ""), join(t, d, ""), join(t, d, "")}
 	stop := make(chan struct{})
 	var reading sync.WaitGroup
@@ -211,7 +211,7 @@ func TestRotationWhileReading(t *testing.T) {
 // TestLifeAfterLife: at the address of a crashed replica, the next replica cannot know what was
 // delivered.
 func TestLifeAfterLife(t *testing.T) {
-	d := single(t, mongotest.Numbered(0, 50, 10)...)
+	d := single(t, fakemongo.Numbered(0, 50, 10)...)
 	b := join(t, d, "")
 	a := join(t, d, "")
 	page, err := a.find(t.Context(), 5)
@@ -233,7 +233,7 @@ func TestLifeAfterLife(t *testing.T) {
 // TestDrainMovesLargeRests: the leftover of a batch of 16 MiB is pushed, over TLS.
 func TestDrainMovesLargeRests(t *testing.T) {
 	const total = 8
-	d := single(t, mongotest.Numbered(0, total, 2<<20-100)...)
+	d := single(t, fakemongo.Numbered(0, total, 2<<20-100)...)
 	b := join(t, d, "")
 	a := join(t, d, "", knowing(b.Advertised()))
 	page, err := a.find(t.Context(), total-1) // a batch of 14 MiB, of which a page is one document
@@ -267,7 +267,7 @@ func TestDrainMovesLargeRests(t *testing.T) {
 // work.
 func TestPinned(t *testing.T) {
 	const total = 60
-	d := behindBalancer(t, mongotest.Numbered(0, total, 10)...)
+	d := behindBalancer(t, fakemongo.Numbered(0, total, 10)...)
 	a, b := join(t, d, ""), join(t, d, "")
 	for range 5 {
 		if end := readAll(t, []*gateway{a, b}, total); end != "complete" {
@@ -314,8 +314,8 @@ func TestPinned(t *testing.T) {
 // size of the result. A slow reader does not delay other clients.
 func TestSlowReaderOfPinned(t *testing.T) {
 	const total, size = 2400, 16 << 10
-	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
-	b.SetDocuments("db.c", mongotest.Numbered(0, total, size)...)
+	b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1})
+	b.SetDocuments("db.c", fakemongo.Numbered(0, total, size)...)
 	d := deployment{b.URI(""), b.Dial, b.OpenCursors}
 	owner, other := join(t, d, ""), join(t, d, "")
 	page, err := owner.find(t.Context(), 2)
@@ -358,15 +358,15 @@ func TestSlowReaderOfPinned(t *testing.T) {
 
 // TestDeadlineOfPinned: the owner's getMore ends with the caller's time.
 func TestDeadlineOfPinned(t *testing.T) {
-	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1})
-	b.SetDocuments("db.c", mongotest.Numbered(0, 60, 10)...)
+	b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1})
+	b.SetDocuments("db.c", fakemongo.Numbered(0, 60, 10)...)
 	d := deployment{b.URI(""), b.Dial, b.OpenCursors}
 	owner, other := join(t, d, ""), join(t, d, "")
 	page, err := owner.find(t.Context(), 5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Service(0).Handle("getMore", mongotest.Always(mongotest.Hang()))
+	b.Service(0).Handle("getMore", fakemongo.Always(fakemongo.Hang()))
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	begun := time.Now()

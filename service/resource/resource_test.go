@@ -12,7 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -47,11 +47,11 @@ const helloOfReplicaSet = `{"ok": 1, "isWritablePrimary": true, "setName": "rs",
 // start starts a gateway before a server that answers these commands with these replies.
 func start(t *testing.T, replies map[string]string) *servicetest.Gateway {
 	t.Helper()
-	handlers := mongotest.Handlers{"hello": mongotest.Always(mongotest.Document(ejson(t, helloOfReplicaSet)))}
+	handlers := fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Document(ejson(t, helloOfReplicaSet)))}
 	for name, reply := range replies {
-		handlers[name] = mongotest.Always(mongotest.Document(ejson(t, reply)))
+		handlers[name] = fakemongo.Always(fakemongo.Document(ejson(t, reply)))
 	}
-	return servicetest.Start(t, mongotest.NewServer(t, handlers), servicetest.Config{})
+	return servicetest.Start(t, fakemongo.NewServer(t, handlers), servicetest.Config{})
 }
 
 func found(docs string) string {
@@ -487,10 +487,10 @@ func TestReadInSession(t *testing.T) {
 // TestUnacknowledged checks that a change has no outcome if the deployment asks for none.
 func TestUnacknowledged(t *testing.T) {
 	for _, name := range []string{"put", "patch", "delete", "create"} {
-		server := mongotest.NewServer(t, mongotest.Handlers{
-			"hello": mongotest.Always(mongotest.Document(ejson(t, helloOfReplicaSet))),
-			"findAndModify": mongotest.Always(
-				mongotest.Document(ejson(t, `{"ok": 1, "value": null}`))),
+		server := fakemongo.NewServer(t, fakemongo.Handlers{
+			"hello": fakemongo.Always(fakemongo.Document(ejson(t, helloOfReplicaSet))),
+			"findAndModify": fakemongo.Always(
+				fakemongo.Document(ejson(t, `{"ok": 1, "value": null}`))),
 		})
 		g := servicetest.Start(t, server, servicetest.Config{URIOptions: "w=0"})
 		err := changesOf(g, nil, nil)[name](t.Context())
@@ -507,9 +507,9 @@ func TestUnencodable(t *testing.T) {
 		Document("lastErrorObject", ejson(t, `{"n": 1, "updatedExisting": true}`)).
 		Document("value", bad).Finish()
 	for _, name := range []string{"put", "patch"} {
-		server := mongotest.NewServer(t, mongotest.Handlers{
-			"hello":         mongotest.Always(mongotest.Document(ejson(t, helloOfReplicaSet))),
-			"findAndModify": mongotest.Always(mongotest.Document(reply)),
+		server := fakemongo.NewServer(t, fakemongo.Handlers{
+			"hello":         fakemongo.Always(fakemongo.Document(ejson(t, helloOfReplicaSet))),
+			"findAndModify": fakemongo.Always(fakemongo.Document(reply)),
 		})
 		g := servicetest.Start(t, server, servicetest.Config{})
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", "json")

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -155,7 +155,7 @@ var malformedRequests = []malformed{
 // TestMalformedRequests sends malformed requests to a whole gateway: services, interceptors and
 // client are real. Each is answered by the right status in the one shape, and within a second.
 func TestMalformedRequests(t *testing.T) {
-	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	h, err := rest.New(rest.Config{Conn: g.Local, MaxBodyBytes: 1200 << 10})
 	if err != nil {
 		t.Fatal(err)
@@ -336,7 +336,7 @@ func FuzzHandler(f *testing.F) {
 	} {
 		f.Add(s.method, s.path, s.header, s.body)
 	}
-	g := servicetest.Start(f, mongotest.NewServer(f, nil), servicetest.Config{DefaultTimeout: time.Second})
+	g := servicetest.Start(f, fakemongo.NewServer(f, nil), servicetest.Config{DefaultTimeout: time.Second})
 	f.Fuzz(func(t *testing.T, method, path, header, body string) {
 		r := requestOf(method, path)
 		if r == nil || method == "" || strings.ContainsAny(method, " \r\n") {

@@ -13,7 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/cursor"
 	"github.com/mooringdb/mooring/service/deployment"
@@ -40,7 +40,7 @@ func mixed(t *testing.T) []*mooringv1.Document {
 // of JSON ends before it, and the next page, which begins with it, is the error and closes the
 // cursor. Pages of BSON are unchanged.
 func TestInvalidUTF8EndsPages(t *testing.T) {
-	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	valid := func(id int32) bson.Raw { return bson.NewBuilder(nil).Int32("_id", id).Finish() }
 	whole := []bson.Raw{valid(1), badText, valid(3), valid(4)}
 	g.Server.SetDocuments("shop.orders", whole...)

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -196,7 +196,7 @@ func methods() []protoreflect.MethodDescriptor {
 // does not know, and with metadata whose feature is not there. The client gets the reason and the
 // request's id, and nothing is left behind.
 func TestErrorsOfEveryRPC(t *testing.T) {
-	g := servicetest.Start(t, mongotest.NewServer(t, nil), servicetest.Config{})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	g.Server.SetDocuments("d.c", servicetest.Docs(5, 1)...)
 	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(1)})
 	if err != nil {
@@ -207,7 +207,7 @@ func TestErrorsOfEveryRPC(t *testing.T) {
 		"listDatabases", "listCollections", "create", "drop", "dropDatabase", "renameCollection", "collMod", "createIndexes",
 		"listIndexes", "dropIndexes", "createSearchIndexes", "updateSearchIndex", "dropSearchIndex",
 	} {
-		g.Server.Handle(command, mongotest.Always(mongotest.Error(13, "Unauthorized", "not you")))
+		g.Server.Handle(command, fakemongo.Always(fakemongo.Error(13, "Unauthorized", "not you")))
 	}
 	table := rows(page.GetCursor())
 	found := methods()

@@ -24,7 +24,7 @@ import (
 	corecursor "github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/event"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
@@ -48,7 +48,7 @@ import (
 
 // Gateway runs the services of a gateway for a test.
 type Gateway struct {
-	Server     *mongotest.Server
+	Server     *fakemongo.Server
 	Client     *client.Client
 	Handles    *paging.Pager
 	Gate       *interceptor.Gate
@@ -93,7 +93,7 @@ type Config struct {
 }
 
 // Start starts a gateway, which stops at the end of the test.
-func Start(t testing.TB, server *mongotest.Server, cfg Config) *Gateway {
+func Start(t testing.TB, server *fakemongo.Server, cfg Config) *Gateway {
 	t.Helper()
 	g := &Gateway{Server: server, t: t}
 	g.start("mongodb://db.test/?directConnection=true&", server.Dial, cfg)

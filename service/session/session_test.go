@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -41,20 +41,20 @@ func doc(json string) *mooringv1.Document {
 // says that its finds read the snapshot of 77.
 func start(t *testing.T, operationTime *int) *servicetest.Gateway {
 	t.Helper()
-	answer := func(rest string) mongotest.Handler {
-		return func(*mongotest.Command) mongotest.Reply {
+	answer := func(rest string) fakemongo.Handler {
+		return func(*fakemongo.Command) fakemongo.Reply {
 			n := *operationTime
-			return mongotest.Document(raw(t, fmt.Sprintf(`{"ok": 1, %s, "operationTime": {"$timestamp": {"t": %d, "i": 1}},
+			return fakemongo.Document(raw(t, fmt.Sprintf(`{"ok": 1, %s, "operationTime": {"$timestamp": {"t": %d, "i": 1}},
 				"$clusterTime": {"clusterTime": {"$timestamp": {"t": %d, "i": 1}}, "signature": {"hash": "x"}}}`, rest, n, n)))
 		}
 	}
 	const cursor = `"cursor": {"id": 0, "ns": "d.c", "firstBatch": [{"_id": 1}, {"_id": 2}], "atClusterTime": {"$timestamp": {"t": 77, "i": 1}}}`
-	return servicetest.Start(t, mongotest.NewServer(t, mongotest.Handlers{
-		"hello":  mongotest.Always(mongotest.Document(raw(t, hello))),
+	return servicetest.Start(t, fakemongo.NewServer(t, fakemongo.Handlers{
+		"hello":  fakemongo.Always(fakemongo.Document(raw(t, hello))),
 		"find":   answer(cursor),
 		"insert": answer(`"n": 1`),
-		"endSessions": func(*mongotest.Command) mongotest.Reply {
-			return mongotest.OK(nil)
+		"endSessions": func(*fakemongo.Command) fakemongo.Reply {
+			return fakemongo.OK(nil)
 		},
 	}), servicetest.Config{})
 }
@@ -272,9 +272,9 @@ func TestRefusals(t *testing.T) {
 func TestCursorOfASession(t *testing.T) {
 	now := 10
 	g := start(t, &now)
-	g.Server.Handle("find", mongotest.Always(mongotest.Document(raw(t,
+	g.Server.Handle("find", fakemongo.Always(fakemongo.Document(raw(t,
 		`{"ok": 1, "cursor": {"id": {"$numberLong": "9"}, "ns": "d.c", "firstBatch": [{"_id": 1}]}}`))))
-	g.Server.Handle("getMore", mongotest.Always(mongotest.Document(raw(t,
+	g.Server.Handle("getMore", fakemongo.Always(fakemongo.Document(raw(t,
 		`{"ok": 1, "cursor": {"id": 0, "ns": "d.c", "nextBatch": [{"_id": 2}]}}`))))
 	token := startSession(t, g, &mooringv1.SessionServiceStartRequest{})
 	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", Session: &token})

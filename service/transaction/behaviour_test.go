@@ -19,8 +19,8 @@ import (
 
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
@@ -30,10 +30,10 @@ import (
 )
 
 // disturb has a reply take the place of the first times commands of that name.
-func (b *bank) disturb(name string, times int64, reply mongotest.Reply) {
+func (b *bank) disturb(name string, times int64, reply fakemongo.Reply) {
 	var left atomic.Int64
 	left.Store(times)
-	b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Name == name && left.Add(-1) >= 0 {
 			return reply
 		}
@@ -41,8 +41,8 @@ func (b *bank) disturb(name string, times int64, reply mongotest.Reply) {
 	})
 }
 
-func transient() mongotest.Reply {
-	return mongotest.Error(112, "WriteConflict", "conflict", "TransientTransactionError")
+func transient() fakemongo.Reply {
+	return fakemongo.Error(112, "WriteConflict", "conflict", "TransientTransactionError")
 }
 
 // TestLabels: what a client may repeat, after errors of servers and of the network.
@@ -50,7 +50,7 @@ func TestLabels(t *testing.T) {
 	for _, row := range []struct {
 		name, command  string
 		times          int64
-		reply          mongotest.Reply
+		reply          fakemongo.Reply
 		update, commit string
 		there          string
 	}{
@@ -59,12 +59,12 @@ func TestLabels(t *testing.T) {
 			"Aborted WriteConflict transaction", "Aborted NoSuchTransaction transaction", before,
 		},
 		{
-			"a broken connection", "update", 1, mongotest.Drop(),
+			"a broken connection", "update", 1, fakemongo.Drop(),
 			"Aborted WriteOutcomeUnknown transaction", "Aborted NoSuchTransaction transaction", before,
 		},
-		{"a commit that is retried", "commitTransaction", 1, mongotest.Drop(), "OK", "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
+		{"a commit that is retried", "commitTransaction", 1, fakemongo.Drop(), "OK", "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
 		{
-			"a commit without an answer", "commitTransaction", 2, mongotest.Drop(),
+			"a commit without an answer", "commitTransaction", 2, fakemongo.Drop(),
 			"OK", "Unavailable UnknownTransactionCommitResult same-request", `{"_id":"a","n":11} {"_id":"b","n":10}`,
 		},
 	} {
@@ -101,16 +101,16 @@ func TestRunTriesAgain(t *testing.T) {
 	for _, row := range []struct {
 		name, command string
 		times         int64
-		reply         mongotest.Reply
+		reply         fakemongo.Reply
 		want, there   string
 	}{
 		{"conflicts", "update", 3, transient(), "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
-		{"commits without an answer", "commitTransaction", 5, mongotest.Drop(), "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
+		{"commits without an answer", "commitTransaction", 5, fakemongo.Drop(), "OK", `{"_id":"a","n":11} {"_id":"b","n":10}`},
 		{
-			"no commit with an answer", "commitTransaction", math.MaxInt64, mongotest.Drop(),
+			"no commit with an answer", "commitTransaction", math.MaxInt64, fakemongo.Drop(),
 			"Unavailable UnknownTransactionCommitResult never", before,
 		},
-		{"a refusal", "update", 1, mongotest.Error(2, "BadValue", "no"), "InvalidArgument BadValue never", before},
+		{"a refusal", "update", 1, fakemongo.Error(2, "BadValue", "no"), "InvalidArgument BadValue never", before},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestStreams(t *testing.T) {
 func TestSession(t *testing.T) {
 	b, ctx := newBank(t, deployment.ReplicaSet, servicetest.Config{}), t.Context()
 	var times []string
-	b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if rc, ok := cmd.Body.Lookup("readConcern", "afterClusterTime"); ok {
 			times = append(times, cmd.Name+" "+string(rc.Data))
 		}
@@ -340,7 +340,7 @@ func TestClientGoesAway(t *testing.T) {
 		token, n := b.begin(), int32(1)
 		held := make(chan struct{})
 		var updates atomic.Int64
-		b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 			if cmd.Name == "update" {
 				updates.Add(1)
 				<-held
@@ -478,7 +478,7 @@ func TestPanic(t *testing.T) {
 // sees what both calls use.
 func TestOverlappingEnd(t *testing.T) {
 	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
-	b.disturb("update", math.MaxInt64, mongotest.Error(2, "BadValue", "no"))
+	b.disturb("update", math.MaxInt64, fakemongo.Error(2, "BadValue", "no"))
 	for range 50 {
 		token := b.begin()
 		var both sync.WaitGroup
@@ -537,7 +537,7 @@ func TestKilledCommit(t *testing.T) {
 func TestAbortTooLate(t *testing.T) {
 	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
 	var aborts atomic.Int64
-	b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Name == "abortTransaction" {
 			aborts.Add(1)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/session"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/inproc"
@@ -234,12 +234,12 @@ func TestAbortNotConfirmed(t *testing.T) {
 	late := `{"ok": 1, "writeConcernError": {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "late"}}`
 	for name, row := range map[string]struct {
 		times int64
-		reply mongotest.Reply
+		reply fakemongo.Reply
 	}{
-		"no answer":             {2, mongotest.Drop()},
+		"no answer":             {2, fakemongo.Drop()},
 		"an overloaded server":  {3, overloaded()},
-		"not by the majority":   {1, mongotest.Document(raw(t, late))},
-		"a server's own reason": {1, mongotest.Error(11601, "Interrupted", "no")},
+		"not by the majority":   {1, fakemongo.Document(raw(t, late))},
+		"a server's own reason": {1, fakemongo.Error(11601, "Interrupted", "no")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -428,7 +428,7 @@ func TestMisuse(t *testing.T) {
 			name: "another call is running", reason: rpcerr.TransactionBusy, code: 409,
 			spoil: func(t *testing.T, a *bank, _ links, token string) func() {
 				held := make(chan struct{})
-				a.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+				a.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 					if cmd.Name == "update" {
 						<-held
 					}

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
 // overloaded is the refusal of a server that has executed nothing.
-func overloaded() mongotest.Reply {
-	return mongotest.Error(462, "IngressRequestRateLimitExceeded", "rate",
+func overloaded() fakemongo.Reply {
+	return fakemongo.Error(462, "IngressRequestRateLimitExceeded", "rate",
 		"SystemOverloadedError", "RetryableError")
 }
 
@@ -29,7 +29,7 @@ const (
 // occupy has the only connection of the pool in use until the test calls release.
 func (b *bank) occupy() (release func()) {
 	held, gone := make(chan struct{}), make(chan struct{})
-	b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Name == "distinct" {
 			<-held
 		}
@@ -172,7 +172,7 @@ func TestFirstCallerLeaves(t *testing.T) {
 					t.Fatal(err)
 				}
 				var finds atomic.Int64
-				b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+				b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 					reply := next(cmd)
 					if cmd.Name == "find" {
 						finds.Add(1)

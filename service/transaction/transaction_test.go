@@ -17,8 +17,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -435,7 +435,7 @@ func TestDeadline(t *testing.T) {
 		if err := b.add(token, "a"); err != nil {
 			t.Fatal(err)
 		}
-		b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 			reply := next(cmd)
 			if cmd.Name == "update" {
 				reply = reply.After(time.Minute)
@@ -466,7 +466,7 @@ func TestAbortedAtItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBank(t, deployment.ReplicaSet, servicetest.Config{Idle: 5 * time.Second})
 		aborts := make(chan time.Time, 9)
-		b.deployment.Disturb(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+		b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 			if cmd.Name == "abortTransaction" {
 				aborts <- time.Now()
 			}

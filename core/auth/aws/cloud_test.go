@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/auth/aws"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/memhttp"
-	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
 // cloud plays AWS's endpoints, and the environment of a process there.
 type cloud struct {
-	server *mongotest.AWS // knows all credentials that the endpoints gave
+	server *fakemongo.AWS // knows all credentials that the endpoints gave
 	http   *memhttp.Server
 
 	mu       sync.Mutex

@@ -5,25 +5,25 @@ import (
 
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/auth/aws"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/sigv4"
 )
 
 // newServer returns the mechanism's server side, which knows the credentials.
-func newServer(known ...aws.Credentials) *mongotest.AWS {
-	s := new(mongotest.AWS)
+func newServer(known ...aws.Credentials) *fakemongo.AWS {
+	s := new(fakemongo.AWS)
 	for _, c := range known {
 		know(s, c)
 	}
 	return s
 }
 
-func know(s *mongotest.AWS, c aws.Credentials) {
-	s.Add(c.AccessKeyID, mongotest.AWSKey{Secret: c.SecretAccessKey, Token: c.SessionToken})
+func know(s *fakemongo.AWS, c aws.Credentials) {
+	s.Add(c.AccessKeyID, fakemongo.AWSKey{Secret: c.SecretAccessKey, Token: c.SessionToken})
 }
 
 // converse plays a whole conversation.
-func converse(s *mongotest.AWS, c auth.Conversation) (sigv4.Credential, error) {
+func converse(s *fakemongo.AWS, c auth.Conversation) (sigv4.Credential, error) {
 	server := s.Conversation()
 	message, err := c.First()
 	if err != nil {

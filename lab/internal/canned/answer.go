@@ -7,8 +7,8 @@ import (
 
 	"go.mongodb.org/mongo-driver/v2/x/bsonx/bsoncore"
 
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/wire"
-	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
 // defaultBatchSize is what a server sends first when the client asks for no batch size.
@@ -25,11 +25,11 @@ const (
 type request struct {
 	body      bsoncore.Document
 	sequences int
-	large     *mongotest.Inserted // into the reply
+	large     *fakemongo.Inserted // into the reply
 }
 
 // parse reads a command. The documents of its sequences are counted only.
-func parse(m wire.Message, large *mongotest.Inserted) (request, error) {
+func parse(m wire.Message, large *fakemongo.Inserted) (request, error) {
 	req := request{large: large}
 	if m.Header().OpCode == wire.OpQuery { // only the first hello may come so
 		_, body, err := m.Query()
@@ -56,7 +56,7 @@ func parse(m wire.Message, large *mongotest.Inserted) (request, error) {
 
 // answer appends the reply to one message.
 func (s *Server) answer(
-	dst []byte, m wire.Message, large *mongotest.Inserted,
+	dst []byte, m wire.Message, large *fakemongo.Inserted,
 ) ([]byte, error) {
 	req, err := parse(m, large)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // Stats holds the counts of a Server.
@@ -37,7 +37,7 @@ type Stats struct {
 
 // Server listens on one address. Create it with Listen.
 type Server struct {
-	*mongotest.Server
+	*fakemongo.Server
 	done chan struct{} // closed by Close
 
 	commands, opened, killed, getMores atomic.Int64
@@ -67,7 +67,7 @@ func Listen(addr string) (*Server, error) {
 		done: make(chan struct{}), cursors: map[int64]*cursorState{}, lastCursor: 1000,
 	}
 	var err error
-	s.Server, err = mongotest.ListenPrepared(addr, s.answer)
+	s.Server, err = fakemongo.ListenPrepared(addr, s.answer)
 	return s, err
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 const (
@@ -20,16 +20,16 @@ const (
 // prints its address, and runs until ctx ends.
 func Serve(ctx context.Context, _ []string) error {
 	document := bson.NewBuilder(nil).Int32("_id", 1).Int32("total", 42).Finish()
-	s, err := mongotest.Listen("127.0.0.1:0", mongotest.Handlers{
-		"ping": mongotest.Always(mongotest.OK(nil).After(hold)),
-		"find": mongotest.Always(mongotest.CursorReply(0, "shop.orders", "firstBatch", document)),
+	s, err := fakemongo.Listen("127.0.0.1:0", fakemongo.Handlers{
+		"ping": fakemongo.Always(fakemongo.OK(nil).After(hold)),
+		"find": fakemongo.Always(fakemongo.CursorReply(0, "shop.orders", "firstBatch", document)),
 	})
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	s.RequireAuth(&mongotest.Auth{
-		Users: []mongotest.User{
+	s.RequireAuth(&fakemongo.Auth{
+		Users: []fakemongo.User{
 			{Name: user, Password: password, Mechanisms: []string{"SCRAM-SHA-256"}},
 		},
 		Iterations: iterations,

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // Config says what to disturb.
@@ -58,20 +58,20 @@ func (d *Disturber) Counts() (dropped Dropped, refused int) {
 }
 
 // Disturb answers a command. It has the signature of deployment.Disturbance.
-func (d *Disturber) Disturb(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+func (d *Disturber) Disturb(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 	if !slices.Contains(d.cfg.Commands, cmd.Name) {
 		return next(cmd)
 	}
 	switch d.choose() {
 	case dropBefore:
-		return mongotest.Drop()
+		return fakemongo.Drop()
 	case dropBetween:
 		next(cmd)
-		return mongotest.Drop()
+		return fakemongo.Drop()
 	case dropAfter:
 		return next(cmd).ThenDrop()
 	case refuse:
-		return mongotest.Error(462, "IngressRequestRateLimitExceeded", "too many requests",
+		return fakemongo.Error(462, "IngressRequestRateLimitExceeded", "too many requests",
 			"SystemOverloadedError", "RetryableError", "NoWritesPerformed")
 	case pass:
 	}
@@ -108,7 +108,7 @@ func (d *Disturber) choose() act {
 // Elect has one host after the other be primary until ctx ends: each for a term, and none for the
 // vacancy behind it. It blocks until then, leaves the deployment with a primary, and returns the
 // number of elections.
-func Elect(ctx context.Context, c *mongotest.Cluster, term, vacancy time.Duration) (held int) {
+func Elect(ctx context.Context, c *fakemongo.Cluster, term, vacancy time.Duration) (held int) {
 	for sleep(ctx, term) {
 		c.StepDown()
 		more := sleep(ctx, vacancy)

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/mongotest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/lab/internal/rawconn"
 )
 
@@ -15,13 +15,13 @@ var _ deployment.Engine = (*rawconn.Engine)(nil)
 
 // TestEngine runs commands on a server, some at the same time, and after connections were lost.
 func TestEngine(t *testing.T) {
-	s := mongotest.NewTCPServer(t, nil)
+	s := fakemongo.NewTCPServer(t, nil)
 	e := rawconn.NewEngine(string(s.Address()))
 	defer e.Close()
 	command := func(name string) bson.Raw {
 		return bson.NewBuilder(nil).String(name, "c").String("$db", "db").Finish()
 	}
-	docs := mongotest.Numbered(1, 2, 0)
+	docs := fakemongo.Numbered(1, 2, 0)
 	reply, err := e.Run(command("insert"), map[string][]bson.Raw{"documents": docs})
 	if v, _ := reply.Lookup("n"); err != nil || !v.Equal(bson.Int32Value(2)) {
 		t.Fatalf("Run(insert) = %v, %v", reply, err)

@@ -28,8 +28,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/issuertest"
-	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/service/caller"
 )
 
@@ -105,7 +105,7 @@ func newMatrix(t *testing.T, args ...string) (func() *gateway, []credential) {
 	claims["aud"] = "other"
 	other := issuertest.Sign(t, issuer.Key(), "ES256", claims)
 
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(3, 10)...)
 	keys := secretFile(t, "keys", line+"\n"+oldLine+"\n"+operatorLine)
 	begin := func() *gateway {
@@ -449,7 +449,7 @@ func TestOpenDoors(t *testing.T) {
 func TestCursorsBelongToPrincipals(t *testing.T) {
 	ann, annLine := newKey(t, "ann", time.Time{})
 	bob, bobLine := newKey(t, "bob", time.Time{})
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(300, 10)...)
 	g := start(t, mongo.URI(), "--auth-api-keys", annLine+"\n"+bobLine, "--handle-keys", handleKey, "--idempotency-key", handleKey)
 	g.ready()

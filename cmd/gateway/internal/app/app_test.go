@@ -29,7 +29,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -199,7 +199,7 @@ func documents(n, bytes int) []bson.Raw {
 }
 
 func TestBothPortsServeTheSame(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("shop.orders", documents(3, 10)...)
 	g := start(t, mongo.URI())
 	g.ready()
@@ -239,7 +239,7 @@ func TestBothPortsServeTheSame(t *testing.T) {
 }
 
 // noConnections waits until the server has noticed the end of all connections.
-func noConnections(t *testing.T, mongo *mongotest.Server) {
+func noConnections(t *testing.T, mongo *fakemongo.Server) {
 	t.Helper()
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
@@ -257,7 +257,7 @@ func noConnections(t *testing.T, mongo *mongotest.Server) {
 // is over, that their cursors are killed on the server, and that a stream that ends in time is
 // not cut.
 func TestStopCutsStreams(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("shop.orders", documents(2000, 16<<10)...)
 	g := start(t, mongo.URI(), "--drain-timeout=200ms", "--handle-keys", handleKey, "--idempotency-key", handleKey)
 	g.ready()
@@ -315,10 +315,10 @@ func TestStopCutsStreams(t *testing.T) {
 // for a call in flight, which gets its answer.
 func TestStopRefusesNewCalls(t *testing.T) {
 	reached, answer := make(chan struct{}), make(chan struct{})
-	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"slow": func(*mongotest.Command) mongotest.Reply {
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"slow": func(*fakemongo.Command) fakemongo.Reply {
 		close(reached)
 		<-answer
-		return mongotest.OK(nil)
+		return fakemongo.OK(nil)
 	}})
 	g := start(t, mongo.URI(), "--drain-timeout=1m")
 	g.ready()
@@ -358,7 +358,7 @@ func TestStopRefusesNewCalls(t *testing.T) {
 }
 
 func TestServerDown(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDown(true)
 	g := start(t, mongo.URI()+"&serverSelectionTimeoutMS=50")
 	if got := g.status("/readyz"); got != http.StatusServiceUnavailable {
@@ -372,7 +372,7 @@ func TestServerDown(t *testing.T) {
 
 // TestRequestTimeout checks that a request without a deadline gets the configured one.
 func TestRequestTimeout(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"ping": mongotest.Always(mongotest.Hang())})
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"ping": fakemongo.Always(fakemongo.Hang())})
 	g := start(t, mongo.URI(), "--requests-timeout=50ms")
 	if code, body := g.post("/v1/databases/db:runCommand", `{"command":{"ping":1}}`); code != http.StatusGatewayTimeout {
 		t.Errorf("runCommand = %d %s, want 504", code, body)
@@ -381,7 +381,7 @@ func TestRequestTimeout(t *testing.T) {
 }
 
 func TestDebugPort(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	g := start(t, mongo.URI(), "--debug-address=127.0.0.1:0")
 	g.ready()
 	g.post("/v1/databases/db:runCommand", `{"command":{"ping":1}}`)

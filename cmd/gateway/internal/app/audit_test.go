@@ -14,7 +14,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // audited returns the lines of an audit log, each as principal, action, namespace and outcome.
@@ -42,7 +42,7 @@ func audited(t *testing.T, path string) (lines []string) {
 func TestAudit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
 	key, line := newKey(t, "shop", time.Time{})
-	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"insert": mongotest.Always(mongotest.OK(func(b *bson.Builder) { b.Int32("n", 1) }))})
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"insert": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) { b.Int32("n", 1) }))})
 	g := start(t, mongo.URI(), "--auth-api-keys-file", secretFile(t, "keys", line), "--audit-file", path)
 	defer g.stop()
 	documents := mooringv1.NewDocumentServiceClient(g.cc)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/app"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // BenchmarkFindOne measures a findOne through the whole gateway, its client and a scripted server
@@ -36,7 +36,7 @@ func BenchmarkFindOne(b *testing.B) {
 		{"policy", []string{"--auth-api-keys", line, "--policy-file", twentyRules(b, "")}, key},
 		{"filter", []string{"--auth-api-keys", line, "--policy-file", twentyRules(b, `@filter("{'x': {'$exists': false}}")`)}, key},
 	} {
-		mongo := mongotest.NewTCPServer(b, nil)
+		mongo := fakemongo.NewTCPServer(b, nil)
 		mongo.SetDocuments("db.c", documents(1, 400)...)
 		g := startBench(b, mongo.URI(), row.options...)
 		b.Run("grpc/"+row.name, func(b *testing.B) { benchGRPC(b, g, row.key) })

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 )
 
 // TestChangeStreamsEndWithTheGateway opens a ticket of one replica at another, as a page does that

@@ -16,7 +16,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/app"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestFairness measures what a principal's calls take while another one floods the gateway (make
@@ -27,9 +27,9 @@ func TestFairness(t *testing.T) {
 	if os.Getenv("MOORING_FAIRNESS") == "" {
 		t.Skip("set MOORING_FAIRNESS=1, or run make fairness: it measures for half a minute")
 	}
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(1, 10)...)
-	mongo.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	mongo.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Name == "find" {
 			<-time.After(50 * time.Millisecond)
 		}

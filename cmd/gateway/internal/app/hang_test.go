@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestHangingCalls holds all connections with calls that hang on the server and have no time limit,
@@ -18,10 +18,10 @@ import (
 // slow service one that is down. After the calls have ended, others run.
 func TestHangingCalls(t *testing.T) {
 	const connections = 4
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(1, 10)...)
 	release, hanging := make(chan struct{}), make(chan struct{}, connections)
-	mongo.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	mongo.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Name == "ping" {
 			hanging <- struct{}{}
 			<-release

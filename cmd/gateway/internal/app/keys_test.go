@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/app"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // lines passes on each line of a log, as long as there is room.
@@ -29,7 +29,7 @@ func TestKeysOfOneReplica(t *testing.T) {
 	if err := os.WriteFile(file, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := load(t, "--uri", mongotest.NewTCPServer(t, nil).URI(), "--handle-keys-file", file, "--idempotency-key", handleKey,
+	cfg := load(t, "--uri", fakemongo.NewTCPServer(t, nil).URI(), "--handle-keys-file", file, "--idempotency-key", handleKey,
 		"--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0")
 	log := make(lines, 1000)
 	g, err := app.New(cfg, slog.New(slog.NewTextHandler(log, nil)))

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // readiness asks /readyz.
@@ -60,9 +60,9 @@ func (g *gateway) until(done func() (bool, string)) {
 // A gateway with a wrong password says so, and becomes ready once the file has the right one. New
 // connections use a password that changes later; existing ones continue.
 func TestPasswordFile(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	demand := func(password string) {
-		mongo.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: password}}})
+		mongo.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: password}}})
 	}
 	demand("hunter2-right")
 	file := filepath.Join(t.TempDir(), "password")

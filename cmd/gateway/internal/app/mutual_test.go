@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 )
 
 // TestReplicasDoNotWaitForEachOther fills two replicas with calls that each forwards to the other.

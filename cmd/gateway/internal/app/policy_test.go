@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 const policies = "../../../../examples/policies/"
@@ -43,7 +43,7 @@ func policyTable(t *testing.T) map[string]string {
 // under the read-only policy, and as a tenant and another stranger under that of tenants. A new RPC
 // or path without a line in testdata/policy.txt fails. MOORING_REWRITE=1 rewrites the file.
 func TestPolicyAccess(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	allowed := map[string][]string{}
 	var names []string
 	for _, row := range []struct{ file, client, fields string }{
@@ -193,7 +193,7 @@ func restShop(t *testing.T, g *gateway, key, path string) int {
 // TestPolicyReload checks that a policy is read again when it changes, that a broken one keeps the
 // old rules, and that what is refused is logged with its rule, which the client does not see.
 func TestPolicyReload(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(3, 10)...)
 	file := filepath.Join(t.TempDir(), "policy")
 	write := func(text string) {

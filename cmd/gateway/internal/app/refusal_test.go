@@ -10,13 +10,13 @@ import (
 	"testing"
 
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestWhatIsNoRequest sends bytes that net/http answers itself. The answers have the shape of all
 // errors.
 func TestWhatIsNoRequest(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	g := start(t, mongo.URI())
 	authority := certtest.Authority(t, certtest.ECDSA).Issue(t, "127.0.0.1")
 	secure := start(t, mongo.URI(),

@@ -23,7 +23,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // settings holds the options of a configuration file.
@@ -102,7 +102,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		t.Fatalf("the test changes %q, but what can change is %q", names, want)
 	}
 
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(3, 10)...)
 	file := filepath.Join(t.TempDir(), "mooring.yaml")
 	write := func(s settings) {
@@ -197,7 +197,7 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 			options = append(options, f.option, filepath.Join(dir, source))
 		}
 	}
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.RequireAuth(users("app"))
 	mongo.UseTLS(&tls.Config{Certificates: []tls.Certificate{leaf.TLS(nil)}})
 	uri := mongo.URI() + "&tls=true&tlsCAFile=" + url.QueryEscape(filepath.Join(dir, "mongodb_certificates"))
@@ -239,10 +239,10 @@ func TestCertificateForMongoDB(t *testing.T) {
 	server := &tls.Config{
 		Certificates: []tls.Certificate{ca.Issue(t, "127.0.0.1").TLS(nil)}, ClientAuth: tls.RequireAnyClientCert,
 	}
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.UseTLS(server)
 	var presented atomic.Value
-	mongo.Handle("find", func(cmd *mongotest.Command) mongotest.Reply {
+	mongo.Handle("find", func(cmd *fakemongo.Command) fakemongo.Reply {
 		presented.Store(cmd.TLS.PeerCertificates[0].DNSNames[0])
 		return mongo.Default(cmd)
 	})
@@ -319,7 +319,7 @@ func TestLevelStays(t *testing.T) {
 	reload(nil, 0, "log: {level: warn}")
 	g := startWith(t, func(g *gateway) *slog.Logger {
 		return logging.New(&g.log, config.Log{Format: config.LogText, Level: slog.LevelWarn})
-	}, mongotest.NewTCPServer(t, nil).URI(), "--config", file, "--admin-address=127.0.0.1:0")
+	}, fakemongo.NewTCPServer(t, nil).URI(), "--config", file, "--admin-address=127.0.0.1:0")
 	level := func(method, body string) string {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+g.Addresses().Admin+"/log/level", strings.NewReader(body))
@@ -358,7 +358,7 @@ func TestLevelStays(t *testing.T) {
 
 // TestNothingToReload checks that SIGHUP is answered without a configuration file.
 func TestNothingToReload(t *testing.T) {
-	g := start(t, mongotest.NewTCPServer(t, nil).URI())
+	g := start(t, fakemongo.NewTCPServer(t, nil).URI())
 	g.Reload()
 	g.logs("nothing to reload: there is no configuration file", 1)
 	g.stop()

@@ -21,7 +21,7 @@ import (
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/gen/openapi"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // handleKey is the key of all replicas in a test.
@@ -64,8 +64,8 @@ func TestPagesFromTwoReplicas(t *testing.T) {
 		uri  func(t *testing.T) (string, func() int)
 	}{
 		{"continued anywhere", func(t *testing.T) (string, func() int) {
-			mongo := mongotest.NewTCPServer(t, nil)
-			mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
+			mongo := fakemongo.NewTCPServer(t, nil)
+			mongo.SetDocuments("db.c", fakemongo.Numbered(0, 50, 10)...)
 			return mongo.URI(), mongo.OpenCursors
 		}},
 		{"pinned", func(t *testing.T) (string, func() int) { return balanced(t) }},
@@ -128,16 +128,16 @@ func TestPagesFromTwoReplicas(t *testing.T) {
 // balanced starts a deployment behind a load balancer.
 func balanced(t *testing.T) (string, func() int) {
 	t.Helper()
-	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1, TCP: true, Strict: true})
-	b.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
+	b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1, TCP: true, Strict: true})
+	b.SetDocuments("db.c", fakemongo.Numbered(0, 50, 10)...)
 	return "mongodb://" + string(b.Service(0).Address()) + "/?loadBalanced=true&maxPoolSize=10", b.OpenCursors
 }
 
 // TestStopMovesCursors checks that a replica that stops hands its cursors over, and that another
 // one continues them at the right page.
 func TestStopMovesCursors(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
-	mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
+	mongo := fakemongo.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", fakemongo.Numbered(0, 50, 10)...)
 	b := replica(t, mongo.URI(), "")
 	a := replica(t, mongo.URI(), b.Addresses().Replica)
 	read, token := a.find()
@@ -171,8 +171,8 @@ func TestOwnerIsGone(t *testing.T) {
 		return status.Code(err).String() + " " + fmt.Sprint(status.Convert(err).Details())
 	}
 
-	mongo := mongotest.NewTCPServer(t, nil)
-	mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
+	mongo := fakemongo.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", fakemongo.Numbered(0, 50, 10)...)
 	way := newWay(t)
 	a, b := replica(t, mongo.URI(), "", "--replica-advertise", way.address()), replica(t, mongo.URI(), "")
 	way.open(a.Addresses().Replica)
@@ -263,8 +263,8 @@ func (w *way) cut() {
 // TestHandlesOfAllReplicas checks that DeploymentService lists and kills the cursors of all
 // replicas.
 func TestHandlesOfAllReplicas(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
-	mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
+	mongo := fakemongo.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", fakemongo.Numbered(0, 50, 10)...)
 	b := replica(t, mongo.URI(), "")
 	a := replica(t, mongo.URI(), b.Addresses().Replica)
 	_, first := a.find()
@@ -293,8 +293,8 @@ func TestHandlesOfAllReplicas(t *testing.T) {
 // a bad file changes nothing.
 func TestKeysAreReloaded(t *testing.T) {
 	const other = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="
-	mongo := mongotest.NewTCPServer(t, nil)
-	mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
+	mongo := fakemongo.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", fakemongo.Numbered(0, 50, 10)...)
 	file := filepath.Join(t.TempDir(), "keys")
 	write := func(text string) {
 		t.Helper()
@@ -336,7 +336,7 @@ func TestKeysAreReloaded(t *testing.T) {
 // TestReplicaPortIsNotPublic checks that the service of replicas is neither on the other ports
 // nor in the descriptions of the API, and that the API is not on its port.
 func TestReplicaPortIsNotPublic(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	file := filepath.Join(t.TempDir(), "addresses.json")
 	g := replica(t, mongo.URI(), "", "--addresses-file", file)
 	text, err := os.ReadFile(file)
@@ -382,8 +382,8 @@ func TestReplicaPortIsNotPublic(t *testing.T) {
 // TestLimitsOfCursors checks how many connections cursors may hold. A client that is not
 // authenticated may have any number of cursors.
 func TestLimitsOfCursors(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
-	mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
+	mongo := fakemongo.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", fakemongo.Numbered(0, 50, 10)...)
 	for _, row := range []struct {
 		uri, option string
 		most        int

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/app"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // rolling is one row of the experiment: how a deployment of three replicas is replaced.
@@ -98,8 +98,8 @@ const (
 )
 
 func newRollingWorld(t *testing.T, row rolling) *rollingWorld {
-	mongo := mongotest.NewTCPServer(t, nil)
-	mongo.SetDocuments("db.c", mongotest.Numbered(0, rollingDocuments, 10)...)
+	mongo := fakemongo.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", fakemongo.Numbered(0, rollingDocuments, 10)...)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

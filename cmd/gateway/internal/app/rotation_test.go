@@ -20,7 +20,7 @@ import (
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // traffic sends requests until it is stopped: over HTTP with a connection for each, over HTTP on
@@ -132,7 +132,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	oldKey, oldLine := newKey(t, "shop", time.Time{})
 	newKey, newLine := newKey(t, "shop", time.Time{})
 	keys := secretFile(t, "keys", oldLine)
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(3, 10)...)
 	g := start(t, mongo.URI(), "--auth-api-keys-file", keys, "--tls-certificate-file", crt, "--tls-key-file", key, "--connections-max-age=1s")
 
@@ -210,7 +210,7 @@ func TestPolicyRotationUnderLoad(t *testing.T) {
 		forbid (principal, action in Action::"write", resource);`,
 	}
 	file := secretFile(t, "policy", rules[0])
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(3, 10)...)
 	g := start(t, mongo.URI(), "--auth-api-keys-file", secretFile(t, "keys", line),
 		"--tls-certificate-file", certtest.File(t, "crt", own.CertificateBlock()),
@@ -260,7 +260,7 @@ func TestPolicyRotationUnderLoad(t *testing.T) {
 func TestClientCertificates(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	own := ca.Issue(t, "127.0.0.1")
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(3, 10)...)
 	g := start(t, mongo.URI(), "--tls-certificate-file", certtest.File(t, "crt", own.CertificateBlock()),
 		"--tls-key-file", certtest.File(t, "key", own.KeyBlock(t)), "--tls-client-authority-file", certtest.File(t, "ca", ca.CertificateBlock()),

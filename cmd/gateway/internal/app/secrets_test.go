@@ -27,8 +27,8 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/certtest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/issuertest"
-	"github.com/mooringdb/mooring/internal/mongotest"
 )
 
 // rotations says how TestEverySecretRotates changes each secret of config.Files: the steps run in
@@ -63,9 +63,9 @@ var notRotated = map[string]string{
 type secretWorld struct {
 	t       *testing.T
 	dir     string
-	mongo   *mongotest.Server // users log in by SCRAM
-	cloud   *mongotest.Server // access tokens log in
-	tokens  mongotest.OIDC
+	mongo   *fakemongo.Server // users log in by SCRAM
+	cloud   *fakemongo.Server // access tokens log in
+	tokens  fakemongo.OIDC
 	issuer  *issuertest.Issuer
 	a, b, c *gateway
 
@@ -140,7 +140,7 @@ func newSecretWorld(t *testing.T) *secretWorld {
 	w.mongo = w.newServer()
 	w.mongo.RequireAuth(users("app-1", "bob-1"))
 	w.cloud = w.newServer()
-	w.cloud.RequireAuth(&mongotest.Auth{SASL: map[string]func(*mongotest.Command) mongotest.SASL{
+	w.cloud.RequireAuth(&fakemongo.Auth{SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{
 		"MONGODB-OIDC": w.tokens.SASL,
 	}})
 	w.tokens.Accept("hunter2-token-1", "gateway")
@@ -172,10 +172,10 @@ func newSecretWorld(t *testing.T) *secretWorld {
 }
 
 // users returns who may log in: the password of each is made of its name.
-func users(names ...string) *mongotest.Auth {
-	a := &mongotest.Auth{}
+func users(names ...string) *fakemongo.Auth {
+	a := &fakemongo.Auth{}
 	for _, name := range names {
-		a.Users = append(a.Users, mongotest.User{Name: name, Password: "hunter2-" + name})
+		a.Users = append(a.Users, fakemongo.User{Name: name, Password: "hunter2-" + name})
 	}
 	return a
 }
@@ -194,19 +194,19 @@ func policyOf(rules int) string {
 
 // newServer starts a server with documents. Its change streams have no changes, and a ping waits
 // for the others of its burst.
-func (w *secretWorld) newServer() *mongotest.Server {
+func (w *secretWorld) newServer() *fakemongo.Server {
 	const changes = 1 << 40
-	s := mongotest.NewTCPServer(w.t, nil)
-	s.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
-	s.SetDocuments("db.long", mongotest.Numbered(0, 100_000, 1)...)
-	s.Handle("aggregate", mongotest.Always(mongotest.CursorReply(changes, "db.c", "firstBatch")))
-	s.Intercept(func(cmd *mongotest.Command, next mongotest.Handler) mongotest.Reply {
+	s := fakemongo.NewTCPServer(w.t, nil)
+	s.SetDocuments("db.c", fakemongo.Numbered(0, 50, 10)...)
+	s.SetDocuments("db.long", fakemongo.Numbered(0, 100_000, 1)...)
+	s.Handle("aggregate", fakemongo.Always(fakemongo.CursorReply(changes, "db.c", "firstBatch")))
+	s.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		more, _ := cmd.Body.Lookup("getMore")
 		switch id, _ := more.Int64(); {
 		case cmd.Name == "ping":
 			<-w.arrived()
 		case id == changes:
-			return mongotest.CursorReply(changes, "db.c", "nextBatch").After(20 * time.Millisecond)
+			return fakemongo.CursorReply(changes, "db.c", "nextBatch").After(20 * time.Millisecond)
 		}
 		return next(cmd)
 	})
@@ -224,7 +224,7 @@ func (w *secretWorld) arrived() chan struct{} {
 
 // newConnections makes more calls at once than there are connections to a server, so that the
 // gateway has to log in.
-func (w *secretWorld) newConnections(g *gateway, s *mongotest.Server) {
+func (w *secretWorld) newConnections(g *gateway, s *fakemongo.Server) {
 	w.t.Helper()
 	n := s.OpenConnections() + 2
 	w.mu.Lock()

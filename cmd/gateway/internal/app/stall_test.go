@@ -9,15 +9,15 @@ import (
 	"google.golang.org/grpc/status"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestStalledStream checks that a client that stops reading its stream loses the stream, its
 // cursor and the connection that the cursor holds behind a load balancer, also at the replica
 // that has them.
 func TestStalledStream(t *testing.T) {
-	b := mongotest.NewBalanced(t, mongotest.BalancedConfig{Services: 1, TCP: true, Strict: true})
-	b.SetDocuments("db.c", mongotest.Numbered(0, 1000, 20<<10)...)
+	b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1, TCP: true, Strict: true})
+	b.SetDocuments("db.c", fakemongo.Numbered(0, 1000, 20<<10)...)
 	uri := "mongodb://" + string(b.Service(0).Address()) + "/?loadBalanced=true&maxPoolSize=10"
 	owner, other := replica(t, uri, "", "--cursors-idle=1s"), replica(t, uri, "", "--cursors-idle=1s")
 	for name, at := range map[string]*gateway{"at its owner": owner, "relayed": other} {

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestTokenFile checks that the gateway logs in with the token in the file when the deployment
 // asks for one.
 func TestTokenFile(t *testing.T) {
-	mongo, tokens := mongotest.NewTCPServer(t, nil), new(mongotest.OIDC)
+	mongo, tokens := fakemongo.NewTCPServer(t, nil), new(fakemongo.OIDC)
 	tokens.Accept("hunter2-second", "gateway")
-	mongo.RequireAuth(&mongotest.Auth{SASL: map[string]func(*mongotest.Command) mongotest.SASL{
+	mongo.RequireAuth(&fakemongo.Auth{SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{
 		"MONGODB-OIDC": tokens.SASL,
 	}})
 	file := filepath.Join(t.TempDir(), "token")

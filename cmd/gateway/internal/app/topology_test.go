@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // A watch of the topology has no end of its own: it ends when the gateway begins to stop, and
 // does not delay that.
 func TestTopologyIsWatchedUntilTheGatewayStops(t *testing.T) {
-	g := start(t, mongotest.NewTCPServer(t, nil).URI(), "--drain-timeout=20s")
+	g := start(t, fakemongo.NewTCPServer(t, nil).URI(), "--drain-timeout=20s")
 	g.ready()
 	if code := g.status("/v1/deployment/topology"); code != http.StatusOK {
 		t.Errorf("GET topology = %d", code)

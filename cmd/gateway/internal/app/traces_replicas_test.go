@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/event/eventtrace"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/otlptest"
 )
 
@@ -108,21 +108,21 @@ func TestTraceOfTwoReplicas(t *testing.T) {
 func TestNoValuesLeave(t *testing.T) {
 	const secret, document = "hunter2", `{"name": "hunter2"}`
 	told := fmt.Sprintf("not authorized on db to execute command { filter: { name: %q } }", secret)
-	writeErrors := mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+	writeErrors := fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
 		b.Int32("n", 0).OpenArray("writeErrors").OpenDocument("").Int32("index", 0).Int32("code", 11000).
 			String("errmsg", "E11000 duplicate key: "+secret).OpenDocument("keyValue").String("name", secret).Close().
 			Close().Close()
 	}))
-	concern := mongotest.Always(mongotest.OK(func(b *bson.Builder) {
+	concern := fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
 		b.Int32("n", 1).OpenDocument("writeConcernError").Int32("code", 64).String("errmsg", told).Close()
 	}))
-	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{
-		"find":      mongotest.Always(mongotest.Error(13, "Unauthorized", told)),
-		"aggregate": mongotest.Always(mongotest.Error(8000, "AtlasError", told)),
-		"distinct":  mongotest.Always(mongotest.Error(0, "", told)),
-		"count":     mongotest.Always(mongotest.Error(91, "ShutdownInProgress", told, "RetryableError")),
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{
+		"find":      fakemongo.Always(fakemongo.Error(13, "Unauthorized", told)),
+		"aggregate": fakemongo.Always(fakemongo.Error(8000, "AtlasError", told)),
+		"distinct":  fakemongo.Always(fakemongo.Error(0, "", told)),
+		"count":     fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", told, "RetryableError")),
 		// once more with the label of a retryable write
-		"findAndModify": mongotest.Always(mongotest.Error(112, "WriteConflict", told, "TransientTransactionError")),
+		"findAndModify": fakemongo.Always(fakemongo.Error(112, "WriteConflict", told, "TransientTransactionError")),
 		"insert":        writeErrors, "update": writeErrors, "delete": concern,
 	})
 	receiver := otlptest.New(t)
@@ -197,7 +197,7 @@ func TestQueryText(t *testing.T) {
 			receiver := otlptest.New(t)
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
 			t.Setenv(eventtrace.MaxQueryTextLengthVariable, row.limit)
-			g := start(t, mongotest.NewTCPServer(t, nil).URI())
+			g := start(t, fakemongo.NewTCPServer(t, nil).URI())
 			g.ready()
 			if code, body := g.post("/v1/databases/db/collections/c/documents:find", `{"filter": {"name": "hunter3"}}`); code != http.StatusOK {
 				t.Fatalf("find = %d %s", code, body)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/mooringdb/mooring/core/event/eventtrace"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/internal/otlptest"
-	"github.com/mooringdb/mooring/internal/unified/deployment"
 )
 
 // Ids of the traces of clients, whose spans are recorded.

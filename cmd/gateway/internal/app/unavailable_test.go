@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestNoServer checks what clients and the log are told of servers none of which can be selected.
@@ -35,8 +35,8 @@ func TestNoServer(t *testing.T) {
 		{"no credentials", nil, false, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			refuse := mongotest.Always(mongotest.Error(8000, "AtlasError", words))
-			mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"hello": refuse, "isMaster": refuse})
+			refuse := fakemongo.Always(fakemongo.Error(8000, "AtlasError", words))
+			mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": refuse, "isMaster": refuse})
 			mongo.SetDown(row.down)
 			g := start(t, mongo.URI()+"&serverSelectionTimeoutMS=100", row.options...)
 			defer g.stop()

@@ -4,12 +4,12 @@ import (
 	"testing"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/build"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // TestServersSeeTheBuildsVersion checks driver.version in the handshakes.
 func TestServersSeeTheBuildsVersion(t *testing.T) {
-	server := mongotest.NewTCPServer(t, nil)
+	server := fakemongo.NewTCPServer(t, nil)
 	g := start(t, server.URI())
 	g.ready()
 	g.stop()

@@ -18,13 +18,13 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // names replaces texts that differ from run to run.
 type names []string // pairs for a strings.Replacer
 
-func (n *names) add(server *mongotest.Server, name string) {
+func (n *names) add(server *fakemongo.Server, name string) {
 	*n = append(*n, string(server.Address()), name)
 }
 
@@ -71,7 +71,7 @@ const standalone = `
 // TestReplicaSet checks a string with two hosts, one of which is down; the reply of the other
 // names the third.
 func TestReplicaSet(t *testing.T) {
-	c := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true}, mongotest.Primary, mongotest.Secondary, mongotest.Secondary)
+	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 	primary, secondary, down := c.Host(0), c.Host(1), c.Host(2)
 	secondary.SetTags("dc", "west")
 	secondary.Slow(400 * time.Millisecond)
@@ -119,8 +119,8 @@ deployment         ReplicaSetWithPrimary, set rs
 func TestTLSAndCompression(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	server := ca.Issue(t, "127.0.0.1")
-	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"hello": func(cmd *mongotest.Command) mongotest.Reply {
-		return mongotest.Hello(cmd, func(b *bson.Builder) { b.OpenArray("compression").String("", "zlib").Close() })
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
+		return fakemongo.Hello(cmd, func(b *bson.Builder) { b.OpenArray("compression").String("", "zlib").Close() })
 	}})
 	uri := mongo.URI() + "&tls=true&compressors=zstd,zlib&tlsCAFile=" + certtest.File(t, "ca.pem", ca.CertificateBlock())
 	var n names
@@ -159,10 +159,10 @@ func TestTLSAndCompression(t *testing.T) {
 
 // TestUnusable checks deployments whose hosts answer, but which no operation can use.
 func TestUnusable(t *testing.T) {
-	c := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true}, mongotest.Primary)
-	old := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true, WireVersion: 5}, mongotest.Standalone)
-	one, two := mongotest.NewTCPServer(t, nil), mongotest.NewTCPServer(t, nil)
-	encrypted := mongotest.NewTCPServer(t, nil)
+	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true}, fakemongo.Primary)
+	old := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, WireVersion: 5}, fakemongo.Standalone)
+	one, two := fakemongo.NewTCPServer(t, nil), fakemongo.NewTCPServer(t, nil)
+	encrypted := fakemongo.NewTCPServer(t, nil)
 	encrypted.UseTLS(&tls.Config{Certificates: []tls.Certificate{certtest.Authority(t, certtest.ECDSA).Issue(t, "127.0.0.1").TLS(nil)}})
 	var n names
 	n.add(encrypted, "TLS")
@@ -221,7 +221,7 @@ func TestUnusable(t *testing.T) {
 // TestLeftOut checks a string with another name for a member than the set has: the set's name
 // counts.
 func TestLeftOut(t *testing.T) {
-	c := mongotest.NewCluster(t, mongotest.ClusterConfig{TCP: true}, mongotest.Primary)
+	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true}, fakemongo.Primary)
 	member := c.Host(0).Address()
 	report, _ := run(t, "mongodb://localhost:"+member.Port(), nil)
 	if report.Error != "" || len(report.Servers) != 2 || !report.Servers[1].Discovered || len(report.Deployment.LeftOut) != 1 {
@@ -238,8 +238,8 @@ func TestLeftOut(t *testing.T) {
 
 // TestHangs checks that a host that does not answer takes no more than the time limit.
 func TestHangs(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
-	hangs := mongotest.NewTCPServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.Hang())})
+	mongo := fakemongo.NewTCPServer(t, nil)
+	hangs := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Hang())})
 	cfg, err := connstring.Parse(fmt.Sprintf("mongodb://%s,%s", hangs.Address(), mongo.Address()))
 	if err != nil {
 		t.Fatal(err)
@@ -257,8 +257,8 @@ func TestHangs(t *testing.T) {
 
 // TestHostileServer checks that the texts of servers do not control the terminal.
 func TestHostileServer(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"hello": func(cmd *mongotest.Command) mongotest.Reply {
-		return mongotest.Hello(cmd, func(b *bson.Builder) {
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
+		return fakemongo.Hello(cmd, func(b *bson.Builder) {
 			b.String("setName", "\x1b[2Jrs\ndeployment  fine")
 			b.OpenDocument("tags").String("a", "\x1b[2J\r").Close()
 		})
@@ -267,7 +267,7 @@ func TestHostileServer(t *testing.T) {
 	if !strings.Contains(text, "�[2Jrs�deployment") || strings.ContainsAny(text+report.Error, "\x1b\r") || strings.Contains(report.Error, "\n") {
 		t.Errorf("Print() wrote %q, the error is %q", text, report.Error)
 	}
-	refuses := mongotest.NewTCPServer(t, mongotest.Handlers{"hello": mongotest.Always(mongotest.Error(1, "\x1b", "no\x1b\nnever"))})
+	refuses := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Error(1, "\x1b", "no\x1b\nnever"))})
 	report, text = run(t, refuses.URI(), nil)
 	if strings.Contains(text+report.Error, "\x1b") || strings.Contains(report.Error, "\n") || !strings.Contains(report.Error, "never") {
 		t.Errorf("Print() wrote %q, the error is %q", text, report.Error)

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
-func status(*mongotest.Command) mongotest.Reply {
+func status(*fakemongo.Command) fakemongo.Reply {
 	privilege := func(b *bson.Builder, db, collection string, actions ...string) {
 		b.OpenDocument("").OpenDocument("resource").String("db", db).String("collection", collection).Close().OpenArray("actions")
 		for _, a := range actions {
@@ -17,7 +17,7 @@ func status(*mongotest.Command) mongotest.Reply {
 		}
 		b.Close().Close()
 	}
-	return mongotest.OK(func(b *bson.Builder) {
+	return fakemongo.OK(func(b *bson.Builder) {
 		b.OpenDocument("authInfo")
 		b.OpenArray("authenticatedUsers").OpenDocument("").String("user", "app").String("db", "admin").Close().Close()
 		b.OpenArray("authenticatedUserRoles").OpenDocument("").String("role", "readWrite").String("db", "shop").Close().
@@ -32,8 +32,8 @@ func status(*mongotest.Command) mongotest.Reply {
 }
 
 func TestLogin(t *testing.T) {
-	s := mongotest.NewTCPServer(t, mongotest.Handlers{"connectionStatus": status})
-	s.RequireAuth(&mongotest.Auth{Users: []mongotest.User{
+	s := fakemongo.NewTCPServer(t, fakemongo.Handlers{"connectionStatus": status})
+	s.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{
 		{Name: "app", Password: "hunter2"}, {Name: "old", Password: "hunter2", Mechanisms: []string{"SCRAM-SHA-1"}},
 	}})
 	var n names
@@ -77,13 +77,13 @@ func TestLogin(t *testing.T) {
 // A server that does not know connectionStatus, or does not report privileges, still accepts the
 // user.
 func TestLoginWithoutStatus(t *testing.T) {
-	s := mongotest.NewTCPServer(t, nil)
-	s.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: "hunter2"}}})
+	s := fakemongo.NewTCPServer(t, nil)
+	s.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: "hunter2"}}})
 	report, text := run(t, fmt.Sprintf("mongodb://app:hunter2@%s/?directConnection=true", s.Address()), nil)
 	if report.Error != "" || !strings.Contains(text, "SCRAM-SHA-256: the server lists it") || !strings.Contains(text, "connectionStatus: command failed") {
 		t.Errorf("Error = %q, Print() wrote\n%s", report.Error, text)
 	}
-	s.Handle("connectionStatus", mongotest.Always(mongotest.OK(func(b *bson.Builder) { b.OpenDocument("authInfo").Close() })))
+	s.Handle("connectionStatus", fakemongo.Always(fakemongo.OK(func(b *bson.Builder) { b.OpenDocument("authInfo").Close() })))
 	report, text = run(t, fmt.Sprintf("mongodb://app:hunter2@%s/?directConnection=true", s.Address()), nil)
 	if report.Error != "" || strings.Contains(text, "  may ") || strings.Contains(text, "connectionStatus") {
 		t.Errorf("Error = %q, Print() wrote\n%s", report.Error, text)

@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/certtest"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // serveDNS starts a DNS server with records in master-file syntax, which this process uses until
@@ -70,15 +70,15 @@ func TestSRV(t *testing.T) {
 	var hosts []address.Address
 	zone := `db.example.test. 60 IN TXT "replicaSet=rs&authSource=people"` + "\n"
 	for _, name := range []string{"a.example.test", "b.example.test"} {
-		mongo := mongotest.NewTCPServer(t, nil)
-		mongo.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "ann", Password: "hunter2", Source: "people"}}})
+		mongo := fakemongo.NewTCPServer(t, nil)
+		mongo.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "ann", Password: "hunter2", Source: "people"}}})
 		mongo.UseTLS(&tls.Config{Certificates: []tls.Certificate{ca.Issue(t, name).TLS(nil)}})
 		me := address.Address(name + ":" + mongo.Address().Port())
 		hosts = append(hosts, me)
 		n = append(n, string(me), name)
 		zone += fmt.Sprintf("_mongodb._tcp.db.example.test. 60 IN SRV 0 0 %s %s.\n%s. 60 IN A 127.0.0.1\n", me.Port(), name, name)
-		mongo.Handle("hello", func(cmd *mongotest.Command) mongotest.Reply {
-			return mongotest.OK(func(b *bson.Builder) {
+		mongo.Handle("hello", func(cmd *fakemongo.Command) fakemongo.Reply {
+			return fakemongo.OK(func(b *bson.Builder) {
 				b.Bool("ismaster", me == hosts[0]).Bool("secondary", me != hosts[0]).String("setName", "rs").String("me", string(me))
 				b.OpenArray("hosts").String("", string(hosts[0])).String("", string(hosts[1])).Close()
 				b.Int32("maxWireVersion", 25)

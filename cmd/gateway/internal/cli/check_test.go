@@ -12,14 +12,14 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/cli"
 	"github.com/mooringdb/mooring/internal/certtest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/issuertest"
-	"github.com/mooringdb/mooring/internal/mongotest"
 	"github.com/mooringdb/mooring/service/caller"
 )
 
 func TestCheck(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
-	down := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
+	down := fakemongo.NewTCPServer(t, nil)
 	down.Close()
 	for _, format := range []string{"--json", "--json=false"} {
 		if code := cli.Run([]string{"check", format, "--uri", mongo.URI()}, nil, broken{}, io.Discard); code != 1 {
@@ -35,7 +35,7 @@ func TestCheck(t *testing.T) {
 	if code != 1 || !strings.Contains(stdout, "  failed           ") || stderr != want {
 		t.Errorf("check of a server that is down = %d, %q, %q; want %q", code, stdout, stderr, want)
 	}
-	mongo.Handle("hello", mongotest.Always(mongotest.Hang()))
+	mongo.Handle("hello", fakemongo.Always(fakemongo.Hang()))
 	code, _, stderr = run(nil, "check", "--timeout=200ms", "--uri", mongo.URI())
 	if code != 1 || !strings.Contains(stderr, "no answer within 200ms (--timeout)") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("check of a server that hangs = %d, %q", code, stderr)
@@ -44,9 +44,9 @@ func TestCheck(t *testing.T) {
 
 // TestCheckWithTokenFile checks that check logs in as serve does.
 func TestCheckWithTokenFile(t *testing.T) {
-	mongo, tokens := mongotest.NewTCPServer(t, nil), new(mongotest.OIDC)
+	mongo, tokens := fakemongo.NewTCPServer(t, nil), new(fakemongo.OIDC)
 	tokens.Accept("hunter2-token", "gateway")
-	mongo.RequireAuth(&mongotest.Auth{SASL: map[string]func(*mongotest.Command) mongotest.SASL{
+	mongo.RequireAuth(&fakemongo.Auth{SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{
 		"MONGODB-OIDC": tokens.SASL,
 	}})
 	file := filepath.Join(t.TempDir(), "token")
@@ -66,7 +66,7 @@ func TestCheckWithTokenFile(t *testing.T) {
 }
 
 func TestCheckJSON(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	code, stdout, stderr := run(nil, "check", "--json", "--uri", mongo.URI())
 	var report struct {
 		Hosts    []string
@@ -102,7 +102,7 @@ func TestCheckJSON(t *testing.T) {
 
 // TestCheckShowsNoSecret checks the report of a deployment that answers, and all errors.
 func TestCheckShowsNoSecret(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	host := string(mongo.Address())
 	options := filepath.Join(t.TempDir(), "c.yaml")
 	text := "uri: mongodb://" + host + "\nmongodb:\n  options:\n    tls: true\n    tlsCertificateKeyFilePassword: hunter2\n    tlsCertificateKeyFile: /no/such\n"
@@ -142,7 +142,7 @@ func TestCheckShowsNoSecret(t *testing.T) {
 
 // TestCheckShowsClients checks that check says who may call, without secrets.
 func TestCheckShowsClients(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	issuer := issuertest.New(t, "")
 	server := httptest.NewServer(issuer)
 	defer server.Close()

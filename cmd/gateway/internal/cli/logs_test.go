@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/caller"
 )
 
@@ -27,8 +27,8 @@ import (
 // app).
 func TestLogs(t *testing.T) {
 	const secret = "hunter2"
-	mongo := mongotest.NewTCPServer(t, nil)
-	mongo.SetDocuments("db.c", mongotest.Numbered(0, 50, 10)...)
+	mongo := fakemongo.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", fakemongo.Numbered(0, 50, 10)...)
 	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer collector.Close()
 	key, line, err := caller.NewKey("shop", time.Time{})
@@ -47,7 +47,7 @@ func TestLogs(t *testing.T) {
 	configuration := write("mooring.yaml", "log: {level: info}\n")
 	uri := strings.Replace(mongo.URI(), "mongodb://", "mongodb://app:"+secret+"@", 1) +
 		"&serverSelectionTimeoutMS=50"
-	mongo.RequireAuth(&mongotest.Auth{Users: []mongotest.User{{Name: "app", Password: secret}}})
+	mongo.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: secret}}})
 	args := []string{
 		"--uri", uri, "--auth-api-keys", line, "--replica-address", "127.0.0.1:0",
 		"--handle-keys-file", write("keys", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
@@ -121,7 +121,7 @@ func TestLogs(t *testing.T) {
 	find(g, "quiet", "{}", key)
 
 	// A slow call, with the shape of its filter.
-	mongo.Handle("find", func(c *mongotest.Command) mongotest.Reply {
+	mongo.Handle("find", func(c *fakemongo.Command) fakemongo.Reply {
 		return mongo.Default(c).After(1100 * time.Millisecond)
 	})
 	find(g, "slow", `{"filter": {"status": "`+secret+`", "total": {"$gt": 471147114711}}}`, key)
@@ -155,7 +155,7 @@ func TestLogs(t *testing.T) {
 	for range many {
 		find(g, "refused", `{"no": "field"}`, "")
 	}
-	mongo.Handle("find", mongotest.Always(mongotest.Error(11600, "InterruptedAtShutdown", "going down")))
+	mongo.Handle("find", fakemongo.Always(fakemongo.Error(11600, "InterruptedAtShutdown", "going down")))
 	for range many {
 		if code, body := find(g, "failed", "{}", key); code < 500 {
 			t.Errorf("find = %d %s, want 5xx", code, body)

@@ -23,7 +23,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/cli"
-	"github.com/mooringdb/mooring/internal/mongotest"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // gateway is `mooring serve` as a process.
@@ -157,7 +157,7 @@ func (g *gateway) eventually(t *testing.T, want int) {
 }
 
 func TestServe(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	file := filepath.Join(t.TempDir(), "addresses.json")
 	g := start(t, "--uri", mongo.URI(), "--addresses-file", file)
 	g.eventually(t, http.StatusOK)
@@ -204,7 +204,7 @@ func TestHangup(t *testing.T) {
 		}
 	}
 	write(key)
-	g := start(t, "--uri", mongotest.NewTCPServer(t, nil).URI(), "--handle-keys-file", file,
+	g := start(t, "--uri", fakemongo.NewTCPServer(t, nil).URI(), "--handle-keys-file", file,
 		"--idempotency-key", strings.TrimSpace(key), "--replica-address", "127.0.0.1:0")
 	if !strings.Contains(g.said(), `"replica":"127.0.0.1:`) {
 		t.Error("the line about listening does not name the port for replicas")
@@ -227,7 +227,7 @@ func TestHangup(t *testing.T) {
 // TestServeWithoutMongoDB checks that the gateway starts, is not ready, becomes ready when a
 // server starts, and stops.
 func TestServeWithoutMongoDB(t *testing.T) {
-	mongo := mongotest.NewTCPServer(t, nil)
+	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDown(true)
 	g := start(t, "--uri", mongo.URI()+"&serverSelectionTimeoutMS=100&heartbeatFrequencyMS=500")
 	if got := g.status("/healthz"); got != http.StatusOK {
@@ -248,9 +248,9 @@ func TestServeWithoutMongoDB(t *testing.T) {
 // and the second ends the process.
 func TestSecondSignal(t *testing.T) {
 	reached := make(chan struct{}, 1)
-	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{"slow": func(*mongotest.Command) mongotest.Reply {
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"slow": func(*fakemongo.Command) fakemongo.Reply {
 		reached <- struct{}{}
-		return mongotest.Hang()
+		return fakemongo.Hang()
 	}})
 	g := start(t, "--uri", mongo.URI(), "--drain-timeout", "1h")
 	go func() {
@@ -273,10 +273,10 @@ func TestSecondSignal(t *testing.T) {
 // to repair: one that starts with the same files becomes ready, serves, and adds to its audit log.
 func TestKilled(t *testing.T) {
 	reached := make(chan struct{}, 1)
-	mongo := mongotest.NewTCPServer(t, mongotest.Handlers{
-		"slow": func(*mongotest.Command) mongotest.Reply {
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{
+		"slow": func(*fakemongo.Command) fakemongo.Reply {
 			reached <- struct{}{}
-			return mongotest.Hang()
+			return fakemongo.Hang()
 		},
 	})
 	dir := t.TempDir()
