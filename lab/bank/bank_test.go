@@ -46,6 +46,8 @@ type bank struct {
 
 	time, uptime     time.Duration
 	elections, kills int // on a sharded cluster, changes of shards
+	dropped, refused int
+	acknowledged     int // known after the audit
 }
 
 // open opens a bank on a scripted deployment behind two replicas of the gateway.
@@ -62,7 +64,7 @@ func open(t *testing.T, topology deployment.Topology) *bank {
 	d.SetDocuments(database+"."+accounts, docs...)
 	b := &bank{
 		t: t, deployment: d, replicas: suite.StartReplicas(t, replicas, d.URI(true, nil)),
-		tally:  &tally{reasons: map[string]int{}, texts: map[string]string{}},
+		tally:  &tally{reasons: map[string]int{}, texts: map[string]string{}, ends: map[string]int{}},
 		time:   10 * time.Second,
 		uptime: 3 * time.Second,
 	}
@@ -116,17 +118,19 @@ func (b *bank) disturb() (calm func()) {
 	over, stop := context.WithTimeout(b.t.Context(), b.time)
 	var background, kills sync.WaitGroup
 	background.Go(func() {
-		// The transactions of a replica that was killed hold their documents for a minute. The last
-		// election, or failover, ends them.
+		// The transactions of a replica that was killed, and on a sharded cluster those whose
+		// connection was dropped, hold their documents for a minute. The last election, or
+		// failover, ends them.
+		last := b.deployment.FailOver
 		if cluster := b.deployment.Cluster(); cluster.Primary() != nil {
 			b.elections = mischief.Elect(over, cluster, term, vacancy)
-			kills.Wait()
-			cluster.Elect(cluster.Primary())
-			return
+			last = func() { cluster.Elect(cluster.Primary()) }
+		} else {
+			b.elections = b.changeShards(over)
 		}
-		b.elections = b.changeShards(over)
+		d.Stop()
 		kills.Wait()
-		b.deployment.FailOver()
+		last()
 	})
 	kills.Go(func() {
 		for ; ; b.kills++ {
@@ -141,8 +145,8 @@ func (b *bank) disturb() (calm func()) {
 	return func() {
 		stop()
 		background.Wait()
-		d.Stop()
 		dropped, refused := d.Counts()
+		b.dropped, b.refused = dropped.Before+dropped.Between+dropped.After, refused
 		b.t.Logf("%d elections, %d kills; connections dropped %+v, %d commands refused",
 			b.elections, b.kills, dropped, refused)
 	}
@@ -256,9 +260,10 @@ func (b *bank) audit() (wrong []string) {
 	b.t.Logf("transfers: %d acknowledged, %d without the money, %d without it now; %d unfinished; "+
 		"run again %d times", results[acknowledged], results[poor], results[unsure],
 		results[unfinished], b.tally.again)
-	b.t.Logf("unknown commits: %d committed and %d aborted by repeating Commit, %d found by their "+
-		"document; %d calls left by their client", b.tally.byCommit, b.tally.byAbort,
-		b.tally.byLedger, b.tally.left)
+	b.t.Logf("unknown commits: %d committed and %d aborted by repeating Commit; %d of a Run or "+
+		"Commit that cannot be repeated, of which %d are there by their document; %d calls left by "+
+		"their client", b.tally.byCommit, b.tally.byAbort, b.tally.unknown, b.tally.byLedger,
+		b.tally.left)
 	b.t.Logf("%d sums of a snapshot, %d of them wrong", b.tally.reads, b.tally.wrong)
 	for reason, n := range b.tally.reasons {
 		b.t.Logf("%d times %s: %s", n, reason, b.tally.texts[reason])
@@ -266,8 +271,34 @@ func (b *bank) audit() (wrong []string) {
 	if results[unfinished] > 0 {
 		complain("of %d transfers it is not known what became of them", results[unfinished])
 	}
-	if results[acknowledged] == 0 || b.tally.reads == 0 {
-		complain("nothing happened")
+	for text, n := range b.tally.ends {
+		complain("%d transfers could not go on: %s", n, text)
+	}
+	b.acknowledged = results[acknowledged]
+	return wrong
+}
+
+// happened complains about what happened too seldom for the time that the bank was open. The rates
+// are about a quarter of those of two processors that have other work besides.
+func (b *bank) happened() (wrong []string) {
+	unknown := b.tally.byCommit + b.tally.byAbort + b.tally.unknown
+	for _, row := range []struct {
+		what      string
+		n         int
+		perMinute float64
+	}{
+		{"transfers", b.acknowledged, 300},
+		{"sums of a snapshot", b.tally.reads, 40},
+		{"elections", b.elections, float64(time.Minute / (term + vacancy) / 2)},
+		{"kills", b.kills, float64(time.Minute / b.uptime / 2)},
+		{"dropped connections", b.dropped, 60},
+		{"refused commands", b.refused, 60},
+		{"calls that their client left", b.tally.left, 40},
+		{"unknown commits", unknown, 3},
+	} {
+		if least := int(row.perMinute * b.time.Minutes()); row.n < least {
+			wrong = append(wrong, fmt.Sprintf("%d %s, want %d or more", row.n, row.what, least))
+		}
 	}
 	return wrong
 }
@@ -291,7 +322,7 @@ func test(t *testing.T, topology deployment.Topology) {
 	calm := b.disturb()
 	b.run()
 	calm()
-	for _, complaint := range b.audit() {
+	for _, complaint := range slices.Concat(b.audit(), b.happened()) {
 		t.Error(complaint)
 	}
 	if b.tally.wrong > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 const (
@@ -31,6 +32,9 @@ func (f transfer) document() string {
 	return fmt.Sprintf(`{"_id": %q, "from": %d, "to": %d, "amount": %d}`, f.id(), f.from, f.to,
 		f.amount)
 }
+
+// filter finds the transfer's document.
+func (f transfer) filter() string { return fmt.Sprintf(`{"_id": %q}`, f.id()) }
 
 // statement is one operation, of an interactive transaction or of none.
 type statement struct {
@@ -61,6 +65,8 @@ type api interface {
 	abort(ctx context.Context, transaction string) error
 	// run carries a transfer out by Run, its document first, as statement by statement.
 	run(ctx context.Context, f transfer) error
+	// isRecorded reports whether the document of a transfer is in its ledger.
+	isRecorded(ctx context.Context, f transfer) (bool, error)
 	// snapshot returns the token of a session that reads from one snapshot.
 	snapshot(ctx context.Context) (session string, err error)
 	// sum returns the number of the accounts that match, the sum of their money, and the renewed
@@ -70,7 +76,10 @@ type api interface {
 }
 
 // failure is an error that the gateway answered with.
-type failure struct{ reason, retry, message string }
+type failure struct {
+	reason, retry, message string
+	after                  time.Duration // Retry-After
+}
 
 func (f *failure) Error() string { return f.reason + " (" + f.retry + "): " + f.message }
 
@@ -91,8 +100,18 @@ func retryOf(err error) string {
 	return sameRequest
 }
 
-// The values of retry that count here.
+// afterOf returns how long the gateway says to wait.
+func afterOf(err error) time.Duration {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.after
+	}
+	return 0
+}
+
+// The values of retry, and the reason that says that it is not known what became of a transaction.
 const (
-	sameRequest = "same-request"
-	again       = "transaction"
+	never         = "never"
+	sameRequest   = "same-request"
+	again         = "transaction"
+	unknownCommit = "UnknownTransactionCommitResult"
 )

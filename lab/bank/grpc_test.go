@@ -28,12 +28,19 @@ func read(err error) error {
 	if err == nil || !ok {
 		return err
 	}
+	f := &failure{message: st.Message()}
 	for _, detail := range st.Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			return &failure{info.GetReason(), info.GetMetadata()["retry"], st.Message()}
+		switch d := detail.(type) {
+		case *errdetails.ErrorInfo:
+			f.reason, f.retry = d.GetReason(), d.GetMetadata()["retry"]
+		case *errdetails.RetryInfo:
+			f.after = d.GetRetryDelay().AsDuration()
 		}
 	}
-	return err
+	if f.reason == "" {
+		return err
+	}
+	return f
 }
 
 func text(json string) *mooringv1.Document {
@@ -113,6 +120,14 @@ func (g overGRPC) run(ctx context.Context, f transfer) error {
 		},
 	})
 	return read(err)
+}
+
+func (g overGRPC) isRecorded(ctx context.Context, f transfer) (bool, error) {
+	resp, err := g.documents().Find(ctx, &mooringv1.FindRequest{
+		Database: database, Collection: f.ledger(), Filter: text(f.filter()),
+		ReadConcern: &mooringv1.ReadConcern{Level: new("majority")},
+	})
+	return len(resp.GetDocuments()) > 0, read(err)
 }
 
 func (g overGRPC) snapshot(ctx context.Context) (string, error) {

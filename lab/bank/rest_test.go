@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
@@ -40,7 +42,10 @@ func (r overREST) post(ctx context.Context, path, fields string) (answer, error)
 		return answer{}, fmt.Errorf("%s: %w", resp.Status, err)
 	}
 	if a.Error != nil {
-		return a, &failure{a.Error.Reason, a.Error.Retry, a.Error.Message}
+		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+		return a, &failure{
+			a.Error.Reason, a.Error.Retry, a.Error.Message, time.Duration(seconds) * time.Second,
+		}
 	}
 	return a, nil
 }
@@ -98,6 +103,12 @@ func (r overREST) run(ctx context.Context, f transfer) error {
 		`{"insertOne": {"database": %q, "collection": %q, "document": %s}}, %s, %s]`, database,
 		f.ledger(), f.document(), add(change{f.from, -f.amount}), add(change{f.to, f.amount})))
 	return err
+}
+
+func (r overREST) isRecorded(ctx context.Context, f transfer) (bool, error) {
+	a, err := r.post(ctx, gatewaytest.Documents(database, f.ledger(), "find"),
+		`"readConcern": {"level": "majority"}, "filter": `+f.filter())
+	return len(a.Documents) > 0, err
 }
 
 func (r overREST) snapshot(ctx context.Context) (string, error) {

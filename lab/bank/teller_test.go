@@ -35,7 +35,10 @@ const (
 	unsure
 )
 
-// teller makes transfers, one after the other, as a careful client does.
+// teller makes transfers, one after the other. It does what the `retry` of errors says, to the
+// letter: it waits as long as the gateway says, makes the same call again, or the whole
+// transaction, and takes never for never. If an outcome is unknown, it reads the transfer's
+// document.
 type teller struct {
 	id       int
 	replica  func() api // a replica by chance
@@ -62,29 +65,48 @@ func (t *teller) work(ctx, grace context.Context) {
 	}
 }
 
-// transfer repeats the whole transaction until its outcome is known. A duplicate of its document
-// shows that an attempt before, of which that was not known, has succeeded.
+// transfer makes the transaction until its outcome is known. The document of the transfer, and a
+// duplicate of it, show that an attempt before has succeeded.
 func (t *teller) transfer(ctx context.Context, f transfer) outcome {
-	unanswered := false
+	unknown := false
 	for wait := 5 * time.Millisecond; ctx.Err() == nil; wait = min(wait*3/2, pauseMost) {
 		err := t.attempt(ctx, f)
 		isPoor := errors.Is(err, errPoor) || reasonOf(err) == "ExpectationFailed"
 		switch {
 		case err == nil:
 			return acknowledged
-		case isPoor && unanswered:
+		case isPoor && unknown:
 			return unsure
 		case isPoor:
 			return poor
-		case reasonOf(err) == "DuplicateKey":
+		case reasonOf(err) == "DuplicateKey" && unknown:
 			t.tally.add(&t.tally.byLedger)
 			return acknowledged
+		case t.careless || retryOf(err) == again || ctx.Err() != nil:
+		case reasonOf(err) == "" || reasonOf(err) == unknownCommit:
+			t.tally.add(&t.tally.unknown)
+			unknown = true
+			if t.isRecorded(ctx, f) {
+				t.tally.add(&t.tally.byLedger)
+				return acknowledged
+			}
+		default:
+			t.tally.stuck(err)
+			return unfinished
 		}
-		unanswered = unanswered || reasonOf(err) == ""
 		t.tally.add(&t.tally.again)
 		rest(wait)
 	}
 	return unfinished
+}
+
+// isRecorded reports whether the document of a transfer is there: it is committed.
+func (t *teller) isRecorded(ctx context.Context, f transfer) (is bool) {
+	_, _ = t.call(ctx, attempts, func(ctx context.Context, a api) (err error) {
+		is, err = a.isRecorded(ctx, f)
+		return err
+	})
+	return is
 }
 
 func (t *teller) attempt(ctx context.Context, f transfer) error {
@@ -92,8 +114,7 @@ func (t *teller) attempt(ctx context.Context, f transfer) error {
 	case t.careless:
 		return t.statements(ctx, "", f)
 	case t.runs:
-		_, err := t.call(ctx, 1, func(ctx context.Context, a api) error { return a.run(ctx, f) })
-		return err
+		return t.run(ctx, f)
 	}
 	var token string
 	_, err := t.call(ctx, attempts, func(ctx context.Context, a api) (err error) {
@@ -104,10 +125,23 @@ func (t *teller) attempt(ctx context.Context, f transfer) error {
 		return err
 	}
 	if err := t.statements(ctx, token, f); err != nil {
-		_, _ = t.call(ctx, 3, func(ctx context.Context, a api) error { return a.abort(ctx, token) })
+		_, _ = t.call(ctx, attempts, func(ctx context.Context, a api) error { return a.abort(ctx, token) })
 		return err
 	}
 	return t.commit(ctx, token)
+}
+
+// run makes the transfer in one call. Without an answer it is unknown what became of it: Run has no
+// number.
+func (t *teller) run(ctx context.Context, f transfer) error {
+	_, err := t.call(ctx, attempts, func(ctx context.Context, a api) error {
+		err := given(ctx, a.run(ctx, f))
+		if err != nil && reasonOf(err) == "" {
+			return &failure{reason: unknownCommit, retry: never, message: err.Error()}
+		}
+		return err
+	})
+	return err
 }
 
 // statements carries a transfer out. Its document is the first statement, so that a transfer that
@@ -155,9 +189,9 @@ func (t *teller) commit(ctx context.Context, token string) error {
 	return err
 }
 
-// call makes a call at a replica by chance, and makes it again while that cannot apply it twice:
-// statements have numbers, Commit and Abort can be repeated, and an empty transaction more is no
-// harm. It returns how often it was repeated.
+// call makes a call at a replica by chance, and makes it again while the gateway says so, or does
+// not answer: statements have numbers, Commit and Abort can be repeated, and an empty transaction
+// more is no harm. It returns how often it was repeated.
 func (t *teller) call(
 	ctx context.Context, most int, f func(context.Context, api) error,
 ) (repeated int, err error) {
@@ -167,24 +201,35 @@ func (t *teller) call(
 			t.tally.add(&t.tally.left)
 			short, cancel = context.WithTimeout(ctx, time.Duration(rand.Int64N(int64(pause))))
 		}
-		err = f(short, t.replica())
+		err = given(short, f(short, t.replica()))
 		cancel()
 		if err == nil {
 			return repeated, nil
 		}
 		t.tally.failed(err)
-		if repeated+1 >= most || ctx.Err() != nil ||
-			retryOf(err) != sameRequest && reasonOf(err) != "TransactionBusy" {
+		if repeated+1 >= most || ctx.Err() != nil || retryOf(err) != sameRequest {
 			return repeated, err
 		}
+		time.Sleep(afterOf(err)) //nolint:forbidigo // a client that does what it is told
 		rest(pause)
 	}
+}
+
+// given returns the error of a call that a teller gives time to. If it is that the time is over,
+// the teller has left before the answer, and has no answer.
+func given(ctx context.Context, err error) error {
+	end, ok := ctx.Deadline()
+	if ok && time.Until(end) < pause && reasonOf(err) == "DeadlineExceeded" {
+		return context.DeadlineExceeded
+	}
+	return err
 }
 
 // tally counts what happened to calls.
 type tally struct {
 	mu       sync.Mutex
 	again    int // transactions that were run again
+	unknown  int // Commits and Runs after which it was not known what became of the transaction
 	left     int // calls whose client went away
 	byCommit int // transactions whose Commit, repeated, said that they are committed
 	byAbort  int // those whose Commit, repeated, said that they are not
@@ -193,6 +238,14 @@ type tally struct {
 	wrong    int // those that differ
 	reasons  map[string]int
 	texts    map[string]string // an example for each reason
+	ends     map[string]int    // errors after which the gateway lets a client do nothing
+}
+
+// stuck counts an error after which a transfer cannot go on.
+func (t *tally) stuck(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ends[err.Error()]++
 }
 
 func (t *tally) add(counter *int) {

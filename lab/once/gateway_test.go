@@ -3,11 +3,11 @@ package once_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
-	"strings"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -30,13 +30,23 @@ const (
 	perCaller, mostCallers = 10, 1000
 )
 
-// replicas are two gateways with one handle key. Each is replaced from time to time.
+// replicas are two gateways with the same keys. Each is replaced from time to time.
 type replicas struct {
 	*gatewaytest.Replicas
 	t        *testing.T
 	client   http.Client
 	restarts int
 }
+
+// answer is what a client reads of a response.
+type answer struct {
+	status int
+	Error  *struct{ Reason, Retry, Message string }
+	after  time.Duration // Retry-After
+}
+
+// isDuplicate reports whether the answer is the server's error of a document that is there.
+func (a answer) isDuplicate() bool { return a.Error != nil && a.Error.Reason == "DuplicateKey" }
 
 // keepRestarting ends one replica after the other, by turns as an operator and as a crash does, and
 // starts it again, until ctx ends.
@@ -52,8 +62,8 @@ func (r *replicas) keepRestarting(ctx context.Context) {
 	}
 }
 
-// call makes a write's call with its key once, and returns the status.
-func (r *replicas) call(ctx context.Context, w write) (status int, answer string, err error) {
+// call makes a write's call with its key once.
+func (r *replicas) call(ctx context.Context, w write) (answer, error) {
 	verb, body := "insertOne", fmt.Sprintf(`{"document": {"_id": %d, "n": 1}}`, w)
 	if w%2 == 1 {
 		verb = "updateOne"
@@ -62,38 +72,44 @@ func (r *replicas) call(ctx context.Context, w write) (status int, answer string
 	url := r.Any().REST + gatewaytest.Documents(database, w.collection(), verb)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewBufferString(body))
 	if err != nil {
-		return 0, "", err
+		return answer{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", fmt.Sprintf("write-%d-of-the-experiment", w))
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return 0, "", err
+		return answer{}, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(text), err
+	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+	a := answer{status: resp.StatusCode, after: time.Duration(seconds) * time.Second}
+	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+		return answer{}, err
+	}
+	return a, nil
 }
 
-// perform makes the call until it succeeds, and sometimes again.
+// perform makes the call until it succeeds, and sometimes again. It does what retry says: a call
+// with a key, or a call whose answer is lost, is repeated after the time that the gateway says, and
+// nothing else is.
 func (r *replicas) perform(ctx context.Context, w write) (done result, calls int) {
 	for begun := time.Now(); time.Since(begun) < patience; {
 		calls++
-		status, answer, err := r.call(ctx, w)
+		a, err := r.call(ctx, w)
 		switch {
-		case err == nil && status == http.StatusOK:
+		case err == nil && a.status == http.StatusOK:
 			done = acknowledged
 			if rand.Float64() >= repeated {
 				return done, calls
 			}
-		case err == nil && status == http.StatusConflict && strings.Contains(answer, "11000"):
+		case err == nil && a.isDuplicate():
 			return duplicate, calls
-		case err == nil && status < http.StatusInternalServerError &&
-			strings.Contains(answer, `"retry":"never"`):
-			r.t.Errorf("write %d: %d %s", w, status, answer)
+		case err == nil && (a.Error == nil || a.Error.Retry != "same-request"):
+			r.t.Errorf("write %d: %d %+v", w, a.status, a.Error)
 			return done, calls
 		default:
-			time.Sleep(20 * time.Millisecond) //nolint:forbidigo // a client that waits
+			wait := a.after + 20*time.Millisecond
+			time.Sleep(wait) //nolint:forbidigo // a client that waits
 		}
 	}
 	return done, calls
@@ -137,6 +153,13 @@ func TestOnceThroughGateway(t *testing.T) {
 	}
 	all := sum(results, read(t, d, n))
 	dropped, refused := disturber.Counts()
+	happened(t, map[string]events{
+		"dropped connections": {dropped.Before + dropped.Between + dropped.After, n / 40},
+		"refused commands":    {refused, n / 100},
+		"elections":           {held, int(elapsed / (term + vacancy) / 2)},
+		"restarts":            {r.restarts, int(elapsed / (uptime + 2*time.Second) / 4)},
+		"repeated calls":      {made - n, n / 10},
+	})
 	t.Logf("%d writes by %d clients in %d calls and %v; dropped %v, refused %d; %d elections, "+
 		"%d restarts: %+v", n, callers, made, elapsed.Round(time.Second), dropped,
 		refused, held, r.restarts, all)

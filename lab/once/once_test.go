@@ -148,6 +148,11 @@ func experiment(
 		t.Error(err)
 	}
 	dropped, refused := disturber.Counts()
+	happened(t, map[string]events{
+		"dropped connections": {dropped.Before + dropped.Between + dropped.After, n / 50},
+		"refused commands":    {refused, n / 100},
+		"elections":           {held, int(time.Since(begun) / (term + vacancy) / 2)},
+	})
 	t.Logf("%d writes in %v; connections dropped before the command %d, before the reply %d, "+
 		"after it %d; %d refused as overload; %d elections", n,
 		time.Since(begun).Round(time.Millisecond), dropped.Before, dropped.Between, dropped.After,
@@ -156,6 +161,19 @@ func experiment(
 		t.Logf("%d times: %s", n, text)
 	}
 	return results, read(t, d, n)
+}
+
+// events says how often something happened, and how often it must.
+type events struct{ n, least int }
+
+// happened fails if something happened too seldom for the experiment to show anything.
+func happened(t *testing.T, what map[string]events) {
+	t.Helper()
+	for name, e := range what {
+		if e.n < e.least {
+			t.Errorf("%d %s, want %d or more", e.n, name, e.least)
+		}
+	}
 }
 
 func judge(err error) result {
