@@ -18,9 +18,12 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/gateway"
 )
 
-// Replicas represents gateways with one handle key that know each other. Each can be replaced
+// Replicas represents gateways with the same keys that know each other. Each can be replaced
 // while clients go on. All methods may be called at any time.
 type Replicas struct {
+	// HandleKeys and IdempotencyKey are the files of their keys, each with one key.
+	HandleKeys, IdempotencyKey string
+
 	t    *testing.T
 	cfgs []gateway.Config
 	// spare has a configuration with other addresses for each replica, for its successor. It is
@@ -56,23 +59,24 @@ func (s *Suite) startReplicas(
 	t *testing.T, n, places int, uri string, args []string,
 ) *Replicas {
 	t.Helper()
-	key, err := exec.CommandContext(t.Context(), s.Gateway(t), "key", "new").Output()
-	if err != nil {
-		t.Fatal(err)
+	directory := t.TempDir()
+	r := &Replicas{
+		t: t, running: make([]*Replica, n), HandleKeys: filepath.Join(directory, "handle-keys"),
+		IdempotencyKey: filepath.Join(directory, "idempotency-key"),
 	}
-	keys := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(keys, key, 0o600); err != nil {
-		t.Fatal(err)
+	for _, file := range []string{r.HandleKeys, r.IdempotencyKey} {
+		if err := os.WriteFile(file, []byte(s.NewKey(t)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	addresses := make([]string, places)
 	for i := range addresses {
 		addresses[i] = freeAddress(t)
 	}
-	r := &Replicas{t: t, running: make([]*Replica, n)}
 	for i := range places {
 		r.cfgs = append(r.cfgs, gateway.Config{
 			Binary: s.Gateway(t), URI: uri, REST: freeAddress(t), Args: append([]string{
-				"--handle-keys-file", keys, "--idempotency-key-file", keys,
+				"--handle-keys-file", r.HandleKeys, "--idempotency-key-file", r.IdempotencyKey,
 				"--replica-address", addresses[i],
 				"--replica-peers", strings.Join(addresses, ","),
 			}, args...),
@@ -94,6 +98,16 @@ func (s *Suite) startReplicas(
 		}
 	})
 	return r
+}
+
+// NewKey returns what mooring key new prints.
+func (s *Suite) NewKey(t *testing.T) string {
+	t.Helper()
+	key, err := exec.CommandContext(t.Context(), s.Gateway(t), "key", "new").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(key))
 }
 
 // Stop stops all replicas. They finish what they are doing. It may be called again.
