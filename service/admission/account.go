@@ -22,6 +22,7 @@ type Account struct {
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu      sync.Mutex
 	balance balance
+	ends    ends
 	// overdrawn says that the account has the overdraft of the admission, with which it reads so
 	// many replies.
 	overdrawn bool
@@ -65,7 +66,11 @@ func (c *Account) GrowLast(ctx context.Context, n int64) error {
 	}
 	drawn := c.draw(n)
 	c.keep(drawn, balance.add)
-	return c.grow(ctx, n-drawn, true)
+	err := c.grow(ctx, n-drawn, true)
+	if err != nil {
+		c.refuseResponse()
+	}
+	return err
 }
 
 func (c *Account) grow(ctx context.Context, n int64, last bool) error {
@@ -202,4 +207,5 @@ func (c *Account) Close() {
 	c.mu.Unlock()
 	c.give(held)
 	c.returnOverdraft()
+	c.end()
 }

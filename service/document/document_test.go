@@ -1,6 +1,8 @@
 package document_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -61,4 +64,45 @@ func errorOf(t *testing.T, err error) *mooringv1.Error {
 		t.Fatal("no error")
 	}
 	return rpcerr.HTTP(err).Body.GetError()
+}
+
+// TestHeadClosesItsCursor checks that a HEAD, whose client gets no token, leaves no cursor.
+func TestHeadClosesItsCursor(t *testing.T) {
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
+	g.Server.SetDocuments("d.c", servicetest.Docs(150, 10)...)
+	w := httptest.NewRecorder()
+	g.REST.ServeHTTP(w, httptest.NewRequest(http.MethodHead, "/v1/databases/d/collections/c/documents", nil))
+	if w.Code != http.StatusOK {
+		t.Errorf("HEAD: %d", w.Code)
+	}
+	if infos := g.Handles.Handles(handle.Query{Limit: 1}); len(infos) != 0 {
+		t.Errorf("a cursor is open: %+v", infos)
+	}
+	g.Idle(0)
+}
+
+// TestLearntBatches checks the commands of a result of 101 documents: one more the first time that
+// its namespace is seen, and none more afterwards. A result without a batch size fills a page.
+func TestLearntBatches(t *testing.T) {
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
+	g.Server.SetDocuments("d.c", servicetest.Docs(101, 10)...)
+	for i, want := range []int{2, 3} {
+		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c"})
+		if err != nil || len(page.GetDocuments()) != 101 || page.Cursor != nil {
+			t.Fatalf("Find = %d documents, cursor %v, %v", len(page.GetDocuments()), page.Cursor, err)
+		}
+		if got := len(g.Server.Commands("find", "getMore")); got != want {
+			t.Errorf("after reading %d times: %d commands, want %d", i+1, got, want)
+		}
+	}
+	for _, limit := range []int32{1, 8, 9, 50} {
+		g.Server.SetDocuments("d.other", servicetest.Docs(101, 10)...)
+		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{
+			Database: "d", Collection: "other", Limit: new(int64(limit)),
+		})
+		if err != nil || len(page.GetDocuments()) != int(limit) || page.Cursor != nil {
+			t.Errorf("limit %d: %d documents, cursor %v, %v", limit, len(page.GetDocuments()), page.Cursor, err)
+		}
+	}
+	g.Idle(0)
 }

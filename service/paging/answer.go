@@ -33,10 +33,8 @@ func (p *Pager) answerPage(ctx context.Context, c claim, q Question) (Answer, er
 		return Answer{}, err
 	case d.Verdict == page.Elsewhere:
 		return Answer{Moved: &d.to}, nil
-	case d.page != nil:
-		return Answer{Page: d.page}, nil
 	}
-	got, err := p.deliver(d.grant, q.asking())
+	got, err := p.send(ctx, c, q.asking(), d)
 	if err != nil {
 		return Answer{}, err
 	}

@@ -130,3 +130,35 @@ func TestUndeliveredPage(t *testing.T) {
 		}
 	})
 }
+
+// TestUnsentPage checks that a page for whose response there was no room does not give way to other
+// calls, so that its client gets it later.
+func TestUnsentPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 1 << 20})
+		f := newFixture(t, func(c *paging.Config) { c.Admission = a })
+		token := f.open(9, 2, 100).Token
+		next := func(response int64) (paging.Page, error) {
+			var c admission.Account
+			a.Open(&c, admission.Principal{Name: "anna"})
+			defer c.Close()
+			ctx := context.WithValue(t.Context(), admission.AccountKey{}, &c)
+			got, err := f.r.Next(ctx, paging.Asking{Principal: "anna", Token: token, BatchSize: new(int32(2))})
+			f.r.Reclaim(1<<20, nil) // while the call sends its response
+			return got, errors.Join(err, c.GrowLast(ctx, response))
+		}
+		for range 2 {
+			if _, err := next(2 << 20); err == nil {
+				t.Fatal("there is room for the response")
+			}
+			f.r.Reclaim(1<<20, nil)
+		}
+		if page, err := next(1); err != nil || numbers(page) != "2 3" {
+			t.Errorf("the page later: %s, %v", numbers(page), err)
+		}
+		f.r.Reclaim(1<<20, nil)
+		if _, err := next(1); !errors.Is(err, paging.ErrCursorTokenReused) {
+			t.Errorf("once more, after it was sent: %v", err)
+		}
+	})
+}

@@ -64,6 +64,22 @@ func (p *Pager) deliver(g grant, a Asking) (Page, error) {
 	return p.finish(g, outcomeOf(got, err), got, cost, err)
 }
 
+// sending lets a page give way to other calls when the call of ctx has sent it to its client.
+func (p *Pager) sending(ctx context.Context, id handle.ID, sent Page) {
+	if ctx.Err() != nil { // the client has gone, or its call was refused
+		return
+	}
+	admission.From(ctx).AtEnd(func(wasSent bool) {
+		p.table.Lock()
+		defer p.table.Unlock()
+		h := p.getLocked(id)
+		if h != nil && wasSent && h.last.Token == sent.Token {
+			h.undelivered = false
+			p.memory.trim()
+		}
+	})
+}
+
 // finish ends a grant. It records how the fetch went. Calls that wait get the page, or ask again.
 func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (Page, error) {
 	h := g.h
@@ -77,7 +93,7 @@ func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (
 	}
 	var effect page.Effect
 	h.ledger, effect = h.ledger.Fetched(o)
-	end := p.carryOutLocked(g.ctx, h, effect, got, cost)
+	end := p.carryOutLocked(h, effect, got, cost)
 	if h.IsRemoved() && effect != page.Close {
 		got, err = Page{}, removedCause(g.ctx)
 	}
@@ -92,9 +108,7 @@ func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (
 
 // carryOutLocked does what a fetch has led to, and settles the cursor. end reports that the
 // caller is to end it.
-func (p *Pager) carryOutLocked(
-	ctx context.Context, h *held, effect page.Effect, got Page, cost int,
-) (end bool) {
+func (p *Pager) carryOutLocked(h *held, effect page.Effect, got Page, cost int) (end bool) {
 	switch {
 	case h.IsRemoved():
 		p.table.EndWorkLocked(h)
@@ -105,7 +119,7 @@ func (p *Pager) carryOutLocked(
 		return true
 	case effect == page.Remember:
 		h.pages++
-		p.memory.hold(h, got, cost, ctx.Err() != nil)
+		p.memory.hold(h, got, cost)
 	case effect == page.Forget:
 		p.memory.forget(h)
 	}

@@ -49,7 +49,7 @@ type held struct {
 	ledger      page.Ledger
 	fetch       *fetch // nil if no page is fetched, and no stream runs
 	last        Page   // the page that was delivered last, if it is in the list of pages
-	// undelivered: the call that fetched the last page had ended before, so its client asks again.
+	// undelivered: no call has sent the last page yet, so its client asks again.
 	undelivered bool
 	source      source
 

@@ -199,9 +199,9 @@ func TestMaxPerPrincipal(t *testing.T) {
 	})
 }
 
-// TestEvict opens a hundred cursors more than a principal may have, whose second page is never asked
-// for: none is refused. The one that was used longest ago ends first, on its server too, and its
-// client is told why, also by another replica that it was pushed to. One that is read stays.
+// TestEvict opens a hundred cursors, more than a principal may have, whose second page is never
+// asked for: none is refused. The least recently used cursor ends first, on its server too, and its
+// client is told why, also by another replica that it was pushed to. A cursor that is read stays.
 func TestEvict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "b")

@@ -10,7 +10,7 @@ import (
 // memory counts what cursors hold while no call works on them: the last delivered pages, for
 // clients that ask again, and the leftovers of batches that were larger than a page. Both count
 // against one budget. If it is exceeded, the oldest pages are dropped. What no client has got stays
-// until its cursor ends, since it would be lost: leftovers, and pages whose call had ended before.
+// until its cursor ends, since it would be lost: leftovers, and pages that were not sent.
 type memory struct {
 	budget    int
 	pages     row
@@ -53,14 +53,10 @@ func (m *memory) release(h *held) {
 	m.leftovers.remove(h, &h.inLeftovers)
 }
 
-// hold remembers a page instead of the one before. One that is larger than the whole budget is
-// not remembered, unless no client has got it.
-func (m *memory) hold(h *held, p Page, cost int, undelivered bool) {
+// hold remembers a page instead of the one before. It stays at least until it was sent.
+func (m *memory) hold(h *held, p Page, cost int) {
 	m.forget(h)
-	if cost > m.budget && !undelivered {
-		return
-	}
-	h.last, h.undelivered = p, undelivered
+	h.last, h.undelivered = p, true
 	m.pages.push(h, &h.inPages, cost)
 }
 

@@ -41,11 +41,23 @@ func (p *Pager) Next(ctx context.Context, a Asking) (Page, error) {
 		return Page{}, err
 	case ans.Page != nil:
 		return *ans.Page, nil
-	case d.page != nil:
-		return *d.page, nil
 	default:
-		return p.deliver(d.grant, a)
+		return p.send(ctx, c, a, d)
 	}
+}
+
+// send returns the page that a decision has or grants, for the call of ctx to send it.
+func (p *Pager) send(ctx context.Context, c claim, a Asking, d decision) (Page, error) {
+	got := d.page
+	if got == nil {
+		fetched, err := p.deliver(d.grant, a)
+		if err != nil {
+			return Page{}, err
+		}
+		got = &fetched
+	}
+	p.sending(ctx, c.id, *got)
+	return *got, nil
 }
 
 // claim opens a token. For a token that it refuses, it returns ErrCursorNotFound or
@@ -209,7 +221,6 @@ func (p *Pager) decideLocked(ctx context.Context, h *held, q page.Question) (d d
 	case page.Fetch:
 		d.grant = p.grantLocked(ctx, h, q)
 	case page.Repeat:
-		h.undelivered = ctx.Err() != nil
 		last := h.last
 		d.page = &last
 	case page.Wait:

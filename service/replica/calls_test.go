@@ -237,7 +237,7 @@ func TestNamedErrors(t *testing.T) {
 		"ErrCursorNotFound": paging.ErrCursorNotFound, "ErrCursorTokenReused": paging.ErrCursorTokenReused,
 		"ErrCursorPositionUnknown": paging.ErrCursorPositionUnknown, "ErrOwnerGone": paging.ErrOwnerGone,
 		"ErrClosing": handle.ErrClosing, "ErrNotFound": handle.ErrNotFound, "ErrNotHere": paging.ErrNotHere,
-		"ErrTokenVersion":     paging.ErrTokenVersion, "ErrCursorEvicted": paging.ErrCursorEvicted,
+		"ErrTokenVersion": paging.ErrTokenVersion, "ErrCursorEvicted": paging.ErrCursorEvicted,
 		"ErrOtherTransaction": paging.ErrOtherTransaction,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "../paging/errors.go", nil, 0)

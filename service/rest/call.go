@@ -3,6 +3,7 @@ package rest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -305,13 +306,26 @@ func (c *call) respond(ctx context.Context, m proto.Message) error {
 	if err := write(m); err != nil {
 		c.answered = false
 		c.fail(err)
-		c.closeCursor(ctx, m)
+		if !isRepeatable(m, err) {
+			c.closeCursor(ctx, m)
+		}
 		return err
+	}
+	if c.r.Method == http.MethodHead {
+		c.closeCursor(ctx, m)
 	}
 	return nil
 }
 
-// closeCursor closes the cursor of a page that cannot be written, since the client gets no token.
+// isRepeatable reports whether a client that gets no page for lack of memory gets it with the token
+// that it has.
+func isRepeatable(m proto.Message, err error) bool {
+	_, isNext := m.(*mooringv1.NextPageResponse)
+	_, refused := errors.AsType[*admission.Error](err)
+	return isNext && refused
+}
+
+// closeCursor closes the cursor of a page of which the client gets no token.
 func (c *call) closeCursor(ctx context.Context, m proto.Message) {
 	page, ok := m.(interface {
 		hasDocuments

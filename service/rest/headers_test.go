@@ -18,6 +18,11 @@ func TestHeaders(t *testing.T) {
 	f.find = func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 		return &mooringv1.FindResponse{Documents: docs(t, `{"a": 1}`), Cursor: new("token")}, nil
 	}
+	f.close = func(
+		context.Context, *mooringv1.CloseCursorRequest,
+	) (*mooringv1.CloseCursorResponse, error) {
+		return &mooringv1.CloseCursorResponse{}, nil // after a HEAD
+	}
 	h := newHandler(t, f)
 	for _, row := range []struct {
 		name, method, path, accept string

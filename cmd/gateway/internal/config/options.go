@@ -437,15 +437,17 @@ var options = []option{
 		Doc: "Memory for what cursors keep between two pages: the pages that were sent last, so " +
 			"that the same call gets the same page again, and the rest of a server's batch that " +
 			"was larger than a page. When it is full, the gateway drops the oldest pages (the " +
-			"same " +
-			"call then gets CursorTokenReused), then the oldest rests (CursorPositionUnknown).",
+			"same call then gets CursorTokenReused). Rests stay until they are read, and while " +
+			"they fill it, no cursor is opened. It is at most half of memory.budget.",
 		parse: into(func(c *Config) *int64 { return &c.Cursors.PageMemory }, sizeWithin(0, 1<<40)),
 	},
 	{
 		Name: "cursors.maxPerPrincipal", Kind: "number or none", Default: "100",
-		Doc: "How many cursors one principal may hold open in this gateway. A call that may " +
-			"open one more gets RESOURCE_EXHAUSTED and is not run. none turns the limit off. It " +
-			"does not apply to clients that are not authenticated.",
+		Doc: "How many cursors one principal may hold open in this gateway. One more ends the " +
+			"one that was used longest ago of those whose second page was not asked for. If " +
+			"there is none, a call that may open one more gets RESOURCE_EXHAUSTED and is not " +
+			"run. none turns the limit off. It does not apply to clients that are not " +
+			"authenticated.",
 		parse: into(func(c *Config) *int { return &c.Cursors.MaxPerPrincipal }, parseLimit),
 	},
 	{
