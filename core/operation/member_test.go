@@ -202,6 +202,7 @@ func TestMongosOfTransaction(t *testing.T) {
 				t.Errorf("Pinned() = %v after %v, want %v", ok, err, tt.pinned)
 			}
 			if op := insert(t, s); tt.label == transient { // which does not start it again
+				f.reply, f.err = nil, nil
 				_, _ = r.Run(t.Context(), &op)
 				if _, _, ok := operation.Pinned(s); ok {
 					t.Error("the next command has bound the transaction to another mongos")
