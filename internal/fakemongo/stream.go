@@ -64,7 +64,8 @@ func (h *Host) stream(nc net.Conn, cmd *Command, known bson.Raw, await time.Dura
 		if cmd.ExhaustAllowed {
 			flags = wire.MoreToCome
 		}
-		if _, err := nc.Write(wire.Msg(wire.Header{ID: id, ResponseTo: to}, flags, doc, nil)); err != nil {
+		reply := wire.Msg(wire.Header{ID: id, ResponseTo: to}, flags, doc, nil)
+		if _, err := nc.Write(reply); err != nil {
 			return false
 		}
 		if !cmd.ExhaustAllowed {

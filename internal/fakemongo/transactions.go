@@ -6,8 +6,8 @@ import (
 )
 
 // transactions holds the newest transaction of each session that a server knows. A mongos knows
-// those that began on it. The members of a replica set know all of the set's. How a transaction goes
-// on is up to the handlers.
+// those that began on it. The members of a replica set know all of the set's. How a transaction
+// goes on is up to the handlers.
 type transactions struct {
 	mu      sync.Mutex             // guards newest
 	newest  map[string]transaction // by lsid

@@ -63,12 +63,6 @@ func sessionName(lsid bson.Raw) string {
 // transactional are the writes that may have a txnNumber outside transactions.
 var transactional = []string{"insert", "update", "delete", "findAndModify", "bulkWrite"}
 
-// isRetryableWrite reports whether a command is a write that its client may send again.
-func isRetryableWrite(cmd *fakemongo.Command) bool {
-	return slices.Contains(transactional, cmd.Name) && cmd.Body.Has("txnNumber") &&
-		!cmd.Body.Has("autocommit")
-}
-
 // request returns a command as its session and its read concern make it.
 func (h *host) request(cmd *fakemongo.Command) (*request, error) {
 	r := &request{Command: cmd, host: h, app: h.appName(cmd), store: h.deployment.store}

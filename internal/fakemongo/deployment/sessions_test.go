@@ -157,21 +157,29 @@ func TestRetryableWriteFailPoint(t *testing.T) {
 		},
 		"other commands": {set(``), {"a", `{"insert": "c", "documents": [{"_id": 2}]}`, `{"n": 1}`}, {"a", insert, gone}},
 		"not when they are repeated": {
-			{"a", insert, `{"n": 1}`}, set(``), {"a", insert, `{"n": 1}`}, {"a", insert, `{"n": 1}`},
-			{"a", three("2"), gone}, {"a", three("2"), `{"n": 3}`},
+			{"a", insert, `{"n": 1}`},
+			set(``),
+			{"a", insert, `{"n": 1}`},
+			{"a", insert, `{"n": 1}`},
+			{"a", three("2"), gone},
+			{"a", three("2"), `{"n": 3}`},
 		},
 		"behind the second statement": {
 			{"a", `{"configureFailPoint": "onPrimaryTransactionalWrite", "$db": "admin", "mode": {"skip": 1}}`, fine},
-			{"a", three("2"), gone}, {"a", all, found(`{"_id": 11}, {"_id": 12}`)},
-			{"a", three("2"), gone}, {"a", three("2"), `{"n": 3}`},
+			{"a", three("2"), gone},
+			{"a", all, found(`{"_id": 11}, {"_id": 12}`)},
+			{"a", three("2"), gone},
+			{"a", three("2"), `{"n": 3}`},
 			{"a", all, found(`{"_id": 11}, {"_id": 12}, {"_id": 13}`)},
 		},
 		"before the second statement": {
 			{"a", `{"configureFailPoint": "onPrimaryTransactionalWrite", "$db": "admin", "mode": {"skip": 1},
 				"data": {"failBeforeCommitExceptionCode": 91, "closeConnection": false}}`, fine},
-			{"a", three("2"), `{"ok": 0, "code": 91}`}, {"a", all, found(`{"_id": 11}`)},
+			{"a", three("2"), `{"ok": 0, "code": 91}`},
+			{"a", all, found(`{"_id": 11}`)},
 			{"a", `{"configureFailPoint": "onPrimaryTransactionalWrite", "$db": "admin", "mode": "off"}`, fine},
-			{"a", three("2"), `{"n": 3}`}, {"a", all, found(`{"_id": 11}, {"_id": 12}, {"_id": 13}`)},
+			{"a", three("2"), `{"n": 3}`},
+			{"a", all, found(`{"_id": 11}, {"_id": 12}, {"_id": 13}`)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) { play(t, deployment.ReplicaSet, "7.0.0", steps) })
@@ -203,7 +211,7 @@ func TestSessions(t *testing.T) {
 			{command: ping("S3"), want: fine, sessions: 2, after: 20 * time.Minute},
 			{command: insert, want: `{"n": 0}`, sessions: 1, after: 31 * time.Minute},
 		} {
-			time.Sleep(step.after)
+			time.Sleep(step.after) //nolint:forbidigo // time is fake
 			reply := bson.DocumentValue(send(t, d, "a", step.command))
 			if err := (match.Matcher{}).Root(bson.DocumentValue(doc(t, step.want)), reply); err != nil {
 				t.Errorf("%d: %s is answered with %s: %v", i, step.command, match.Text(reply), err)

@@ -17,7 +17,7 @@ func BenchmarkServer(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	nc, err := net.Dial("unix", s.Addr())
 	if err != nil {
 		b.Fatal(err)
