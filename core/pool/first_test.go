@@ -204,3 +204,34 @@ func TestCooldownEnds(t *testing.T) {
 		})
 	}
 }
+
+// A connection serves if it is established, whole and not stale.
+func TestIsServing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHanging(t, nil)
+		serving := func(want bool, when string) {
+			t.Helper()
+			if got := h.IsServing(pool.ServiceID{}); got != want {
+				t.Errorf("IsServing() = %v %s", got, when)
+			}
+		}
+		serving(false, "without a connection")
+		c := h.checkOut()
+		serving(true, "while one is in use")
+		if h.IsServing(serviceA) {
+			t.Error("IsServing() = true for another service")
+		}
+		h.clear(pool.ClearOptions{Cause: errLost})
+		serving(false, "with a stale one")
+		h.CheckIn(c)
+		h.Ready()
+		h.Deliver()
+		connecting := h.goCheckOut(t.Context())
+		serving(false, "while one is being established")
+		(<-h.ends) <- nil
+		c = (<-connecting).conn
+		c.Resource().Interrupt(errLost)
+		serving(false, "with a broken one")
+		h.CheckIn(c)
+	})
+}
