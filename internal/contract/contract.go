@@ -183,14 +183,19 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// newOperation makes the operation with a number, which depends on the seed and the number alone.
+// newOperation makes the operation with a number, which depends on the seed, the profile and the
+// number alone.
 func newOperation(cfg Config, n int) *operation {
-	random := rand.New(rand.NewPCG(cfg.Seed, uint64(n)))
+	random := rand.New(rand.NewPCG(cfg.Seed, uint64(n)<<8|uint64(cfg.Profile)))
 	op := &operation{
 		number: n, way: Way(n % len(ways)), collection: fmt.Sprintf("c%d-%d", cfg.Seed, n),
 		key: fmt.Sprintf("key-%d-%d", cfg.Seed, n), random: random,
 	}
 	op.duplicate = op.way <= Key && random.IntN(10) == 0
+	op.planned = planned[op.way]
+	if random.IntN(2) == 0 {
+		op.planned = later[op.way]
+	}
 	op.plan = drawPlan(op, cfg.Profile, random)
 	return op
 }

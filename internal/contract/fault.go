@@ -103,17 +103,30 @@ func (f fault) fits(w Way) bool {
 	}
 }
 
-// The commands that each way's plan is about; others pass.
-var planned = [...][]string{
-	Plain:     {"update", "insert"},
-	Key:       {"update", "insert"},
-	Statement: {"update", "find"},
-	Commit:    {"commitTransaction"},
-	Run:       {"update", "commitTransaction"},
-	Page:      {"find", "getMore"},
-	Stream:    {"find", "getMore"},
-	Import:    {"insert"},
-}
+// The commands that the plans of each way are about, and those of half of its operations. Others
+// pass.
+var (
+	planned = [...][]string{
+		Plain:     {"update", "insert"},
+		Key:       {"update", "insert"},
+		Statement: {"update"},
+		Commit:    {"commitTransaction"},
+		Run:       {"update", "commitTransaction"},
+		Page:      {"find", "getMore"},
+		Stream:    {"find", "getMore"},
+		Import:    {"insert"},
+	}
+	later = [...][]string{
+		Plain:     planned[Plain],
+		Key:       planned[Key],
+		Statement: planned[Statement],
+		Commit:    planned[Commit],
+		Run:       {"commitTransaction"},
+		Page:      {"getMore"},
+		Stream:    {"getMore"},
+		Import:    planned[Import],
+	}
+)
 
 // disturb answers a command as the plan of its operation says.
 func (x *experiment) disturb(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {

@@ -21,6 +21,7 @@ type operation struct {
 	collection string
 	key        string
 	duplicate  bool       // it inserts a document that is there: DuplicateKey
+	planned    []string   // the commands that the plan is about
 	random     *rand.Rand // of the machine
 
 	// mu guards the fields below.
@@ -63,7 +64,7 @@ func (o outcome) String() string { return outcomes[o] }
 func (op *operation) nextFault(command string) fault {
 	op.mu.Lock()
 	defer op.mu.Unlock()
-	if len(op.plan) == 0 || !slices.Contains(planned[op.way], command) {
+	if len(op.plan) == 0 || !slices.Contains(op.planned, command) {
 		return pass
 	}
 	f := op.plan[0]

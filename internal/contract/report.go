@@ -204,9 +204,10 @@ func (op *operation) wentOn(inStorm bool) bool {
 	switch op.way {
 	case Statement, Commit, Run:
 		return op.restarts == 0 || op.hasMet(fault.endsTransaction)
-	case Page, Stream:
-		return op.restarts == 0 || op.hasMet(fault.isUnanswered) ||
-			op.way == Stream && op.hasMet(func(f fault) bool { return f != slow })
+	case Page:
+		return op.restarts == 0 || op.hasLost("getMore")
+	case Stream:
+		return op.restarts == 0 || op.hasMet(func(f fault) bool { return f != slow })
 	default:
 		return true
 	}
@@ -227,11 +228,20 @@ func (op *operation) mayBeUnknown(inStorm bool) bool {
 		return inStorm || op.hasMet(func(f fault) bool {
 			return f.isUnanswered() || f.isOfCaller() || f == shutdown || f == stateChange
 		})
-	case Plain, Run:
+	case Plain:
 		return inStorm || op.hasMet(fault.isUnanswered) || op.hasMet(fault.isOfCaller)
+	case Run:
+		return inStorm || op.hasLost("commitTransaction") || op.hasMet(fault.isOfCaller)
 	default:
 		return false
 	}
+}
+
+// hasLost reports whether it cannot be known of such a command if it was done.
+func (op *operation) hasLost(command string) bool {
+	return slices.ContainsFunc(op.met, func(m met) bool {
+		return m.command == command && m.fault.isUnanswered()
+	})
 }
 
 func (op *operation) hasMet(is func(fault) bool) bool {
