@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/operation"
@@ -28,16 +29,24 @@ import (
 func (c *Client) RunCommand(
 	ctx context.Context, db string, cmd bson.Raw, opt RunCommandOptions,
 ) (bson.Raw, error) {
+	reply, _, err := c.RunCommandOn(ctx, db, cmd, opt)
+	return reply, err
+}
+
+// RunCommandOn does what RunCommand does, and returns the server that has answered, too.
+func (c *Client) RunCommandOn(
+	ctx context.Context, db string, cmd bson.Raw, opt RunCommandOptions,
+) (bson.Raw, address.Address, error) {
 	ck := check{client: c}
 	op, err := commandOperation(db, cmd, &opt.Common, commandOptions, &ck)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	res, err := c.run(ctx, &op, &opt.Common)
 	if err != nil {
-		return nil, withoutDoubt(err, &op)
+		return nil, "", withoutDoubt(err, &op)
 	}
-	return res.Reply, nil
+	return res.Reply, res.Server, nil
 }
 
 // RunCursorCommand runs a command as RunCommand does, and returns the cursor of its reply. A reply

@@ -174,3 +174,16 @@ func (b *Batch) cut(n int) {
 	b.Documents = b.Documents[:n]
 	b.count()
 }
+
+// Left returns the state of the cursor that a reply says is open on a server. ok is false if there
+// is none. The state keeps no part of the reply.
+func Left(from address.Address, doc bson.Raw) (s State, ok bool) {
+	r, err := parse(from, doc, firstBatch)
+	if err != nil || r.id == 0 {
+		return State{}, false
+	}
+	return State{
+		Server: from, ID: r.id,
+		Database: strings.Clone(r.database), Collection: strings.Clone(r.collection),
+	}, true
+}

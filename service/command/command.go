@@ -54,9 +54,12 @@ func (s *Server) RunCommand(
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	reply, err := s.cfg.Client.RunCommand(ctx, req.GetDatabase(), cmd, opt)
+	reply, server, err := s.cfg.Client.RunCommandOn(ctx, req.GetDatabase(), cmd, opt)
 	if err != nil {
 		return nil, err
+	}
+	if left, ok := corecursor.Left(server, reply); ok {
+		s.cfg.Handles.Adopt(ctx, r.Principal, r.TransactionID(), left)
 	}
 	doc, err := r.Encoding.Document(reply)
 	if err != nil {

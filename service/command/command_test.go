@@ -22,6 +22,7 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/command"
 	"github.com/mooringdb/mooring/service/document"
+	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/seal"
@@ -235,4 +236,41 @@ func TestPinLimit(t *testing.T) {
 	if n := b.OpenCursors(); n != 1 {
 		t.Errorf("%d cursors are open", n)
 	}
+}
+
+// TestCursorsOfRunCommand checks that the cursors that commands leave on the server count for their
+// client, that the oldest one ends for a new one, and that a cursor for which there is no room ends
+// at once.
+func TestCursorsOfRunCommand(t *testing.T) {
+	server := fakemongo.NewServer(t, nil)
+	g := servicetest.Start(t, server, servicetest.Config{Handles: paging.Config{MaxPerPrincipal: 5}})
+	server.SetDocuments("d.c", servicetest.Docs(150, 10)...)
+	ctx := servicetest.As(t.Context(), "anna")
+	run := func() {
+		t.Helper()
+		_, err := g.Command.RunCommand(ctx, &mooringv1.RunCommandRequest{Database: "d", Command: doc(`{"find": "c"}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 30 {
+		run()
+	}
+	g.Idle(5)
+	if got := len(g.Handles.Handles(handle.Query{Limit: 100})); got != 5 {
+		t.Errorf("%d handles, want 5", got)
+	}
+	for range 5 { // that are read, so that they do not end for others
+		page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(5))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := &mooringv1.NextPageRequest{Cursor: page.GetCursor()}
+		if _, err := g.Cursor.NextPage(ctx, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.Idle(5)
+	run()
+	g.Idle(5)
 }

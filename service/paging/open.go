@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 
+	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/handle"
@@ -116,6 +117,26 @@ func (p *Pager) first(ctx context.Context, h *held, o Opening) (Page, error) {
 	}
 	got, _ := p.cut(h, 1, limits)
 	return got, nil
+}
+
+// Adopt counts a cursor that a client's own command has left on its server, and ends it as one
+// whose second page is not asked for. If there is no room for it, Adopt ends it at once.
+func (p *Pager) Adopt(
+	ctx context.Context, principal string, transaction handle.ID, state cursor.State,
+) {
+	h := p.newHeld(
+		handle.Handle{Principal: principal, Opened: handle.Now()},
+		Namespace{Database: state.Database, Collection: state.Collection})
+	_, _ = rand.Read(h.ID[:]) // never fails
+	h.casual, h.ledger, h.transaction = true, page.Opened(), transaction
+	h.cur, h.sealer = p.cfg.Continue(state), p.cfg.Keys.SealerID()
+	err := p.hasRoom(h)
+	if err == nil {
+		err = p.add(h)
+	}
+	if err != nil {
+		h.End(ctx)
+	}
 }
 
 // add puts a new cursor whose page 0 was delivered into the table.
