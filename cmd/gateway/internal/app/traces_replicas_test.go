@@ -190,7 +190,7 @@ func TestQueryText(t *testing.T) {
 	}{
 		{"", ""},
 		{"0", ""},
-		{"40", `{"find":"c","filter":{"name":"hunter3"}}`},
+		{"39", `{"find":"c","filter":{"name":"hunter3"}`},
 		{"20", `{"find":"c","filter"`},
 	} {
 		t.Run(row.limit, func(t *testing.T) {
