@@ -27,6 +27,7 @@ type Account struct {
 	// many replies.
 	overdrawn bool
 	reading   int
+	open      bool // see GoOn
 }
 
 // Open opens an account of a principal; before that, it is the zero value. If a is nil, nothing is
@@ -77,10 +78,22 @@ func (c *Account) grow(ctx context.Context, n int64, last bool) error {
 	if !c.charges() || n <= 0 {
 		return nil
 	}
-	if err := c.admission.bytes.take(ctx, c.principal, n, last); err != nil {
+	open, overdrawn := c.isOpen(), false
+	v, err := c.admission.bytes.attempt(ctx, c.principal, n, last || open)
+	switch {
+	case err != nil:
 		return err
+	case v != fits && !open:
+		return c.admission.bytes.refusal(v)
+	case v != fits:
+		if overdrawn, err = c.insist(ctx, n, v); err != nil {
+			return err
+		}
 	}
 	c.keep(n, balance.add)
+	if overdrawn {
+		c.endReading()
+	}
 	return nil
 }
 
@@ -91,7 +104,7 @@ func (c *Account) Reserve(ctx context.Context, n int64) error {
 	if !c.charges() || n <= 0 {
 		return nil
 	}
-	if err := c.admission.bytes.take(ctx, c.principal, n, false); err != nil {
+	if err := c.admission.bytes.take(ctx, c.principal, n); err != nil {
 		return c.admission.bytes.unsent(err)
 	}
 	c.keep(n, balance.addReserved)

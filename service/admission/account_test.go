@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -211,5 +212,81 @@ func TestBalance(t *testing.T) {
 		if b, removed := b.Close(); in-out != removed || b.Held() != 0 {
 			t.Fatalf("seed %d: Close frees %d, want %d", seed, removed, in-out)
 		}
+	}
+}
+
+// TestGoOn checks that what an open call asks for is not refused: it waits until it fits, or goes
+// beyond the budget, one call at a time.
+func TestGoOn(t *testing.T) {
+	type ask func(context.Context, *admission.Admission, *admission.Account) (func(), error)
+	reply := func(size int) ask {
+		return func(
+			ctx context.Context, a *admission.Admission, c *admission.Account,
+		) (done func(), err error) {
+			return a.AdmitReply(within(ctx, c), size)
+		}
+	}
+	text := func(size int64) ask {
+		return func(
+			ctx context.Context, _ *admission.Admission, c *admission.Account,
+		) (done func(), err error) {
+			return func() {}, c.GrowLast(ctx, size)
+		}
+	}
+	for _, row := range []struct {
+		name string
+		ask  ask
+	}{
+		{"reply", reply(600)},
+		{"text", text(600)},
+		{"reply that can never fit", reply(2000)},
+		{"text that can never fit", text(2000)},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := admission.New(admission.Config{Bytes: 1000, Patience: time.Second})
+				var full, c, d admission.Account
+				a.Open(&full, named("full"))
+				a.Open(&c, named("c"))
+				a.Open(&d, named("d"))
+				full.Force(900)
+				c.OnRefusal(func(err error) { t.Errorf("an open call ends with %v", err) })
+				c.GoOn()
+				d.GoOn()
+				done, err := row.ask(t.Context(), a, &c)
+				if err != nil {
+					t.Fatalf("an open call: %v", err)
+				}
+				done()
+				second := make(chan error)
+				go func() {
+					done, err := row.ask(t.Context(), a, &d)
+					done()
+					second <- err
+				}()
+				time.Sleep(time.Hour) //nolint:forbidigo // time is fake
+				select {
+				case err := <-second:
+					t.Fatalf("two calls go beyond the budget: %v", err)
+				default:
+				}
+				c.Close()
+				full.Close()
+				if err := <-second; err != nil {
+					t.Errorf("the second open call: %v", err)
+				}
+				d.Close()
+				if got := a.Bytes().Held; got != 0 {
+					t.Errorf("%d bytes are charged at the end", got)
+				}
+				var e admission.Account // the overdraft is there again
+				a.Open(&e, named("e"))
+				e.GoOn()
+				if err := e.GrowLast(t.Context(), 2000); err != nil {
+					t.Errorf("GrowLast = %v", err)
+				}
+				e.Close()
+			})
+		})
 	}
 }

@@ -103,10 +103,11 @@ type Admission struct {
 // New returns an Admission that holds nothing.
 func New(cfg Config) *Admission {
 	a := &Admission{
-		bytes:         newResource("memory", Limits{Total: cfg.Bytes}, cfg.Patience),
-		calls:         newResource("calls in flight", cfg.Calls, cfg.Patience),
-		streams:       newResource("open streams", Limits{Each: cfg.StreamsEach}, 0),
-		changeStreams: newResource("change streams, of which a larger maxPoolSize allows more", cfg.ChangeStreams, 0),
+		bytes:   newResource("memory", Limits{Total: cfg.Bytes}, cfg.Patience),
+		calls:   newResource("calls in flight", cfg.Calls, cfg.Patience),
+		streams: newResource("open streams", Limits{Each: cfg.StreamsEach}, 0),
+		changeStreams: newResource("change streams, of which a larger maxPoolSize allows more",
+			cfg.ChangeStreams, 0),
 		tickets: newResource("change streams for one ticket",
 			Limits{Each: cfg.ChangeStreamsPerTicket}, 0),
 		overdraft: make(chan struct{}, 1),
@@ -185,7 +186,7 @@ func (a *Admission) EnterCall(ctx context.Context, p Principal) error {
 	if err := a.rates.Load().take(p, time.Now()); err != nil {
 		return err
 	}
-	return a.calls.unsent(a.calls.take(ctx, p, 1, false))
+	return a.calls.unsent(a.calls.take(ctx, p, 1))
 }
 
 // LeaveCall ends a call that EnterCall has admitted.
@@ -197,15 +198,16 @@ func (a *Admission) EnterStream(ctx context.Context, p Principal) error {
 	if err := a.rates.Load().take(p, time.Now()); err != nil {
 		return err
 	}
-	return a.streams.take(ctx, p, 1, false)
+	return a.streams.take(ctx, p, 1)
 }
 
 // LeaveStream ends a stream that EnterStream has admitted.
 func (a *Admission) LeaveStream(p Principal) { a.streams.give(p, 1) }
 
 // EnterCommand admits a command of a stream to the calls in flight, among which streams so have the
-// same shares as pages. The command opens the stream, or is the next one of an open stream. To open
-// one it blocks for at most Config.Patience, and otherwise until there is room; both until ctx ends.
+// same shares as pages. The command opens the stream, or is the next command of an open stream. To
+// open one it blocks for at most Config.Patience, and otherwise until there is room; both until ctx
+// ends.
 // If it returns nil, the caller must call LeaveCommand when the server has answered. Its errors are
 // *Error and *WaitError, and for an open stream the cause of ctx.
 func (c *Account) EnterCommand(ctx context.Context, open bool) error {
@@ -213,9 +215,10 @@ func (c *Account) EnterCommand(ctx context.Context, open bool) error {
 		return nil
 	}
 	if open {
-		return c.admission.calls.await(ctx, c.principal, 1)
+		_, err := c.admission.calls.await(ctx, c.principal, 1, false, nil)
+		return err
 	}
-	return c.admission.calls.unsent(c.admission.calls.take(ctx, c.principal, 1, false))
+	return c.admission.calls.unsent(c.admission.calls.take(ctx, c.principal, 1))
 }
 
 // LeaveCommand ends a command that EnterCommand has admitted.
@@ -232,13 +235,13 @@ func (c *Account) EnterChangeStream(ctx context.Context, ticket string) error {
 	if !c.charges() {
 		return nil
 	}
-	if err := c.admission.changeStreams.take(ctx, c.principal, 1, false); err != nil {
+	if err := c.admission.changeStreams.take(ctx, c.principal, 1); err != nil {
 		return err
 	}
 	if ticket == "" {
 		return nil
 	}
-	err := c.admission.tickets.take(ctx, Principal{Name: ticket}, 1, false)
+	err := c.admission.tickets.take(ctx, Principal{Name: ticket}, 1)
 	if err != nil {
 		c.admission.changeStreams.give(c.principal, 1)
 	}

@@ -1,7 +1,7 @@
 package admission
 
-// balance is what an account holds. Its methods return the balance afterwards. It has no lock, and
-// knows no budget: what it says is freed, the account returns to the budget.
+// balance records what an account holds. Its methods return the balance afterwards. It has no lock,
+// and knows no budget: what it says is freed, the account returns to the budget.
 type balance struct {
 	held int64 // all bytes
 	// reserved is the part of held for replies that are not read yet.

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 )
 
 // AccountKey keys the *Account in the context of a call.
@@ -31,62 +30,87 @@ func (r refusal) Error() string { return r.err.Error() }
 // Unwrap returns the refusal and the cancellation.
 func (r refusal) Unwrap() []error { return []error{r.err, context.Canceled} }
 
-// AdmitReply charges a reply of the server to the call that ctx belongs to, before it is read: with
-// what Reserve has charged, and with what is missing. It
-// blocks until the reply fits, for at most Config.Patience and until ctx ends. If it does not fit,
-// the call ends with an *Error. What goes on without its client is then read alone: one reply at a
-// time that nothing has room for. The caller calls done when the reply has been read. Until then
-// it is charged even if the call has ended, and afterwards until the end of the call.
+// AdmitReply charges a reply of the server to the call of ctx, before it is read: with what Reserve
+// has charged, and with what is missing. It blocks until the reply fits, for at most
+// Config.Patience and until ctx ends. If it does not fit, the call ends with an *Error. What goes
+// on without its client, and a call that GoOn was called for, waits longer: until the reply fits,
+// or the call has the overdraft. The caller calls done when the reply has been read. Until then it
+// is charged even if the call has ended, and afterwards until the end of the call.
 func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(), err error) {
 	c := From(ctx)
 	if !c.charges() {
 		return nothing, nil
 	}
-	reserved := c.draw(int64(size))
-	// A reply that was reserved for, and is larger, comes first: its call has the rest already.
-	if more := int64(size) - reserved; more > 0 {
-		err = a.bytes.take(ctx, c.principal, more, reserved > 0)
+	n := int64(size)
+	reserved := c.draw(n)
+	overdrawn := false
+	if more := n - reserved; more > 0 {
+		// A reply that was reserved for, and is larger, comes first: its call has the rest already.
+		var v verdict
+		v, err = a.bytes.attempt(ctx, c.principal, more, reserved > 0 || c.isOpen())
+		if err == nil && v != fits {
+			overdrawn, err = c.insist(ctx, more, v)
+		}
 	}
-	if err == nil {
-		return func() { c.keep(int64(size), balance.addReply) }, nil
-	}
-	c.give(reserved)
-	refused, ok := errors.AsType[*Error](err)
-	if !ok {
+	if err != nil {
+		c.give(reserved)
 		return nothing, err
 	}
-	if c.refuse != nil {
-		c.refuse(refusal{refused})
-	}
-	if ctx.Err() != nil {
-		return nothing, err
-	}
-	return a.overdraw(ctx, c, int64(size))
+	return func() {
+		c.keep(n, balance.addReply)
+		if overdrawn {
+			c.endReading()
+		}
+	}, nil
 }
 
 func nothing() {}
 
-// overdraw charges a reply that does not fit. The account keeps the overdraft until it is closed
-// and has read its replies.
-func (a *Admission) overdraw(
-	ctx context.Context, c *Account, size int64,
-) (done func(), err error) {
-	if !c.beginReading(false) {
-		select {
-		case a.overdraft <- struct{}{}:
-			c.beginReading(true)
-		case <-ctx.Done():
-			return nothing, context.Cause(ctx)
+// GoOn says that the client has a part of the result. From now on nothing that the call asks for is
+// refused: it waits until it fits, or until the call has the overdraft, with which one call at a
+// time goes beyond the budget.
+func (c *Account) GoOn() {
+	if !c.charges() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = true
+}
+
+func (c *Account) isOpen() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open
+}
+
+// insist takes bytes that do not fit. Unless GoOn was called, it ends the call. If the call or what
+// goes on without it is not over then, it blocks until the bytes fit or the account has the
+// overdraft, and until ctx ends. If it reports that the bytes are overdrawn, the caller must call
+// endReading when it has recorded them. The account keeps the overdraft until it is closed and has
+// read its replies.
+func (c *Account) insist(
+	ctx context.Context, n int64, v verdict,
+) (overdrawn bool, err error) {
+	a := c.admission
+	if !c.isOpen() {
+		refused := a.bytes.refusal(v)
+		if c.refuse != nil {
+			c.refuse(refusal{refused})
+		}
+		if ctx.Err() != nil {
+			return false, refused
 		}
 	}
-	a.bytes.force(c.principal, size)
-	return func() {
-		c.keep(size, balance.addReply)
-		c.mu.Lock()
-		c.reading--
-		c.mu.Unlock()
-		c.returnOverdraft()
-	}, nil
+	if !c.beginReading(false) {
+		taken, err := a.bytes.await(ctx, c.principal, n, true, a.overdraft)
+		if taken || err != nil {
+			return false, err
+		}
+		c.beginReading(true)
+	}
+	a.bytes.force(c.principal, n)
+	return true, nil
 }
 
 // beginReading begins to read a reply with the overdraft, if the account has it or gets it now.
@@ -98,6 +122,14 @@ func (c *Account) beginReading(gets bool) bool {
 		c.reading++
 	}
 	return c.overdrawn
+}
+
+// endReading ends what beginReading has begun.
+func (c *Account) endReading() {
+	c.mu.Lock()
+	c.reading--
+	c.mu.Unlock()
+	c.returnOverdraft()
 }
 
 // returnOverdraft returns the overdraft if the account has it and does not need it any more.

@@ -41,7 +41,30 @@ func (r *resource) set(l Limits, patience time.Duration) {
 
 // take takes an amount. It blocks until the amount fits and it is the principal's turn, for at
 // most the patience and until ctx ends.
-func (r *resource) take(ctx context.Context, p Principal, amount int64, last bool) error {
+func (r *resource) take(ctx context.Context, p Principal, amount int64) error {
+	v, err := r.attempt(ctx, p, amount, false)
+	if err == nil && v != fits {
+		return r.refusal(v)
+	}
+	return err
+}
+
+// attempt does what take does. It returns fits if it has taken the amount, and otherwise why it
+// does not fit.
+func (r *resource) attempt(
+	ctx context.Context, p Principal, amount int64, last bool,
+) (verdict, error) {
+	v := r.takeNow(p, amount, last)
+	patience := time.Duration(r.patience.Load())
+	if v == fits || v == tooMuch || patience == 0 {
+		return v, nil
+	}
+	return r.wait(ctx, p, amount, last, patience, nil)
+}
+
+// takeNow takes an amount if it fits, or if there is room for it once what can be missed is
+// reclaimed.
+func (r *resource) takeNow(p Principal, amount int64, last bool) verdict {
 	r.mu.Lock()
 	v := r.queue.take(p, amount, last)
 	r.mu.Unlock()
@@ -54,24 +77,29 @@ func (r *resource) take(ctx context.Context, p Principal, amount int64, last boo
 		v = r.queue.take(p, amount, last)
 		r.mu.Unlock()
 	}
-	if v == fits {
-		return nil
-	}
-	if v == tooMuch || r.patience.Load() == 0 {
-		return r.refusal(v)
-	}
-	return r.wait(ctx, p, amount, last, time.Duration(r.patience.Load()))
+	return v
 }
 
-// await takes an amount that fits sooner or later. It blocks until then, and until ctx ends.
-func (r *resource) await(ctx context.Context, p Principal, amount int64) error {
-	r.mu.Lock()
-	v := r.queue.take(p, amount, false)
-	r.mu.Unlock()
+// await takes an amount for what is not refused any more. It blocks until the amount fits, or until
+// it can send to spare, which may be nil; and until ctx ends. It reports whether it has taken the
+// amount.
+func (r *resource) await(
+	ctx context.Context, p Principal, amount int64, last bool, spare chan<- struct{},
+) (taken bool, err error) {
+	v := r.takeNow(p, amount, last)
 	if v == fits {
-		return nil
+		return true, nil
 	}
-	return r.wait(ctx, p, amount, false, forever)
+	if v == tooMuch { // it would keep others of its principal from what fits
+		select {
+		case spare <- struct{}{}:
+			return false, nil
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+	v, err = r.wait(ctx, p, amount, last, forever, spare)
+	return v == fits && err == nil, err
 }
 
 // forever is longer than any call.
@@ -88,24 +116,30 @@ func (r *resource) only(p Principal, amount int64, last bool) *Principal {
 	return &p
 }
 
+// wait waits until an amount fits, for at most the patience and until ctx ends, or until it can
+// send to spare. It returns fits if it has taken the amount, and otherwise why it does not fit.
 func (r *resource) wait(
 	ctx context.Context, p Principal, amount int64, last bool, patience time.Duration,
-) error {
+	spare chan<- struct{},
+) (verdict, error) {
 	granted := make(chan struct{})
 	d := &demand{amount: amount, last: last, granted: func() { close(granted) }}
 	r.mu.Lock()
 	if r.queue.take(p, amount, last) == fits { // meanwhile
 		r.mu.Unlock()
-		return nil
+		return fits, nil
 	}
 	r.queue.wait(p, d)
 	r.mu.Unlock()
 
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
+	spared := false
 	select {
 	case <-granted:
-		return nil
+		return fits, nil
+	case spare <- struct{}{}:
+		spared = true
 	case <-ctx.Done():
 	case <-timer.C:
 	}
@@ -113,14 +147,18 @@ func (r *resource) wait(
 	defer r.mu.Unlock()
 	select {
 	case <-granted: // before the lock was taken
-		return nil
+		if !spared {
+			return fits, nil
+		}
+		r.queue.give(p, amount) // the caller has the spare one
+		return full, nil
 	default:
 	}
 	v := r.queue.abandon(d)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if !spared && ctx.Err() != nil {
+		return v, context.Cause(ctx)
 	}
-	return r.refusal(v)
+	return v, nil
 }
 
 // unsent returns the error of take for a call of which nothing has been sent to a server.
@@ -175,7 +213,7 @@ func (r *resource) usage() Usage {
 
 var causes = [...]Cause{ownShare: OwnShare, full: Full, tooMuch: TooMuch}
 
-func (r *resource) refusal(v verdict) error {
+func (r *resource) refusal(v verdict) *Error {
 	r.refused[causes[v]].Add(1)
 	return &Error{Cause: causes[v], What: r.name}
 }

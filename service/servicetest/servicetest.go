@@ -114,7 +114,7 @@ func StartOn(t testing.TB, uri string, dial Dialer, cfg Config) *Gateway {
 
 func (g *Gateway) start(uri string, dial Dialer, cfg Config) {
 	g.t.Helper()
-	g.startClient(uri+cfg.URIOptions, dial)
+	g.startClient(uri+cfg.URIOptions, dial, cfg.Admission)
 	g.startHandles(cfg.Handles)
 	g.Transactions = transaction.New(transaction.Config{
 		Client: g.Client, Cursors: g.Handles, Keys: g.keys, Deployment: "test", Idle: cfg.Idle,
@@ -124,17 +124,21 @@ func (g *Gateway) start(uri string, dial Dialer, cfg Config) {
 	g.startServer(cfg, session.NewSessions(g.Client, g.keys, "test"))
 }
 
-func (g *Gateway) startClient(uri string, dial Dialer) {
+func (g *Gateway) startClient(uri string, dial Dialer, admitted *admission.Admission) {
 	g.t.Helper()
 	cfg, err := connstring.Parse(uri)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.Client, err = client.New(cfg, client.Options{Dialer: dial, Sink: &event.Sink{
+	opt := client.Options{Dialer: dial, Sink: &event.Sink{
 		CommandStarted:       func(e event.CommandStarted) { g.Callers.Store(e.Name, e.Caller) },
 		ConnectionCheckedOut: func(event.ConnectionCheckedOut) { g.checkedOut.Add(1) },
 		ConnectionCheckedIn:  func(event.ConnectionCheckedIn) { g.checkedOut.Add(-1) },
-	}})
+	}}
+	if admitted != nil {
+		opt.AdmitReply = admitted.AdmitReply
+	}
+	g.Client, err = client.New(cfg, opt)
 	if err != nil {
 		g.t.Fatal(err)
 	}

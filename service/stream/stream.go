@@ -108,6 +108,7 @@ func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) err
 	defer s.budget.Join()()
 	cur := src.Cursor
 	defer func() { _ = cur.Close(ctx) }() // outlives ctx
+	admission.From(ctx).GoOn()            // the client would have a part of the result
 	err := s.run(ctx, src, send)
 	if err != nil && ctx.Err() != nil && isCanceled(err) {
 		return context.Cause(ctx)
@@ -119,6 +120,9 @@ func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) err
 	out := sender{
 		send: send, messageBytes: s.messageBytes,
 		account: admission.From(ctx), relayed: src.Relayed,
+	}
+	if ctx.Err() != nil { // the command that opened the stream was refused its reply, or has run on
+		return context.Cause(ctx)
 	}
 	if err := out.all(src.Documents); err != nil {
 		return err
@@ -165,11 +169,15 @@ func (s *sender) batch(ctx context.Context, cur Cursor) (n, bytes int, err error
 		return 0, 0, err
 	}
 	err = s.all(b.Documents)
-	// The client has taken the batch before. Its last message may still be on the way when the
-	// transport has accepted the next one.
+	s.release()
+	return len(b.Documents), b.Bytes, err
+}
+
+// release returns the memory of the batch before the last, which the client has taken. The last
+// message may still be on the way when the transport has accepted it.
+func (s *sender) release() {
 	s.account.Shrink(s.before)
 	s.before = s.account.TakeReplies()
-	return len(b.Documents), b.Bytes, err
 }
 
 // next reads one batch, in a place among the calls in flight.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/changestream"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
 )
 
@@ -41,7 +42,9 @@ type Watch struct {
 func (s *Streams) Watch(ctx context.Context, w Watch) error {
 	defer s.budget.Join()()
 	defer func() { _ = w.Changes.Close(ctx) }() // outlives ctx
-	err := s.watch(ctx, &watcher{Watch: w, messageBytes: s.messageBytes})
+	err := s.watch(ctx, &watcher{Watch: w, out: sender{
+		send: w.Send, messageBytes: s.messageBytes, account: admission.From(ctx),
+	}})
 	if err != nil && ctx.Err() != nil && isCanceled(err) {
 		return context.Cause(ctx)
 	}
@@ -79,7 +82,7 @@ func (s *Streams) watch(ctx context.Context, w *watcher) error {
 type watcher struct {
 	Watch
 
-	messageBytes int
+	out sender
 	// token is the last one that was sent.
 	token bson.Raw
 }
@@ -102,12 +105,12 @@ func (w *watcher) open(ctx context.Context) error {
 func (w *watcher) batch(ctx context.Context) (n, size int, err error) {
 	events, err := w.next(ctx)
 	if len(events) > 0 {
-		out := sender{send: w.Send, messageBytes: w.messageBytes}
-		if err := out.all(events); err != nil {
+		if err := w.out.all(events); err != nil {
 			return 0, 0, err
 		}
 		w.token = tokenOf(events[len(events)-1])
 	}
+	w.out.release()
 	if err != nil {
 		return 0, 0, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
@@ -109,6 +110,48 @@ func watch(ctx context.Context, c *changes, maxBatch int32) (sent []string, err 
 		},
 	})
 	return *c.log, err
+}
+
+// chargedChanges wraps changes and charges each batch as the driver does.
+type chargedChanges struct {
+	changes
+	admission *admission.Admission
+	most      int64
+}
+
+func (c *chargedChanges) TryNext(ctx context.Context) (bson.Raw, bool, error) {
+	asked := c.asked
+	event, found, err := c.changes.TryNext(ctx)
+	if c.asked > asked && found {
+		done, err := c.admission.AdmitReply(ctx, 100)
+		if err != nil {
+			return nil, false, err
+		}
+		done()
+		c.most = max(c.most, c.admission.Bytes().Held)
+	}
+	return event, found, err
+}
+
+// TestChargedChanges checks that a watch is charged with two batches, not with all.
+func TestChargedChanges(t *testing.T) {
+	a := admission.New(admission.Config{Bytes: 1 << 20})
+	var account admission.Account
+	a.Open(&account, admission.Principal{Name: "p"})
+	defer account.Close()
+	c := &chargedChanges{admission: a, changes: changes{err: io.EOF}}
+	for n := range 20 {
+		c.batches = append(c.batches, changesBatch{events: []int{n}})
+	}
+	ctx := context.WithValue(t.Context(), admission.AccountKey{}, &account)
+	err := stream.New(stream.Config{}).Watch(ctx, stream.Watch{
+		Changes:  c,
+		Send:     func([]bson.Raw) error { return nil },
+		Progress: func(bson.Raw) error { return nil },
+	})
+	if err != nil || c.most != 200 {
+		t.Errorf("Watch = %v, and %d bytes were charged, want 200 for two batches", err, c.most)
+	}
 }
 
 // TestWatch checks what is sent and when the server is asked: a token at once, then events, and
