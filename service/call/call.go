@@ -131,6 +131,9 @@ type Local struct {
 	// Casual is true if the client may read only the first page of a result, such as after a plain
 	// GET.
 	Casual bool
+	// Whole is true if the caller makes one response of the messages of a stream. Each batch then has
+	// the timeout of a unary call, since the call has none.
+	Whole bool
 	// Text is true if the caller turns the documents of the response into JSON, as REST does.
 	Text bool
 	// Built is true if the caller has itself built the BSON of every document and value in the

@@ -2,10 +2,13 @@ package dataapi
 
 import (
 	"context"
+	"errors"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -52,7 +55,7 @@ func names() string { return strings.Join(slices.Sorted(maps.Keys(actions)), ", 
 
 // The limits on the documents of a response.
 const (
-	defaultLimit = 1000
+	defaultLimit = 1000 // of a find
 	maxLimit     = 50_000
 )
 
@@ -89,70 +92,76 @@ func find(ctx context.Context, c *call, in *input) error {
 	if limit < 0 || limit > maxLimit {
 		return invalid("limit", "is not a number from 1 to 50000")
 	}
-	first, err := c.documents().Find(c.in(ctx), &mooringv1.FindRequest{
-		Database: in.database, Collection: in.collection,
-		Filter: in.filter, Projection: in.projection, Sort: in.sort,
-		Limit: &limit, Skip: in.skip, BatchSize: new(int32(limit)),
+	return stream(ctx, c, int(limit), func(ctx context.Context) (
+		grpc.ServerStreamingClient[mooringv1.StreamFindResponse], error,
+	) {
+		return c.documents().StreamFind(c.in(ctx), &mooringv1.StreamFindRequest{
+			Database: in.database, Collection: in.collection,
+			Filter: in.filter, Projection: in.projection, Sort: in.sort,
+			Limit: &limit, Skip: in.skip,
+		})
 	})
-	if err != nil {
-		return err
-	}
-	return c.pages(ctx, first, int(limit))
 }
 
 func aggregate(ctx context.Context, c *call, in *input) error {
-	first, err := c.documents().Aggregate(c.in(ctx), &mooringv1.AggregateRequest{
-		Database: in.database, Collection: &in.collection, Pipeline: in.pipeline,
-		BatchSize: new(int32(defaultLimit)),
+	return stream(ctx, c, maxLimit, func(ctx context.Context) (
+		grpc.ServerStreamingClient[mooringv1.StreamAggregateResponse], error,
+	) {
+		return c.documents().StreamAggregate(c.in(ctx), &mooringv1.StreamAggregateRequest{
+			Database: in.database, Collection: &in.collection, Pipeline: in.pipeline,
+		})
 	})
-	if err != nil {
-		return err
-	}
-	return c.pages(ctx, first, maxLimit)
 }
 
-// page describes the responses that have a part of a result.
-type page interface {
+// batch describes the messages that have a part of a result.
+type batch interface {
 	proto.Message
 	GetDocuments() []*mooringv1.Document
-	GetCursor() string
 }
 
-// pages writes at most so many documents: those of the first page, and of those that follow.
-func (c *call) pages(ctx context.Context, p page, most int) error {
-	cursors := mooringv1.NewCursorServiceClient(c.q.Conn())
+// stream writes the documents of a stream as one response, at most so many. It returns when the
+// stream has ended.
+func stream[M any, B interface {
+	*M
+	batch
+}](
+	ctx context.Context, c *call, most int,
+	open func(context.Context) (grpc.ServerStreamingClient[M], error),
+) error {
+	ctx, cancel := context.WithCancel(ctx)
+	from, err := open(ctx)
+	if err != nil {
+		cancel()
+		return err
+	}
 	defer func() {
-		if p.GetCursor() == "" {
-			return
+		cancel()
+		for err := error(nil); err == nil; { // the handler closes the cursor
+			_, err = from.Recv()
 		}
-		ctx := c.in(context.WithoutCancel(ctx))
-		request := &mooringv1.CloseCursorRequest{Cursor: p.GetCursor()}
-		_, _ = cursors.CloseCursor(ctx, request) // if this fails, the cursor expires
 	}()
-	return c.reply(200, func(o *output) error {
+	return c.reply(200, func(o *output) error { //nolint:contextcheck // of the request
 		o.text(`{"documents":[`)
-		defer o.text("]}")
-		for n := 0; ; {
-			documents := p.GetDocuments()
-			documents = documents[:min(len(documents), most-n)]
-			err := c.q.Work(proto.Size(p), func() error { //nolint:contextcheck // of the request
-				return o.documents(documents, n > 0)
-			})
+		for n := 0; n < most; {
+			m, err := from.Recv()
+			if errors.Is(err, io.EOF) {
+				break
+			}
 			if err != nil {
+				return err
+			}
+			documents := B(m).GetDocuments()
+			documents = documents[:min(len(documents), most-n)]
+			size := proto.Size(B(m))
+			if err := c.q.Work(size, func() error {
+				return o.documents(documents, n > 0)
+			}); err != nil {
 				return err
 			}
 			n += len(documents)
-			if p.GetCursor() == "" || n == most {
-				return nil
-			}
-			c.q.ReleaseReplies()
-			request := &mooringv1.NextPageRequest{Cursor: p.GetCursor()}
-			next, err := cursors.NextPage(c.in(ctx), request)
-			if err != nil {
-				return err
-			}
-			p = next
 		}
+		o.text("]}")
+		return nil
 	})
 }
 

@@ -21,6 +21,10 @@ import (
 // ends the connection, since the status is sent.
 const flushAt = 256 << 10
 
+// keptBuffer is the largest buffer that is used for the next piece. A larger one has had a document
+// that was charged.
+const keptBuffer = 2 * flushAt
+
 // output writes the text of one response.
 type output struct {
 	q      *rest.Request
@@ -57,6 +61,10 @@ func (o *output) flush() {
 	}
 	o.gone = o.gone || !o.q.Write(o.buf)
 	o.buf = o.buf[:0]
+	if cap(o.buf) > keptBuffer {
+		o.buf = nil
+	}
+	o.q.ReleaseRoom()
 }
 
 func mediaOf(m extjson.Mode) string {

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson/extjson"
+	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -142,7 +143,7 @@ func (c *call) read(do *action) (*input, error) {
 
 // in returns the context of a call on the connection within the process.
 func (c *call) in(ctx context.Context) context.Context {
-	return c.q.Incoming(ctx, nil, true, true)
+	return c.q.Incoming(ctx, nil, servicecall.Local{Text: true, Built: true, Whole: true})
 }
 
 // The headers with credentials, as net/http spells them.

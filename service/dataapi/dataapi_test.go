@@ -30,14 +30,14 @@ import (
 // backend answers the calls of actions with one response or error, and records the last request.
 type backend struct {
 	mooringv1.UnimplementedDocumentServiceServer
-	mooringv1.UnimplementedCursorServiceServer
 
-	response any
+	response any // the first message of a stream
 	err      error
-	pages    []*mooringv1.NextPageResponse
+	more     []any // the other messages of a stream
+	late     error // ends a stream after its messages
 	request  proto.Message
 	who      string
-	closed   string
+	ended    bool // the handler of a stream
 }
 
 func answer[R any](ctx context.Context, b *backend, request proto.Message) (*R, error) {
@@ -56,12 +56,33 @@ func (b *backend) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*mo
 	return answer[mooringv1.FindOneResponse](ctx, b, r)
 }
 
-func (b *backend) Find(ctx context.Context, r *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
-	return answer[mooringv1.FindResponse](ctx, b, r)
+// send answers a call with a stream.
+func send[M any](b *backend, request proto.Message, ss grpc.ServerStreamingServer[M]) error {
+	defer func() { b.ended = true }()
+	first, err := answer[M](ss.Context(), b, request)
+	if err != nil {
+		return err
+	}
+	if first != nil {
+		err = ss.Send(first)
+	}
+	for _, m := range b.more {
+		if err == nil {
+			err = ss.Send(m.(*M))
+		}
+	}
+	if err == nil {
+		err = b.late
+	}
+	return err
 }
 
-func (b *backend) Aggregate(ctx context.Context, r *mooringv1.AggregateRequest) (*mooringv1.AggregateResponse, error) {
-	return answer[mooringv1.AggregateResponse](ctx, b, r)
+func (b *backend) StreamFind(r *mooringv1.StreamFindRequest, ss grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
+	return send(b, r, ss)
+}
+
+func (b *backend) StreamAggregate(r *mooringv1.StreamAggregateRequest, ss grpc.ServerStreamingServer[mooringv1.StreamAggregateResponse]) error {
+	return send(b, r, ss)
 }
 
 func (b *backend) InsertOne(ctx context.Context, r *mooringv1.InsertOneRequest) (*mooringv1.InsertOneResponse, error) {
@@ -92,20 +113,6 @@ func (b *backend) DeleteMany(ctx context.Context, r *mooringv1.DeleteManyRequest
 	return answer[mooringv1.DeleteManyResponse](ctx, b, r)
 }
 
-func (b *backend) NextPage(context.Context, *mooringv1.NextPageRequest) (*mooringv1.NextPageResponse, error) {
-	if len(b.pages) == 0 {
-		return nil, &mongoerr.SelectionError{}
-	}
-	next := b.pages[0]
-	b.pages = b.pages[1:]
-	return next, nil
-}
-
-func (b *backend) CloseCursor(_ context.Context, r *mooringv1.CloseCursorRequest) (*mooringv1.CloseCursorResponse, error) {
-	b.closed = r.GetCursor()
-	return &mooringv1.CloseCursorResponse{}, nil
-}
-
 // newHandler returns the REST port with the API, for the data source main.
 func newHandler(tb testing.TB, b *backend, change ...func(*rest.Config)) http.Handler {
 	tb.Helper()
@@ -115,9 +122,14 @@ func newHandler(tb testing.TB, b *backend, change ...func(*rest.Config)) http.Ha
 			err = rpcerr.Explain(err, call.Call{})
 		}
 		return response, err
-	}, nil)
+	}, func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		err := handler(srv, ss)
+		if err != nil {
+			err = rpcerr.Explain(err, call.Call{})
+		}
+		return err
+	})
 	mooringv1.RegisterDocumentServiceServer(conn, b)
-	mooringv1.RegisterCursorServiceServer(conn, b)
 	cfg := rest.Config{Conn: conn, Protocols: []rest.Protocol{dataapi.New(dataapi.Config{Sources: []string{"main", "mongodb-atlas"}})}}
 	for _, c := range change {
 		c(&cfg)
@@ -218,7 +230,7 @@ func actions(tb testing.TB) []struct {
 			`filter {"_id":` + oid + `} projection {"b":{"$numberInt":"1"},"a":{"$numberInt":"1"}} sort {"x":{"$numberInt":"-1"}}`,
 		},
 		{
-			"find", `"filter":{"a":1},"limit":2,"skip":{"$numberInt":"3"},"sort":null,`, &mooringv1.FindResponse{Documents: []*mooringv1.Document{doc, doc}},
+			"find", `"filter":{"a":1},"limit":2,"skip":{"$numberInt":"3"},"sort":null,`, &mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{doc, doc}},
 			200, `{"documents":[` + docJSON + `,` + docJSON + `]}`, `{"documents":[` + docEJSON + `,` + docEJSON + `]}`,
 			`filter {"a":{"$numberInt":"1"}} skip 3 limit 2`,
 		},
@@ -257,7 +269,7 @@ func actions(tb testing.TB) []struct {
 			200, `{"deletedCount":7}`, `{"deletedCount":{"$numberInt":"7"}}`, `filter {}`,
 		},
 		{
-			"aggregate", `"pipeline":[{"$match":{}},{"$limit":1}],`, &mooringv1.AggregateResponse{Documents: []*mooringv1.Document{doc}},
+			"aggregate", `"pipeline":[{"$match":{}},{"$limit":1}],`, &mooringv1.StreamAggregateResponse{Documents: []*mooringv1.Document{doc}},
 			200, `{"documents":[` + docJSON + `]}`, `{"documents":[` + docEJSON + `]}`,
 			`pipeline {"$match":{}} {"$limit":{"$numberInt":"1"}}`,
 		},
@@ -305,7 +317,7 @@ func describe(tb testing.TB, m proto.Message) string {
 	if r, ok := m.(interface{ GetReplacement() *mooringv1.Document }); ok {
 		show("replacement", r.GetReplacement())
 	}
-	if r, ok := m.(*mooringv1.FindRequest); ok {
+	if r, ok := m.(*mooringv1.StreamFindRequest); ok {
 		parts = append(parts, fmt.Sprintf("skip %d limit %d", r.GetSkip(), r.GetLimit()))
 	}
 	fields := m.ProtoReflect().Descriptor().Fields()
@@ -528,15 +540,22 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestPages checks that all pages are fetched, up to the limit, and that the cursor is then closed.
-func TestPages(t *testing.T) {
+// TestStreams checks that all messages of a stream are one response, up to the limit, and that the
+// stream has ended then.
+func TestStreams(t *testing.T) {
 	docs := func(from, to int) (list []*mooringv1.Document) {
 		for i := from; i < to; i++ {
 			list = append(list, payload.NewDocument(bson.NewBuilder(nil).Int32("n", int32(i)).Finish()))
 		}
 		return list
 	}
-	last := func(w *httptest.ResponseRecorder) (n int, end int) {
+	found := func(from, to int) *mooringv1.StreamFindResponse {
+		return &mooringv1.StreamFindResponse{Documents: docs(from, to)}
+	}
+	aggregated := func(from, to int) *mooringv1.StreamAggregateResponse {
+		return &mooringv1.StreamAggregateResponse{Documents: docs(from, to)}
+	}
+	read := func(w *httptest.ResponseRecorder) (n int, end int) {
 		var got struct {
 			Documents []struct {
 				N int `json:"n"`
@@ -552,32 +571,32 @@ func TestPages(t *testing.T) {
 		}
 		return len(got.Documents), w.Code
 	}
-	b := &backend{
-		response: &mooringv1.FindResponse{Documents: docs(0, 10), Cursor: new("a")},
-		pages:    []*mooringv1.NextPageResponse{{Cursor: new("b")}, {Documents: docs(10, 30)}},
+	b := &backend{response: found(0, 10), more: []any{found(10, 10), found(10, 30)}}
+	if n, code := read(post(newHandler(t, b), base+"find", body(``))); n != 30 || code != 200 || !b.ended {
+		t.Errorf("find: %d documents, %d, ended %t", n, code, b.ended)
 	}
-	if n, code := last(post(newHandler(t, b), base+"find", body(``))); n != 30 || code != 200 || b.closed != "" {
-		t.Errorf("find: %d documents, %d, closed %q", n, code, b.closed)
-	}
-	if limit := b.request.(*mooringv1.FindRequest).GetLimit(); limit != 1000 {
+	if limit := b.request.(*mooringv1.StreamFindRequest).GetLimit(); limit != 1000 {
 		t.Errorf("limit = %d, want 1000", limit)
 	}
-	b = &backend{
-		response: &mooringv1.AggregateResponse{Documents: docs(0, 30_000), Cursor: new("a")},
-		pages:    []*mooringv1.NextPageResponse{{Documents: docs(30_000, 60_000), Cursor: new("b")}},
+	b = &backend{}
+	if n, code := read(post(newHandler(t, b), base+"find", body(``))); n != 0 || code != 200 {
+		t.Errorf("find without a result: %d documents, %d", n, code)
 	}
-	if n, code := last(post(newHandler(t, b), base+"aggregate", body(`"pipeline":[],`))); n != 50_000 || code != 200 || b.closed != "b" {
-		t.Errorf("aggregate: %d documents, %d, closed %q", n, code, b.closed)
+	b = &backend{response: aggregated(0, 30_000), more: []any{
+		aggregated(30_000, 60_000), aggregated(60_000, 90_000),
+	}}
+	if n, code := read(post(newHandler(t, b), base+"aggregate", body(`"pipeline":[],`))); n != 50_000 || code != 200 || !b.ended {
+		t.Errorf("aggregate: %d documents, %d, ended %t", n, code, b.ended)
 	}
 	// A failure before anything is sent is an error; one after that ends the connection.
-	b = &backend{response: &mooringv1.FindResponse{Documents: docs(0, 10), Cursor: new("a")}}
-	if w := post(newHandler(t, b), base+"find", body(``)); w.Code != 503 || b.closed != "a" {
-		t.Errorf("a page that fails: %d %s, closed %q", w.Code, w.Body, b.closed)
+	b = &backend{response: found(0, 10), late: &mongoerr.SelectionError{}}
+	if w := post(newHandler(t, b), base+"find", body(``)); w.Code != 503 || !b.ended {
+		t.Errorf("a stream that fails: %d %s, ended %t", w.Code, w.Body, b.ended)
 	}
-	b = &backend{response: &mooringv1.FindResponse{Documents: docs(0, 40_000), Cursor: new("a")}}
+	b = &backend{response: found(0, 40_000), late: &mongoerr.SelectionError{}}
 	defer func() {
-		if r := recover(); r != http.ErrAbortHandler || b.closed != "a" { //nolint:errorlint // as net/http compares it
-			t.Errorf("a late page that fails: %v, closed %q", r, b.closed)
+		if r := recover(); r != http.ErrAbortHandler || !b.ended { //nolint:errorlint // as net/http compares it
+			t.Errorf("a stream that fails late: %v, ended %t", r, b.ended)
 		}
 	}()
 	post(newHandler(t, b), base+"find", body(`"limit":50000,`))

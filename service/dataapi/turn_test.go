@@ -29,7 +29,7 @@ func TestHeavyActionsTakeTurns(t *testing.T) {
 		{"small", "findOne", "", &mooringv1.FindOneResponse{Document: document(t, small)}, false},
 		{"request", "insertOne", `"document":` + large, nil, true},
 		{"document", "findOne", "", &mooringv1.FindOneResponse{Document: document(t, large)}, true},
-		{"page", "find", "", &mooringv1.FindResponse{Documents: items}, true},
+		{"stream", "find", "", &mooringv1.StreamFindResponse{Documents: items}, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -82,6 +82,9 @@ func (s *Server) StreamAggregate(
 	r := request.Read(ctx, req, req.Statement)
 	opt := readAggregate(r, req, req.Collection)
 	opt.BatchSize, opt.RunOn = stream.First(opt.BatchSize), true
+	if r.Whole {
+		opt.TimeoutMode, opt.Timeout = client.Iteration, batchTimeout(ctx, r.Timeout)
+	}
 	if err := r.Err(); err != nil {
 		return err
 	}

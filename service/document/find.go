@@ -106,6 +106,9 @@ func (s *Server) StreamFind(
 	r := request.Read(ctx, req, req.Statement)
 	opt := findOptions.Read(r, req)
 	opt.BatchSize, opt.RunOn = stream.First(opt.BatchSize), true
+	if r.Whole {
+		opt.TimeoutMode, opt.Timeout = client.Iteration, batchTimeout(ctx, r.Timeout)
+	}
 	if err := r.Err(); err != nil {
 		return err
 	}

@@ -418,6 +418,12 @@ func (c *call) makeRoom(bytes int) error {
 	return nil
 }
 
+// releaseRoom returns what makeRoom has charged.
+func (c *call) releaseRoom() {
+	c.account.Shrink(c.textRoom)
+	c.textRoom = 0
+}
+
 func (c *call) encode(e *encoder, m proto.Message) error {
 	if d, ok := m.(hasDocument); ok && c.route.isResource() {
 		if c.format.media == mediaBSON {

@@ -102,11 +102,8 @@ func (q *Request) ChargeLast(bytes int64) error { return q.call.chargeLast(bytes
 // Release returns memory that Charge has charged.
 func (q *Request) Release(bytes int64) { q.call.account.Shrink(bytes) }
 
-// ReleaseReplies returns the memory of the server's replies so far, which are not used any more.
-func (q *Request) ReleaseReplies() { q.call.account.Shrink(q.call.account.TakeReplies()) }
-
 // MakeRoom charges the call with the text of a large document before it is written. The texts of a
-// response follow each other in one buffer.
+// response follow each other in one buffer, and ReleaseRoom returns its memory.
 func (q *Request) MakeRoom(doc []byte) error {
 	if len(doc) < largeDocument {
 		return nil
@@ -114,18 +111,22 @@ func (q *Request) MakeRoom(doc []byte) error {
 	return q.call.makeRoom(textSize(doc))
 }
 
+// ReleaseRoom returns what MakeRoom has charged, when the text is written and its buffer is not
+// used any more.
+func (q *Request) ReleaseRoom() { q.call.releaseRoom() }
+
 // Conn returns the connection for the calls.
 func (q *Request) Conn() *inproc.Conn { return q.call.handler.config.Conn }
 
 // Incoming returns the context of a call on Conn. md is the metadata of the client, which Incoming
-// owns. built is true if the caller has itself built the BSON of every document.
+// owns. form says what becomes of the documents: only its Text, Built and Whole count.
 func (q *Request) Incoming(
-	ctx context.Context, md metadata.MD, text, built bool,
+	ctx context.Context, md metadata.MD, form servicecall.Local,
 ) context.Context {
 	q.call.called = true
 	return inproc.WithIncoming(ctx, servicecall.Local{
 		RequestID: q.call.id(), Identity: q.call.identity, Client: address(q.call.r),
-		Account: q.call.charged(), Text: text, Built: built,
+		Account: q.call.charged(), Text: form.Text, Built: form.Built, Whole: form.Whole,
 	}, q.call.forward(md))
 }
 

@@ -261,10 +261,7 @@ func (c *call) writeBatch(m proto.Message) error {
 	out := c.handler.buffers.get(0)
 	defer c.handler.buffers.put(out)
 	e := encoder{buf: out.b, mode: c.format.mode, room: c}
-	defer func() {
-		c.account.Shrink(c.textRoom)
-		c.textRoom = 0
-	}()
+	defer c.releaseRoom()
 	if proto.Size(m) >= largeResponse {
 		c.turn.Take()
 		defer c.turn.Leave()

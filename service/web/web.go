@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -302,7 +303,7 @@ func (c *call) incoming(ctx context.Context) context.Context {
 			md[name] = values
 		}
 	}
-	return c.q.Incoming(ctx, md, false, false)
+	return c.q.Incoming(ctx, md, servicecall.Local{})
 }
 
 // protocol names the form of messages and errors.
