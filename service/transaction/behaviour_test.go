@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -132,6 +133,68 @@ func TestRunTriesAgain(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRunGivesResultsOnce checks that the results are those of the attempt that was committed, and
+// not of those before it besides.
+func TestRunGivesResultsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+		var updates atomic.Int64
+		b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+			if cmd.Name == "update" && updates.Add(1) == 2 {
+				return transient()
+			}
+			return next(cmd)
+		})
+		var operations []*mooringv1.TransactionOperation
+		for _, account := range []string{"a", "b"} {
+			request := add("", account, nil)
+			request.Transaction = nil
+			operations = append(operations, &mooringv1.TransactionOperation{
+				Operation: &mooringv1.TransactionOperation_UpdateOne{UpdateOne: request},
+			})
+		}
+		res, err := b.Transaction.Run(t.Context(), &mooringv1.TransactionServiceRunRequest{
+			Operations: operations,
+		})
+		if err != nil || len(res.GetResults()) != 2 || updates.Load() != 4 {
+			t.Errorf("Run = %v, %v after %d updates, want 2 results", res, err, updates.Load())
+		}
+		if got := b.balances(); got != after {
+			t.Errorf("there is %s, want %s", got, after)
+		}
+	})
+}
+
+// TestMaxCommitTime checks that commits have the time that Begin or Run has given.
+func TestMaxCommitTime(t *testing.T) {
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+	commits := b.watch("commitTransaction")
+	begun, err := b.Transaction.Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{
+		MaxCommitTimeMs: new(int64(1234)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := begun.GetTransaction()
+	if err := errors.Join(b.add(token, "a"), b.commit(token)); err != nil {
+		t.Fatal(err)
+	}
+	request := add("", "a", nil)
+	request.Transaction = nil
+	if _, err := b.Transaction.Run(t.Context(), &mooringv1.TransactionServiceRunRequest{
+		MaxCommitTimeMs: new(int64(5678)),
+		Operations: []*mooringv1.TransactionOperation{{
+			Operation: &mooringv1.TransactionOperation_UpdateOne{UpdateOne: request},
+		}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`{"maxTimeMS":1234}`, `{"maxTimeMS":5678}`}
+	if got := commits.take(t, "maxTimeMS"); !slices.Equal(got, want) {
+		t.Errorf("the commits have %s, want %s", got, want)
 	}
 }
 
@@ -437,6 +500,35 @@ func (c panicking) Write(b []byte) (int, error) {
 		panic("the connection panics at " + *name)
 	}
 	return c.Conn.Write(b)
+}
+
+// TestPanicOfOperation checks that a transaction does not stay busy after a panic in an operation,
+// and that the operation counts as run: its client cannot know how far it got.
+func TestPanicOfOperation(t *testing.T) {
+	d := newDeployment(t, deployment.ReplicaSet)
+	var command atomic.Pointer[string]
+	b := newBranchOn(t, d, func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := d.Dial(ctx, network, addr)
+		return panicking{c, &command}, err
+	}, servicetest.Config{})
+	token := b.begin()
+	call := func() string {
+		_, err := b.Document.UpdateOne(t.Context(), add(token, "a", new(int32(1))))
+		return told(err)
+	}
+	command.Store(new("update"))
+	if got := call(); !strings.HasPrefix(got, "Internal ") {
+		t.Errorf("the call that panics = %s", got)
+	}
+	if got := call(); got != "Aborted StatementResultLost transaction" {
+		t.Errorf("the call again = %s", got)
+	}
+	if err := b.abort(token); err != nil {
+		t.Errorf("Abort = %s", told(err))
+	}
+	if got := b.balances(); got != before {
+		t.Errorf("there is %s, want %s", got, before)
+	}
 }
 
 // TestPanic checks that a transaction does not stay busy after a panic of Commit or Abort.

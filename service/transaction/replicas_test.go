@@ -56,24 +56,34 @@ func (l links) ForwardStream(ctx context.Context, address string, f transaction.
 // newReplicas returns two gateways before one deployment that forward calls to each other.
 func newReplicas(t *testing.T, topology deployment.Topology) (a, b *bank, between links) {
 	t.Helper()
+	d := newDeployment(t, topology)
+	between = links{}
+	return newReplica(t, d, "a:1", between), newReplica(t, d, "b:1", between), between
+}
+
+// newReplica returns a gateway that forwards calls to the others, and gets theirs from now on.
+func newReplica(t *testing.T, d *deployment.Deployment, address string, between links) *bank {
+	t.Helper()
 	var cfg servicetest.Config
+	cfg.Handles.Keys, cfg.Handles.Replica = newRing(t), address
+	g := newBranch(t, d, cfg)
+	between[address] = &link{Forwarder: transaction.Forwarder{Conn: g.Local, Self: g.Handles.Self}}
+	g.Transactions.SetReplicas(between)
+	return g
+}
+
+// newRing returns the keys of all replicas.
+func newRing(t *testing.T) *seal.Ring {
+	t.Helper()
 	key, err := seal.NewKey([]byte(strings.Repeat("k", 32)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Handles.Keys, err = seal.NewRing(key); err != nil {
+	ring, err := seal.NewRing(key)
+	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Handles.Replica = "a:1"
-	a = newBank(t, topology, cfg)
-	cfg.Handles.Replica = "b:1"
-	b = newBranch(t, a.deployment, cfg)
-	between = links{}
-	for address, g := range map[string]*bank{"a:1": a, "b:1": b} {
-		between[address] = &link{Forwarder: transaction.Forwarder{Conn: g.Local, Self: g.Handles.Self}}
-		g.Transactions.SetReplicas(between)
-	}
-	return a, b, between
+	return ring
 }
 
 // TestForwardedClient checks that the owner learns the address of a client, with a name or without
@@ -231,7 +241,6 @@ func TestAbortWithoutOwner(t *testing.T) {
 // TestAbortNotConfirmed checks that Abort is no success without the answer of a server, once the
 // owner is gone: the transaction may be committed. Repeated, it is.
 func TestAbortNotConfirmed(t *testing.T) {
-	late := `{"ok": 1, "writeConcernError": {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "late"}}`
 	for name, row := range map[string]struct {
 		times int64
 		reply fakemongo.Reply

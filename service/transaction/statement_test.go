@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
@@ -28,9 +31,10 @@ const (
 
 // occupy has the only connection of the pool in use until the test calls release.
 func (b *bank) occupy() (release func()) {
-	held, gone := make(chan struct{}), make(chan struct{})
+	held, taken, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Name == "distinct" {
+			close(taken)
 			<-held
 		}
 		return next(cmd)
@@ -41,7 +45,7 @@ func (b *bank) occupy() (release func()) {
 			Database: "bank", Collection: "accounts", FieldName: "n",
 		})
 	}()
-	synctest.Wait()
+	<-taken
 	return func() {
 		close(held)
 		<-gone
@@ -201,5 +205,71 @@ func TestFirstCallerLeaves(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestStatementIsItsMethod checks that a statement is another one if its method is, though the
+// requests have the same bytes.
+func TestStatementIsItsMethod(t *testing.T) {
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+	token, n := b.begin(), new(int32(1))
+	one := &mooringv1.DeleteOneRequest{
+		Database: "bank", Collection: "accounts", Transaction: &token, Statement: n,
+		Filter: doc(`{"n": 10}`),
+	}
+	bytes, err := proto.Marshal(one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := &mooringv1.DeleteManyRequest{}
+	if err := proto.Unmarshal(bytes, many); err != nil || len(many.ProtoReflect().GetUnknown()) > 0 {
+		t.Fatalf("the requests differ: %v", err)
+	}
+	if res, err := b.Document.DeleteOne(t.Context(), one); err != nil || res.GetDeletedCount() != 1 {
+		t.Errorf("DeleteOne = %v, %v", res, err)
+	}
+	if _, err := b.Document.DeleteMany(t.Context(), many); told(err) != "Aborted StatementOutOfOrder never" {
+		t.Errorf("DeleteMany with the same number = %s", told(err))
+	}
+	if res, err := b.Document.DeleteOne(t.Context(), one); err != nil || res.GetDeletedCount() != 1 {
+		t.Errorf("DeleteOne again = %v, %v", res, err)
+	}
+}
+
+// TestLargestResult checks that results of up to 1 MiB are remembered, and none that are larger.
+func TestLargestResult(t *testing.T) {
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+	find := func(token *string, n *int32) (*mooringv1.FindOneResponse, error) {
+		return b.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{
+			Database: "bank", Collection: "accounts", Transaction: token, Statement: n,
+		})
+	}
+	put := func(length int) {
+		text := strings.Repeat("x", length)
+		b.deployment.SetDocuments(accounts, bson.NewBuilder(nil).Int32("_id", 1).String("x", text).Finish())
+	}
+	const most = 1 << 20
+	put(most / 2)
+	res, err := find(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	largest := most - (proto.Size(res) - most/2)
+	for name, row := range map[string]struct {
+		length int
+		want   string
+	}{
+		"1 MiB":         {largest, "OK"},
+		"one byte more": {largest + 1, "Aborted StatementResultLost transaction"},
+	} {
+		put(row.length)
+		token := b.begin()
+		res, err := find(&token, new(int32(1)))
+		if err != nil || proto.Size(res) != most+row.length-largest {
+			t.Fatalf("%s: the result has %d bytes: %v", name, proto.Size(res), err)
+		}
+		if _, err := find(&token, new(int32(1))); told(err) != row.want {
+			t.Errorf("%s: the call again = %s, want %s", name, told(err), row.want)
+		}
 	}
 }
