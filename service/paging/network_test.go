@@ -13,7 +13,6 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/cursor"
-	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
 )
@@ -42,8 +41,6 @@ type faults struct {
 	// not.
 	late func(from, to string) time.Duration
 }
-
-var lostReply = &mongoerr.NetworkError{Sent: true, Err: io.ErrUnexpectedEOF}
 
 // node is one life of a replica.
 type node struct {
