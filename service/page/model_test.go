@@ -51,6 +51,7 @@ type world struct {
 	at       int // the page that the server delivers next
 	replicas [modelReplicas]*life
 	cut      [modelReplicas][modelReplicas]bool
+	calm     bool // no replica crashes, and all can be reached
 	lossy    bool // something happened for which a page may count as lost
 
 	old    []call       // that the client has made
@@ -80,7 +81,7 @@ type call struct {
 }
 
 func newWorld(seed uint64, counts map[string]int) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), counts: counts, at: 1}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 7)), counts: counts, at: 1, calm: seed%2 == 0}
 	for i := range w.replicas {
 		w.start(i)
 	}
@@ -147,6 +148,11 @@ func (w *world) any() *life { return w.replicas[w.rng.IntN(modelReplicas)] }
 // disturb changes what is connected, and ends lives.
 func (w *world) disturb() {
 	switch i, k := w.rng.IntN(modelReplicas), w.rng.IntN(modelReplicas); {
+	case w.calm:
+		if w.chance(0.05) {
+			w.drain(w.replicas[i])
+			w.start(i)
+		}
 	case w.chance(0.25):
 		w.cut[i][k], w.cut[k][i], w.lossy = true, true, true
 	case w.chance(0.5):
@@ -171,7 +177,7 @@ func (w *world) drain(l *life) {
 		if _, moved := l.ledger.Moved(); moved {
 			return
 		}
-		arrives, answered := !w.chance(0.1), !w.chance(0.2)
+		arrives, answered := w.calm || !w.chance(0.1), w.calm || !w.chance(0.2)
 		if arrives {
 			if got, ok := to.ledger.Accept(l.ledger.Record(), true, false); ok {
 				to.ledger, to.has = got, false
