@@ -14,6 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -106,6 +107,48 @@ func TestImport(t *testing.T) {
 	}
 	if n := len(g.Server.Documents("d.c")); n != 33 {
 		t.Errorf("the collection has %d documents, want 33", n)
+	}
+}
+
+// TestImportTakesPlaces checks that an import needs a place among the calls in flight: its first
+// batch is refused without one, and later ones wait.
+func TestImportTakesPlaces(t *testing.T) {
+	a := admission.New(admission.Config{Calls: admission.Limits{Each: 1}})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{Admission: a})
+	ctx := servicetest.As(t.Context(), "p")
+	var other admission.Account
+	a.Open(&other, admission.Principal{Name: "p"})
+	if err := other.EnterCommand(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	_, err := importing(ctx, t, g, to(batch(0, 1, 10)))
+	if status.Code(err) != codes.ResourceExhausted || len(g.Server.Commands("insert")) > 0 {
+		t.Errorf("Import without a place: %v, want a refusal before anything is sent", err)
+	}
+	other.LeaveCommand()
+	ss, err := g.Document.Import(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const large = 2 << 20 // a batch of its own
+	if err := ss.Send(to(batch(0, 1, large))); err != nil {
+		t.Fatal(err)
+	}
+	servicetest.Eventually(t, "the first batch", func() bool {
+		return len(g.Server.Documents("d.c")) == 1 && a.Calls().Held == 0
+	})
+	if err := other.EnterCommand(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := ss.Send(batch(1, 1, large)); err != nil {
+		t.Fatal(err)
+	}
+	servicetest.Eventually(t, "the second batch waiting", func() bool {
+		return a.Calls().Waiting == 1
+	})
+	other.LeaveCommand()
+	if res, err := ss.CloseAndRecv(); err != nil || res.GetInsertedCount() != 2 {
+		t.Errorf("Import = %v, %v, want 2 documents", res, err)
 	}
 }
 
