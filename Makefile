@@ -25,6 +25,7 @@ ATTACK   ?= 5
 SERIES   ?= 10m
 SEEDS    ?= 20
 FIRST    ?= 1
+CALLS    ?= 500
 # What tools/prose reads: everything but gen/ and third_party/.
 PLAIN    := . client/... clients/... cmd/... core/... deploy/... docs/... examples/... internal/... lab/... proto/... \
 	service/... tools/...
@@ -223,6 +224,10 @@ exactly-once: ## 100000 retryable writes through dropped connections, elections 
 contract: ## do what failed calls say, SEEDS=20 times (FIRST=1), while commands are lost and refused
 	CONTRACT_SEEDS=$(SEEDS) CONTRACT_FIRST=$(FIRST) $(GO) test -count=1 -timeout 1h -v \
 		-run TestContract ./internal/contract
+
+.PHONY: contract-clients
+contract-clients: ## the same with CALLS=500 operations of the TypeScript and the Python client each
+	cd lab && LAB_CONTRACT=$(CALLS) $(GO) test -count=1 -timeout 1h -v ./contract
 
 .PHONY: contract-control
 contract-control: ## switch three of ten safeguards off, drawn by FIRST=1: the contract must find each

@@ -43,7 +43,9 @@ type Config struct {
 	Hands []Hands
 	// Operations is how many operations are made.
 	Operations int
-	Profile    Profile
+	// Ways are made by turns; nil: all.
+	Ways    []Way
+	Profile Profile
 	// Wait is the longest wait before a call is repeated, where the gateway says nothing of it.
 	Wait time.Duration
 }
@@ -183,12 +185,20 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// turn returns the way of an operation.
+func turn(all []Way, n int) Way {
+	if all == nil {
+		return Way(n % len(ways))
+	}
+	return all[n%len(all)]
+}
+
 // newOperation makes the operation with a number, which depends on the seed, the profile and the
 // number alone.
 func newOperation(cfg Config, n int) *operation {
 	random := rand.New(rand.NewPCG(cfg.Seed, uint64(n)<<8|uint64(cfg.Profile)))
 	op := &operation{
-		number: n, way: Way(n % len(ways)), collection: fmt.Sprintf("c%d-%d", cfg.Seed, n),
+		number: n, way: turn(cfg.Ways, n), collection: fmt.Sprintf("c%d-%d", cfg.Seed, n),
 		key: fmt.Sprintf("key-%d-%d", cfg.Seed, n), random: random,
 	}
 	op.duplicate = op.way <= Key && random.IntN(10) == 0
