@@ -394,6 +394,40 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestRefusingTable checks that no call of a transaction begins once the handles are about to end.
+func TestRefusingTable(t *testing.T) {
+	a, _, _ := newReplicas(t, deployment.ReplicaSet)
+	token := a.begin()
+	a.Handles.Table().Refuse()
+	_, begin := a.Transaction.Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{})
+	for what, err := range map[string]error{
+		"Begin": begin, "UpdateOne": a.add(token, "a"), "Commit": a.commit(token),
+	} {
+		if got := told(err); got != "Unavailable ShuttingDown restart" {
+			t.Errorf("%s = %s", what, got)
+		}
+	}
+}
+
+// TestUnsendable checks that a request which cannot be encoded is neither forwarded to the owner as
+// another one, nor run there without being counted.
+func TestUnsendable(t *testing.T) {
+	a, b, _ := newReplicas(t, deployment.ReplicaSet)
+	request := add(a.begin(), "a", nil)
+	request.Database = "\xff"
+	in := call.InTransaction{
+		Token: request.GetTransaction(), Request: request,
+		Method: mooringv1.DocumentService_UpdateOne_FullMethodName, Statement: new(int32(1)),
+	}
+	run := func(context.Context) (proto.Message, error) { return nil, errors.New("it runs") }
+	for name, g := range map[string]*bank{"the owner": a, "another replica": b} {
+		_, err := g.Transactions.Run(&call.Context{Context: t.Context()}, in, run)
+		if err == nil || !strings.Contains(err.Error(), "invalid UTF-8") {
+			t.Errorf("Run at %s = %v, want that it is no UTF-8", name, err)
+		}
+	}
+}
+
 // TestMisuse makes calls that cannot be part of their transaction, over gRPC and REST, at its
 // owner and at another replica.
 func TestMisuse(t *testing.T) {
