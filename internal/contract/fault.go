@@ -83,8 +83,8 @@ func (f fault) happensIn(p Profile) bool {
 	switch p {
 	case Crowd: // nothing fails in a server
 		return f == slow || f == leave || f == cutBefore || f == cutWithin
-	case Late:
-		return f == late || f == slow || f == overload || f == cutBefore
+	case Late: // nothing else takes time, which may be the rest of a call's
+		return f == late || f == overload || f == cutWithin
 	case Alone, Storm:
 	}
 	return f != late

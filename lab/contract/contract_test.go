@@ -54,11 +54,13 @@ func TestClients(t *testing.T) {
 		ways    []contract.Way
 	}{
 		{
-			"TypeScript", []string{"node", script("hands.mjs")},
+			"TypeScript",
+			[]string{"node", script("hands.mjs")},
 			"CLIENT=" + filepath.Join(root, "clients", "typescript", "index.js"), nil,
 		},
 		{
-			"Python", []string{"python3", "-B", script("hands.py")},
+			"Python",
+			[]string{"python3", "-B", script("hands.py")},
 			"PYTHONPATH=" + filepath.Join(root, "clients", "python"),
 			[]contract.Way{
 				contract.Plain, contract.Key, contract.Statement, contract.Commit, contract.Run,
@@ -72,7 +74,7 @@ func TestClients(t *testing.T) {
 				t.Skipf("%s is not installed", c.program[0])
 			}
 			d := deployment.ListenUnrecorded(t, deployment.ReplicaSet, "8.0.0")
-			// A server that refuses has not changed, so its hello tells nothing before the next check.
+			// A server that refuses has not changed: its hello tells nothing before the next check.
 			g := suite.Start(t, d.URI(false, nil)+"&heartbeatFrequencyMS=500")
 			cable := newCable(t, strings.TrimPrefix(g.REST, "http://"))
 			hands := contract.Hands{
