@@ -312,7 +312,7 @@ func TestContract(t *testing.T) {
 }
 
 // operations is how many operations an experiment makes.
-const operations = 160
+const operations = 120
 
 // leastCells is how many reasons, by way and advice, even the shortest run tells.
 const leastCells = 50

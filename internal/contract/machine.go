@@ -222,15 +222,18 @@ func (m *machine) write(ctx context.Context) {
 	m.outcome = stuck
 }
 
-// transaction runs the loop of docs/transactions.md.
+// transaction runs the loop of docs/transactions.md, whose waits become longer: a transaction that
+// could not be aborted holds its documents for a minute.
 func (m *machine) transaction(ctx context.Context) {
-	for range patience {
+	longest := 5 * time.Millisecond
+	for begun := time.Now(); time.Since(begun) < 2*time.Minute; {
 		answer, ok := m.attempt(ctx)
 		if m.conclude(answer, ok); !ok || !answer.says(transaction) {
 			return
 		}
 		m.restarts++
-		m.pause(ctx, answer.Failure)
+		sleep(ctx, time.Duration(m.random.Int64N(int64(longest))))
+		longest = min(longest*3/2, 500*time.Millisecond)
 	}
 	m.outcome = stuck
 }
