@@ -39,7 +39,10 @@ func (c *canned) Write(p []byte) (int, error) {
 
 // firstKey returns the name of a command.
 func firstKey(request wire.Message) string {
-	for section := range request.Sections() {
+	for section, err := range request.Sections() {
+		if err != nil {
+			break
+		}
 		return bson.Raw(section.Documents).FirstKey()
 	}
 	return ""

@@ -7,7 +7,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
-// entry is the record of how one attempt of an operation ended.
+// entry records how one attempt of an operation ended.
 type entry struct {
 	// delivery says how far the attempt got. It is Executed for one that succeeded.
 	delivery mongoerr.Delivery
@@ -18,8 +18,8 @@ type entry struct {
 	concern bool
 	// nothing says that the error must not replace an earlier one: it has NoWritesPerformed.
 	nothing bool
-	// overloaded says that the server was overloaded, and turnedAway that it has refused the attempt
-	// for that reason and allows another.
+	// overloaded says that the server was overloaded, and turnedAway that it has refused the
+	// attempt for that reason and allows another.
 	overloaded, turnedAway bool
 	// number is that of the retryable write or the transaction; 0: the attempt has none.
 	number int64
@@ -190,8 +190,8 @@ var statementCodes = map[int32]bool{
 	66: true, 121: true, 10334: true, 11000: true, 11001: true, 12582: true,
 }
 
-// ownCode reports whether the code of a write error is about the statement, and not about the server
-// or the time that it had.
+// ownCode reports whether the code of a write error is about the statement, and not about the
+// server or the time that it had.
 func ownCode(code int32) bool {
 	of := &mongoerr.CommandError{Code: code}
 	return code != codeInterrupted && !mongoerr.IsRetryableWriteCode(code) &&

@@ -292,7 +292,7 @@ func TestRecoveryToken(t *testing.T) {
 	}
 }
 
-// TestCommitIsRemembered checks what a commit leaves to the one that repeats it.
+// TestCommitIsRemembered checks what a commit leaves to a commit that repeats it.
 func TestCommitIsRemembered(t *testing.T) {
 	lost := &mongoerr.NetworkError{Op: "read", Sent: true}
 	concern := bson.NewBuilder(nil).Int32("ok", 1).OpenDocument("writeConcernError").

@@ -95,8 +95,8 @@ func (c *course) avoid(addr address.Address) {
 	}
 }
 
-// conclude returns the outcome of the operation: the one that was kept, with the error that the
-// ledger tells. last is what ended the operation.
+// conclude returns the outcome of the operation: that of the attempt that was kept, with the error
+// that the ledger tells. last is what ended the operation.
 func (c *course) conclude(op *Operation, kept outcome, last error) outcome {
 	err := kept.err
 	if c.ledger.isUnknown() {

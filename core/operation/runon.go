@@ -127,7 +127,7 @@ func (r *runOn) callerEnded() {
 }
 
 // enter has the operation go on until limit has passed and end is its cause. It returns the
-// operation that must end now: this one, if there are too many, or a read that gives way; nil: none.
+// operation that must end now: this one if there are too many, or a read that gives way; nil: none.
 func (r *runOn) enter(limit time.Duration, end error) (ends *runOn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -102,7 +102,7 @@ func (t *teller) transfer(ctx context.Context, f transfer) outcome {
 
 // isRecorded reports whether the document of a transfer is there: it is committed.
 func (t *teller) isRecorded(ctx context.Context, f transfer) (is bool) {
-	_, _ = t.call(ctx, attempts, func(ctx context.Context, a api) (err error) {
+	_, _ = t.call(ctx, func(ctx context.Context, a api) (err error) {
 		is, err = a.isRecorded(ctx, f)
 		return err
 	})
@@ -117,7 +117,7 @@ func (t *teller) attempt(ctx context.Context, f transfer) error {
 		return t.run(ctx, f)
 	}
 	var token string
-	_, err := t.call(ctx, attempts, func(ctx context.Context, a api) (err error) {
+	_, err := t.call(ctx, func(ctx context.Context, a api) (err error) {
 		token, err = a.begin(ctx)
 		return err
 	})
@@ -125,7 +125,7 @@ func (t *teller) attempt(ctx context.Context, f transfer) error {
 		return err
 	}
 	if err := t.statements(ctx, token, f); err != nil {
-		_, _ = t.call(ctx, attempts, func(ctx context.Context, a api) error { return a.abort(ctx, token) })
+		_, _ = t.call(ctx, func(ctx context.Context, a api) error { return a.abort(ctx, token) })
 		return err
 	}
 	return t.commit(ctx, token)
@@ -134,7 +134,7 @@ func (t *teller) attempt(ctx context.Context, f transfer) error {
 // run makes the transfer in one call. Without an answer it is unknown what became of it: Run has no
 // number.
 func (t *teller) run(ctx context.Context, f transfer) error {
-	_, err := t.call(ctx, attempts, func(ctx context.Context, a api) error {
+	_, err := t.call(ctx, func(ctx context.Context, a api) error {
 		err := given(ctx, a.run(ctx, f))
 		if err != nil && reasonOf(err) == "" {
 			return &failure{reason: unknownCommit, retry: never, message: err.Error()}
@@ -155,14 +155,14 @@ func (t *teller) statements(ctx context.Context, token string, f transfer) error
 		return statement{token, number}
 	}
 	s := next()
-	if _, err := t.call(ctx, attempts, func(ctx context.Context, a api) error {
+	if _, err := t.call(ctx, func(ctx context.Context, a api) error {
 		return a.record(ctx, s, f)
 	}); err != nil {
 		return err
 	}
 	for _, c := range []change{{f.from, -f.amount}, {f.to, f.amount}} {
 		s, found := next(), false
-		if _, err := t.call(ctx, attempts, func(ctx context.Context, a api) (err error) {
+		if _, err := t.call(ctx, func(ctx context.Context, a api) (err error) {
 			found, err = a.add(ctx, s, c)
 			return err
 		}); err != nil {
@@ -177,7 +177,7 @@ func (t *teller) statements(ctx context.Context, token string, f transfer) error
 
 // commit repeats Commit until it is known whether the transaction is committed.
 func (t *teller) commit(ctx context.Context, token string) error {
-	repeated, err := t.call(ctx, attempts, func(ctx context.Context, a api) error {
+	repeated, err := t.call(ctx, func(ctx context.Context, a api) error {
 		return a.commit(ctx, token)
 	})
 	switch {
@@ -193,7 +193,7 @@ func (t *teller) commit(ctx context.Context, token string) error {
 // not answer: statements have numbers, Commit and Abort can be repeated, and an empty transaction
 // more is no harm. It returns how often it was repeated.
 func (t *teller) call(
-	ctx context.Context, most int, f func(context.Context, api) error,
+	ctx context.Context, f func(context.Context, api) error,
 ) (repeated int, err error) {
 	for ; ; repeated++ {
 		short, cancel := ctx, context.CancelFunc(func() {})
@@ -207,7 +207,7 @@ func (t *teller) call(
 			return repeated, nil
 		}
 		t.tally.failed(err)
-		if repeated+1 >= most || ctx.Err() != nil || retryOf(err) != sameRequest {
+		if repeated+1 >= attempts || ctx.Err() != nil || retryOf(err) != sameRequest {
 			return repeated, err
 		}
 		time.Sleep(afterOf(err)) //nolint:forbidigo // a client that does what it is told

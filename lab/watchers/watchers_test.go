@@ -141,8 +141,8 @@ func measure(t *testing.T, g *gatewaytest.Gateway) usage {
 	return usage{g.Vars(t), resident}
 }
 
-// poolFor returns the size of a pool with which one principal, which gets 80 % of the change streams,
-// may have n, and other calls have some connections.
+// poolFor returns the size of a pool with which one principal, which gets 80 % of the change
+// streams, may have n, and other calls have some connections.
 func poolFor(n int) int { return n*5/4 + 100 }
 
 // TestWatchers opens many streams, with a pool that allows so many, and measures what each costs.
@@ -199,8 +199,8 @@ func TestWatchers(t *testing.T) {
 	})
 }
 
-// TestLimit opens as many streams as the default pool allows one principal. One more is refused in words that
-// help, and other calls are served.
+// TestLimit opens as many streams as the default pool allows one principal. One more is refused in
+// words that help, and other calls are served.
 func TestLimit(t *testing.T) {
 	d, changed := startDeployment(t)
 	defer changed()

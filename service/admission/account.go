@@ -99,7 +99,8 @@ func (c *Account) grow(ctx context.Context, n int64, last bool) error {
 
 // Reserve charges n bytes for replies of the server, before the command is sent whose reply they
 // are for, and for the response. It blocks like Grow. AdmitReply and GrowLast use them before they
-// charge more; TakeReplies and Close return what is left. A command whose reply would not fit is so refused before it has an effect.
+// charge more; TakeReplies and Close return what is left. A command whose reply would not fit is so
+// refused before it has an effect.
 func (c *Account) Reserve(ctx context.Context, n int64) error {
 	if !c.charges() || n <= 0 {
 		return nil

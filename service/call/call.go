@@ -94,8 +94,8 @@ type Transactions interface {
 	// Run runs a unary call in the transaction that its token names: by handler, with a context
 	// whose call has the transaction, or at the replica that keeps the transaction.
 	Run(ctx context.Context, in InTransaction, handler Handler) (proto.Message, error)
-	// Join begins a stream in a transaction. The caller must call leave with the error of the stream
-	// when that has ended.
+	// Join begins a stream in a transaction. The caller must call leave with the error of the
+	// stream when that has ended.
 	// If another replica keeps the transaction, Join gives send the messages of the stream there,
 	// and returns ErrRelayed when that has ended.
 	Join(ctx context.Context, in InTransaction, send func(proto.Message) error) (
@@ -131,8 +131,8 @@ type Local struct {
 	// Casual is true if the client may read only the first page of a result, such as after a plain
 	// GET.
 	Casual bool
-	// Whole is true if the caller makes one response of the messages of a stream. Each batch then has
-	// the timeout of a unary call, since the call has none.
+	// Whole is true if the caller makes one response of the messages of a stream. Each batch then
+	// has the timeout of a unary call, since the call has none.
 	Whole bool
 	// Text is true if the caller turns the documents of the response into JSON, as REST does.
 	Text bool

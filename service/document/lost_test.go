@@ -22,7 +22,8 @@ var lostWrites = []struct {
 	plain, withKey string // retry
 }{
 	{
-		"lost, then refused by a server that stepped down", []fakemongo.Reply{fakemongo.Drop(), steppedDown},
+		"lost, then refused by a server that stepped down",
+		[]fakemongo.Reply{fakemongo.Drop(), steppedDown},
 		"WriteOutcomeUnknown", "never", "same-request",
 	},
 	{

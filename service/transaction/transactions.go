@@ -95,7 +95,7 @@ func (o *open) Describe(i *handle.Info) {
 // IsEvictable returns false.
 func (o *open) IsEvictable() bool { return false }
 
-// Evict is not called.
+// Evict returns o, and is not called.
 func (o *open) Evict() handle.Thing { return o }
 
 // Removed remembers how the transaction has ended.

@@ -164,8 +164,8 @@ func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Cl
 	return p
 }
 
-// pageMemory returns the memory for what cursors keep between two calls: half of the budget at most,
-// so that there is always room for the calls that read it.
+// pageMemory returns the memory for what cursors keep between two calls: at most half of the
+// budget, so that there is always room for the calls that read it.
 func pageMemory(configured, budget int64) int {
 	if budget > 0 {
 		configured = min(configured, budget/2)

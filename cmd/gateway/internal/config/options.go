@@ -369,14 +369,14 @@ var options = []option{
 	},
 	{
 		Name: idempotencyKey, Reload: true, Kind: "key", Secret: true,
-		Doc: "Key from which the sessions of calls with an `Idempotency-Key` are made, as `mooring " +
-			"key new` prints it. Give all replicas the same. It is required if handle.keys is " +
-			"given; otherwise the gateway makes one, which is lost when it stops: a call that is " +
-			"repeated after that is done again. It does not change with the handle keys. If it must " +
-			"change, write a second line, TIME KEY, with a time to come, such as " +
-			"2026-01-31T12:00:00Z: from then on the first key is not used, and calls with a key " +
-			"are refused for 31 minutes, until the second is in force (docs/operations.md). The " +
-			"file is read again as that of handle.keys.",
+		Doc: "Key from which the sessions of calls with an `Idempotency-Key` are made, as " +
+			"`mooring key new` prints it. Give all replicas the same. It is required if " +
+			"handle.keys is given; otherwise the gateway makes one, which is lost when it stops: " +
+			"a call that is repeated after that is done again. It does not change with the " +
+			"handle keys. If it must change, write a second line, TIME KEY, with a time to come, " +
+			"such as 2026-01-31T12:00:00Z: from then on the first key is not used, and calls " +
+			"with a key are refused for 31 minutes, until the second is in force " +
+			"(docs/operations.md). The file is read again as that of handle.keys.",
 		parse: into(func(c *Config) *idempotency.Schedule { return &c.Idempotency }, parseSchedule),
 	},
 	{
@@ -443,8 +443,8 @@ var options = []option{
 	},
 	{
 		Name: "cursors.maxPerPrincipal", Kind: "number or none", Default: "100",
-		Doc: "How many cursors one principal may hold open in this gateway. One more ends the " +
-			"one that was used longest ago of those whose second page was not asked for. If " +
+		Doc: "How many cursors one principal may hold open in this gateway. One more ends, " +
+			"of those whose second page was not asked for, the cursor used longest ago. If " +
 			"there is none, a call that may open one more gets RESOURCE_EXHAUSTED and is not " +
 			"run. none turns the limit off. It does not apply to clients that are not " +
 			"authenticated.",
@@ -542,17 +542,18 @@ var options = []option{
 		Name: "requests.maxInFlight", Reload: true, Kind: "number, auto or none", Default: auto,
 		Doc: "How many requests may be in flight. A stream counts while a server works for it, " +
 			"and not while its client reads; a change stream does not count. One principal gets " +
-			"80% of it if it is alone, and less beside others. The rest waits in a queue in which the " +
-			"turn goes round between principals. auto is maxPoolSize (100 unless set), so that " +
-			"the requests of one principal, if they hang, do not take all connections to a " +
-			"server: set more if reads go to several servers.",
+			"80% of it if it is alone, and less beside others. The rest waits in a queue in " +
+			"which the turn goes round between principals. auto is maxPoolSize (100 unless set), " +
+			"so that the requests of one principal, if they hang, do not take all connections " +
+			"to a server: set more if reads go to several servers.",
 		parse: into(func(c *Config) *int { return &c.Requests.MaxInFlight }, parseAutoLimit),
 	},
 	{
 		Name: "requests.maxInFlightPerPrincipal", Reload: true, Kind: "number or none",
 		Default: none,
 		Doc: "How many requests of one principal may be in flight, as for " +
-			"requests.maxInFlight. Clients that are not authenticated are one principal for each address.",
+			"requests.maxInFlight. Clients that are not authenticated are one principal for " +
+			"each address.",
 		parse: into(func(c *Config) *int { return &c.Requests.MaxInFlightPerPrincipal },
 			parseLimit),
 	},

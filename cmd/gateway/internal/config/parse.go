@@ -274,7 +274,7 @@ func parseFormat(text string) (LogFormat, error) {
 // commas between them.
 func parseKeys(text string) ([]seal.Key, error) { return seal.ParseKeys(keyLines(text)) }
 
-// parseSchedule reads the idempotency key, and the one that takes its place, in the same format.
+// parseSchedule reads the idempotency key, and the key that takes its place, in the same format.
 func parseSchedule(text string) (idempotency.Schedule, error) {
 	return idempotency.ParseSchedule(keyLines(text))
 }

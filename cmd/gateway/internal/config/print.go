@@ -85,7 +85,8 @@ func (o option) reloadNote() string {
 
 // readAgain names the options whose files are read again on their own.
 var readAgain = map[string]bool{
-	handleKeys + fileSuffix: true, idempotencyKey + fileSuffix: true, apiKeys + fileSuffix: true, policyFile: true,
+	handleKeys + fileSuffix: true, idempotencyKey + fileSuffix: true,
+	apiKeys + fileSuffix: true, policyFile: true,
 	uriOption + fileSuffix: true, mongoUsername + fileSuffix: true,
 	mongoPassword + fileSuffix: true, "mongodb.tokenFile": true,
 	"tls.certificateFile": true, "tls.keyFile": true, "tls.clientAuthorityFile": true,
