@@ -106,6 +106,41 @@ func TestNextWithoutRoom(t *testing.T) {
 	})
 }
 
+// TestRefusedCursorIsNotEvicted checks that a cursor whose second page was asked for, and refused for
+// lack of room, does not give way to a new cursor.
+func TestRefusedCursorIsNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 4 << 20})
+		f := newFixture(t, func(c *paging.Config) {
+			c.Admission, c.PageBytes, c.MaxPerPrincipal = a, 1<<20, 2
+		})
+		next := func(token string) (paging.Page, error) {
+			var c admission.Account
+			a.Open(&c, admission.Principal{Name: "anna"})
+			defer c.Close()
+			ctx := context.WithValue(t.Context(), admission.AccountKey{}, &c)
+			return f.r.Next(ctx, paging.Asking{Principal: "anna", Token: token})
+		}
+		asked := f.open(30, 2, 100_000)
+		var other admission.Account
+		a.Open(&other, admission.Principal{Name: "berta"})
+		other.Force(4<<20 - a.Bytes().Held)
+		if _, err := next(asked.Token); err == nil {
+			t.Fatal("there is room for the second page")
+		}
+		unread := f.open(30, 2, 100_000)
+		f.open(30, 2, 100)
+		other.Close()
+		page, err := next(asked.Token)
+		if err != nil || numbers(page) != "2 3 4 5 6 7 8 9 10 11" {
+			t.Errorf("the cursor whose page was refused: %s, %v", numbers(page), err)
+		}
+		if _, err := next(unread.Token); !errors.Is(err, paging.ErrCursorEvicted) {
+			t.Errorf("the cursor that was not asked for: %v, want ErrCursorEvicted", err)
+		}
+	})
+}
+
 // TestUndeliveredPage checks that a page whose call had ended before it was there does not give way
 // to other calls until it was delivered.
 func TestUndeliveredPage(t *testing.T) {

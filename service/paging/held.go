@@ -45,6 +45,7 @@ type held struct {
 	transaction handle.ID
 	pages       uint64     // delivered so far
 	casual      bool       // see Opening
+	asked       bool       // for the second page, or for a later one
 	sealer      seal.KeyID // of the newest token
 	ledger      page.Ledger
 	fetch       *fetch // nil if no page is fetched, and no stream runs

@@ -240,7 +240,7 @@ func (p *Pager) leavingLocked() bool {
 // grantLocked begins the caller's work on the cursor, for page q.Seq.
 func (p *Pager) grantLocked(ctx context.Context, h *held, q page.Question) grant {
 	g := p.beginLocked(ctx, h, q.Stream)
-	g.seq = q.Seq
+	g.seq, h.asked = q.Seq, true
 	if q.Stream {
 		p.memory.forget(h) // it cannot be asked for any more
 	}

@@ -161,8 +161,10 @@ func (p *Pager) isUnopenable(t handle.Thing) bool {
 	return ok && !p.cfg.Keys.Has(h.sealer)
 }
 
-// IsEvictable reports whether only the first page was read.
-func (h *held) IsEvictable() bool { return h.pages <= 1 && h.transaction == (handle.ID{}) }
+// IsEvictable reports whether the second page was not asked for.
+func (h *held) IsEvictable() bool {
+	return !h.asked && h.pages <= 1 && h.transaction == (handle.ID{})
+}
 
 // Evict takes the cursor away. What remains tells the client.
 func (h *held) Evict() handle.Thing {
