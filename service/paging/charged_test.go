@@ -106,7 +106,8 @@ func TestNextWithoutRoom(t *testing.T) {
 	})
 }
 
-// TestRefusedCursorIsNotEvicted checks that a cursor whose second page was asked for, and refused for
+// TestRefusedCursorIsNotEvicted checks that a cursor whose second page was asked for, and
+// refused for
 // lack of room, does not give way to a new cursor.
 func TestRefusedCursorIsNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
