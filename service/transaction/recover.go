@@ -80,10 +80,17 @@ const (
 )
 
 // abortedBy returns how a transaction has ended, by the answer of a server to abortTransaction.
+// That a server knows none counts only if the majority confirms it: another server may have
+// committed it.
 func abortedBy(answer error) outcomeKind {
 	refused, ok := errors.AsType[*mongoerr.CommandError](answer)
 	switch {
-	case answer == nil, ok && refused.Code == codeNoSuchTransaction:
+	case answer == nil:
+		return outcomeAborted
+	case ok && refused.Code == codeNoSuchTransaction:
+		if _, alone := refused.Reply.Lookup("writeConcernError"); alone {
+			return outcomeUnknown
+		}
 		return outcomeAborted
 	case ok && refused.Code == codeTransactionCommitted:
 		return outcomeCommitted

@@ -241,6 +241,9 @@ func TestAbortWithoutOwner(t *testing.T) {
 // TestAbortNotConfirmed checks that Abort is no success without the answer of a server, once the
 // owner is gone: the transaction may be committed. Repeated, it is.
 func TestAbortNotConfirmed(t *testing.T) {
+	// So answers a primary that does not know yet that there is another one.
+	alone := `{"ok": 0, "code": 251, "codeName": "NoSuchTransaction", "errmsg": "no",
+		"writeConcernError": {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "late"}}`
 	for name, row := range map[string]struct {
 		times int64
 		reply fakemongo.Reply
@@ -248,6 +251,7 @@ func TestAbortNotConfirmed(t *testing.T) {
 		"no answer":             {2, fakemongo.Drop()},
 		"an overloaded server":  {3, overloaded()},
 		"not by the majority":   {1, fakemongo.Document(raw(t, late))},
+		"none by one member":    {1, fakemongo.Document(raw(t, alone))},
 		"a server's own reason": {1, fakemongo.Error(11601, "Interrupted", "no")},
 	} {
 		t.Run(name, func(t *testing.T) {
