@@ -77,6 +77,8 @@ type bulkRun struct {
 	// failed is the last reply with write errors; labels are those of all.
 	failed *mongoerr.WriteException
 	labels []string
+	// unread says that commands without acknowledgement were sent.
+	unread bool
 }
 
 // all runs one command after the other, until all writes are sent, an ordered bulk has a write
@@ -85,11 +87,12 @@ func (r *bulkRun) all(ctx context.Context) error {
 	for r.cmd.left() > 0 {
 		res, err := r.client.runner.Run(ctx, r.op)
 		if err := r.take(res, err); err != nil {
-			return ofSeveral(err, r.result.changed())
+			return ofSeveral(err, r.unread || r.result.changed())
 		}
 		if r.failed != nil && r.cmd.ordered {
 			break
 		}
+		r.unread = r.op.Unacknowledged
 		r.cmd.advance()
 	}
 	return r.exception()

@@ -120,8 +120,7 @@ type BulkWriteResult struct {
 
 // changed reports whether the writes so far have changed something, as far as is known.
 func (r *BulkWriteResult) changed() bool {
-	return !r.Acknowledged ||
-		r.InsertedCount+r.ModifiedCount+r.DeletedCount+r.UpsertedCount > 0
+	return r.InsertedCount+r.ModifiedCount+r.DeletedCount+r.UpsertedCount > 0
 }
 
 // model objects to what is wrong in a model, and to what its kind has no use for.

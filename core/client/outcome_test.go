@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/session"
@@ -259,4 +260,34 @@ func TestWithTransactionCanceledInCommit(t *testing.T) {
 				t.Errorf("WithTransaction() = %v, labels %v", err, mongoerr.Labels(err))
 			}
 		})
+}
+
+// TestUnacknowledgedBulkCutOff checks that a bulk without acknowledgement does not say that nothing
+// was sent if that is so of its last command only.
+func TestUnacknowledgedBulkCutOff(t *testing.T) {
+	for sent, want := range []mongoerr.Delivery{mongoerr.Unsent, mongoerr.Executed} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if sent == 0 {
+			cancel()
+		}
+		synctest.Test(t, func(t *testing.T) {
+			cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
+			c := connect(t, cluster, "", client.Options{Sink: &event.Sink{
+				CommandSucceeded: func(e event.CommandSucceeded) {
+					if e.Command.Name == "insert" {
+						cancel()
+					}
+				},
+			}})
+			synctest.Wait()
+			one := doc(t, `{"_id":1}`)
+			_, err := c.BulkWrite(ctx, orders, []client.WriteModel{
+				{Kind: client.InsertOne, Document: one}, {Kind: client.DeleteOne, Filter: one},
+			}, client.BulkWriteOptions{Common: client.Common{WriteConcern: unacknowledged}})
+			if got := mongoerr.Judge(err).Delivery; got != want {
+				t.Errorf("%v after %d commands, which is %v, want %v", err, sent, got, want)
+			}
+		})
+	}
 }

@@ -14,7 +14,7 @@ import (
 type evidence struct {
 	// last is how far the last operation got, with all its attempts.
 	last mongoerr.Delivery
-	// partly says that operations before it have changed something.
+	// partly says that the result has something that operations before it have changed.
 	partly bool
 	// write and commit say that it is not known whether a write was done, or whether the
 	// transaction is committed.
@@ -45,7 +45,7 @@ func advise(r row, e evidence, of call.Call) Retry {
 		return Transaction
 	case of.Exact != nil && (e.write || passes(r.code)):
 		return SameRequest // it is done once, however often it comes
-	case e.partly:
+	case e.partly, r.retry == SameRequest && e.last == mongoerr.Executed && !e.commit:
 		return Never
 	case r.retry != Never:
 		return r.retry
