@@ -198,3 +198,41 @@ func TestUnsentPage(t *testing.T) {
 		}
 	})
 }
+
+// TestPageFromElsewhere checks that a page of another replica is asked for only when there is room
+// for it and for its response, which is then not refused: the other replica may hold the page no
+// longer.
+func TestPageFromElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const room = 4 << 20
+		a := admission.New(admission.Config{Bytes: room})
+		n := newNetwork(t, "a")
+		b := n.start("b", func(c *paging.Config) { c.Admission, c.PageBytes = a, 1<<20 })
+		token := n.open("a", 30, 5, 100).Token
+		var other, call admission.Account
+		a.Open(&other, admission.Principal{Name: "berta"})
+		a.Open(&call, admission.Principal{Name: "anna"})
+		ctx := context.WithValue(t.Context(), admission.AccountKey{}, &call)
+		next := func() (paging.Page, error) {
+			return b.Next(ctx, paging.Asking{Principal: "anna", Token: token})
+		}
+		other.Force(room)
+		_, err := next()
+		if _, ok := errors.AsType[*admission.Error](err); !ok || n.asked != nil {
+			t.Errorf("without room: %v after the questions %v, want a refusal", err, n.asked)
+		}
+		other.Shrink(room)
+		if page, err := next(); err != nil || numbers(page) == "" {
+			t.Errorf("with room: %s, %v", numbers(page), err)
+		}
+		other.Force(room)
+		if err := call.GrowLast(ctx, 1<<20); err != nil {
+			t.Errorf("the response: %v", err)
+		}
+		call.Close()
+		other.Close()
+		if held := a.Bytes().Held; held != 0 {
+			t.Errorf("%d bytes are charged at the end", held)
+		}
+	})
+}

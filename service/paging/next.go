@@ -124,6 +124,8 @@ func (p *Pager) find(
 		s := search{p: p, q: p.question(c, a, ForPage)}
 		if stream {
 			s.q.Purpose = ForStream
+		} else if err := p.reserveElsewhere(ctx, a); err != nil {
+			return decision{}, Answer{}, err
 		}
 		ans, err := s.run(ctx, d.to)
 		switch {

@@ -19,6 +19,9 @@ func (p *Pager) askOwner(ctx context.Context, c claim, a Asking) (Page, error) {
 	if ctx.Err() != nil {
 		return Page{}, context.Cause(ctx)
 	}
+	if err := p.reserveElsewhere(ctx, a); err != nil {
+		return Page{}, err
+	}
 	ctx, cancel := runOn(ctx)
 	defer cancel()
 	ans, err := p.putOwner(ctx, c, p.question(c, a, ForPage))

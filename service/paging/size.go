@@ -67,6 +67,14 @@ func reserve(ctx context.Context, reply int, limits batch.Limits) error {
 	return nil
 }
 
+// reserveElsewhere reserves memory for a page that another replica sends, of which only the
+// largest size is known, and for the response. Without room for the response, the client would ask
+// again for a page that the other replica has sent, and may hold no longer.
+func (p *Pager) reserveElsewhere(ctx context.Context, a Asking) error {
+	limits := p.limits(0, a.Inflation)
+	return reserve(ctx, limits.Bytes, limits)
+}
+
 // fill completes the first page of a cursor whose first batch was small because nothing was known
 // of its documents: most is the number of documents that the page has at most. If the command for
 // the rest cannot be sent, the page stays short.
