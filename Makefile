@@ -21,6 +21,7 @@ ONE_IN   ?= 1
 ONCE     ?= 100000
 WATCHERS ?= 1000
 BANK     ?= 5m
+PAGERS   ?= 10m
 ATTACK   ?= 5
 SERIES   ?= 10m
 SEEDS    ?= 20
@@ -248,6 +249,10 @@ metrics: ## SERIES=10m of random requests add no series, counters agree; the das
 .PHONY: overload
 overload: ## 200 callers on a server that admits 50 requests a second
 	cd lab && $(GO) test -count=1 -v ./overload
+
+.PHONY: pagers
+pagers: ## PAGERS=10m of 100 clients that read large pages while replicas restart, for each of two budgets
+	cd lab && LAB_PAGERS=$(PAGERS) $(GO) test -count=1 -timeout 2h -v ./pagers
 
 .PHONY: starvation
 starvation: ## measure what reads get beside cursors that hold all the connections they may

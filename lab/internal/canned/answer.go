@@ -182,9 +182,8 @@ func (s *Server) batch(
 	reply, dst := bsoncore.AppendDocumentStart(dst)
 	cursor, dst := bsoncore.AppendDocumentElementStart(dst, "cursor")
 	array, dst := bsoncore.AppendArrayElementStart(dst, field)
-	each := len(c.source.template)
-	n := min(size, c.end-c.next, max(1, maxReply/max(1, each)))
-	if c.next == 0 && n*each >= largeBatch {
+	n, bytes := c.source.fit(c.next, min(size, c.end-c.next))
+	if c.next == 0 && bytes >= largeBatch {
 		req.large.Insert(len(dst), s.firstBatch(c.source, n))
 	} else {
 		dst = c.source.appendBatch(dst, c.next, n)
@@ -210,7 +209,7 @@ func (s *Server) firstBatch(src source, n int) []byte {
 		template *byte
 		n        int
 	}
-	batch, _ := s.batches.LoadOrStore(key{&src.template[0], n},
+	batch, _ := s.batches.LoadOrStore(key{&src.templates[0][0], n},
 		sync.OnceValue(func() []byte { return src.appendBatch(nil, 0, n) }))
 	return batch.(func() []byte)()
 }

@@ -6,7 +6,8 @@
 //
 //	orders_N         N documents of about 500 bytes with the types that a shop has
 //	docs_N_SIZE      N documents of exactly SIZE bytes
-//	control_N_SIZE   the same, with texts of control characters
+//	mix_N_SIZE_SIZE… N documents of these sizes, in turn
+//	control_N_SIZE   as docs_N_SIZE, with texts of control characters
 //	slow_MS          empty, and answers every command only after MS milliseconds
 //	late_N_MS        N small documents; every answer, getMore's too, comes after MS milliseconds
 //

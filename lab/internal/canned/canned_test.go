@@ -91,6 +91,28 @@ func TestLargeDocuments(t *testing.T) {
 	}
 }
 
+// TestMix reads documents of several sizes, of which as many as fit are in a reply.
+func TestMix(t *testing.T) {
+	s, db := connect(t)
+	const name = "mix_7_100_8000000_6000000"
+	cursor, err := db.Collection(name).Find(t.Context(), bson.D{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 7 {
+		if !cursor.Next(t.Context()) {
+			t.Fatalf("%s ends after %d documents: %v", name, i, cursor.Err())
+		}
+		want, err := canned.Document(name, i)
+		if err != nil || !bytes.Equal(cursor.Current, want) {
+			t.Fatalf("document %d is not as it should be (%v)", i, err)
+		}
+	}
+	if cursor.Next(t.Context()) || s.Stats().GetMores != 1 {
+		t.Errorf("more documents, or %d getMores, want 1", s.Stats().GetMores)
+	}
+}
+
 func TestKilledCursorsAreCounted(t *testing.T) {
 	s, db := connect(t)
 	cursor, err := db.Collection("docs_1000_100").Find(t.Context(), bson.D{}, options.Find().SetBatchSize(10))

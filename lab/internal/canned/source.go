@@ -3,6 +3,7 @@ package canned
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,18 +13,35 @@ import (
 
 // source makes the documents of one collection.
 type source struct {
-	template []byte // a document whose first element is the int32 _id
-	count    int
-	delay    time.Duration // before every answer
+	// templates are documents whose first element is the int32 _id. Document i is made of the one
+	// whose turn it is.
+	templates [][]byte
+	count     int
+	delay     time.Duration // before every answer
 }
 
 // idOffset is where the int32 of the first element "_id" stands: length, type, "_id", NUL.
 const idOffset = 4 + 1 + 4
 
+func (s source) template(i int) []byte { return s.templates[i%len(s.templates)] }
+
+// fit returns how many of n documents, which begin with document first, fit into one reply, and
+// their bytes. One always fits.
+func (s source) fit(first, n int) (count, size int) {
+	for ; count < n; count++ {
+		each := len(s.template(first + count))
+		if count > 0 && size+each > maxReply {
+			break
+		}
+		size += each
+	}
+	return count, size
+}
+
 // append appends document i.
 func (s source) append(dst []byte, i int) []byte {
 	at := len(dst) + idOffset
-	dst = append(dst, s.template...)
+	dst = append(dst, s.template(i)...)
 	binary.LittleEndian.PutUint32(dst[at:], uint32(i))
 	return dst
 }
@@ -64,22 +82,28 @@ func parseCollection(name string) (source, error) {
 	}
 	switch {
 	case kind == "orders" && len(numbers) == 1:
-		return source{template: order, count: numbers[0]}, nil
+		return source{templates: [][]byte{order}, count: numbers[0]}, nil
 	case kind == "docs" && len(numbers) == 2 && numbers[1] >= minPadded:
-		return source{template: padded(numbers[1]), count: numbers[0]}, nil
+		return source{templates: [][]byte{padded(numbers[1])}, count: numbers[0]}, nil
+	case kind == "mix" && len(numbers) > 1 && slices.Min(numbers[1:]) >= minPadded:
+		src := source{count: numbers[0]}
+		for _, size := range numbers[1:] {
+			src.templates = append(src.templates, padded(size))
+		}
+		return src, nil
 	case kind == "control" && len(numbers) == 2 && numbers[1] >= minPadded:
 		pad := strings.Repeat("\x01", numbers[1]-minPadded)
-		return source{template: paddedWith(pad), count: numbers[0]}, nil
+		return source{templates: [][]byte{paddedWith(pad)}, count: numbers[0]}, nil
 	case kind == "late" && len(numbers) == 2:
 		return source{
-			template: padded(minPadded), count: numbers[0],
+			templates: [][]byte{padded(minPadded)}, count: numbers[0],
 			delay: time.Duration(numbers[1]) * time.Millisecond,
 		}, nil
 	case kind == "slow" && len(numbers) == 1:
 		return source{delay: time.Duration(numbers[0]) * time.Millisecond}, nil
 	}
 	return source{}, fmt.Errorf("collection %q is none of orders_N, docs_N_SIZE, "+
-		"control_N_SIZE (SIZE at least %d), late_N_MS, slow_MS", name, minPadded)
+		"mix_N_SIZE_SIZE…, control_N_SIZE (SIZE at least %d), late_N_MS, slow_MS", name, minPadded)
 }
 
 // minPadded is the size of a padded document without padding.
