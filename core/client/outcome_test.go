@@ -266,21 +266,23 @@ func TestWithTransactionCanceledInCommit(t *testing.T) {
 // was sent if that is so of its last command only.
 func TestUnacknowledgedBulkCutOff(t *testing.T) {
 	for sent, want := range []mongoerr.Delivery{mongoerr.Unsent, mongoerr.Executed} {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		if sent == 0 {
-			cancel()
-		}
 		synctest.Test(t, func(t *testing.T) {
 			cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
+			var cutOff context.CancelFunc
 			c := connect(t, cluster, "", client.Options{Sink: &event.Sink{
 				CommandSucceeded: func(e event.CommandSucceeded) {
-					if e.Command.Name == "insert" {
-						cancel()
+					if e.Name == "insert" {
+						cutOff()
 					}
 				},
 			}})
 			synctest.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			cutOff = cancel
+			if sent == 0 {
+				cancel()
+			}
 			one := doc(t, `{"_id":1}`)
 			_, err := c.BulkWrite(ctx, orders, []client.WriteModel{
 				{Kind: client.InsertOne, Document: one}, {Kind: client.DeleteOne, Filter: one},

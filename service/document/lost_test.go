@@ -27,7 +27,8 @@ var lostWrites = []struct {
 		"WriteOutcomeUnknown", "never", "same-request",
 	},
 	{
-		"lost, then refused by an overloaded server", []fakemongo.Reply{fakemongo.Drop(), overloaded},
+		"lost, then refused by an overloaded server",
+		[]fakemongo.Reply{fakemongo.Drop(), overloaded},
 		"WriteOutcomeUnknown", "never", "same-request",
 	},
 	{
@@ -36,19 +37,23 @@ var lostWrites = []struct {
 		"WriteOutcomeUnknown", "never", "same-request",
 	},
 	{
-		"lost twice", []fakemongo.Reply{fakemongo.Drop(), fakemongo.Drop()},
+		"lost twice",
+		[]fakemongo.Reply{fakemongo.Drop(), fakemongo.Drop()},
 		"WriteOutcomeUnknown", "never", "same-request",
 	},
 	{
-		"refused by servers that stepped down", []fakemongo.Reply{steppedDown},
+		"refused by servers that stepped down",
+		[]fakemongo.Reply{steppedDown},
 		"NotWritablePrimary", "same-request", "same-request",
 	},
 	{
-		"refused by an overloaded server", []fakemongo.Reply{overloaded},
+		"refused by an overloaded server",
+		[]fakemongo.Reply{overloaded},
 		"IngressRequestRateLimitExceeded", "same-request", "same-request",
 	},
 	{
-		"lost, then executed, with an error of its own", []fakemongo.Reply{fakemongo.Drop(), invalid},
+		"lost, then executed, with an error of its own",
+		[]fakemongo.Reply{fakemongo.Drop(), invalid},
 		"DocumentValidationFailure", "never", "never",
 	},
 }
