@@ -117,6 +117,9 @@ var lacking = map[string]map[[2]string]string{
 		{
 			"transaction-handling.json", "All commands in a transaction declare an API version",
 		}: lacksTransactions,
+		{
+			"transaction-handling.json", "abortTransaction includes an API version",
+		}: lacksTransactions,
 	},
 }
 
