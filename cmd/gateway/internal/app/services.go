@@ -46,33 +46,49 @@ var services = fx.Module("services", fx.Provide(
 	newChangeStreams, newDeployments, newAPI, newLocal,
 ))
 
-func newChain(cfg *config.Config, log *slog.Logger, gate *interceptor.Gate,
-	callers *caller.Authenticator, rules *policy.Enforcer, admitted *admission.Admission,
-	sessions *session.Sessions, exact *idempotency.Keys,
-	transactions *transaction.Transactions,
-	audited *audit.Log, m *metrics.Metrics, traces *tracing.Tracing,
-	names *comments,
-) *interceptor.Chain {
-	chain := interceptor.Config{
-		Logger: log, SlowRequest: cfg.Log.SlowRequest, Gate: gate, Callers: callers, Policy: rules,
-		Audit: audited, Meter: m, Terse: cfg.Terse(),
-		Operators:     cfg.Operators(),
-		OperatorTexts: cfg.ServerTexts == config.TextsAuto,
-		Sessions:      sessions, Idempotency: exact,
-		Admission:      admitted,
-		Transactions:   transactions,
-		DefaultTimeout: cfg.RequestTimeout, MaxTimeout: cfg.MaxRequestTimeout,
-		StallTimeout: cfg.Cursors.Idle,
+// chainConfig is what newChain takes.
+type chainConfig struct {
+	fx.In
+
+	Config       *config.Config
+	Log          *slog.Logger
+	Gate         *interceptor.Gate
+	Callers      *caller.Authenticator
+	Policy       *policy.Enforcer
+	Admission    *admission.Admission
+	Sessions     *session.Sessions
+	Idempotency  *idempotency.Keys
+	Transactions *transaction.Transactions
+	Audit        *audit.Log
+	Metrics      *metrics.Metrics
+	Traces       *tracing.Tracing
+	Comments     *comments
+}
+
+func newChain(c chainConfig) *interceptor.Chain {
+	return interceptor.New(interceptor.Config{
+		Logger: c.Log, SlowRequest: c.Config.Log.SlowRequest, Gate: c.Gate,
+		Callers: c.Callers, Policy: c.Policy, Operators: c.Config.Operators(),
+		Audit: c.Audit, Meter: c.Metrics,
+		Terse: c.Config.Terse(), OperatorTexts: c.Config.ServerTexts == config.TextsAuto,
+		Sessions: c.Sessions, Idempotency: c.Idempotency, Transactions: c.Transactions,
+		Admission: c.Admission, Comment: c.comment(),
+		DefaultTimeout: c.Config.RequestTimeout, MaxTimeout: c.Config.MaxRequestTimeout,
+		StallTimeout: c.Config.Cursors.Idle,
+	})
+}
+
+// comment returns the Comment of the chain: the trace of a call, while comments are on.
+func (c *chainConfig) comment() func(context.Context) *bson.Value {
+	if c.Traces == nil {
+		return nil
 	}
-	if traces != nil {
-		chain.Comment = func(ctx context.Context) *bson.Value {
-			if !names.on.Load() {
-				return nil
-			}
-			return traces.Comment(ctx)
+	return func(ctx context.Context) *bson.Value {
+		if !c.Comments.on.Load() {
+			return nil
 		}
+		return c.Traces.Comment(ctx)
 	}
-	return interceptor.New(chain)
 }
 
 func newAdmission(cfg *config.Config) *admission.Admission {
