@@ -44,9 +44,6 @@ type Call struct {
 	Timeout time.Duration
 	// Comment is the comment of the commands of a call that gives none; nil: they have none.
 	Comment *bson.Value
-	// Quiet is true if the client may not see what the server says in errors. The check of the
-	// policy sets it.
-	Quiet bool
 	// Terse is true if errors tell the client neither addresses of servers nor their texts.
 	Terse bool
 }
@@ -139,9 +136,12 @@ type Local struct {
 	// Built is true if the caller has itself built the BSON of every document and value in the
 	// request, from JSON. Such BSON is valid, and handlers do not validate it.
 	Built bool
-	// Forwarded is true if the client has called another replica, which forwards the call and
-	// audits it.
+	// Forwarded is true if the client has called another replica, which has decided about the call,
+	// forwards it and audits it.
 	Forwarded bool
+	// Quiet is true if the client may not see what the server says in errors. The policy's decision
+	// sets it, here or at the replica that forwards the call.
+	Quiet bool
 	// Ticket is the ticket of a change stream that has opened the call; empty: there is none.
 	Ticket string
 	// Client is the client's address; zero: not known.

@@ -102,9 +102,12 @@ type Timeouts struct{ Default, Max time.Duration }
 // SetTimeouts changes the timeouts of calls that begin from now on.
 func (x *Chain) SetTimeouts(t Timeouts) { x.limits.Store(&t) }
 
-// step implements one interceptor, for unary calls and streams alike. It runs the rest of the call
-// with c.next.
-type step func(ctx context.Context, c *pass) error
+// step is one interceptor, for unary calls and streams alike.
+type step struct {
+	name string
+	// run runs the rest of the call with c.next.
+	run func(ctx context.Context, c *pass) error
+}
 
 // New returns the interceptors.
 func New(cfg Config) *Chain {
@@ -129,18 +132,19 @@ func New(cfg Config) *Chain {
 			cfg.StallTimeout),
 	}
 	x.steps = []step{
-		x.identify, // the request's id
-		x.count,    // the metrics, with the status that the client gets
-		x.log,      // one line, with the status that the client gets
-		x.audit,    // one line for a write and a refusal, unless another replica forwards it
-		x.explain,  // errors become a status
-		x.recover,  // panics become errors
-		x.permit,   // refuses calls of clients that the listener has not authenticated
-		x.gate,     // refuses calls during shutdown, cancels them when it takes too long
-		x.deadline, // the shortest of all timeouts and deadlines
-		x.admit,    // waits for a place among the calls in flight
-		x.inform,   // puts the call into the handler's context
-		x.transact, // runs a unary call in its transaction; see stream for the others
+		{"identify", x.identify}, // the request's id
+		{"count", x.count},       // the metrics, with the status that the client gets
+		{"log", x.log},           // one line, with the status that the client gets
+		{"audit", x.audit},       // one line for a write and a refusal
+		{"explain", x.explain},   // errors become a status
+		{"recover", x.recover},   // panics become errors
+		{"permit", x.permit},     // refuses clients that the listener has not authenticated
+		{"gate", x.gate},         // refuses calls during shutdown, cancels those that take too long
+		{"deadline", x.deadline}, // the shortest of all timeouts and deadlines
+		{"admit", x.admit},       // waits for a place among the calls in flight
+		{"inform", x.inform},     // puts the call into the handler's context
+		{"decide", x.decide},     // refuses or changes the request, as the policy says
+		{"transact", x.transact}, // runs the call in its transaction
 	}
 	return x
 }
@@ -177,7 +181,7 @@ func (c *pass) next(ctx context.Context) error {
 	}
 	s := c.steps[0]
 	c.steps = c.steps[1:]
-	return s(ctx, c)
+	return s.run(ctx, c)
 }
 
 func (c *pass) handle(ctx context.Context) (err error) {
@@ -187,9 +191,6 @@ func (c *pass) handle(ctx context.Context) (err error) {
 		if err = c.stream(c.server, s); errors.Is(err, call.ErrRelayed) {
 			return nil
 		}
-		return err
-	}
-	if err := c.check(ctx, c.request); err != nil {
 		return err
 	}
 	if c.response, err = c.unary(ctx, c.request); err == nil {
@@ -317,7 +318,8 @@ func (s *stream) SendMsg(m any) error {
 	}
 }
 
-// RecvMsg receives a message. On a stream that the client sends, it blocks until the message is
+// RecvMsg receives a message, and runs the steps that need it: decide and, with the first message,
+// transact. On a stream that the client sends, it blocks until the message is
 // there, the context ends or StallTimeout has passed: otherwise a client that sends nothing would
 // block the handler after the end of a drain, or forever. A goroutine receives. It ends with the
 // stream, which grpc ends when the handler has returned; m is not used any more then.
@@ -328,25 +330,11 @@ func (s *stream) RecvMsg(m any) error {
 	if err := s.receive(m); err != nil {
 		return err
 	}
-	if s.joined {
-		return s.call.check(s.ctx, m)
-	}
-	s.joined = true
-	sent := s.sent(m)
-	if err := s.call.check(s.ctx, m); err != nil {
+	if err := s.call.check(s.ctx, m); err != nil || s.joined {
 		return err
 	}
-	return s.join(sent)
-}
-
-// sent returns the first message as the client has sent it, since check may change m: another
-// replica that runs the stream checks the message itself.
-func (s *stream) sent(m any) any {
-	request, ok := m.(transactional)
-	if !ok || s.call.receives || s.call.chain.cfg.Policy == nil {
-		return m
-	}
-	return proto.Clone(request)
+	s.joined = true
+	return s.join(m)
 }
 
 func (s *stream) receive(m any) error {

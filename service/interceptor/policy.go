@@ -16,9 +16,25 @@ import (
 // nothing that a policy could decide about.
 const apiPrefix = "/mooring."
 
+// decide applies the policy to the request of a unary call. The messages of a stream have not
+// arrived yet: see stream.RecvMsg.
+func (x *Chain) decide(ctx context.Context, c *pass) error {
+	if c.stream == nil {
+		if err := c.check(ctx, c.request); err != nil {
+			return err
+		}
+	}
+	return c.next(ctx)
+}
+
 // check applies the policy to a message of the client, if there is one. It logs what is refused,
-// with the rule; the client does not see the rule.
+// with the rule; the client does not see the rule. The replica that a client has called decides
+// about the call, and another that it forwards the call to does not: it would refuse the filters
+// that the policy has added.
 func (c *pass) check(ctx context.Context, message any) error {
+	if c.call.Forwarded {
+		return nil
+	}
 	enforcer := c.chain.cfg.Policy
 	if enforcer == nil {
 		return c.checkOperator(ctx)

@@ -218,32 +218,80 @@ func TestPolicy(t *testing.T) {
 type elsewhere struct {
 	call.Transactions
 	asked proto.Message
+	quiet bool
+}
+
+func (e *elsewhere) Run(
+	ctx context.Context, in call.InTransaction, _ call.Handler,
+) (proto.Message, error) {
+	e.asked, e.quiet = in.Request, call.From(ctx).Quiet
+	return &mooringv1.FindOneResponse{}, nil
 }
 
 func (e *elsewhere) Join(
-	_ context.Context, in call.InTransaction, _ func(proto.Message) error,
+	ctx context.Context, in call.InTransaction, _ func(proto.Message) error,
 ) (context.Context, func(error), error) {
-	e.asked = in.Request
+	e.asked, e.quiet = in.Request, call.From(ctx).Quiet
 	return nil, nil, call.ErrRelayed
 }
 
-// TestPolicyOfRelayedStreams checks that the replica which keeps the transaction of a stream gets
-// the request as the client has sent it: it would refuse the filter that the policy has added.
-func TestPolicyOfRelayedStreams(t *testing.T) {
+// TestForwardedCallsAreDecidedOnce checks that the replica which keeps a transaction gets the
+// request as the policy has changed it, and does not decide again: it would refuse the filter that
+// the policy has added.
+func TestForwardedCallsAreDecidedOnce(t *testing.T) {
 	p, err := policy.Parse([]byte(`@filter("{'a': 1}") @hidden("a") permit (principal, action, resource);`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	owner := &elsewhere{}
-	x := interceptor.New(interceptor.Config{
-		Policy: policy.NewEnforcer(policy.Config{Policy: p}), Transactions: owner,
-	})
-	const method = "/mooring.v1.DocumentService/StreamFind"
-	sent := &mooringv1.StreamFindRequest{Database: "d", Collection: "c", Transaction: new("token")}
-	err = x.Stream()(nil, &received{ctx: t.Context(), message: sent}, &grpc.StreamServerInfo{FullMethod: method, IsServerStream: true},
-		func(_ any, ss grpc.ServerStream) error { return ss.RecvMsg(&mooringv1.StreamFindRequest{}) })
-	if err != nil || !proto.Equal(owner.asked, sent) {
-		t.Errorf("%v, and the owner gets %v, want %v", err, owner.asked, sent)
+	rules := policy.NewEnforcer(policy.Config{Policy: p})
+	x := interceptor.New(interceptor.Config{Policy: rules, Transactions: owner})
+	const service = "/mooring.v1.DocumentService/"
+	find := func(x *interceptor.Chain, ctx context.Context, filter proto.Message) (got proto.Message, err error) {
+		_, err = x.Unary()(ctx, filter, &grpc.UnaryServerInfo{FullMethod: service + "FindOne"},
+			func(_ context.Context, r any) (any, error) {
+				got, _ = r.(proto.Message)
+				return nil, &mongoerr.CommandError{Code: 2, Name: "BadValue", Message: "secret"}
+			})
+		return got, err
+	}
+	streamFind := func(x *interceptor.Chain, ctx context.Context, sent proto.Message) (got proto.Message, err error) {
+		info := &grpc.StreamServerInfo{FullMethod: service + "StreamFind", IsServerStream: true}
+		got = &mooringv1.StreamFindRequest{}
+		err = x.Stream()(nil, &received{ctx: ctx, message: sent}, info, func(_ any, ss grpc.ServerStream) error {
+			if err := ss.RecvMsg(got); err != nil {
+				return err
+			}
+			return &mongoerr.CommandError{Code: 2, Name: "BadValue", Message: "secret"}
+		})
+		return got, err
+	}
+	forwarded := &call.LocalContext{Context: t.Context(), Local: call.Local{Forwarded: true, Quiet: true}}
+	for name, row := range map[string]struct {
+		sent interface {
+			proto.Message
+			GetFilter() *mooringv1.Document
+		}
+		make func(*interceptor.Chain, context.Context, proto.Message) (proto.Message, error)
+	}{
+		"unary":  {&mooringv1.FindOneRequest{Database: "d", Collection: "c", Transaction: new("token")}, find},
+		"stream": {&mooringv1.StreamFindRequest{Database: "d", Collection: "c", Transaction: new("token")}, streamFind},
+	} {
+		_, _ = row.make(x, t.Context(), row.sent)
+		asked, ok := owner.asked.(interface{ GetFilter() *mooringv1.Document })
+		if !ok || len(asked.GetFilter().GetBson()) == 0 {
+			t.Errorf("%s: the owner gets %v, want the policy's filter", name, owner.asked)
+		}
+		got, err := row.make(interceptor.New(interceptor.Config{Policy: rules}), forwarded, owner.asked)
+		if !proto.Equal(got, owner.asked) {
+			t.Errorf("%s: the owner's handler gets %v, want %v", name, got, owner.asked)
+		}
+		if status.Code(err) != codes.InvalidArgument || strings.Contains(status.Convert(err).Message(), "secret") {
+			t.Errorf("%s: the owner fails with %v, want no word of the server", name, err)
+		}
+		if !owner.quiet {
+			t.Errorf("%s: the owner may tell the server's words", name)
+		}
 	}
 }
 

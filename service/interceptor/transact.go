@@ -50,7 +50,8 @@ func (x *Chain) transaction(
 	return in, in.Token != "", nil
 }
 
-// transact runs a unary call in its transaction, if it has one.
+// transact runs a unary call in its transaction, if it has one. A stream joins its own with its
+// first message: see stream.RecvMsg.
 func (x *Chain) transact(ctx context.Context, c *pass) error {
 	if c.stream != nil {
 		return c.next(ctx)
@@ -72,12 +73,6 @@ func (x *Chain) transact(ctx context.Context, c *pass) error {
 	response, err := x.cfg.Transactions.Run(ctx, in, handler)
 	if err == nil {
 		c.response = response
-		return nil
-	}
-	if !c.checked { // an earlier call has failed so, and the client may not see all of it
-		if refused := c.check(ctx, c.request); refused != nil {
-			return refused
-		}
 	}
 	return err
 }

@@ -36,7 +36,8 @@ func (t *Transport) SetCalls(c Calls) { t.calls = c }
 func newForwarding(f transaction.Forwarding) (*replicav1.Forwarding, error) {
 	m := &replicav1.Forwarding{
 		Owner: newID(f.Owner), Method: f.Method, Request: f.Request,
-		RequestId: f.RequestID, Text: f.Text, Casual: f.Casual, Client: f.Client.AsSlice(),
+		RequestId: f.RequestID, Text: f.Text, Casual: f.Casual, Quiet: f.Quiet,
+		Client: f.Client.AsSlice(),
 	}
 	if id := f.Identity; id != nil {
 		claims, err := json.Marshal(id.Claims)
@@ -57,7 +58,7 @@ func (r *reader) forwarding(m *replicav1.Forwarding) transaction.Forwarding {
 	f := transaction.Forwarding{
 		Owner: r.id(m.GetOwner()), Method: m.GetMethod(), Request: m.GetRequest(),
 		RequestID: m.GetRequestId(), Text: m.GetText(), Casual: m.GetCasual(),
-		Metadata: metadata.MD{},
+		Quiet: m.GetQuiet(), Metadata: metadata.MD{},
 	}
 	if m.Claims != nil {
 		f.Identity = &caller.Identity{Principal: m.GetPrincipal(), Groups: m.GetGroups()}

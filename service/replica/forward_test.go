@@ -54,7 +54,7 @@ func TestForward(t *testing.T) {
 	f := transaction.Forwarding{
 		Owner: [16]byte{1, 2}, Method: "/a/b", Request: []byte("request"), RequestID: "id",
 		Identity: &caller.Identity{Principal: "ann", Groups: []string{"g"}, Claims: map[string]any{"a": []any{"b", 1.5}}},
-		Metadata: metadata.Pairs("x", "1", "x", "2", "y", "3"), Text: true, Casual: true,
+		Metadata: metadata.Pairs("x", "1", "x", "2", "y", "3"), Text: true, Casual: true, Quiet: true,
 		Client: netip.MustParseAddr("192.0.2.1"),
 	}
 	response, err := n.Forward(ctx, address, f)

@@ -37,8 +37,8 @@ type Forwarding struct {
 	RequestID string
 	// Metadata holds the client's metadata that handlers know.
 	Metadata metadata.MD
-	// Text and Casual are those of call.Local.
-	Text, Casual bool
+	// Text, Casual and Quiet are those of call.Local.
+	Text, Casual, Quiet bool
 	// Client is the client's address; zero: not known.
 	Client netip.Addr
 }
@@ -64,8 +64,8 @@ func newForwarding(ctx context.Context, c claim, in call.InTransaction) (Forward
 	of := call.From(ctx)
 	f := Forwarding{
 		Owner: c.owner.Instance, Method: in.Method, Identity: of.Identity,
-		RequestID: of.RequestID, Text: of.Text, Casual: of.Casual, Metadata: metadata.MD{},
-		Client: of.Client,
+		RequestID: of.RequestID, Text: of.Text, Casual: of.Casual, Quiet: of.Quiet,
+		Metadata: metadata.MD{}, Client: of.Client,
 	}
 	for _, key := range forwarded {
 		if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
@@ -255,7 +255,7 @@ func (x *Forwarder) read(f Forwarding) (method, proto.Message, error) {
 func (f *Forwarding) incoming(ctx context.Context) context.Context {
 	return inproc.WithIncoming(ctx, call.Local{
 		RequestID: f.RequestID, Identity: f.Identity,
-		Text: f.Text, Casual: f.Casual, Forwarded: true, Client: f.Client,
+		Text: f.Text, Casual: f.Casual, Quiet: f.Quiet, Forwarded: true, Client: f.Client,
 	}, f.Metadata)
 }
 

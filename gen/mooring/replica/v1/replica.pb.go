@@ -1456,7 +1456,9 @@ type Forwarding struct {
 	Groups []string `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
 	Claims []byte   `protobuf:"bytes,10,opt,name=claims,proto3" json:"claims,omitempty"`
 	// The client's IP address, of 4 or 16 bytes; empty: not known.
-	Client        []byte `protobuf:"bytes,11,opt,name=client,proto3" json:"client,omitempty"`
+	Client []byte `protobuf:"bytes,11,opt,name=client,proto3" json:"client,omitempty"`
+	// The client may not see what the server says in errors.
+	Quiet         bool `protobuf:"varint,12,opt,name=quiet,proto3" json:"quiet,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1566,6 +1568,13 @@ func (x *Forwarding) GetClient() []byte {
 		return x.Client
 	}
 	return nil
+}
+
+func (x *Forwarding) GetQuiet() bool {
+	if x != nil {
+		return x.Quiet
+	}
+	return false
 }
 
 type Metadata struct {
@@ -1906,7 +1915,7 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x0e\n" +
 	"\fKillResponse\"\x1d\n" +
 	"\aRefusal\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xbf\x02\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xd5\x02\n" +
 	"\n" +
 	"Forwarding\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\fR\x05owner\x12\x16\n" +
@@ -1921,7 +1930,8 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\x06groups\x18\t \x03(\tR\x06groups\x12\x16\n" +
 	"\x06claims\x18\n" +
 	" \x01(\fR\x06claims\x12\x16\n" +
-	"\x06client\x18\v \x01(\fR\x06client\"2\n" +
+	"\x06client\x18\v \x01(\fR\x06client\x12\x14\n" +
+	"\x05quiet\x18\f \x01(\bR\x05quiet\"2\n" +
 	"\bMetadata\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\"D\n" +
