@@ -1,7 +1,8 @@
 // Package batch computes how many documents to ask a server for, and where to cut a reply into
 // pages and messages. It uses a target in bytes and the size of the documents seen so far.
 //
-// It is arithmetic on values. It sends nothing and keeps no documents.
+// It is arithmetic on values, but for Sizes, which remembers means. It sends nothing and keeps no
+// documents.
 package batch
 
 import (

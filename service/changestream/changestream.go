@@ -18,6 +18,7 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/stream"
@@ -79,7 +80,7 @@ func (s *Server) Watch(
 	}
 	defer account.LeaveChangeStream(r.Ticket)
 	maxBatch := req.GetBatchSize()
-	opt.BatchSize, opt.RunOn = stream.First(opt.BatchSize), true
+	opt.BatchSize, opt.RunOn = s.cfg.Streams.First(batch.Source{}, opt.BatchSize), true
 	changes, err := s.cfg.Client.Watch(ctx, ns, opt)
 	if err != nil {
 		return s.explain(ctx, err)

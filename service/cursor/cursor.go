@@ -76,7 +76,7 @@ func (s *Server) Stream(
 	defer taken.Release()
 	src := stream.Source{
 		Cursor: taken.Cursor, Documents: taken.Documents, MaxBatch: req.GetBatchSize(),
-		Relayed: taken.IsRelayed(),
+		Sizer: taken.Sizer, Relayed: taken.IsRelayed(),
 	}
 	taken.Documents = nil
 	send := func(docs []*mooringv1.Document) error {

@@ -81,7 +81,9 @@ func (s *Server) StreamAggregate(
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
 	opt := readAggregate(r, req, req.Collection)
-	opt.BatchSize, opt.RunOn = stream.First(opt.BatchSize), true
+	ns := namespace(req)
+	of := source(ns, true)
+	opt.BatchSize, opt.RunOn = s.cfg.Streams.First(of, opt.BatchSize), true
 	if r.Whole {
 		opt.TimeoutMode, opt.Timeout = client.Iteration, batchTimeout(ctx, r.Timeout)
 	}
@@ -89,13 +91,13 @@ func (s *Server) StreamAggregate(
 		return err
 	}
 	cur, err := stream.Open(ctx, func() (*cursor.Cursor, error) {
-		return s.cfg.Client.Aggregate(ctx, namespace(req), opt)
+		return s.cfg.Client.Aggregate(ctx, ns, opt)
 	})
 	if err != nil {
 		return err
 	}
 	cur.SetRunOn(false)
-	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize()}
+	src := stream.Source{Cursor: cur, Of: of, MaxBatch: req.GetBatchSize()}
 	send := func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.StreamAggregateResponse{Documents: docs})
 	}

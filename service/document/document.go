@@ -8,6 +8,7 @@ package document
 import (
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/stream"
 )
@@ -38,6 +39,11 @@ type target interface {
 
 func namespace(req target) client.Namespace {
 	return client.Namespace{Database: req.GetDatabase(), Collection: req.GetCollection()}
+}
+
+// source returns where documents of a namespace come from, as they are or through a pipeline.
+func source(ns client.Namespace, pipeline bool) batch.Source {
+	return batch.Source{Database: ns.Database, Collection: ns.Collection, Pipeline: pipeline}
 }
 
 // count returns a count of an acknowledged write. It returns nil if the write is unacknowledged.

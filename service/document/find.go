@@ -105,7 +105,12 @@ func (s *Server) StreamFind(
 	ctx := ss.Context()
 	r := request.Read(ctx, req, req.Statement)
 	opt := findOptions.Read(r, req)
-	opt.BatchSize, opt.RunOn = stream.First(opt.BatchSize), true
+	ns := namespace(req)
+	of := source(ns, false)
+	opt.RunOn = true
+	if isSized(opt) {
+		opt.BatchSize = s.cfg.Streams.First(of, opt.BatchSize)
+	}
 	if r.Whole {
 		opt.TimeoutMode, opt.Timeout = client.Iteration, batchTimeout(ctx, r.Timeout)
 	}
@@ -113,13 +118,13 @@ func (s *Server) StreamFind(
 		return err
 	}
 	cur, err := stream.Open(ctx, func() (*cursor.Cursor, error) {
-		return s.cfg.Client.Find(ctx, namespace(req), opt)
+		return s.cfg.Client.Find(ctx, ns, opt)
 	})
 	if err != nil {
 		return err
 	}
 	cur.SetRunOn(false)
-	src := stream.Source{Cursor: cur, MaxBatch: req.GetBatchSize()}
+	src := stream.Source{Cursor: cur, Of: of, MaxBatch: req.GetBatchSize()}
 	send := func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.StreamFindResponse{Documents: docs})
 	}

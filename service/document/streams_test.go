@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -242,5 +243,66 @@ func TestStreamThatFails(t *testing.T) {
 				t.Errorf("the stream ended with %v, want %v", err, test.code)
 			}
 		})
+	}
+}
+
+// TestFirstBatches checks that pages and streams share what they learn of the sizes of documents,
+// so that the first batch of either fits, and that a single batch is as large as its limit.
+func TestFirstBatches(t *testing.T) {
+	g := start(t, nil)
+	g.Server.SetDocuments("d.large", servicetest.Docs(40, 200<<10)...)
+	g.Server.SetDocuments("d.small", servicetest.Docs(400, 100)...)
+	read := func(collection string, change func(*mooringv1.StreamFindRequest)) (documents int) {
+		t.Helper()
+		req := &mooringv1.StreamFindRequest{Database: "d", Collection: collection}
+		change(req)
+		find, err := g.Document.StreamFind(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			m, err := find.Recv()
+			if errors.Is(err, io.EOF) {
+				return documents
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			documents += len(m.GetDocuments())
+		}
+	}
+	page := func(collection string) {
+		t.Helper()
+		_, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{
+			Database: "d", Collection: collection,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain := func(*mooringv1.StreamFindRequest) {}
+	page("large")
+	if got := read("large", plain); got != 40 {
+		t.Errorf("a stream of %d documents, want 40", got)
+	}
+	if got := read("small", plain); got != 400 {
+		t.Errorf("a stream of %d documents, want 400", got)
+	}
+	page("small")
+	got := read("small", func(req *mooringv1.StreamFindRequest) {
+		req.Limit = new(int64(-200))
+	})
+	if got != 200 {
+		t.Errorf("a single batch of %d documents, want 200", got)
+	}
+	var firsts []int64
+	for _, c := range g.Server.Commands("find") {
+		v, _ := c.Body.Lookup("batchSize")
+		n, _ := v.AsInt64()
+		firsts = append(firsts, n)
+	}
+	want := []int64{8, 5, 8, 101, 200}
+	if !slices.Equal(firsts, want) {
+		t.Errorf("first batches of %v, want %v", firsts, want)
 	}
 }

@@ -52,7 +52,7 @@ type held struct {
 	last        Page   // the page that was delivered last, if it is in the list of pages
 	// undelivered: no call has sent the last page yet, so its client asks again.
 	undelivered bool
-	source      source
+	source      batch.Source
 
 	// account is the principal's. It is charged with what the cursor keeps between two calls.
 	account              admission.Account

@@ -93,8 +93,11 @@ func (p *Pager) first(ctx context.Context, h *held, o Opening) (Page, error) {
 		most = h.chosen
 	}
 	if o.Sized {
-		h.source = source{o.Namespace, o.Pipeline}
-		mean, _ := p.learned.Get(h.source)
+		h.source = batch.Source{
+			Database: o.Namespace.Database, Collection: o.Namespace.Collection,
+			Pipeline: o.Pipeline,
+		}
+		mean := p.cfg.Sizes.Mean(h.source)
 		h.sizer = batch.Resume(mean, 0)
 		asked = batch.Start(limits.Bytes, mean, most)
 		if err := reserve(ctx, int(asked)*mean, limits); err != nil {

@@ -5,10 +5,9 @@ import (
 	"crypto/rand"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/seal"
@@ -43,6 +42,8 @@ type Config struct {
 	Admission *admission.Admission
 	// PageBytes is the most that a page holds, unless one document is larger.
 	PageBytes int
+	// Sizes is what is known of the sizes of documents; nil: nothing yet.
+	Sizes *batch.Sizes
 	// MaxCursors bounds the known cursors, including those that have ended or went to another
 	// replica.
 	MaxCursors int
@@ -63,10 +64,9 @@ type Pager struct {
 	instance   page.Instance
 	deployment DeploymentID
 	table      *handle.Table
-	learned    *lru.Cache[source, int] // the mean size of their documents
-	drained    chan struct{}           // closed when Drain has ended
-	drainsErr  error                   // what it returned
-	fate       Fate                    // of the cursors that were open when Drain began
+	drained    chan struct{} // closed when Drain has ended
+	drainsErr  error         // what it returned
+	fate       Fate          // of the cursors that were open when Drain began
 
 	memory     memory
 	bound      map[handle.ID][]*held // the cursors of each transaction, oldest first
@@ -82,6 +82,9 @@ func New(cfg Config) *Pager {
 	cfg.UnreadIdle = orDefault(cfg.UnreadIdle, DefaultUnreadIdle)
 	cfg.PageMemory = orDefault(cfg.PageMemory, DefaultPageMemory)
 	cfg.PageBytes = orDefault(cfg.PageBytes, DefaultPageBytes)
+	if cfg.Sizes == nil {
+		cfg.Sizes = batch.NewSizes()
+	}
 	p := &Pager{
 		cfg: cfg, deployment: NewDeploymentID(cfg.Deployment),
 		drained: make(chan struct{}), leaving: handle.NewWork(),
@@ -93,8 +96,7 @@ func New(cfg Config) *Pager {
 	}
 	p.cfg.UnreadIdle = min(p.cfg.UnreadIdle, p.table.Idle())
 	p.memory.budget, p.memory.shares = max(cfg.PageMemory, 0), map[admission.Principal]int{}
-	p.learned, _ = lru.New[source, int](maxLearned) // never fails
-	_, _ = rand.Read(p.instance[:])                 // never fails
+	_, _ = rand.Read(p.instance[:]) // never fails
 	return p
 }
 

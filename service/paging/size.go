@@ -7,16 +7,6 @@ import (
 	"github.com/mooringdb/mooring/service/batch"
 )
 
-// source says where documents come from whose sizes are alike: a namespace, as it is or through
-// pipelines.
-type source struct {
-	namespace Namespace
-	pipeline  bool
-}
-
-// maxLearned bounds the sources of which the size of documents is known.
-const maxLearned = 10_000
-
 // leastReserve is the smallest sum that is reserved. Less is not charged either.
 const leastReserve = 128 << 10
 
@@ -52,10 +42,7 @@ func (p *Pager) take(ctx context.Context, h *held) error {
 	h.leftover.bytes += b.Bytes
 	h.leftover.buffer += max(b.Bytes, b.Buffer)
 	h.sizer.Saw(len(b.Documents), b.Bytes)
-	if n := len(b.Documents); n > 0 && h.source != (source{}) {
-		before, _ := p.learned.Get(h.source)
-		p.learned.Add(h.source, batch.Learn(before, max(b.Bytes/n, 1)))
-	}
+	p.cfg.Sizes.Saw(h.source, len(b.Documents), b.Bytes)
 	return nil
 }
 

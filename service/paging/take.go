@@ -7,6 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 )
@@ -17,6 +18,8 @@ type Taken struct {
 	Cursor Cursor
 	// Documents are what was left of the last batch; they come before the next one.
 	Documents []bson.Raw
+	// Sizer is what is known of the documents' sizes.
+	Sizer batch.Sizer
 
 	p *Pager // nil: the cursor is another replica's
 	g grant
@@ -48,7 +51,7 @@ func (p *Pager) Take(ctx context.Context, a Asking) (context.Context, *Taken, er
 }
 
 func (g grant) take(p *Pager, a Asking) *Taken {
-	t := &Taken{Cursor: g.h.cur, Documents: g.h.leftover.documents, p: p, g: g}
+	t := &Taken{Cursor: g.h.cur, Documents: g.h.leftover.documents, Sizer: g.h.sizer, p: p, g: g}
 	g.h.cur, g.h.leftover = nil, leftover{}
 	t.Cursor.SetRunOn(false)
 	if a.BatchSize != nil {

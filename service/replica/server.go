@@ -117,7 +117,9 @@ func (s *server) Stream(
 		return refusal(err)
 	}
 	defer taken.Release()
-	src := stream.Source{Cursor: taken.Cursor, Documents: taken.Documents}
+	src := stream.Source{
+		Cursor: taken.Cursor, Documents: taken.Documents, Sizer: taken.Sizer,
+	}
 	if q.BatchSize != nil {
 		src.MaxBatch = *q.BatchSize
 	}

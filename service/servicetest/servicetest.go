@@ -26,6 +26,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/catalog"
@@ -115,6 +116,8 @@ func StartOn(t testing.TB, uri string, dial Dialer, cfg Config) *Gateway {
 func (g *Gateway) start(uri string, dial Dialer, cfg Config) {
 	g.t.Helper()
 	g.startClient(uri+cfg.URIOptions, dial, cfg.Admission)
+	cfg.Handles.Sizes = batch.NewSizes()
+	cfg.Streams.Sizes = cfg.Handles.Sizes
 	g.startHandles(cfg.Handles)
 	g.Transactions = transaction.New(transaction.Config{
 		Client: g.Client, Cursors: g.Handles, Keys: g.keys, Deployment: "test", Idle: cfg.Idle,

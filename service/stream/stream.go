@@ -43,12 +43,15 @@ type Config struct {
 	// MessageBytes limits the documents of a message, in bytes. A larger document is a message of
 	// its own.
 	MessageBytes int
+	// Sizes is what is known of the sizes of documents; nil: nothing yet.
+	Sizes *batch.Sizes
 }
 
 // Streams holds the state that all streams of a gateway share.
 type Streams struct {
 	budget       *batch.Budget
 	messageBytes int
+	sizes        *batch.Sizes
 }
 
 // New returns the shared state. No stream is open yet.
@@ -59,7 +62,12 @@ func New(cfg Config) *Streams {
 	if cfg.MessageBytes == 0 {
 		cfg.MessageBytes = DefaultMessageBytes
 	}
-	return &Streams{budget: batch.NewBudget(cfg.Budget), messageBytes: cfg.MessageBytes}
+	if cfg.Sizes == nil {
+		cfg.Sizes = batch.NewSizes()
+	}
+	return &Streams{
+		budget: batch.NewBudget(cfg.Budget), messageBytes: cfg.MessageBytes, sizes: cfg.Sizes,
+	}
 }
 
 // MessageBytes returns the number of bytes that the documents of a message should not exceed.
@@ -72,6 +80,10 @@ type Source struct {
 	Cursor Cursor
 	// Documents are sent before those of the cursor.
 	Documents []bson.Raw
+	// Of is where the documents come from; zero: nothing is learned of them.
+	Of batch.Source
+	// Sizer is what is known of the cursor's documents. If it is zero, what is known of Of counts.
+	Sizer batch.Sizer
 	// MaxBatch is the batch size that the client has chosen. No batch is larger. 0 means no bound.
 	MaxBatch int32
 	// Relayed says that another replica reads the cursor. The commands are admitted there.
@@ -79,13 +91,14 @@ type Source struct {
 }
 
 // First returns the batch size for the command that opens a stream's cursor: the server's own, or
-// less if the client has chosen less. It is never more, because the size of the documents is not
-// known yet and a stream holds two batches.
-func First(chosen *int32) *int32 {
-	n := int32(batch.First)
+// less if the client has chosen less, or if what is known of the source's documents says that fewer
+// fill a batch. Of an unknown source, the first batch is small.
+func (s *Streams) First(of batch.Source, chosen *int32) *int32 {
+	most := int32(batch.First)
 	if chosen != nil {
-		n = min(n, *chosen)
+		most = min(most, *chosen)
 	}
+	n := batch.Start(s.budget.Target(), s.sizes.Mean(of), most)
 	return &n
 }
 
@@ -128,7 +141,10 @@ func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) err
 		return err
 	}
 	src.Documents = nil
-	var sizer batch.Sizer
+	sizer := src.Sizer
+	if sizer == (batch.Sizer{}) {
+		sizer = batch.Resume(s.sizes.Mean(src.Of), batch.First)
+	}
 	var pause pacer
 	for !src.Cursor.Done() {
 		n := sizer.Next(s.budget.Target())
@@ -142,6 +158,7 @@ func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) err
 			return err
 		}
 		sizer.Saw(documents, bytes)
+		s.sizes.Saw(src.Of, documents, bytes)
 		if src.Cursor.Done() {
 			return nil
 		}

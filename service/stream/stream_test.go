@@ -120,19 +120,56 @@ func TestTheClientsBatchSizeIsTheLargest(t *testing.T) {
 	}
 }
 
+// TestFirst checks that the first batch is the server's own or less: what the client has chosen, or
+// what fills a batch.
 func TestFirst(t *testing.T) {
+	small, large := batch.Source{Database: "small"}, batch.Source{Database: "large"}
+	sizes := batch.NewSizes()
+	sizes.Saw(small, 10, 1000)
+	sizes.Saw(large, 2, 1<<20)
+	s := stream.New(stream.Config{Sizes: sizes})
 	for _, test := range []struct {
 		name   string
+		of     batch.Source
 		chosen *int32
 		want   int32
 	}{
-		{"nothing chosen", nil, batch.First},
-		{"less", new(int32(7)), 7},
-		{"none", new(int32(0)), 0},
-		{"more than is safe while no size is known", new(int32(1_000_000)), batch.First},
+		{"nothing is known", batch.Source{Database: "x"}, nil, batch.FirstUnknown},
+		{"nothing is known, less chosen", batch.Source{}, new(int32(7)), 7},
+		{"small documents", small, nil, batch.First},
+		{"small documents, less chosen", small, new(int32(7)), 7},
+		{"small documents, more chosen", small, new(int32(1_000_000)), batch.First},
+		{"large documents", large, nil, 2},
+		{"none chosen", large, new(int32(0)), 0},
 	} {
-		if got := *stream.First(test.chosen); got != test.want {
+		if got := *s.First(test.of, test.chosen); got != test.want {
 			t.Errorf("%s: First() = %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// TestFirstBatchFits checks that a stream learns how large documents are for the next one of the
+// same source, and that what is known of a cursor counts from its first batch on.
+func TestFirstBatchFits(t *testing.T) {
+	s := stream.New(stream.Config{})
+	of := batch.Source{Database: "d", Collection: "c"}
+	for _, test := range []struct {
+		name string
+		src  stream.Source
+		want []int32
+	}{
+		{"nothing is known", stream.Source{Of: of}, []int32{batch.First, 10, 10}},
+		{"the source is known", stream.Source{Of: of}, []int32{10, 10}},
+		{"the cursor is known", stream.Source{Sizer: batch.Resume(100<<10, 1)}, []int32{4, 10}},
+		{"another source", stream.Source{Of: batch.Source{Database: "x"}}, []int32{batch.First, 10}},
+	} {
+		f := &fake{left: 200, size: 100 << 10}
+		test.src.Cursor = f
+		if err := s.Run(t.Context(), test.src, func([]bson.Raw) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.sizes[:len(test.want)]; !slices.Equal(got, test.want) {
+			t.Errorf("%s: batches of %v, want %v", test.name, got, test.want)
 		}
 	}
 }

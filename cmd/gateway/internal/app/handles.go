@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
@@ -119,7 +120,7 @@ const handOverTime = 4 * time.Second
 const meetTime = time.Second
 
 func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Client,
-	transport *replica.Transport, admitted *admission.Admission, log *slog.Logger,
+	transport *replica.Transport, admitted *admission.Admission, sizes *batch.Sizes, log *slog.Logger,
 ) *paging.Pager {
 	p := paging.New(paging.Config{
 		Admission: admitted,
@@ -127,6 +128,7 @@ func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Cl
 		Idle: cfg.Cursors.Idle, UnreadIdle: cfg.Cursors.UnreadIdle,
 		PageMemory:      pageMemory(cfg.Cursors.PageMemory, admitted.Bytes().Limit),
 		PageBytes:       int(cfg.Pages.MaxSize),
+		Sizes:           sizes,
 		MaxPerPrincipal: noneIsNegative(cfg.Cursors.MaxPerPrincipal),
 		Continue:        func(s cursor.State) paging.Cursor { return c.ContinueCursor(s) },
 	})

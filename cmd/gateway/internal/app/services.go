@@ -17,6 +17,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/audit"
+	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/catalog"
 	"github.com/mooringdb/mooring/service/changestream"
@@ -39,7 +40,8 @@ import (
 
 // services provides the API and the interceptors of all its calls.
 var services = fx.Module("services", fx.Provide(
-	interceptor.NewGate, newAdmission, newComments, newChain, newStreams, newCommands, newDocuments,
+	interceptor.NewGate, newAdmission, newComments, newChain, batch.NewSizes,
+	newStreams, newCommands, newDocuments,
 	resource.New, newCatalog,
 	newCursors, newSessions, newSessionService, newIdempotency,
 	newTransactions, newTransactionService, newTickets,
@@ -118,10 +120,11 @@ func limits(cfg *config.Config) admission.Config {
 	}
 }
 
-func newStreams(cfg *config.Config) *stream.Streams {
+func newStreams(cfg *config.Config, sizes *batch.Sizes) *stream.Streams {
 	return stream.New(stream.Config{
 		Budget:       int(cfg.Streams.Memory),
 		MessageBytes: min(int(cfg.Pages.MaxSize), stream.DefaultMessageBytes),
+		Sizes:        sizes,
 	})
 }
 
