@@ -197,6 +197,8 @@ type clientBulkRun struct {
 	op     *operation.Operation
 	result NamespacedBulkWriteResult
 	failed NamespacedBulkWriteError
+	// unread says that commands without acknowledgement were sent.
+	unread bool
 }
 
 // all runs one command after the other, until all writes are sent, an ordered bulk has a write
@@ -217,6 +219,7 @@ func (r *clientBulkRun) all(ctx context.Context) error {
 func (r *clientBulkRun) command(ctx context.Context) error {
 	if r.op.Unacknowledged {
 		_, err := r.client.runner.Run(ctx, r.op)
+		r.unread = r.unread || err == nil
 		return err
 	}
 	cur, res, err := cursor.OpenResult(ctx, &r.client.runner, *r.op, cursor.Options{
@@ -247,7 +250,9 @@ func (r *clientBulkRun) summary(res *operation.Result) error {
 		{"nDeleted", &r.result.DeletedCount},
 		{"nUpserted", &r.result.UpsertedCount},
 	} {
-		*field.sum += reply.count(res.Reply, field.key, field.key)
+		n := reply.count(res.Reply, field.key, field.key)
+		*field.sum += n
+		r.result.AnySucceeded = r.result.AnySucceeded || n > 0
 	}
 	most := int64(r.cmd.sent) // errors without a success
 	if r.cmd.ordered {
@@ -365,7 +370,7 @@ func (r *clientBulkRun) end() error {
 		func(a, b mongoerr.WriteError) int { return cmp.Compare(a.Index, b.Index) })
 	alone := len(r.failed.WriteErrors) == 0 && len(r.failed.WriteConcernErrors) == 0
 	if alone && (r.failed.Err == nil || !r.result.AnySucceeded) {
-		return r.failed.Err
+		return ofSeveral(r.failed.Err, r.unread)
 	}
 	return &r.failed
 }

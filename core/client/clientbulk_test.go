@@ -259,6 +259,13 @@ func TestClientBulkWriteErrors(t *testing.T) {
 			server:    bulkServer{cursor: []string{`{"ok":0,"idx":0` + failed}, fields: `{"nErrors":1,"nInserted":1,"nMatched":0,"nModified":0,"nUpserted":0,"nDeleted":0}`},
 			unordered: true, succeeded: true, writes: "[0]",
 		},
+		"the second of an ordered one, whose error is lost": {
+			server: bulkServer{
+				fields:  `{"nErrors":1,"nInserted":1,"nMatched":0,"nModified":0,"nUpserted":0,"nDeleted":0}`,
+				getMore: reply(t, `{"ok":0,"code":43,"errmsg":"no cursor"}`),
+			},
+			succeeded: true, kind: isA[*client.NamespacedBulkWriteError],
+		},
 		"no index":        {server: bulkServer{cursor: []string{`{"ok":1,"n":1}`}}, succeeded: true, kind: isA[*mongoerr.MalformedReplyError]},
 		"a foreign index": {server: bulkServer{cursor: []string{`{"ok":1,"idx":2,"n":1}`}}, succeeded: true, kind: isA[*operation.OutcomeUnknownError]},
 		"no count":        {server: bulkServer{fields: `{"nErrors":0}`}, kind: isA[*mongoerr.MalformedReplyError]},

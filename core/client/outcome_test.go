@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
@@ -265,31 +266,42 @@ func TestWithTransactionCanceledInCommit(t *testing.T) {
 // TestUnacknowledgedBulkCutOff checks that a bulk without acknowledgement does not say that nothing
 // was sent if that is so of its last command only.
 func TestUnacknowledgedBulkCutOff(t *testing.T) {
-	for sent, want := range []mongoerr.Delivery{mongoerr.Unsent, mongoerr.Executed} {
-		synctest.Test(t, func(t *testing.T) {
-			cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
-			var cutOff context.CancelFunc
-			c := connect(t, cluster, "", client.Options{Sink: &event.Sink{
-				CommandSucceeded: func(e event.CommandSucceeded) {
-					if e.Name == "insert" {
-						cutOff()
-					}
-				},
-			}})
-			synctest.Wait()
+	without := client.Common{WriteConcern: unacknowledged}
+	one := doc(t, `{"_id":1}`)
+	models := []client.WriteModel{
+		{Kind: client.InsertOne, Document: one}, {Kind: client.DeleteOne, Filter: one},
+	}
+	server := bulkServer{limits: `{"maxWireVersion":25,"maxWriteBatchSize":1}`}
+	for name, bulk := range map[string]func(context.Context, *client.Client) error{
+		"BulkWrite": func(ctx context.Context, c *client.Client) error {
+			_, err := c.BulkWrite(ctx, orders, models, client.BulkWriteOptions{Common: without})
+			return err
+		},
+		"ClientBulkWrite": func(ctx context.Context, c *client.Client) error {
+			_, err := c.ClientBulkWrite(ctx, []client.NamespacedWriteModel{
+				{Namespace: orders, WriteModel: models[0]}, {Namespace: orders, WriteModel: models[1]},
+			}, client.NamespacedBulkWriteOptions{Common: without, Ordered: new(false)})
+			return err
+		},
+	} {
+		for sent, want := range []mongoerr.Delivery{mongoerr.Unsent, mongoerr.Executed} {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			cutOff = cancel
 			if sent == 0 {
 				cancel()
 			}
-			one := doc(t, `{"_id":1}`)
-			_, err := c.BulkWrite(ctx, orders, []client.WriteModel{
-				{Kind: client.InsertOne, Document: one}, {Kind: client.DeleteOne, Filter: one},
-			}, client.BulkWriteOptions{Common: client.Common{WriteConcern: unacknowledged}})
-			if got := mongoerr.Judge(err).Delivery; got != want {
-				t.Errorf("%v after %d commands, which is %v, want %v", err, sent, got, want)
-			}
-		})
+			leave := &event.Sink{CommandSucceeded: func(e event.CommandSucceeded) {
+				if e.Command.Name == "insert" || e.Command.Name == "bulkWrite" {
+					cancel()
+				}
+			}}
+			runWith(t, server.handlers(t), connstring.Config{}, client.Options{Sink: leave},
+				func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
+					err := bulk(ctx, c)
+					if got := mongoerr.Judge(err).Delivery; got != want {
+						t.Errorf("%s: %v after %d commands, which is %v, want %v", name, err, sent, got, want)
+					}
+				})
+		}
 	}
 }
