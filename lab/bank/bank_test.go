@@ -169,33 +169,24 @@ func (b *bank) changeShards(ctx context.Context) (changes int) {
 	}
 }
 
-// read sums the money of all accounts, by two calls of one snapshot, again and again: in a
-// transaction and in a snapshot session by turns.
+// read sums the money of all accounts, by calls of one snapshot, again and again: in a transaction
+// and in a snapshot session by turns.
 func (b *bank) read(ctx context.Context, replica func() api) {
-	halves := []string{`{"_id": {"$lt": 50}}`, `{"_id": {"$gte": 50}}`}
 	for turn := 0; ctx.Err() == nil; turn++ {
-		var transaction, session string
+		var s statement
+		var session string
 		var err error
 		if turn%2 == 0 {
-			transaction, err = replica().begin(ctx)
+			s.transaction, err = replica().begin(ctx)
 		} else {
 			session, err = replica().snapshot(ctx)
 		}
-		found, money := 0, 0
-		for i, half := range halves {
-			if err != nil {
-				break
-			}
-			s := statement{transaction: transaction}
-			if transaction != "" {
-				s.number = int32(i + 1)
-			}
-			var n, m int
-			n, m, session, err = replica().sum(ctx, s, session, half)
-			found, money = found+n, money+m
+		var found, money int
+		if err == nil {
+			found, money, err = sum(ctx, replica, s, session)
 		}
-		if transaction != "" {
-			_ = replica().abort(ctx, transaction) // it has read only
+		if s.transaction != "" {
+			_ = replica().abort(ctx, s.transaction) // it has read only
 		}
 		if err != nil {
 			b.tally.failed(err)
@@ -204,8 +195,36 @@ func (b *bank) read(ctx context.Context, replica func() api) {
 		b.tally.add(&b.tally.reads)
 		if found != count || money != count*start {
 			b.tally.add(&b.tally.wrong)
+			b.t.Logf("%d accounts have %d, by transaction %q or session %q", found, money,
+				s.transaction, session)
 		}
 	}
+}
+
+// sum returns the number of the accounts and their money. It reads two halves, each of one page or
+// of several.
+func sum(
+	ctx context.Context, replica func() api, s statement, session string,
+) (found, money int, err error) {
+	number := func() statement {
+		if s.transaction != "" {
+			s.number++
+		}
+		return s
+	}
+	for _, half := range []string{`{"_id": {"$lt": 50}}`, `{"_id": {"$gte": 50}}`} {
+		p, err := replica().find(ctx, number(), session, half)
+		for ; err == nil; p, err = replica().next(ctx, number(), p) {
+			found, money, session = found+p.accounts, money+p.money, p.session
+			if p.cursor == "" {
+				break
+			}
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	return found, money, nil
 }
 
 // audit compares the accounts and the ledgers with what the tellers know.

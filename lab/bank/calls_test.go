@@ -69,10 +69,17 @@ type api interface {
 	isRecorded(ctx context.Context, f transfer) (bool, error)
 	// snapshot returns the token of a session that reads from one snapshot.
 	snapshot(ctx context.Context) (session string, err error)
-	// sum returns the number of the accounts that match, the sum of their money, and the renewed
-	// token if it was given one of a session.
-	sum(ctx context.Context, s statement, session, filter string) (found, money int, token string,
-		err error)
+	// find returns the first page of the accounts that match, and next the one that follows. A
+	// page has the renewed token of its session if it is given one.
+	find(ctx context.Context, s statement, session, filter string) (page, error)
+	next(ctx context.Context, s statement, before page) (page, error)
+}
+
+// page is a part of the accounts that were read.
+type page struct {
+	accounts, money int
+	session         string
+	cursor          string // empty: it is the last one
 }
 
 // failure is an error that the gateway answered with.

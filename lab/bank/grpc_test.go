@@ -7,7 +7,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
-	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
@@ -49,13 +48,18 @@ func text(json string) *mooringv1.Document {
 
 // of returns the fields of a request that say to which transaction it belongs.
 func (s statement) of() (transaction *string, number *int32) {
-	if s.transaction != "" {
-		transaction = &s.transaction
-	}
 	if s.number > 0 {
 		number = &s.number
 	}
-	return transaction, number
+	return optional(s.transaction), number
+}
+
+// optional returns the field of a text, which is unset if there is none.
+func optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 func (g overGRPC) begin(ctx context.Context) (string, error) {
@@ -136,21 +140,34 @@ func (g overGRPC) snapshot(ctx context.Context) (string, error) {
 	return resp.GetSession(), read(err)
 }
 
-func (g overGRPC) sum(
+func (g overGRPC) find(
 	ctx context.Context, s statement, session, filter string,
-) (found, money int, renewed string, err error) {
+) (page, error) {
 	req := &mooringv1.FindRequest{
-		Database: database, Collection: accounts, Filter: text(filter),
-	}
-	if session != "" {
-		req.Session = &session
+		Database: database, Collection: accounts, Filter: text(filter), Session: optional(session),
 	}
 	req.Transaction, req.Statement = s.of()
 	resp, err := g.documents().Find(ctx, req)
-	for _, d := range resp.GetDocuments() {
-		balance, _ := bson.Raw(d.GetBson()).Lookup("balance")
-		n, _ := balance.AsInt64()
-		money += int(n)
+	return pageOf(resp), read(err)
+}
+
+func (g overGRPC) next(ctx context.Context, s statement, before page) (page, error) {
+	req := &mooringv1.NextPageRequest{Cursor: before.cursor, Session: optional(before.session)}
+	req.Transaction, req.Statement = s.of()
+	resp, err := mooringv1.NewCursorServiceClient(g.conn).NextPage(ctx, req)
+	return pageOf(resp), read(err)
+}
+
+func pageOf(resp interface {
+	GetDocuments() []*mooringv1.Document
+	GetSession() string
+	GetCursor() string
+}) page {
+	p := page{
+		accounts: len(resp.GetDocuments()), session: resp.GetSession(), cursor: resp.GetCursor(),
 	}
-	return len(resp.GetDocuments()), money, resp.GetSession(), read(err)
+	for _, d := range resp.GetDocuments() {
+		p.money += integer(d.GetBson(), "balance")
+	}
+	return p
 }

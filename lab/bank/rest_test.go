@@ -116,13 +116,23 @@ func (r overREST) snapshot(ctx context.Context) (string, error) {
 	return a.Session, err
 }
 
-func (r overREST) sum(
+func (r overREST) find(
 	ctx context.Context, s statement, session, filter string,
-) (found, money int, renewed string, err error) {
-	a, err := r.post(ctx, gatewaytest.Documents(database, accounts, "find"),
+) (page, error) {
+	return r.page(ctx, gatewaytest.Documents(database, accounts, "find"),
 		`"filter": `+filter+token("session", session)+s.fields())
+}
+
+func (r overREST) next(ctx context.Context, s statement, before page) (page, error) {
+	return r.page(ctx, "/v1/cursors:next",
+		token("cursor", before.cursor)+token("session", before.session)+s.fields())
+}
+
+func (r overREST) page(ctx context.Context, path, fields string) (page, error) {
+	a, err := r.post(ctx, path, fields)
+	p := page{accounts: len(a.Documents), session: a.Session, cursor: a.Cursor}
 	for _, account := range a.Documents {
-		money += account.Balance
+		p.money += account.Balance
 	}
-	return len(a.Documents), money, a.Session, err
+	return p, err
 }
