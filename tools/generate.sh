@@ -1,5 +1,5 @@
 #!/bin/sh
-# Generates gen/ from proto/: Go, gRPC, the REST routes, and one OpenAPI 3.1 document. Needs nothing but Go.
+# Generates gen/ from proto/: Go, gRPC, and one OpenAPI 3.1 document. Needs nothing but Go.
 set -eu
 cd "$(dirname "$0")/.."
 buf() { go tool -modfile=tools/buf/go.mod buf "$@"; }

@@ -17,9 +17,9 @@ import (
 
 // admit decides whether the request may be a call, and opens it. Nothing of the body is read
 // before that.
-func (c *call) admit(ctx context.Context) (map[string]string, error) {
+func (c *call) admit(ctx context.Context) error {
 	if err := c.enter(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	return c.open()
 }

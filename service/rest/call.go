@@ -12,19 +12,15 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/audit"
-	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/coding"
-	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -39,32 +35,31 @@ const (
 // call holds the state of one request. The goroutine that net/http starts for the request owns it.
 // Only the keep-alive of events writes from another goroutine, under mu.
 type call struct {
-	handler  *Handler
-	w        http.ResponseWriter
-	r        *http.Request // unchanged
-	route    *route
-	format   format
-	ids      [1]string // the request's id, as a header has it
-	length   [1]string // the length of the response's body, as a header has it
-	query    url.Values
-	timeout  time.Duration           // 0: none
-	deadline time.Time               // from timeout; zero: none
-	present  func(*caller.Presented) // adds credentials; nil: there are no others
-	identity *caller.Identity
-	ticket   string                  // in the path
-	watch    *mooringv1.WatchRequest // of the ticket; nil: there is none
-	account  admission.Account       // open once it is known who calls
-	textRoom int64                   // charged for the text of large documents
-	turn     admission.Turn          // of heavy work
-	metadata metadata.MD             // the handler's header
+	handler   *Handler
+	w         http.ResponseWriter
+	r         *http.Request // unchanged
+	route     *route
+	format    format
+	ids       [1]string  // the request's id, as a header has it
+	length    [1]string  // the length of the response's body, as a header has it
+	path      []variable // in variables
+	variables [maxVariables]variable
+	query     url.Values
+	timeout   time.Duration           // 0: none
+	deadline  time.Time               // from timeout; zero: none
+	present   func(*caller.Presented) // adds credentials; nil: there are no others
+	identity  *caller.Identity
+	ticket    string                  // in the path
+	watch     *mooringv1.WatchRequest // of the ticket; nil: there is none
+	account   admission.Account       // open once it is known who calls
+	textRoom  int64                   // charged for the text of large documents
+	turn      admission.Turn          // of heavy work
+	metadata  metadata.MD             // the handler's header
 
-	called    bool              // the request has reached the interceptors
-	streaming grpc.ClientStream // until it ends; nil for unary calls
-	failure   error             // the first one
-	begun     bool              // the status line is written
-	answered  bool              // of unary calls: the response is written
-	rows      bool              // of streams: documents are written
-	session   string            // the newest one of a stream
+	called  bool   // the request has reached the interceptors
+	begun   bool   // the status line is written
+	rows    bool   // of streams: documents are written
+	session string // the newest one of a stream
 
 	// Of a document's routes:
 	match, noneMatch []entityTag // the preconditions of a GET
@@ -74,10 +69,7 @@ type call struct {
 	compressor *coding.Writer // of the response's body; nil: it is not compressed
 	compressed *bufio.Writer  // what the compressor writes to
 
-	// grpc-gateway reads from body and writes to ignored.
-	body    requestBody
-	ignored discard
-	paced   pacedBody // reads the request's body
+	paced pacedBody // reads the request's body
 
 	// mu guards writing while a stream of events may be kept alive.
 	mu   sync.Mutex
@@ -87,23 +79,15 @@ type call struct {
 // id returns the request's id.
 func (c *call) id() string { return c.ids[0] }
 
-// fail records why the call has failed. It keeps the first reason; later ones are its consequences.
-func (c *call) fail(err error) {
-	if c.failure == nil {
-		c.failure = err
-	}
-}
-
-// open finds the route and checks everything in the request except the body. It returns the path's
-// parameters.
-func (c *call) open() (map[string]string, error) {
+// open finds the route and checks everything in the request except the body.
+func (c *call) open() error {
 	if len(c.r.RequestURI) > maxURLBytes {
-		return nil, refuse(rpcerr.URITooLong, "the URL is longer than "+
+		return refuse(rpcerr.URITooLong, "the URL is longer than "+
 			strconv.Itoa(maxURLBytes)+" bytes: send the request as a POST")
 	}
-	at, verb, params, err := c.handler.routes.find(c.r.URL.EscapedPath())
+	at, verb, path, err := c.handler.routes.find(c.r.URL.EscapedPath(), c.variables[:0])
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r, ok := at.ends[verb].route(c.r.Method)
 	if !ok {
@@ -111,12 +95,12 @@ func (c *call) open() (map[string]string, error) {
 		if verb == "" {
 			others = at.takers(c.r.Method)
 		}
-		return nil, c.notAllowed(at.ends[verb].allow(), others)
+		return c.notAllowed(at.ends[verb].allow(), others)
 	}
 	c.r.Pattern = r.path // for those in front of the handler
 	chosen, ok := accept(c.r.Header["Accept"], r.offers)
 	if !ok {
-		return nil, refuse(rpcerr.NotAcceptable,
+		return refuse(rpcerr.NotAcceptable,
 			"this call answers with "+offered(r.offers)+", which Accept does not take")
 	}
 	c.format = chosen
@@ -125,27 +109,27 @@ func (c *call) open() (map[string]string, error) {
 			if r.method == http.MethodPatch {
 				c.w.Header().Set("Accept-Patch", strings.Join(r.bodies, ", "))
 			}
-			return nil, err
+			return err
 		}
 	}
-	if !r.isResource() {
+	if !r.resource {
 		if err := refusePreconditions(r.method, c.r.Header); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if c.query, err = parseQuery(r, c.r.URL.RawQuery); err != nil {
-		return nil, err
+		return err
 	}
 	if c.timeout, err = timeout(c.r.Header.Get, c.query); err != nil {
-		return nil, err
+		return err
 	}
 	if r.bodies == nil {
 		if err := c.expectNoBody(); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	c.route = r
-	return params, nil
+	c.route, c.path = r, path
+	return nil
 }
 
 // notAllowed returns the error of a method that the path does not take. others lists how the path
@@ -168,144 +152,28 @@ func (c *call) isOver() bool {
 
 // serve runs the call. When it returns, the answer is written and the handler has ended, even if
 // the call has failed.
-func (c *call) serve(ctx context.Context, params map[string]string) {
-	ctx = context.WithValue(ctx, callKey{}, c)
+func (c *call) serve(ctx context.Context) {
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
 		c.deadline = time.Now().Add(c.timeout)
 		ctx, cancel = context.WithDeadline(ctx, c.deadline)
 		defer cancel()
 	}
-	// grpc-gateway needs only a body and a context.
-	c.body.call = c
-	request := &http.Request{
-		Method: c.route.method, URL: noURL, Body: &c.body, Form: noForm, PostForm: noForm,
-	}
-	c.route.handle(&c.ignored, request.WithContext(ctx), params)
-	c.drain()
-	switch {
-	case c.failure != nil:
-		c.writeFailure(ctx, c.failure)
+	switch err := c.run(ctx); {
+	case err != nil:
+		c.writeFailure(ctx, err)
 	case c.route.stream:
 		c.writeEnd()
-	case !c.answered:
-		c.writeFailure(ctx, refuse(rpcerr.Internal, "bug: the call has no answer"))
 	}
 }
 
-// The URL and the query that grpc-gateway sees. It changes neither.
-var (
-	noURL  = &url.URL{}
-	noForm = url.Values{}
-)
-
-// drain blocks until the handler of an interrupted stream has ended. The handler's context is
-// already canceled.
-func (c *call) drain() {
-	for c.streaming != nil {
-		_ = c.receive(c.streaming, c.route.replyType.New().Interface())
-	}
-}
-
-// forwarded lists the headers that become metadata.
-var forwarded = [...]struct{ header, key string }{
-	{"Idempotency-Key", "idempotency-key"},
-	{"Traceparent", "traceparent"},
-	{"Tracestate", "tracestate"},
-}
-
-// incoming returns the context of a call on the in-process connection. It has the metadata of the
-// request; no other header reaches a handler.
-func (c *call) incoming(ctx context.Context) context.Context {
-	return inproc.WithIncoming(ctx, servicecall.Local{
-		RequestID: c.id(),
-		Identity:  c.identity,
-		Client:    address(c.r),
-		Account:   c.charged(),
-		// Browsers and functions seldom ask for more than the first page of a GET.
-		Casual: c.route.method == http.MethodGet,
-		Text:   c.format.media == mediaJSON || c.format.media == mediaEJSON,
-		// The decoder reads bodies and queries, and sets a document only from JSON. The documents
-		// of an import are passed on as they are, and a ticket may hold JSON.
-		Built:  c.route.path != importPath && c.watch == nil,
-		Ticket: c.ticket,
-	}, c.forward(nil))
-}
-
-// forward adds the request's headers that become metadata to md, which may be nil.
-func (c *call) forward(md metadata.MD) metadata.MD {
-	for _, f := range forwarded {
-		if v := c.r.Header[f.header]; v != nil {
-			if md == nil {
-				md = make(metadata.MD, len(forwarded))
-			}
-			md[f.key] = v
-		}
-	}
-	return md
-}
-
-// charged returns the account for the interceptors, nil if nothing is limited.
-func (c *call) charged() *admission.Account {
-	if c.handler.config.Admission == nil {
-		return nil
-	}
-	return &c.account
-}
-
-// complete sets the fields of a request that are neither in its body nor in its path.
-func (c *call) complete(request any) error {
-	m, ok := request.(proto.Message)
-	if !ok {
-		panic("bug: rest: a request that is no message")
-	}
-	err := c.completeMessage(m.ProtoReflect())
-	if err != nil {
-		c.fail(err)
-	}
-	return err
-}
-
-func (c *call) completeMessage(m message) error {
-	if err := applyQuery(c.route, m, c.query); err != nil {
-		return err
-	}
-	if r, ok := m.Interface().(*mooringv1.WatchRequest); ok && c.format.media == mediaSSE {
-		if err := goOn(r, c.r.Header.Get(lastEventID)); err != nil {
-			return err
-		}
-	}
-	for _, token := range [...]struct{ header, field string }{
-		{sessionHeader, "session"}, {transactionHeader, "transaction"},
-	} {
-		text := c.r.Header.Get(token.header)
-		f := c.route.request.byName[token.field]
-		switch {
-		case text == "":
-		case f == nil:
-			return refuseField(token.header, "this call takes none")
-		case m.Has(f.fd) && m.Get(f.fd).String() != text:
-			return refuseField(token.header, "the body has another one")
-		default:
-			m.Set(f.fd, protoreflect.ValueOfString(text))
-		}
-	}
-	return nil
-}
-
-// respond writes a response, or the next message of a stream.
+// respond writes the response of a unary call.
 func (c *call) respond(ctx context.Context, m proto.Message) error {
-	if c.route.stream {
-		return c.writeBatch(m)
-	}
-	c.answered = true
 	write := c.writeResponse
-	if c.route.isResource() {
+	if c.route.resource {
 		write = c.respondDocument
 	}
 	if err := write(m); err != nil {
-		c.answered = false
-		c.fail(err)
 		if !isRepeatable(m, err) {
 			c.closeCursor(ctx, m)
 		}
@@ -425,7 +293,7 @@ func (c *call) releaseRoom() {
 }
 
 func (c *call) encode(e *encoder, m proto.Message) error {
-	if d, ok := m.(hasDocument); ok && c.route.isResource() {
+	if d, ok := m.(hasDocument); ok && c.route.resource {
 		if c.format.media == mediaBSON {
 			e.buf = append(e.buf, d.GetDocument().GetBson()...)
 			return nil
@@ -490,9 +358,6 @@ func (c *call) writeHeader(m proto.Message, length int) (hasBody bool, err error
 	c.w.WriteHeader(code)
 	return c.r.Method != http.MethodHead, nil
 }
-
-// setMetadata stores the handler's header metadata for the response's header.
-func (c *call) setMetadata(md metadata.MD) { c.metadata = md }
 
 // applyMetadata sets a header for each metadata key that is meant for clients.
 func (c *call) applyMetadata() {

@@ -1,10 +1,10 @@
 // Package rest serves the API as REST. It is an http.Handler over an in-process gRPC connection,
 // so REST and gRPC calls reach the same handlers through the same interceptors.
 //
-// Routes and methods come from the HTTP annotations in proto/. grpc-gateway's generated code
-// builds the requests and makes the calls. This package itself implements what clients see: paths,
-// negotiation, JSON with documents inline, pages and streams, and errors in one shape on every
-// path. It decides nothing about documents and knows no database.
+// Routes and methods come from the HTTP annotations in proto/, whose templates are those of
+// grpc-gateway. This package builds the requests from their descriptors, and implements what
+// clients see: paths, negotiation, JSON with documents inline, pages and streams, and errors in one
+// shape on every path. It decides nothing about documents and knows no database.
 package rest
 
 import "google.golang.org/protobuf/reflect/protoreflect"

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/payload"
@@ -41,37 +42,31 @@ var importParams = map[string]queryParam{
 }
 
 // importRoute returns the route of Import.
-func importRoute(plans planner, cc callConn) *route {
-	request := (*mooringv1.ImportRequest)(nil).ProtoReflect().Descriptor()
-	response := (*mooringv1.ImportResponse)(nil).ProtoReflect()
-	return &route{
-		rpc: mooringv1.DocumentService_Import_FullMethodName, method: http.MethodPost,
-		path: importPath, offers: offerSingle, request: plans.plan(request),
-		reply: plans.plan(response.Descriptor()), replyType: response.Type(),
-		params: importParams, bodies: importBodies,
-		handle: func(_ http.ResponseWriter, r *http.Request, params map[string]string) {
-			c := callFrom(r.Context())
-			if err := c.importBody(r.Context(), cc, params); err != nil {
-				c.fail(err)
-			}
-		},
+func importRoute(plans planner) *route {
+	r := newRoute(plans, methodOf(mooringv1.File_mooring_v1_document_service_proto,
+		mooringv1.DocumentService_Import_FullMethodName))
+	r.method, r.path, r.imports = http.MethodPost, importPath, true
+	r.params, r.bodies = importParams, importBodies
+	r.build = func(c *call) (message, error) {
+		m := r.requestType.New()
+		c.setPath(m)
+		return m, nil
 	}
+	return r
 }
 
 // importBodies lists the types of the body: lines of JSON, or BSON documents.
 var importBodies = []string{mediaTypes[mediaNDJSON], mediaTypes[mediaBSON]}
 
-// importBody passes the documents of the body to the service, and writes the response.
-func (c *call) importBody(ctx context.Context, cc callConn, params map[string]string) error {
-	first := &mooringv1.ImportRequest{
-		Database: params["database"], Collection: params["collection"],
-	}
-	if err := c.complete(first); err != nil {
-		return err
+// runImport passes the documents of the body to the service, and writes the response.
+func (c *call) runImport(ctx context.Context, request proto.Message) error {
+	first, ok := request.(*mooringv1.ImportRequest)
+	if !ok {
+		panic("bug: rest: an import of something else")
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := cc.conn.NewStream(c.incoming(ctx),
+	stream, err := c.handler.config.Conn.NewStream(c.incoming(ctx),
 		&grpc.StreamDesc{ClientStreams: true}, c.route.rpc)
 	if err != nil {
 		return err
@@ -96,7 +91,7 @@ func (c *call) importBody(ctx context.Context, cc callConn, params map[string]st
 		c.w.Header().Set("Connection", "close") // the rest of the body is not read
 		return err
 	default:
-		c.setMetadata(header)
+		c.metadata = header
 		return c.respond(ctx, response)
 	}
 }

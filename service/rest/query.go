@@ -75,7 +75,7 @@ func parseQuery(r *route, raw string) (url.Values, error) {
 
 // hasParam reports whether the route knows a query parameter.
 func (r *route) hasParam(name string) bool {
-	return name == timeoutParam || name == idTypeParam && r.isResource() ||
+	return name == timeoutParam || name == idTypeParam && r.resource ||
 		r.params[name] != nil && r.request.byName[name] != nil
 }
 

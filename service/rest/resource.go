@@ -1,14 +1,11 @@
 package rest
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -45,73 +42,53 @@ var resourceParams = map[string]queryParam{
 const idTypeParam = "idType"
 
 // resourceRoutes returns the routes of DocumentResourceService.
-func resourceRoutes(plans planner, cc callConn) []*route {
-	get := &route{
-		rpc: mooringv1.DocumentResourceService_GetDocument_FullMethodName, method: http.MethodGet,
+func resourceRoutes(plans planner) []*route {
+	const (
+		get    = mooringv1.DocumentResourceService_GetDocument_FullMethodName
+		put    = mooringv1.DocumentResourceService_PutDocument_FullMethodName
+		patch  = mooringv1.DocumentResourceService_PatchDocument_FullMethodName
+		remove = mooringv1.DocumentResourceService_DeleteDocument_FullMethodName
+	)
+	list := []struct{ rpc, method, bodyField string }{
+		{get, http.MethodGet, ""},
+		{put, http.MethodPut, "replacement"},
+		{patch, http.MethodPatch, "update"},
+		{remove, http.MethodDelete, ""},
 	}
-	put := &route{
-		rpc: mooringv1.DocumentResourceService_PutDocument_FullMethodName, method: http.MethodPut,
-		bodies: jsonBodies, bodyField: "replacement",
-	}
-	patch := &route{
-		rpc:    mooringv1.DocumentResourceService_PatchDocument_FullMethodName,
-		method: http.MethodPatch, bodies: jsonBodies, bodyField: "update",
-	}
-	remove := &route{
-		rpc:    mooringv1.DocumentResourceService_DeleteDocument_FullMethodName,
-		method: http.MethodDelete,
-	}
-	messages := map[*route][2]proto.Message{
-		get:    {(*mooringv1.GetDocumentRequest)(nil), (*mooringv1.GetDocumentResponse)(nil)},
-		put:    {(*mooringv1.PutDocumentRequest)(nil), (*mooringv1.PutDocumentResponse)(nil)},
-		patch:  {(*mooringv1.PatchDocumentRequest)(nil), (*mooringv1.PatchDocumentResponse)(nil)},
-		remove: {(*mooringv1.DeleteDocumentRequest)(nil), (*mooringv1.DeleteDocumentResponse)(nil)},
-	}
-	routes := []*route{get, put, patch, remove}
-	for _, r := range routes {
-		request, reply := messages[r][0].ProtoReflect(), messages[r][1].ProtoReflect()
-		r.path, r.params, r.offers = resourcePath, resourceParams, offerDocument
-		r.request, r.requestType = plans.plan(request.Descriptor()), request.Type()
-		r.reply, r.replyType = plans.plan(reply.Descriptor()), reply.Type()
-		r.handle = func(_ http.ResponseWriter, r *http.Request, params map[string]string) {
-			c := callFrom(r.Context())
-			if err := c.resource(r.Context(), cc, params); err != nil {
-				c.fail(err)
-			}
+	routes := make([]*route, len(list))
+	for i, l := range list {
+		r := newRoute(plans,
+			methodOf(mooringv1.File_mooring_v1_document_resource_service_proto, l.rpc))
+		r.method, r.path, r.bodyField, r.resource = l.method, resourcePath, l.bodyField, true
+		r.params, r.offers, r.build = resourceParams, offerDocument, (*call).buildResource
+		if r.bodyField != "" {
+			r.bodies = jsonBodies
 		}
+		routes[i] = r
 	}
 	return routes
 }
 
-// isResource reports whether the route is a document's.
-func (r *route) isResource() bool { return r.requestType != nil }
-
-// resource makes the call of a document's route, and writes the response.
-func (c *call) resource(ctx context.Context, cc callConn, params map[string]string) error {
+// buildResource returns the request of a document's route.
+func (c *call) buildResource() (message, error) {
 	m, plan := c.route.requestType.New(), c.route.request
-	id, err := parseID(params["id"], c.query)
+	last := len(c.path) - 1
+	id, err := parseID(c.path[last].value, c.query)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	m.Set(plan.byName["database"].fd, protoreflect.ValueOfString(params["database"]))
-	m.Set(plan.byName["collection"].fd, protoreflect.ValueOfString(params["collection"]))
 	m.Set(plan.byName["id"].fd, protoreflect.ValueOfMessage(payload.NewValue(id).ProtoReflect()))
+	c.path = c.path[:last]
+	c.setPath(m)
 	if err := c.demand(m); err != nil {
-		return err
+		return nil, err
 	}
 	if c.route.bodyField != "" {
-		//nolint:contextcheck // the body is charged under the request's own context
 		if err := c.decodeBare(plan.byName[c.route.bodyField], m); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	reply := c.route.replyType.New().Interface()
-	var header metadata.MD
-	err = cc.Invoke(ctx, c.route.rpc, m.Interface(), reply, grpc.Header(&header))
-	if err != nil {
-		return err
-	}
-	return c.respond(ctx, reply)
+	return m, nil
 }
 
 // decodeBare reads the whole body as the value of a field.

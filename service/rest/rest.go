@@ -117,14 +117,10 @@ func New(config Config) (*Handler, error) {
 	plans := planner{}
 	errorResponse := (*mooringv1.ErrorResponse)(nil).ProtoReflect().Descriptor()
 	h := &Handler{
-		config: config, errors: plans.plan(errorResponse),
+		config: config, errors: plans.plan(errorResponse), routes: newRoutes(plans),
 	}
 	h.SetAccess(config.Hosts, config.CORS)
 	config.Admission.AddReclaim(h.unread.cut)
-	var err error
-	if h.routes, err = newRoutes(plans, callConn{config.Conn}); err != nil {
-		return nil, err
-	}
 	h.pages = map[string]page{
 		"/": func(c *call) { writeJSON(c.w, http.StatusOK, []byte(about)) },
 		"/openapi.json": func(c *call) {
@@ -201,14 +197,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.serveProtocol(c) {
 		return
 	}
-	params, err := c.admit(r.Context())
-	switch {
+	switch err := c.admit(r.Context()); {
 	case err != nil:
 		c.writeFailure(r.Context(), err)
 	case c.isOver():
 		w.WriteHeader(http.StatusNoContent)
 	default:
-		c.serve(r.Context(), params)
+		c.serve(r.Context())
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -26,14 +25,19 @@ type route struct {
 	params  map[string]queryParam // beside timeout
 	bodies  []string              // the media types of the body
 	items   items                 // of streams
-	// replyType makes empty responses.
-	replyType protoreflect.MessageType
-	// requestType makes empty requests, and bodyField is the field that the body is. They are set
-	// for a document's routes.
-	requestType protoreflect.MessageType
-	bodyField   string
-	handle      runtime.HandlerFunc // grpc-gateway's: builds the request and makes the call
+	// requestType and replyType make empty messages.
+	requestType, replyType protoreflect.MessageType
+	build                  func(*call) (message, error) // makes the request, but for complete
+	imports                bool                         // the body is a stream of requests
+	resource               bool                         // the path is a document's
+	bodyField              string                       // of a document's: the body is this field
 }
+
+// variable holds the value of a path's variable.
+type variable struct{ name, value string }
+
+// maxVariables is the number of variables that a path has at most.
+const maxVariables = 3
 
 // node represents a segment in the tree of all paths. Segments are looked up in a map, so that
 // finding a route does not depend on the number of routes.
@@ -78,9 +82,11 @@ func (n *node) child(segment string) *node {
 	return n.literals[segment]
 }
 
-// find returns where an escaped path leads, the verb at its end, and the values of its variables.
-// The node has an endpoint for the verb.
-func (n *node) find(path string) (at *node, verb string, params map[string]string, err error) {
+// find returns where an escaped path leads, the verb at its end, and the values of its variables,
+// appended to values. The node has an endpoint for the verb.
+func (n *node) find(path string, values []variable) (
+	at *node, verb string, found []variable, err error,
+) {
 	rest, ok := strings.CutPrefix(path, "/")
 	if !ok {
 		return nil, "", nil, n.notFound("", "", false)
@@ -103,10 +109,7 @@ func (n *node) find(path string) (at *node, verb string, params map[string]strin
 				}
 				return nil, "", nil, err
 			}
-			if params == nil {
-				params = make(map[string]string, 2)
-			}
-			params[n.name] = value
+			values = append(values, variable{n.name, value})
 		} else {
 			return nil, "", nil, n.notFound(segment, "", false)
 		}
@@ -114,7 +117,7 @@ func (n *node) find(path string) (at *node, verb string, params map[string]strin
 			continue
 		}
 		if n.ends[verb] != nil && isVerb == (verb != "") {
-			return n, verb, params, nil
+			return n, verb, values, nil
 		}
 		return nil, "", nil, n.notFound("", verb, isVerb)
 	}

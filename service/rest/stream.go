@@ -1,8 +1,6 @@
 package rest
 
 import (
-	"errors"
-	"io"
 	"net/http"
 	"time"
 
@@ -117,12 +115,6 @@ func (c *call) receive(stream grpc.ClientStream, m any) error {
 	err := c.await(stream, m)
 	if c.metadata == nil {
 		c.metadata, _ = stream.Header() // does not block after a message or the end
-	}
-	if err != nil {
-		c.streaming = nil
-		if !errors.Is(err, io.EOF) {
-			c.fail(err)
-		}
 	}
 	return err
 }
@@ -270,11 +262,11 @@ func (c *call) writeBatch(m proto.Message) error {
 		c.begin()
 		c.rows = c.rows || len(e.buf) > 0
 		err := c.send(e.buf)
-		if err != nil {
-			c.fail(refuse(rpcerr.Canceled, "the client has gone away: "+err.Error()))
-		}
 		e.buf = e.buf[:0]
-		return err
+		if err != nil {
+			return refuse(rpcerr.Canceled, "the client has gone away: "+err.Error())
+		}
+		return nil
 	}
 	err := c.append(&e, m, flush)
 	if len(e.buf) > 0 || err == nil && !c.begun {
@@ -283,9 +275,6 @@ func (c *call) writeBatch(m proto.Message) error {
 		}
 	}
 	out.b = e.buf
-	if err != nil {
-		c.fail(err) // the error of flush is already recorded
-	}
 	return err
 }
 

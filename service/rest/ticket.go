@@ -5,8 +5,6 @@ import (
 	"net/url"
 	"strings"
 
-	"google.golang.org/grpc"
-
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/caller"
 )
@@ -59,39 +57,10 @@ func (h *Handler) openTicket(ticket string) (*caller.Identity, *mooringv1.WatchR
 
 // ticketRoute returns the route of tickets, which has no annotation because its request is not in
 // the path. It takes no query parameters and no session.
-func ticketRoute(plans planner, cc callConn) *route {
-	response := (*mooringv1.WatchResponse)(nil).ProtoReflect()
-	reply := plans.plan(response.Descriptor())
-	return &route{
-		rpc: mooringv1.ChangeStreamService_Watch_FullMethodName, method: http.MethodGet,
-		path: ticketPath, stream: true, offers: offerStream, request: &plan{},
-		reply: reply, replyType: response.Type(), items: itemsOf(reply),
-		handle: func(_ http.ResponseWriter, r *http.Request, _ map[string]string) {
-			c := callFrom(r.Context())
-			if err := c.stream(r, cc, c.watch); err != nil {
-				c.fail(err)
-			}
-		},
-	}
-}
-
-// stream runs Watch and writes what it sends.
-func (c *call) stream(r *http.Request, cc callConn, request *mooringv1.WatchRequest) error {
-	desc := &grpc.StreamDesc{ServerStreams: true}
-	stream, err := cc.NewStream(r.Context(), desc, c.route.rpc)
-	if err != nil {
-		return err
-	}
-	if err := stream.SendMsg(request); err != nil {
-		return err
-	}
-	for {
-		m := &mooringv1.WatchResponse{}
-		if stream.RecvMsg(m) != nil {
-			return nil // the call has recorded why
-		}
-		if err := c.respond(r.Context(), m); err != nil {
-			return err
-		}
-	}
+func ticketRoute(plans planner) *route {
+	r := newRoute(plans, methodOf(mooringv1.File_mooring_v1_change_stream_service_proto,
+		mooringv1.ChangeStreamService_Watch_FullMethodName))
+	r.method, r.path, r.request = http.MethodGet, ticketPath, &plan{}
+	r.build = func(c *call) (message, error) { return c.watch.ProtoReflect(), nil }
+	return r
 }
