@@ -12,11 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
 	"github.com/mooringdb/mooring/core/bson"
 )
@@ -53,24 +55,28 @@ func (r *rule) restricts() bool {
 const ownRule = `@id("own handles")
 permit(principal, action in Action::"own", resource);`
 
-// Parse reads the text of a policy file. Its errors name the rule and the line.
+// Parse reads the text of a policy file. Its error has a line for each mistake: the line of the
+// file, the problem and what to write.
 func Parse(text []byte) (*Policy, error) {
 	list, err := cedar.NewPolicyListFromBytes("", text)
 	if err != nil {
 		return nil, fmt.Errorf("it is not Cedar: %w", err)
 	}
 	if len(list) == 0 {
-		return nil, errors.New("it has no rule, so that nothing would be allowed")
+		return nil, errors.New("line 1: it has no rule, so that nothing would be allowed: " +
+			"write a permit")
 	}
 	p := &Policy{set: cedar.NewPolicySet(), byID: map[cedar.PolicyID]*rule{}}
-	for _, one := range list {
-		r, err := newRule(one)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", one.Position().Line, err)
+	var problems []error
+	for i, one := range list {
+		end := len(text)
+		if i+1 < len(list) {
+			end = list[i+1].Position().Offset
 		}
-		if err := p.add(r); err != nil {
-			return nil, fmt.Errorf("line %d: %w", r.line, err)
-		}
+		problems = append(problems, p.parseRule(one, string(text[one.Position().Offset:end]))...)
+	}
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
 	}
 	var own cedar.Policy
 	if err := own.UnmarshalCedar([]byte(ownRule)); err != nil {
@@ -80,6 +86,29 @@ func Parse(text []byte) (*Policy, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// parseRule adds a rule of the file, which has the text, and returns what is wrong with it.
+func (p *Policy) parseRule(one *cedar.Policy, text string) (problems []error) {
+	at := func(word string, err error) error {
+		line := one.Position().Line
+		place := regexp.MustCompile(`\b` + regexp.QuoteMeta(word) + `\b`).FindStringIndex(text)
+		if word != "" && place != nil {
+			line += strings.Count(text[:place[0]], "\n")
+		}
+		return fmt.Errorf("line %d: %w", line, err)
+	}
+	r, err := newRule(one)
+	if err == nil {
+		err = p.add(r)
+	}
+	if err != nil {
+		problems = append(problems, at("", err))
+	}
+	for _, m := range mistakes((*ast.Policy)(one.AST())) {
+		problems = append(problems, at(m.word, m))
+	}
+	return problems
 }
 
 func (p *Policy) add(r *rule) error {

@@ -239,7 +239,8 @@ func TestImport(t *testing.T) {
 
 // TestManyResources checks that the decisions that are remembered are limited, and stay right.
 func TestManyResources(t *testing.T) {
-	e := enforcer(t, `permit (principal, action, resource) when { resource.collection like "a*" };`)
+	e := enforcer(t, `permit (principal, action, resource)
+		when { resource has collection && resource.collection like "a*" };`)
 	for i := range 25_000 {
 		name := string(rune('a'+i%2)) + strings.Repeat("x", i%97) + string(rune('0'+i%10)) + strings.Repeat("y", i/200)
 		call := e.Begin(nil, "/mooring.v1.DocumentService/Find", false)
@@ -254,8 +255,8 @@ func TestManyResources(t *testing.T) {
 // another replica forwards has an identity of its own. Identities that differ share none.
 func TestEqualIdentities(t *testing.T) {
 	e := enforcer(t, `
-		permit (principal == Principal::"a", action, resource);
-		permit (principal in Group::"g", action, resource);
+		permit (principal == Principal::"key:a", action, resource);
+		permit (principal in Group::"key:g", action, resource);
 		permit (principal, action, resource) when { principal.claims has c && principal.claims.c == "1" };`)
 	check := func(id *caller.Identity) bool {
 		call := e.Begin(id, "/mooring.v1.DocumentService/Find", false)
@@ -266,13 +267,13 @@ func TestEqualIdentities(t *testing.T) {
 			id   *caller.Identity
 			want bool
 		}{
-			"a principal":     {&caller.Identity{Principal: "a"}, true},
-			"another":         {&caller.Identity{Principal: "b"}, false},
-			"a group":         {&caller.Identity{Principal: "b", Groups: []string{"g"}}, true},
-			"another group":   {&caller.Identity{Principal: "b", Groups: []string{"h"}}, false},
-			"a claim":         {&caller.Identity{Principal: "b", Claims: map[string]any{"c": "1", "d": 2.0}}, true},
-			"a number":        {&caller.Identity{Principal: "b", Claims: map[string]any{"c": 1.0, "d": 2.0}}, false},
-			"another's claim": {&caller.Identity{Principal: "b", Claims: map[string]any{"d": 2.0}}, false},
+			"a principal":     {&caller.Identity{Principal: "key:a"}, true},
+			"another":         {&caller.Identity{Principal: "key:b"}, false},
+			"a group":         {&caller.Identity{Principal: "key:b", Groups: []string{"key:g"}}, true},
+			"another group":   {&caller.Identity{Principal: "key:b", Groups: []string{"key:h"}}, false},
+			"a claim":         {&caller.Identity{Principal: "key:b", Claims: map[string]any{"c": "1", "d": 2.0}}, true},
+			"a number":        {&caller.Identity{Principal: "key:b", Claims: map[string]any{"c": 1.0, "d": 2.0}}, false},
+			"another's claim": {&caller.Identity{Principal: "key:b", Claims: map[string]any{"d": 2.0}}, false},
 		} {
 			id := &caller.Identity{Principal: row.id.Principal, Groups: row.id.Groups, Claims: row.id.Claims}
 			if got := check(id); got != row.want {

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/policy/table"
 )
 
@@ -68,6 +71,10 @@ func TestRead(t *testing.T) {
 		"no YAML":          {"{", "", "t.yaml"},
 		"no policy":        {"policy: q.cedar\ntests: [{}]", "", "q.cedar"},
 		"no Cedar":         {"policy: p.cedar\ntests: [{}]", "permit", "p.cedar"},
+		"a mistake": {
+			"policy: p.cedar\ntests: [{}]", "\nforbid (principal, action == Action::\"write\", resource);",
+			"p.cedar: line 2: ",
+		},
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "t.yaml")
@@ -79,6 +86,37 @@ func TestRead(t *testing.T) {
 	}
 	if _, _, err := table.Read(filepath.Join(t.TempDir(), "none")); !os.IsNotExist(err) {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+// TestChart checks that the policies in the values that the chart is tested with have no mistake.
+func TestChart(t *testing.T) {
+	files, err := filepath.Glob("../../../deploy/helm/mooring/ci/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var values struct {
+			Policy string `yaml:"policy"`
+		}
+		if err := yaml.Unmarshal(text, &values); err != nil {
+			t.Fatal(err)
+		}
+		if values.Policy == "" {
+			continue
+		}
+		policies++
+		if _, err := policy.Parse([]byte(values.Policy)); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	if policies == 0 {
+		t.Error("no values of the chart have a policy")
 	}
 }
 

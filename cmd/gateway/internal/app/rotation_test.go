@@ -233,6 +233,8 @@ func TestPolicyRotationUnderLoad(t *testing.T) {
 	l.progress()
 	change("permit (", "the old rules stay", 1)
 	l.progress()
+	change(`forbid (principal, action == Action::"read", resource);`, "the old rules stay", 2)
+	l.progress()
 	l.stop()
 	l.group.Wait()
 
