@@ -4202,7 +4202,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorResponse"];
             };
         };
-        /** @description Conflict. Reasons: `CursorTokenReused`, `CursorPositionUnknown`, `TransactionBusy`, `TransactionAborted`, `TransactionCommitted`, `TransactionOwnerGone`, `StatementOutOfOrder`, `StatementResultLost`. MongoDB's codes: 48 NamespaceExists, 85 IndexOptionsConflict, 86 IndexKeySpecsConflict, 11000 DuplicateKey, 11001 DuplicateKey, 112 WriteConflict, 251 NoSuchTransaction. */
+        /** @description Conflict. Reasons: `CursorEvicted`, `CursorTokenReused`, `CursorPositionUnknown`, `TransactionBusy`, `TransactionAborted`, `TransactionCommitted`, `TransactionOwnerGone`, `StatementOutOfOrder`, `StatementResultLost`. MongoDB's codes: 48 NamespaceExists, 85 IndexOptionsConflict, 86 IndexKeySpecsConflict, 11000 DuplicateKey, 11001 DuplicateKey, 112 WriteConflict, 251 NoSuchTransaction. */
         Conflict: {
             headers: {
                 "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
@@ -4214,7 +4214,7 @@ export interface components {
                  *       "error": {
                  *         "code": 10,
                  *         "message": "what happened, for people",
-                 *         "reason": "CursorTokenReused",
+                 *         "reason": "CursorEvicted",
                  *         "requestId": "3f0d96c1",
                  *         "retry": "restart",
                  *         "status": "ABORTED"
@@ -4520,7 +4520,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorResponse"];
             };
         };
-        /** @description Service Unavailable. Reasons: `IssuerUnavailable`, `Overloaded`, `IdempotencyUnavailable`, `UnknownTransactionCommitResult`, `ReplicaUnreachable`, `NoSuitableServer`, `NetworkError`, `ConnectionPoolCleared`, `ConnectionPoolFull`, `ShuttingDown`. MongoDB's codes: 6 HostUnreachable, 7 HostNotFound, 64 WriteConcernFailed, 89 NetworkTimeout, 91 ShutdownInProgress, 133 FailedToSatisfyReadPreference, 134 ReadConcernMajorityNotAvailableYet, 189 PrimarySteppedDown, 9001 SocketException, 10058 LegacyNotPrimary, 10107 NotWritablePrimary, 11600 InterruptedAtShutdown, 11602 InterruptedDueToReplStateChange, 13435 NotPrimaryNoSecondaryOk, 13436 NotPrimaryOrSecondary. */
+        /** @description Service Unavailable. Reasons: `IssuerUnavailable`, `Overloaded`, `IdempotencyUnavailable`, `UnknownTransactionCommitResult`, `ReplicaUnreachable`, `NoSuitableServer`, `NetworkError`, `ConnectionPoolCleared`, `ConnectionPoolFull`, `ShuttingDown`. MongoDB's codes: 261 TooManyLogicalSessions, 462 IngressRequestRateLimitExceeded, 6 HostUnreachable, 7 HostNotFound, 64 WriteConcernFailed, 89 NetworkTimeout, 91 ShutdownInProgress, 133 FailedToSatisfyReadPreference, 134 ReadConcernMajorityNotAvailableYet, 189 PrimarySteppedDown, 9001 SocketException, 10058 LegacyNotPrimary, 10107 NotWritablePrimary, 11600 InterruptedAtShutdown, 11602 InterruptedDueToReplStateChange, 13435 NotPrimaryNoSecondaryOk, 13436 NotPrimaryOrSecondary. */
         ServiceUnavailable: {
             headers: {
                 "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
