@@ -68,8 +68,9 @@ func protoc(t *testing.T, plugin, messages, stubs string) string {
 	name := strings.TrimSuffix(strings.TrimPrefix(stubs, "--"), "_out")
 	run(t, root(t), nil, "sh", "-c", "protoc -I proto -I third_party/googleapis "+
 		messages+"="+out+" "+stubs+"="+out+" --plugin=protoc-gen-"+name+"="+path+
-		" proto/mooring/v1/document.proto proto/mooring/v1/document_service.proto"+
-		" proto/mooring/v1/error.proto proto/mooring/v1/options.proto"+
+		" proto/mooring/v1/annotations.proto proto/mooring/v1/document.proto"+
+		" proto/mooring/v1/document_service.proto proto/mooring/v1/error.proto"+
+		" proto/mooring/v1/options.proto"+
 		" third_party/googleapis/google/api/annotations.proto"+
 		" third_party/googleapis/google/api/http.proto")
 	return out

@@ -2753,19 +2753,19 @@ var File_mooring_v1_catalog_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\n" +
 	" mooring/v1/catalog_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19mooring/v1/document.proto\x1a\x18mooring/v1/options.proto\"\xf1\x04\n" +
-	"\x14ListDatabasesRequest\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x05R\tmaxTimeMS\x88\x01\x01\x121\n" +
-	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentH\x06R\x06filter\x88\x01\x01\x12\"\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cmooring/v1/annotations.proto\x1a\x19mooring/v1/document.proto\x1a\x18mooring/v1/options.proto\"\xad\x05\n" +
+	"\x14ListDatabasesRequest\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x05R\tmaxTimeMS\x88\x01\x01\x127\n" +
+	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x03H\x06R\x06filter\x88\x01\x01\x12(\n" +
 	"\n" +
-	"batch_size\x18\x14 \x01(\x05H\aR\tbatchSize\x88\x01\x01\x12 \n" +
-	"\tname_only\x18\x16 \x01(\bH\bR\bnameOnly\x88\x01\x01\x126\n" +
-	"\x14authorized_databases\x18\x17 \x01(\bH\tR\x13authorizedDatabases\x88\x01\x01B\n" +
+	"batch_size\x18\x14 \x01(\x05B\x04\x98\xb5\x18\x01H\aR\tbatchSize\x88\x01\x01\x12&\n" +
+	"\tname_only\x18\x16 \x01(\bB\x04\x98\xb5\x18\x02H\bR\bnameOnly\x88\x01\x01\x12<\n" +
+	"\x14authorized_databases\x18\x17 \x01(\bB\x04\x98\xb5\x18\x02H\tR\x13authorizedDatabases\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -2788,20 +2788,20 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\t\n" +
 	"\a_cursorB\n" +
 	"\n" +
-	"\b_session\"\x85\x05\n" +
-	"\x16ListCollectionsRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x05R\tmaxTimeMS\x88\x01\x01\x121\n" +
-	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentH\x06R\x06filter\x88\x01\x01\x12\"\n" +
+	"\b_session\"\xc7\x05\n" +
+	"\x16ListCollectionsRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x05R\tmaxTimeMS\x88\x01\x01\x127\n" +
+	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x03H\x06R\x06filter\x88\x01\x01\x12(\n" +
 	"\n" +
-	"batch_size\x18\x14 \x01(\x05H\aR\tbatchSize\x88\x01\x01\x12 \n" +
-	"\tname_only\x18\x16 \x01(\bH\bR\bnameOnly\x88\x01\x01\x12:\n" +
-	"\x16authorized_collections\x18\x17 \x01(\bH\tR\x15authorizedCollections\x88\x01\x01B\n" +
+	"batch_size\x18\x14 \x01(\x05B\x04\x98\xb5\x18\x01H\aR\tbatchSize\x88\x01\x01\x12&\n" +
+	"\tname_only\x18\x16 \x01(\bB\x04\x98\xb5\x18\x02H\bR\bnameOnly\x88\x01\x01\x12@\n" +
+	"\x16authorized_collections\x18\x17 \x01(\bB\x04\x98\xb5\x18\x02H\tR\x15authorizedCollections\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -2824,38 +2824,39 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\t\n" +
 	"\a_cursorB\n" +
 	"\n" +
-	"\b_session\"\x8c\f\n" +
-	"\x17CreateCollectionRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\x9c\r\n" +
+	"\x17CreateCollectionRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x06R\tmaxTimeMS\x88\x01\x01\x127\n" +
-	"\tcollation\x18\f \x01(\v2\x14.mooring.v1.DocumentH\aR\tcollation\x88\x01\x01\x12\x1b\n" +
-	"\x06capped\x18\x16 \x01(\bH\bR\x06capped\x88\x01\x01\x12\x17\n" +
-	"\x04size\x18\x17 \x01(\x03H\tR\x04size\x88\x01\x01\x12\x15\n" +
-	"\x03max\x18\x18 \x01(\x03H\n" +
-	"R\x03max\x88\x01\x01\x12\x1c\n" +
-	"\aview_on\x18\x19 \x01(\tH\vR\x06viewOn\x88\x01\x01\x120\n" +
-	"\bpipeline\x18\x1a \x03(\v2\x14.mooring.v1.DocumentR\bpipeline\x12B\n" +
-	"\x0fclustered_index\x18\x1b \x01(\v2\x14.mooring.v1.DocumentH\fR\x0eclusteredIndex\x88\x01\x01\x129\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x05R\fwriteConcern\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x06R\tmaxTimeMS\x88\x01\x01\x12=\n" +
+	"\tcollation\x18\f \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\bH\aR\tcollation\x88\x01\x01\x12!\n" +
+	"\x06capped\x18\x16 \x01(\bB\x04\x98\xb5\x18\x02H\bR\x06capped\x88\x01\x01\x12\x1d\n" +
+	"\x04size\x18\x17 \x01(\x03B\x04\x98\xb5\x18\x02H\tR\x04size\x88\x01\x01\x12\x1b\n" +
+	"\x03max\x18\x18 \x01(\x03B\x04\x98\xb5\x18\x05H\n" +
+	"R\x03max\x88\x01\x01\x12\"\n" +
+	"\aview_on\x18\x19 \x01(\tB\x04\x98\xb5\x18\x13H\vR\x06viewOn\x88\x01\x01\x126\n" +
+	"\bpipeline\x18\x1a \x03(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\n" +
+	"R\bpipeline\x12H\n" +
+	"\x0fclustered_index\x18\x1b \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\fR\x0eclusteredIndex\x88\x01\x01\x12?\n" +
 	"\n" +
-	"timeseries\x18\x1c \x01(\v2\x14.mooring.v1.DocumentH\rR\n" +
-	"timeseries\x88\x01\x01\x125\n" +
-	"\x14expire_after_seconds\x18\x1d \x01(\x03H\x0eR\x12expireAfterSeconds\x88\x01\x01\x12b\n" +
-	"!change_stream_pre_and_post_images\x18\x1e \x01(\v2\x14.mooring.v1.DocumentH\x0fR\x1cchangeStreamPreAndPostImages\x88\x01\x01\x127\n" +
-	"\tvalidator\x18\x1f \x01(\v2\x14.mooring.v1.DocumentH\x10R\tvalidator\x88\x01\x01\x12.\n" +
-	"\x10validation_level\x18  \x01(\tH\x11R\x0fvalidationLevel\x88\x01\x01\x120\n" +
-	"\x11validation_action\x18! \x01(\tH\x12R\x10validationAction\x88\x01\x01\x12@\n" +
-	"\x0estorage_engine\x18\" \x01(\v2\x14.mooring.v1.DocumentH\x13R\rstorageEngine\x88\x01\x01\x12M\n" +
-	"\x15index_option_defaults\x18# \x01(\v2\x14.mooring.v1.DocumentH\x14R\x13indexOptionDefaults\x88\x01\x01B\n" +
+	"timeseries\x18\x1c \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\rR\n" +
+	"timeseries\x88\x01\x01\x12;\n" +
+	"\x14expire_after_seconds\x18\x1d \x01(\x03B\x04\x98\xb5\x18\x02H\x0eR\x12expireAfterSeconds\x88\x01\x01\x12h\n" +
+	"!change_stream_pre_and_post_images\x18\x1e \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\x0fR\x1cchangeStreamPreAndPostImages\x88\x01\x01\x12=\n" +
+	"\tvalidator\x18\x1f \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\x10R\tvalidator\x88\x01\x01\x124\n" +
+	"\x10validation_level\x18  \x01(\tB\x04\x98\xb5\x18\x02H\x11R\x0fvalidationLevel\x88\x01\x01\x126\n" +
+	"\x11validation_action\x18! \x01(\tB\x04\x98\xb5\x18\x02H\x12R\x10validationAction\x88\x01\x01\x12F\n" +
+	"\x0estorage_engine\x18\" \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\x13R\rstorageEngine\x88\x01\x01\x12S\n" +
+	"\x15index_option_defaults\x18# \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\x14R\x13indexOptionDefaults\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -2887,20 +2888,20 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\x18CreateCollectionResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xf0\x03\n" +
-	"\x15DropCollectionRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\xa6\x04\n" +
+	"\x15DropCollectionRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x06R\tmaxTimeMS\x88\x01\x01B\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x05R\fwriteConcern\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x06R\tmaxTimeMS\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -2915,17 +2916,17 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\x16DropCollectionResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xe0\x03\n" +
-	"\x13DropDatabaseRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"\b_session\"\x90\x04\n" +
+	"\x13DropDatabaseRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x06R\tmaxTimeMS\x88\x01\x01B\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x05R\fwriteConcern\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x06R\tmaxTimeMS\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -2941,24 +2942,24 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\x14DropDatabaseResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xee\x04\n" +
-	"\x17RenameCollectionRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\xb6\x05\n" +
+	"\x17RenameCollectionRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x06R\tmaxTimeMS\x88\x01\x01\x12\x0e\n" +
-	"\x02to\x18\x16 \x01(\tR\x02to\x12$\n" +
-	"\vto_database\x18\x17 \x01(\tH\aR\n" +
-	"toDatabase\x88\x01\x01\x12$\n" +
-	"\vdrop_target\x18\x18 \x01(\bH\bR\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x05R\fwriteConcern\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x06R\tmaxTimeMS\x88\x01\x01\x12\x14\n" +
+	"\x02to\x18\x16 \x01(\tB\x04\x98\xb5\x18\x14R\x02to\x12*\n" +
+	"\vto_database\x18\x17 \x01(\tB\x04\x98\xb5\x18\x02H\aR\n" +
+	"toDatabase\x88\x01\x01\x12*\n" +
+	"\vdrop_target\x18\x18 \x01(\bB\x04\x98\xb5\x18\x02H\bR\n" +
 	"dropTarget\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
@@ -2976,36 +2977,38 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\x18RenameCollectionResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xe1\t\n" +
-	"\x0eCollModRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\xd9\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"\x0eCollModRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
+	"\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x06R\tmaxTimeMS\x88\x01\x01\x12/\n" +
-	"\x05index\x18\x16 \x01(\v2\x14.mooring.v1.DocumentH\aR\x05index\x88\x01\x01\x12\x1c\n" +
-	"\aview_on\x18\x17 \x01(\tH\bR\x06viewOn\x88\x01\x01\x120\n" +
-	"\bpipeline\x18\x18 \x03(\v2\x14.mooring.v1.DocumentR\bpipeline\x129\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x05R\fwriteConcern\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x06R\tmaxTimeMS\x88\x01\x01\x125\n" +
+	"\x05index\x18\x16 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\aR\x05index\x88\x01\x01\x12\"\n" +
+	"\aview_on\x18\x17 \x01(\tB\x04\x98\xb5\x18\x13H\bR\x06viewOn\x88\x01\x01\x126\n" +
+	"\bpipeline\x18\x18 \x03(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\n" +
+	"R\bpipeline\x12?\n" +
 	"\n" +
-	"timeseries\x18\x19 \x01(\v2\x14.mooring.v1.DocumentH\tR\n" +
-	"timeseries\x88\x01\x01\x125\n" +
-	"\x14expire_after_seconds\x18\x1a \x01(\x03H\n" +
-	"R\x12expireAfterSeconds\x88\x01\x01\x12b\n" +
-	"!change_stream_pre_and_post_images\x18\x1b \x01(\v2\x14.mooring.v1.DocumentH\vR\x1cchangeStreamPreAndPostImages\x88\x01\x01\x127\n" +
-	"\tvalidator\x18\x1c \x01(\v2\x14.mooring.v1.DocumentH\fR\tvalidator\x88\x01\x01\x12.\n" +
-	"\x10validation_level\x18\x1d \x01(\tH\rR\x0fvalidationLevel\x88\x01\x01\x120\n" +
-	"\x11validation_action\x18\x1e \x01(\tH\x0eR\x10validationAction\x88\x01\x01\x12$\n" +
-	"\vcapped_size\x18\x1f \x01(\x03H\x0fR\n" +
-	"cappedSize\x88\x01\x01\x12\"\n" +
+	"timeseries\x18\x19 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\tR\n" +
+	"timeseries\x88\x01\x01\x12;\n" +
+	"\x14expire_after_seconds\x18\x1a \x01(\x03B\x04\x98\xb5\x18\x02H\n" +
+	"R\x12expireAfterSeconds\x88\x01\x01\x12h\n" +
+	"!change_stream_pre_and_post_images\x18\x1b \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\vR\x1cchangeStreamPreAndPostImages\x88\x01\x01\x12=\n" +
+	"\tvalidator\x18\x1c \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\fR\tvalidator\x88\x01\x01\x124\n" +
+	"\x10validation_level\x18\x1d \x01(\tB\x04\x98\xb5\x18\x02H\rR\x0fvalidationLevel\x88\x01\x01\x126\n" +
+	"\x11validation_action\x18\x1e \x01(\tB\x04\x98\xb5\x18\x02H\x0eR\x10validationAction\x88\x01\x01\x12*\n" +
+	"\vcapped_size\x18\x1f \x01(\x03B\x04\x98\xb5\x18\x02H\x0fR\n" +
+	"cappedSize\x88\x01\x01\x12(\n" +
 	"\n" +
-	"capped_max\x18  \x01(\x03H\x10R\tcappedMax\x88\x01\x01B\n" +
+	"capped_max\x18  \x01(\x03B\x04\x98\xb5\x18\x02H\x10R\tcappedMax\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -3032,22 +3035,22 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\x0fCollModResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xee\x04\n" +
-	"\x14CreateIndexesRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\xb0\x05\n" +
+	"\x14CreateIndexesRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x06R\tmaxTimeMS\x88\x01\x01\x12.\n" +
-	"\aindexes\x18\x16 \x03(\v2\x14.mooring.v1.DocumentR\aindexes\x12;\n" +
-	"\rcommit_quorum\x18\x17 \x01(\v2\x11.mooring.v1.ValueH\aR\fcommitQuorum\x88\x01\x01B\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x05R\fwriteConcern\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x06R\tmaxTimeMS\x88\x01\x01\x124\n" +
+	"\aindexes\x18\x16 \x03(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02R\aindexes\x12A\n" +
+	"\rcommit_quorum\x18\x17 \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x02H\aR\fcommitQuorum\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -3064,20 +3067,20 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xca\x03\n" +
-	"\x12ListIndexesRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\x80\x04\n" +
+	"\x12ListIndexesRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x05R\tmaxTimeMS\x88\x01\x01\x12\"\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x05R\tmaxTimeMS\x88\x01\x01\x12(\n" +
 	"\n" +
-	"batch_size\x18\x14 \x01(\x05H\x06R\tbatchSize\x88\x01\x01B\n" +
+	"batch_size\x18\x14 \x01(\x05B\x04\x98\xb5\x18\x01H\x06R\tbatchSize\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -3095,21 +3098,21 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\t\n" +
 	"\a_cursorB\n" +
 	"\n" +
-	"\b_session\"\x95\x04\n" +
-	"\x12DropIndexesRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\xd1\x04\n" +
+	"\x12DropIndexesRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x06R\tmaxTimeMS\x88\x01\x01\x12&\n" +
-	"\x05index\x18\x16 \x01(\v2\x10.mooring.v1.HintR\x05indexB\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x05R\fwriteConcern\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x06R\tmaxTimeMS\x88\x01\x01\x12,\n" +
+	"\x05index\x18\x16 \x01(\v2\x10.mooring.v1.HintB\x04\x98\xb5\x18\x02R\x05indexB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -3124,21 +3127,21 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\x13DropIndexesResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xf2\x03\n" +
-	"\x18ListSearchIndexesRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\xae\x04\n" +
+	"\x18ListSearchIndexesRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x05R\tmaxTimeMS\x88\x01\x01\x12\"\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x05R\tmaxTimeMS\x88\x01\x01\x12(\n" +
 	"\n" +
-	"batch_size\x18\x14 \x01(\x05H\x06R\tbatchSize\x88\x01\x01\x12\x17\n" +
-	"\x04name\x18\x16 \x01(\tH\aR\x04name\x88\x01\x01B\n" +
+	"batch_size\x18\x14 \x01(\x05B\x04\x98\xb5\x18\x01H\x06R\tbatchSize\x88\x01\x01\x12\x1d\n" +
+	"\x04name\x18\x16 \x01(\tB\x04\x98\xb5\x18\x02H\aR\x04name\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -3157,19 +3160,19 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\t\n" +
 	"\a_cursorB\n" +
 	"\n" +
-	"\b_session\"\xcf\x03\n" +
-	"\x1aCreateSearchIndexesRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\x85\x04\n" +
+	"\x1aCreateSearchIndexesRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x05R\tmaxTimeMS\x88\x01\x01\x12.\n" +
-	"\aindexes\x18\x16 \x03(\v2\x14.mooring.v1.DocumentR\aindexesB\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x05R\tmaxTimeMS\x88\x01\x01\x124\n" +
+	"\aindexes\x18\x16 \x03(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02R\aindexesB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -3184,21 +3187,21 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\x05names\x18\x01 \x03(\tR\x05names\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xe7\x03\n" +
-	"\x18UpdateSearchIndexRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\xa3\x04\n" +
+	"\x18UpdateSearchIndexRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x05R\tmaxTimeMS\x88\x01\x01\x12\x12\n" +
-	"\x04name\x18\x16 \x01(\tR\x04name\x124\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x05R\tmaxTimeMS\x88\x01\x01\x12\x18\n" +
+	"\x04name\x18\x16 \x01(\tB\x04\x98\xb5\x18\x02R\x04name\x12:\n" +
 	"\n" +
-	"definition\x18\x17 \x01(\v2\x14.mooring.v1.DocumentR\n" +
+	"definition\x18\x17 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02R\n" +
 	"definitionB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
@@ -3213,19 +3216,19 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\x19UpdateSearchIndexResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xaf\x03\n" +
-	"\x16DropSearchIndexRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\xe5\x03\n" +
+	"\x16DropSearchIndexRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x05R\tmaxTimeMS\x88\x01\x01\x12\x12\n" +
-	"\x04name\x18\x16 \x01(\tR\x04nameB\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x05R\tmaxTimeMS\x88\x01\x01\x12\x18\n" +
+	"\x04name\x18\x16 \x01(\tB\x04\x98\xb5\x18\x02R\x04nameB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -3239,22 +3242,36 @@ const file_mooring_v1_catalog_service_proto_rawDesc = "" +
 	"\x17DropSearchIndexResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session2\x97\x11\n" +
-	"\x0eCatalogService\x12k\n" +
-	"\rListDatabases\x12 .mooring.v1.ListDatabasesRequest\x1a!.mooring.v1.ListDatabasesResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/databases\x12\x88\x01\n" +
-	"\x0fListCollections\x12\".mooring.v1.ListCollectionsRequest\x1a#.mooring.v1.ListCollectionsResponse\",\x82\xd3\xe4\x93\x02&\x12$/v1/databases/{database}/collections\x12\xa2\x01\n" +
-	"\x10CreateCollection\x12#.mooring.v1.CreateCollectionRequest\x1a$.mooring.v1.CreateCollectionResponse\"C\x82\xd3\xe4\x93\x02=:\x01*\"8/v1/databases/{database}/collections/{collection}:create\x12\x9a\x01\n" +
-	"\x0eDropCollection\x12!.mooring.v1.DropCollectionRequest\x1a\".mooring.v1.DropCollectionResponse\"A\x82\xd3\xe4\x93\x02;:\x01*\"6/v1/databases/{database}/collections/{collection}:drop\x12{\n" +
-	"\fDropDatabase\x12\x1f.mooring.v1.DropDatabaseRequest\x1a .mooring.v1.DropDatabaseResponse\"(\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/databases/{database}:drop\x12\xa2\x01\n" +
-	"\x10RenameCollection\x12#.mooring.v1.RenameCollectionRequest\x1a$.mooring.v1.RenameCollectionResponse\"C\x82\xd3\xe4\x93\x02=:\x01*\"8/v1/databases/{database}/collections/{collection}:rename\x12\x88\x01\n" +
-	"\aCollMod\x12\x1a.mooring.v1.CollModRequest\x1a\x1b.mooring.v1.CollModResponse\"D\x82\xd3\xe4\x93\x02>:\x01*\"9/v1/databases/{database}/collections/{collection}:collMod\x12\xa1\x01\n" +
-	"\rCreateIndexes\x12 .mooring.v1.CreateIndexesRequest\x1a!.mooring.v1.CreateIndexesResponse\"K\x82\xd3\xe4\x93\x02E:\x01*\"@/v1/databases/{database}/collections/{collection}/indexes:create\x12\x91\x01\n" +
-	"\vListIndexes\x12\x1e.mooring.v1.ListIndexesRequest\x1a\x1f.mooring.v1.ListIndexesResponse\"A\x82\xd3\xe4\x93\x02;\x129/v1/databases/{database}/collections/{collection}/indexes\x12\x99\x01\n" +
-	"\vDropIndexes\x12\x1e.mooring.v1.DropIndexesRequest\x1a\x1f.mooring.v1.DropIndexesResponse\"I\x82\xd3\xe4\x93\x02C:\x01*\">/v1/databases/{database}/collections/{collection}/indexes:drop\x12\xa9\x01\n" +
-	"\x11ListSearchIndexes\x12$.mooring.v1.ListSearchIndexesRequest\x1a%.mooring.v1.ListSearchIndexesResponse\"G\x82\xd3\xe4\x93\x02A\x12?/v1/databases/{database}/collections/{collection}/searchIndexes\x12\xb9\x01\n" +
-	"\x13CreateSearchIndexes\x12&.mooring.v1.CreateSearchIndexesRequest\x1a'.mooring.v1.CreateSearchIndexesResponse\"Q\x82\xd3\xe4\x93\x02K:\x01*\"F/v1/databases/{database}/collections/{collection}/searchIndexes:create\x12\xb3\x01\n" +
-	"\x11UpdateSearchIndex\x12$.mooring.v1.UpdateSearchIndexRequest\x1a%.mooring.v1.UpdateSearchIndexResponse\"Q\x82\xd3\xe4\x93\x02K:\x01*\"F/v1/databases/{database}/collections/{collection}/searchIndexes:update\x12\xab\x01\n" +
-	"\x0fDropSearchIndex\x12\".mooring.v1.DropSearchIndexRequest\x1a#.mooring.v1.DropSearchIndexResponse\"O\x82\xd3\xe4\x93\x02I:\x01*\"D/v1/databases/{database}/collections/{collection}/searchIndexes:dropB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\b_session2\xdc\x12\n" +
+	"\x0eCatalogService\x12y\n" +
+	"\rListDatabases\x12 .mooring.v1.ListDatabasesRequest\x1a!.mooring.v1.ListDatabasesResponse\"#\x8a\xb5\x18\n" +
+	"\x10\x04\x18\x04 \x01(\x020\x02\x82\xd3\xe4\x93\x02\x0f\x12\r/v1/databases\x12\x96\x01\n" +
+	"\x0fListCollections\x12\".mooring.v1.ListCollectionsRequest\x1a#.mooring.v1.ListCollectionsResponse\":\x8a\xb5\x18\n" +
+	"\x10\x04\x18\x03 \x01(\x020\x02\x82\xd3\xe4\x93\x02&\x12$/v1/databases/{database}/collections\x12\xb0\x01\n" +
+	"\x10CreateCollection\x12#.mooring.v1.CreateCollectionRequest\x1a$.mooring.v1.CreateCollectionResponse\"Q\x8a\xb5\x18\n" +
+	"\x10\x05\x18\x02 \x03(\x020\x01\x82\xd3\xe4\x93\x02=:\x01*\"8/v1/databases/{database}/collections/{collection}:create\x12\xa8\x01\n" +
+	"\x0eDropCollection\x12!.mooring.v1.DropCollectionRequest\x1a\".mooring.v1.DropCollectionResponse\"O\x8a\xb5\x18\n" +
+	"\x10\x05\x18\x02 \x03(\x020\x01\x82\xd3\xe4\x93\x02;:\x01*\"6/v1/databases/{database}/collections/{collection}:drop\x12\x89\x01\n" +
+	"\fDropDatabase\x12\x1f.mooring.v1.DropDatabaseRequest\x1a .mooring.v1.DropDatabaseResponse\"6\x8a\xb5\x18\n" +
+	"\x10\x05\x18\x03 \x03(\x020\x01\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/databases/{database}:drop\x12\xb0\x01\n" +
+	"\x10RenameCollection\x12#.mooring.v1.RenameCollectionRequest\x1a$.mooring.v1.RenameCollectionResponse\"Q\x8a\xb5\x18\n" +
+	"\x10\x05\x18\x02 \x03(\x020\x01\x82\xd3\xe4\x93\x02=:\x01*\"8/v1/databases/{database}/collections/{collection}:rename\x12\x96\x01\n" +
+	"\aCollMod\x12\x1a.mooring.v1.CollModRequest\x1a\x1b.mooring.v1.CollModResponse\"R\x8a\xb5\x18\n" +
+	"\x10\x05\x18\x02 \x03(\x020\x01\x82\xd3\xe4\x93\x02>:\x01*\"9/v1/databases/{database}/collections/{collection}:collMod\x12\xaf\x01\n" +
+	"\rCreateIndexes\x12 .mooring.v1.CreateIndexesRequest\x1a!.mooring.v1.CreateIndexesResponse\"Y\x8a\xb5\x18\n" +
+	"\x10\x05\x18\x02 \x03(\x020\x01\x82\xd3\xe4\x93\x02E:\x01*\"@/v1/databases/{database}/collections/{collection}/indexes:create\x12\x9f\x01\n" +
+	"\vListIndexes\x12\x1e.mooring.v1.ListIndexesRequest\x1a\x1f.mooring.v1.ListIndexesResponse\"O\x8a\xb5\x18\n" +
+	"\x10\x04\x18\x02 \x01(\x020\x02\x82\xd3\xe4\x93\x02;\x129/v1/databases/{database}/collections/{collection}/indexes\x12\xa7\x01\n" +
+	"\vDropIndexes\x12\x1e.mooring.v1.DropIndexesRequest\x1a\x1f.mooring.v1.DropIndexesResponse\"W\x8a\xb5\x18\n" +
+	"\x10\x05\x18\x02 \x03(\x020\x01\x82\xd3\xe4\x93\x02C:\x01*\">/v1/databases/{database}/collections/{collection}/indexes:drop\x12\xb7\x01\n" +
+	"\x11ListSearchIndexes\x12$.mooring.v1.ListSearchIndexesRequest\x1a%.mooring.v1.ListSearchIndexesResponse\"U\x8a\xb5\x18\n" +
+	"\x10\x04\x18\x02 \x01(\x020\x02\x82\xd3\xe4\x93\x02A\x12?/v1/databases/{database}/collections/{collection}/searchIndexes\x12\xc7\x01\n" +
+	"\x13CreateSearchIndexes\x12&.mooring.v1.CreateSearchIndexesRequest\x1a'.mooring.v1.CreateSearchIndexesResponse\"_\x8a\xb5\x18\n" +
+	"\x10\x05\x18\x02 \x03(\x020\x01\x82\xd3\xe4\x93\x02K:\x01*\"F/v1/databases/{database}/collections/{collection}/searchIndexes:create\x12\xc1\x01\n" +
+	"\x11UpdateSearchIndex\x12$.mooring.v1.UpdateSearchIndexRequest\x1a%.mooring.v1.UpdateSearchIndexResponse\"_\x8a\xb5\x18\n" +
+	"\x10\x05\x18\x02 \x03(\x020\x01\x82\xd3\xe4\x93\x02K:\x01*\"F/v1/databases/{database}/collections/{collection}/searchIndexes:update\x12\xb9\x01\n" +
+	"\x0fDropSearchIndex\x12\".mooring.v1.DropSearchIndexRequest\x1a#.mooring.v1.DropSearchIndexResponse\"]\x8a\xb5\x18\n" +
+	"\x10\x05\x18\x02 \x03(\x020\x01\x82\xd3\xe4\x93\x02I:\x01*\"D/v1/databases/{database}/collections/{collection}/searchIndexes:dropB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_catalog_service_proto_rawDescOnce sync.Once
@@ -3403,6 +3420,7 @@ func file_mooring_v1_catalog_service_proto_init() {
 	if File_mooring_v1_catalog_service_proto != nil {
 		return
 	}
+	file_mooring_v1_annotations_proto_init()
 	file_mooring_v1_document_proto_init()
 	file_mooring_v1_options_proto_init()
 	file_mooring_v1_catalog_service_proto_msgTypes[0].OneofWrappers = []any{}

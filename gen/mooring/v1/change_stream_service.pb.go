@@ -388,30 +388,32 @@ var File_mooring_v1_change_stream_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_change_stream_service_proto_rawDesc = "" +
 	"\n" +
 	"&mooring/v1/change_stream_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19mooring/v1/document.proto\x1a\x18mooring/v1/options.proto\"\xc4\t\n" +
-	"\fWatchRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12#\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmooring/v1/annotations.proto\x1a\x19mooring/v1/document.proto\x1a\x18mooring/v1/options.proto\"\xaa\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tH\x00R\n" +
-	"collection\x88\x01\x01\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x02R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x03R\acomment\x88\x01\x01\x12H\n" +
-	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceH\x04R\x0ereadPreference\x88\x01\x01\x12?\n" +
-	"\fread_concern\x18\t \x01(\v2\x17.mooring.v1.ReadConcernH\x05R\vreadConcern\x88\x01\x01\x127\n" +
-	"\tcollation\x18\f \x01(\v2\x14.mooring.v1.DocumentH\x06R\tcollation\x88\x01\x01\x12\"\n" +
+	"\fWatchRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12)\n" +
 	"\n" +
-	"batch_size\x18\x14 \x01(\x05H\aR\tbatchSize\x88\x01\x01\x12.\n" +
-	"\x11max_await_time_ms\x18\x15 \x01(\x03H\bR\x0emaxAwaitTimeMS\x88\x01\x01\x120\n" +
-	"\bpipeline\x18\x16 \x03(\v2\x14.mooring.v1.DocumentR\bpipeline\x12(\n" +
-	"\rfull_document\x18) \x01(\tH\tR\ffullDocument\x88\x01\x01\x12B\n" +
-	"\x1bfull_document_before_change\x18* \x01(\tH\n" +
-	"R\x18fullDocumentBeforeChange\x88\x01\x01\x12<\n" +
-	"\fresume_after\x18+ \x01(\v2\x14.mooring.v1.DocumentH\vR\vresumeAfter\x88\x01\x01\x12:\n" +
-	"\vstart_after\x18, \x01(\v2\x14.mooring.v1.DocumentH\fR\n" +
-	"startAfter\x88\x01\x01\x12M\n" +
-	"\x17start_at_operation_time\x18- \x01(\v2\x11.mooring.v1.ValueH\rR\x14startAtOperationTime\x88\x01\x01\x125\n" +
-	"\x14show_expanded_events\x18. \x01(\bH\x0eR\x12showExpandedEvents\x88\x01\x01B\r\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\n" +
+	"collection\x88\x01\x01\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\asession\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x02R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x03R\acomment\x88\x01\x01\x12N\n" +
+	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceB\x04\x98\xb5\x18\x01H\x04R\x0ereadPreference\x88\x01\x01\x12E\n" +
+	"\fread_concern\x18\t \x01(\v2\x17.mooring.v1.ReadConcernB\x04\x98\xb5\x18\x01H\x05R\vreadConcern\x88\x01\x01\x12=\n" +
+	"\tcollation\x18\f \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\bH\x06R\tcollation\x88\x01\x01\x12(\n" +
+	"\n" +
+	"batch_size\x18\x14 \x01(\x05B\x04\x98\xb5\x18\x01H\aR\tbatchSize\x88\x01\x01\x124\n" +
+	"\x11max_await_time_ms\x18\x15 \x01(\x03B\x04\x98\xb5\x18\x01H\bR\x0emaxAwaitTimeMS\x88\x01\x01\x126\n" +
+	"\bpipeline\x18\x16 \x03(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\n" +
+	"R\bpipeline\x12.\n" +
+	"\rfull_document\x18) \x01(\tB\x04\x98\xb5\x18\x02H\tR\ffullDocument\x88\x01\x01\x12H\n" +
+	"\x1bfull_document_before_change\x18* \x01(\tB\x04\x98\xb5\x18\x02H\n" +
+	"R\x18fullDocumentBeforeChange\x88\x01\x01\x12B\n" +
+	"\fresume_after\x18+ \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\vR\vresumeAfter\x88\x01\x01\x12@\n" +
+	"\vstart_after\x18, \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\fR\n" +
+	"startAfter\x88\x01\x01\x12S\n" +
+	"\x17start_at_operation_time\x18- \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x02H\rR\x14startAtOperationTime\x88\x01\x01\x12;\n" +
+	"\x14show_expanded_events\x18. \x01(\bB\x04\x98\xb5\x18\x02H\x0eR\x12showExpandedEvents\x88\x01\x01B\r\n" +
 	"\v_collectionB\n" +
 	"\n" +
 	"\b_sessionB\n" +
@@ -437,17 +439,19 @@ const file_mooring_v1_change_stream_service_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\x0f\n" +
 	"\r_resume_tokenB\n" +
 	"\n" +
-	"\b_session\"\x89\x01\n" +
-	"\x13CreateTicketRequest\x12.\n" +
-	"\x05watch\x18\x16 \x01(\v2\x18.mooring.v1.WatchRequestR\x05watchJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
+	"\b_session\"\x8f\x01\n" +
+	"\x13CreateTicketRequest\x124\n" +
+	"\x05watch\x18\x16 \x01(\v2\x18.mooring.v1.WatchRequestB\x04\x98\xb5\x18\x15R\x05watchJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"e\n" +
 	"\x14CreateTicketResponse\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12;\n" +
 	"\vexpire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime2\xc9\x03\n" +
-	"\x13ChangeStreamService\x12\xb9\x02\n" +
-	"\x05Watch\x12\x18.mooring.v1.WatchRequest\x1a\x19.mooring.v1.WatchResponse\"\xf8\x01\x82\xd3\xe4\x93\x02\xf1\x01:\x01*Z9\x127/v1/databases/{database}/collections/{collection}:watchZ#:\x01*\"\x1e/v1/databases/{database}:watchZ \x12\x1e/v1/databases/{database}:watchZ\x19:\x01*\"\x14/v1/deployment:watchZ\x16\x12\x14/v1/deployment:watch\"7/v1/databases/{database}/collections/{collection}:watch0\x01\x12v\n" +
-	"\fCreateTicket\x12\x1f.mooring.v1.CreateTicketRequest\x1a .mooring.v1.CreateTicketResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/changeStreams:ticketB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"expireTime2\xe6\x03\n" +
+	"\x13ChangeStreamService\x12\xc7\x02\n" +
+	"\x05Watch\x12\x18.mooring.v1.WatchRequest\x1a\x19.mooring.v1.WatchResponse\"\x86\x02\x8a\xb5\x18\n" +
+	"\x10\x03\x18\x02 \x01(\x010\x02\x82\xd3\xe4\x93\x02\xf1\x01:\x01*Z9\x127/v1/databases/{database}/collections/{collection}:watchZ#:\x01*\"\x1e/v1/databases/{database}:watchZ \x12\x1e/v1/databases/{database}:watchZ\x19:\x01*\"\x14/v1/deployment:watchZ\x16\x12\x14/v1/deployment:watch\"7/v1/databases/{database}/collections/{collection}:watch0\x01\x12\x84\x01\n" +
+	"\fCreateTicket\x12\x1f.mooring.v1.CreateTicketRequest\x1a .mooring.v1.CreateTicketResponse\"1\x8a\xb5\x18\n" +
+	"\x10\b\x18\x06 \x01(\x010\x01\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/changeStreams:ticketB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_change_stream_service_proto_rawDescOnce sync.Once
@@ -503,6 +507,7 @@ func file_mooring_v1_change_stream_service_proto_init() {
 	if File_mooring_v1_change_stream_service_proto != nil {
 		return
 	}
+	file_mooring_v1_annotations_proto_init()
 	file_mooring_v1_document_proto_init()
 	file_mooring_v1_options_proto_init()
 	file_mooring_v1_change_stream_service_proto_msgTypes[0].OneofWrappers = []any{}

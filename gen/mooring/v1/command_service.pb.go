@@ -541,14 +541,14 @@ var File_mooring_v1_command_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_command_service_proto_rawDesc = "" +
 	"\n" +
 	" mooring/v1/command_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19mooring/v1/document.proto\x1a\x18mooring/v1/options.proto\"\xe2\x02\n" +
-	"\x11RunCommandRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x12H\n" +
-	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceH\x03R\x0ereadPreference\x88\x01\x01\x12.\n" +
-	"\acommand\x18\x16 \x01(\v2\x14.mooring.v1.DocumentR\acommandB\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cmooring/v1/annotations.proto\x1a\x19mooring/v1/document.proto\x1a\x18mooring/v1/options.proto\"\x86\x03\n" +
+	"\x11RunCommandRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x12N\n" +
+	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceB\x04\x98\xb5\x18\x01H\x03R\x0ereadPreference\x88\x01\x01\x124\n" +
+	"\acommand\x18\x16 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02R\acommandB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -560,19 +560,19 @@ const file_mooring_v1_command_service_proto_rawDesc = "" +
 	"\x05reply\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\x05reply\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xc4\x04\n" +
-	"\x17RunCursorCommandRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x03R\acomment\x88\x01\x01\x12H\n" +
-	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceH\x04R\x0ereadPreference\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x05R\tmaxTimeMS\x88\x01\x01\x12\"\n" +
+	"\b_session\"\x80\x05\n" +
+	"\x17RunCursorCommandRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x03R\acomment\x88\x01\x01\x12N\n" +
+	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceB\x04\x98\xb5\x18\x01H\x04R\x0ereadPreference\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x05R\tmaxTimeMS\x88\x01\x01\x12(\n" +
 	"\n" +
-	"batch_size\x18\x14 \x01(\x05H\x06R\tbatchSize\x88\x01\x01\x12.\n" +
-	"\acommand\x18\x16 \x01(\v2\x14.mooring.v1.DocumentR\acommand\x12$\n" +
-	"\vcursor_type\x18\x17 \x01(\tH\aR\n" +
+	"batch_size\x18\x14 \x01(\x05B\x04\x98\xb5\x18\x01H\x06R\tbatchSize\x88\x01\x01\x124\n" +
+	"\acommand\x18\x16 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02R\acommand\x12*\n" +
+	"\vcursor_type\x18\x17 \x01(\tB\x04\x98\xb5\x18\x02H\aR\n" +
 	"cursorType\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
@@ -592,19 +592,19 @@ const file_mooring_v1_command_service_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\t\n" +
 	"\a_cursorB\n" +
 	"\n" +
-	"\b_session\"\xca\x04\n" +
-	"\x1dStreamRunCursorCommandRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x03R\acomment\x88\x01\x01\x12H\n" +
-	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceH\x04R\x0ereadPreference\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\x05R\tmaxTimeMS\x88\x01\x01\x12\"\n" +
+	"\b_session\"\x86\x05\n" +
+	"\x1dStreamRunCursorCommandRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x03R\acomment\x88\x01\x01\x12N\n" +
+	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceB\x04\x98\xb5\x18\x01H\x04R\x0ereadPreference\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\x05R\tmaxTimeMS\x88\x01\x01\x12(\n" +
 	"\n" +
-	"batch_size\x18\x14 \x01(\x05H\x06R\tbatchSize\x88\x01\x01\x12.\n" +
-	"\acommand\x18\x16 \x01(\v2\x14.mooring.v1.DocumentR\acommand\x12$\n" +
-	"\vcursor_type\x18\x17 \x01(\tH\aR\n" +
+	"batch_size\x18\x14 \x01(\x05B\x04\x98\xb5\x18\x01H\x06R\tbatchSize\x88\x01\x01\x124\n" +
+	"\acommand\x18\x16 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02R\acommand\x12*\n" +
+	"\vcursor_type\x18\x17 \x01(\tB\x04\x98\xb5\x18\x02H\aR\n" +
 	"cursorType\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
@@ -622,12 +622,15 @@ const file_mooring_v1_command_service_proto_rawDesc = "" +
 	"\tdocuments\x18\x01 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session2\xd3\x03\n" +
-	"\x0eCommandService\x12{\n" +
+	"\b_session2\xfe\x03\n" +
+	"\x0eCommandService\x12\x89\x01\n" +
 	"\n" +
-	"RunCommand\x12\x1d.mooring.v1.RunCommandRequest\x1a\x1e.mooring.v1.RunCommandResponse\".\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/databases/{database}:runCommand\x12\x93\x01\n" +
-	"\x10RunCursorCommand\x12#.mooring.v1.RunCursorCommandRequest\x1a$.mooring.v1.RunCursorCommandResponse\"4\x82\xd3\xe4\x93\x02.:\x01*\")/v1/databases/{database}:runCursorCommand\x12\xad\x01\n" +
-	"\x16StreamRunCursorCommand\x12).mooring.v1.StreamRunCursorCommandRequest\x1a*.mooring.v1.StreamRunCursorCommandResponse\":\x82\xd3\xe4\x93\x024:\x01*\"//v1/databases/{database}:streamRunCursorCommand0\x01B7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"RunCommand\x12\x1d.mooring.v1.RunCommandRequest\x1a\x1e.mooring.v1.RunCommandResponse\"<\x8a\xb5\x18\n" +
+	"\x10\x06\x18\x05 \x05(\x020\x01\x82\xd3\xe4\x93\x02(:\x01*\"#/v1/databases/{database}:runCommand\x12\xa1\x01\n" +
+	"\x10RunCursorCommand\x12#.mooring.v1.RunCursorCommandRequest\x1a$.mooring.v1.RunCursorCommandResponse\"B\x8a\xb5\x18\n" +
+	"\x10\x06\x18\x05 \x05(\x020\x01\x82\xd3\xe4\x93\x02.:\x01*\")/v1/databases/{database}:runCursorCommand\x12\xbb\x01\n" +
+	"\x16StreamRunCursorCommand\x12).mooring.v1.StreamRunCursorCommandRequest\x1a*.mooring.v1.StreamRunCursorCommandResponse\"H\x8a\xb5\x18\n" +
+	"\x10\x06\x18\x05 \x05(\x020\x01\x82\xd3\xe4\x93\x024:\x01*\"//v1/databases/{database}:streamRunCursorCommand0\x01B7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_command_service_proto_rawDescOnce sync.Once
@@ -683,6 +686,7 @@ func file_mooring_v1_command_service_proto_init() {
 	if File_mooring_v1_command_service_proto != nil {
 		return
 	}
+	file_mooring_v1_annotations_proto_init()
 	file_mooring_v1_document_proto_init()
 	file_mooring_v1_options_proto_init()
 	file_mooring_v1_command_service_proto_msgTypes[0].OneofWrappers = []any{}

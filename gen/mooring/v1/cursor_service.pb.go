@@ -433,15 +433,15 @@ var File_mooring_v1_cursor_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_cursor_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1fmooring/v1/cursor_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19mooring/v1/document.proto\"\xe8\x02\n" +
-	"\x0fNextPageRequest\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x12\"\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cmooring/v1/annotations.proto\x1a\x19mooring/v1/document.proto\"\x8c\x03\n" +
+	"\x0fNextPageRequest\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x12(\n" +
 	"\n" +
-	"batch_size\x18\x14 \x01(\x05H\x03R\tbatchSize\x88\x01\x01\x12.\n" +
-	"\x11max_await_time_ms\x18\x15 \x01(\x03H\x04R\x0emaxAwaitTimeMS\x88\x01\x01\x12\x16\n" +
-	"\x06cursor\x18\x16 \x01(\tR\x06cursorB\n" +
+	"batch_size\x18\x14 \x01(\x05B\x04\x98\xb5\x18\x01H\x03R\tbatchSize\x88\x01\x01\x124\n" +
+	"\x11max_await_time_ms\x18\x15 \x01(\x03B\x04\x98\xb5\x18\x01H\x04R\x0emaxAwaitTimeMS\x88\x01\x01\x12\x1c\n" +
+	"\x06cursor\x18\x16 \x01(\tB\x04\x98\xb5\x18\x02R\x06cursorB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -456,15 +456,15 @@ const file_mooring_v1_cursor_service_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\t\n" +
 	"\a_cursorB\n" +
 	"\n" +
-	"\b_session\"\xf3\x02\n" +
-	"\x1aCursorServiceStreamRequest\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x12\"\n" +
+	"\b_session\"\x97\x03\n" +
+	"\x1aCursorServiceStreamRequest\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x12(\n" +
 	"\n" +
-	"batch_size\x18\x14 \x01(\x05H\x03R\tbatchSize\x88\x01\x01\x12.\n" +
-	"\x11max_await_time_ms\x18\x15 \x01(\x03H\x04R\x0emaxAwaitTimeMS\x88\x01\x01\x12\x16\n" +
-	"\x06cursor\x18\x16 \x01(\tR\x06cursorB\n" +
+	"batch_size\x18\x14 \x01(\x05B\x04\x98\xb5\x18\x01H\x03R\tbatchSize\x88\x01\x01\x124\n" +
+	"\x11max_await_time_ms\x18\x15 \x01(\x03B\x04\x98\xb5\x18\x01H\x04R\x0emaxAwaitTimeMS\x88\x01\x01\x12\x1c\n" +
+	"\x06cursor\x18\x16 \x01(\tB\x04\x98\xb5\x18\x02R\x06cursorB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -477,11 +477,11 @@ const file_mooring_v1_cursor_service_proto_rawDesc = "" +
 	"\tdocuments\x18\x01 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xb0\x01\n" +
-	"\x12CloseCursorRequest\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12\x16\n" +
-	"\x06cursor\x18\x16 \x01(\tR\x06cursorB\n" +
+	"\b_session\"\xc2\x01\n" +
+	"\x12CloseCursorRequest\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12\x1c\n" +
+	"\x06cursor\x18\x16 \x01(\tB\x04\x98\xb5\x18\x02R\x06cursorB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03R\bdatabaseR\n" +
@@ -489,11 +489,14 @@ const file_mooring_v1_cursor_service_proto_rawDesc = "" +
 	"\x13CloseCursorResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session2\xdd\x02\n" +
-	"\rCursorService\x12b\n" +
-	"\bNextPage\x12\x1b.mooring.v1.NextPageRequest\x1a\x1c.mooring.v1.NextPageResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/cursors:next\x12z\n" +
-	"\x06Stream\x12&.mooring.v1.CursorServiceStreamRequest\x1a'.mooring.v1.CursorServiceStreamResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/cursors:stream0\x01\x12l\n" +
-	"\vCloseCursor\x12\x1e.mooring.v1.CloseCursorRequest\x1a\x1f.mooring.v1.CloseCursorResponse\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/cursors:closeB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\b_session2\x96\x03\n" +
+	"\rCursorService\x12p\n" +
+	"\bNextPage\x12\x1b.mooring.v1.NextPageRequest\x1a\x1c.mooring.v1.NextPageResponse\")\x8a\xb5\x18\n" +
+	"\x10\b\x18\b \x01(\x040\x04\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/cursors:next\x12\x96\x01\n" +
+	"\x06Stream\x12&.mooring.v1.CursorServiceStreamRequest\x1a'.mooring.v1.CursorServiceStreamResponse\"9\x8a\xb5\x18\x18\n" +
+	"\fStreamCursor\x10\b\x18\b \x01(\x040\x01\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/cursors:stream0\x01\x12z\n" +
+	"\vCloseCursor\x12\x1e.mooring.v1.CloseCursorRequest\x1a\x1f.mooring.v1.CloseCursorResponse\"*\x8a\xb5\x18\n" +
+	"\x10\b\x18\b \x01(\x040\x04\x82\xd3\xe4\x93\x02\x16:\x01*\"\x11/v1/cursors:closeB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_cursor_service_proto_rawDescOnce sync.Once
@@ -538,6 +541,7 @@ func file_mooring_v1_cursor_service_proto_init() {
 	if File_mooring_v1_cursor_service_proto != nil {
 		return
 	}
+	file_mooring_v1_annotations_proto_init()
 	file_mooring_v1_document_proto_init()
 	file_mooring_v1_cursor_service_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mooring_v1_cursor_service_proto_msgTypes[1].OneofWrappers = []any{}

@@ -1302,7 +1302,7 @@ var File_mooring_v1_deployment_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\n" +
 	"#mooring/v1/deployment_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19mooring/v1/document.proto\"X\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmooring/v1/annotations.proto\"X\n" +
 	"\x12GetTopologyRequestJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"R\n" +
 	"\x13GetTopologyResponse\x12;\n" +
@@ -1314,14 +1314,14 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x10ListPoolsRequestJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"F\n" +
 	"\x11ListPoolsResponse\x121\n" +
-	"\x05pools\x18\x01 \x03(\v2\x1b.mooring.v1.PoolDescriptionR\x05pools\"\xbd\x02\n" +
-	"\x12ListHandlesRequest\x12!\n" +
-	"\tprincipal\x18\x05 \x01(\tH\x00R\tprincipal\x88\x01\x01\x12!\n" +
-	"\tnamespace\x18\x06 \x01(\tH\x01R\tnamespace\x88\x01\x01\x12\x1b\n" +
-	"\x06pinned\x18\a \x01(\bH\x02R\x06pinned\x88\x01\x01\x12\"\n" +
+	"\x05pools\x18\x01 \x03(\v2\x1b.mooring.v1.PoolDescriptionR\x05pools\"\xdb\x02\n" +
+	"\x12ListHandlesRequest\x12'\n" +
+	"\tprincipal\x18\x05 \x01(\tB\x04\x98\xb5\x18\x02H\x00R\tprincipal\x88\x01\x01\x12'\n" +
+	"\tnamespace\x18\x06 \x01(\tB\x04\x98\xb5\x18\x02H\x01R\tnamespace\x88\x01\x01\x12!\n" +
+	"\x06pinned\x18\a \x01(\bB\x04\x98\xb5\x18\x02H\x02R\x06pinned\x88\x01\x01\x12(\n" +
 	"\n" +
-	"batch_size\x18\x14 \x01(\x05H\x03R\tbatchSize\x88\x01\x01\x12\x1b\n" +
-	"\x06cursor\x18\x16 \x01(\tH\x04R\x06cursor\x88\x01\x01B\f\n" +
+	"batch_size\x18\x14 \x01(\x05B\x04\x98\xb5\x18\x01H\x03R\tbatchSize\x88\x01\x01\x12!\n" +
+	"\x06cursor\x18\x16 \x01(\tB\x04\x98\xb5\x18\x02H\x04R\x06cursor\x88\x01\x01B\f\n" +
 	"\n" +
 	"_principalB\f\n" +
 	"\n" +
@@ -1334,9 +1334,9 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\ahandles\x18\x01 \x03(\v2\x1d.mooring.v1.HandleDescriptionR\ahandles\x12\x1b\n" +
 	"\x06cursor\x18\x02 \x01(\tH\x00R\x06cursor\x88\x01\x01\x12F\n" +
 	"\vunreachable\x18\x03 \x03(\v2\x1e.mooring.v1.UnreachableReplicaB\x04\x90\xb5\x18\x01R\vunreachableB\t\n" +
-	"\a_cursor\"g\n" +
-	"\x11KillHandleRequest\x12\x0e\n" +
-	"\x02id\x18\x05 \x01(\tR\x02idJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
+	"\a_cursor\"m\n" +
+	"\x11KillHandleRequest\x12\x14\n" +
+	"\x02id\x18\x05 \x01(\tB\x04\x98\xb5\x18\x11R\x02idJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"\x14\n" +
 	"\x12KillHandleResponse\"\xd9\x03\n" +
 	"\x0fPoolDescription\x12\x18\n" +
@@ -1446,14 +1446,19 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x0fTopologyVersion\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x18\n" +
-	"\acounter\x18\x02 \x01(\x03R\acounter2\xd0\x04\n" +
-	"\x11DeploymentService\x12o\n" +
-	"\vGetTopology\x12\x1e.mooring.v1.GetTopologyRequest\x1a\x1f.mooring.v1.GetTopologyResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/deployment/topology\x12}\n" +
-	"\rWatchTopology\x12 .mooring.v1.WatchTopologyRequest\x1a!.mooring.v1.WatchTopologyResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/deployment/topology:watch0\x01\x12f\n" +
-	"\tListPools\x12\x1c.mooring.v1.ListPoolsRequest\x1a\x1d.mooring.v1.ListPoolsResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/deployment/pools\x12n\n" +
-	"\vListHandles\x12\x1e.mooring.v1.ListHandlesRequest\x1a\x1f.mooring.v1.ListHandlesResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/deployment/handles\x12s\n" +
+	"\acounter\x18\x02 \x01(\x03R\acounter2\x98\x05\n" +
+	"\x11DeploymentService\x12}\n" +
+	"\vGetTopology\x12\x1e.mooring.v1.GetTopologyRequest\x1a\x1f.mooring.v1.GetTopologyResponse\"-\x8a\xb5\x18\n" +
+	"\x10\a\x18\x04 \x01(\x010\x02\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/deployment/topology\x12\x8b\x01\n" +
+	"\rWatchTopology\x12 .mooring.v1.WatchTopologyRequest\x1a!.mooring.v1.WatchTopologyResponse\"3\x8a\xb5\x18\n" +
+	"\x10\a\x18\x04 \x01(\x010\x02\x82\xd3\xe4\x93\x02\x1f\x12\x1d/v1/deployment/topology:watch0\x01\x12t\n" +
+	"\tListPools\x12\x1c.mooring.v1.ListPoolsRequest\x1a\x1d.mooring.v1.ListPoolsResponse\"*\x8a\xb5\x18\n" +
+	"\x10\a\x18\x04 \x01(\x010\x02\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/deployment/pools\x12|\n" +
+	"\vListHandles\x12\x1e.mooring.v1.ListHandlesRequest\x1a\x1f.mooring.v1.ListHandlesResponse\",\x8a\xb5\x18\n" +
+	"\x10\a\x18\x04 \x03(\x010\x02\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/deployment/handles\x12\x81\x01\n" +
 	"\n" +
-	"KillHandle\x12\x1d.mooring.v1.KillHandleRequest\x1a\x1e.mooring.v1.KillHandleResponse\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/deployment/handles:killB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"KillHandle\x12\x1d.mooring.v1.KillHandleRequest\x1a\x1e.mooring.v1.KillHandleResponse\"4\x8a\xb5\x18\n" +
+	"\x10\a\x18\x04 \x03(\x050\x01\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/deployment/handles:killB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_deployment_service_proto_rawDescOnce sync.Once
@@ -1526,7 +1531,7 @@ func file_mooring_v1_deployment_service_proto_init() {
 	if File_mooring_v1_deployment_service_proto != nil {
 		return
 	}
-	file_mooring_v1_document_proto_init()
+	file_mooring_v1_annotations_proto_init()
 	file_mooring_v1_deployment_service_proto_msgTypes[6].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[7].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[10].OneofWrappers = []any{}

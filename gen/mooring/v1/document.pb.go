@@ -9,7 +9,6 @@ package mooringv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	descriptorpb "google.golang.org/protobuf/types/descriptorpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -212,45 +211,12 @@ func (*Value_Bson) isValue_Encoding() {}
 
 func (*Value_Json) isValue_Encoding() {}
 
-var file_mooring_v1_document_proto_extTypes = []protoimpl.ExtensionInfo{
-	{
-		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
-		ExtensionType: (*bool)(nil),
-		Field:         50001,
-		Name:          "mooring.v1.ordered_keys",
-		Tag:           "varint,50001,opt,name=ordered_keys",
-		Filename:      "mooring/v1/document.proto",
-	},
-	{
-		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
-		ExtensionType: (*bool)(nil),
-		Field:         50002,
-		Name:          "mooring.v1.omit_empty",
-		Tag:           "varint,50002,opt,name=omit_empty",
-		Filename:      "mooring/v1/document.proto",
-	},
-}
-
-// Extension fields to descriptorpb.FieldOptions.
-var (
-	// On REST, this Document may also be written as an array of pairs, `[["b", 1], ["2", -1]]`,
-	// because its order matters and JavaScript moves integer-like keys to the front of an object.
-	//
-	// optional bool ordered_keys = 50001;
-	E_OrderedKeys = &file_mooring_v1_document_proto_extTypes[0]
-	// On REST, an empty list is left out of a response. It is set for lists of failures; other lists
-	// are always there.
-	//
-	// optional bool omit_empty = 50002;
-	E_OmitEmpty = &file_mooring_v1_document_proto_extTypes[1]
-)
-
 var File_mooring_v1_document_proto protoreflect.FileDescriptor
 
 const file_mooring_v1_document_proto_rawDesc = "" +
 	"\n" +
 	"\x19mooring/v1/document.proto\x12\n" +
-	"mooring.v1\x1a google/protobuf/descriptor.proto\"B\n" +
+	"mooring.v1\"B\n" +
 	"\bDocument\x12\x14\n" +
 	"\x04bson\x18\x01 \x01(\fH\x00R\x04bson\x12\x14\n" +
 	"\x04json\x18\x02 \x01(\tH\x00R\x04jsonB\n" +
@@ -260,10 +226,7 @@ const file_mooring_v1_document_proto_rawDesc = "" +
 	"\x04bson\x18\x01 \x01(\fH\x00R\x04bson\x12\x14\n" +
 	"\x04json\x18\x02 \x01(\tH\x00R\x04jsonB\n" +
 	"\n" +
-	"\bencoding:B\n" +
-	"\fordered_keys\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\bR\vorderedKeys:>\n" +
-	"\n" +
-	"omit_empty\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\bR\tomitEmptyB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\bencodingB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_document_proto_rawDescOnce sync.Once
@@ -279,17 +242,14 @@ func file_mooring_v1_document_proto_rawDescGZIP() []byte {
 
 var file_mooring_v1_document_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_mooring_v1_document_proto_goTypes = []any{
-	(*Document)(nil),                  // 0: mooring.v1.Document
-	(*Value)(nil),                     // 1: mooring.v1.Value
-	(*descriptorpb.FieldOptions)(nil), // 2: google.protobuf.FieldOptions
+	(*Document)(nil), // 0: mooring.v1.Document
+	(*Value)(nil),    // 1: mooring.v1.Value
 }
 var file_mooring_v1_document_proto_depIdxs = []int32{
-	2, // 0: mooring.v1.ordered_keys:extendee -> google.protobuf.FieldOptions
-	2, // 1: mooring.v1.omit_empty:extendee -> google.protobuf.FieldOptions
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	0, // [0:2] is the sub-list for extension extendee
+	0, // [0:0] is the sub-list for method output_type
+	0, // [0:0] is the sub-list for method input_type
+	0, // [0:0] is the sub-list for extension type_name
+	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -313,13 +273,12 @@ func file_mooring_v1_document_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_document_proto_rawDesc), len(file_mooring_v1_document_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   2,
-			NumExtensions: 2,
+			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_mooring_v1_document_proto_goTypes,
 		DependencyIndexes: file_mooring_v1_document_proto_depIdxs,
 		MessageInfos:      file_mooring_v1_document_proto_msgTypes,
-		ExtensionInfos:    file_mooring_v1_document_proto_extTypes,
 	}.Build()
 	File_mooring_v1_document_proto = out.File
 	file_mooring_v1_document_proto_goTypes = nil

@@ -944,25 +944,25 @@ var File_mooring_v1_document_resource_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_document_resource_service_proto_rawDesc = "" +
 	"\n" +
 	"*mooring/v1/document_resource_service.proto\x12\n" +
-	"mooring.v1\x1a\x19mooring/v1/document.proto\x1a\x16mooring/v1/error.proto\x1a\x18mooring/v1/options.proto\"\xf2\x05\n" +
-	"\x12GetDocumentRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"mooring.v1\x1a\x1cmooring/v1/annotations.proto\x1a\x19mooring/v1/document.proto\x1a\x16mooring/v1/error.proto\x1a\x18mooring/v1/options.proto\"\xc0\x06\n" +
+	"\x12GetDocumentRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12H\n" +
-	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceH\x05R\x0ereadPreference\x88\x01\x01\x12?\n" +
-	"\fread_concern\x18\t \x01(\v2\x17.mooring.v1.ReadConcernH\x06R\vreadConcern\x88\x01\x01\x12#\n" +
-	"\vmax_time_ms\x18\v \x01(\x03H\aR\tmaxTimeMS\x88\x01\x01\x121\n" +
-	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentH\bR\x06filter\x88\x01\x01\x129\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12N\n" +
+	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceB\x04\x98\xb5\x18\x01H\x05R\x0ereadPreference\x88\x01\x01\x12E\n" +
+	"\fread_concern\x18\t \x01(\v2\x17.mooring.v1.ReadConcernB\x04\x98\xb5\x18\x01H\x06R\vreadConcern\x88\x01\x01\x12)\n" +
+	"\vmax_time_ms\x18\v \x01(\x03B\x04\x98\xb5\x18\x01H\aR\tmaxTimeMS\x88\x01\x01\x127\n" +
+	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x03H\bR\x06filter\x88\x01\x01\x12?\n" +
 	"\n" +
-	"projection\x18\x10 \x01(\v2\x14.mooring.v1.DocumentH\tR\n" +
-	"projection\x88\x01\x01\x12!\n" +
-	"\x02id\x18& \x01(\v2\x11.mooring.v1.ValueR\x02idB\n" +
+	"projection\x18\x10 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x04H\tR\n" +
+	"projection\x88\x01\x01\x12'\n" +
+	"\x02id\x18& \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x11R\x02idB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -983,25 +983,25 @@ const file_mooring_v1_document_resource_service_proto_rawDesc = "" +
 	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\a\n" +
 	"\x05_etagB\n" +
 	"\n" +
-	"\b_session\"\x84\x06\n" +
-	"\x12PutDocumentRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\b_session\"\xd8\x06\n" +
+	"\x12PutDocumentRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x121\n" +
-	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentH\x06R\x06filter\x88\x01\x01\x126\n" +
-	"\vreplacement\x18\x16 \x01(\v2\x14.mooring.v1.DocumentR\vreplacement\x12A\n" +
-	"\x1abypass_document_validation\x18  \x01(\bH\aR\x18bypassDocumentValidation\x88\x01\x01\x12!\n" +
-	"\x02id\x18& \x01(\v2\x11.mooring.v1.ValueR\x02id\x12\x19\n" +
-	"\bif_match\x18' \x03(\tR\aifMatch\x12$\n" +
-	"\vonly_create\x18( \x01(\bH\bR\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x05R\fwriteConcern\x88\x01\x01\x127\n" +
+	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x03H\x06R\x06filter\x88\x01\x01\x12<\n" +
+	"\vreplacement\x18\x16 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x0eR\vreplacement\x12G\n" +
+	"\x1abypass_document_validation\x18  \x01(\bB\x04\x98\xb5\x18\x01H\aR\x18bypassDocumentValidation\x88\x01\x01\x12'\n" +
+	"\x02id\x18& \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x11R\x02id\x12\x1f\n" +
+	"\bif_match\x18' \x03(\tB\x04\x98\xb5\x18\x12R\aifMatch\x12*\n" +
+	"\vonly_create\x18( \x01(\bB\x04\x98\xb5\x18\x01H\bR\n" +
 	"onlyCreate\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
@@ -1025,29 +1025,29 @@ const file_mooring_v1_document_resource_service_proto_rawDesc = "" +
 	"\x05_etagB\n" +
 	"\n" +
 	"\b_sessionB\x16\n" +
-	"\x14_write_concern_error\"\xfe\x06\n" +
-	"\x14PatchDocumentRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\x14_write_concern_error\"\xde\a\n" +
+	"\x14PatchDocumentRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x12+\n" +
-	"\x03let\x18\r \x01(\v2\x14.mooring.v1.DocumentH\x06R\x03let\x88\x01\x01\x121\n" +
-	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentH\aR\x06filter\x88\x01\x01\x129\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x05R\fwriteConcern\x88\x01\x01\x121\n" +
+	"\x03let\x18\r \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\tH\x06R\x03let\x88\x01\x01\x127\n" +
+	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x03H\aR\x06filter\x88\x01\x01\x12?\n" +
 	"\n" +
-	"projection\x18\x10 \x01(\v2\x14.mooring.v1.DocumentH\bR\n" +
-	"projection\x88\x01\x01\x12*\n" +
-	"\x06update\x18\x16 \x01(\v2\x12.mooring.v1.UpdateR\x06update\x12A\n" +
-	"\x1abypass_document_validation\x18  \x01(\bH\tR\x18bypassDocumentValidation\x88\x01\x01\x129\n" +
-	"\rarray_filters\x18# \x03(\v2\x14.mooring.v1.DocumentR\farrayFilters\x12!\n" +
-	"\x02id\x18& \x01(\v2\x11.mooring.v1.ValueR\x02id\x12\x19\n" +
-	"\bif_match\x18' \x03(\tR\aifMatchB\n" +
+	"projection\x18\x10 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x04H\bR\n" +
+	"projection\x88\x01\x01\x120\n" +
+	"\x06update\x18\x16 \x01(\v2\x12.mooring.v1.UpdateB\x04\x98\xb5\x18\x0fR\x06update\x12G\n" +
+	"\x1abypass_document_validation\x18  \x01(\bB\x04\x98\xb5\x18\x01H\tR\x18bypassDocumentValidation\x88\x01\x01\x12?\n" +
+	"\rarray_filters\x18# \x03(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x10R\farrayFilters\x12'\n" +
+	"\x02id\x18& \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x11R\x02id\x12\x1f\n" +
+	"\bif_match\x18' \x03(\tB\x04\x98\xb5\x18\x12R\aifMatchB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -1070,22 +1070,22 @@ const file_mooring_v1_document_resource_service_proto_rawDesc = "" +
 	"\x05_etagB\n" +
 	"\n" +
 	"\b_sessionB\x16\n" +
-	"\x14_write_concern_error\"\xb7\x04\n" +
-	"\x15DeleteDocumentRequest\x12\x1a\n" +
-	"\bdatabase\x18\x01 \x01(\tR\bdatabase\x12\x1e\n" +
+	"\x14_write_concern_error\"\xf9\x04\n" +
+	"\x15DeleteDocumentRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
 	"\n" +
-	"collection\x18\x02 \x01(\tR\n" +
-	"collection\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01\x12!\n" +
-	"\tstatement\x18\x05 \x01(\x05H\x02R\tstatement\x88\x01\x01\x123\n" +
-	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x03R\aoptions\x88\x01\x01\x120\n" +
-	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueH\x04R\acomment\x88\x01\x01\x12B\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01\x12'\n" +
+	"\tstatement\x18\x05 \x01(\x05B\x04\x98\xb5\x18\x01H\x02R\tstatement\x88\x01\x01\x129\n" +
+	"\aoptions\x18\x06 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\vH\x03R\aoptions\x88\x01\x01\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x04R\acomment\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x05R\fwriteConcern\x88\x01\x01\x121\n" +
-	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentH\x06R\x06filter\x88\x01\x01\x12!\n" +
-	"\x02id\x18& \x01(\v2\x11.mooring.v1.ValueR\x02id\x12\x19\n" +
-	"\bif_match\x18' \x03(\tR\aifMatchB\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x05R\fwriteConcern\x88\x01\x01\x127\n" +
+	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x03H\x06R\x06filter\x88\x01\x01\x12'\n" +
+	"\x02id\x18& \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x11R\x02id\x12\x1f\n" +
+	"\bif_match\x18' \x03(\tB\x04\x98\xb5\x18\x12R\aifMatchB\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionB\f\n" +
@@ -1102,12 +1102,16 @@ const file_mooring_v1_document_resource_service_proto_rawDesc = "" +
 	"\x13write_concern_error\x18\x04 \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x01R\x11writeConcernError\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x16\n" +
-	"\x14_write_concern_error2\xe8\x02\n" +
-	"\x17DocumentResourceService\x12N\n" +
-	"\vGetDocument\x12\x1e.mooring.v1.GetDocumentRequest\x1a\x1f.mooring.v1.GetDocumentResponse\x12N\n" +
-	"\vPutDocument\x12\x1e.mooring.v1.PutDocumentRequest\x1a\x1f.mooring.v1.PutDocumentResponse\x12T\n" +
-	"\rPatchDocument\x12 .mooring.v1.PatchDocumentRequest\x1a!.mooring.v1.PatchDocumentResponse\x12W\n" +
-	"\x0eDeleteDocument\x12!.mooring.v1.DeleteDocumentRequest\x1a\".mooring.v1.DeleteDocumentResponseB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\x14_write_concern_error2\xa8\x03\n" +
+	"\x17DocumentResourceService\x12^\n" +
+	"\vGetDocument\x12\x1e.mooring.v1.GetDocumentRequest\x1a\x1f.mooring.v1.GetDocumentResponse\"\x0e\x8a\xb5\x18\n" +
+	"\x10\x01\x18\x01 \x01(\x020\x02\x12^\n" +
+	"\vPutDocument\x12\x1e.mooring.v1.PutDocumentRequest\x1a\x1f.mooring.v1.PutDocumentResponse\"\x0e\x8a\xb5\x18\n" +
+	"\x10\x02\x18\x01 \x02(\x020\x03\x12d\n" +
+	"\rPatchDocument\x12 .mooring.v1.PatchDocumentRequest\x1a!.mooring.v1.PatchDocumentResponse\"\x0e\x8a\xb5\x18\n" +
+	"\x10\x02\x18\x01 \x02(\x020\x03\x12g\n" +
+	"\x0eDeleteDocument\x12!.mooring.v1.DeleteDocumentRequest\x1a\".mooring.v1.DeleteDocumentResponse\"\x0e\x8a\xb5\x18\n" +
+	"\x10\x02\x18\x01 \x02(\x020\x03B7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_document_resource_service_proto_rawDescOnce sync.Once
@@ -1193,6 +1197,7 @@ func file_mooring_v1_document_resource_service_proto_init() {
 	if File_mooring_v1_document_resource_service_proto != nil {
 		return
 	}
+	file_mooring_v1_annotations_proto_init()
 	file_mooring_v1_document_proto_init()
 	file_mooring_v1_error_proto_init()
 	file_mooring_v1_options_proto_init()

@@ -559,7 +559,7 @@ var File_mooring_v1_options_proto protoreflect.FileDescriptor
 const file_mooring_v1_options_proto_rawDesc = "" +
 	"\n" +
 	"\x18mooring/v1/options.proto\x12\n" +
-	"mooring.v1\x1a\x19mooring/v1/document.proto\"8\n" +
+	"mooring.v1\x1a\x1cmooring/v1/annotations.proto\x1a\x19mooring/v1/document.proto\"8\n" +
 	"\bPipeline\x12,\n" +
 	"\x06stages\x18\x01 \x03(\v2\x14.mooring.v1.DocumentR\x06stages\"z\n" +
 	"\x06Update\x124\n" +
@@ -641,6 +641,7 @@ func file_mooring_v1_options_proto_init() {
 	if File_mooring_v1_options_proto != nil {
 		return
 	}
+	file_mooring_v1_annotations_proto_init()
 	file_mooring_v1_document_proto_init()
 	file_mooring_v1_options_proto_msgTypes[1].OneofWrappers = []any{
 		(*Update_Operators)(nil),

@@ -218,26 +218,29 @@ var File_mooring_v1_session_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	" mooring/v1/session_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x19mooring/v1/document.proto\"\xa8\x02\n" +
-	"\x1aSessionServiceStartRequest\x122\n" +
-	"\x12causal_consistency\x18\x16 \x01(\bH\x00R\x11causalConsistency\x88\x01\x01\x12\x1f\n" +
-	"\bsnapshot\x18\x17 \x01(\bH\x01R\bsnapshot\x88\x01\x01\x12;\n" +
-	"\rsnapshot_time\x18\x18 \x01(\v2\x11.mooring.v1.ValueH\x02R\fsnapshotTime\x88\x01\x01B\x15\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1cmooring/v1/annotations.proto\x1a\x19mooring/v1/document.proto\"\xba\x02\n" +
+	"\x1aSessionServiceStartRequest\x128\n" +
+	"\x12causal_consistency\x18\x16 \x01(\bB\x04\x98\xb5\x18\x02H\x00R\x11causalConsistency\x88\x01\x01\x12%\n" +
+	"\bsnapshot\x18\x17 \x01(\bB\x04\x98\xb5\x18\x02H\x01R\bsnapshot\x88\x01\x01\x12A\n" +
+	"\rsnapshot_time\x18\x18 \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x02H\x02R\fsnapshotTime\x88\x01\x01B\x15\n" +
 	"\x13_causal_consistencyB\v\n" +
 	"\t_snapshotB\x10\n" +
 	"\x0e_snapshot_timeJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"7\n" +
 	"\x1bSessionServiceStartResponse\x12\x18\n" +
-	"\asession\x18\x03 \x01(\tR\asession\"z\n" +
-	"\x18SessionServiceEndRequest\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
+	"\asession\x18\x03 \x01(\tR\asession\"\x80\x01\n" +
+	"\x18SessionServiceEndRequest\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\vtransaction\"\x1b\n" +
-	"\x19SessionServiceEndResponse2\xfa\x01\n" +
-	"\x0eSessionService\x12w\n" +
-	"\x05Start\x12&.mooring.v1.SessionServiceStartRequest\x1a'.mooring.v1.SessionServiceStartResponse\"\x1d\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/sessions:start\x12o\n" +
-	"\x03End\x12$.mooring.v1.SessionServiceEndRequest\x1a%.mooring.v1.SessionServiceEndResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/sessions:endB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\x19SessionServiceEndResponse2\xb2\x02\n" +
+	"\x0eSessionService\x12\x93\x01\n" +
+	"\x05Start\x12&.mooring.v1.SessionServiceStartRequest\x1a'.mooring.v1.SessionServiceStartResponse\"9\x8a\xb5\x18\x18\n" +
+	"\fStartSession\x10\b\x18\b \x01(\x010\x01\x82\xd3\xe4\x93\x02\x17:\x01*\"\x12/v1/sessions:start\x12\x89\x01\n" +
+	"\x03End\x12$.mooring.v1.SessionServiceEndRequest\x1a%.mooring.v1.SessionServiceEndResponse\"5\x8a\xb5\x18\x16\n" +
+	"\n" +
+	"EndSession\x10\b\x18\b \x01(\x010\x01\x82\xd3\xe4\x93\x02\x15:\x01*\"\x10/v1/sessions:endB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_session_service_proto_rawDescOnce sync.Once
@@ -277,6 +280,7 @@ func file_mooring_v1_session_service_proto_init() {
 	if File_mooring_v1_session_service_proto != nil {
 		return
 	}
+	file_mooring_v1_annotations_proto_init()
 	file_mooring_v1_document_proto_init()
 	file_mooring_v1_session_service_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mooring_v1_session_service_proto_msgTypes[2].OneofWrappers = []any{}

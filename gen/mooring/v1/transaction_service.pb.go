@@ -1052,14 +1052,14 @@ var File_mooring_v1_transaction_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_transaction_service_proto_rawDesc = "" +
 	"\n" +
 	"$mooring/v1/transaction_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!mooring/v1/document_service.proto\x1a\x18mooring/v1/options.proto\"\xcf\x03\n" +
-	"\x1eTransactionServiceBeginRequest\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12H\n" +
-	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceH\x01R\x0ereadPreference\x88\x01\x01\x12?\n" +
-	"\fread_concern\x18\t \x01(\v2\x17.mooring.v1.ReadConcernH\x02R\vreadConcern\x88\x01\x01\x12B\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmooring/v1/annotations.proto\x1a!mooring/v1/document_service.proto\x1a\x18mooring/v1/options.proto\"\xed\x03\n" +
+	"\x1eTransactionServiceBeginRequest\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12N\n" +
+	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceB\x04\x98\xb5\x18\x01H\x01R\x0ereadPreference\x88\x01\x01\x12E\n" +
+	"\fread_concern\x18\t \x01(\v2\x17.mooring.v1.ReadConcernB\x04\x98\xb5\x18\x01H\x02R\vreadConcern\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x03R\fwriteConcern\x88\x01\x01\x120\n" +
-	"\x12max_commit_time_ms\x18\x16 \x01(\x03H\x04R\x0fmaxCommitTimeMS\x88\x01\x01B\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x03R\fwriteConcern\x88\x01\x01\x126\n" +
+	"\x12max_commit_time_ms\x18\x16 \x01(\x03B\x04\x98\xb5\x18\x02H\x04R\x0fmaxCommitTimeMS\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x12\n" +
 	"\x10_read_preferenceB\x0f\n" +
@@ -1073,10 +1073,10 @@ const file_mooring_v1_transaction_service_proto_rawDesc = "" +
 	"\vexpire_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTimeB\n" +
 	"\n" +
-	"\b_session\"\xa5\x01\n" +
-	"\x1fTransactionServiceCommitRequest\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01B\n" +
+	"\b_session\"\xb1\x01\n" +
+	"\x1fTransactionServiceCommitRequest\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03R\bdatabaseR\n" +
@@ -1084,10 +1084,10 @@ const file_mooring_v1_transaction_service_proto_rawDesc = "" +
 	" TransactionServiceCommitResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xa4\x01\n" +
-	"\x1eTransactionServiceAbortRequest\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12%\n" +
-	"\vtransaction\x18\x04 \x01(\tH\x01R\vtransaction\x88\x01\x01B\n" +
+	"\b_session\"\xb0\x01\n" +
+	"\x1eTransactionServiceAbortRequest\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
+	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01B\n" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03R\bdatabaseR\n" +
@@ -1095,16 +1095,16 @@ const file_mooring_v1_transaction_service_proto_rawDesc = "" +
 	"\x1fTransactionServiceAbortResponse\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\x8f\x04\n" +
-	"\x1cTransactionServiceRunRequest\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12H\n" +
-	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceH\x01R\x0ereadPreference\x88\x01\x01\x12?\n" +
-	"\fread_concern\x18\t \x01(\v2\x17.mooring.v1.ReadConcernH\x02R\vreadConcern\x88\x01\x01\x12B\n" +
+	"\b_session\"\xb3\x04\n" +
+	"\x1cTransactionServiceRunRequest\x12#\n" +
+	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12N\n" +
+	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceB\x04\x98\xb5\x18\x01H\x01R\x0ereadPreference\x88\x01\x01\x12E\n" +
+	"\fread_concern\x18\t \x01(\v2\x17.mooring.v1.ReadConcernB\x04\x98\xb5\x18\x01H\x02R\vreadConcern\x88\x01\x01\x12H\n" +
 	"\rwrite_concern\x18\n" +
-	" \x01(\v2\x18.mooring.v1.WriteConcernH\x03R\fwriteConcern\x88\x01\x01\x120\n" +
-	"\x12max_commit_time_ms\x18\x16 \x01(\x03H\x04R\x0fmaxCommitTimeMS\x88\x01\x01\x12@\n" +
+	" \x01(\v2\x18.mooring.v1.WriteConcernB\x04\x98\xb5\x18\x01H\x03R\fwriteConcern\x88\x01\x01\x126\n" +
+	"\x12max_commit_time_ms\x18\x16 \x01(\x03B\x04\x98\xb5\x18\x02H\x04R\x0fmaxCommitTimeMS\x88\x01\x01\x12F\n" +
 	"\n" +
-	"operations\x18\x17 \x03(\v2 .mooring.v1.TransactionOperationR\n" +
+	"operations\x18\x17 \x03(\v2 .mooring.v1.TransactionOperationB\x04\x98\xb5\x18\x15R\n" +
 	"operationsB\n" +
 	"\n" +
 	"\b_sessionB\x12\n" +
@@ -1117,32 +1117,32 @@ const file_mooring_v1_transaction_service_proto_rawDesc = "" +
 	"\aresults\x18\x01 \x03(\v2\x1d.mooring.v1.TransactionResultR\aresults\x12\x1d\n" +
 	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xaf\b\n" +
-	"\x14TransactionOperation\x127\n" +
-	"\bfind_one\x18\x01 \x01(\v2\x1a.mooring.v1.FindOneRequestH\x00R\afindOne\x129\n" +
-	"\bdistinct\x18\x02 \x01(\v2\x1b.mooring.v1.DistinctRequestH\x00R\bdistinct\x12L\n" +
-	"\x0fcount_documents\x18\x03 \x01(\v2!.mooring.v1.CountDocumentsRequestH\x00R\x0ecountDocuments\x12=\n" +
+	"\b_session\"\x89\t\n" +
+	"\x14TransactionOperation\x12=\n" +
+	"\bfind_one\x18\x01 \x01(\v2\x1a.mooring.v1.FindOneRequestB\x04\x98\xb5\x18\x15H\x00R\afindOne\x12?\n" +
+	"\bdistinct\x18\x02 \x01(\v2\x1b.mooring.v1.DistinctRequestB\x04\x98\xb5\x18\x15H\x00R\bdistinct\x12R\n" +
+	"\x0fcount_documents\x18\x03 \x01(\v2!.mooring.v1.CountDocumentsRequestB\x04\x98\xb5\x18\x15H\x00R\x0ecountDocuments\x12C\n" +
 	"\n" +
-	"insert_one\x18\x04 \x01(\v2\x1c.mooring.v1.InsertOneRequestH\x00R\tinsertOne\x12@\n" +
-	"\vinsert_many\x18\x05 \x01(\v2\x1d.mooring.v1.InsertManyRequestH\x00R\n" +
-	"insertMany\x12=\n" +
+	"insert_one\x18\x04 \x01(\v2\x1c.mooring.v1.InsertOneRequestB\x04\x98\xb5\x18\x15H\x00R\tinsertOne\x12F\n" +
+	"\vinsert_many\x18\x05 \x01(\v2\x1d.mooring.v1.InsertManyRequestB\x04\x98\xb5\x18\x15H\x00R\n" +
+	"insertMany\x12C\n" +
 	"\n" +
-	"update_one\x18\x06 \x01(\v2\x1c.mooring.v1.UpdateOneRequestH\x00R\tupdateOne\x12@\n" +
-	"\vupdate_many\x18\a \x01(\v2\x1d.mooring.v1.UpdateManyRequestH\x00R\n" +
-	"updateMany\x12@\n" +
-	"\vreplace_one\x18\b \x01(\v2\x1d.mooring.v1.ReplaceOneRequestH\x00R\n" +
-	"replaceOne\x12=\n" +
+	"update_one\x18\x06 \x01(\v2\x1c.mooring.v1.UpdateOneRequestB\x04\x98\xb5\x18\x15H\x00R\tupdateOne\x12F\n" +
+	"\vupdate_many\x18\a \x01(\v2\x1d.mooring.v1.UpdateManyRequestB\x04\x98\xb5\x18\x15H\x00R\n" +
+	"updateMany\x12F\n" +
+	"\vreplace_one\x18\b \x01(\v2\x1d.mooring.v1.ReplaceOneRequestB\x04\x98\xb5\x18\x15H\x00R\n" +
+	"replaceOne\x12C\n" +
 	"\n" +
-	"delete_one\x18\t \x01(\v2\x1c.mooring.v1.DeleteOneRequestH\x00R\tdeleteOne\x12@\n" +
+	"delete_one\x18\t \x01(\v2\x1c.mooring.v1.DeleteOneRequestB\x04\x98\xb5\x18\x15H\x00R\tdeleteOne\x12F\n" +
 	"\vdelete_many\x18\n" +
-	" \x01(\v2\x1d.mooring.v1.DeleteManyRequestH\x00R\n" +
-	"deleteMany\x12T\n" +
-	"\x13find_one_and_update\x18\v \x01(\v2#.mooring.v1.FindOneAndUpdateRequestH\x00R\x10findOneAndUpdate\x12W\n" +
-	"\x14find_one_and_replace\x18\f \x01(\v2$.mooring.v1.FindOneAndReplaceRequestH\x00R\x11findOneAndReplace\x12T\n" +
-	"\x13find_one_and_delete\x18\r \x01(\v2#.mooring.v1.FindOneAndDeleteRequestH\x00R\x10findOneAndDelete\x12=\n" +
+	" \x01(\v2\x1d.mooring.v1.DeleteManyRequestB\x04\x98\xb5\x18\x15H\x00R\n" +
+	"deleteMany\x12Z\n" +
+	"\x13find_one_and_update\x18\v \x01(\v2#.mooring.v1.FindOneAndUpdateRequestB\x04\x98\xb5\x18\x15H\x00R\x10findOneAndUpdate\x12]\n" +
+	"\x14find_one_and_replace\x18\f \x01(\v2$.mooring.v1.FindOneAndReplaceRequestB\x04\x98\xb5\x18\x15H\x00R\x11findOneAndReplace\x12Z\n" +
+	"\x13find_one_and_delete\x18\r \x01(\v2#.mooring.v1.FindOneAndDeleteRequestB\x04\x98\xb5\x18\x15H\x00R\x10findOneAndDelete\x12C\n" +
 	"\n" +
-	"bulk_write\x18\x0e \x01(\v2\x1c.mooring.v1.BulkWriteRequestH\x00R\tbulkWrite\x124\n" +
-	"\x06expect\x18\x14 \x01(\v2\x17.mooring.v1.ExpectationH\x01R\x06expect\x88\x01\x01B\v\n" +
+	"bulk_write\x18\x0e \x01(\v2\x1c.mooring.v1.BulkWriteRequestB\x04\x98\xb5\x18\x15H\x00R\tbulkWrite\x12:\n" +
+	"\x06expect\x18\x14 \x01(\v2\x17.mooring.v1.ExpectationB\x04\x98\xb5\x18\x01H\x01R\x06expect\x88\x01\x01B\v\n" +
 	"\toperationB\t\n" +
 	"\a_expect\"\xe9\x01\n" +
 	"\vExpectation\x12(\n" +
@@ -1177,12 +1177,16 @@ const file_mooring_v1_transaction_service_proto_rawDesc = "" +
 	"\x14find_one_and_replace\x18\f \x01(\v2%.mooring.v1.FindOneAndReplaceResponseR\x11findOneAndReplace\x12S\n" +
 	"\x13find_one_and_delete\x18\r \x01(\v2$.mooring.v1.FindOneAndDeleteResponseR\x10findOneAndDelete\x12<\n" +
 	"\n" +
-	"bulk_write\x18\x0e \x01(\v2\x1d.mooring.v1.BulkWriteResponseR\tbulkWrite2\xa7\x04\n" +
-	"\x12TransactionService\x12\x83\x01\n" +
-	"\x05Begin\x12*.mooring.v1.TransactionServiceBeginRequest\x1a+.mooring.v1.TransactionServiceBeginResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/transactions:begin\x12\x87\x01\n" +
-	"\x06Commit\x12+.mooring.v1.TransactionServiceCommitRequest\x1a,.mooring.v1.TransactionServiceCommitResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/transactions:commit\x12\x83\x01\n" +
-	"\x05Abort\x12*.mooring.v1.TransactionServiceAbortRequest\x1a+.mooring.v1.TransactionServiceAbortResponse\"!\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/transactions:abort\x12{\n" +
-	"\x03Run\x12(.mooring.v1.TransactionServiceRunRequest\x1a).mooring.v1.TransactionServiceRunResponse\"\x1f\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/v1/transactions:runB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"bulk_write\x18\x0e \x01(\v2\x1d.mooring.v1.BulkWriteResponseR\tbulkWrite2\xa7\x05\n" +
+	"\x12TransactionService\x12\xa3\x01\n" +
+	"\x05Begin\x12*.mooring.v1.TransactionServiceBeginRequest\x1a+.mooring.v1.TransactionServiceBeginResponse\"A\x8a\xb5\x18\x1c\n" +
+	"\x10BeginTransaction\x10\b\x18\b \x01(\x010\x01\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/transactions:begin\x12\xa8\x01\n" +
+	"\x06Commit\x12+.mooring.v1.TransactionServiceCommitRequest\x1a,.mooring.v1.TransactionServiceCommitResponse\"C\x8a\xb5\x18\x1d\n" +
+	"\x11CommitTransaction\x10\b\x18\b \x02(\x030\x04\x82\xd3\xe4\x93\x02\x1c:\x01*\"\x17/v1/transactions:commit\x12\xa3\x01\n" +
+	"\x05Abort\x12*.mooring.v1.TransactionServiceAbortRequest\x1a+.mooring.v1.TransactionServiceAbortResponse\"A\x8a\xb5\x18\x1c\n" +
+	"\x10AbortTransaction\x10\b\x18\b \x02(\x030\x04\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/v1/transactions:abort\x12\x99\x01\n" +
+	"\x03Run\x12(.mooring.v1.TransactionServiceRunRequest\x1a).mooring.v1.TransactionServiceRunResponse\"=\x8a\xb5\x18\x1a\n" +
+	"\x0eRunTransaction\x10\b\x18\x06 \x02(\x010\x01\x82\xd3\xe4\x93\x02\x19:\x01*\"\x14/v1/transactions:runB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_transaction_service_proto_rawDescOnce sync.Once
@@ -1301,6 +1305,7 @@ func file_mooring_v1_transaction_service_proto_init() {
 	if File_mooring_v1_transaction_service_proto != nil {
 		return
 	}
+	file_mooring_v1_annotations_proto_init()
 	file_mooring_v1_document_service_proto_init()
 	file_mooring_v1_options_proto_init()
 	file_mooring_v1_transaction_service_proto_msgTypes[0].OneofWrappers = []any{}
