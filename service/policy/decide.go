@@ -7,8 +7,6 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
-
-	"github.com/mooringdb/mooring/core/bson"
 )
 
 // Principal says who calls.
@@ -183,92 +181,7 @@ func (p *Policy) decide(who *Principal, action string, on Resource) (Decision, [
 		permits = append(permits, r)
 	}
 	slices.SortFunc(permits, func(a, b *rule) int { return a.line - b.line })
-	return combine(who, permits)
-}
-
-// combine returns the decision of the rules that permit an action: their filters are or-ed, and
-// limits on fields apply if all rules have them. A rule whose claims the principal does not have
-// permits nothing.
-func combine(who *Principal, permits []*rule) (Decision, []*rule) {
-	var filters []bson.Raw
-	var ids []string
-	var used []*rule
-	d := Decision{}
-	for _, r := range permits {
-		filter, ok := r.filter.fill(who)
-		forced, ok2 := r.forced.fill(who)
-		if !ok || !ok2 {
-			continue
-		}
-		if first := len(ids) == 0; first {
-			d.Hidden, d.ReadOnly, d.Forced = r.hidden, r.readonly, forced
-		} else {
-			d.Hidden, d.ReadOnly = common(d.Hidden, r.hidden), common(d.ReadOnly, r.readonly)
-			if d.Forced, ok = shared(d.Forced, forced); !ok {
-				return Decision{Rule: strings.Join(append(ids, r.id), ", ") +
-					" (they force different values)"}, append(used, r)
-			}
-		}
-		filters = append(filters, filter)
-		d.Commands = append(d.Commands, r.commands...)
-		d.Options = append(d.Options, r.options...)
-		ids, used = append(ids, r.id), append(used, r)
-	}
-	if len(ids) == 0 {
-		return Decision{Rule: noRule}, nil
-	}
-	d.Allowed, d.Rule, d.Filter = true, strings.Join(ids, ", "), or(filters)
-	return d, used
-}
-
-// or returns the filter that matches what one of the filters matches; nil: everything.
-func or(filters []bson.Raw) bson.Raw {
-	b := bson.NewBuilder(nil).OpenArray("$or")
-	for _, f := range filters {
-		if f == nil {
-			return nil
-		}
-		b.Document("", f)
-	}
-	if len(filters) == 1 {
-		return filters[0]
-	}
-	return b.Close().Finish()
-}
-
-// common returns the paths that are in both lists, or within a path of the other.
-func common(a, b []string) (both []string) {
-	for _, path := range a {
-		if slices.ContainsFunc(b, func(other string) bool { return within(path, other) }) {
-			both = append(both, path)
-		}
-	}
-	for _, path := range b {
-		if !slices.Contains(both, path) &&
-			slices.ContainsFunc(a, func(other string) bool { return within(path, other) }) {
-			both = append(both, path)
-		}
-	}
-	return both
-}
-
-// shared returns the fields that are in both documents; nil: none. It reports false if one has
-// different values.
-func shared(a, b bson.Raw) (bson.Raw, bool) {
-	both := bson.NewBuilder(nil)
-	for key, v := range a.All() {
-		w, found := b.Lookup(key)
-		if found && !v.Equal(w) {
-			return nil, false
-		}
-		if found {
-			both.Value(key, v)
-		}
-	}
-	if d := both.Finish(); !d.IsEmpty() {
-		return d, true
-	}
-	return nil, true
+	return combine(who, permits, byName[action].group == write)
 }
 
 // RestrictedSomewhere reports whether a rule that restricts could permit something to the

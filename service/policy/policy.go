@@ -28,6 +28,8 @@ type Policy struct {
 	rules []*rule
 	set   *cedar.PolicySet
 	byID  map[cedar.PolicyID]*rule
+	// named lists the collections that rules name, and one of each database that they name.
+	named []Resource
 }
 
 // rule holds one policy statement of the file, with its annotations.
@@ -108,6 +110,7 @@ func (p *Policy) parseRule(one *cedar.Policy, text string) (problems []error) {
 	for _, m := range mistakes((*ast.Policy)(one.AST())) {
 		problems = append(problems, at(m.word, m))
 	}
+	p.named = append(p.named, namedIn((*ast.Policy)(one.AST()))...)
 	return problems
 }
 
@@ -234,11 +237,18 @@ type Decision struct {
 	Forced bson.Raw
 	// Commands and Options list the names that RunCommand and the field options may have.
 	Commands, Options []string
+
+	// narrow is true if none of the rules alone is without limits: what they permit together has
+	// limits, even if it has neither a filter nor limits on fields.
+	narrow bool
+	// conflict is true if rules that permit the same do not go together.
+	conflict bool
 }
 
 // Restricted reports whether the decision allows only a part of documents or fields.
 func (d *Decision) Restricted() bool {
-	return d.Filter != nil || d.Forced != nil || len(d.Hidden) > 0 || len(d.ReadOnly) > 0
+	return d.narrow || d.Filter != nil || d.Forced != nil || len(d.Hidden) > 0 ||
+		len(d.ReadOnly) > 0
 }
 
 // noRule is the Decision.Rule of what no rule permits.

@@ -62,13 +62,13 @@ func (c *Call) Check(request proto.Message) error {
 		return c.refuse(&limits{Decision: Decision{Rule: noRule}}, c.action, c.on, nil)
 	}
 	if !c.begun {
-		c.begun, c.on = true, resourceOf(request)
+		c.begun, c.on = true, ResourceOf(request)
 	}
 	return c.check(m, c.action, c.on)
 }
 
-// resourceOf returns what a request works on.
-func resourceOf(request proto.Message) (on Resource) {
+// ResourceOf returns what a request works on.
+func ResourceOf(request proto.Message) (on Resource) {
 	if named, ok := request.(interface{ GetDatabase() string }); ok {
 		on.Database = named.GetDatabase()
 	}
@@ -159,12 +159,12 @@ func (c *Call) contained(m protoreflect.Message) (err error) {
 	one := func(sub protoreflect.Message) bool {
 		name := strings.TrimSuffix(string(sub.Descriptor().Name()), "Request")
 		if a, ok := byName[name]; ok {
-			err = c.check(sub, a, resourceOf(sub.Interface()))
+			err = c.check(sub, a, ResourceOf(sub.Interface()))
 			return err == nil
 		}
 		if sub.Descriptor().Fields().ByName("database") != nil {
 			err = c.refuse(&limits{Decision: Decision{Rule: noRule}}, action{name: name},
-				resourceOf(sub.Interface()), nil)
+				ResourceOf(sub.Interface()), nil)
 			return false
 		}
 		err = c.contained(sub)

@@ -112,6 +112,38 @@ func scopeMistakes(p *ast.Policy) (found []*mistake) {
 	return found
 }
 
+// namedIn returns the collections that a rule names, and one of each database that it names.
+func namedIn(p *ast.Policy) (on []Resource) {
+	add := func(uid cedar.EntityUID) {
+		database, collection, _ := strings.Cut(string(uid.ID), ".")
+		switch uid.Type {
+		case "Collection":
+			on = append(on, Resource{database, collection})
+		case "Database":
+			on = append(on, Resource{database, "any"})
+		}
+	}
+	switch scope := p.Resource.(type) {
+	case ast.ScopeTypeEq:
+		add(scope.Entity)
+	case ast.ScopeTypeIn:
+		add(scope.Entity)
+	case ast.ScopeTypeIsIn:
+		add(scope.Entity)
+	}
+	for _, condition := range p.Conditions {
+		ast.Inspect(ast.NewNode(condition.Body), func(n ast.IsNode) bool {
+			for _, v := range values(n) {
+				if uid, ok := v.(cedar.EntityUID); ok {
+					add(uid)
+				}
+			}
+			return true
+		})
+	}
+	return on
+}
+
 // reaches reports whether one of the actions of a rule works on collections.
 func reaches(scope ast.IsActionScopeNode) bool {
 	for _, a := range actions {

@@ -3,6 +3,7 @@
 package table
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -73,7 +74,8 @@ func Read(path string) (*Table, *policy.Policy, error) {
 	return &t, p, nil
 }
 
-// Run runs all rows and returns one error for each that fails; nil if none does.
+// Run runs all rows, and looks for rules that do not go together for their principals. It returns
+// one error for each row that fails and each such set of rules; nil if there is none.
 func (t *Table) Run(p *policy.Policy) (failures []error) {
 	e := policy.NewEnforcer(policy.Config{Policy: p, JavaScript: t.JavaScript})
 	for i := range t.Tests {
@@ -84,6 +86,28 @@ func (t *Table) Run(p *policy.Policy) (failures []error) {
 				name = fmt.Sprintf("test %d", i+1)
 			}
 			failures = append(failures, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return append(failures, t.conflicts(p)...)
+}
+
+// conflicts returns an error for each set of rules that do not go together for a principal of the
+// rows.
+func (t *Table) conflicts(p *policy.Policy) (failures []error) {
+	seen := map[string]bool{}
+	for i := range t.Tests {
+		row := &t.Tests[i]
+		who := &policy.Principal{Name: row.Principal, Groups: row.Groups, Claims: row.Claims}
+		var on []policy.Resource
+		if request, err := NewRequest(row.Call, &row.Request); err == nil {
+			on = append(on, policy.ResourceOf(request))
+		}
+		for _, c := range p.Conflicts(who, on) {
+			if !seen[c.Rules] {
+				seen[c.Rules] = true
+				failures = append(failures, fmt.Errorf("%s, groups %v: %w",
+					cmp.Or(row.Principal, "anonymous"), row.Groups, c))
+			}
 		}
 	}
 	return failures

@@ -63,6 +63,38 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestConflicts checks that a table fails if rules do not go together for one of its principals,
+// also if no row asks for what they refuse.
+func TestConflicts(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "p.cedar"), `
+		@id("own tenant") @filter("{'tenant': {'$claim': 'tenant'}}")
+		permit (principal, action in Action::"read", resource == Collection::"shop.staff");
+		@id("no salary") @hidden("salary")
+		permit (principal in Group::"key:hr", action in Action::"read", resource in Database::"shop");`)
+	row := "\n  - {principal: key:a, groups: [%s], claims: {%s}, call: DocumentService/Find, " +
+		"request: {database: shop, collection: orders}, expect: %s}"
+	for _, one := range []struct{ rows, want string }{
+		{fmt.Sprintf(row, "key:hr", "", "allow"), ""},
+		{fmt.Sprintf(row, "", "tenant: x", "deny"), ""},
+		{
+			fmt.Sprintf(row, "key:hr", "tenant: x", "allow"),
+			"key:a, groups [key:hr]: Aggregate on shop.staff is refused by own tenant, no salary: give them",
+		},
+	} {
+		path := filepath.Join(dir, "t.yaml")
+		write(t, path, "policy: p.cedar\ntests:"+one.rows)
+		rows, p, err := table.Read(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Trim(fmt.Sprint(rows.Run(p)), "[]")
+		if (got == "") != (one.want == "") || !strings.HasPrefix(got, one.want) {
+			t.Errorf("%s: %q, want %q", one.rows, got, one.want)
+		}
+	}
+}
+
 // TestRead checks the errors of a table's file and its policy's.
 func TestRead(t *testing.T) {
 	for name, row := range map[string]struct{ table, policy, want string }{
