@@ -223,9 +223,10 @@ func records(all []*held) iter.Seq[Record] {
 // record returns what another replica is told of the cursor.
 func (h *held) record() Record {
 	rec := Record{
-		ID: h.ID, Principal: h.Principal, Namespace: h.namespace, Opened: h.Opened,
-		Pages: h.pages, Ledger: h.readLedger().Record(),
+		ID: h.ID, Principal: h.Principal, Client: h.account.Principal().Address,
+		Namespace: h.namespace, Opened: h.Opened,
 	}
+	rec.Ledger, rec.Pages, rec.Asked, rec.Undelivered = h.told()
 	if h.cur != nil {
 		mean, count := h.sizer.Seen()
 		rec.Holding = &Holding{
@@ -234,6 +235,18 @@ func (h *held) record() Record {
 		}
 	}
 	return rec
+}
+
+// told returns what calls may change although another one works on the cursor: a call sends a page
+// after its work has ended.
+func (h *held) told() (l page.Record, pages uint64, asked bool, undelivered *Page) {
+	h.pager.table.Lock()
+	defer h.pager.table.Unlock()
+	if h.undelivered {
+		last := h.last
+		undelivered = &last
+	}
+	return h.ledger.Record(), h.pages, h.asked, undelivered
 }
 
 // release ends the work on all cursors: they are where the records are, or still here.
@@ -289,10 +302,16 @@ func (p *Pager) Accept(rec Record) error {
 	}
 	if h == nil {
 		h = p.newHeld(
-			handle.Handle{ID: rec.ID, Principal: rec.Principal, Opened: rec.Opened}, rec.Namespace)
+			handle.Handle{ID: rec.ID, Principal: rec.Principal, Opened: rec.Opened}, rec.Namespace,
+			rec.Client)
 	}
 	h.ledger, h.pages, h.sealer = ledger, rec.Pages, p.cfg.Keys.SealerID()
+	h.asked = rec.Asked
 	p.memory.forget(h)
+	if last := rec.Undelivered; last != nil {
+		kept := leftoverOf(last.Documents)
+		p.memory.hold(h, *last, kept.cost())
+	}
 	p.memory.release(h)
 	h.cur, h.leftover = nil, leftover{}
 	if g := rec.Holding; g != nil {

@@ -3,6 +3,7 @@ package paging_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
 )
@@ -385,6 +388,92 @@ func TestDrainOfManyLeftovers(t *testing.T) {
 		}
 		if open, _, _ := n.s.count(); open != 10 {
 			t.Errorf("%d open", open)
+		}
+	})
+}
+
+// TestDrainOfUndelivered checks that a page whose response was refused goes along with its cursor,
+// or alone if it is the last one: the client gets it at the other replica, also one without a name,
+// to whose address it is charged there.
+func TestDrainOfUndelivered(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		documents int
+		then      string // the page behind it
+	}{{"a page", 6, "4 5"}, {"the last page", 4, ""}} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newNetwork(t)
+				a := admission.New(admission.Config{Bytes: 1 << 20})
+				b := admission.New(admission.Config{Bytes: 1 << 20})
+				n.start("a", func(c *paging.Config) { c.Admission = a })
+				n.start("b", func(c *paging.Config) { c.Admission = b })
+				client := admission.PrincipalOf("", netip.MustParseAddr("192.0.2.1"))
+				var call admission.Account
+				a.Open(&call, client)
+				ctx := context.WithValue(t.Context(), admission.AccountKey{}, &call)
+				open, err := n.node("a").Open(ctx, paging.Opening{
+					Run: func(context.Context, int32) (paging.Cursor, error) {
+						return n.s.find(test.documents, 2, 1000), nil
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ask := func(ctx context.Context, at, token string) (paging.Page, error) {
+					return n.node(at).Next(ctx, paging.Asking{Token: token, BatchSize: new(int32(2))})
+				}
+				got, err := ask(ctx, "a", open.Token)
+				if err != nil || call.GrowLast(ctx, 2<<20) == nil {
+					t.Fatalf("the page: %v, or there is room for its response", err)
+				}
+				call.Close()
+				n.stop("a")
+				if held := b.Bytes().Held; held < 2000 {
+					t.Errorf("%d bytes are charged at b", held)
+				}
+				n.node("b").Reclaim(1<<20, &admission.Principal{}) // for all clients without a name
+				for _, want := range []error{nil, paging.ErrCursorTokenReused} {
+					again, err := ask(t.Context(), "b", open.Token)
+					if !errors.Is(err, want) || err == nil && !same(again, got) {
+						t.Errorf("the page again: %s, %v, want %v", numbers(again), err, want)
+					}
+					n.node("b").Reclaim(1<<20, &client)
+				}
+				if (got.Token == "") != (test.then == "") {
+					t.Fatalf("the token %q is behind the page", got.Token)
+				}
+				if test.then == "" {
+					return
+				}
+				next, err := ask(t.Context(), "b", got.Token)
+				if err != nil || numbers(next) != test.then {
+					t.Errorf("the page behind it: %s, %v, want %s", numbers(next), err, test.then)
+				}
+			})
+		})
+	}
+}
+
+// TestDrainOfAsked checks that a cursor whose second page was asked for, and refused, gives way to
+// no new cursor at the replica that takes it over.
+func TestDrainOfAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a")
+		n.start("b", func(c *paging.Config) { c.MaxPerPrincipal = 1 })
+		page := n.open("a", 9, 2, 0)
+		n.s.next = func(context.Context) error { return pool.ErrClosed } // so it is not sent
+		if _, err := n.next("a", page.Token); err == nil {
+			t.Fatal("the second page was not refused")
+		}
+		n.s.next = nil
+		n.stop("a")
+		_, err := n.node("b").Open(t.Context(), paging.Opening{Principal: "anna"})
+		if _, limited := errors.AsType[*handle.LimitError](err); !limited {
+			t.Errorf("a new cursor: %v, want a LimitError", err)
+		}
+		if next := n.mustNext("b", page.Token); numbers(next) != "2 3" {
+			t.Errorf("the second page: %s", numbers(next))
 		}
 	})
 }

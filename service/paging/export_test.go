@@ -1,6 +1,8 @@
 package paging
 
 import (
+	"net/netip"
+
 	"github.com/mooringdb/mooring/service/handle"
 )
 
@@ -15,7 +17,7 @@ func DecodeClaim(b []byte) (again []byte, err error) {
 
 // TokenOf returns the token with which a cursor is continued at page seq.
 func (p *Pager) TokenOf(cur Cursor, seq uint64) string {
-	h := p.newHeld(handle.Handle{}, Namespace{})
+	h := p.newHeld(handle.Handle{}, Namespace{}, netip.Addr{})
 	h.cur = cur
 	return p.token(h, seq)
 }

@@ -67,10 +67,11 @@ type held struct {
 
 var _ handle.Thing = (*held)(nil)
 
-func (p *Pager) newHeld(h handle.Handle, ns Namespace) *held {
+// newHeld returns a new cursor. client is the address of a principal without a name.
+func (p *Pager) newHeld(h handle.Handle, ns Namespace, client netip.Addr) *held {
 	h.Kind = handle.KindCursor
 	made := &held{Handle: h, pager: p, namespace: ns}
-	p.cfg.Admission.Open(&made.account, admission.PrincipalOf(h.Principal, netip.Addr{}))
+	p.cfg.Admission.Open(&made.account, admission.PrincipalOf(h.Principal, client))
 	return made
 }
 
@@ -78,14 +79,6 @@ func (p *Pager) newHeld(h handle.Handle, ns Namespace) *held {
 func (p *Pager) getLocked(id handle.ID) *held {
 	h, _ := p.table.GetLocked(id).(*held)
 	return h
-}
-
-// readLedger returns the ledger to the call that works on the cursor and does not hold the lock.
-// Other calls ask the ledger, and write it, at the same time.
-func (h *held) readLedger() page.Ledger {
-	h.pager.table.Lock()
-	defer h.pager.table.Unlock()
-	return h.ledger
 }
 
 // Describe completes what lists show.

@@ -3,6 +3,7 @@ package paging
 import (
 	"context"
 	"crypto/rand"
+	"net/netip"
 
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/admission"
@@ -46,7 +47,8 @@ type Opening struct {
 // killed. If the principal has as many cursors as it may, or what is left of batches fills the
 // memory for it, Open runs nothing and returns a *handle.LimitError or an *admission.Error.
 func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
-	h := p.newHeld(handle.Handle{Principal: o.Principal, Opened: handle.Now()}, o.Namespace)
+	h := p.newHeld(
+		handle.Handle{Principal: o.Principal, Opened: handle.Now()}, o.Namespace, netip.Addr{})
 	admission.From(ctx).OpenFor(&h.account) // a client without a name is known by its address
 	if !o.Whole {
 		if err := p.hasRoom(h); err != nil {
@@ -129,7 +131,7 @@ func (p *Pager) Adopt(
 ) {
 	h := p.newHeld(
 		handle.Handle{Principal: principal, Opened: handle.Now()},
-		Namespace{Database: state.Database, Collection: state.Collection})
+		Namespace{Database: state.Database, Collection: state.Collection}, netip.Addr{})
 	_, _ = rand.Read(h.ID[:]) // never fails
 	h.casual, h.ledger, h.transaction = true, page.Opened(), transaction
 	h.cur, h.sealer = p.cfg.Continue(state), p.cfg.Keys.SealerID()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"net/netip"
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -98,11 +99,15 @@ type Holding struct {
 type Record struct {
 	ID        handle.ID
 	Principal string
+	Client    netip.Addr // of a principal without a name; invalid: not known
 	Namespace Namespace
 	Opened    time.Time
 	Pages     uint64 // that were delivered
+	Asked     bool   // for the second page, or for a later one
 	Ledger    page.Record
 	Holding   *Holding // nil: nothing is left of it
+	// Undelivered is the last page, if no call has sent it to the client yet; nil: one has.
+	Undelivered *Page
 }
 
 // PageStream brings what a stream of a cursor sends, from the replica that holds it.

@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"io"
 	"net"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -47,6 +48,9 @@ func fill(v reflect.Value, n *int) {
 			return
 		case *cursor.State: // package handle tests its form
 			*x = cursor.State{Server: "db:1", ID: int64(*n), Database: "d", Collection: "c", BatchSize: 5, Remaining: 6}
+			return
+		case *netip.Addr:
+			*x = netip.AddrFrom4([4]byte{192, 0, 2, byte(*n)})
 			return
 		}
 		for i := range v.NumField() {

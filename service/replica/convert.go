@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"math"
+	"net/netip"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -94,7 +95,7 @@ func newAnswer(a paging.Answer) *replicav1.AskResponse {
 	switch {
 	case a.Page != nil:
 		return &replicav1.AskResponse{Answer: &replicav1.AskResponse_Page{
-			Page: &replicav1.Page{Documents: join(a.Page.Documents), Token: a.Page.Token},
+			Page: newPage(a.Page),
 		}}
 	case a.Moved != nil:
 		moved := newReplica(*a.Moved)
@@ -109,9 +110,7 @@ func newAnswer(a paging.Answer) *replicav1.AskResponse {
 func (r *reader) answer(m *replicav1.AskResponse) paging.Answer {
 	switch a := m.GetAnswer().(type) {
 	case *replicav1.AskResponse_Page:
-		return paging.Answer{Page: &paging.Page{
-			Documents: r.split(a.Page.GetDocuments()), Token: a.Page.GetToken(),
-		}}
+		return paging.Answer{Page: r.page(a.Page)}
 	case *replicav1.AskResponse_Moved:
 		return paging.Answer{Moved: new(r.replica(a.Moved))}
 	case *replicav1.AskResponse_Streams:
@@ -125,6 +124,20 @@ func (r *reader) answer(m *replicav1.AskResponse) paging.Answer {
 	}
 	r.fail()
 	return paging.Answer{}
+}
+
+func newPage(p *paging.Page) *replicav1.Page {
+	if p == nil {
+		return nil
+	}
+	return &replicav1.Page{Documents: join(p.Documents), Token: p.Token}
+}
+
+func (r *reader) page(m *replicav1.Page) *paging.Page {
+	if m == nil {
+		return nil
+	}
+	return &paging.Page{Documents: r.split(m.GetDocuments()), Token: m.GetToken()}
 }
 
 func newHolding(h *paging.Holding) *replicav1.Holding {
@@ -169,6 +182,7 @@ func newRecord(rec paging.Record) *replicav1.Record {
 		Database: rec.Namespace.Database, Collection: rec.Namespace.Collection,
 		Opened: newTime(rec.Opened), Pages: rec.Pages,
 		Ledger: newLedger(rec.Ledger), Holding: newHolding(rec.Holding),
+		Asked: rec.Asked, Client: rec.Client.AsSlice(), Undelivered: newPage(rec.Undelivered),
 	}
 }
 
@@ -178,7 +192,17 @@ func (r *reader) record(m *replicav1.Record) paging.Record {
 		Namespace: paging.Namespace{Database: m.GetDatabase(), Collection: m.GetCollection()},
 		Opened:    readTime(m.GetOpened()), Pages: m.GetPages(),
 		Ledger: r.ledger(m.GetLedger()), Holding: r.holding(m.GetHolding()),
+		Asked: m.GetAsked(), Client: r.client(m.GetClient()), Undelivered: r.page(m.GetUndelivered()),
 	}
+}
+
+// client reads an IP address; none is the invalid one.
+func (r *reader) client(b []byte) netip.Addr {
+	client, ok := netip.AddrFromSlice(b)
+	if !ok && len(b) > 0 {
+		r.fail()
+	}
+	return client
 }
 
 func newQuery(q handle.Query) *replicav1.ListRequest {

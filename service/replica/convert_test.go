@@ -27,6 +27,8 @@ func FuzzConvert(f *testing.F) {
 		&replicav1.Record{
 			Id: make([]byte, 16), Ledger: &replicav1.Ledger{Next: 1, Phase: 1},
 			Holding: &replicav1.Holding{State: state(), Leftover: []byte{5, 0, 0, 0, 0}},
+			Asked:   true, Client: []byte{192, 0, 2, 1},
+			Undelivered: &replicav1.Page{Documents: []byte{5, 0, 0, 0, 0}, Token: "t"},
 		},
 		&replicav1.ListRequest{Limit: 5}, &replicav1.Info{Id: "x", Pages: 3},
 	} {
@@ -79,6 +81,9 @@ func TestMessagesOfANewerRelease(t *testing.T) {
 		"an answer that denies": &replicav1.AskResponse{Answer: &replicav1.AskResponse_Closed{}},
 		"a record, no ledger":   &replicav1.Record{Id: make([]byte, 16)},
 		"a phase out of range":  &replicav1.Record{Ledger: &replicav1.Ledger{Phase: 256}},
+		"an address of 5 bytes": &replicav1.Record{
+			Ledger: &replicav1.Ledger{}, Client: make([]byte, 5),
+		},
 	} {
 		if got, err := replica.Convert(m); err == nil {
 			t.Errorf("%s is read as %v", name, got)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/netip"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -59,16 +58,11 @@ func (r *reader) forwarding(m *replicav1.Forwarding) transaction.Forwarding {
 		Owner: r.id(m.GetOwner()), Method: m.GetMethod(), Request: m.GetRequest(),
 		RequestID: m.GetRequestId(), Text: m.GetText(), Casual: m.GetCasual(),
 		Quiet: m.GetQuiet(), Metadata: metadata.MD{},
+		Client: r.client(m.GetClient()),
 	}
 	if m.Claims != nil {
 		f.Identity = &caller.Identity{Principal: m.GetPrincipal(), Groups: m.GetGroups()}
 		if err := json.Unmarshal(m.GetClaims(), &f.Identity.Claims); err != nil {
-			r.fail()
-		}
-	}
-	if len(m.Client) > 0 {
-		var ok bool
-		if f.Client, ok = netip.AddrFromSlice(m.GetClient()); !ok {
 			r.fail()
 		}
 	}

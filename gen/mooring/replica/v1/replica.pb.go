@@ -590,9 +590,15 @@ type Record struct {
 	Collection string                 `protobuf:"bytes,4,opt,name=collection,proto3" json:"collection,omitempty"`
 	Opened     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=opened,proto3" json:"opened,omitempty"`
 	// How many pages were delivered.
-	Pages         uint64   `protobuf:"varint,6,opt,name=pages,proto3" json:"pages,omitempty"`
-	Ledger        *Ledger  `protobuf:"bytes,7,opt,name=ledger,proto3" json:"ledger,omitempty"`
-	Holding       *Holding `protobuf:"bytes,8,opt,name=holding,proto3" json:"holding,omitempty"`
+	Pages   uint64   `protobuf:"varint,6,opt,name=pages,proto3" json:"pages,omitempty"`
+	Ledger  *Ledger  `protobuf:"bytes,7,opt,name=ledger,proto3" json:"ledger,omitempty"`
+	Holding *Holding `protobuf:"bytes,8,opt,name=holding,proto3" json:"holding,omitempty"`
+	// The last page, if no call has sent it to the client yet.
+	Undelivered *Page `protobuf:"bytes,9,opt,name=undelivered,proto3" json:"undelivered,omitempty"`
+	// The client has asked for the second page, or for a later one.
+	Asked bool `protobuf:"varint,10,opt,name=asked,proto3" json:"asked,omitempty"`
+	// The IP address of a client without a name, of 4 or 16 bytes; empty: not known.
+	Client        []byte `protobuf:"bytes,11,opt,name=client,proto3" json:"client,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -679,6 +685,27 @@ func (x *Record) GetLedger() *Ledger {
 func (x *Record) GetHolding() *Holding {
 	if x != nil {
 		return x.Holding
+	}
+	return nil
+}
+
+func (x *Record) GetUndelivered() *Page {
+	if x != nil {
+		return x.Undelivered
+	}
+	return nil
+}
+
+func (x *Record) GetAsked() bool {
+	if x != nil {
+		return x.Asked
+	}
+	return false
+}
+
+func (x *Record) GetClient() []byte {
+	if x != nil {
+		return x.Client
 	}
 	return nil
 }
@@ -1845,7 +1872,7 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\x0eStreamResponse\x12\x1c\n" +
 	"\tdocuments\x18\x01 \x01(\fR\tdocuments\"A\n" +
 	"\vPushRequest\x122\n" +
-	"\x06record\x18\x01 \x01(\v2\x1a.mooring.replica.v1.RecordR\x06record\"\xa7\x02\n" +
+	"\x06record\x18\x01 \x01(\v2\x1a.mooring.replica.v1.RecordR\x06record\"\x91\x03\n" +
 	"\x06Record\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x1a\n" +
@@ -1856,7 +1883,11 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\x06opened\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x06opened\x12\x14\n" +
 	"\x05pages\x18\x06 \x01(\x04R\x05pages\x122\n" +
 	"\x06ledger\x18\a \x01(\v2\x1a.mooring.replica.v1.LedgerR\x06ledger\x125\n" +
-	"\aholding\x18\b \x01(\v2\x1b.mooring.replica.v1.HoldingR\aholding\"b\n" +
+	"\aholding\x18\b \x01(\v2\x1b.mooring.replica.v1.HoldingR\aholding\x12:\n" +
+	"\vundelivered\x18\t \x01(\v2\x18.mooring.replica.v1.PageR\vundelivered\x12\x14\n" +
+	"\x05asked\x18\n" +
+	" \x01(\bR\x05asked\x12\x16\n" +
+	"\x06client\x18\v \x01(\fR\x06client\"b\n" +
 	"\x06Ledger\x12\x12\n" +
 	"\x04next\x18\x01 \x01(\x04R\x04next\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\rR\x05phase\x12\x14\n" +
@@ -2014,40 +2045,41 @@ var file_mooring_replica_v1_replica_proto_depIdxs = []int32{
 	28, // 7: mooring.replica.v1.Record.opened:type_name -> google.protobuf.Timestamp
 	10, // 8: mooring.replica.v1.Record.ledger:type_name -> mooring.replica.v1.Ledger
 	11, // 9: mooring.replica.v1.Record.holding:type_name -> mooring.replica.v1.Holding
-	1,  // 10: mooring.replica.v1.PushResponse.replica:type_name -> mooring.replica.v1.Replica
-	1,  // 11: mooring.replica.v1.MeetRequest.replica:type_name -> mooring.replica.v1.Replica
-	1,  // 12: mooring.replica.v1.MeetRequest.successor:type_name -> mooring.replica.v1.Replica
-	15, // 13: mooring.replica.v1.MeetResponse.successions:type_name -> mooring.replica.v1.Succession
-	1,  // 14: mooring.replica.v1.Succession.successor:type_name -> mooring.replica.v1.Replica
-	28, // 15: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
-	18, // 16: mooring.replica.v1.ListResponse.handles:type_name -> mooring.replica.v1.Info
-	28, // 17: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
-	28, // 18: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
-	28, // 19: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
-	23, // 20: mooring.replica.v1.Forwarding.metadata:type_name -> mooring.replica.v1.Metadata
-	22, // 21: mooring.replica.v1.ForwardRequest.call:type_name -> mooring.replica.v1.Forwarding
-	22, // 22: mooring.replica.v1.ForwardStreamRequest.call:type_name -> mooring.replica.v1.Forwarding
-	3,  // 23: mooring.replica.v1.ReplicaService.Ask:input_type -> mooring.replica.v1.AskRequest
-	6,  // 24: mooring.replica.v1.ReplicaService.Stream:input_type -> mooring.replica.v1.StreamRequest
-	8,  // 25: mooring.replica.v1.ReplicaService.Push:input_type -> mooring.replica.v1.PushRequest
-	13, // 26: mooring.replica.v1.ReplicaService.Meet:input_type -> mooring.replica.v1.MeetRequest
-	16, // 27: mooring.replica.v1.ReplicaService.List:input_type -> mooring.replica.v1.ListRequest
-	19, // 28: mooring.replica.v1.ReplicaService.Kill:input_type -> mooring.replica.v1.KillRequest
-	24, // 29: mooring.replica.v1.ReplicaService.Forward:input_type -> mooring.replica.v1.ForwardRequest
-	26, // 30: mooring.replica.v1.ReplicaService.ForwardStream:input_type -> mooring.replica.v1.ForwardStreamRequest
-	4,  // 31: mooring.replica.v1.ReplicaService.Ask:output_type -> mooring.replica.v1.AskResponse
-	7,  // 32: mooring.replica.v1.ReplicaService.Stream:output_type -> mooring.replica.v1.StreamResponse
-	12, // 33: mooring.replica.v1.ReplicaService.Push:output_type -> mooring.replica.v1.PushResponse
-	14, // 34: mooring.replica.v1.ReplicaService.Meet:output_type -> mooring.replica.v1.MeetResponse
-	17, // 35: mooring.replica.v1.ReplicaService.List:output_type -> mooring.replica.v1.ListResponse
-	20, // 36: mooring.replica.v1.ReplicaService.Kill:output_type -> mooring.replica.v1.KillResponse
-	25, // 37: mooring.replica.v1.ReplicaService.Forward:output_type -> mooring.replica.v1.ForwardResponse
-	27, // 38: mooring.replica.v1.ReplicaService.ForwardStream:output_type -> mooring.replica.v1.ForwardStreamResponse
-	31, // [31:39] is the sub-list for method output_type
-	23, // [23:31] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	5,  // 10: mooring.replica.v1.Record.undelivered:type_name -> mooring.replica.v1.Page
+	1,  // 11: mooring.replica.v1.PushResponse.replica:type_name -> mooring.replica.v1.Replica
+	1,  // 12: mooring.replica.v1.MeetRequest.replica:type_name -> mooring.replica.v1.Replica
+	1,  // 13: mooring.replica.v1.MeetRequest.successor:type_name -> mooring.replica.v1.Replica
+	15, // 14: mooring.replica.v1.MeetResponse.successions:type_name -> mooring.replica.v1.Succession
+	1,  // 15: mooring.replica.v1.Succession.successor:type_name -> mooring.replica.v1.Replica
+	28, // 16: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
+	18, // 17: mooring.replica.v1.ListResponse.handles:type_name -> mooring.replica.v1.Info
+	28, // 18: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
+	28, // 19: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
+	28, // 20: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
+	23, // 21: mooring.replica.v1.Forwarding.metadata:type_name -> mooring.replica.v1.Metadata
+	22, // 22: mooring.replica.v1.ForwardRequest.call:type_name -> mooring.replica.v1.Forwarding
+	22, // 23: mooring.replica.v1.ForwardStreamRequest.call:type_name -> mooring.replica.v1.Forwarding
+	3,  // 24: mooring.replica.v1.ReplicaService.Ask:input_type -> mooring.replica.v1.AskRequest
+	6,  // 25: mooring.replica.v1.ReplicaService.Stream:input_type -> mooring.replica.v1.StreamRequest
+	8,  // 26: mooring.replica.v1.ReplicaService.Push:input_type -> mooring.replica.v1.PushRequest
+	13, // 27: mooring.replica.v1.ReplicaService.Meet:input_type -> mooring.replica.v1.MeetRequest
+	16, // 28: mooring.replica.v1.ReplicaService.List:input_type -> mooring.replica.v1.ListRequest
+	19, // 29: mooring.replica.v1.ReplicaService.Kill:input_type -> mooring.replica.v1.KillRequest
+	24, // 30: mooring.replica.v1.ReplicaService.Forward:input_type -> mooring.replica.v1.ForwardRequest
+	26, // 31: mooring.replica.v1.ReplicaService.ForwardStream:input_type -> mooring.replica.v1.ForwardStreamRequest
+	4,  // 32: mooring.replica.v1.ReplicaService.Ask:output_type -> mooring.replica.v1.AskResponse
+	7,  // 33: mooring.replica.v1.ReplicaService.Stream:output_type -> mooring.replica.v1.StreamResponse
+	12, // 34: mooring.replica.v1.ReplicaService.Push:output_type -> mooring.replica.v1.PushResponse
+	14, // 35: mooring.replica.v1.ReplicaService.Meet:output_type -> mooring.replica.v1.MeetResponse
+	17, // 36: mooring.replica.v1.ReplicaService.List:output_type -> mooring.replica.v1.ListResponse
+	20, // 37: mooring.replica.v1.ReplicaService.Kill:output_type -> mooring.replica.v1.KillResponse
+	25, // 38: mooring.replica.v1.ReplicaService.Forward:output_type -> mooring.replica.v1.ForwardResponse
+	27, // 39: mooring.replica.v1.ReplicaService.ForwardStream:output_type -> mooring.replica.v1.ForwardStreamResponse
+	32, // [32:40] is the sub-list for method output_type
+	24, // [24:32] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_mooring_replica_v1_replica_proto_init() }
