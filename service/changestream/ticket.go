@@ -14,7 +14,6 @@ import (
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/caller"
-	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/seal"
@@ -30,13 +29,13 @@ const ticketURL = "/v1/changeStreams/"
 // valid at each replica of the gateway that has the key.
 type Tickets struct {
 	keys       *seal.Ring
-	deployment paging.DeploymentID
+	deployment seal.Deployment
 }
 
 // NewTickets returns the tickets of a ring of keys. deployment tells deployments apart: a ticket is
 // valid for one only.
 func NewTickets(keys *seal.Ring, deployment string) *Tickets {
-	return &Tickets{keys: keys, deployment: paging.NewDeploymentID(deployment)}
+	return &Tickets{keys: keys, deployment: seal.NewDeployment(deployment)}
 }
 
 // CreateTicket returns a URL that opens a stream for the client that asks.
@@ -76,7 +75,7 @@ func (t *Tickets) seal(
 		expires = of.Expires
 	}
 	expires = expires.Truncate(time.Second)
-	c := claim{deployment: t.deployment, expires: expires, identified: of != nil}
+	c := claim{identified: of != nil}
 	if of != nil {
 		c.principal = of.Principal
 		c.known, err = json.Marshal(attributes{of.Groups, of.Claims})
@@ -90,46 +89,57 @@ func (t *Tickets) seal(
 	if c.watch, err = proto.Marshal(watch); err != nil {
 		return "", time.Time{}, fmt.Errorf("marshal the request of a ticket: %w", err)
 	}
-	plain := c.encode()
-	if len(plain) > seal.MaxTicketPlainBytes {
+	body := c.encode()
+	if len(body) > seal.MaxTicketBody {
 		return "", time.Time{}, &rpcerr.Error{
 			Reason: rpcerr.TooLarge, Field: "watch",
 			Message: fmt.Sprintf("is too large for a URL: %d bytes, %d more than fit",
-				len(c.watch), len(plain)-seal.MaxTicketPlainBytes),
+				len(c.watch), len(body)-seal.MaxTicketBody),
 		}
 	}
-	return t.keys.SealTicket(plain), expires, nil
+	sealed := seal.Claim{Kind: seal.KindTicket, Deployment: t.deployment, Body: body}
+	// A ticket must not outlive its credential, so that what clocks may differ by is taken off.
+	sealed.Expires = expires.Add(-seal.MaxSkew)
+	return t.keys.Seal(noPrincipal, sealed), expires, nil
 }
 
-// errTicket refuses a ticket. It does not say why, and the ticket is not in it.
-var errTicket = &caller.Error{
-	Problem: caller.Invalid, Message: "the ticket is wrong, or it has expired",
+// noPrincipal is the principal that tickets are sealed for: a ticket says itself whose it is.
+const noPrincipal = ""
+
+// refused refuses a ticket. The error does not say why, but for one of another version of the
+// gateway, and the ticket is not in it.
+func refused(err error) error {
+	return &caller.Error{
+		Problem: caller.Invalid,
+		Message: seal.Explain(err, "the ticket is wrong, or it has expired"),
+	}
 }
 
 // Open returns the client that a ticket was made for, nil if clients are not authenticated, and the
 // stream that it opens. The identity ends with the ticket. Errors are *caller.Error.
 func (t *Tickets) Open(ticket string) (*caller.Identity, *mooringv1.WatchRequest, error) {
-	plain, err := t.keys.OpenTicket(ticket)
+	sealed, err := t.keys.Open(noPrincipal, ticket, seal.KindTicket, t.deployment)
 	if err != nil {
-		return nil, nil, errTicket
+		return nil, nil, refused(err)
 	}
-	c, err := decodeClaim(plain)
-	if err != nil || c.deployment != t.deployment || !time.Now().Before(c.expires) {
-		return nil, nil, errTicket
+	c, err := decodeClaim(sealed.Body)
+	if err != nil {
+		return nil, nil, refused(err)
 	}
 	watch := &mooringv1.WatchRequest{}
-	if proto.Unmarshal(c.watch, watch) != nil {
-		return nil, nil, errTicket
+	if err := proto.Unmarshal(c.watch, watch); err != nil {
+		return nil, nil, refused(err)
 	}
 	if !c.identified {
 		return nil, watch, nil
 	}
 	var of attributes
-	if json.Unmarshal(c.known, &of) != nil {
-		return nil, nil, errTicket
+	if err := json.Unmarshal(c.known, &of); err != nil {
+		return nil, nil, refused(err)
 	}
 	return &caller.Identity{
-		Principal: c.principal, Expires: c.expires, Groups: of.Groups, Claims: of.Claims,
+		Principal: c.principal, Expires: sealed.Expires.Add(seal.MaxSkew),
+		Groups: of.Groups, Claims: of.Claims,
 	}, watch, nil
 }
 
@@ -139,9 +149,6 @@ type attributes struct {
 	Claims map[string]any `json:"c,omitempty"`
 }
 
-// version1 is the first sealed byte of a ticket. No other kind of token begins with it.
-const version1 = 64
-
 // The bits of a claim's flags.
 const (
 	flagIdentified = 1 << iota
@@ -150,8 +157,6 @@ const (
 
 // claim holds what a ticket says.
 type claim struct {
-	deployment paging.DeploymentID
-	expires    time.Time
 	identified bool // the client was authenticated
 	principal  string
 	known      []byte // attributes as JSON, if the client was authenticated
@@ -159,7 +164,7 @@ type claim struct {
 }
 
 // fixedBytes is the length of a claim without its principal, its attributes and its request.
-const fixedBytes = 2 + 16 + 8 + 2 + 2
+const fixedBytes = 1 + 2 + 2
 
 func (c *claim) encode() []byte {
 	flags := byte(0)
@@ -167,9 +172,7 @@ func (c *claim) encode() []byte {
 		flags |= flagIdentified
 	}
 	b := append(make([]byte, 0, fixedBytes+len(c.principal)+len(c.known)+len(c.watch)),
-		version1, flags)
-	b = append(b, c.deployment[:]...)
-	b = binary.BigEndian.AppendUint64(b, uint64(c.expires.Unix()))
+		flags)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(c.principal))) // at most 256
 	b = append(b, c.principal...)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(c.known)))
@@ -181,15 +184,12 @@ func (c *claim) encode() []byte {
 var errClaim = errors.New("unknown content")
 
 func decodeClaim(b []byte) (claim, error) {
-	if len(b) < fixedBytes || b[0] != version1 || b[1]&^flagsKnown != 0 {
+	if len(b) < fixedBytes || b[0]&^flagsKnown != 0 {
 		return claim{}, errClaim
 	}
-	c := claim{identified: b[1]&flagIdentified != 0}
-	b = b[2:]
-	b = b[copy(c.deployment[:], b):]
-	c.expires = time.Unix(int64(binary.BigEndian.Uint64(b)), 0)
-	n := int(binary.BigEndian.Uint16(b[8:]))
-	if b = b[10:]; len(b) < n+2 {
+	c := claim{identified: b[0]&flagIdentified != 0}
+	n := int(binary.BigEndian.Uint16(b[1:]))
+	if b = b[3:]; len(b) < n+2 {
 		return claim{}, errClaim
 	}
 	c.principal, b = string(b[:n]), b[n:]

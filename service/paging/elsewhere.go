@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/seal"
 )
 
 const (
@@ -215,7 +216,7 @@ func (p *Pager) Succeeded(from page.Instance, to page.Replica) {
 	defer p.table.Unlock()
 	now := time.Now()
 	for i, s := range p.successors {
-		if now.Sub(s.at) > p.table.Idle()+MaxSkew || len(p.successors) >= maxSuccessions {
+		if now.Sub(s.at) > p.table.Idle()+seal.MaxSkew || len(p.successors) >= maxSuccessions {
 			delete(p.successors, i)
 		}
 	}

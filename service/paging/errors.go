@@ -1,6 +1,11 @@
 package paging
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mooringdb/mooring/service/seal"
+)
 
 // The errors with which a token is refused. Their texts are for clients; the table of errors
 // gives each its status.
@@ -10,8 +15,7 @@ var (
 	ErrCursorNotFound = errors.New("cursor not found: its token is unknown, expired or closed")
 	// ErrTokenVersion refuses a token that another version of the gateway has made and this one
 	// cannot read.
-	ErrTokenVersion = errors.New("cursor not found: its token was made by a version of the " +
-		"gateway that this one cannot read")
+	ErrTokenVersion = fmt.Errorf("cursor not found: %w", seal.ErrVersion)
 	// ErrCursorTokenReused refuses a token whose page was delivered before and is no longer held.
 	ErrCursorTokenReused = errors.New("the page of this cursor token was delivered before and is " +
 		"no longer held")

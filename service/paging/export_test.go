@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
 )
 
 // DecodeClaim reports whether b is a claim, and what it encodes to.
@@ -13,6 +14,15 @@ func DecodeClaim(b []byte) (again []byte, err error) {
 		return nil, err
 	}
 	return c.append(nil), nil
+}
+
+// NewClaim returns a claim of a cursor that a replica holds.
+func NewClaim(address string) []byte {
+	c := claim{
+		holder: page.Replica{Address: address, Instance: page.Instance{1}}, id: handle.ID{2},
+		seq: 300, pinned: true,
+	}
+	return c.append(nil)
 }
 
 // TokenOf returns the token with which a cursor is continued at page seq.

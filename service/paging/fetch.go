@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/seal"
 )
 
 // fetch holds the work of a call that fetches a page or streams.
@@ -171,12 +172,12 @@ func (p *Pager) token(h *held, seq uint64) string {
 	if h.casual && seq == 1 {
 		idle = p.cfg.UnreadIdle
 	}
-	c := claim{
-		deployment: p.deployment, id: h.ID, holder: p.Self(), seq: seq,
-		pinned: h.isPinned(), expires: time.Now().Add(idle),
-	}
+	c := claim{id: h.ID, holder: p.Self(), seq: seq, pinned: h.isPinned()}
 	h.sealer = p.cfg.Keys.SealerID()
-	return p.cfg.Keys.Seal(h.Principal, c.append(nil))
+	return p.cfg.Keys.Seal(h.Principal, seal.Claim{
+		Kind: seal.KindCursor, Deployment: p.deployment, Expires: time.Now().Add(idle),
+		Body: c.append(nil),
+	})
 }
 
 // outcomeOf says what the end of a fetch means for the ledger. What is not known to have stayed

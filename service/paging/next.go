@@ -63,32 +63,28 @@ func (p *Pager) send(ctx context.Context, c claim, a Asking, d decision) (Page, 
 // claim opens a token. For a token that it refuses, it returns ErrCursorNotFound or
 // ErrTokenVersion.
 func (p *Pager) claim(principal, token string) (claim, error) {
-	plain, err := p.cfg.Keys.Open(principal, token)
-	var c claim
-	if err == nil {
-		c, err = decodeClaim(plain)
-	}
+	sealed, err := p.cfg.Keys.Open(principal, token, seal.KindCursor, p.deployment)
+	expired := errors.Is(err, seal.ErrExpired)
 	switch {
 	case errors.Is(err, seal.ErrVersion):
 		return claim{}, ErrTokenVersion
-	case err != nil || c.deployment != p.deployment || p.expired(c):
+	case err != nil && !expired:
+		return claim{}, ErrCursorNotFound
+	}
+	c, err := decodeClaim(sealed.Body)
+	if err != nil || p.ended(c, sealed.Expires, expired) {
 		return claim{}, ErrCursorNotFound
 	}
 	return c, nil
 }
 
-// MaxSkew is how much the clocks of replicas may differ.
-const MaxSkew = time.Minute
-
-// expired reports whether a token's time is up. This replica's clock decides about tokens that
-// were sealed here and cursors that are here. Other tokens get MaxSkew more.
-func (p *Pager) expired(c claim) bool {
-	switch now := time.Now(); {
-	case now.Before(c.expires):
-		return false
-	case c.holder.Instance == p.instance:
-		return true
-	case now.Before(c.expires.Add(MaxSkew)):
+// ended reports whether a token does not count any more. This replica's clock decides about tokens
+// that were sealed here. Others count until they have expired, and longer if their cursor is here.
+func (p *Pager) ended(c claim, expires time.Time, expired bool) bool {
+	if c.holder.Instance == p.instance {
+		return !time.Now().Before(expires)
+	}
+	if !expired {
 		return false
 	}
 	p.table.Lock()

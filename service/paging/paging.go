@@ -62,7 +62,7 @@ type Pager struct {
 	cfg        Config
 	replicas   Replicas // nil: there are none
 	instance   page.Instance
-	deployment DeploymentID
+	deployment seal.Deployment
 	table      *handle.Table
 	drained    chan struct{} // closed when Drain has ended
 	drainsErr  error         // what it returned
@@ -86,7 +86,7 @@ func New(cfg Config) *Pager {
 		cfg.Sizes = batch.NewSizes()
 	}
 	p := &Pager{
-		cfg: cfg, deployment: NewDeploymentID(cfg.Deployment),
+		cfg: cfg, deployment: seal.NewDeployment(cfg.Deployment),
 		drained: make(chan struct{}), leaving: handle.NewWork(),
 		table: handle.New(handle.Config{
 			Idle: cfg.Idle, Max: cfg.MaxCursors, MaxPerPrincipal: cfg.MaxPerPrincipal,

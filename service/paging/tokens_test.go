@@ -1,6 +1,7 @@
 package paging_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"reflect"
 	"testing"
@@ -14,14 +15,13 @@ import (
 func TestUnknownLayout(t *testing.T) {
 	f := newFixture(t, nil)
 	token := f.open(5, 2, 0).Token
-	r := ring(t, key(t, 7))
-	plain, err := r.Open("anna", token)
+	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []byte{0, 1, 2, 3, 4, 5, 7, 255} {
-		plain[0] = version
-		if _, err := f.next(r.Seal("anna", plain)); !errors.Is(err, paging.ErrTokenVersion) {
+	for _, version := range []byte{0, 1, b[0] + 1, 255} {
+		b[0] = version
+		if _, err := f.next(base64.RawURLEncoding.EncodeToString(b)); !errors.Is(err, paging.ErrTokenVersion) {
 			t.Errorf("version %d: %v, want %v", version, err, paging.ErrTokenVersion)
 		}
 	}

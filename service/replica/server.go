@@ -22,6 +22,7 @@ import (
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
@@ -302,12 +303,12 @@ func (t *Transport) compareClocks(from net.Addr, text string) {
 		return // an earlier release, which does not send its time
 	}
 	difference := t.now().Sub(time.UnixMilli(ms))
-	if difference.Abs() <= paging.MaxSkew || !t.skewed.may(hostOf(from)) {
+	if difference.Abs() <= seal.MaxSkew || !t.skewed.may(hostOf(from)) {
 		return
 	}
 	t.cfg.Log.Warn("the clock of a replica differs: tokens of cursors may expire early",
 		"replica", from.String(),
-		"difference", difference.Round(time.Second), "allowed", paging.MaxSkew)
+		"difference", difference.Round(time.Second), "allowed", seal.MaxSkew)
 }
 
 // said returns the value of the caller's metadata under a key. If there is no value, or more than

@@ -21,7 +21,7 @@ import (
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/interceptor"
-	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/stream"
 )
 
@@ -116,7 +116,7 @@ func New(cfg Config) *Transport {
 	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
-	deployment := paging.NewDeploymentID(cfg.Deployment)
+	deployment := seal.NewDeployment(cfg.Deployment)
 	me := &identity{keys: cfg.Keys}
 	secure := newLinks(me, cfg.Log)
 	return &Transport{

@@ -5,8 +5,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mooringdb/mooring/service/seal"
 )
@@ -29,17 +32,25 @@ func ring(t testing.TB, keys ...seal.Key) *seal.Ring {
 	return r
 }
 
+var here = seal.NewDeployment("here")
+
+// saying returns a claim of a cursor.
+func saying(body string) seal.Claim {
+	return seal.Claim{Kind: seal.KindCursor, Deployment: here, Body: []byte(body)}
+}
+
+func open(r *seal.Ring, principal, token string) (seal.Claim, error) {
+	return r.Open(principal, token, seal.KindCursor, here)
+}
+
 func TestSeal(t *testing.T) {
 	r := ring(t, key(t, 1))
-	token := r.Seal("anna", []byte("text"))
-	if plain, err := r.Open("anna", token); err != nil || string(plain) != "text" {
-		t.Fatalf("Open = %q, %v", plain, err)
+	token := r.Seal("anna", saying("text"))
+	if c, err := open(r, "anna", token); err != nil || !reflect.DeepEqual(c, saying("text")) {
+		t.Fatalf("Open = %+v, %v", c, err)
 	}
-	if again := r.Seal("anna", []byte("text")); again == token {
+	if again := r.Seal("anna", saying("text")); again == token {
 		t.Error("the same text sealed twice gives the same token")
-	}
-	if _, err := r.Open("berta", token); err == nil {
-		t.Error("another principal opens the token")
 	}
 	for i := range token {
 		for _, c := range []byte("A_") {
@@ -47,61 +58,100 @@ func TestSeal(t *testing.T) {
 			if changed == token {
 				continue
 			}
-			if _, err := r.Open("anna", changed); err == nil {
+			if _, err := open(r, "anna", changed); err == nil {
 				t.Errorf("a token changed at %d opens", i)
 			}
 		}
 	}
 	for _, bad := range []string{"", "x", token + "A", token[:len(token)-1], " " + token, token + "\n", strings.Repeat("A", 2000)} {
-		if _, err := r.Open("anna", bad); err == nil {
+		if _, err := open(r, "anna", bad); err == nil {
 			t.Errorf("Open(%q) opens", bad)
 		}
 	}
 }
 
-// TestTickets checks that a ticket can be longer than a token, and is none: neither opens as the
-// other.
+// TestForWhom checks that a token opens only for its principal, and as what it was made for.
+func TestForWhom(t *testing.T) {
+	r := ring(t, key(t, 1))
+	token := r.Seal("anna", saying("text"))
+	for name, open := range map[string]func() (seal.Claim, error){
+		"another principal": func() (seal.Claim, error) { return open(r, "berta", token) },
+		"another key":       func() (seal.Claim, error) { return open(ring(t, key(t, 2)), "anna", token) },
+		"a session":         func() (seal.Claim, error) { return r.Open("anna", token, seal.KindSession, here) },
+		"a transaction":     func() (seal.Claim, error) { return r.Open("anna", token, seal.KindTransaction, here) },
+		"a ticket":          func() (seal.Claim, error) { return r.Open("anna", token, seal.KindTicket, here) },
+		"another deployment": func() (seal.Claim, error) {
+			return r.Open("anna", token, seal.KindCursor, seal.NewDeployment("there"))
+		},
+	} {
+		if c, err := open(); !errors.Is(err, seal.ErrToken) || c.Body != nil {
+			t.Errorf("%s: Open = %+v, %v, want %v", name, c, err, seal.ErrToken)
+		}
+	}
+}
+
+// TestExpires checks when a token ends: MaxSkew after what it says, and never if it says nothing.
+func TestExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := ring(t, key(t, 1))
+		never := r.Seal("", saying("never"))
+		c := saying("soon")
+		c.Expires = time.Now().Add(time.Second).Truncate(time.Millisecond)
+		soon := r.Seal("", c)
+		for _, row := range []struct {
+			after time.Duration
+			want  error
+		}{{0, nil}, {time.Second + seal.MaxSkew - 1, nil}, {1, seal.ErrExpired}, {time.Hour, seal.ErrExpired}} {
+			time.Sleep(row.after) //nolint:forbidigo // fake time
+			if got, err := open(r, "", soon); !errors.Is(err, row.want) || string(got.Body) != "soon" || !got.Expires.Equal(c.Expires) {
+				t.Errorf("%s later: Open = %+v, %v, want %v", row.after, got, err, row.want)
+			}
+		}
+		if got, err := open(r, "", never); err != nil || !got.Expires.IsZero() {
+			t.Errorf("Open = %+v, %v, of a token that does not expire", got, err)
+		}
+	})
+}
+
+// TestTickets checks that a ticket can be longer than the other tokens.
 func TestTickets(t *testing.T) {
 	r := ring(t, key(t, 1))
-	text := bytes.Repeat([]byte("x"), seal.MaxTicketPlainBytes)
-	ticket := r.SealTicket(text)
-	if plain, err := r.OpenTicket(ticket); err != nil || !bytes.Equal(plain, text) || len(ticket) > seal.MaxTicketBytes {
-		t.Errorf("OpenTicket = %d bytes, %v, of a ticket of %d", len(plain), err, len(ticket))
+	c := saying(strings.Repeat("x", seal.MaxTicketBody))
+	c.Kind = seal.KindTicket
+	ticket := r.Seal("", c)
+	got, err := r.Open("", ticket, seal.KindTicket, here)
+	if err != nil || !bytes.Equal(got.Body, c.Body) || len(ticket) > seal.MaxTicketBytes {
+		t.Errorf("Open = %d bytes, %v, of a ticket of %d", len(got.Body), err, len(ticket))
 	}
-	if _, err := r.OpenTicket(r.SealTicket(append(text, "123"...))); err == nil {
+	c.Body = append(c.Body, "123..."...)
+	if _, err := r.Open("", r.Seal("", c), seal.KindTicket, here); err == nil {
 		t.Error("a ticket that is too long opens")
 	}
-	for name, open := range map[string]func() ([]byte, error){
-		"a ticket as a token": func() ([]byte, error) { return r.Open("", r.SealTicket([]byte("x"))) },
-		"a token as a ticket": func() ([]byte, error) { return r.OpenTicket(r.Seal("", []byte("x"))) },
-		"of another key":      func() ([]byte, error) { return ring(t, key(t, 2)).OpenTicket(ticket) },
-	} {
-		if _, err := open(); err == nil {
-			t.Errorf("%s opens", name)
-		}
+	if _, err := open(r, "", r.Seal("", saying(string(c.Body)))); err == nil {
+		t.Error("a token that is as long as a ticket opens")
 	}
 }
 
 func TestKeyRotation(t *testing.T) {
 	old, young := key(t, 1), key(t, 2)
 	r := ring(t, old)
-	first := r.Seal("", []byte("1"))
+	first := r.Seal("", saying("1"))
 	if err := r.Replace(young, old); err != nil {
 		t.Fatal(err)
 	}
-	second := r.Seal("", []byte("2"))
+	second := r.Seal("", saying("2"))
 	for _, token := range []string{first, second} {
-		if _, err := r.Open("", token); err != nil {
+		if _, err := open(r, "", token); err != nil {
 			t.Errorf("with both keys: %v", err)
 		}
 	}
-	if _, err := ring(t, old).Open("", second); err == nil {
+	if _, err := open(ring(t, old), "", second); err == nil {
 		t.Error("the old key opens what the young one sealed")
 	}
 	if err := r.Replace(young); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Open("", first); err == nil {
+	if _, err := open(r, "", first); err == nil {
 		t.Error("a key that is gone still opens")
 	}
 	if err := r.Replace(); err == nil {
@@ -109,7 +159,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 	if a, b := ring(t), ring(t); !a.Ephemeral() || r.Ephemeral() {
 		t.Error("Ephemeral is wrong")
-	} else if _, err := b.Open("", a.Seal("", nil)); err == nil {
+	} else if _, err := open(b, "", a.Seal("", saying(""))); err == nil {
 		t.Error("two made-up keys are the same")
 	}
 }
@@ -138,7 +188,7 @@ func TestKeyRotationSteps(t *testing.T) {
 	old, young := key(t, 1), key(t, 2)
 	steps := [][]seal.Key{{old}, {old, young}, {young, old}, {young}}
 	opens := func(sealer, opener []seal.Key) bool {
-		_, err := ring(t, opener...).Open("", ring(t, sealer...).Seal("", nil))
+		_, err := open(ring(t, opener...), "", ring(t, sealer...).Seal("", saying("")))
 		return err == nil
 	}
 	for i := range len(steps) - 1 {
@@ -173,13 +223,13 @@ func TestEmptyKey(t *testing.T) {
 // A token of an unknown layout is refused as such and never misread.
 func TestUnknownVersion(t *testing.T) {
 	r := ring(t, key(t, 1))
-	b, err := base64.RawURLEncoding.DecodeString(r.Seal("", []byte("text")))
+	b, err := base64.RawURLEncoding.DecodeString(r.Seal("", saying("text")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []byte{0, 2, 255} {
+	for _, v := range []byte{0, 1, b[0] + 1, 255} {
 		b[0] = v
-		if _, err := r.Open("", base64.RawURLEncoding.EncodeToString(b)); !errors.Is(err, seal.ErrVersion) {
+		if _, err := open(r, "", base64.RawURLEncoding.EncodeToString(b)); !errors.Is(err, seal.ErrVersion) {
 			t.Errorf("version %d: %v, want %v", v, err, seal.ErrVersion)
 		}
 	}
@@ -236,13 +286,27 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
+// FuzzOpen opens any text as a token, which no key has sealed, and tokens of any claim.
 func FuzzOpen(f *testing.F) {
 	r := ring(f, key(f, 1))
-	f.Add("")
-	f.Add("AQ")
-	f.Fuzz(func(t *testing.T, token string) {
-		if _, err := r.Open("", token); err == nil {
+	f.Add("", []byte(nil), int64(0))
+	f.Add("Ag", []byte("text"), time.Now().UnixMilli())
+	f.Add(strings.Repeat("A", 100), []byte{0}, int64(-1))
+	f.Fuzz(func(t *testing.T, token string, body []byte, expires int64) {
+		if _, err := open(r, "", token); err == nil {
 			t.Fatalf("%q opens", token)
+		}
+		c := saying(string(body))
+		if expires != 0 {
+			c.Expires = time.UnixMilli(expires)
+		}
+		got, err := open(r, "", r.Seal("", c))
+		switch {
+		case errors.Is(err, seal.ErrToken) && len(body) > 600: // too long
+		case err != nil && !errors.Is(err, seal.ErrExpired):
+			t.Errorf("Open = %v", err)
+		case !bytes.Equal(got.Body, body) || !got.Expires.Equal(c.Expires):
+			t.Errorf("Open = %+v, want %+v", got, c)
 		}
 	})
 }

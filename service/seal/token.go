@@ -3,96 +3,88 @@ package seal
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
+	"encoding/binary"
 	"strings"
+	"time"
 
 	"golang.org/x/crypto/chacha20poly1305"
 )
 
-// The layout of a sealed token, before base64url, is a version, the id of the key, a nonce, and
-// the sealed bytes. The version, the key's id and the principal are authenticated with the sealed
-// bytes. The principal is not in the token.
+// version is the version of all tokens: of the layout below and of each kind's body. A change of
+// any of them increases it, as the package comment says. The numbers below it are used up.
+const version = 2
+
+// A token is, before base64url, the version, the id of the key, a nonce, and the sealed bytes: when
+// it expires, in milliseconds since 1970, and the body. The version, the key's id, the kind, the
+// deployment and the principal are authenticated with them. The last three are not in the token.
 const (
-	version    = 1
-	keyIDBytes = 4
-	nonceBytes = chacha20poly1305.NonceSizeX
-	headBytes  = 1 + keyIDBytes + nonceBytes
+	keyIDBytes   = 4
+	nonceBytes   = chacha20poly1305.NonceSizeX
+	headBytes    = 1 + keyIDBytes + nonceBytes
+	expiresBytes = 8
+	frameBytes   = headBytes + expiresBytes + chacha20poly1305.Overhead
 )
 
 const (
 	// MaxTokenBytes is the length of the longest token's text.
 	MaxTokenBytes = 1024
-	// MaxPlainBytes is the most that fits into a token of MaxTokenBytes.
-	MaxPlainBytes = MaxTokenBytes/4*3 - headBytes - chacha20poly1305.Overhead
-)
-
-// A ticket is sealed as a token is, but for ticketHolder, which is no client's principal: it says
-// itself whose it is. It can be longer, because it is in a URL and no client has many.
-const (
-	ticketHolder = "ticket:"
 	// MaxTicketBytes is the length of the longest ticket's text.
 	MaxTicketBytes = 6 << 10
-	// MaxTicketPlainBytes is the most that fits into a ticket of MaxTicketBytes.
-	MaxTicketPlainBytes = MaxTicketBytes/4*3 - headBytes - chacha20poly1305.Overhead
+	// MaxTicketBody is the longest body that fits into a ticket of MaxTicketBytes.
+	MaxTicketBody = MaxTicketBytes/4*3 - frameBytes
 )
 
-var (
-	// ErrToken refuses a token that does not open: its text, its key or its principal differs. It
-	// does not say which of these.
-	ErrToken = errors.New("token does not open")
-	// ErrVersion refuses a token whose layout this version of the gateway does not know.
-	ErrVersion = errors.New("token was made by another version of the gateway")
-)
-
-// Seal encrypts plain for the principal and returns the token's text.
-func (r *Ring) Seal(principal string, plain []byte) string {
+// Seal encrypts a claim for the principal and returns the token's text.
+func (r *Ring) Seal(principal string, c Claim) string {
 	k := r.sealer()
-	b := make([]byte, headBytes, headBytes+len(plain)+chacha20poly1305.Overhead)
+	b := make([]byte, headBytes, frameBytes+len(c.Body))
 	b[0] = version
 	copy(b[1:], k.id[:])
 	nonce := b[1+keyIDBytes : headBytes]
 	_, _ = rand.Read(nonce) // never fails
-	b = k.aead.Seal(b, nonce, plain, associated(b[:1+keyIDBytes], principal))
-	return base64.RawURLEncoding.EncodeToString(b)
+	plain := make([]byte, expiresBytes, expiresBytes+len(c.Body))
+	if !c.Expires.IsZero() {
+		binary.BigEndian.PutUint64(plain, uint64(c.Expires.UnixMilli()))
+	}
+	plain = append(plain, c.Body...)
+	ad := associated(b[:1+keyIDBytes], c.Kind, c.Deployment, principal)
+	return base64.RawURLEncoding.EncodeToString(k.aead.Seal(b, nonce, plain, ad))
 }
 
-// SealTicket encrypts plain and returns the ticket's text.
-func (r *Ring) SealTicket(plain []byte) string { return r.Seal(ticketHolder, plain) }
-
-// OpenTicket reverses SealTicket. It returns ErrVersion or ErrToken.
-func (r *Ring) OpenTicket(ticket string) ([]byte, error) {
-	return r.open(ticketHolder, ticket, MaxTicketBytes)
-}
-
-// Open reverses Seal. It returns ErrVersion or ErrToken.
-func (r *Ring) Open(principal, token string) ([]byte, error) {
-	return r.open(principal, token, MaxTokenBytes)
-}
-
-func (r *Ring) open(principal, token string, limit int) ([]byte, error) {
-	if len(token) > limit || strings.ContainsAny(token, "\r\n") { // base64 skips these
-		return nil, ErrToken
+// Open reverses Seal. It returns ErrVersion, ErrToken, or ErrExpired and the claim.
+func (r *Ring) Open(principal, token string, kind Kind, of Deployment) (Claim, error) {
+	if len(token) > kind.maxBytes() || strings.ContainsAny(token, "\r\n") { // base64 skips these
+		return Claim{}, ErrToken
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(b) < headBytes+chacha20poly1305.Overhead {
-		return nil, ErrToken
+	if err != nil || len(b) < frameBytes {
+		return Claim{}, ErrToken
 	}
 	if b[0] != version {
-		return nil, ErrVersion
+		return Claim{}, ErrVersion
 	}
-	ad := associated(b[:1+keyIDBytes], principal)
+	ad := associated(b[:1+keyIDBytes], kind, of, principal)
 	for k := range r.byID([keyIDBytes]byte(b[1 : 1+keyIDBytes])) {
 		plain, err := k.aead.Open(nil, b[1+keyIDBytes:headBytes], b[headBytes:], ad)
-		if err == nil {
-			return plain, nil
+		if err != nil {
+			continue
 		}
+		c := Claim{Kind: kind, Deployment: of, Body: plain[expiresBytes:]}
+		if ms := binary.BigEndian.Uint64(plain); ms != 0 {
+			c.Expires = time.UnixMilli(int64(ms))
+		}
+		if c.expired(time.Now()) {
+			return c, ErrExpired
+		}
+		return c, nil
 	}
-	return nil, ErrToken
+	return Claim{}, ErrToken
 }
 
-func associated(head []byte, principal string) []byte {
-	ad := make([]byte, 0, len(head)+len(principal))
-	return append(append(ad, head...), principal...)
+func associated(head []byte, kind Kind, of Deployment, principal string) []byte {
+	ad := make([]byte, 0, len(head)+1+len(of)+len(principal))
+	ad = append(append(ad, head...), byte(kind))
+	return append(append(ad, of[:]...), principal...)
 }
 
 // KeyID names the key that a token was sealed with.

@@ -6,7 +6,6 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/service/call"
-	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/seal"
 )
@@ -19,7 +18,7 @@ const Life = 30 * time.Minute
 type Sessions struct {
 	client     *client.Client
 	keys       *seal.Ring
-	deployment paging.DeploymentID
+	deployment seal.Deployment
 }
 
 var _ call.Sessions = (*Sessions)(nil)
@@ -27,7 +26,7 @@ var _ call.Sessions = (*Sessions)(nil)
 // NewSessions returns the sessions of a client. deployment tells deployments apart: a token is
 // valid for one only.
 func NewSessions(c *client.Client, keys *seal.Ring, deployment string) *Sessions {
-	return &Sessions{client: c, keys: keys, deployment: paging.NewDeploymentID(deployment)}
+	return &Sessions{client: c, keys: keys, deployment: seal.NewDeployment(deployment)}
 }
 
 // Start returns a new session.
@@ -38,14 +37,13 @@ func (s *Sessions) Start(opt session.Options) (*client.Session, error) {
 // Open returns the session that a token continues. It refuses a token that is wrong, of another
 // principal or deployment, or expired.
 func (s *Sessions) Open(principal, token string) (*client.Session, error) {
-	plain, err := s.keys.Open(principal, token)
+	sealed, err := s.keys.Open(principal, token, seal.KindSession, s.deployment)
 	if err != nil {
-		return nil, notFound()
+		return nil, notFound(err)
 	}
-	c, err := decodeClaim(plain)
-	if err != nil || c.deployment != s.deployment ||
-		time.Now().After(c.expires.Add(paging.MaxSkew)) {
-		return nil, notFound()
+	c, err := decodeClaim(sealed.Body)
+	if err != nil {
+		return nil, notFound(err)
 	}
 	c.state.Shared = true // any replica can continue it, also at the same time
 	return s.client.ResumeSession(c.state, session.Options{
@@ -53,22 +51,22 @@ func (s *Sessions) Open(principal, token string) (*client.Session, error) {
 	})
 }
 
-func notFound() error {
+func notFound(err error) error {
 	return &rpcerr.Error{
 		Reason: rpcerr.SessionNotFound, Field: "session",
-		Message: "the token is wrong, or it has expired",
+		Message: seal.Explain(err, "the token is wrong, or it has expired"),
 	}
 }
 
 // Seal returns a token that continues the session.
 func (s *Sessions) Seal(principal string, of *client.Session) string {
 	opt := of.Options()
-	c := claim{
-		deployment: s.deployment, expires: time.Now().Add(Life), snapshot: opt.Snapshot,
-		causal: !opt.Snapshot, state: of.State(),
-	}
+	c := claim{snapshot: opt.Snapshot, causal: !opt.Snapshot, state: of.State()}
 	if opt.CausalConsistency != nil {
 		c.causal = *opt.CausalConsistency
 	}
-	return s.keys.Seal(principal, c.encode())
+	return s.keys.Seal(principal, seal.Claim{
+		Kind: seal.KindSession, Deployment: s.deployment, Expires: time.Now().Add(Life),
+		Body: c.encode(),
+	})
 }

@@ -3,15 +3,10 @@ package session
 import (
 	"encoding/binary"
 	"errors"
-	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/session"
-	"github.com/mooringdb/mooring/service/paging"
 )
-
-// version1 is the first sealed byte of a session's token. No other kind of token begins with it.
-const version1 = 32
 
 // The bits of a claim's flags.
 const (
@@ -20,14 +15,11 @@ const (
 	flagsKnown = 1<<iota - 1
 )
 
-// claim holds what a session's token says. A gateway with the same key has sealed it, and opening
-// it proves its principal.
+// claim holds what a session's token says.
 type claim struct {
-	deployment paging.DeploymentID
-	expires    time.Time
-	causal     bool
-	snapshot   bool
-	state      session.State // without what only one process can count
+	causal   bool
+	snapshot bool
+	state    session.State // without what only one process can count
 }
 
 // maxClusterTime is the most bytes of a cluster time that a token carries: without one, the next
@@ -42,10 +34,8 @@ func (c *claim) encode() []byte {
 	if c.snapshot {
 		flags |= flagSnapshot
 	}
-	b := append(make([]byte, 0, 192), version1, flags)
-	b = append(b, c.deployment[:]...)
+	b := append(make([]byte, 0, 192), flags)
 	b = append(b, c.state.ID[:]...)
-	b = binary.BigEndian.AppendUint64(b, uint64(c.expires.UnixMilli()))
 	b = appendTimestamp(b, c.state.OperationTime)
 	b = appendTimestamp(b, c.state.SnapshotTime)
 	if len(c.state.ClusterTime) <= maxClusterTime {
@@ -62,19 +52,17 @@ func appendTimestamp(b []byte, t session.Timestamp) []byte {
 var errClaim = errors.New("unknown content")
 
 // fixedBytes is the length of a claim without its cluster time.
-const fixedBytes = 2 + 16 + 16 + 8 + 8 + 8
+const fixedBytes = 1 + 16 + 8 + 8
 
 func decodeClaim(b []byte) (claim, error) {
-	if len(b) < fixedBytes || b[0] != version1 || b[1]&^flagsKnown != 0 {
+	if len(b) < fixedBytes || b[0]&^flagsKnown != 0 {
 		return claim{}, errClaim
 	}
-	c := claim{causal: b[1]&flagCausal != 0, snapshot: b[1]&flagSnapshot != 0}
-	b = b[2:]
-	b = b[copy(c.deployment[:], b):]
+	c := claim{causal: b[0]&flagCausal != 0, snapshot: b[0]&flagSnapshot != 0}
+	b = b[1:]
 	b = b[copy(c.state.ID[:], b):]
-	c.expires = time.UnixMilli(int64(binary.BigEndian.Uint64(b)))
-	c.state.OperationTime, c.state.SnapshotTime = timestamp(b[8:]), timestamp(b[16:])
-	if b = b[24:]; len(b) > 0 {
+	c.state.OperationTime, c.state.SnapshotTime = timestamp(b), timestamp(b[8:])
+	if b = b[16:]; len(b) > 0 {
 		if bson.Raw(b).Validate() != nil {
 			return claim{}, errClaim
 		}

@@ -42,6 +42,7 @@ func newOffices(t *testing.T, n int, keys string, key seal.Key) (offices []*offi
 		}
 		var cfg servicetest.Config
 		cfg.Handles.Keys, cfg.Handles.Replica = ring, fmt.Sprintf("%c:1", 'a'+len(between))
+		cfg.Handles.Deployment = "test" // as in the other tokens
 		cfg.Idempotency = schedule(t, keys)
 		b := newBranch(t, d, cfg)
 		between[cfg.Handles.Replica] = &link{

@@ -8,32 +8,24 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
-	"github.com/mooringdb/mooring/service/paging"
 )
 
-// version1 is the first sealed byte of a transaction's token. No other kind of token begins with
-// it.
-const version1 = 48
-
-// claim holds what a transaction's token says. A gateway with the same key has sealed it, and
-// opening it proves its principal.
+// claim holds what a transaction's token says. The token does not expire: it can be used for as
+// long as the transaction is open, and for a while after it.
 type claim struct {
-	deployment paging.DeploymentID
-	id         handle.ID
-	owner      page.Replica // that keeps the transaction
-	begun      time.Time    // in whole milliseconds
+	id    handle.ID
+	owner page.Replica // that keeps the transaction
+	begun time.Time    // in whole milliseconds
 	// session and number are those of the transaction on the server.
 	session bson.UUID
 	number  int64
 }
 
 // fixedBytes is the length of a claim without the owner's address.
-const fixedBytes = 1 + 16 + 16 + 16 + 8 + 16 + 8
+const fixedBytes = 16 + 16 + 8 + 16 + 8
 
 func (c *claim) encode() []byte {
-	b := append(make([]byte, 0, fixedBytes+len(c.owner.Address)), version1)
-	b = append(b, c.deployment[:]...)
-	b = append(b, c.id[:]...)
+	b := append(make([]byte, 0, fixedBytes+len(c.owner.Address)), c.id[:]...)
 	b = append(b, c.owner.Instance[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.begun.UnixMilli()))
 	b = append(b, c.session[:]...)
@@ -45,12 +37,10 @@ func (c *claim) encode() []byte {
 var errClaim = errors.New("unknown content")
 
 func decodeClaim(b []byte) (claim, error) {
-	if len(b) < fixedBytes || b[0] != version1 {
+	if len(b) < fixedBytes {
 		return claim{}, errClaim
 	}
 	var c claim
-	b = b[1:]
-	b = b[copy(c.deployment[:], b):]
 	b = b[copy(c.id[:], b):]
 	b = b[copy(c.owner.Instance[:], b):]
 	c.begun = time.UnixMilli(int64(binary.BigEndian.Uint64(b)))

@@ -44,7 +44,7 @@ type Config struct {
 type Transactions struct {
 	cfg        Config
 	table      *handle.Table
-	deployment paging.DeploymentID
+	deployment seal.Deployment
 	draining   atomic.Bool
 	drained    atomic.Int64 // the transactions that Drain has ended
 	replicas   Replicas     // nil: there are none
@@ -61,7 +61,7 @@ func New(cfg Config) *Transactions {
 	}
 	return &Transactions{
 		cfg: cfg, table: cfg.Cursors.Table(),
-		deployment: paging.NewDeploymentID(cfg.Deployment),
+		deployment: seal.NewDeployment(cfg.Deployment),
 	}
 }
 
@@ -144,14 +144,16 @@ func (s *Transactions) Start(
 	}
 	_, _ = rand.Read(o.ID[:]) // never fails
 	c := claim{
-		deployment: s.deployment, id: o.ID, owner: s.cfg.Cursors.Self(), begun: o.Opened,
+		id: o.ID, owner: s.cfg.Cursors.Self(), begun: o.Opened,
 		session: own.ID(), number: own.TransactionNumber(),
 	}
 	if err := s.add(o); err != nil {
 		own.End(ctx)
 		return "", time.Time{}, err
 	}
-	return s.cfg.Keys.Seal(principal, c.encode()), time.Now().Add(s.cfg.Idle), nil
+	return s.cfg.Keys.Seal(principal, seal.Claim{
+		Kind: seal.KindTransaction, Deployment: s.deployment, Body: c.encode(),
+	}), time.Now().Add(s.cfg.Idle), nil
 }
 
 // missing returns an error if the deployment is known to have no transactions. If no server has
@@ -215,24 +217,30 @@ var errStandalone = &rpcerr.Error{
 
 // The errors of tokens and of calls that come at once.
 var (
-	errNotFound = &rpcerr.Error{
-		Reason: rpcerr.TransactionNotFound, Field: "transaction",
-		Message: "the token is wrong, or the transaction ended some time ago",
-	}
-	errBusy = &rpcerr.Error{
+	errNotFound = notFound(nil)
+	errBusy     = &rpcerr.Error{
 		Reason: rpcerr.TransactionBusy, Field: "transaction",
 		Message: "another call of the transaction is running",
 	}
 )
 
+// notFound refuses a token that does not open because of err, or whose transaction is not known.
+func notFound(err error) *rpcerr.Error {
+	return &rpcerr.Error{
+		Reason: rpcerr.TransactionNotFound, Field: "transaction",
+		Message: seal.Explain(err,
+			"the token is wrong, or the transaction ended some time ago"),
+	}
+}
+
 // claim opens a token.
 func (s *Transactions) claim(principal, token string) (claim, error) {
-	plain, err := s.cfg.Keys.Open(principal, token)
+	sealed, err := s.cfg.Keys.Open(principal, token, seal.KindTransaction, s.deployment)
 	if err != nil {
-		return claim{}, errNotFound
+		return claim{}, notFound(err)
 	}
-	c, err := decodeClaim(plain)
-	if err != nil || c.deployment != s.deployment {
+	c, err := decodeClaim(sealed.Body)
+	if err != nil {
 		return claim{}, errNotFound
 	}
 	return c, nil
