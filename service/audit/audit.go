@@ -6,6 +6,7 @@ package audit
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -84,7 +85,7 @@ type Entry struct {
 	Principal, RequestID string
 	Method               string     // such as /mooring.v1.CursorService/NextPage, or a path of REST
 	Request              any        // the message; nil: none has arrived
-	Client               string     // the address; empty: it is not known
+	Client               netip.Addr // zero: it is not known
 	Code                 codes.Code // of the status
 	Reason               string     // of the error; empty: the call succeeded
 }
@@ -116,8 +117,8 @@ func (l *Log) Ended(ctx context.Context, e *Entry) {
 		slog.String("outcome", outcome),
 		slog.String("request_id", e.RequestID),
 	}
-	if e.Client != "" {
-		attrs = append(attrs, slog.String("client", e.Client))
+	if e.Client.IsValid() {
+		attrs = append(attrs, slog.String("client", e.Client.String()))
 	}
 	l.log.LogAttrs(ctx, slog.LevelInfo, "audit", attrs...)
 }

@@ -3,6 +3,7 @@ package audit_test
 import (
 	"bytes"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -91,7 +92,7 @@ func TestEntries(t *testing.T) {
 		{"a command with all characters", audit.Entry{Method: commands, Request: command(json(`{"azAZ09_": 1}`))}, `action="CommandService/RunCommand azAZ09_"`},
 		{"a method without a class", audit.Entry{Method: "/mooring.v1.NewService/New"}, "action=NewService/New"},
 		{"a path of REST", audit.Entry{Method: "GET /nothing", Code: codes.NotFound, Reason: "RouteNotFound"}, ""},
-		{"a refusal of REST", audit.Entry{Method: "POST /v1/" + strings.Repeat("x", 1000), Client: "192.0.2.1:5", Code: codes.Unauthenticated, Reason: "Unauthenticated"}, "outcome=Unauthenticated request_id=r client=192.0.2.1:5"},
+		{"a refusal of REST", audit.Entry{Method: "POST /v1/" + strings.Repeat("x", 1000), Client: netip.MustParseAddr("192.0.2.1"), Code: codes.Unauthenticated, Reason: "Unauthenticated"}, "outcome=Unauthenticated request_id=r client=192.0.2.1"},
 	} {
 		var log bytes.Buffer
 		row.entry.RequestID = "r"

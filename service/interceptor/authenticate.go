@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
-	"log/slog"
 	"net/netip"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -35,19 +33,10 @@ func (x *Chain) Authenticate(ctx context.Context, method string) (context.Contex
 		return &call.LocalContext{Context: ctx, Local: local}, nil
 	}
 	failure := rpcerr.Explain(err, call.Call{Local: local})
-	level, message := rpcerr.LogLevel(failure.Code(), rpcerr.Reason(failure.Reason()))
-	//nolint:sloglint // one of the constants of LogLevel
-	x.cfg.Logger.LogAttrs(ctx, level, message,
-		slog.String("method", method), slog.String("request_id", local.RequestID),
-		slog.String("code", failure.Code().String()), slog.String("reason", failure.Reason()),
-		slog.String("client", presented.Address.String()),
-		slog.String("err", failure.Logged()))
-	if x.cfg.Meter != nil {
-		x.cfg.Meter.Refused(failure.Code(), failure.Reason())
-	}
-	x.cfg.Audit.Ended(ctx, &audit.Entry{
-		RequestID: local.RequestID, Method: method, Client: presented.Address.String(),
-		Code: failure.Code(), Reason: failure.Reason(),
+	refusals := Refusals{Logger: x.cfg.Logger, Meter: x.cfg.Meter, Audit: x.cfg.Audit}
+	refusals.Refused(ctx, &Refusal{
+		RequestID: local.RequestID, Method: method, Client: presented.Address,
+		Code: failure.Code(), Reason: failure.Reason(), Message: failure.Logged(),
 	})
 	return nil, failure
 }

@@ -83,12 +83,17 @@ func (x *Chain) count(ctx context.Context, c *pass) error {
 	}
 	start := time.Now()
 	err := c.next(ctx)
-	code, reason := codes.OK, ""
-	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
-		code, reason = f.Code(), f.Reason()
-	}
+	code, reason := outcomeOf(err)
 	x.cfg.Meter.Ended(c.method, c.stream != nil, code, reason, time.Since(start))
 	return err
+}
+
+// outcomeOf returns the status of a call and, unless it succeeded, the reason.
+func outcomeOf(err error) (code codes.Code, reason string) {
+	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
+		return f.Code(), f.Reason()
+	}
+	return codes.OK, ""
 }
 
 func (x *Chain) audit(ctx context.Context, c *pass) (err error) {
@@ -103,11 +108,9 @@ func (x *Chain) audit(ctx context.Context, c *pass) (err error) {
 	}()
 	e := audit.Entry{
 		Principal: c.call.Principal, RequestID: c.call.RequestID, Method: c.method,
-		Request: c.request,
+		Request: c.request, Client: c.call.Client,
 	}
-	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
-		e.Code, e.Reason = f.Code(), f.Reason()
-	}
+	e.Code, e.Reason = outcomeOf(err)
 	x.cfg.Audit.Ended(ctx, &e)
 	return err
 }

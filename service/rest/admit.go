@@ -55,7 +55,7 @@ func (c *call) openAccount() {
 // address returns where the client of a request is, the zero value if that is not known.
 func address(r *http.Request) netip.Addr {
 	client, _ := netip.ParseAddrPort(r.RemoteAddr)
-	return client.Addr()
+	return client.Addr().Unmap()
 }
 
 // sameOrigin refuses requests that can change something and that a browser sends for a page of

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -18,9 +17,9 @@ import (
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
-	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -405,31 +404,10 @@ func (c *call) log(ctx context.Context, failed rpcerr.Response) {
 	if c.called {
 		return
 	}
-	if meter := c.handler.config.Meter; meter != nil {
-		e := failed.Body.GetError()
-		meter.Refused(codes.Code(e.GetCode()), e.GetReason())
-	}
-	c.handler.config.Audit.Ended(ctx, &audit.Entry{
-		RequestID: c.id(), Method: c.r.Method + " " + withoutTicket(c.r.URL.Path),
-		Client: c.r.RemoteAddr,
-		Code:   codes.Code(failed.Body.GetError().GetCode()),
-		Reason: failed.Body.GetError().GetReason(),
-	})
-	if c.handler.config.Logger == nil {
-		return
-	}
 	e := failed.Body.GetError()
-	level, message := rpcerr.LogLevel(codes.Code(e.GetCode()), rpcerr.Reason(e.GetReason()))
-	attrs := []slog.Attr{
-		slog.String("request_id", c.id()),
-		slog.String("method", knownMethod(c.r.Method)),
-		slog.String("path", withoutTicket(c.r.URL.Path)),
-		slog.Int("status", failed.Code),
-		slog.String("reason", e.GetReason()),
-	}
-	if client := address(c.r); client.IsValid() {
-		attrs = append(attrs, slog.String("client", client.String()))
-	}
-	//nolint:sloglint // one of the constants of LogLevel
-	c.handler.config.Logger.LogAttrs(ctx, level, message, attrs...)
+	c.handler.config.Refusals.Refused(ctx, &interceptor.Refusal{
+		RequestID: c.id(), Client: address(c.r),
+		Method: knownMethod(c.r.Method), Path: withoutTicket(c.r.URL.Path),
+		Status: failed.Code, Code: codes.Code(e.GetCode()), Reason: e.GetReason(),
+	})
 }

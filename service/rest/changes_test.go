@@ -255,8 +255,8 @@ func TestTickets(t *testing.T) {
 	}
 	h := newHandler(t, f, func(c *rest.Config) {
 		c.Callers, c.Tickets = caller.New(caller.Config{Keys: keys}), tickets{watch}
-		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c.Audit = audit.New(c.Logger)
+		c.Refusals.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Refusals.Audit = audit.New(c.Refusals.Logger)
 	})
 	w := do(h, "GET", "/v1/changeStreams/right", "", "Accept", events)
 	if want := "id: " + id + "\ndata: {\"_id\":{\"_data\":\"a\"}}\n\nevent: end\nid: end\ndata: {}\n\n"; w.Code != 200 || w.Body.String() != want {

@@ -16,7 +16,7 @@ func TestLog(t *testing.T) {
 	var log bytes.Buffer
 	secured := func(c *rest.Config) {
 		c.Callers = caller.New(caller.Config{})
-		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Refusals.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	open := func(c *rest.Config) {
 		secured(c)

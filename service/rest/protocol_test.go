@@ -41,7 +41,7 @@ func (r *refusals) Refused(code codes.Code, reason string) {
 func TestProtocol(t *testing.T) {
 	var refused refusals
 	h := newHandler(t, &fake{}, func(c *rest.Config) {
-		c.Protocols, c.MaxBodyBytes, c.Meter = []rest.Protocol{echo{}}, 1000, &refused
+		c.Protocols, c.MaxBodyBytes, c.Refusals.Meter = []rest.Protocol{echo{}}, 1000, &refused
 	})
 	for _, c := range []struct {
 		path     string
@@ -70,7 +70,7 @@ func TestProtocol(t *testing.T) {
 // interceptor, because they count the others.
 func TestRefusedOnce(t *testing.T) {
 	var refused refusals
-	h := newHandler(t, rows(t, errRefused), func(c *rest.Config) { c.Meter = &refused })
+	h := newHandler(t, rows(t, errRefused), func(c *rest.Config) { c.Refusals.Meter = &refused })
 	for _, c := range []struct {
 		path, body string
 		refusals   []string

@@ -3,19 +3,15 @@ package rest
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/codes"
-
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/gen/openapi"
 	"github.com/mooringdb/mooring/service/admission"
-	"github.com/mooringdb/mooring/service/audit"
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/coding"
@@ -59,20 +55,14 @@ type Config struct {
 	// StallTimeout is how long a client may read nothing of a stream before its connection is
 	// closed. 0 means the interceptors' default.
 	StallTimeout time.Duration
-	// Meter counts the requests that are refused and reach no interceptor; nil: nothing does.
-	Meter interface {
-		Refused(code codes.Code, reason string)
-	}
-	// Audit gets the requests that are refused and reach no interceptor; nil: none.
-	Audit *audit.Log
+	// Refusals records the requests that are refused and reach no interceptor, which records the
+	// others.
+	Refusals interceptor.Refusals
 	// CORS says which pages of other origins may call.
 	CORS CORS
 	// Protocols lists what else is served on the port. A request belongs to the first one that
 	// takes it, and to REST if none does.
 	Protocols []Protocol
-	// Logger gets one debug line for each request that reaches no interceptor. Interceptors log
-	// the others. If Logger is nil, these requests are not logged.
-	Logger *slog.Logger
 }
 
 // DefaultMaxItems is the default of Config.MaxItems: as many writes as a server takes in a command.

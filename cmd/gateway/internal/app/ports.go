@@ -142,8 +142,9 @@ func newREST(cfg *config.Config, log *slog.Logger, conn *inproc.Conn,
 		Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize,
 		MaxItems: cfg.Requests.MaxItems,
 		Callers:  callers, Tickets: tickets, Admission: admitted, Hosts: cfg.RESTHosts(),
-		StallTimeout: cfg.Cursors.Idle, Logger: log, Audit: audited, Meter: m,
-		CORS: rest.CORS(cfg.REST.CORS), Protocols: protocols,
+		StallTimeout: cfg.Cursors.Idle,
+		Refusals:     interceptor.Refusals{Logger: log, Meter: m, Audit: audited},
+		CORS:         rest.CORS(cfg.REST.CORS), Protocols: protocols,
 		Terse: cfg.Terse(),
 	})
 }

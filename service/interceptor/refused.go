@@ -1,0 +1,79 @@
+package interceptor
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mooringdb/mooring/service/audit"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Refusals records the requests that are refused before they are calls: in the metrics, the audit
+// log and the log. A field that is nil records nothing.
+type Refusals struct {
+	Logger *slog.Logger
+	Meter  interface {
+		Refused(code codes.Code, reason string)
+	}
+	Audit *audit.Log
+}
+
+// Refusal describes a request that was refused before it was a call.
+type Refusal struct {
+	RequestID string
+	// Method is the gRPC method. Of a request of HTTP it is the method of HTTP; then Path is the
+	// path, and Status the status of the answer.
+	Method, Path string
+	Status       int
+	// Client is the client's address; zero: not known, as over a Unix domain socket.
+	Client netip.Addr
+	Code   codes.Code
+	Reason string
+	// Message is the text for the log; empty: none.
+	Message string
+}
+
+// Refused records a refusal. It does not block.
+func (r *Refusals) Refused(ctx context.Context, e *Refusal) {
+	if r.Meter != nil {
+		r.Meter.Refused(e.Code, e.Reason)
+	}
+	method := e.Method
+	if e.Path != "" {
+		method += " " + e.Path
+	}
+	r.Audit.Ended(ctx, &audit.Entry{
+		RequestID: e.RequestID, Method: method, Client: e.Client, Code: e.Code, Reason: e.Reason,
+	})
+	if r.Logger == nil {
+		return
+	}
+	level, message := rpcerr.LogLevel(e.Code, rpcerr.Reason(e.Reason))
+	if r.Logger.Enabled(ctx, level) {
+		//nolint:sloglint // one of the constants of LogLevel
+		r.Logger.LogAttrs(ctx, level, message, e.attrs()...)
+	}
+}
+
+// attrs returns the attributes of the line in the log.
+func (e *Refusal) attrs() []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String("request_id", e.RequestID), slog.String("method", e.Method),
+	}
+	if e.Path != "" {
+		attrs = append(attrs, slog.String("path", e.Path), slog.Int("status", e.Status))
+	} else {
+		attrs = append(attrs, slog.String("code", e.Code.String()))
+	}
+	attrs = append(attrs, slog.String("reason", e.Reason))
+	if e.Client.IsValid() {
+		attrs = append(attrs, slog.String("client", e.Client.String()))
+	}
+	if e.Message != "" {
+		attrs = append(attrs, slog.String("err", e.Message))
+	}
+	return attrs
+}
