@@ -15,69 +15,10 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 )
 
-// Class says what a method does.
-type Class uint8
-
-// The classes. An unknown method counts as a write.
-const (
-	Unknown Class = iota
-	Read
-	Write
-	Admin    // changes or shows what belongs to other clients, or to the deployment
-	Pipeline // an aggregation, which writes if its pipeline does
-	Command  // any command
-)
-
-// classes has the class of each method, by the name of its service without the package.
-var classes = map[string]Class{
-	"CatalogService/ListDatabases": Read, "CatalogService/ListCollections": Read,
-	"CatalogService/ListIndexes": Read, "CatalogService/ListSearchIndexes": Read,
-	"CatalogService/CreateCollection": Admin, "CatalogService/DropCollection": Admin,
-	"CatalogService/DropDatabase": Admin, "CatalogService/RenameCollection": Admin,
-	"CatalogService/CollMod": Admin, "CatalogService/CreateIndexes": Admin,
-	"CatalogService/DropIndexes": Admin, "CatalogService/CreateSearchIndexes": Admin,
-	"CatalogService/UpdateSearchIndex": Admin, "CatalogService/DropSearchIndex": Admin,
-
-	"ChangeStreamService/Watch": Read, "ChangeStreamService/CreateTicket": Read,
-
-	"CommandService/RunCommand": Command, "CommandService/RunCursorCommand": Command,
-	"CommandService/StreamRunCursorCommand": Command,
-
-	"CursorService/NextPage": Read, "CursorService/Stream": Read,
-	"CursorService/CloseCursor": Read,
-
-	"DeploymentService/GetTopology": Read, "DeploymentService/WatchTopology": Read,
-	"DeploymentService/ListPools": Read, "DeploymentService/ListHandles": Admin,
-	"DeploymentService/KillHandle": Admin,
-
-	"DocumentResourceService/GetDocument":    Read,
-	"DocumentResourceService/PutDocument":    Write,
-	"DocumentResourceService/PatchDocument":  Write,
-	"DocumentResourceService/DeleteDocument": Write,
-
-	"DocumentService/FindOne": Read, "DocumentService/Find": Read,
-	"DocumentService/StreamFind": Read, "DocumentService/Aggregate": Pipeline,
-	"DocumentService/StreamAggregate": Pipeline, "DocumentService/Distinct": Read,
-	"DocumentService/CountDocuments": Read, "DocumentService/EstimatedDocumentCount": Read,
-	"DocumentService/InsertOne": Write, "DocumentService/InsertMany": Write,
-	"DocumentService/UpdateOne": Write, "DocumentService/UpdateMany": Write,
-	"DocumentService/ReplaceOne": Write, "DocumentService/DeleteOne": Write,
-	"DocumentService/DeleteMany": Write, "DocumentService/FindOneAndUpdate": Write,
-	"DocumentService/FindOneAndReplace": Write, "DocumentService/FindOneAndDelete": Write,
-	"DocumentService/ExplainFind": Read, "DocumentService/ExplainAggregate": Read,
-	"DocumentService/BulkWrite": Write, "DocumentService/Import": Write,
-
-	"SessionService/Start": Read, "SessionService/End": Read,
-
-	"TransactionService/Begin": Read, "TransactionService/Commit": Write,
-	"TransactionService/Abort": Write, "TransactionService/Run": Write,
-}
-
-// ClassOf returns the class of a method such as /mooring.v1.CursorService/NextPage.
-func ClassOf(method string) Class { return classes[strings.TrimPrefix(method, methodPrefix)] }
-
+// methodPrefix begins the methods of the API.
 const methodPrefix = "/mooring.v1."
 
 // Entry describes a call that has ended.
@@ -131,14 +72,14 @@ func belongs(e *Entry) bool {
 	if !strings.HasPrefix(e.Method, methodPrefix) { // it has reached no method
 		return false
 	}
-	switch ClassOf(e.Method) {
-	case Read:
-		return false
-	case Pipeline:
+	m := method.Of(e.Method)
+	switch {
+	case m == nil: // it counts as a write
+		return true
+	case m.Audit == mooringv1.Method_AUDIT_PIPELINE:
 		return mayWrite(e.Request)
-	case Unknown, Write, Admin, Command:
 	}
-	return true
+	return m.Audit != mooringv1.Method_AUDIT_READ
 }
 
 // mayWrite reports whether a pipeline can have a stage that writes.
@@ -179,11 +120,12 @@ const maxMethod = 256
 
 // action returns the method and, of a command, its name.
 func action(e *Entry) string {
-	method := strings.TrimPrefix(e.Method, methodPrefix)
-	method = method[:min(len(method), maxMethod)]
+	called := strings.TrimPrefix(e.Method, methodPrefix)
+	called = called[:min(len(called), maxMethod)]
+	m := method.Of(e.Method)
 	r, ok := e.Request.(interface{ GetCommand() *mooringv1.Document })
-	if !ok || ClassOf(e.Method) != Command {
-		return method
+	if !ok || m == nil || m.Audit != mooringv1.Method_AUDIT_COMMAND {
+		return called
 	}
 	name := bson.Raw(r.GetCommand().GetBson()).FirstKey()
 	if name == "" {
@@ -192,7 +134,7 @@ func action(e *Entry) string {
 	if len(name) > maxName || strings.ContainsFunc(name, isStrange) {
 		name = "?"
 	}
-	return method + " " + name
+	return called + " " + name
 }
 
 // firstKey returns the first key of an object in JSON, if no escape is in it. It returns "?" if the
