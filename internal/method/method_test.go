@@ -128,8 +128,9 @@ func TestOptionsAgree(t *testing.T) {
 				m.Route == mooringv1.Method_ROUTE_HERE || m.Route == mooringv1.Method_ROUTE_HANDLE,
 			"the route to a cursor needs one": m.Route != mooringv1.Method_ROUTE_CURSOR ||
 				has("cursor"),
-			"limits need a collection": m.Scope != mooringv1.Method_SCOPE_DOCUMENTS ||
-				has("database") && has("collection"),
+			"a request about a collection names one": has("database") && has("collection") ||
+				m.Scope != mooringv1.Method_SCOPE_DOCUMENTS &&
+					m.Scope != mooringv1.Method_SCOPE_COLLECTION,
 			"a command is one": has("command") == (m.Scope == mooringv1.Method_SCOPE_COMMAND),
 		} {
 			if !holds {

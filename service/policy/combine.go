@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 )
 
 // grant holds what one rule permits a principal, with its claims filled in.
@@ -198,9 +200,9 @@ func (p *Policy) Conflicts(who *Principal, on []Resource) (found []*Conflict) {
 
 // documentActions lists the actions that limits on documents and fields are for.
 var documentActions = func() (names []string) {
-	for _, a := range actions {
-		if a.kind == documents {
-			names = append(names, a.name)
+	for _, a := range method.All() {
+		if a.Scope == mooringv1.Method_SCOPE_DOCUMENTS {
+			names = append(names, a.Action)
 		}
 	}
 	slices.Sort(names)

@@ -7,6 +7,9 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/eval"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 )
 
 // Principal says who calls.
@@ -158,7 +161,8 @@ func (p *Policy) Decide(who *Principal, action string, on Resource) Decision {
 func (p *Policy) decide(who *Principal, action string, on Resource) (Decision, []*rule) {
 	w := &world{principal: who.entity(), resource: on.entities()}
 	// A name with $ is not one of a collection: find on $cmd would be a command.
-	if _, known := byName[action]; !known || strings.Contains(on.String(), "$") {
+	a := method.OfAction(action)
+	if a == nil || strings.Contains(on.String(), "$") {
 		return Decision{Rule: noRule}, nil
 	}
 	_, found := cedar.Authorize(p.set, w, cedar.Request{
@@ -181,7 +185,7 @@ func (p *Policy) decide(who *Principal, action string, on Resource) (Decision, [
 		permits = append(permits, r)
 	}
 	slices.SortFunc(permits, func(a, b *rule) int { return a.line - b.line })
-	return combine(who, permits, byName[action].group == write)
+	return combine(who, permits, a.Group == mooringv1.Method_GROUP_WRITE)
 }
 
 // RestrictedSomewhere reports whether a rule that restricts could permit something to the

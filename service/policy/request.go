@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/payload"
 )
@@ -19,8 +20,8 @@ type Call struct {
 	enforcer *Enforcer
 	state    *state
 	who      *caller.Identity
-	action   action
-	known    bool
+	method   *method.Method // nil: the policy knows no such call, and refuses it
+	name     string         // of the action
 	decoder  payload.Decoder
 	// on is the resource of the first message of a stream; later ones do not name it.
 	on    Resource
@@ -33,19 +34,16 @@ type Call struct {
 
 // Begin returns the check of a call of a method, such as /mooring.v1.DocumentService/Find. built
 // says that the process has itself built the BSON in the requests.
-func (e *Enforcer) Begin(who *caller.Identity, method string, built bool) Call {
+func (e *Enforcer) Begin(who *caller.Identity, name string, built bool) Call {
 	c := Call{
-		enforcer: e, state: e.state.Load(), who: who, decoder: payload.Decoder{Built: built},
+		enforcer: e, state: e.state.Load(), who: who, name: name,
+		decoder: payload.Decoder{Built: built},
 	}
-	c.action, c.known = actions[strings.TrimPrefix(method, apiPrefix)]
-	if !c.known {
-		c.action.name = method
+	if c.method = method.Of(name); c.method != nil {
+		c.name = c.method.Action
 	}
 	return c
 }
-
-// apiPrefix begins the methods of the API.
-const apiPrefix = "/mooring.v1."
 
 // Quiet reports whether the client may not see what the server says in errors: it could tell of
 // documents or fields that the client may not read.
@@ -58,13 +56,13 @@ func (c *Call) Rule() string { return c.rule }
 // not change the BSON that the request had. Its errors are *Refusal and those of payload.
 func (c *Call) Check(request proto.Message) error {
 	m := request.ProtoReflect()
-	if !c.known {
-		return c.refuse(&limits{Decision: Decision{Rule: noRule}}, c.action, c.on, nil)
+	if c.method == nil {
+		return c.refuse(&limits{Decision: Decision{Rule: noRule}}, c.name, c.on, nil)
 	}
 	if !c.begun {
 		c.begun, c.on = true, ResourceOf(request)
 	}
-	return c.check(m, c.action, c.on)
+	return c.check(m, c.method, c.on)
 }
 
 // ResourceOf returns what a request works on.
@@ -87,9 +85,9 @@ func (c *Call) limits(action string, on Resource) limits {
 
 // refuse returns the Refusal of a request, or of its part that cause is about. Other errors stay as
 // they are.
-func (c *Call) refuse(l *limits, a action, on Resource, cause error) error {
+func (c *Call) refuse(l *limits, action string, on Resource, cause error) error {
 	r := &Refusal{
-		Principal: principalName(c.who), Action: a.name, On: on, Rule: l.Rule,
+		Principal: principalName(c.who), Action: action, On: on, Rule: l.Rule,
 	}
 	part, ok := errors.AsType[*partError](cause)
 	if ok {
@@ -121,35 +119,36 @@ type partError struct {
 
 func (e *partError) Error() string { return e.field + ": " + e.err.Error() }
 
-func (c *Call) check(m protoreflect.Message, a action, on Resource) error {
-	switch a.kind {
-	case containing:
+func (c *Call) check(m protoreflect.Message, a *method.Method, on Resource) error {
+	limitable := false
+	switch a.Scope {
+	case mooringv1.Method_SCOPE_REQUESTS:
 		return c.contained(m)
-	case writeModels:
+	case mooringv1.Method_SCOPE_WRITES:
 		return c.models(m, on)
+	case mooringv1.Method_SCOPE_DEPLOYMENT, mooringv1.Method_SCOPE_OPENED:
+		on = Resource{}
+	case mooringv1.Method_SCOPE_DOCUMENTS:
+		limitable = on.Collection != ""
 	default:
 	}
-	if a.kind == mine || a.kind == inAll {
-		on = Resource{}
-	}
-	l := c.limits(a.name, on)
+	l := c.limits(a.Action, on)
 	c.rule = l.Rule
-	noLimits := a.kind != documents && a.kind != mine || on.Collection == ""
-	if !l.Allowed || noLimits && l.Restricted() {
-		return c.refuse(&l, a, on, nil)
+	if !l.Allowed || !limitable && l.Restricted() {
+		return c.refuse(&l, a.Action, on, nil)
 	}
-	if a.kind == mine {
+	if a.Scope == mooringv1.Method_SCOPE_OPENED {
 		c.quiet = c.quiet || c.state.restricted(c.who)
 		return nil
 	}
 	r := &c.reader
-	*r = reader{call: c, limits: l, on: on, write: a.group == write}
+	*r = reader{call: c, limits: l, on: on, write: a.Group == mooringv1.Method_GROUP_WRITE}
 	err := r.message(m)
-	if err == nil && a.kind == commanding {
+	if err == nil && a.Scope == mooringv1.Method_SCOPE_COMMAND {
 		err = r.command(m)
 	}
 	if err != nil {
-		return c.refuse(&r.limits, a, on, err)
+		return c.refuse(&r.limits, a.Action, on, err)
 	}
 	return nil
 }
@@ -157,14 +156,13 @@ func (c *Call) check(m protoreflect.Message, a action, on Resource) error {
 // contained checks each request in a message.
 func (c *Call) contained(m protoreflect.Message) (err error) {
 	one := func(sub protoreflect.Message) bool {
-		name := strings.TrimSuffix(string(sub.Descriptor().Name()), "Request")
-		if a, ok := byName[name]; ok {
+		if a := method.OfRequest(sub.Descriptor().FullName()); a != nil {
 			err = c.check(sub, a, ResourceOf(sub.Interface()))
 			return err == nil
 		}
 		if sub.Descriptor().Fields().ByName("database") != nil {
-			err = c.refuse(&limits{Decision: Decision{Rule: noRule}}, action{name: name},
-				ResourceOf(sub.Interface()), nil)
+			err = c.refuse(&limits{Decision: Decision{Rule: noRule}},
+				string(sub.Descriptor().Name()), ResourceOf(sub.Interface()), nil)
 			return false
 		}
 		err = c.contained(sub)
@@ -193,7 +191,6 @@ func (c *Call) models(m protoreflect.Message, on Resource) error {
 	if !ok {
 		return errors.New("bug: policy: not a bulk write")
 	}
-	a := action{name: "BulkWrite", group: write}
 	for i, model := range request.GetModels() {
 		at := on
 		if model.Namespace != nil {
@@ -204,8 +201,8 @@ func (c *Call) models(m protoreflect.Message, on Resource) error {
 		if kind == nil {
 			continue // the service refuses it
 		}
-		a := action{name: actionOf(kind.JSONName()), group: write}
-		l := c.limits(a.name, at)
+		action := actionOf(kind.JSONName())
+		l := c.limits(action, at)
 		c.rule = l.Rule
 		r := &reader{call: c, limits: l, on: at, write: true}
 		err := r.options(request.GetOptions())
@@ -216,12 +213,12 @@ func (c *Call) models(m protoreflect.Message, on Resource) error {
 			if err != nil {
 				err = &partError{"models." + strconv.Itoa(i), unwrapPart(err)}
 			}
-			return c.refuse(&r.limits, a, at, err)
+			return c.refuse(&r.limits, action, at, err)
 		}
 	}
 	r := &reader{call: c, limits: limits{script: c.enforcer.script}, on: on}
 	if err := r.expressions("let", request.GetLet()); err != nil {
-		return c.refuse(&r.limits, a, on, err)
+		return c.refuse(&r.limits, "BulkWrite", on, err)
 	}
 	return nil
 }

@@ -8,28 +8,32 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	shape "github.com/cedar-policy/cedar-go/x/exp/schema/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/resolved"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 )
 
-// onNoCollection lists the actions on documents whose requests may name no collection.
-var onNoCollection = map[string][]shape.EntityTypeRef{
-	"Aggregate":        {"Database"},
-	"StreamAggregate":  {"Database"},
-	"ExplainAggregate": {"Database"},
-	"Watch":            {"Database", "Deployment"},
-}
-
-// resources returns the types of what an action is decided on; nil: it is not decided itself.
-func (a action) resources() []shape.EntityTypeRef {
-	switch a.kind {
-	case containing, writeModels:
+// resourcesOf returns the types of what an action is decided on; nil: it is not decided itself. A
+// request that can be without a collection is then decided on the database. A change stream can be
+// without both.
+func resourcesOf(a *method.Method) []shape.EntityTypeRef {
+	switch a.Scope {
+	case mooringv1.Method_SCOPE_REQUESTS, mooringv1.Method_SCOPE_WRITES:
 		return nil
-	case inDatabase, commanding:
+	case mooringv1.Method_SCOPE_DATABASE, mooringv1.Method_SCOPE_COMMAND:
 		return []shape.EntityTypeRef{"Database"}
-	case inAll, mine:
+	case mooringv1.Method_SCOPE_DEPLOYMENT, mooringv1.Method_SCOPE_OPENED:
 		return []shape.EntityTypeRef{"Deployment"}
 	default:
-		return append([]shape.EntityTypeRef{"Collection"}, onNoCollection[a.name]...)
 	}
+	on := []shape.EntityTypeRef{"Collection"}
+	if a.Descriptor.Input().Fields().ByName("collection").HasPresence() {
+		on = append(on, "Database")
+	}
+	if a.Group == mooringv1.Method_GROUP_WATCH {
+		on = append(on, "Deployment")
+	}
+	return on
 }
 
 // schemaOf returns what Cedar may take for granted in a rule. The claims of credentials have no
@@ -53,16 +57,17 @@ func schemaOf(claims *claim) (*resolved.Schema, error) {
 		},
 		Actions: shape.Actions{},
 	}
-	for _, a := range actions {
-		one := shape.Action{Parents: []shape.ParentRef{shape.ParentRefFromID(cedar.String(a.group))}}
-		if on := a.resources(); on != nil {
+	for _, a := range method.All() {
+		group := groupOf(a).ID
+		one := shape.Action{Parents: []shape.ParentRef{shape.ParentRefFromID(group)}}
+		if on := resourcesOf(a); on != nil {
 			one.AppliesTo = &shape.AppliesTo{
 				Principals: []shape.EntityTypeRef{"Principal"}, Resources: on,
 				Context: shape.RecordType{},
 			}
 		}
-		s.Actions[cedar.String(a.group)] = shape.Action{}
-		s.Actions[cedar.String(a.name)] = one
+		s.Actions[group] = shape.Action{}
+		s.Actions[cedar.String(a.Action)] = one
 	}
 	return schema.NewSchemaFromAST(s).Resolve()
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+
+	"github.com/mooringdb/mooring/internal/method"
 )
 
 // mistake says what is wrong in a rule, and what to write.
@@ -146,9 +148,8 @@ func namedIn(p *ast.Policy) (on []Resource) {
 
 // reaches reports whether one of the actions of a rule works on collections.
 func reaches(scope ast.IsActionScopeNode) bool {
-	for _, a := range actions {
-		uid := cedar.NewEntityUID("Action", cedar.String(a.name))
-		group := cedar.NewEntityUID("Action", cedar.String(a.group))
+	for _, a := range method.All() {
+		uid, group := uidOf(a), groupOf(a)
 		named := false
 		switch scope := scope.(type) {
 		case ast.ScopeTypeAll:
@@ -160,7 +161,7 @@ func reaches(scope ast.IsActionScopeNode) bool {
 		case ast.ScopeTypeInSet:
 			named = slices.Contains(scope.Entities, uid) || slices.Contains(scope.Entities, group)
 		}
-		if named && slices.Contains(a.resources(), "Collection") {
+		if named && slices.Contains(resourcesOf(a), "Collection") {
 			return true
 		}
 	}
@@ -289,14 +290,14 @@ func typeMistake(name cedar.EntityType) *mistake {
 // actionMistake returns what is wrong with the name of an action or a group of actions.
 func actionMistake(uid cedar.EntityUID) *mistake {
 	id := string(uid.ID)
-	a, known := byName[id]
+	a := method.OfAction(id)
 	switch {
-	case known && a.resources() == nil:
+	case a != nil && resourcesOf(a) == nil:
 		return &mistake{
 			id + " is decided as each call or write in it, not itself",
 			"write the actions that it has in it, such as InsertOne", id,
 		}
-	case known || actionEntities[uid].UID == uid:
+	case a != nil || actionEntities[uid].UID == uid:
 		return nil
 	}
 	names := []string{}
@@ -312,8 +313,7 @@ func actionMistake(uid cedar.EntityUID) *mistake {
 // groupMistake returns what is wrong with a comparison with a group of actions: no action is equal
 // to one.
 func groupMistake(uid cedar.EntityUID) *mistake {
-	_, isAction := byName[string(uid.ID)]
-	if uid.Type != "Action" || isAction || actionEntities[uid].UID != uid {
+	if uid.Type != "Action" || IsAction(string(uid.ID)) || actionEntities[uid].UID != uid {
 		return nil
 	}
 	return &mistake{
@@ -379,10 +379,10 @@ var attributes = map[string][]string{
 // applicable says which resources the actions of a rule work on.
 func applicable(scope ast.IsActionScopeNode) string {
 	eq, ok := scope.(ast.ScopeTypeEq)
-	if !ok {
+	if !ok || !IsAction(string(eq.Entity.ID)) {
 		return "docs/policy.md lists them"
 	}
-	on := byName[string(eq.Entity.ID)].resources()
+	on := resourcesOf(method.OfAction(string(eq.Entity.ID)))
 	names := make([]string, len(on))
 	for i, name := range on {
 		names[i] = string(name)
