@@ -160,15 +160,14 @@ func (p *Policy) Decide(who *Principal, action string, on Resource) Decision {
 // decide returns the decision and the rules that are satisfied.
 func (p *Policy) decide(who *Principal, action string, on Resource) (Decision, []*rule) {
 	w := &world{principal: who.entity(), resource: on.entities()}
-	// A name with $ is not one of a collection: find on $cmd would be a command.
 	a := method.OfAction(action)
+	// A name with $ is not one of a collection: find on $cmd would be a command.
 	if a == nil || strings.Contains(on.String(), "$") {
 		return Decision{Rule: noRule}, nil
 	}
 	_, found := cedar.Authorize(p.set, w, cedar.Request{
-		Principal: w.principal.UID,
-		Action:    cedar.NewEntityUID("Action", cedar.String(action)),
-		Resource:  w.resource[0].UID, Context: cedar.Record{},
+		Principal: w.principal.UID, Action: uidOf(a), Resource: w.resource[0].UID,
+		Context: cedar.Record{},
 	})
 	// Cedar ignores a forbid that it cannot evaluate. Here it forbids.
 	for _, e := range found.Errors {

@@ -2,13 +2,12 @@ package policy
 
 import (
 	"errors"
-	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -20,67 +19,13 @@ type reader struct {
 	write  bool // the request must have a filter if it can have one
 }
 
-// harmlessFields lists the fields of requests that can do no more than the request itself does.
-var harmlessFields = names(`database collection session transaction statement comment
-	read_preference read_concern write_concern max_time_ms max_await_time_ms skip limit batch_size
-	allow_disk_use allow_partial_results tailable await_data no_cursor_timeout show_record_id
-	bypass_document_validation ordered return_partial_success verbose_results upsert
-	return_document only_create`)
-
-// limited lists the fields that a reader checks in message.
-var limited = names("filter projection sort min max hint collation let array_filters return_key " +
-	"field_name update replacement document documents pipeline options id if_match")
-
-func names(text string) map[protoreflect.Name]bool {
-	set := map[protoreflect.Name]bool{}
-	for name := range strings.FieldsSeq(text) {
-		set[protoreflect.Name(name)] = true
-	}
-	return set
-}
-
-// checkedFields lists the fields of each message of the API that can do more than the request
-// itself does: those that a reader checks. Of a request most fields are harmless.
-var checkedFields = findCheckedFields()
-
-func findCheckedFields() map[protoreflect.MessageDescriptor][]protoreflect.FieldDescriptor {
-	checked := map[protoreflect.MessageDescriptor][]protoreflect.FieldDescriptor{}
-	var add func(protoreflect.MessageDescriptors)
-	add = func(messages protoreflect.MessageDescriptors) {
-		for i := range messages.Len() {
-			m := messages.Get(i)
-			checked[m] = fieldsToCheck(m)
-			add(m.Messages())
-		}
-	}
-	pkg := mooringv1.File_mooring_v1_document_service_proto.Package()
-	protoregistry.GlobalFiles.RangeFilesByPackage(pkg, func(f protoreflect.FileDescriptor) bool {
-		add(f.Messages())
-		return true
-	})
-	return checked
-}
-
-func fieldsToCheck(m protoreflect.MessageDescriptor) (fields []protoreflect.FieldDescriptor) {
-	for i := range m.Fields().Len() {
-		if fd := m.Fields().Get(i); !harmlessFields[fd.Name()] {
-			fields = append(fields, fd)
-		}
-	}
-	return fields
-}
-
 // message checks all fields of a request.
 func (r *reader) message(m protoreflect.Message) error {
-	fields, known := checkedFields[m.Descriptor()]
-	if !known { // not a message of the API
-		fields = fieldsToCheck(m.Descriptor())
-	}
-	for _, fd := range fields {
-		if !m.Has(fd) {
+	for _, f := range method.Checked(m.Descriptor()) {
+		if !m.Has(f.FieldDescriptor) {
 			continue
 		}
-		if err := r.visit(m, fd, m.Get(fd)); err != nil {
+		if err := r.visit(m, f); err != nil {
 			return err
 		}
 	}
@@ -91,24 +36,15 @@ func (r *reader) message(m protoreflect.Message) error {
 }
 
 // visit checks one field of the request.
-func (r *reader) visit(
-	m protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value,
-) (err error) {
-	switch {
-	case limited[fd.Name()]:
-		err = r.field(m, fd, v)
-	case r.limits.Restricted():
-		err = problem("has the field " + fd.JSONName() + ", which the policy does not know")
-	default:
-		err = r.whole(m, fd, v)
-	}
+func (r *reader) visit(m protoreflect.Message, f method.Field) error {
+	err := r.field(m, f, m.Get(f.FieldDescriptor))
 	if err == nil {
 		return nil
 	}
 	if _, malformed := errors.AsType[*payload.Error](err); malformed {
 		return err
 	}
-	return &partError{fd.JSONName(), unwrapPart(err)}
+	return &partError{f.JSONName(), unwrapPart(err)}
 }
 
 // missing adds what the limits need to fields that the client has not set.
@@ -138,12 +74,10 @@ func (r *reader) missing(m protoreflect.Message) error {
 }
 
 // field checks a field of the request, and changes it.
-func (r *reader) field(
-	m protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value,
-) error {
-	l := &r.limits
-	switch name := fd.Name(); name {
-	case "filter":
+func (r *reader) field(m protoreflect.Message, f method.Field, v protoreflect.Value) error {
+	l, fd := &r.limits, f.FieldDescriptor
+	switch f.Check {
+	case mooringv1.Check_CHECK_FILTER:
 		return r.change(m, fd, v, r.call.decoder.Raw, func(d bson.Raw) (bson.Raw, error) {
 			if upserts(m) {
 				if err := l.checkUpsert(d); err != nil {
@@ -152,64 +86,61 @@ func (r *reader) field(
 			}
 			return l.filter(d)
 		})
-	case "projection":
+	case mooringv1.Check_CHECK_PROJECTION:
 		return r.change(m, fd, v, r.call.decoder.Raw, l.projection)
-	case "sort", "min", "max":
+	case mooringv1.Check_CHECK_KEYS:
 		return r.change(m, fd, v, r.call.decoder.Keys, func(d bson.Raw) (bson.Raw, error) {
 			return d, l.checkFields(d)
 		})
-	case "hint":
+	case mooringv1.Check_CHECK_HINT:
 		h, _ := v.Message().Interface().(*mooringv1.Hint)
 		return r.hint(h)
-	case "collation":
+	case mooringv1.Check_CHECK_COLLATION:
 		return r.change(m, fd, v, r.call.decoder.Raw, func(d bson.Raw) (bson.Raw, error) {
 			return d, l.checkCollation(d)
 		})
-	case "let":
+	case mooringv1.Check_CHECK_EXPRESSIONS:
 		d, _ := v.Message().Interface().(*mooringv1.Document)
-		return r.expressions(string(name), d)
-	case "options":
+		return r.expressions(fd.JSONName(), d)
+	case mooringv1.Check_CHECK_OPTIONS:
 		d, _ := v.Message().Interface().(*mooringv1.Document)
 		return r.options(d)
-	case "replacement":
+	case mooringv1.Check_CHECK_REPLACEMENT:
 		return r.change(m, fd, v, r.call.decoder.Raw, l.replacement)
-	case "document":
-		if !l.Restricted() {
-			return nil
-		}
-		return r.change(m, fd, v, r.call.decoder.Raw, l.insert)
-	case "documents":
-		return r.documents(fd, v.List())
-	case "array_filters":
+	case mooringv1.Check_CHECK_INSERT:
+		return r.insert(m, fd, v)
+	case mooringv1.Check_CHECK_ARRAY_FILTERS:
 		raws, err := r.list(fd, v.List())
 		if err != nil {
 			return err
 		}
 		return l.checkArrayFilters(raws)
-	case "update":
+	case mooringv1.Check_CHECK_UPDATE:
 		u, _ := v.Message().Interface().(*mooringv1.Update)
 		return r.update(u, upserts(m))
-	case "id":
+	case mooringv1.Check_CHECK_ID:
 		d, _ := v.Message().Interface().(*mooringv1.Value)
 		return r.id(m, d)
-	case "if_match":
+	case mooringv1.Check_CHECK_IF_MATCH:
 		if len(l.Hidden) > 0 && (v.List().Len() != 1 || v.List().Get(0).String() != "*") {
 			return problem("compares whole documents, which have fields that the caller may " +
 				"not use")
 		}
 		return nil
-	case "return_key":
+	case mooringv1.Check_CHECK_RETURN_KEY:
 		if v.Bool() && len(l.Hidden) > 0 {
 			return errHidden
 		}
 		return nil
-	case "field_name":
+	case mooringv1.Check_CHECK_FIELD_NAME:
 		if touches(v.String(), l.Hidden) {
 			return errHidden
 		}
 		return nil
-	default: // pipeline
+	case mooringv1.Check_CHECK_PIPELINE:
 		return r.pipeline(m, fd)
+	default:
+		return r.whole(m, f, v)
 	}
 }
 
@@ -297,11 +228,17 @@ func (r *reader) list(
 	return r.call.decoder.List(fd.JSONName(), docs)
 }
 
-// documents checks inserted documents.
-func (r *reader) documents(fd protoreflect.FieldDescriptor, list protoreflect.List) error {
+// insert checks inserted documents: one, or a list.
+func (r *reader) insert(
+	m protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value,
+) error {
 	if !r.limits.Restricted() {
 		return nil
 	}
+	if !fd.IsList() {
+		return r.change(m, fd, v, r.call.decoder.Raw, r.limits.insert)
+	}
+	list := v.List()
 	raws, err := r.list(fd, list)
 	if err != nil {
 		return err
@@ -395,18 +332,19 @@ next:
 	return nil
 }
 
-// whole checks the fields of requests that have no limits: what reads from, or moves to, another
-// collection.
-func (r *reader) whole(
-	m protoreflect.Message, fd protoreflect.FieldDescriptor, v protoreflect.Value,
-) error {
-	switch fd.Name() {
-	case "view_on":
+// whole checks a field that cannot be used under limits: what reads from, or moves to, another
+// collection, or what the policy does not know.
+func (r *reader) whole(m protoreflect.Message, f method.Field, v protoreflect.Value) error {
+	if r.limits.Restricted() {
+		return problem("has the field " + f.JSONName() + ", which the policy does not know")
+	}
+	switch f.Check {
+	case mooringv1.Check_CHECK_VIEW_ON:
 		p := r.pipelines()
 		p.untouched = true
 		_, err := p.other(bson.StringValue(v.String()))
 		return err
-	case "to":
+	case mooringv1.Check_CHECK_RENAME:
 		to := Resource{r.on.Database, v.String()}
 		other := m.Descriptor().Fields().ByName("to_database")
 		if other != nil && m.Has(other) {
@@ -415,6 +353,7 @@ func (r *reader) whole(
 		if l := r.call.limits("RenameCollection", to); !l.Allowed || l.Restricted() {
 			return &foreign{to, l.Rule}
 		}
+	default:
 	}
 	return nil
 }
