@@ -6,7 +6,6 @@ package call
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -89,18 +89,14 @@ type Transaction struct {
 // Transactions runs calls in transactions.
 type Transactions interface {
 	// Run runs a unary call in the transaction that its token names: by handler, with a context
-	// whose call has the transaction, or at the replica that keeps the transaction.
+	// whose call has the transaction. If another replica keeps it, the error is an Elsewhere.
 	Run(ctx context.Context, in InTransaction, handler Handler) (proto.Message, error)
 	// Join begins a stream in a transaction. The caller must call leave with the error of the
-	// stream when that has ended.
-	// If another replica keeps the transaction, Join gives send the messages of the stream there,
-	// and returns ErrRelayed when that has ended.
-	Join(ctx context.Context, in InTransaction, send func(proto.Message) error) (
+	// stream when that has ended. If another replica keeps the transaction, the error is an
+	// Elsewhere.
+	Join(ctx context.Context, in InTransaction) (
 		joined context.Context, leave func(error), err error)
 }
-
-// ErrRelayed reports that a stream was run by another replica, and has ended without an error.
-var ErrRelayed = errors.New("the stream was relayed")
 
 // Handler runs the rest of a unary call.
 type Handler func(context.Context) (proto.Message, error)
@@ -139,6 +135,8 @@ type Local struct {
 	// Forwarded is true if the client has called another replica, which has decided about the call,
 	// forwards it and audits it.
 	Forwarded bool
+	// Owner is the life of the replica that a forwarded call is meant for; zero: any.
+	Owner page.Instance
 	// Quiet is true if the client may not see what the server says in errors. The policy's decision
 	// sets it, here or at the replica that forwards the call.
 	Quiet bool

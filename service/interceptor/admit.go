@@ -9,12 +9,9 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 )
 
-// admit waits until the call has its place among the calls in flight, or the open streams, of its
-// principal. It opens the call's account, unless the listener has done so.
-//
-// A call that another replica forwards has its place there. If it needed another one here, two
-// replicas whose calls all wait for a place at the other would wait for each other.
-func (x *Chain) admit(ctx context.Context, c *pass) error {
+// charge opens the account of the call's client, unless the listener has done so. The memory that
+// the call uses here is charged to it. A refusal ends the call.
+func (x *Chain) charge(ctx context.Context, c *pass) error {
 	a := x.cfg.Admission
 	if a == nil {
 		return c.next(ctx)
@@ -25,8 +22,15 @@ func (x *Chain) admit(ctx context.Context, c *pass) error {
 		c.call.Account = &c.account
 	}
 	c.call.Account.OnRefusal(c.place.cancel)
-	if c.call.Forwarded {
-		return refused(ctx, c.next(ctx))
+	return refused(ctx, c.next(ctx))
+}
+
+// admit waits until the call has its place among the calls in flight, or the open streams, of its
+// principal.
+func (x *Chain) admit(ctx context.Context, c *pass) error {
+	a := x.cfg.Admission
+	if a == nil {
+		return c.next(ctx)
 	}
 	p := c.call.Account.Principal()
 	if c.stream != nil {
@@ -34,13 +38,13 @@ func (x *Chain) admit(ctx context.Context, c *pass) error {
 			return err
 		}
 		defer a.LeaveStream(p)
-		return refused(ctx, c.next(ctx))
+		return c.next(ctx)
 	}
 	if err := a.EnterCall(ctx, p); err != nil {
 		return err
 	}
 	defer a.LeaveCall(p)
-	return refused(ctx, c.next(ctx))
+	return c.next(ctx)
 }
 
 // OpenAccount opens another account of the client that makes a call of the gRPC listener, for its

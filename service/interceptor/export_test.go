@@ -1,9 +1,12 @@
 package interceptor
 
-// Order returns the names of the steps, in their order.
-func (x *Chain) Order() (names []string) {
+// Order returns the names of the steps of a client's call and of a forwarded one, in their order.
+func (x *Chain) Order() (steps, onward []string) {
 	for _, s := range x.steps {
-		names = append(names, s.name)
+		steps = append(steps, s.name)
 	}
-	return names
+	for _, s := range x.onward {
+		onward = append(onward, s.name)
+	}
+	return steps, onward
 }

@@ -7,9 +7,9 @@ package interceptor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +43,8 @@ type Config struct {
 	Idempotency call.Idempotency
 	// Transactions runs calls in transactions. If it is nil, such calls are refused.
 	Transactions call.Transactions
+	// Replicas reaches the other replicas. If it is nil, there are none.
+	Replicas Replicas
 	// Audit gets the calls that belong to the log of what was changed and refused; nil: none.
 	Audit *audit.Log
 	// Gate counts the calls. If it is nil, the interceptors use a gate that is never closed.
@@ -91,9 +93,10 @@ const DefaultStallTimeout = 10 * time.Minute
 type Chain struct {
 	cfg     Config
 	limits  atomic.Pointer[Timeouts]
-	steps   []step
-	stalled error // ends a stream whose client does not read
-	silent  error // ends a stream whose client does not send
+	steps   []step // of the calls of clients
+	onward  []step // of the calls that other replicas forward
+	stalled error  // ends a stream whose client does not read
+	silent  error  // ends a stream whose client does not send
 }
 
 // Timeouts holds Config.DefaultTimeout and Config.MaxTimeout.
@@ -107,7 +110,19 @@ type step struct {
 	name string
 	// run runs the rest of the call with c.next.
 	run func(ctx context.Context, c *pass) error
+	at  runsAt
 }
+
+// runsAt says which replicas run a step of a call that one forwards to another.
+type runsAt uint8
+
+const (
+	// each replica that the call comes to.
+	each runsAt = iota
+	// first is only the replica that the client has called. If a call waited for its place at
+	// both, two replicas whose calls all wait for a place at the other would wait for each other.
+	first
+)
 
 // New returns the interceptors.
 func New(cfg Config) *Chain {
@@ -132,21 +147,32 @@ func New(cfg Config) *Chain {
 			cfg.StallTimeout),
 	}
 	x.steps = []step{
-		{"identify", x.identify}, // the request's id
-		{"count", x.count},       // the metrics, with the status that the client gets
-		{"log", x.log},           // one line, with the status that the client gets
-		{"audit", x.audit},       // one line for a write and a refusal
-		{"explain", x.explain},   // errors become a status
-		{"recover", x.recover},   // panics become errors
-		{"permit", x.permit},     // refuses clients that the listener has not authenticated
-		{"gate", x.gate},         // refuses calls during shutdown, cancels those that take too long
-		{"deadline", x.deadline}, // the shortest of all timeouts and deadlines
-		{"admit", x.admit},       // waits for a place among the calls in flight
-		{"inform", x.inform},     // puts the call into the handler's context
-		{"decide", x.decide},     // refuses or changes the request, as the policy says
-		{"transact", x.transact}, // runs the call in its transaction
+		{"identify", x.identify, each}, // the request's id, and the client's name
+		{"count", x.count, first},      // the metrics, with the status that the client gets
+		{"log", x.log, each},           // one line, with the status that the client gets
+		{"audit", x.audit, first},      // one line for a write and a refusal
+		{"explain", x.explain, each},   // errors become a status
+		{"recover", x.recover, each},   // panics become errors
+		{"permit", x.permit, first},    // refuses clients that the listener has not authenticated
+		{"gate", x.gate, each},         // refuses and cancels calls during shutdown
+		{"deadline", x.deadline, each}, // the shortest of all timeouts and deadlines
+		{"charge", x.charge, each},     // opens the account of the memory that the call uses
+		{"admit", x.admit, first},      // waits for a place among the calls in flight
+		{"inform", x.inform, each},     // puts the call into the handler's context
+		{"decide", x.decide, first},    // refuses or changes the request, as the policy says
+		{"route", x.route, first},      // has another replica make the call, if it has to
+		{"transact", x.transact, each}, // runs the call in its transaction
 	}
+	x.onward = slices.DeleteFunc(slices.Clone(x.steps), func(s step) bool { return s.at == first })
 	return x
+}
+
+// stepsOf returns the steps of a call.
+func (x *Chain) stepsOf(ctx context.Context) []step {
+	if call.LocalFrom(ctx).Forwarded {
+		return x.onward
+	}
+	return x.steps
 }
 
 // pass holds the state of one call while it passes through the steps. It is one value, so that a
@@ -173,6 +199,8 @@ type pass struct {
 	stream grpc.StreamHandler // nil: the call is unary
 	// receives says that the client sends a stream.
 	receives bool
+	// replay is the message that the handler of a stream receives when it runs again: see route.
+	replay proto.Message
 }
 
 func (c *pass) next(ctx context.Context) error {
@@ -188,10 +216,7 @@ func (c *pass) handle(ctx context.Context) (err error) {
 	if c.stream != nil {
 		s := &stream{ServerStream: c.wire, ctx: ctx, call: c, leave: func(error) {}}
 		defer func() { s.leave(err) }()
-		if err = c.stream(c.server, s); errors.Is(err, call.ErrRelayed) {
-			return nil
-		}
-		return err
+		return c.stream(c.server, s)
 	}
 	if c.response, err = c.unary(ctx, c.request); err == nil {
 		c.finish(c.response)
@@ -233,7 +258,7 @@ func (c *pass) renewSession(response any) {
 		return
 	}
 	field := m.ProtoReflect().Descriptor().Fields().ByName("session")
-	if field == nil {
+	if field == nil || m.ProtoReflect().Has(field) { // by the replica that has made the call
 		return
 	}
 	if t := c.call.Transaction; t != nil {
@@ -249,7 +274,8 @@ func (x *Chain) Unary() grpc.UnaryServerInterceptor {
 		ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 	) (any, error) {
 		c := &pass{
-			method: info.FullMethod, steps: x.steps, chain: x, request: req, unary: handler,
+			method: info.FullMethod, steps: x.stepsOf(ctx), chain: x, request: req,
+			unary: handler,
 		}
 		if err := c.next(ctx); err != nil {
 			return nil, err
@@ -264,7 +290,7 @@ func (x *Chain) Stream() grpc.StreamServerInterceptor {
 		srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 	) error {
 		c := &pass{
-			method: info.FullMethod, steps: x.steps,
+			method: info.FullMethod, steps: x.stepsOf(ss.Context()),
 			chain: x, server: srv, wire: ss, stream: handler, receives: info.IsClientStream,
 		}
 		return c.next(ss.Context())
@@ -327,6 +353,12 @@ func (s *stream) SendMsg(m any) error {
 // If the first message has a transaction's token, the stream runs in that transaction, and has
 // another context.
 func (s *stream) RecvMsg(m any) error {
+	if again := s.call.replay; again != nil {
+		s.call.replay, s.joined = nil, true
+		to, _ := m.(proto.Message) // always
+		proto.Merge(to, again)
+		return nil
+	}
 	if err := s.receive(m); err != nil {
 		return err
 	}

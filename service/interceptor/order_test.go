@@ -27,7 +27,20 @@ func TestOrder(t *testing.T) {
 	for _, m := range numbered.FindAllStringSubmatch(section, -1) {
 		stated = append(stated, m[1])
 	}
-	if got := interceptor.New(interceptor.Config{}).Order(); !slices.Equal(got, stated) {
+	got, onward := interceptor.New(interceptor.Config{}).Order()
+	if !slices.Equal(got, stated) {
 		t.Errorf("the steps are %q, and docs/architecture.md states %q", got, stated)
+	}
+	_, list, _ := strings.Cut(strings.Join(strings.Fields(section), " "), "run only at the replica that the client has called: ")
+	list, _, _ = strings.Cut(list, ".")
+	var once []string
+	for _, m := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(list, -1) {
+		once = append(once, m[1])
+	}
+	rest := slices.DeleteFunc(slices.Clone(got), func(name string) bool {
+		return slices.Contains(once, name)
+	})
+	if !slices.Equal(onward, rest) || len(once) == 0 {
+		t.Errorf("a forwarded call passes %q, and docs/architecture.md states %q", onward, rest)
 	}
 }

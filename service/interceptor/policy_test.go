@@ -18,6 +18,7 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/policy"
 )
 
@@ -214,25 +215,37 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// elsewhere implements call.Transactions whose transactions another replica keeps.
+// away is the error of calls whose transactions the replica b keeps.
+type away struct{ error }
+
+func (away) Route(
+	ctx context.Context, _ func(context.Context) error, there call.There,
+) (call.Reply, error) {
+	return there(ctx, page.Replica{Address: "b", Instance: page.Instance{1}})
+}
+
+// elsewhere implements call.Transactions whose transactions the replica b keeps, and the way there.
 type elsewhere struct {
 	call.Transactions
-	asked proto.Message
-	quiet bool
+	asked *call.Forwarding
+	reply call.Reply
 }
 
 func (e *elsewhere) Run(
-	ctx context.Context, in call.InTransaction, _ call.Handler,
+	context.Context, call.InTransaction, call.Handler,
 ) (proto.Message, error) {
-	e.asked, e.quiet = in.Request, call.From(ctx).Quiet
-	return &mooringv1.FindOneResponse{}, nil
+	return nil, away{}
 }
 
 func (e *elsewhere) Join(
-	ctx context.Context, in call.InTransaction, _ func(proto.Message) error,
+	context.Context, call.InTransaction,
 ) (context.Context, func(error), error) {
-	e.asked, e.quiet = in.Request, call.From(ctx).Quiet
-	return nil, nil, call.ErrRelayed
+	return nil, nil, away{}
+}
+
+func (e *elsewhere) Forward(_ context.Context, f *call.Forwarding) (call.Reply, error) {
+	e.asked = f
+	return e.reply, nil
 }
 
 // TestForwardedCallsAreDecidedOnce checks that the replica which keeps a transaction gets the
@@ -245,7 +258,7 @@ func TestForwardedCallsAreDecidedOnce(t *testing.T) {
 	}
 	owner := &elsewhere{}
 	rules := policy.NewEnforcer(policy.Config{Policy: p})
-	x := interceptor.New(interceptor.Config{Policy: rules, Transactions: owner})
+	x := interceptor.New(interceptor.Config{Policy: rules, Transactions: owner, Replicas: owner})
 	const service = "/mooring.v1.DocumentService/"
 	find := func(x *interceptor.Chain, ctx context.Context, filter proto.Message) (got proto.Message, err error) {
 		_, err = x.Unary()(ctx, filter, &grpc.UnaryServerInfo{FullMethod: service + "FindOne"},
@@ -278,18 +291,18 @@ func TestForwardedCallsAreDecidedOnce(t *testing.T) {
 		"stream": {&mooringv1.StreamFindRequest{Database: "d", Collection: "c", Transaction: new("token")}, streamFind},
 	} {
 		_, _ = row.make(x, t.Context(), row.sent)
-		asked, ok := owner.asked.(interface{ GetFilter() *mooringv1.Document })
+		asked, ok := owner.asked.Request.(interface{ GetFilter() *mooringv1.Document })
 		if !ok || len(asked.GetFilter().GetBson()) == 0 {
-			t.Errorf("%s: the owner gets %v, want the policy's filter", name, owner.asked)
+			t.Errorf("%s: the owner gets %v, want the policy's filter", name, owner.asked.Request)
 		}
-		got, err := row.make(interceptor.New(interceptor.Config{Policy: rules}), forwarded, owner.asked)
-		if !proto.Equal(got, owner.asked) {
-			t.Errorf("%s: the owner's handler gets %v, want %v", name, got, owner.asked)
+		got, err := row.make(interceptor.New(interceptor.Config{Policy: rules}), forwarded, owner.asked.Request)
+		if !proto.Equal(got, owner.asked.Request) {
+			t.Errorf("%s: the owner's handler gets %v, want %v", name, got, owner.asked.Request)
 		}
 		if status.Code(err) != codes.InvalidArgument || strings.Contains(status.Convert(err).Message(), "secret") {
 			t.Errorf("%s: the owner fails with %v, want no word of the server", name, err)
 		}
-		if !owner.quiet {
+		if !owner.asked.Local.Quiet {
 			t.Errorf("%s: the owner may tell the server's words", name)
 		}
 	}

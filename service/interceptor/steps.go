@@ -59,7 +59,10 @@ func IsRequestID(id string) bool {
 
 func (x *Chain) identify(ctx context.Context, c *pass) error {
 	c.call.Local, c.call.Terse = call.LocalFrom(ctx), x.cfg.Terse
-	if !c.call.Forwarded && !c.call.Client.IsValid() {
+	switch {
+	case c.call.Forwarded && c.call.Identity != nil: // as the other replica has found out
+		c.call.Principal = c.call.Identity.Principal
+	case !c.call.Forwarded && !c.call.Client.IsValid():
 		c.call.Client = fromPeer(ctx).Address
 	}
 	if c.call.RequestID == "" {
@@ -98,7 +101,7 @@ func outcomeOf(err error) (code codes.Code, reason string) {
 
 func (x *Chain) audit(ctx context.Context, c *pass) (err error) {
 	err = c.next(ctx)
-	if x.cfg.Audit == nil || c.call.Forwarded {
+	if x.cfg.Audit == nil {
 		return err
 	}
 	defer func() { // the call has its outcome, which stays

@@ -90,8 +90,7 @@ func (s *stream) join(m any) error {
 			Message: "a stream of the client takes none: use InsertMany",
 		}
 	}
-	send := func(m proto.Message) error { return s.SendMsg(m) }
-	joined, leave, err := chain.cfg.Transactions.Join(s.ctx, in, send)
+	joined, leave, err := chain.cfg.Transactions.Join(s.ctx, in)
 	if err == nil {
 		s.ctx, s.leave = joined, leave
 	}

@@ -37,7 +37,7 @@ func (tx *transactions) Run(
 }
 
 func (tx *transactions) Join(
-	ctx context.Context, in call.InTransaction, _ func(proto.Message) error,
+	ctx context.Context, in call.InTransaction,
 ) (context.Context, func(error), error) {
 	tx.in = append(tx.in, in)
 	return ctx, func(err error) { tx.left = append(tx.left, err) }, tx.err

@@ -35,11 +35,18 @@ const (
 
 var _ paging.Replicas = (*Transport)(nil)
 
-// client calls another replica.
+// exchange makes one call on a connection.
+type exchange func(context.Context, *grpc.ClientConn, ...grpc.CallOption) error
+
+// client makes a replica's own calls.
 type client = replicav1.ReplicaServiceClient
 
-// exchange makes one call with a client.
-type exchange func(context.Context, client, ...grpc.CallOption) error
+// own returns an exchange of the service of replicas.
+func own(run func(context.Context, client, ...grpc.CallOption) error) exchange {
+	return func(ctx context.Context, conn *grpc.ClientConn, opts ...grpc.CallOption) error {
+		return run(ctx, replicav1.NewReplicaServiceClient(conn), opts...)
+	}
+}
 
 // call runs one call to a replica and explains its error.
 func (t *Transport) call(ctx context.Context, address string, run exchange) error {
@@ -51,7 +58,7 @@ func (t *Transport) call(ctx context.Context, address string, run exchange) erro
 	}
 	defer t.connections.put(p)
 	var via peer.Peer
-	err = run(t.signed(ctx), replicav1.NewReplicaServiceClient(p.conn), grpc.Peer(&via))
+	err = run(t.signed(ctx), p.conn, grpc.Peer(&via))
 	if err != nil {
 		return t.explain(ctx, address, p, &via, err)
 	}
@@ -114,7 +121,9 @@ func (t *Transport) Ask(
 	ctx context.Context, address string, q paging.Question,
 ) (paging.Answer, error) {
 	var a paging.Answer
-	err := t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
+	err := t.call(ctx, address, own(func(
+		ctx context.Context, c client, opts ...grpc.CallOption,
+	) error {
 		resp, err := c.Ask(ctx, &replicav1.AskRequest{Question: newQuestion(q)}, opts...)
 		if err != nil {
 			return err
@@ -122,7 +131,7 @@ func (t *Transport) Ask(
 		var r reader
 		a = r.answer(resp)
 		return r.err
-	})
+	}))
 	return a, err
 }
 
@@ -133,7 +142,9 @@ func (t *Transport) Push(
 	var who page.Replica
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
+	err := t.call(ctx, address, own(func(
+		ctx context.Context, c client, opts ...grpc.CallOption,
+	) error {
 		s, err := c.Push(ctx, opts...)
 		if err != nil {
 			return err
@@ -150,7 +161,7 @@ func (t *Transport) Push(
 		var r reader
 		who = r.replica(resp.GetReplica())
 		return r.err
-	})
+	}))
 	return who, err
 }
 
@@ -161,7 +172,9 @@ func (t *Transport) List(
 	var all []handle.Info
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
+	err := t.call(ctx, address, own(func(
+		ctx context.Context, c client, opts ...grpc.CallOption,
+	) error {
 		s, err := c.List(ctx, newQuery(q), opts...)
 		if err != nil {
 			return err
@@ -181,7 +194,7 @@ func (t *Transport) List(
 				all = append(all, readInfo(m))
 			}
 		}
-	})
+	}))
 	if err != nil {
 		return nil, err
 	}
@@ -190,10 +203,12 @@ func (t *Transport) List(
 
 // Kill ends a cursor of a replica.
 func (t *Transport) Kill(ctx context.Context, address string, id string) error {
-	return t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
+	return t.call(ctx, address, own(func(
+		ctx context.Context, c client, opts ...grpc.CallOption,
+	) error {
 		_, err := c.Kill(ctx, &replicav1.KillRequest{Id: id}, opts...)
 		return err
-	})
+	}))
 }
 
 // Others returns the addresses of the other replicas: those that the configured names stand for,
@@ -217,11 +232,13 @@ func (t *Transport) meet(
 		req.Successor = newReplica(*successor)
 	}
 	var resp *replicav1.MeetResponse
-	err := t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
+	err := t.call(ctx, address, own(func(
+		ctx context.Context, c client, opts ...grpc.CallOption,
+	) error {
 		var err error
 		resp, err = c.Meet(ctx, req, opts...)
 		return err
-	})
+	}))
 	return resp, err
 }
 

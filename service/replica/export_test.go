@@ -45,6 +45,7 @@ const (
 	MaxMessageBytes = maxMessageBytes
 	IDKey           = idKey
 	DeploymentKey   = deploymentKey
+	ForwardingKey   = forwardingKey
 	SelfTTL         = selfTTL
 )
 

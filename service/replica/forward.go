@@ -5,170 +5,225 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // the codec of all messages
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
 
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
-	"github.com/mooringdb/mooring/service/rpcerr"
-	"github.com/mooringdb/mooring/service/transaction"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/paging"
 )
 
-// Calls makes the calls of clients that other replicas forward.
-type Calls interface {
-	Answer(ctx context.Context, f transaction.Forwarding) ([]byte, error)
-	AnswerStream(
-		ctx context.Context, f transaction.Forwarding, send func([]byte) error,
-	) error
+// forwardingKey carries a Forwarding. Only the listener for replicas reads it, whose callers have
+// proved a handle key.
+const forwardingKey = "mooring-forwarding-bin"
+
+var _ interceptor.Replicas = (*Transport)(nil)
+
+// API is what the listener serves beside the calls of replicas: the calls of clients that other
+// replicas forward.
+type API struct {
+	// Register registers the services.
+	Register func(grpc.ServiceRegistrar)
+	Unary    grpc.UnaryServerInterceptor
+	Stream   grpc.StreamServerInterceptor
 }
 
-var (
-	_ transaction.Replicas = (*Transport)(nil)
-	_ Calls                = (*transaction.Forwarder)(nil)
-)
+// SetAPI sets what serves the calls that other replicas forward. It is called before Serve; without
+// it they are refused.
+func (t *Transport) SetAPI(a API) { t.api = a }
 
-// SetCalls sets what makes the calls that other replicas forward. It is called before Serve;
-// without it they are refused.
-func (t *Transport) SetCalls(c Calls) { t.calls = c }
-
-func newForwarding(f transaction.Forwarding) (*replicav1.Forwarding, error) {
+// newForwarding returns the metadata that say what a replica is told of a client and its call.
+func newForwarding(l call.Local) (string, error) {
 	m := &replicav1.Forwarding{
-		Owner: newID(f.Owner), Method: f.Method, Request: f.Request,
-		RequestId: f.RequestID, Text: f.Text, Casual: f.Casual, Quiet: f.Quiet,
-		Client: f.Client.AsSlice(),
+		Owner: newID(l.Owner), RequestId: l.RequestID, Text: l.Text, Casual: l.Casual,
+		Quiet: l.Quiet, Whole: l.Whole, Client: l.Client.AsSlice(),
 	}
-	if id := f.Identity; id != nil {
+	if id := l.Identity; id != nil {
 		claims, err := json.Marshal(id.Claims)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		m.Principal, m.Groups, m.Claims = id.Principal, id.Groups, claims
 	}
-	for key, values := range f.Metadata {
-		for _, v := range values {
-			m.Metadata = append(m.Metadata, &replicav1.Metadata{Key: key, Value: v})
-		}
-	}
-	return m, nil
+	b, err := proto.Marshal(m)
+	return string(b), err
 }
 
-func (r *reader) forwarding(m *replicav1.Forwarding) transaction.Forwarding {
-	f := transaction.Forwarding{
-		Owner: r.id(m.GetOwner()), Method: m.GetMethod(), Request: m.GetRequest(),
-		RequestID: m.GetRequestId(), Text: m.GetText(), Casual: m.GetCasual(),
-		Quiet: m.GetQuiet(), Metadata: metadata.MD{},
+// forwarding reads what newForwarding has returned.
+func (r *reader) forwarding(text string) call.Local {
+	m := &replicav1.Forwarding{}
+	if err := proto.Unmarshal([]byte(text), m); err != nil {
+		r.fail()
+	}
+	l := call.Local{
+		Forwarded: true, Owner: r.id(m.GetOwner()), RequestID: m.GetRequestId(),
+		Text: m.GetText(), Casual: m.GetCasual(), Quiet: m.GetQuiet(), Whole: m.GetWhole(),
 		Client: r.client(m.GetClient()),
 	}
 	if m.Claims != nil {
-		f.Identity = &caller.Identity{Principal: m.GetPrincipal(), Groups: m.GetGroups()}
-		if err := json.Unmarshal(m.GetClaims(), &f.Identity.Claims); err != nil {
+		l.Identity = &caller.Identity{Principal: m.GetPrincipal(), Groups: m.GetGroups()}
+		if err := json.Unmarshal(m.GetClaims(), &l.Identity.Claims); err != nil {
 			r.fail()
 		}
 	}
-	for _, pair := range m.GetMetadata() {
-		f.Metadata.Append(pair.GetKey(), pair.GetValue())
+	return l
+}
+
+// forwarded returns the context of a call that another replica forwards. A call of the API that
+// does not say for which client it is made is refused.
+func forwarded(ctx context.Context) (context.Context, error) {
+	texts := metadata.ValueFromIncomingContext(ctx, forwardingKey)
+	if len(texts) != 1 {
+		return ctx, errMessage
 	}
-	return f
+	var r reader
+	local := r.forwarding(texts[0])
+	return &call.LocalContext{Context: ctx, Local: local}, r.err
 }
 
-// Forward makes a unary call of a client at the replica that keeps the call's transaction.
-func (t *Transport) Forward(
-	ctx context.Context, address string, f transaction.Forwarding,
-) (response []byte, err error) {
-	err = t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
-		m, err := newForwarding(f)
-		if err != nil {
-			return err
-		}
-		resp, err := c.Forward(ctx, &replicav1.ForwardRequest{Call: m}, opts...)
-		response = resp.GetResponse()
-		return err
+// Forward makes a call of a client at another replica. It implements interceptor.Replicas.
+func (t *Transport) Forward(ctx context.Context, f *call.Forwarding) (call.Reply, error) {
+	text, err := newForwarding(f.Local)
+	if err != nil {
+		return call.Reply{}, err
+	}
+	md := f.Metadata.Copy()
+	md.Set(forwardingKey, text)
+	if f.Streams {
+		return t.open(ctx, f, md)
+	}
+	encoder := newEncoder()
+	response := f.Answer.New().Interface()
+	err = t.call(ctx, f.To.Address, func(
+		ctx context.Context, conn *grpc.ClientConn, opts ...grpc.CallOption,
+	) error {
+		return conn.Invoke(with(ctx, md), f.Method, f.Request, response,
+			append(opts, grpc.ForceCodecV2(encoder))...)
 	})
-	return response, err
+	if encoder.failed != nil {
+		err = encoder.failed
+	}
+	return call.Reply{Response: response}, err
 }
 
-// ForwardStream makes a call of a client at the replica that keeps the call's transaction, and
-// gives send the messages of its stream. If send fails, ForwardStream returns that error.
-func (t *Transport) ForwardStream(
-	ctx context.Context, address string, f transaction.Forwarding, send func([]byte) error,
-) error {
+// with returns a context with more metadata of the call.
+func with(ctx context.Context, md metadata.MD) context.Context {
+	signed, _ := metadata.FromOutgoingContext(ctx)
+	return metadata.NewOutgoingContext(ctx, metadata.Join(signed, md))
+}
+
+// encoder is the codec of one call. failed is the error of a request that has no encoding: the
+// replica was not asked.
+type encoder struct {
+	encoding.CodecV2
+	failed error
+}
+
+func newEncoder() *encoder { return &encoder{CodecV2: encoding.GetCodecV2("proto")} }
+
+// Marshal encodes a message.
+func (e *encoder) Marshal(v any) (mem.BufferSlice, error) {
+	b, err := e.CodecV2.Marshal(v)
+	e.failed = err
+	return b, err
+}
+
+// open makes a call that answers with a stream. It returns when the replica has agreed: when it
+// has sent its header, or a message.
+func (t *Transport) open(
+	ctx context.Context, f *call.Forwarding, md metadata.MD,
+) (call.Reply, error) {
+	t.called.Add(1)
+	address := f.To.Address
+	p, err := t.connections.get(address)
+	if err != nil {
+		t.lost(address)
+		return call.Reply{}, &paging.UnreachableError{Address: address, Err: err}
+	}
+	s := &relayed{t: t, of: f, to: p}
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var unsent error
-	err := t.call(ctx, address, func(ctx context.Context, c client, opts ...grpc.CallOption) error {
-		m, err := newForwarding(f)
-		if err != nil {
-			return err
-		}
-		ss, err := c.ForwardStream(ctx, &replicav1.ForwardStreamRequest{Call: m}, opts...)
-		if err != nil {
-			return err
-		}
-		for agreed := false; ; agreed = true {
-			resp, err := ss.Recv()
-			switch {
-			case errors.Is(err, io.EOF):
-				return nil
-			case err != nil:
-				return err
-			case !agreed:
-				continue
-			}
-			if unsent = send(resp.GetMessage()); unsent != nil {
-				return nil
-			}
-		}
+	s.caller = ctx
+	s.close = sync.OnceFunc(func() {
+		cancel()
+		t.connections.put(p)
 	})
-	if unsent != nil {
-		return unsent
+	encoder := newEncoder()
+	err = s.begin(with(t.signed(ctx), md), grpc.Peer(&s.via), grpc.ForceCodecV2(encoder))
+	switch {
+	case encoder.failed != nil:
+		err = encoder.failed
+	case err != nil:
+		err = t.explain(ctx, address, p, &s.via, err)
+	default:
+		return call.Reply{Stream: s}, nil
+	}
+	s.close()
+	return call.Reply{}, err
+}
+
+// relayed receives what another replica sends to a client.
+type relayed struct {
+	t      *Transport
+	of     *call.Forwarding
+	to     *connection
+	caller context.Context //nolint:containedctx // lives as long as this value
+	wire   grpc.ClientStream
+	ended  bool // without a message
+	via    peer.Peer
+	close  func()
+}
+
+// begin sends the request, and waits until the replica agrees.
+func (s *relayed) begin(ctx context.Context, opts ...grpc.CallOption) (err error) {
+	all := &grpc.StreamDesc{ServerStreams: true}
+	s.wire, err = s.to.conn.NewStream(ctx, all, s.of.Method, opts...)
+	if err != nil {
+		return err
+	}
+	if err := s.wire.SendMsg(s.of.Request); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if err := s.wire.CloseSend(); err != nil {
+		return err
+	}
+	header, err := s.wire.Header()
+	if err != nil || header != nil {
+		return err
+	}
+	err = s.wire.RecvMsg(s.of.Answer.New().Interface()) // the status
+	s.ended = errors.Is(err, io.EOF)
+	if s.ended {
+		return nil
 	}
 	return err
 }
 
-// Forward makes a call of a client for another replica.
-func (s *server) Forward(
-	ctx context.Context, req *replicav1.ForwardRequest,
-) (*replicav1.ForwardResponse, error) {
-	f, err := s.forwarding(req.GetCall())
-	if err != nil {
-		return nil, refusal(err)
+// Recv returns the next message.
+func (s *relayed) Recv() (proto.Message, error) {
+	if s.ended {
+		s.close()
+		return nil, io.EOF
 	}
-	response, err := s.calls.Answer(ctx, f)
-	if err != nil {
-		return nil, refusal(err)
+	m := s.of.Answer.New().Interface()
+	err := s.wire.RecvMsg(m)
+	switch {
+	case err == nil:
+		return m, nil
+	case !errors.Is(err, io.EOF):
+		err = s.t.explain(s.caller, s.of.To.Address, s.to, &s.via, err)
 	}
-	return &replicav1.ForwardResponse{Response: response}, nil
+	s.close()
+	return nil, err
 }
 
-// ForwardStream makes a call of a client that answers with a stream for another replica.
-func (s *server) ForwardStream(
-	req *replicav1.ForwardStreamRequest,
-	ss grpc.ServerStreamingServer[replicav1.ForwardStreamResponse],
-) error {
-	f, err := s.forwarding(req.GetCall())
-	if err == nil {
-		if err := ss.Send(&replicav1.ForwardStreamResponse{}); err != nil {
-			return err
-		}
-		err = s.calls.AnswerStream(ss.Context(), f, func(message []byte) error {
-			return ss.Send(&replicav1.ForwardStreamResponse{Message: message})
-		})
-	}
-	if err != nil {
-		return refusal(err)
-	}
-	return nil
-}
-
-// forwarding reads a call, which is refused if this replica makes none for others.
-func (s *server) forwarding(m *replicav1.Forwarding) (transaction.Forwarding, error) {
-	var r reader
-	f := r.forwarding(m)
-	if r.err == nil && s.calls == nil {
-		return f, &rpcerr.Error{
-			Reason: rpcerr.Unimplemented, Message: "this replica makes no calls for others",
-		}
-	}
-	return f, r.err
-}
+// Close ends the stream.
+func (s *relayed) Close() { s.close() }

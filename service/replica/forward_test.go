@@ -3,103 +3,236 @@ package replica_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
-	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/rpcerr"
-	"github.com/mooringdb/mooring/service/transaction"
 )
 
-// calls answers the calls that other replicas forward.
-type calls struct {
-	got      transaction.Forwarding
+// answers serves the calls that other replicas forward.
+type answers struct {
+	mooringv1.UnimplementedDocumentServiceServer
+	local    call.Local
+	metadata metadata.MD
+	request  proto.Message
 	messages []string
 	err      error
 }
 
-func (c *calls) Answer(_ context.Context, f transaction.Forwarding) ([]byte, error) {
-	c.got = f
-	return []byte("response"), c.err
+func (a *answers) note(ctx context.Context, request proto.Message) {
+	a.local, a.request = call.LocalFrom(ctx), request
+	a.metadata, _ = metadata.FromIncomingContext(ctx)
 }
 
-func (c *calls) AnswerStream(_ context.Context, f transaction.Forwarding, send func([]byte) error) error {
-	c.got = f
-	for _, m := range c.messages {
-		if err := send([]byte(m)); err != nil {
+func (a *answers) FindOne(
+	ctx context.Context, req *mooringv1.FindOneRequest,
+) (*mooringv1.FindOneResponse, error) {
+	a.note(ctx, req)
+	return &mooringv1.FindOneResponse{Document: bsonOf(traceOf(ctx))}, a.err
+}
+
+func (a *answers) StreamFind(
+	req *mooringv1.StreamFindRequest, ss grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+) error {
+	a.note(ss.Context(), req)
+	for _, m := range append(a.messages, traceOf(ss.Context())) {
+		if err := ss.Send(&mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{bsonOf(m)}}); err != nil {
 			return err
 		}
 	}
-	return c.err
+	return a.err
 }
 
-// TestForward: every field of a call arrives, and so do its response, its messages and its errors.
+func bsonOf(text string) *mooringv1.Document {
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: text}}
+}
+
+// serve has a replica answer the calls of the API.
+func (a *answers) serve(n *node) {
+	n.SetAPI(replica.API{
+		Register: func(r grpc.ServiceRegistrar) { mooringv1.RegisterDocumentServiceServer(r, a) },
+		Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+			return h(ctx, req)
+		},
+		Stream: func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+			return h(srv, ss)
+		},
+	})
+	n.Serve(&fake{})
+}
+
+// findOne is a call that is forwarded to a replica, and streamFind one that answers with a stream.
+func findOne(to *node, local call.Local, md metadata.MD) *call.Forwarding {
+	return &call.Forwarding{
+		To:     page.Replica{Address: to.Advertised(), Instance: local.Owner},
+		Method: mooringv1.DocumentService_FindOne_FullMethodName, Request: &mooringv1.FindOneRequest{Database: "d"},
+		Answer: (&mooringv1.FindOneResponse{}).ProtoReflect().Type(), Local: local, Metadata: md,
+	}
+}
+
+func streamFind(to *node, local call.Local, md metadata.MD) *call.Forwarding {
+	return &call.Forwarding{
+		To:     page.Replica{Address: to.Advertised(), Instance: local.Owner},
+		Method: mooringv1.DocumentService_StreamFind_FullMethodName, Request: &mooringv1.StreamFindRequest{Database: "d"},
+		Streams: true, Answer: (&mooringv1.StreamFindResponse{}).ProtoReflect().Type(), Local: local, Metadata: md,
+	}
+}
+
+// receive returns the texts of a stream's messages, and the error that ended it.
+func receive(s call.Stream) (texts []string, err error) {
+	defer s.Close()
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return texts, err
+		}
+		found, _ := m.(*mooringv1.StreamFindResponse)
+		texts = append(texts, found.GetDocuments()[0].GetJson())
+	}
+}
+
+// TestForward checks that all that a replica says of a call arrives, and so do its response, its
+// messages and its errors.
 func TestForward(t *testing.T) {
 	peer := bind(t, "a")
-	made := &calls{messages: []string{"one", "", "three"}}
-	peer.SetCalls(made)
-	peer.Serve(&fake{})
-	n, idle := start(t, "a", nil), start(t, "a", nil)
-	ctx, address := t.Context(), peer.Advertised()
-	f := transaction.Forwarding{
-		Owner: [16]byte{1, 2}, Method: "/a/b", Request: []byte("request"), RequestID: "id",
-		Identity: &caller.Identity{Principal: "ann", Groups: []string{"g"}, Claims: map[string]any{"a": []any{"b", 1.5}}},
-		Metadata: metadata.Pairs("x", "1", "x", "2", "y", "3"), Text: true, Casual: true, Quiet: true,
-		Client: netip.MustParseAddr("192.0.2.1"),
+	made := &answers{messages: []string{"one", "", "three"}}
+	made.serve(peer)
+	n := start(t, "a", nil)
+	local := call.Local{
+		Forwarded: true, Owner: [16]byte{1, 2}, RequestID: "id",
+		Identity: &caller.Identity{Principal: "ann", Groups: []string{"g"}, Claims: map[string]any{"a": []any{strings.Repeat("b", 16<<10), 1.5}}},
+		Text:     true, Casual: true, Quiet: true, Whole: true, Client: netip.MustParseAddr("192.0.2.1"),
 	}
-	response, err := n.Forward(ctx, address, f)
-	if err != nil || string(response) != "response" || !reflect.DeepEqual(made.got, f) {
-		t.Errorf("Forward = %q, %v; arrived %+v, want %+v", response, err, made.got, f)
+	md := metadata.Pairs("x", "1", "x", "2", "y", "3")
+	arrived := func(f *call.Forwarding) {
+		t.Helper()
+		if !reflect.DeepEqual(made.local, local) || !proto.Equal(made.request, f.Request) {
+			t.Errorf("arrived %+v, %v; want %+v, %v", made.local, made.request, local, f.Request)
+		}
+		if !slices.Equal(made.metadata["x"], md["x"]) || !slices.Equal(made.metadata["y"], md["y"]) {
+			t.Errorf("arrived %v, want %v", made.metadata, md)
+		}
 	}
-	made.got = transaction.Forwarding{}
-	var messages []string
-	receive := func(b []byte) error {
-		messages = append(messages, string(b))
-		return nil
+	f := findOne(peer, local, md)
+	if reply, err := n.Forward(t.Context(), f); err != nil || reply.Stream != nil || reply.Response == nil {
+		t.Errorf("Forward = %v, %v", reply, err)
 	}
-	if err := n.ForwardStream(ctx, address, f, receive); err != nil || !slices.Equal(messages, made.messages) || !reflect.DeepEqual(made.got, f) {
-		t.Errorf("ForwardStream = %q, %v; arrived %+v, want %+v", messages, err, made.got, f)
+	arrived(f)
+	made.local = call.Local{}
+	f = streamFind(peer, local, md)
+	reply, err := n.Forward(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
 	}
+	texts, err := receive(reply.Stream)
+	if !errors.Is(err, io.EOF) || !slices.Equal(texts, append(made.messages, "")) {
+		t.Errorf("a stream = %q, %v; want %q", texts, err, made.messages)
+	}
+	arrived(f)
 	for _, row := range []struct {
 		name string
 		err  error
 		want func(error) bool
 	}{
 		{"a named error", paging.ErrNotHere, func(err error) bool { return errors.Is(err, paging.ErrNotHere) }},
+		{"a replica that ends", handle.ErrClosing, func(err error) bool { return errors.Is(err, handle.ErrClosing) }},
 		{"another error", &rpcerr.Error{Reason: rpcerr.TransactionBusy, Message: "busy"}, func(err error) bool {
 			return status.Code(err) == codes.Aborted && rpcerr.HTTP(err).Body.GetError().GetReason() == string(rpcerr.TransactionBusy)
 		}},
 	} {
-		made.err, made.messages = row.err, nil
-		if _, err := n.Forward(ctx, address, f); !row.want(err) {
+		made.err = row.err
+		if _, err := n.Forward(t.Context(), findOne(peer, local, md)); !row.want(err) {
 			t.Errorf("%s: Forward = %v", row.name, err)
 		}
-		if err := n.ForwardStream(ctx, address, f, receive); !row.want(err) {
-			t.Errorf("%s: ForwardStream = %v", row.name, err)
+		reply, err := n.Forward(t.Context(), streamFind(peer, local, md))
+		if err == nil {
+			_, err = receive(reply.Stream)
+		}
+		if !row.want(err) {
+			t.Errorf("%s: a stream ends with %v", row.name, err)
 		}
 	}
-	if _, err := n.Forward(ctx, idle.Advertised(), f); status.Code(err) != codes.Unimplemented {
-		t.Errorf("Forward to a replica that makes no calls = %v", err)
+}
+
+// TestUnsendable checks that a request that has no encoding is not taken for a call that was lost.
+func TestUnsendable(t *testing.T) {
+	peer := bind(t, "a")
+	made := &answers{}
+	made.serve(peer)
+	n := start(t, "a", nil)
+	for name, f := range map[string]*call.Forwarding{
+		"unary": findOne(peer, call.Local{}, nil), "stream": streamFind(peer, call.Local{}, nil),
+	} {
+		f.Request = &mooringv1.FindOneRequest{Database: "\xff"}
+		_, err := n.Forward(t.Context(), f)
+		if _, lost := errors.AsType[*paging.UnreachableError](err); lost || err == nil || !strings.Contains(err.Error(), "invalid UTF-8") {
+			t.Errorf("%s: %v, want that it is no UTF-8", name, err)
+		}
+		if made.request != nil {
+			t.Errorf("%s: %v arrived", name, made.request)
+		}
 	}
-	if err := n.ForwardStream(ctx, idle.Advertised(), f, receive); status.Code(err) != codes.Unimplemented {
-		t.Errorf("ForwardStream to a replica that makes no calls = %v", err)
+}
+
+// TestUnassertedCalls checks that a call of the API that does not say for which client it is made,
+// or says so more than once or unreadably, is not made.
+func TestUnassertedCalls(t *testing.T) {
+	peer := bind(t, "a")
+	made := &answers{}
+	made.serve(peer)
+	conn := dialAs(t, "a", peer.Advertised())
+	for name, pairs := range map[string][]string{
+		"nothing":     nil,
+		"twice":       {replica.ForwardingKey, "", replica.ForwardingKey, ""},
+		"no message":  {replica.ForwardingKey, "\xff"},
+		"bad owner":   {replica.ForwardingKey, "\x0a\x01a"},
+		"bad address": {replica.ForwardingKey, "\x5a\x01a"},
+	} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), append(pairs, replica.DeploymentKey, peer.Serves())...)
+		_, err := mooringv1.NewDocumentServiceClient(conn).FindOne(ctx, &mooringv1.FindOneRequest{})
+		if status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("%s: FindOne = %v", name, err)
+		}
+		ss, err := mooringv1.NewDocumentServiceClient(conn).StreamFind(ctx, &mooringv1.StreamFindRequest{})
+		if err == nil {
+			_, err = ss.Recv()
+		}
+		if status.Code(err) != codes.FailedPrecondition {
+			t.Errorf("%s: StreamFind = %v", name, err)
+		}
 	}
-	// The last one: the peer still reads what it answers with when the call has ended here.
-	made.err, made.messages = nil, []string{"one", "two"}
-	full := errors.New("full")
-	if err := n.ForwardStream(ctx, address, f, func([]byte) error { return full }); !errors.Is(err, full) {
-		t.Errorf("ForwardStream whose message is not taken = %v", err)
+	if made.request != nil {
+		t.Errorf("%v was run", made.request)
 	}
+}
+
+// dialAs connects to a replica with those keys.
+func dialAs(t *testing.T, letters, address string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(replica.Credentials(ring(t, letters))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 // traceKey is the key of the name of a trace, in a context.
@@ -108,22 +241,6 @@ type traceKey struct{}
 func traceOf(ctx context.Context) string {
 	name, _ := ctx.Value(traceKey{}).(string)
 	return name
-}
-
-// tracedCalls answers the calls that other replicas forward with the name of their trace.
-type tracedCalls struct{ err error }
-
-func (c tracedCalls) Answer(ctx context.Context, _ transaction.Forwarding) ([]byte, error) {
-	return []byte(traceOf(ctx)), c.err
-}
-
-func (c tracedCalls) AnswerStream(
-	ctx context.Context, _ transaction.Forwarding, send func([]byte) error,
-) error {
-	if err := send([]byte(traceOf(ctx))); err != nil {
-		return err
-	}
-	return c.err
 }
 
 // TestTraceOfForwardedCalls checks that a call that is forwarded is part of its client's trace at
@@ -152,33 +269,35 @@ func TestTraceOfForwardedCalls(t *testing.T) {
 					}
 				}
 			})
-			peer.SetCalls(tracedCalls{row.err})
-			peer.Serve(&fake{})
+			(&answers{err: row.err}).serve(peer)
 			n := start(t, "a", nil, func(c *replica.Config) {
 				c.Inject = func(ctx context.Context, md metadata.MD) { md.Set(header, traceOf(ctx)) }
 			})
 			ctx := context.WithValue(t.Context(), traceKey{}, "one")
-			response, err := n.Forward(ctx, peer.Advertised(), transaction.Forwarding{})
-			if status.Code(err) != row.code || err == nil && string(response) != "one" {
-				t.Errorf("Forward = %q, %v; want the trace one, %v", response, err, row.code)
+			reply, err := n.Forward(ctx, findOne(peer, call.Local{}, nil))
+			if found, _ := reply.Response.(*mooringv1.FindOneResponse); status.Code(err) != row.code || err == nil && found.GetDocument().GetJson() != "one" {
+				t.Errorf("Forward = %v, %v; want the trace one, %v", reply, err, row.code)
 			}
-			want := ended{replicav1.ReplicaService_Forward_FullMethodName, "one", row.code}
+			want := ended{mooringv1.DocumentService_FindOne_FullMethodName, "one", row.code}
 			if got := <-ends; got != want {
 				t.Errorf("Forward: the trace has %+v, want %+v", got, want)
 			}
 
 			ctx = context.WithValue(t.Context(), traceKey{}, "two")
-			var message string
-			err = n.ForwardStream(ctx, peer.Advertised(), transaction.Forwarding{}, func(b []byte) error {
-				message = string(b)
-				return nil
-			})
-			if status.Code(err) != row.code || message != "two" {
-				t.Errorf("ForwardStream = %v, message %q; want the trace two, %v", err, message, row.code)
+			reply, err = n.Forward(ctx, streamFind(peer, call.Local{}, nil))
+			if err != nil {
+				t.Fatal(err)
 			}
-			want = ended{replicav1.ReplicaService_ForwardStream_FullMethodName, "two", row.code}
+			texts, err := receive(reply.Stream)
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			if status.Code(err) != row.code || !slices.Equal(texts, []string{"two"}) {
+				t.Errorf("a stream = %v, messages %q; want the trace two, %v", err, texts, row.code)
+			}
+			want = ended{mooringv1.DocumentService_StreamFind_FullMethodName, "two", row.code}
 			if got := <-ends; got != want {
-				t.Errorf("ForwardStream: the trace has %+v, want %+v", got, want)
+				t.Errorf("a stream: the trace has %+v, want %+v", got, want)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -58,7 +59,6 @@ type server struct {
 	streams   *stream.Streams
 	pushes    *pushes
 	admission *admission.Admission
-	calls     Calls
 }
 
 // pushes counts what all incomplete pushes hold.
@@ -232,42 +232,106 @@ func (s *server) Kill(
 	return &replicav1.KillResponse{}, nil
 }
 
-// unary refuses calls that are not for this replica.
-func (t *Transport) unary(
+// ownPrefix begins the methods of replicas. The others are the API's, which other replicas forward.
+const ownPrefix = "/mooring.replica.v1."
+
+// unary returns the interceptor of unary calls, with what is around the calls of replicas.
+func (t *Transport) unary(around grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
+	return func(
+		ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+	) (any, error) {
+		if strings.HasPrefix(info.FullMethod, ownPrefix) {
+			return around(ctx, req, info, func(ctx context.Context, req any) (resp any, err error) {
+				ctx, end, err := t.enter(ctx, info.FullMethod)
+				if err != nil {
+					return nil, err
+				}
+				defer func() { end(err) }()
+				return h(ctx, req)
+			})
+		}
+		return t.forwardedUnary(ctx, req, info, h)
+	}
+}
+
+// forwardedUnary runs a call of the API.
+func (t *Transport) forwardedUnary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler,
 ) (_ any, err error) {
-	if err := t.admit(ctx); err != nil {
+	ctx, end, err := t.enter(ctx, info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { end(err) }()
+	if ctx, err = forwarded(ctx); err != nil {
 		return nil, refusal(err)
 	}
-	if t.cfg.Trace != nil {
-		var end func(error)
-		ctx, end = t.cfg.Trace(ctx, info.FullMethod)
-		defer func() { end(err) }()
+	resp, err := t.api.Unary(ctx, req, info, h)
+	if err != nil {
+		return nil, refusal(err)
 	}
-	return h(ctx, req)
+	return resp, nil
 }
 
-func (t *Transport) stream(
+// stream returns the interceptor of streams, with what is around the calls of replicas.
+func (t *Transport) stream(around grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
+	return func(
+		srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler,
+	) error {
+		if strings.HasPrefix(info.FullMethod, ownPrefix) {
+			return around(srv, ss, info, func(srv any, ss grpc.ServerStream) (err error) {
+				ctx, end, err := t.enter(ss.Context(), info.FullMethod)
+				if err != nil {
+					return err
+				}
+				defer func() { end(err) }()
+				return h(srv, within{ss, ctx})
+			})
+		}
+		return t.forwardedStream(srv, ss, info, h)
+	}
+}
+
+// forwardedStream runs a stream of the API.
+func (t *Transport) forwardedStream(
 	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler,
 ) (err error) {
-	if err := t.admit(ss.Context()); err != nil {
+	ctx, end, err := t.enter(ss.Context(), info.FullMethod)
+	if err != nil {
+		return err
+	}
+	defer func() { end(err) }()
+	if ctx, err = forwarded(ctx); err != nil {
 		return refusal(err)
 	}
-	if t.cfg.Trace != nil {
-		ctx, end := t.cfg.Trace(ss.Context(), info.FullMethod)
-		defer func() { end(err) }()
-		ss = traced{ss, ctx}
+	if err := t.api.Stream(srv, within{ss, ctx}, info, h); err != nil {
+		return refusal(err)
 	}
-	return h(srv, ss)
+	return nil
 }
 
-// traced holds a stream that is observed.
-type traced struct {
+// enter refuses a call that is not for this replica, and begins to observe the others. The caller
+// must call end with the error of the call.
+func (t *Transport) enter(
+	ctx context.Context, method string,
+) (_ context.Context, end func(error), err error) {
+	if err := t.admit(ctx); err != nil {
+		return nil, nil, refusal(err)
+	}
+	if t.cfg.Trace == nil {
+		return ctx, func(error) {}, nil
+	}
+	ctx, end = t.cfg.Trace(ctx, method)
+	return ctx, end, nil
+}
+
+// within holds a stream with another context.
+type within struct {
 	grpc.ServerStream
 	ctx context.Context //nolint:containedctx // as grpc has it
 }
 
-func (t traced) Context() context.Context { return t.ctx }
+func (s within) Context() context.Context { return s.ctx }
 
 // admit refuses the calls that this process makes to itself, and those of replicas of another
 // deployment. A token names its deployment, but a list, a kill and a push carry no token. From

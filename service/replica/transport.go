@@ -31,8 +31,9 @@ const (
 	maxConnections = 1024
 	// maxStreams bounds the calls on one connection.
 	maxStreams = 10_000
-	// maxHeaderBytes is far more than the calls of replicas need.
-	maxHeaderBytes = 16 << 10
+	// maxHeaderBytes is more than a client's largest token and the tokens of its transaction and
+	// session need, which are in the header of a forwarded call.
+	maxHeaderBytes = 64 << 10
 	// stopTime is how long calls in flight may take when the listener stops. The pager has drained
 	// before.
 	stopTime = time.Second
@@ -100,7 +101,7 @@ type Transport struct {
 	listener net.Listener       // nil before Bind
 	server   *grpc.Server       // nil before Serve
 	pager    Pager              // nil before Serve
-	calls    Calls              // nil: none is made for others
+	api      API                // zero: no calls of clients are forwarded to here
 	stop     context.CancelFunc // ends the meeting of other replicas
 	met      chan struct{}      // closed at its end
 	serving  sync.WaitGroup
@@ -181,13 +182,16 @@ func (t *Transport) Serve(p Pager) {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2}),
 		grpc.WaitForHandlers(true),
-		grpc.ChainUnaryInterceptor(around.Unary(), t.unary),
-		grpc.ChainStreamInterceptor(around.Stream(), t.stream),
+		grpc.UnaryInterceptor(t.unary(around.Unary())),
+		grpc.StreamInterceptor(t.stream(around.Stream())),
 	)
 	replicav1.RegisterReplicaServiceServer(t.server, &server{
 		pager: p, directory: t.directory, streams: t.cfg.Streams, pushes: &t.pushes,
-		admission: t.cfg.Admission, calls: t.calls,
+		admission: t.cfg.Admission,
 	})
+	if t.api.Register != nil {
+		t.api.Register(t.server)
+	}
 	l := netutil.LimitListener(t.listener, maxConnections)
 	t.serving.Go(func() {
 		if err := t.server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {

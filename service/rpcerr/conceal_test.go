@@ -91,7 +91,7 @@ func TestLogged(t *testing.T) {
 		},
 		{&rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "filter", Message: "is odd"}, "filter: is odd"},
 	} {
-		for _, of := range []call.Call{{}, {Terse: true}, {Quiet: true}} {
+		for _, of := range []call.Call{{}, {Terse: true}, {Local: call.Local{Quiet: true}}} {
 			if got := rpcerr.Explain(row.err, of).Logged(); got != row.want {
 				t.Errorf("%v: the log has %q, want %q", row.err, got, row.want)
 			}

@@ -35,7 +35,7 @@ func TestQuiet(t *testing.T) {
 		"partial": &rpcerr.PartialError{Err: &mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{write}}, Result: rpcerr.Result{WriteErrors: []mongoerr.WriteError{write}}},
 	} {
 		loud := rpcerr.Explain(err, call.Call{})
-		quiet := rpcerr.Explain(err, call.Call{Quiet: true})
+		quiet := rpcerr.Explain(err, call.Call{Local: call.Local{Quiet: true}})
 		text := func(f *rpcerr.Failure) string {
 			return prototext.Format(rpcerr.HTTP(f).Body) + f.GRPCStatus().String() + prototext.Format(f.GRPCStatus().Proto())
 		}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
@@ -91,6 +92,8 @@ type Config struct {
 	Admission *admission.Admission
 	// Idle is how long a transaction waits for its next call.
 	Idle time.Duration
+	// Replicas reaches the other gateways.
+	Replicas interceptor.Replicas
 }
 
 // Start starts a gateway, which stops at the end of the test.
@@ -178,6 +181,7 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 		Idempotency:    g.Exact,
 		DefaultTimeout: cfg.DefaultTimeout,
 		Admission:      cfg.Admission,
+		Replicas:       cfg.Replicas,
 	})
 	s := grpc.NewServer(
 		grpc.ChainUnaryInterceptor(chargeUnary(cfg.Admission), x.Unary()),
@@ -269,6 +273,51 @@ func (g *Gateway) register(
 	mooringv1.RegisterDeploymentServiceServer(s, deployment.New(deployment.Config{
 		Client: g.Client, Handles: g.Handles,
 	}))
+}
+
+// Answer makes a call that another gateway forwards to this one.
+func (g *Gateway) Answer(ctx context.Context, f *call.Forwarding) (call.Reply, error) {
+	if !f.Streams {
+		response := f.Answer.New().Interface()
+		err := g.Local.Invoke(
+			inproc.WithIncoming(ctx, f.Local, f.Metadata.Copy()), f.Method, f.Request, response)
+		return call.Reply{Response: response}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ss, err := g.Local.NewStream(
+		inproc.WithIncoming(ctx, f.Local, f.Metadata.Copy()), nil, f.Method)
+	if err != nil {
+		cancel()
+		return call.Reply{}, err
+	}
+	_ = ss.SendMsg(f.Request) // RecvMsg returns the reason
+	_ = ss.CloseSend()        // never fails
+	return call.Reply{Stream: &relayed{ss, f, cancel}}, nil
+}
+
+// relayed is a stream that this gateway makes for another.
+type relayed struct {
+	wire   grpc.ClientStream
+	of     *call.Forwarding
+	cancel func()
+}
+
+// Recv returns the next message.
+func (r *relayed) Recv() (proto.Message, error) {
+	m := r.of.Answer.New().Interface()
+	err := r.wire.RecvMsg(m)
+	if err != nil {
+		r.cancel()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close ends the stream, and returns when its handler has ended.
+func (r *relayed) Close() {
+	r.cancel()
+	for r.wire.RecvMsg(r.of.Answer.New().Interface()) == nil {
+	}
 }
 
 func (g *Gateway) atEnd(f func(context.Context) error) {

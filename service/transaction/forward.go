@@ -4,129 +4,88 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/netip"
-	"strings"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mooringdb/mooring/service/call"
-	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/handle"
-	"github.com/mooringdb/mooring/service/inproc"
-	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
-	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// Forwarding describes a client's call that another replica makes.
-type Forwarding struct {
-	// Owner is the replica that keeps the transaction. Another life of it refuses the call.
-	Owner page.Instance
-	// Method is the full name of the RPC. Request is its request.
-	Method  string
-	Request []byte
-	// Identity is the client's; nil: it is not authenticated.
-	Identity  *caller.Identity
-	RequestID string
-	// Metadata holds the client's metadata that handlers know.
-	Metadata metadata.MD
-	// Text, Casual and Quiet are those of call.Local.
-	Text, Casual, Quiet bool
-	// Client is the client's address; zero: not known.
-	Client netip.Addr
+// elsewhere is the error of a call whose transaction another replica keeps. That one makes the
+// call.
+type elsewhere struct {
+	of    *Transactions
+	claim claim
+	// failed returns what the client gets if the owner has returned err.
+	failed func(ctx context.Context, err error) (proto.Message, error)
 }
 
-// Replicas reaches the other replicas. Its errors are those of paging.Replicas.
-type Replicas interface {
-	// Forward makes a unary call at a replica, and returns the response.
-	Forward(ctx context.Context, address string, f Forwarding) ([]byte, error)
-	// ForwardStream makes a call that answers with a stream, and gives send each message. It
-	// returns when the stream has ended.
-	ForwardStream(
-		ctx context.Context, address string, f Forwarding, send func([]byte) error,
-	) error
+var _ call.Elsewhere = (*elsewhere)(nil)
+
+func (e *elsewhere) Error() string {
+	return "the replica at " + e.claim.owner.Address + " keeps the transaction"
 }
 
-// forwarded lists the metadata that handlers know.
-var forwarded = []string{
-	call.TransactionKey, "mooring-session", payload.EncodingKey, call.IdempotencyKey,
-}
-
-// newForwarding returns what the owner is told of a call.
-func newForwarding(ctx context.Context, c claim, in call.InTransaction) (Forwarding, error) {
-	of := call.From(ctx)
-	f := Forwarding{
-		Owner: c.owner.Instance, Method: in.Method, Identity: of.Identity,
-		RequestID: of.RequestID, Text: of.Text, Casual: of.Casual, Quiet: of.Quiet,
-		Metadata: metadata.MD{}, Client: of.Client,
-	}
-	for _, key := range forwarded {
-		if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
-			f.Metadata[key] = values
-		}
-	}
-	var err error
-	f.Request, err = proto.Marshal(in.Request)
-	return f, err
-}
-
-// outgoing returns what the owner of a transaction is told of a call, and the RPC. If there is no
-// way to the owner, it returns paging.ErrOwnerGone.
-func (s *Transactions) outgoing(
-	ctx context.Context, c claim, in call.InTransaction,
-) (f Forwarding, m method, err error) {
-	if s.replicas == nil || c.owner.Address == "" || c.owner.Address == s.self().Address {
-		return f, m, paging.ErrOwnerGone
-	}
-	if m, err = methodOf(in.Method); err != nil {
-		return f, m, err
-	}
-	f, err = newForwarding(ctx, c, in)
-	return f, m, err
-}
-
-// forward makes a unary call at the replica that keeps its transaction.
-func (s *Transactions) forward(
-	ctx context.Context, c claim, in call.InTransaction,
-) (proto.Message, error) {
-	f, m, err := s.outgoing(ctx, c, in)
-	if err != nil {
-		return nil, err
-	}
-	b, err := s.replicas.Forward(ctx, c.owner.Address, f)
-	if err = s.cfg.Cursors.OwnerError(ctx, c.owner, err); err != nil {
-		return nil, err
-	}
-	response := m.output.New().Interface()
-	if err := proto.Unmarshal(b, response); err != nil {
-		return nil, err
-	}
-	return response, nil
-}
-
-// relay runs a stream at the replica that keeps its transaction, and gives send its messages.
-func (s *Transactions) relay(
-	ctx context.Context, c claim, in call.InTransaction, send func(proto.Message) error,
+// elsewhere returns the error of a call whose transaction is not here. A call that another replica
+// has forwarded goes no further.
+func (s *Transactions) elsewhere(
+	ctx context.Context, c claim, failed func(context.Context, error) (proto.Message, error),
 ) error {
-	f, m, err := s.outgoing(ctx, c, in)
-	if err != nil {
-		return err
+	if call.From(ctx).Forwarded {
+		return paging.ErrNotHere
 	}
-	err = s.replicas.ForwardStream(ctx, c.owner.Address, f, func(b []byte) error {
-		message := m.output.New().Interface()
-		if err := proto.Unmarshal(b, message); err != nil {
-			return err
-		}
-		return send(message)
-	})
-	return s.cfg.Cursors.OwnerError(ctx, c.owner, err)
+	return &elsewhere{of: s, claim: c, failed: failed}
+}
+
+// Route implements call.Elsewhere.
+func (e *elsewhere) Route(
+	ctx context.Context, _ func(context.Context) error, there call.There,
+) (call.Reply, error) {
+	owner := e.claim.owner
+	reply, err := call.Reply{}, error(paging.ErrOwnerGone)
+	if owner.Address != "" && owner.Address != e.of.self().Address {
+		reply, err = there(ctx, owner)
+		err = e.of.cfg.Cursors.OwnerError(ctx, owner, err)
+	}
+	if err != nil {
+		reply.Response, err = e.failed(ctx, err)
+		return reply, err
+	}
+	if reply.Stream != nil {
+		reply.Stream = &relayed{Stream: reply.Stream, ctx: ctx, of: e}
+	}
+	return reply, nil
+}
+
+// relayed is a stream that the owner of a transaction sends.
+type relayed struct {
+	call.Stream
+	ctx context.Context //nolint:containedctx // of the call, and no longer lived than this value
+	of  *elsewhere
+}
+
+// Recv returns the next message, or the error that the client gets.
+func (r *relayed) Recv() (proto.Message, error) {
+	m, err := r.Stream.Recv()
+	if err == nil || errors.Is(err, io.EOF) {
+		return m, err
+	}
+	err = r.of.of.cfg.Cursors.OwnerError(r.ctx, r.of.claim.owner, err)
+	return r.of.failed(r.ctx, err)
+}
+
+// operationFailed returns a function that returns the error of an operation whose owner has
+// returned err.
+func operationFailed(
+	in call.InTransaction,
+) func(ctx context.Context, err error) (proto.Message, error) {
+	return func(_ context.Context, err error) (proto.Message, error) {
+		return nil, operationError(in, err)
+	}
 }
 
 // operationError returns the error of an operation whose owner has returned err.
@@ -166,117 +125,4 @@ func isStopping(err error) bool {
 	}](err)
 	return ok && status.Code(e) == codes.Unavailable &&
 		rpcerr.HTTP(e).Body.GetError().GetReason() == string(rpcerr.ShuttingDown)
-}
-
-// Forwarder makes the calls that other replicas forward to this one.
-type Forwarder struct {
-	// Conn makes the calls. The services are registered on it.
-	Conn *inproc.Conn
-	// Self returns this replica.
-	Self func() page.Replica
-}
-
-// Answer makes a unary call for another replica.
-func (x *Forwarder) Answer(ctx context.Context, f Forwarding) ([]byte, error) {
-	m, request, err := x.read(f)
-	if err != nil {
-		return nil, err
-	}
-	response := m.output.New().Interface()
-	if err := x.Conn.Invoke(f.incoming(ctx), f.Method, request, response); err != nil {
-		return nil, err
-	}
-	return proto.Marshal(response)
-}
-
-// AnswerStream makes a call for another replica that answers with a stream. It gives send each
-// message.
-func (x *Forwarder) AnswerStream(
-	ctx context.Context, f Forwarding, send func([]byte) error,
-) error {
-	m, request, err := x.read(f)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	ss, err := x.Conn.NewStream(f.incoming(ctx), &grpc.StreamDesc{ServerStreams: true}, f.Method)
-	if err != nil {
-		cancel()
-		return err
-	}
-	receive := func() (proto.Message, error) {
-		message := m.output.New().Interface()
-		return message, ss.RecvMsg(message)
-	}
-	defer func() { // the handler has ended when RecvMsg returns an error
-		cancel()
-		for err == nil {
-			_, err = receive()
-		}
-	}()
-	if err = ss.SendMsg(request); err != nil {
-		return err
-	}
-	if err = ss.CloseSend(); err != nil {
-		return err
-	}
-	for {
-		var message proto.Message
-		if message, err = receive(); errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		b, problem := proto.Marshal(message)
-		if problem == nil {
-			problem = send(b)
-		}
-		if problem != nil {
-			return problem
-		}
-	}
-}
-
-// read checks that a call is for this replica, and reads its request.
-func (x *Forwarder) read(f Forwarding) (method, proto.Message, error) {
-	if f.Owner != x.Self().Instance {
-		return method{}, nil, paging.ErrNotHere
-	}
-	m, err := methodOf(f.Method)
-	if err != nil {
-		return method{}, nil, err
-	}
-	request := m.input.New().Interface()
-	return m, request, proto.Unmarshal(f.Request, request)
-}
-
-// incoming returns the context of the call here.
-func (f *Forwarding) incoming(ctx context.Context) context.Context {
-	return inproc.WithIncoming(ctx, call.Local{
-		RequestID: f.RequestID, Identity: f.Identity,
-		Text: f.Text, Casual: f.Casual, Quiet: f.Quiet, Forwarded: true, Client: f.Client,
-	}, f.Metadata)
-}
-
-// method holds the types of an RPC.
-type method struct{ input, output protoreflect.MessageType }
-
-// methodOf finds an RPC by its full name, /package.Service/Method.
-func methodOf(name string) (m method, err error) {
-	full := strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")
-	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(full))
-	if err != nil {
-		return m, err
-	}
-	rpc, ok := d.(protoreflect.MethodDescriptor)
-	if !ok {
-		return m, errors.New("no RPC has the name " + name)
-	}
-	types := protoregistry.GlobalTypes
-	if m.input, err = types.FindMessageByName(rpc.Input().FullName()); err != nil {
-		return m, err
-	}
-	m.output, err = types.FindMessageByName(rpc.Output().FullName())
-	return m, err
 }

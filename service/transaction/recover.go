@@ -18,12 +18,9 @@ import (
 // Servers forget it with its session, after 30 minutes.
 const recoverable = 25 * time.Minute
 
-// commitElsewhere commits a transaction that another replica keeps. If that one is gone, it asks
-// the servers to commit.
-func (s *Transactions) commitElsewhere(
-	ctx context.Context, c claim, in call.InTransaction,
-) error {
-	_, err := s.forward(ctx, c, in)
+// commitFailed returns what a client gets whose commit its owner was to make, which has returned
+// err. If the owner is gone, it asks the servers to commit.
+func (s *Transactions) commitFailed(ctx context.Context, c claim, err error) error {
 	if errors.Is(err, paging.ErrOwnerGone) {
 		return s.recoverCommit(ctx, c)
 	}
@@ -38,12 +35,9 @@ func (s *Transactions) commitElsewhere(
 	return err
 }
 
-// abortElsewhere aborts a transaction that another replica keeps. If that one is gone, it asks the
-// servers to abort.
-func (s *Transactions) abortElsewhere(
-	ctx context.Context, c claim, in call.InTransaction,
-) error {
-	_, err := s.forward(ctx, c, in)
+// abortFailed returns what a client gets whose abort its owner was to make, which has returned
+// err. If the owner is gone, it asks the servers to abort.
+func (s *Transactions) abortFailed(ctx context.Context, c claim, err error) error {
 	if errors.Is(err, paging.ErrOwnerGone) {
 		return s.recoverAbort(ctx, c)
 	}

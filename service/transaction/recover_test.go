@@ -3,7 +3,6 @@ package transaction_test
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -158,24 +157,24 @@ func TestOtherLife(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := newReplica(t, a.deployment, "a:1", between)
-	f := transaction.Forwarding{
-		Owner: a.Handles.Self().Instance, Client: netip.MustParseAddr("192.0.2.1"),
-		Method: mooringv1.DocumentService_CountDocuments_FullMethodName,
-	}
-	var err error
-	f.Request, err = proto.Marshal(&mooringv1.CountDocumentsRequest{
-		Database: "bank", Collection: "accounts",
+	local := call.Local{Forwarded: true, Owner: a.Handles.Self().Instance}
+	_, err := next.Answer(t.Context(), &call.Forwarding{
+		Method:  mooringv1.DocumentService_CountDocuments_FullMethodName,
+		Request: &mooringv1.CountDocumentsRequest{Database: "bank", Collection: "accounts", Transaction: &token},
+		Answer:  (&mooringv1.CountDocumentsResponse{}).ProtoReflect().Type(), Local: local,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	forwarder := &between["a:1"].Forwarder
-	if _, err := forwarder.Answer(t.Context(), f); !errors.Is(err, paging.ErrNotHere) {
+	if !errors.Is(err, paging.ErrNotHere) {
 		t.Errorf("a call for the earlier life = %v, want %v", err, paging.ErrNotHere)
 	}
-	send := func([]byte) error { return nil }
-	f.Method = mooringv1.DocumentService_StreamFind_FullMethodName
-	if err := forwarder.AnswerStream(t.Context(), f, send); !errors.Is(err, paging.ErrNotHere) {
+	reply, err := next.Answer(t.Context(), &call.Forwarding{
+		Method: mooringv1.DocumentService_StreamFind_FullMethodName, Streams: true,
+		Request: &mooringv1.StreamFindRequest{Database: "bank", Collection: "accounts", Transaction: &token},
+		Answer:  (&mooringv1.StreamFindResponse{}).ProtoReflect().Type(), Local: local,
+	})
+	if err == nil {
+		_, err = reply.Stream.Recv()
+	}
+	if !errors.Is(err, paging.ErrNotHere) {
 		t.Errorf("a stream for the earlier life = %v, want %v", err, paging.ErrNotHere)
 	}
 	for name, g := range map[string]*bank{"the new life": next, "another replica": b} {
@@ -197,9 +196,9 @@ func TestNoCallToItself(t *testing.T) {
 	a, _, between := newReplicas(t, deployment.ReplicaSet)
 	token := a.begin()
 	next := newReplica(t, a.deployment, "a:1", between)
-	between["a:1"].Self = func() page.Replica {
+	between["a:1"].answer = func(ctx context.Context, f *call.Forwarding) (call.Reply, error) {
 		t.Error("a call is forwarded")
-		return next.Handles.Self()
+		return next.Answer(ctx, f)
 	}
 	if got := told(next.add(token, "b")); got != "Aborted TransactionOwnerGone transaction" {
 		t.Errorf("UpdateOne at the new life = %s", got)
@@ -225,6 +224,11 @@ func TestOtherDeployment(t *testing.T) {
 		ctx := &call.Context{Context: t.Context()}
 		run := func(context.Context) (proto.Message, error) { return nil, errors.New("it runs") }
 		_, err := other.Run(ctx, in, run)
+		if away, ok := errors.AsType[call.Elsewhere](err); ok {
+			_, err = away.Route(ctx, nil, func(context.Context, page.Replica) (call.Reply, error) {
+				return call.Reply{}, refused
+			})
+		}
 		if got := told(rpcerr.Status(err).Err()); got != want {
 			t.Errorf("deployment %s: %s, want %s", name, got, want)
 		}

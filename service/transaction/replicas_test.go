@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -21,6 +20,7 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/inproc"
+	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/seal"
@@ -33,24 +33,17 @@ type links map[string]*link
 
 // link leads to a replica. If lost is set, that is how calls fail.
 type link struct {
-	transaction.Forwarder
-	lost *paging.UnreachableError
+	answer func(context.Context, *call.Forwarding) (call.Reply, error)
+	lost   *paging.UnreachableError
 }
 
-var _ transaction.Replicas = links(nil)
+var _ interceptor.Replicas = links(nil)
 
-func (l links) Forward(ctx context.Context, address string, f transaction.Forwarding) ([]byte, error) {
-	if lost := l[address].lost; lost != nil {
-		return nil, lost
+func (l links) Forward(ctx context.Context, f *call.Forwarding) (call.Reply, error) {
+	if lost := l[f.To.Address].lost; lost != nil {
+		return call.Reply{}, lost
 	}
-	return l[address].Answer(ctx, f)
-}
-
-func (l links) ForwardStream(ctx context.Context, address string, f transaction.Forwarding, send func([]byte) error) error {
-	if lost := l[address].lost; lost != nil {
-		return lost
-	}
-	return l[address].AnswerStream(ctx, f, send)
+	return l[f.To.Address].answer(ctx, f)
 }
 
 // newReplicas returns two gateways before one deployment that forward calls to each other.
@@ -65,10 +58,9 @@ func newReplicas(t *testing.T, topology deployment.Topology) (a, b *bank, betwee
 func newReplica(t *testing.T, d *deployment.Deployment, address string, between links) *bank {
 	t.Helper()
 	var cfg servicetest.Config
-	cfg.Handles.Keys, cfg.Handles.Replica = newRing(t), address
+	cfg.Handles.Keys, cfg.Handles.Replica, cfg.Replicas = newRing(t), address, between
 	g := newBranch(t, d, cfg)
-	between[address] = &link{Forwarder: transaction.Forwarder{Conn: g.Local, Self: g.Handles.Self}}
-	g.Transactions.SetReplicas(between)
+	between[address] = &link{answer: g.Answer}
 	return g
 }
 
@@ -90,21 +82,28 @@ func newRing(t *testing.T) *seal.Ring {
 // one, and that the call is forwarded.
 func TestForwardedClient(t *testing.T) {
 	a, b, between := newReplicas(t, deployment.ReplicaSet)
-	token := a.begin()
 	var local call.Local
-	conn := inproc.NewConn(func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
-		local = call.LocalFrom(ctx)
-		return &mooringv1.UpdateOneResponse{}, nil
-	}, nil)
-	mooringv1.RegisterDocumentServiceServer(conn, mooringv1.UnimplementedDocumentServiceServer{})
-	between["a:1"].Conn = conn
+	between["a:1"].answer = func(_ context.Context, f *call.Forwarding) (call.Reply, error) {
+		local = f.Local
+		return call.Reply{Response: &mooringv1.UpdateOneResponse{}}, nil
+	}
 	client := netip.MustParseAddr("192.0.2.1")
-	for _, identity := range []*caller.Identity{nil, {Principal: "key:a"}} {
+	for _, name := range []string{"", "key:a"} {
 		local = call.Local{}
-		ctx := &call.Context{Context: t.Context(), Call: call.Call{Local: call.Local{Identity: identity, Client: client}}}
-		in := call.InTransaction{Token: token, Method: mooringv1.DocumentService_UpdateOne_FullMethodName, Request: add(token, "a", nil)}
-		if _, err := b.Transactions.Run(ctx, in, nil); err != nil || !local.Forwarded || local.Client != client || local.Identity != identity {
-			t.Errorf("Run = %v; forwarded %t, for %s, %v", err, local.Forwarded, local.Client, local.Identity)
+		ctx := t.Context()
+		var identity *caller.Identity
+		if name != "" {
+			ctx, identity = servicetest.As(ctx, name), &caller.Identity{Principal: name}
+		}
+		begun, err := a.Transaction.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx = inproc.WithIncoming(t.Context(), call.Local{Identity: identity, Client: client}, nil)
+		err = b.Local.Invoke(ctx, mooringv1.DocumentService_UpdateOne_FullMethodName,
+			add(begun.GetTransaction(), "a", nil), &mooringv1.UpdateOneResponse{})
+		if err != nil || !local.Forwarded || local.Client != client || local.Identity != identity {
+			t.Errorf("UpdateOne = %v; forwarded %t, for %s, %v", err, local.Forwarded, local.Client, local.Identity)
 		}
 	}
 }
@@ -413,10 +412,9 @@ func TestRefusingTable(t *testing.T) {
 	}
 }
 
-// TestUnsendable checks that a request which cannot be encoded is neither forwarded to the owner as
-// another one, nor run there without being counted.
-func TestUnsendable(t *testing.T) {
-	a, b, _ := newReplicas(t, deployment.ReplicaSet)
+// TestUncountable checks that a request which has no encoding is not run without being counted.
+func TestUncountable(t *testing.T) {
+	a, _, _ := newReplicas(t, deployment.ReplicaSet)
 	request := add(a.begin(), "a", nil)
 	request.Database = "\xff"
 	in := call.InTransaction{
@@ -424,11 +422,9 @@ func TestUnsendable(t *testing.T) {
 		Method: mooringv1.DocumentService_UpdateOne_FullMethodName, Statement: new(int32(1)),
 	}
 	run := func(context.Context) (proto.Message, error) { return nil, errors.New("it runs") }
-	for name, g := range map[string]*bank{"the owner": a, "another replica": b} {
-		_, err := g.Transactions.Run(&call.Context{Context: t.Context()}, in, run)
-		if err == nil || !strings.Contains(err.Error(), "invalid UTF-8") {
-			t.Errorf("Run at %s = %v, want that it is no UTF-8", name, err)
-		}
+	_, err := a.Transactions.Run(&call.Context{Context: t.Context()}, in, run)
+	if err == nil || !strings.Contains(err.Error(), "invalid UTF-8") {
+		t.Errorf("Run = %v, want that it is no UTF-8", err)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/servicetest"
-	"github.com/mooringdb/mooring/service/transaction"
 )
 
 // office is a replica whose keys change while it runs.
@@ -43,12 +42,9 @@ func newOffices(t *testing.T, n int, keys string, key seal.Key) (offices []*offi
 		var cfg servicetest.Config
 		cfg.Handles.Keys, cfg.Handles.Replica = ring, fmt.Sprintf("%c:1", 'a'+len(between))
 		cfg.Handles.Deployment = "test" // as in the other tokens
-		cfg.Idempotency = schedule(t, keys)
+		cfg.Idempotency, cfg.Replicas = schedule(t, keys), between
 		b := newBranch(t, d, cfg)
-		between[cfg.Handles.Replica] = &link{
-			Forwarder: transaction.Forwarder{Conn: b.Local, Self: b.Handles.Self},
-		}
-		b.Transactions.SetReplicas(between)
+		between[cfg.Handles.Replica] = &link{answer: b.Answer}
 		return &office{b, ring, changestream.NewTickets(ring, "test")}
 	}
 	for range n {

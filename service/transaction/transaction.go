@@ -115,49 +115,54 @@ func (s *Server) Begin(
 func (s *Server) Commit(
 	ctx context.Context, req *mooringv1.TransactionServiceCommitRequest,
 ) (*mooringv1.TransactionServiceCommitResponse, error) {
-	c, in, err := s.ending(ctx, mooringv1.TransactionService_Commit_FullMethodName, req)
+	c, err := s.ending(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	t := s.cfg.Transactions
+	response := &mooringv1.TransactionServiceCommitResponse{}
 	if t.isHere(c) {
 		err = t.commit(ctx, c)
 	} else {
-		err = t.commitElsewhere(ctx, c, in)
+		err = t.elsewhere(ctx, c, func(ctx context.Context, err error) (proto.Message, error) {
+			return response, t.commitFailed(ctx, c, err)
+		})
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &mooringv1.TransactionServiceCommitResponse{}, nil
+	return response, nil
 }
 
 // Abort aborts a transaction.
 func (s *Server) Abort(
 	ctx context.Context, req *mooringv1.TransactionServiceAbortRequest,
 ) (*mooringv1.TransactionServiceAbortResponse, error) {
-	c, in, err := s.ending(ctx, mooringv1.TransactionService_Abort_FullMethodName, req)
+	c, err := s.ending(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	t := s.cfg.Transactions
+	response := &mooringv1.TransactionServiceAbortResponse{}
 	if t.isHere(c) {
 		err = t.abort(ctx, c)
 	} else {
-		err = t.abortElsewhere(ctx, c, in)
+		err = t.elsewhere(ctx, c, func(ctx context.Context, err error) (proto.Message, error) {
+			return response, t.abortFailed(ctx, c, err)
+		})
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &mooringv1.TransactionServiceAbortResponse{}, nil
+	return response, nil
 }
 
 // ending reads a request that ends a transaction.
-func (s *Server) ending(
-	ctx context.Context, method string, req interface {
-		inSession
-		GetTransaction() string
-	},
-) (c claim, in call.InTransaction, err error) {
+func (s *Server) ending(ctx context.Context, req interface {
+	inSession
+	GetTransaction() string
+},
+) (c claim, err error) {
 	r := request.ReadSession(ctx, req)
 	token := req.GetTransaction()
 	for _, other := range metadata.ValueFromIncomingContext(ctx, call.TransactionKey) {
@@ -170,8 +175,7 @@ func (s *Server) ending(
 		r.Refuse("transaction", "is required")
 	}
 	if err := r.Err(); err != nil {
-		return c, in, err
+		return c, err
 	}
-	c, err = s.cfg.Transactions.claim(r.Principal, token)
-	return c, call.InTransaction{Token: token, Method: method, Request: req}, err
+	return s.cfg.Transactions.claim(r.Principal, token)
 }

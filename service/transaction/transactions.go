@@ -47,7 +47,6 @@ type Transactions struct {
 	deployment seal.Deployment
 	draining   atomic.Bool
 	drained    atomic.Int64 // the transactions that Drain has ended
-	replicas   Replicas     // nil: there are none
 
 	ended outcomes
 }
@@ -64,9 +63,6 @@ func New(cfg Config) *Transactions {
 		deployment: seal.NewDeployment(cfg.Deployment),
 	}
 }
-
-// SetReplicas sets how the other replicas are reached. It is called before the first call.
-func (s *Transactions) SetReplicas(r Replicas) { s.replicas = r }
 
 // open holds one transaction. The table's lock guards its fields, except those of the call that
 // works on it.
@@ -342,8 +338,7 @@ func (s *Transactions) Run(
 		return nil, err
 	}
 	if !s.isHere(c) {
-		response, err := s.forward(ctx, c, in)
-		return response, operationError(in, err)
+		return nil, s.elsewhere(ctx, c, operationFailed(in))
 	}
 	ctx, o, err := s.enter(ctx, c)
 	if err != nil {
@@ -362,17 +357,14 @@ func (s *Transactions) Run(
 
 // Join implements call.Transactions.
 func (s *Transactions) Join(
-	ctx context.Context, in call.InTransaction, send func(proto.Message) error,
+	ctx context.Context, in call.InTransaction,
 ) (joined context.Context, leave func(error), err error) {
 	c, err := s.claim(call.From(ctx).Principal, in.Token)
 	if err != nil {
 		return nil, nil, err
 	}
 	if !s.isHere(c) {
-		if err := s.relay(ctx, c, in, send); err != nil {
-			return nil, nil, operationError(in, err)
-		}
-		return nil, nil, call.ErrRelayed
+		return nil, nil, s.elsewhere(ctx, c, operationFailed(in))
 	}
 	ctx, o, err := s.enter(ctx, c)
 	if err != nil {

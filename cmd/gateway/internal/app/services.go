@@ -61,6 +61,7 @@ type chainConfig struct {
 	Sessions     *session.Sessions
 	Idempotency  *idempotency.Keys
 	Transactions *transaction.Transactions
+	Transport    *replica.Transport
 	Audit        *audit.Log
 	Metrics      *metrics.Metrics
 	Traces       *tracing.Tracing
@@ -68,7 +69,7 @@ type chainConfig struct {
 }
 
 func newChain(c chainConfig) *interceptor.Chain {
-	return interceptor.New(interceptor.Config{
+	cfg := interceptor.Config{
 		Logger: c.Log, SlowRequest: c.Config.Log.SlowRequest, Gate: c.Gate,
 		Callers: c.Callers, Policy: c.Policy, Operators: c.Config.Operators(),
 		Audit: c.Audit, Meter: c.Metrics,
@@ -77,7 +78,11 @@ func newChain(c chainConfig) *interceptor.Chain {
 		Admission: c.Admission, Comment: c.comment(),
 		DefaultTimeout: c.Config.RequestTimeout, MaxTimeout: c.Config.MaxRequestTimeout,
 		StallTimeout: c.Config.Cursors.Idle,
-	})
+	}
+	if c.Transport != nil {
+		cfg.Replicas = c.Transport
+	}
+	return interceptor.New(cfg)
 }
 
 // comment returns the Comment of the chain: the trace of a call, while comments are on.
@@ -151,15 +156,11 @@ func newSessionService(c *client.Client, s *session.Sessions) *session.Server {
 // newTransactions registers the drain behind that of the pager, so it comes before.
 func newTransactions(
 	lc fx.Lifecycle, cfg *config.Config, c *client.Client, h *paging.Pager, keys *seal.Ring,
-	transport *replica.Transport,
 ) *transaction.Transactions {
 	t := transaction.New(transaction.Config{
 		Client: c, Cursors: h, Keys: keys, Deployment: cfg.Deployment(),
 		Idle: cfg.Transactions.Idle,
 	})
-	if transport != nil {
-		t.SetReplicas(transport)
-	}
 	lc.Append(fx.Hook{OnStop: func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, handOverTime)
 		defer cancel()
@@ -227,15 +228,17 @@ func newAPI(commands *command.Server, documents *document.Server, resources *res
 	}
 }
 
-// newLocal returns a connection to the API within the process. REST makes its calls on it, and so
-// do other replicas.
+// newLocal returns a connection to the API within the process. REST makes its calls on it. It also
+// gives the API to the transport, for the calls that other replicas forward.
 func newLocal(
-	around *interceptor.Chain, services api, h *paging.Pager, transport *replica.Transport,
+	around *interceptor.Chain, services api, transport *replica.Transport,
 ) *inproc.Conn {
 	conn := inproc.NewConn(around.Unary(), around.Stream())
 	services.register(conn)
 	if transport != nil {
-		transport.SetCalls(&transaction.Forwarder{Conn: conn, Self: h.Self})
+		transport.SetAPI(replica.API{
+			Register: services.register, Unary: around.Unary(), Stream: around.Stream(),
+		})
 	}
 	return conn
 }

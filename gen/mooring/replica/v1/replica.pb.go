@@ -1463,29 +1463,28 @@ func (x *Refusal) GetName() string {
 	return ""
 }
 
-// Forwarding is a client's call that another replica makes.
+// Forwarding is the metadata mooring-forwarding-bin of a call of the API: what the replica that a
+// client has called says of the client and the call.
 type Forwarding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The life of the replica that keeps the transaction.
-	Owner []byte `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
-	// The full name of the RPC, and its request.
-	Method    string `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
-	Request   []byte `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	// The life of the replica that holds what the call needs; empty: that is not known.
+	Owner     []byte `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
 	Principal string `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"`
 	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The client's metadata that handlers know.
-	Metadata []*Metadata `protobuf:"bytes,6,rep,name=metadata,proto3" json:"metadata,omitempty"`
 	// The caller turns the documents of the response into JSON.
 	Text bool `protobuf:"varint,7,opt,name=text,proto3" json:"text,omitempty"`
 	// The client may need only the first page.
 	Casual bool `protobuf:"varint,8,opt,name=casual,proto3" json:"casual,omitempty"`
-	// The client's groups, and what its credential says of it, as a JSON object.
+	// The client's groups, and what its credential says of it, as a JSON object; no object: the
+	// client is not authenticated.
 	Groups []string `protobuf:"bytes,9,rep,name=groups,proto3" json:"groups,omitempty"`
 	Claims []byte   `protobuf:"bytes,10,opt,name=claims,proto3" json:"claims,omitempty"`
 	// The client's IP address, of 4 or 16 bytes; empty: not known.
 	Client []byte `protobuf:"bytes,11,opt,name=client,proto3" json:"client,omitempty"`
 	// The client may not see what the server says in errors.
-	Quiet         bool `protobuf:"varint,12,opt,name=quiet,proto3" json:"quiet,omitempty"`
+	Quiet bool `protobuf:"varint,12,opt,name=quiet,proto3" json:"quiet,omitempty"`
+	// The caller makes one response of the messages of a stream.
+	Whole         bool `protobuf:"varint,13,opt,name=whole,proto3" json:"whole,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1527,20 +1526,6 @@ func (x *Forwarding) GetOwner() []byte {
 	return nil
 }
 
-func (x *Forwarding) GetMethod() string {
-	if x != nil {
-		return x.Method
-	}
-	return ""
-}
-
-func (x *Forwarding) GetRequest() []byte {
-	if x != nil {
-		return x.Request
-	}
-	return nil
-}
-
 func (x *Forwarding) GetPrincipal() string {
 	if x != nil {
 		return x.Principal
@@ -1553,13 +1538,6 @@ func (x *Forwarding) GetRequestId() string {
 		return x.RequestId
 	}
 	return ""
-}
-
-func (x *Forwarding) GetMetadata() []*Metadata {
-	if x != nil {
-		return x.Metadata
-	}
-	return nil
 }
 
 func (x *Forwarding) GetText() bool {
@@ -1604,234 +1582,11 @@ func (x *Forwarding) GetQuiet() bool {
 	return false
 }
 
-type Metadata struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Metadata) Reset() {
-	*x = Metadata{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[22]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Metadata) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Metadata) ProtoMessage() {}
-
-func (x *Metadata) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[22]
+func (x *Forwarding) GetWhole() bool {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
+		return x.Whole
 	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Metadata.ProtoReflect.Descriptor instead.
-func (*Metadata) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{22}
-}
-
-func (x *Metadata) GetKey() string {
-	if x != nil {
-		return x.Key
-	}
-	return ""
-}
-
-func (x *Metadata) GetValue() string {
-	if x != nil {
-		return x.Value
-	}
-	return ""
-}
-
-type ForwardRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Call          *Forwarding            `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ForwardRequest) Reset() {
-	*x = ForwardRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[23]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ForwardRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ForwardRequest) ProtoMessage() {}
-
-func (x *ForwardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[23]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ForwardRequest.ProtoReflect.Descriptor instead.
-func (*ForwardRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{23}
-}
-
-func (x *ForwardRequest) GetCall() *Forwarding {
-	if x != nil {
-		return x.Call
-	}
-	return nil
-}
-
-type ForwardResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The response of the RPC.
-	Response      []byte `protobuf:"bytes,1,opt,name=response,proto3" json:"response,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ForwardResponse) Reset() {
-	*x = ForwardResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[24]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ForwardResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ForwardResponse) ProtoMessage() {}
-
-func (x *ForwardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[24]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ForwardResponse.ProtoReflect.Descriptor instead.
-func (*ForwardResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{24}
-}
-
-func (x *ForwardResponse) GetResponse() []byte {
-	if x != nil {
-		return x.Response
-	}
-	return nil
-}
-
-type ForwardStreamRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Call          *Forwarding            `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ForwardStreamRequest) Reset() {
-	*x = ForwardStreamRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ForwardStreamRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ForwardStreamRequest) ProtoMessage() {}
-
-func (x *ForwardStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ForwardStreamRequest.ProtoReflect.Descriptor instead.
-func (*ForwardStreamRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *ForwardStreamRequest) GetCall() *Forwarding {
-	if x != nil {
-		return x.Call
-	}
-	return nil
-}
-
-type ForwardStreamResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// A message of the RPC's stream. The first message is empty: the replica has agreed.
-	Message       []byte `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ForwardStreamResponse) Reset() {
-	*x = ForwardStreamResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ForwardStreamResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ForwardStreamResponse) ProtoMessage() {}
-
-func (x *ForwardStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ForwardStreamResponse.ProtoReflect.Descriptor instead.
-func (*ForwardStreamResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *ForwardStreamResponse) GetMessage() []byte {
-	if x != nil {
-		return x.Message
-	}
-	return nil
+	return false
 }
 
 var File_mooring_replica_v1_replica_proto protoreflect.FileDescriptor
@@ -1946,48 +1701,33 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x0e\n" +
 	"\fKillResponse\"\x1d\n" +
 	"\aRefusal\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xd5\x02\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xac\x02\n" +
 	"\n" +
 	"Forwarding\x12\x14\n" +
-	"\x05owner\x18\x01 \x01(\fR\x05owner\x12\x16\n" +
-	"\x06method\x18\x02 \x01(\tR\x06method\x12\x18\n" +
-	"\arequest\x18\x03 \x01(\fR\arequest\x12\x1c\n" +
+	"\x05owner\x18\x01 \x01(\fR\x05owner\x12\x1c\n" +
 	"\tprincipal\x18\x04 \x01(\tR\tprincipal\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\tR\trequestId\x128\n" +
-	"\bmetadata\x18\x06 \x03(\v2\x1c.mooring.replica.v1.MetadataR\bmetadata\x12\x12\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\x12\x12\n" +
 	"\x04text\x18\a \x01(\bR\x04text\x12\x16\n" +
 	"\x06casual\x18\b \x01(\bR\x06casual\x12\x16\n" +
 	"\x06groups\x18\t \x03(\tR\x06groups\x12\x16\n" +
 	"\x06claims\x18\n" +
 	" \x01(\fR\x06claims\x12\x16\n" +
 	"\x06client\x18\v \x01(\fR\x06client\x12\x14\n" +
-	"\x05quiet\x18\f \x01(\bR\x05quiet\"2\n" +
-	"\bMetadata\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"D\n" +
-	"\x0eForwardRequest\x122\n" +
-	"\x04call\x18\x01 \x01(\v2\x1e.mooring.replica.v1.ForwardingR\x04call\"-\n" +
-	"\x0fForwardResponse\x12\x1a\n" +
-	"\bresponse\x18\x01 \x01(\fR\bresponse\"J\n" +
-	"\x14ForwardStreamRequest\x122\n" +
-	"\x04call\x18\x01 \x01(\v2\x1e.mooring.replica.v1.ForwardingR\x04call\"1\n" +
-	"\x15ForwardStreamResponse\x12\x18\n" +
-	"\amessage\x18\x01 \x01(\fR\amessage*p\n" +
+	"\x05quiet\x18\f \x01(\bR\x05quiet\x12\x14\n" +
+	"\x05whole\x18\r \x01(\bR\x05wholeJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x06\x10\aR\x06methodR\arequestR\bmetadata*p\n" +
 	"\aPurpose\x12\x17\n" +
 	"\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPURPOSE_PAGE\x10\x01\x12\x12\n" +
 	"\x0ePURPOSE_STREAM\x10\x02\x12\x11\n" +
-	"\rPURPOSE_CLOSE\x10\x03\"\x04\b\x04\x10\x04*\rPURPOSE_YIELD2\x97\x05\n" +
+	"\rPURPOSE_CLOSE\x10\x03\"\x04\b\x04\x10\x04*\rPURPOSE_YIELD2\xdb\x03\n" +
 	"\x0eReplicaService\x12F\n" +
 	"\x03Ask\x12\x1e.mooring.replica.v1.AskRequest\x1a\x1f.mooring.replica.v1.AskResponse\x12Q\n" +
 	"\x06Stream\x12!.mooring.replica.v1.StreamRequest\x1a\".mooring.replica.v1.StreamResponse0\x01\x12K\n" +
 	"\x04Push\x12\x1f.mooring.replica.v1.PushRequest\x1a .mooring.replica.v1.PushResponse(\x01\x12I\n" +
 	"\x04Meet\x12\x1f.mooring.replica.v1.MeetRequest\x1a .mooring.replica.v1.MeetResponse\x12K\n" +
 	"\x04List\x12\x1f.mooring.replica.v1.ListRequest\x1a .mooring.replica.v1.ListResponse0\x01\x12I\n" +
-	"\x04Kill\x12\x1f.mooring.replica.v1.KillRequest\x1a .mooring.replica.v1.KillResponse\x12R\n" +
-	"\aForward\x12\".mooring.replica.v1.ForwardRequest\x1a#.mooring.replica.v1.ForwardResponse\x12f\n" +
-	"\rForwardStream\x12(.mooring.replica.v1.ForwardStreamRequest\x1a).mooring.replica.v1.ForwardStreamResponse0\x01B?Z=github.com/mooringdb/mooring/gen/mooring/replica/v1;replicav1b\x06proto3"
+	"\x04Kill\x12\x1f.mooring.replica.v1.KillRequest\x1a .mooring.replica.v1.KillResponseB?Z=github.com/mooringdb/mooring/gen/mooring/replica/v1;replicav1b\x06proto3"
 
 var (
 	file_mooring_replica_v1_replica_proto_rawDescOnce sync.Once
@@ -2002,7 +1742,7 @@ func file_mooring_replica_v1_replica_proto_rawDescGZIP() []byte {
 }
 
 var file_mooring_replica_v1_replica_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_mooring_replica_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_mooring_replica_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_mooring_replica_v1_replica_proto_goTypes = []any{
 	(Purpose)(0),                  // 0: mooring.replica.v1.Purpose
 	(*Replica)(nil),               // 1: mooring.replica.v1.Replica
@@ -2027,12 +1767,7 @@ var file_mooring_replica_v1_replica_proto_goTypes = []any{
 	(*KillResponse)(nil),          // 20: mooring.replica.v1.KillResponse
 	(*Refusal)(nil),               // 21: mooring.replica.v1.Refusal
 	(*Forwarding)(nil),            // 22: mooring.replica.v1.Forwarding
-	(*Metadata)(nil),              // 23: mooring.replica.v1.Metadata
-	(*ForwardRequest)(nil),        // 24: mooring.replica.v1.ForwardRequest
-	(*ForwardResponse)(nil),       // 25: mooring.replica.v1.ForwardResponse
-	(*ForwardStreamRequest)(nil),  // 26: mooring.replica.v1.ForwardStreamRequest
-	(*ForwardStreamResponse)(nil), // 27: mooring.replica.v1.ForwardStreamResponse
-	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
 }
 var file_mooring_replica_v1_replica_proto_depIdxs = []int32{
 	1,  // 0: mooring.replica.v1.Question.asker:type_name -> mooring.replica.v1.Replica
@@ -2042,7 +1777,7 @@ var file_mooring_replica_v1_replica_proto_depIdxs = []int32{
 	1,  // 4: mooring.replica.v1.AskResponse.moved:type_name -> mooring.replica.v1.Replica
 	2,  // 5: mooring.replica.v1.StreamRequest.question:type_name -> mooring.replica.v1.Question
 	9,  // 6: mooring.replica.v1.PushRequest.record:type_name -> mooring.replica.v1.Record
-	28, // 7: mooring.replica.v1.Record.opened:type_name -> google.protobuf.Timestamp
+	23, // 7: mooring.replica.v1.Record.opened:type_name -> google.protobuf.Timestamp
 	10, // 8: mooring.replica.v1.Record.ledger:type_name -> mooring.replica.v1.Ledger
 	11, // 9: mooring.replica.v1.Record.holding:type_name -> mooring.replica.v1.Holding
 	5,  // 10: mooring.replica.v1.Record.undelivered:type_name -> mooring.replica.v1.Page
@@ -2051,35 +1786,28 @@ var file_mooring_replica_v1_replica_proto_depIdxs = []int32{
 	1,  // 13: mooring.replica.v1.MeetRequest.successor:type_name -> mooring.replica.v1.Replica
 	15, // 14: mooring.replica.v1.MeetResponse.successions:type_name -> mooring.replica.v1.Succession
 	1,  // 15: mooring.replica.v1.Succession.successor:type_name -> mooring.replica.v1.Replica
-	28, // 16: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
+	23, // 16: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
 	18, // 17: mooring.replica.v1.ListResponse.handles:type_name -> mooring.replica.v1.Info
-	28, // 18: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
-	28, // 19: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
-	28, // 20: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
-	23, // 21: mooring.replica.v1.Forwarding.metadata:type_name -> mooring.replica.v1.Metadata
-	22, // 22: mooring.replica.v1.ForwardRequest.call:type_name -> mooring.replica.v1.Forwarding
-	22, // 23: mooring.replica.v1.ForwardStreamRequest.call:type_name -> mooring.replica.v1.Forwarding
-	3,  // 24: mooring.replica.v1.ReplicaService.Ask:input_type -> mooring.replica.v1.AskRequest
-	6,  // 25: mooring.replica.v1.ReplicaService.Stream:input_type -> mooring.replica.v1.StreamRequest
-	8,  // 26: mooring.replica.v1.ReplicaService.Push:input_type -> mooring.replica.v1.PushRequest
-	13, // 27: mooring.replica.v1.ReplicaService.Meet:input_type -> mooring.replica.v1.MeetRequest
-	16, // 28: mooring.replica.v1.ReplicaService.List:input_type -> mooring.replica.v1.ListRequest
-	19, // 29: mooring.replica.v1.ReplicaService.Kill:input_type -> mooring.replica.v1.KillRequest
-	24, // 30: mooring.replica.v1.ReplicaService.Forward:input_type -> mooring.replica.v1.ForwardRequest
-	26, // 31: mooring.replica.v1.ReplicaService.ForwardStream:input_type -> mooring.replica.v1.ForwardStreamRequest
-	4,  // 32: mooring.replica.v1.ReplicaService.Ask:output_type -> mooring.replica.v1.AskResponse
-	7,  // 33: mooring.replica.v1.ReplicaService.Stream:output_type -> mooring.replica.v1.StreamResponse
-	12, // 34: mooring.replica.v1.ReplicaService.Push:output_type -> mooring.replica.v1.PushResponse
-	14, // 35: mooring.replica.v1.ReplicaService.Meet:output_type -> mooring.replica.v1.MeetResponse
-	17, // 36: mooring.replica.v1.ReplicaService.List:output_type -> mooring.replica.v1.ListResponse
-	20, // 37: mooring.replica.v1.ReplicaService.Kill:output_type -> mooring.replica.v1.KillResponse
-	25, // 38: mooring.replica.v1.ReplicaService.Forward:output_type -> mooring.replica.v1.ForwardResponse
-	27, // 39: mooring.replica.v1.ReplicaService.ForwardStream:output_type -> mooring.replica.v1.ForwardStreamResponse
-	32, // [32:40] is the sub-list for method output_type
-	24, // [24:32] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	23, // 18: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
+	23, // 19: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
+	23, // 20: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
+	3,  // 21: mooring.replica.v1.ReplicaService.Ask:input_type -> mooring.replica.v1.AskRequest
+	6,  // 22: mooring.replica.v1.ReplicaService.Stream:input_type -> mooring.replica.v1.StreamRequest
+	8,  // 23: mooring.replica.v1.ReplicaService.Push:input_type -> mooring.replica.v1.PushRequest
+	13, // 24: mooring.replica.v1.ReplicaService.Meet:input_type -> mooring.replica.v1.MeetRequest
+	16, // 25: mooring.replica.v1.ReplicaService.List:input_type -> mooring.replica.v1.ListRequest
+	19, // 26: mooring.replica.v1.ReplicaService.Kill:input_type -> mooring.replica.v1.KillRequest
+	4,  // 27: mooring.replica.v1.ReplicaService.Ask:output_type -> mooring.replica.v1.AskResponse
+	7,  // 28: mooring.replica.v1.ReplicaService.Stream:output_type -> mooring.replica.v1.StreamResponse
+	12, // 29: mooring.replica.v1.ReplicaService.Push:output_type -> mooring.replica.v1.PushResponse
+	14, // 30: mooring.replica.v1.ReplicaService.Meet:output_type -> mooring.replica.v1.MeetResponse
+	17, // 31: mooring.replica.v1.ReplicaService.List:output_type -> mooring.replica.v1.ListResponse
+	20, // 32: mooring.replica.v1.ReplicaService.Kill:output_type -> mooring.replica.v1.KillResponse
+	27, // [27:33] is the sub-list for method output_type
+	21, // [21:27] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_mooring_replica_v1_replica_proto_init() }
@@ -2101,7 +1829,7 @@ func file_mooring_replica_v1_replica_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_replica_v1_replica_proto_rawDesc), len(file_mooring_replica_v1_replica_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,14 +19,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ReplicaService_Ask_FullMethodName           = "/mooring.replica.v1.ReplicaService/Ask"
-	ReplicaService_Stream_FullMethodName        = "/mooring.replica.v1.ReplicaService/Stream"
-	ReplicaService_Push_FullMethodName          = "/mooring.replica.v1.ReplicaService/Push"
-	ReplicaService_Meet_FullMethodName          = "/mooring.replica.v1.ReplicaService/Meet"
-	ReplicaService_List_FullMethodName          = "/mooring.replica.v1.ReplicaService/List"
-	ReplicaService_Kill_FullMethodName          = "/mooring.replica.v1.ReplicaService/Kill"
-	ReplicaService_Forward_FullMethodName       = "/mooring.replica.v1.ReplicaService/Forward"
-	ReplicaService_ForwardStream_FullMethodName = "/mooring.replica.v1.ReplicaService/ForwardStream"
+	ReplicaService_Ask_FullMethodName    = "/mooring.replica.v1.ReplicaService/Ask"
+	ReplicaService_Stream_FullMethodName = "/mooring.replica.v1.ReplicaService/Stream"
+	ReplicaService_Push_FullMethodName   = "/mooring.replica.v1.ReplicaService/Push"
+	ReplicaService_Meet_FullMethodName   = "/mooring.replica.v1.ReplicaService/Meet"
+	ReplicaService_List_FullMethodName   = "/mooring.replica.v1.ReplicaService/List"
+	ReplicaService_Kill_FullMethodName   = "/mooring.replica.v1.ReplicaService/Kill"
 )
 
 // ReplicaServiceClient is the client API for ReplicaService service.
@@ -57,10 +55,6 @@ type ReplicaServiceClient interface {
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResponse], error)
 	// Ends one of its cursors or transactions.
 	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error)
-	// Makes a client's call in a transaction that the replica keeps.
-	Forward(ctx context.Context, in *ForwardRequest, opts ...grpc.CallOption) (*ForwardResponse, error)
-	// Makes a client's call that answers with a stream: a message for each of its messages.
-	ForwardStream(ctx context.Context, in *ForwardStreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ForwardStreamResponse], error)
 }
 
 type replicaServiceClient struct {
@@ -152,35 +146,6 @@ func (c *replicaServiceClient) Kill(ctx context.Context, in *KillRequest, opts .
 	return out, nil
 }
 
-func (c *replicaServiceClient) Forward(ctx context.Context, in *ForwardRequest, opts ...grpc.CallOption) (*ForwardResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ForwardResponse)
-	err := c.cc.Invoke(ctx, ReplicaService_Forward_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *replicaServiceClient) ForwardStream(ctx context.Context, in *ForwardStreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ForwardStreamResponse], error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ReplicaService_ServiceDesc.Streams[3], ReplicaService_ForwardStream_FullMethodName, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	x := &grpc.GenericClientStream[ForwardStreamRequest, ForwardStreamResponse]{ClientStream: stream}
-	if err := x.ClientStream.SendMsg(in); err != nil {
-		return nil, err
-	}
-	if err := x.ClientStream.CloseSend(); err != nil {
-		return nil, err
-	}
-	return x, nil
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type ReplicaService_ForwardStreamClient = grpc.ServerStreamingClient[ForwardStreamResponse]
-
 // ReplicaServiceServer is the server API for ReplicaService service.
 // All implementations must embed UnimplementedReplicaServiceServer
 // for forward compatibility.
@@ -209,10 +174,6 @@ type ReplicaServiceServer interface {
 	List(*ListRequest, grpc.ServerStreamingServer[ListResponse]) error
 	// Ends one of its cursors or transactions.
 	Kill(context.Context, *KillRequest) (*KillResponse, error)
-	// Makes a client's call in a transaction that the replica keeps.
-	Forward(context.Context, *ForwardRequest) (*ForwardResponse, error)
-	// Makes a client's call that answers with a stream: a message for each of its messages.
-	ForwardStream(*ForwardStreamRequest, grpc.ServerStreamingServer[ForwardStreamResponse]) error
 	mustEmbedUnimplementedReplicaServiceServer()
 }
 
@@ -240,12 +201,6 @@ func (UnimplementedReplicaServiceServer) List(*ListRequest, grpc.ServerStreaming
 }
 func (UnimplementedReplicaServiceServer) Kill(context.Context, *KillRequest) (*KillResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Kill not implemented")
-}
-func (UnimplementedReplicaServiceServer) Forward(context.Context, *ForwardRequest) (*ForwardResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Forward not implemented")
-}
-func (UnimplementedReplicaServiceServer) ForwardStream(*ForwardStreamRequest, grpc.ServerStreamingServer[ForwardStreamResponse]) error {
-	return status.Error(codes.Unimplemented, "method ForwardStream not implemented")
 }
 func (UnimplementedReplicaServiceServer) mustEmbedUnimplementedReplicaServiceServer() {}
 func (UnimplementedReplicaServiceServer) testEmbeddedByValue()                        {}
@@ -351,35 +306,6 @@ func _ReplicaService_Kill_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
-func _ReplicaService_Forward_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ForwardRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(ReplicaServiceServer).Forward(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: ReplicaService_Forward_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ReplicaServiceServer).Forward(ctx, req.(*ForwardRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _ReplicaService_ForwardStream_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(ForwardStreamRequest)
-	if err := stream.RecvMsg(m); err != nil {
-		return err
-	}
-	return srv.(ReplicaServiceServer).ForwardStream(m, &grpc.GenericServerStream[ForwardStreamRequest, ForwardStreamResponse]{ServerStream: stream})
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type ReplicaService_ForwardStreamServer = grpc.ServerStreamingServer[ForwardStreamResponse]
-
 // ReplicaService_ServiceDesc is the grpc.ServiceDesc for ReplicaService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -399,10 +325,6 @@ var ReplicaService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Kill",
 			Handler:    _ReplicaService_Kill_Handler,
 		},
-		{
-			MethodName: "Forward",
-			Handler:    _ReplicaService_Forward_Handler,
-		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -418,11 +340,6 @@ var ReplicaService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "List",
 			Handler:       _ReplicaService_List_Handler,
-			ServerStreams: true,
-		},
-		{
-			StreamName:    "ForwardStream",
-			Handler:       _ReplicaService_ForwardStream_Handler,
 			ServerStreams: true,
 		},
 	},

@@ -1,0 +1,127 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Replicas has calls of clients made at other replicas.
+type Replicas interface {
+	// Forward makes a call at another replica. If the replica does not answer, the error is a
+	// *paging.UnreachableError; if ctx has ended, it is the cause of ctx instead. The sentinels of
+	// paging and handle come back as themselves. Once Forward has returned, only the stream that
+	// it has returned depends on ctx.
+	Forward(ctx context.Context, f *call.Forwarding) (call.Reply, error)
+}
+
+// route has a call made by another replica if that holds what the call needs: the transaction or
+// the cursor of its token, or the handle that it kills. The handler says so by its error.
+func (x *Chain) route(ctx context.Context, c *pass) error {
+	rest := c.steps
+	here := func(ctx context.Context) error {
+		c.steps = rest
+		return c.next(ctx)
+	}
+	err := here(ctx)
+	away, ok := errors.AsType[call.Elsewhere](err)
+	if !ok {
+		return err
+	}
+	c.replay, _ = c.request.(proto.Message)
+	reply, err := away.Route(ctx, here, func(
+		ctx context.Context, to page.Replica,
+	) (call.Reply, error) {
+		return x.forward(ctx, c, to)
+	})
+	switch {
+	case err != nil:
+		return err
+	case reply.Stream != nil:
+		return c.relay(ctx, reply.Stream)
+	case reply.Response != nil:
+		c.response = reply.Response
+		c.finish(c.response)
+	}
+	return nil
+}
+
+// relay sends the client what another replica's stream brings.
+func (c *pass) relay(ctx context.Context, from call.Stream) error {
+	defer from.Close()
+	to := &stream{ServerStream: c.wire, ctx: ctx, call: c}
+	for {
+		m, err := from.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := to.SendMsg(m); err != nil {
+			return err
+		}
+	}
+}
+
+// passedOn lists the metadata of clients that handlers know.
+var passedOn = []string{
+	call.TransactionKey, "mooring-session", payload.EncodingKey, call.IdempotencyKey,
+}
+
+// forward makes a call at another replica.
+func (x *Chain) forward(ctx context.Context, c *pass, to page.Replica) (call.Reply, error) {
+	if x.cfg.Replicas == nil {
+		return call.Reply{}, &paging.UnreachableError{
+			Address: to.Address, Refused: true, Err: errors.New("there are no other replicas"),
+		}
+	}
+	answer, err := answerOf(c.method)
+	if err != nil {
+		return call.Reply{}, err
+	}
+	f := &call.Forwarding{
+		To: to, Method: c.method, Streams: c.stream != nil, Answer: answer,
+		Local: call.Local{
+			RequestID: c.call.RequestID, Identity: c.call.Identity, Client: c.call.Client,
+			Casual: c.call.Casual, Whole: c.call.Whole, Text: c.call.Text, Quiet: c.call.Quiet,
+			Forwarded: true, Owner: to.Instance,
+		},
+		Metadata: metadata.MD{},
+	}
+	f.Request, _ = c.request.(proto.Message) // always
+	for _, key := range passedOn {
+		if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
+			f.Metadata[key] = values
+		}
+	}
+	return x.cfg.Replicas.Forward(ctx, f)
+}
+
+// answerOf returns the type of what an RPC answers, by its full name: /package.Service/Method.
+func answerOf(method string) (protoreflect.MessageType, error) {
+	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	if err != nil {
+		return nil, err
+	}
+	rpc, ok := d.(protoreflect.MethodDescriptor)
+	if !ok {
+		return nil, &rpcerr.Error{
+			Reason: rpcerr.Internal, Message: "no RPC has the name " + method,
+		}
+	}
+	return protoregistry.GlobalTypes.FindMessageByName(rpc.Output().FullName())
+}
