@@ -54,8 +54,10 @@ type Config struct {
 	// Proxy, if set, is the proxy for TCP connections.
 	Proxy *Proxy
 
-	// TLS, if set, encrypts the connection with what it returns: a value of its own for each
-	// change. An empty ServerName means the host of the address. (*TLS).Config is one.
+	// TLS, if set, returns the configuration that the connection is encrypted with. It is called
+	// once for each connection. What it has returned must not change: new certificates come in a
+	// new value. An empty ServerName means the host of the address. (*TLS).Config is such a
+	// function.
 	TLS func() *tls.Config
 
 	// Revocation, if set, checks the verified chain of a TLS connection before it is used. All
