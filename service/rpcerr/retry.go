@@ -43,7 +43,7 @@ func advise(r row, e evidence, of call.Call) Retry {
 		return Transaction // the abort undoes what was done
 	case e.write && of.Transaction != nil:
 		return Transaction
-	case of.Exact != nil && (e.write || passes(r.code)):
+	case of.Exact != nil && (e.write || r.retry == SameRequest || passes(r.code)):
 		return SameRequest // it is done once, however often it comes
 	case e.partly, r.retry == SameRequest && e.last == mongoerr.Executed && !e.commit:
 		return Never

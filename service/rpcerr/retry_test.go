@@ -50,6 +50,7 @@ func TestRetry(t *testing.T) {
 		{"no session is left", command(261, "TooManyLogicalSessions"), same, same, same},
 		{"a server refused, after a part was done", partly(stepped), never, same, never},
 		{"a full pool, after a part was done", partly(full), never, same, never},
+		{"no share is left, after a part was done", partly(&admission.Error{Cause: admission.OwnShare}), never, same, never},
 		{"a full pool, after a part without counts", mongoerr.WithDelivery(full, mongoerr.Executed), never, same, never},
 		{"a part was done, and the rest is unknown", partly(unknown(lost)), never, same, another},
 		{"a write without an answer", unknown(lost), never, same, another},
