@@ -305,3 +305,50 @@ func TestUnacknowledgedBulkCutOff(t *testing.T) {
 		}
 	}
 }
+
+// TestRefusedReads checks what the last error of a read says: that it can be sent again, unless the
+// server was writing its result.
+func TestRefusedReads(t *testing.T) {
+	find := func(t *testing.T, c *client.Client) error {
+		_, err := c.Find(t.Context(), orders, client.FindOptions{})
+		return err
+	}
+	aggregate := func(stages string) func(*testing.T, *client.Client) error {
+		return func(t *testing.T, c *client.Client) error {
+			opt := client.AggregateOptions{Pipeline: array(t, stages)}
+			_, err := c.Aggregate(t.Context(), orders, opt)
+			return err
+		}
+	}
+	for name, tt := range map[string]struct {
+		read func(*testing.T, *client.Client) error
+		code int32
+		want mongoerr.Delivery
+	}{
+		"a find, by a mongos without its shard":  {find, 6, mongoerr.Refused},
+		"a find, by a member that has no master": {find, 13435, mongoerr.Refused},
+		"a find that is wrong":                   {find, 2, mongoerr.Executed},
+		"an aggregation, in want of a network":   {aggregate(`[{"$match":{}}]`), 9001, mongoerr.Refused},
+		"$merge, by no primary": {
+			aggregate(`[{"$match":{}},{"$merge":"x"}]`), 10107, mongoerr.Unanswered,
+		},
+		"$out, by a primary that stops": {
+			aggregate(`[{"$out":"x"}]`), 11600, mongoerr.Unanswered,
+		},
+		"$out that is wrong": {aggregate(`[{"$out":"x"}]`), 2, mongoerr.Executed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refuse := fakemongo.Error(tt.code, "x", "x")
+			handlers := fakemongo.Handlers{
+				"find":      func(*fakemongo.Command) fakemongo.Reply { return refuse },
+				"aggregate": func(*fakemongo.Command) fakemongo.Reply { return refuse },
+			}
+			run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
+				err := tt.read(t, c)
+				if got := mongoerr.Judge(err).Delivery; got != tt.want || mongoerr.Code(err) != tt.code {
+					t.Errorf("%v is %v, want %v", err, got, tt.want)
+				}
+			})
+		})
+	}
+}

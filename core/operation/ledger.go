@@ -139,16 +139,24 @@ func (a *ending) delivery() mongoerr.Delivery {
 	if a.err == nil {
 		return mongoerr.Executed
 	}
-	d := mongoerr.Judge(a.err).Delivery
-	if d == mongoerr.Undetermined || a.isCutShort() {
+	d := mongoerr.Judge(a.err)
+	switch {
+	case d.Delivery == mongoerr.Undetermined || a.isCutShort():
 		return mongoerr.Unanswered
+	case d.Delivery == mongoerr.Executed && d.Retryable && a.leavesNothing():
+		return mongoerr.Refused
 	}
-	return d
+	return d.Delivery
 }
 
+// leavesNothing reports whether the command can be sent again whatever it has done: it is a read of
+// its own. A getMore has moved its cursor, and one of a transaction has begun it.
+func (a *ending) leavesNothing() bool { return a.kind == Read && !a.divisible && !a.member }
+
 // isCutShort reports whether the server's error leaves it open what the command has done: a mongos
-// has lost its shard, or the server was interrupted in a command that may be done in part. The end
-// of a transaction undoes its commands.
+// has lost its shard, the server was interrupted in a command that may be done in part, or it wrote
+// the output of an aggregation to a primary that stepped down meanwhile. The end of a transaction
+// undoes its commands.
 func (a *ending) isCutShort() bool {
 	failed, ok := errors.AsType[*mongoerr.CommandError](a.err)
 	if !ok || a.kind == Read || a.member ||
@@ -156,21 +164,23 @@ func (a *ending) isCutShort() bool {
 		mongoerr.IsRetryableOverload(failed) {
 		return false
 	}
-	if mongoerr.IsRecovering(failed) {
-		return a.divisible
+	if mongoerr.IsStateChange(failed) {
+		return a.kind == Output || a.divisible && mongoerr.IsRecovering(failed)
 	}
-	return mongoerr.IsRetryableWriteCode(failed.Code) && !mongoerr.IsStateChange(failed)
+	return mongoerr.IsRetryableWriteCode(failed.Code)
 }
 
 // decides reports whether the server has come to the command itself. Of the errors of whole
-// commands only a few are sure to be the command's own; of a commit, that the transaction has
-// ended otherwise.
+// commands only a few are sure to be the command's own; of a commit or an abort, that the
+// transaction has ended otherwise.
 func (a *ending) decides() bool {
 	if a.err == nil {
 		return true
 	}
+	command, ok := errors.AsType[*mongoerr.CommandError](a.err)
 	if a.role != Member {
-		return mongoerr.HasLabel(a.err, mongoerr.LabelTransientTransaction)
+		return mongoerr.HasLabel(a.err, mongoerr.LabelTransientTransaction) ||
+			ok && command.Code == codeTransactionCommitted
 	}
 	if failed, ok := errors.AsType[*mongoerr.WriteException](a.err); ok {
 		for _, w := range failed.WriteErrors {
@@ -180,9 +190,11 @@ func (a *ending) decides() bool {
 		}
 		return true
 	}
-	failed, ok := errors.AsType[*mongoerr.CommandError](a.err)
-	return ok && statementCodes[failed.Code]
+	return ok && statementCodes[command.Code]
 }
+
+// codeTransactionCommitted is that of an abort that comes after the commit.
+const codeTransactionCommitted = 256
 
 // statementCodes has errors of statements that are errors of the whole command, too: findAndModify
 // has one statement.

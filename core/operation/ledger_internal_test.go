@@ -210,11 +210,16 @@ func TestEntry(t *testing.T) {
 	single := func(err error) ending { return ending{kind: Write, err: err} }
 	several := func(err error) ending { return ending{kind: Write, divisible: true, err: err} }
 	read := func(err error) ending { return ending{divisible: true, err: err} }
+	again := func(err error) ending { return ending{err: err} } // a read that is repeated
+	output := func(err error) ending { return ending{kind: Output, err: err} }
+	abort := func(err error) ending { return ending{kind: Write, role: Abort, err: err} }
 	commit := func(err error) ending { return ending{kind: Write, role: Commit, err: err} }
 	concern := single(nil)
 	concern.concern = &mongoerr.WriteConcernError{}
 	member := several(command(11600))
 	member.member = true
+	within := again(command(6))
+	within.member = true
 	const (
 		isUnsent   = mongoerr.Unsent
 		isRefused  = mongoerr.Refused
@@ -249,11 +254,18 @@ func TestEntry(t *testing.T) {
 		"a read is interrupted":         {read(command(11600)), isRefused, false},
 		"a lost shard":                  {single(command(6)), isUnknown, false},
 		"a lost shard, nothing written": {single(command(6, wrote)), isRefused, false},
-		"a lost shard of a read":        {read(command(6)), isExecuted, false},
+		"a lost shard of a getMore":     {read(command(6)), isExecuted, false},
+		"a lost shard of a read":        {again(command(6)), isRefused, false},
+		"a read whose time was over":    {again(command(50)), isExecuted, false},
+		"a read in a transaction":       {within, isExecuted, false},
+		"no primary for an output":      {output(command(10107)), isUnknown, false},
+		"an output is interrupted":      {output(command(11600)), isUnknown, false},
+		"no output was written":         {output(command(10107, wrote)), isRefused, false},
 		"a commit":                      {commit(nil), isExecuted, true},
 		"a commit is interrupted":       {commit(command(11601)), isExecuted, false},
 		"no such transaction":           {commit(command(251, transient)), isExecuted, true},
 		"no such transaction, perhaps":  {commit(command(251)), isExecuted, false},
+		"an abort of what is committed": {abort(command(256)), isExecuted, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := tt.ending

@@ -94,6 +94,21 @@ func TestRecoveredConcern(t *testing.T) {
 	}
 }
 
+// TestRecoveredAbortIsRepeated checks that Abort tells of a commit also if its first command got no
+// answer.
+func TestRecoveredAbortIsRepeated(t *testing.T) {
+	a, b, between := newReplicas(t, deployment.ReplicaSet)
+	token := a.begin()
+	if err := errors.Join(a.add(token, "a"), a.commit(token)); err != nil {
+		t.Fatal(err)
+	}
+	between["a:1"].lost = refused
+	b.watch("abortTransaction", fakemongo.Drop())
+	if got := told(b.abort(token)); got != "Aborted TransactionCommitted never" {
+		t.Errorf("Abort = %s", got)
+	}
+}
+
 // TestOutcomeIsForgotten checks that the servers are asked for 25 minutes, and not later: they
 // forget the outcome, and would say of a committed transaction that there is none.
 func TestOutcomeIsForgotten(t *testing.T) {
