@@ -60,7 +60,7 @@ const (
 )
 
 func (c *call) documents() mooringv1.DocumentServiceClient {
-	return mooringv1.NewDocumentServiceClient(c.q.Conn())
+	return mooringv1.NewDocumentServiceClient(c.x.Conn())
 }
 
 func findOne(ctx context.Context, c *call, in *input) error {
@@ -78,7 +78,7 @@ func findOne(ctx context.Context, c *call, in *input) error {
 			o.text("null")
 			return nil
 		}
-		return c.q.Work(len(found.GetDocument().GetBson()), func() error {
+		return c.x.Work(len(found.GetDocument().GetBson()), func() error {
 			return o.document(found.GetDocument())
 		})
 	})
@@ -153,7 +153,7 @@ func stream[M any, B interface {
 			documents := B(m).GetDocuments()
 			documents = documents[:min(len(documents), most-n)]
 			size := proto.Size(B(m))
-			if err := c.q.Work(size, func() error {
+			if err := c.x.Work(size, func() error {
 				return o.documents(documents, n > 0)
 			}); err != nil {
 				return err

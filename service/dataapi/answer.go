@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -27,7 +26,7 @@ const keptBuffer = 2 * flushAt
 
 // output writes the text of one response.
 type output struct {
-	q      *rest.Request
+	x      *rest.Exchange
 	mode   extjson.Mode
 	status int
 	buf    []byte
@@ -38,7 +37,7 @@ type output struct {
 // reply writes a response. If write fails before anything is sent, reply returns the error.
 func (c *call) reply(status int, write func(o *output) error) error {
 	o := &c.out
-	o.q, o.mode, o.status = c.q, c.mode, status
+	o.x, o.mode, o.status = c.x, c.mode, status
 	err := write(o)
 	switch {
 	case err != nil && o.begun:
@@ -47,7 +46,7 @@ func (c *call) reply(status int, write func(o *output) error) error {
 	case err != nil:
 		return err
 	case !o.begun:
-		o.q.Header().Set("Content-Length", strconv.Itoa(len(o.buf)))
+		o.x.Response.Header().Set("Content-Length", strconv.Itoa(len(o.buf)))
 	}
 	o.flush()
 	return nil
@@ -56,15 +55,15 @@ func (c *call) reply(status int, write func(o *output) error) error {
 func (o *output) flush() {
 	if !o.begun {
 		o.begun = true
-		o.q.Header().Set("Content-Type", mediaOf(o.mode))
-		o.q.WriteHeader(o.status)
+		o.x.Response.Header().Set("Content-Type", mediaOf(o.mode))
+		o.x.Response.WriteHeader(o.status)
 	}
-	o.gone = o.gone || !o.q.Write(o.buf)
+	o.gone = o.gone || !o.x.Response.Write(o.buf)
 	o.buf = o.buf[:0]
 	if cap(o.buf) > keptBuffer {
 		o.buf = nil
 	}
-	o.q.ReleaseRoom()
+	o.x.Memory.ReleaseRoom()
 }
 
 func mediaOf(m extjson.Mode) string {
@@ -93,7 +92,7 @@ func (o *output) document(d *mooringv1.Document) (err error) {
 	if o.gone {
 		return errGone
 	}
-	if err := o.q.MakeRoom(d.GetBson()); err != nil {
+	if err := o.x.Memory.MakeRoom(d.GetBson()); err != nil {
 		return err
 	}
 	if o.buf, err = extjson.Append(o.buf, d.GetBson(), o.mode); err != nil {
@@ -141,26 +140,23 @@ const (
 
 // fail answers a failure.
 func (c *call) fail(ctx context.Context, err error) {
-	failed := c.q.Explain(ctx, err).HTTP()
-	status, code, text := describe(c.q.HTTP().Header, err, failed)
-	h := c.q.Header()
+	failed := c.x.Explain(ctx, err).HTTP()
+	status, code, text := describe(c.x.Request().Header, err, failed)
+	h := c.x.Response.Header()
 	if status != http.StatusUnauthorized {
 		h.Del("Www-Authenticate")
 	}
-	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
-		wait := max(failed.RetryAfter, time.Second)
-		h.Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
-	}
+	c.x.Response.SetRetryAfter(failed)
 	body := bson.NewBuilder(nil).String("error", text).String("error_code", code).
-		String("link", "urn:mooring:request:"+c.q.ID()).Finish()
+		String("link", "urn:mooring:request:"+c.x.ID()).Finish()
 	out, err := extjson.Append(nil, body, extjson.Relaxed)
 	if err != nil {
 		out = []byte(`{"error":"` + code + `","error_code":"` + code + `","link":""}`)
 	}
 	h.Set("Content-Type", mediaJSON)
 	h.Set("Content-Length", strconv.Itoa(len(out)))
-	c.q.WriteHeader(status)
-	c.q.Write(out)
+	c.x.Response.WriteHeader(status)
+	c.x.Response.Write(out)
 }
 
 // describe returns the status, the code and the text of a failure. What the server refuses is 400,

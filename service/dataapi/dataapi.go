@@ -17,6 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/etag"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -67,24 +68,26 @@ func actionOf(path string) *action {
 }
 
 // Serve answers a request.
-func (a *API) Serve(q *rest.Request) {
-	c := &call{api: a, q: q, mode: modeOf(q.HTTP().Header)}
+func (a *API) Serve(x *rest.Exchange) {
+	c := &call{api: a, x: x, mode: modeOf(x.Request().Header)}
 	if err := c.serve(); err != nil {
-		c.fail(q.HTTP().Context(), err)
+		c.fail(x.Request().Context(), err)
 	}
 }
 
 // call holds the state of one request.
 type call struct {
 	api  *API
-	q    *rest.Request
+	x    *rest.Exchange
 	mode extjson.Mode
 	out  output
 }
 
 func (c *call) serve() error {
-	r := c.q.HTTP()
-	if err := c.q.Admit(func(p *caller.Presented) { present(r.Header, p) }); err != nil {
+	r := c.x.Request()
+	if err := c.x.Admit(func(ctx context.Context) (*caller.Identity, error) {
+		return c.x.Identify(ctx, func(p *caller.Presented) { present(r.Header, p) })
+	}); err != nil {
 		return err
 	}
 	do := actionOf(r.URL.Path)
@@ -95,7 +98,7 @@ func (c *call) serve() error {
 			Message: "there is no action at this path; the actions are " + names(),
 		}
 	case r.Method != http.MethodPost:
-		c.q.Header().Set("Allow", http.MethodPost)
+		c.x.Response.Header().Set("Allow", http.MethodPost)
 		return &rpcerr.Error{
 			Reason: rpcerr.MethodNotAllowed, Message: "an action is a POST, not a " + r.Method,
 		}
@@ -103,14 +106,14 @@ func (c *call) serve() error {
 	if err := checkType(r.Header); err != nil {
 		return err
 	}
-	if err := c.q.RefusePreconditions(); err != nil {
+	if err := etag.Refuse(r.Method, r.Header); err != nil {
 		return err
 	}
-	timeout, err := c.q.Timeout()
+	timeout, err := c.x.Timeout(c.x.Request().URL.Query())
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.q.Context(timeout)
+	ctx, cancel := c.x.Context(timeout)
 	defer cancel()
 	in, err := c.read(do)
 	if err != nil {
@@ -121,14 +124,14 @@ func (c *call) serve() error {
 
 // read reads the body of an action.
 func (c *call) read(do *action) (*input, error) {
-	body, release, err := c.q.ReadBody()
+	body, err := c.x.Body.ReadAll()
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	p := &parser{text: body, most: c.q.MaxItems(), charge: c.q.Charge}
+	defer body.Free()
+	p := &parser{text: body.B, most: c.x.MaxItems(), charge: c.x.Memory.Charge}
 	var in *input
-	if err := c.q.Work(len(body), func() (err error) {
+	if err := c.x.Work(len(body.B), func() (err error) {
 		in, err = p.input(do)
 		return err
 	}); err != nil {
@@ -143,7 +146,7 @@ func (c *call) read(do *action) (*input, error) {
 
 // in returns the context of a call on the connection within the process.
 func (c *call) in(ctx context.Context) context.Context {
-	return c.q.Incoming(ctx, nil, servicecall.Local{Text: true, Built: true, Whole: true})
+	return c.x.Incoming(ctx, nil, servicecall.Local{Text: true, Built: true, Whole: true})
 }
 
 // The headers with credentials, as net/http spells them.

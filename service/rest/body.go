@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -16,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// The call does not wait for a client that sends more slowly or stops. A chunked body is no
+// A call does not wait for a client that sends more slowly or stops. A chunked body is no
 // different from one with a length.
 const (
 	// Each bodyPiece must arrive within Config.BodyTimeout.
@@ -38,80 +37,62 @@ const (
 	bodyCost   = 2
 )
 
-// decode reads the body into a request.
-func (c *call) decode(m message) error {
-	body, err := c.readBody()
-	if err != nil {
-		return err
-	}
-	defer c.handler.buffers.put(body)
-	if len(bytes.TrimSpace(body.b)) == 0 {
-		return nil // as {}
-	}
-	return c.work(len(body.b), func() error {
-		items := itemLimit{c.handler.config.MaxItems, c}
-		return decode(c.route.request, m, body.b, items)
-	})
+// Body reads the body of a request. The client must keep pace.
+type Body struct {
+	x     *Exchange
+	paced pacedBody
 }
 
-// charge charges the call with memory before it is taken.
-func (c *call) charge(bytes int64) error {
-	defer c.pause()()
-	return c.account.Grow(c.r.Context(), bytes)
-}
+// MaxBytes returns the limit on a body that is read as a whole.
+func (b *Body) MaxBytes() int64 { return b.x.front.config.MaxBodyBytes }
 
-// chargeLast charges the call with memory of its response.
-func (c *call) chargeLast(bytes int64) error {
-	defer c.pause()()
-	return c.account.GrowLast(c.r.Context(), bytes)
-}
-
-func (c *call) readBody() (*buffer, error) {
-	limit, length := c.handler.config.MaxBodyBytes, c.r.ContentLength
+// ReadAll returns the whole body, which is charged. The caller frees the buffer.
+func (b *Body) ReadAll() (*Buffer, error) {
+	x := b.x
+	limit, length := b.MaxBytes(), x.r.ContentLength
 	if length > limit {
-		c.w.Header().Set("Connection", "close")
-		return nil, c.tooLarge()
+		x.w.Header().Set("Connection", "close")
+		return nil, b.tooLarge()
 	}
-	if err := c.account.CheckTotal(bodyCost * length); err != nil {
-		c.w.Header().Set("Connection", "close")
+	if err := x.Memory.account.CheckTotal(bodyCost * length); err != nil {
+		x.w.Header().Set("Connection", "close")
 		return nil, err
 	}
-	from := io.Reader(c.r.Body)
+	from := io.Reader(x.r.Body)
 	if length < 0 {
-		from = http.MaxBytesReader(c.w, c.r.Body, limit)
+		from = http.MaxBytesReader(x.w, x.r.Body, limit)
 	}
-	c.paced = pacedBody{call: c, from: from}
-	body := c.handler.buffers.get(0)
-	err := c.readAll(body, length)
-	if err == nil {
-		c.readUntil(time.Time{})
-		return body, nil
+	b.paced = pacedBody{body: b, from: from}
+	into := x.Buffer()
+	if err := b.readAll(into, length); err != nil {
+		into.Free()
+		return nil, b.Unread(err)
 	}
-	c.handler.buffers.put(body)
-	return nil, c.unread(err)
+	b.until(time.Time{})
+	return into, nil
 }
 
 // readAll reads the body into a buffer. Its length is negative if it is not known.
-func (c *call) readAll(into *buffer, length int64) error {
+func (b *Body) readAll(into *Buffer, length int64) error {
 	if length < 0 {
 		length = math.MaxInt32 // it ends before
 	}
 	charged, room := 0, 0
 	for {
-		if len(into.b) == room {
+		if len(into.B) == room {
 			room = nextRoom(room, int(length))
 			if cost := bodyCost * room; room > smallBody+1 {
-				if err := c.charge(int64(cost - charged)); err != nil {
+				if err := b.x.Memory.Charge(int64(cost - charged)); err != nil {
 					return err
 				}
 				charged = cost
 			}
-			if room > cap(into.b) {
-				into.b = append(make([]byte, 0, room), into.b...)
+			if room > cap(into.B) {
+				into.B = append(make([]byte, 0, room), into.B...)
 			}
 		}
-		n, err := c.paced.Read(into.b[len(into.b):room])
-		into.b = into.b[:len(into.b)+n]
+		n, err := b.paced.Read(into.B[len(into.B):room])
+		into.B = into.B[:len(into.B)+n]
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
@@ -132,7 +113,7 @@ func nextRoom(before, length int) int {
 
 // pacedBody reads a body whose client must keep pace.
 type pacedBody struct {
-	call             *call
+	body             *Body
 	from             io.Reader
 	begun            time.Time
 	received, marked int // bytes, and how many when the time was set
@@ -145,21 +126,21 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 		}
 		b.marked = b.received
 		average := time.Duration(b.received) * time.Second / bodyRate
-		b.call.limitReading(earlier(now, b.begun.Add(average)))
+		b.body.limit(earlier(now, b.begun.Add(average)))
 	}
 	n, err := b.from.Read(p)
 	b.received += n
 	return n, err
 }
 
-// limitReading sets the time at which reading ends: Config.BodyTimeout after the given time, or the
+// limit sets the time at which reading ends: Config.BodyTimeout after the given time, or the
 // call's deadline if that is earlier.
-func (c *call) limitReading(from time.Time) {
-	until := from.Add(c.handler.config.BodyTimeout)
-	if !c.deadline.IsZero() {
-		until = earlier(until, c.deadline)
+func (b *Body) limit(from time.Time) {
+	until := from.Add(b.x.front.config.BodyTimeout)
+	if !b.x.deadline.IsZero() {
+		until = earlier(until, b.x.deadline)
 	}
-	c.readUntil(until)
+	b.until(until)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -170,40 +151,40 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // limitSkipping sets the time at which reading ends for calls that do not read the body.
-func (c *call) limitSkipping() {
-	c.readUntil(time.Now().Add(min(skipPatience, c.handler.config.BodyTimeout)))
+func (b *Body) limitSkipping() {
+	b.until(time.Now().Add(min(skipPatience, b.x.front.config.BodyTimeout)))
 }
 
-// readUntil sets the time at which reading the body ends; the zero time means never.
-func (c *call) readUntil(t time.Time) {
-	if c.r.ContentLength != 0 {
+// until sets the time at which reading the body ends; the zero time means never.
+func (b *Body) until(t time.Time) {
+	if b.x.r.ContentLength != 0 {
 		// This fails if there is no connection.
-		_ = http.NewResponseController(c.w).SetReadDeadline(t)
+		_ = http.NewResponseController(b.x.w).SetReadDeadline(t)
 	}
 }
 
-// expectNoBody refuses the body of a GET or a DELETE. It reads the body, because an HTTP/2 client
+// ExpectNone refuses the body of a GET or a DELETE. It reads the body, because an HTTP/2 client
 // may send an empty body without a length.
-func (c *call) expectNoBody() error {
-	if c.r.ContentLength == 0 {
+func (b *Body) ExpectNone() error {
+	if b.x.r.ContentLength == 0 {
 		return nil
 	}
-	c.limitReading(time.Now())
-	n, err := io.ReadFull(c.r.Body, make([]byte, 1))
+	b.limit(time.Now())
+	n, err := io.ReadFull(b.x.r.Body, make([]byte, 1))
 	switch {
 	case n > 0:
-		c.w.Header().Set("Connection", "close")
-		return refuse(rpcerr.InvalidArgument, "a "+c.r.Method+" has no body here")
+		b.x.w.Header().Set("Connection", "close")
+		return refuse(rpcerr.InvalidArgument, "a "+b.x.r.Method+" has no body here")
 	case !errors.Is(err, io.EOF):
-		return c.unread(err)
+		return b.Unread(err)
 	}
-	c.readUntil(time.Time{})
+	b.until(time.Time{})
 	return nil
 }
 
-// unread returns the error of a body that could not be read to its end.
-func (c *call) unread(err error) error {
-	c.w.Header().Set("Connection", "close")
+// Unread returns the error of a body that could not be read to its end.
+func (b *Body) Unread(err error) error {
+	b.x.w.Header().Set("Connection", "close")
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	_, network := errors.AsType[net.Error](err)
 	late := errors.Is(err, os.ErrDeadlineExceeded)
@@ -212,8 +193,8 @@ func (c *call) unread(err error) error {
 	case refused:
 		return err
 	case tooLarge:
-		return c.tooLarge()
-	case late && !c.deadline.IsZero() && !time.Now().Before(c.deadline):
+		return b.tooLarge()
+	case late && !b.x.deadline.IsZero() && !time.Now().Before(b.x.deadline):
 		return &rpcerr.Error{
 			Reason: rpcerr.DeadlineExceeded, Retry: rpcerr.SameRequest,
 			Err:     context.DeadlineExceeded,
@@ -221,13 +202,20 @@ func (c *call) unread(err error) error {
 		}
 	case late:
 		return refuse(rpcerr.BodyTimeout, "the body did not arrive in time")
-	case errors.Is(err, io.ErrUnexpectedEOF), network, c.r.Context().Err() != nil:
+	case errors.Is(err, io.ErrUnexpectedEOF), network, b.x.r.Context().Err() != nil:
 		return refuse(rpcerr.Canceled, "the body could not be read: "+err.Error())
 	}
 	return refuse(rpcerr.InvalidArgument, "the body could not be read: "+err.Error())
 }
 
-func (c *call) tooLarge() error {
-	limit := strconv.FormatInt(c.handler.config.MaxBodyBytes, 10)
+func (b *Body) tooLarge() error {
+	limit := strconv.FormatInt(b.MaxBytes(), 10)
 	return refuse(rpcerr.TooLarge, "the body is larger than "+limit+" bytes")
+}
+
+// Read reads a part of a body that may take any time as a whole: each read has Config.BodyTimeout,
+// or until the call's deadline. What is read is not charged and has no limit.
+func (b *Body) Read(p []byte) (int, error) {
+	b.limit(time.Now())
+	return b.x.r.Body.Read(p)
 }

@@ -47,11 +47,11 @@ func eventID(token bson.Raw) string { return base64.RawURLEncoding.EncodeToStrin
 
 // appendProgress writes a resume token that is no event's, or nothing if there is none yet. It must
 // not be lost, because the stream may have passed many events that its pipeline drops.
-func (c *call) appendProgress(e *encoder, token *mooringv1.Document) error {
+func (s *stream) appendProgress(e *encoder, token *mooringv1.Document) error {
 	switch {
-	case token == nil || c.format.bare:
+	case token == nil || s.c.format.bare:
 		return nil
-	case c.format.media == mediaSSE:
+	case s.c.format.media == mediaSSE:
 		e.buf = append(e.buf, "id: "+eventID(token.GetBson())+"\n\n"...)
 		return nil
 	}
@@ -79,8 +79,8 @@ func goOn(r *mooringv1.WatchRequest, id string) error {
 
 // isEvent reports whether the failure of a stream of changes is an event. Otherwise it is a
 // status, at which EventSource gives up: an event would make it repeat a request that is refused.
-func (c *call) isEvent(failed rpcerr.Response) bool {
-	return c.begun || c.r.Method == http.MethodGet &&
+func (s *stream) isEvent(failed rpcerr.Response) bool {
+	return s.c.begun || s.c.r.Method == http.MethodGet &&
 		(isTransient(failed) || failed.Code == http.StatusGone)
 }
 
@@ -93,16 +93,4 @@ func isTransient(failed rpcerr.Response) bool {
 		return false
 	}
 	return failed.Body.GetError().GetRetry() != string(rpcerr.Never)
-}
-
-// writeChangesFailure writes the failure of a stream of events. If the stream can go on,
-// EventSource reconnects.
-func (c *call) writeChangesFailure(failed rpcerr.Response) {
-	c.begin()
-	before := "event: failure\nid: " + endEventID + "\ndata: "
-	if isTransient(failed) {
-		before = retryEvents + "event: failure\ndata: "
-	}
-	text := c.handler.errorText(failed.Body, c.format.mode)
-	c.sendLast(append(append([]byte(before), text...), "\n\n"...))
 }

@@ -149,7 +149,7 @@ type itemLimit struct {
 }
 
 // charger charges a call with memory before it is taken.
-type charger interface{ charge(bytes int64) error }
+type charger interface{ Charge(bytes int64) error }
 
 // Items are charged in steps of itemStep, itemCost bytes each, beside the bytes of the request: the
 // messages that hold them, the list of their documents, and their ids in the response.
@@ -166,7 +166,7 @@ func (d *decoder) item() error {
 	}
 	d.items++
 	if d.items%itemStep == 0 && d.limit.call != nil {
-		return d.limit.call.charge(itemStep * itemCost)
+		return d.limit.call.Charge(itemStep * itemCost)
 	}
 	return nil
 }

@@ -23,31 +23,16 @@ type encoder struct {
 	// sparse leaves out empty lists and texts, and false, but no numbers. It is for errors, where
 	// index 0 is the first write.
 	sparse bool
-	// flush, if it is set, is called between the items of a list when buf has writeChunk bytes. It
+	// flush, if it is set, is called between the items of a list when buf has Chunk bytes. It
 	// empties buf.
 	flush func()
-	// room, if it is set, is called before a large document is appended, with about the length of
-	// its text. It returns an error if there is no memory for the text.
+	// room, if it is set, is called before a document is appended. It returns an error if there is
+	// no memory for the text.
 	room roomMaker
 }
 
 // roomMaker charges a call with the text of a large document.
-type roomMaker interface{ makeRoom(bytes int) error }
-
-// largeDocument is the size from which a document is large.
-const largeDocument = 256 << 10
-
-// textSize returns about the length of a document's JSON, and seldom less. A byte that JSON escapes
-// takes six. The small bytes of lengths and numbers stand for the text that JSON has around values.
-func textSize(doc []byte) int {
-	n := len(doc)
-	for _, b := range doc {
-		if b < 0x20 || b == '"' || b == '\\' {
-			n += 5
-		}
-	}
-	return n
-}
+type roomMaker interface{ MakeRoom(doc []byte) error }
 
 // response appends a whole response. Its own document is null when it is unset.
 func (e *encoder) response(p *plan, m message) error {
@@ -98,7 +83,7 @@ func (e *encoder) field(f *field, m message) error {
 		if err := e.value(f, list.Get(i)); err != nil {
 			return fmt.Errorf("%d: %w", i, err)
 		}
-		if e.flush != nil && len(e.buf) >= writeChunk {
+		if e.flush != nil && len(e.buf) >= Chunk {
 			e.flush()
 		}
 	}
@@ -149,8 +134,8 @@ func (e *encoder) message(p *plan, m message) error {
 }
 
 func (e *encoder) document(d *mooringv1.Document) error {
-	if doc := d.GetBson(); e.room != nil && len(doc) >= largeDocument {
-		if err := e.room.makeRoom(textSize(doc)); err != nil {
+	if e.room != nil {
+		if err := e.room.MakeRoom(d.GetBson()); err != nil {
 			return err
 		}
 	}

@@ -30,14 +30,14 @@ func Templates(h http.Handler) []Template {
 			walk(n.variable)
 		}
 	}
-	walk(h.(*Handler).routes) //nolint:forcetypeassert // of tests
+	walk(h.(*Handler).rest.routes) //nolint:forcetypeassert // of tests
 	return found
 }
 
 // Match returns the template of the route that a request has, and the variables of its path.
 func Match(h http.Handler, method, path string) (template string, values map[string]string) {
 	//nolint:forcetypeassert // of tests
-	at, verb, found, err := h.(*Handler).routes.find(path, nil)
+	at, verb, found, err := h.(*Handler).rest.routes.find(path, nil)
 	if err != nil || at.ends[verb][method] == nil {
 		return "", nil
 	}

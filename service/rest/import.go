@@ -10,7 +10,6 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -66,12 +65,11 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.handler.config.Conn.NewStream(c.incoming(ctx),
+	stream, err := c.x.Conn().NewStream(c.incoming(ctx),
 		&grpc.StreamDesc{ClientStreams: true}, c.route.rpc)
 	if err != nil {
 		return err
 	}
-	c.called = true
 	unread := c.sendBody(stream, first)
 	if unread != nil {
 		cancel()
@@ -88,7 +86,7 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 	case unread != nil:
 		return unread
 	case err != nil:
-		c.w.Header().Set("Connection", "close") // the rest of the body is not read
+		c.x.Response.Header().Set("Connection", "close") // the rest of the body is not read
 		return err
 	default:
 		c.metadata = header
@@ -100,14 +98,14 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 // end of the body, and if the service takes no more. Otherwise it returns why the body cannot be
 // read.
 func (c *call) sendBody(stream grpc.ClientStream, message *mooringv1.ImportRequest) error {
-	body := bufio.NewReaderSize(&patientBody{c}, 64<<10)
+	body := bufio.NewReaderSize(&c.x.Body, 64<<10)
 	next := nextLine
 	kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if kind == mediaBSON.String() {
 		next = nextBSON
 	}
 	for size, done := 0, false; !done; {
-		doc, n, err := next(body, int(c.handler.config.MaxBodyBytes))
+		doc, n, err := next(body, int(c.x.Body.MaxBytes()))
 		switch {
 		case errors.Is(err, io.EOF):
 			done = true
@@ -115,7 +113,7 @@ func (c *call) sendBody(stream grpc.ClientStream, message *mooringv1.ImportReque
 			if _, ours := errors.AsType[*rpcerr.Error](err); ours {
 				return err
 			}
-			return c.unread(err)
+			return c.x.Body.Unread(err)
 		default:
 			message.Documents, size = append(message.Documents, doc), size+n+perDocument
 		}
@@ -128,15 +126,6 @@ func (c *call) sendBody(stream grpc.ClientStream, message *mooringv1.ImportReque
 		message, size = &mooringv1.ImportRequest{}, 0
 	}
 	return nil
-}
-
-// patientBody reads a body that may take any time as a whole: each read has Config.BodyTimeout,
-// or until the call's deadline.
-type patientBody struct{ call *call }
-
-func (b *patientBody) Read(p []byte) (int, error) {
-	b.call.limitReading(time.Now())
-	return b.call.r.Body.Read(p)
 }
 
 // nextLine cuts the next line off that is not empty. n is its length.

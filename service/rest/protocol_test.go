@@ -16,17 +16,17 @@ type echo struct{}
 
 func (echo) Takes(r *http.Request) bool { return r.URL.Path == "/echo" }
 
-func (echo) Serve(q *rest.Request) {
-	body, release, err := q.ReadBody()
+func (echo) Serve(x *rest.Exchange) {
+	body, err := x.Body.ReadAll()
 	if err != nil {
-		failed := q.Explain(q.HTTP().Context(), err).HTTP()
-		q.WriteHeader(failed.Code)
-		q.Write([]byte(failed.Body.GetError().GetReason()))
+		failed := x.Explain(x.Request().Context(), err).HTTP()
+		x.Response.WriteHeader(failed.Code)
+		x.Response.Write([]byte(failed.Body.GetError().GetReason()))
 		return
 	}
-	defer release()
-	q.WriteHeader(http.StatusOK)
-	q.Write(body)
+	defer body.Free()
+	x.Response.WriteHeader(http.StatusOK)
+	x.Response.Write(body.B)
 }
 
 // refusals counts what the handler says of the requests that it refuses.

@@ -1,13 +1,10 @@
 package rest
 
 import (
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -47,9 +44,6 @@ func asJSON(text string) ([]byte, error) { return []byte(text), nil }
 func asString(text string) ([]byte, error) {
 	return extjson.AppendValue(nil, bson.StringValue(text), extjson.Relaxed)
 }
-
-// timeoutParam is the query parameter that every route accepts.
-const timeoutParam = "timeout"
 
 // parseQuery parses a request's query. It refuses parameters that the route does not know, and
 // parameters that occur twice.
@@ -116,51 +110,4 @@ func inParam(f *field, text string, err error) error {
 		return refuseField(f.name, quoted(text)+" is too large an integer")
 	}
 	return refuseField(f.name, quoted(text)+" is not an integer")
-}
-
-// timeout returns the shortest of the timeouts that a request has, or 0 if it has none.
-func timeout(header func(string) string, query url.Values) (time.Duration, error) {
-	shortest := time.Duration(0)
-	for _, source := range []struct {
-		name, text string
-		parse      func(string) (time.Duration, error)
-	}{
-		{"Request-Timeout", header("Request-Timeout"), time.ParseDuration},
-		{"Grpc-Timeout", header("Grpc-Timeout"), parseGRPCTimeout},
-		{timeoutParam, query.Get(timeoutParam), time.ParseDuration},
-	} {
-		if source.text == "" && (source.name != timeoutParam || !query.Has(timeoutParam)) {
-			continue
-		}
-		d, err := source.parse(source.text)
-		if err != nil || d <= 0 {
-			return 0, refuseField(source.name, strconv.Quote(source.text)+
-				" is not a positive duration, such as 5s or 250ms")
-		}
-		if shortest == 0 || d < shortest {
-			shortest = d
-		}
-	}
-	return shortest, nil
-}
-
-var grpcUnits = map[byte]time.Duration{
-	'H': time.Hour, 'M': time.Minute, 'S': time.Second,
-	'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
-}
-
-// parseGRPCTimeout parses gRPC's own form: at most eight digits and a unit.
-func parseGRPCTimeout(text string) (time.Duration, error) {
-	if len(text) < 2 || len(text) > 9 || strings.Trim(text[:len(text)-1], "0123456789") != "" {
-		return 0, fmt.Errorf("%q is not digits and a unit", text)
-	}
-	n, err := strconv.ParseInt(text[:len(text)-1], 10, 64)
-	unit := grpcUnits[text[len(text)-1]]
-	if err != nil || unit == 0 {
-		return 0, fmt.Errorf("%q is not digits and a unit", text)
-	}
-	if unit == time.Hour {
-		n = min(n, 1_000_000)
-	}
-	return time.Duration(n) * unit, nil
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/mooringdb/mooring/core/bson/extjson"
+	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -24,12 +25,14 @@ func (h *Handler) Refusal(code int, why string) []byte {
 		reason = rpcerr.InvalidArgument
 	}
 	id := interceptor.NewRequestID()
-	failed := h.describe(refuse(reason, "the request cannot be read: "+why), id)
-	text := h.errorText(failed.Body, extjson.RelaxedSafe)
+	err := refuse(reason, "the request cannot be read: "+why)
+	of := servicecall.Call{Local: servicecall.Local{RequestID: id}}
+	failed := rpcerr.Explain(err, of).HTTP()
+	text := h.rest.errorText(failed.Body, extjson.RelaxedSafe)
 	head := "HTTP/1.1 " + strconv.Itoa(code) + " " + http.StatusText(code) +
 		"\r\nContent-Type: " + contentTypes[mediaJSON][0] +
 		"\r\nContent-Length: " + strconv.Itoa(len(text)) +
 		"\r\nConnection: close\r\nCache-Control: no-store" +
-		"\r\nX-Content-Type-Options: nosniff\r\n" + requestIDHeader + ": " + id + "\r\n\r\n"
+		"\r\nX-Content-Type-Options: nosniff\r\n" + RequestIDHeader + ": " + id + "\r\n\r\n"
 	return append([]byte(head), text...)
 }

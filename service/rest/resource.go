@@ -12,14 +12,13 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/etag"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
 // A document resource has no annotation: the body is the document, or the update, the options are
 // in the query, preconditions are headers, and the _id in the path is no string. This file serves
 // DocumentResourceService.
-
-const resourcePath = "/v1/databases/{database}/collections/{collection}/documents/{id}"
 
 // resourceParams lists the query parameters of the methods of a document, as far as their requests
 // have the field, beside idTypeParam.
@@ -59,7 +58,7 @@ func resourceRoutes(plans planner) []*route {
 	for i, l := range list {
 		r := newRoute(plans,
 			methodOf(mooringv1.File_mooring_v1_document_resource_service_proto, l.rpc))
-		r.method, r.path, r.bodyField, r.resource = l.method, resourcePath, l.bodyField, true
+		r.method, r.path, r.bodyField, r.resource = l.method, etag.ResourcePath, l.bodyField, true
 		r.params, r.offers, r.build = resourceParams, offerDocument, (*call).buildResource
 		if r.bodyField != "" {
 			r.bodies = jsonBodies
@@ -93,13 +92,13 @@ func (c *call) buildResource() (message, error) {
 
 // decodeBare reads the whole body as the value of a field.
 func (c *call) decodeBare(f *field, m message) error {
-	body, err := c.readBody()
+	body, err := c.x.Body.ReadAll()
 	if err != nil {
 		return err
 	}
-	defer c.handler.buffers.put(body)
-	return c.work(len(body.b), func() error {
-		return decodeField(f, m, body.b, itemLimit{c.handler.config.MaxItems, c})
+	defer body.Free()
+	return c.x.Work(len(body.B), func() error {
+		return decodeField(f, m, body.B, itemLimit{c.x.MaxItems(), &c.x.Memory})
 	})
 }
 
@@ -131,36 +130,36 @@ func parseID(segment string, query url.Values) (bson.Value, error) {
 // demand sets the preconditions of a change, which are headers. Those of a GET are decided when
 // its etag is known.
 func (c *call) demand(m message) error {
-	if err := refuseDates(c.r.Header); err != nil {
+	if err := etag.RefuseDates(c.r.Header); err != nil {
 		return err
 	}
-	match, err := parseTags(ifMatch, c.r.Header[ifMatch])
+	match, err := etag.Parse(etag.IfMatch, c.r.Header[etag.IfMatch])
 	if err != nil {
 		return err
 	}
-	noneMatch, err := parseTags(ifNoneMatch, c.r.Header[ifNoneMatch])
+	noneMatch, err := etag.Parse(etag.IfNoneMatch, c.r.Header[etag.IfNoneMatch])
 	if err != nil {
 		return err
 	}
 	if c.route.method == http.MethodGet {
-		c.match, c.noneMatch = match, noneMatch
+		c.document.match, c.document.noneMatch = match, noneMatch
 		return nil
 	}
 	if len(match) > 0 {
 		tags := m.Mutable(c.route.request.byName["ifMatch"].fd).List()
 		for _, t := range match {
-			tags.Append(protoreflect.ValueOfString(t.state()))
+			tags.Append(protoreflect.ValueOfString(t.State()))
 		}
 	}
 	only := c.route.request.byName["onlyCreate"]
 	switch {
 	case len(noneMatch) == 0:
 	case only == nil:
-		return refuseField(ifNoneMatch, "a "+c.r.Method+" takes none")
-	case !noneMatch[0].any():
-		return refuseField(ifNoneMatch, "a PUT takes only *, which stands for any document")
+		return refuseField(etag.IfNoneMatch, "a "+c.r.Method+" takes none")
+	case !noneMatch[0].Any():
+		return refuseField(etag.IfNoneMatch, "a PUT takes only *, which stands for any document")
 	case len(match) > 0:
-		return refuseField(ifNoneMatch, "excludes "+ifMatch)
+		return refuseField(etag.IfNoneMatch, "excludes "+etag.IfMatch)
 	default:
 		m.Set(only.fd, protoreflect.ValueOfBool(true))
 	}
@@ -175,12 +174,12 @@ type hasDocument interface {
 
 // respondDocument writes the response of a document's route.
 func (c *call) respondDocument(m proto.Message) error {
-	h := c.w.Header()
+	h := c.x.Response.Header()
 	if failed, ok := m.(interface {
 		GetWriteConcernError() *mooringv1.WriteConcernError
 	}); ok && failed.GetWriteConcernError() != nil {
 		e := failed.GetWriteConcernError()
-		h.Set(writeConcernErrorHeader, strconv.Itoa(int(e.GetCode()))+" "+e.GetCodeName())
+		h.Set(WriteConcernErrorHeader, strconv.Itoa(int(e.GetCode()))+" "+e.GetCodeName())
 	}
 	code := http.StatusOK
 	if put, ok := m.(*mooringv1.PutDocumentResponse); ok && put.GetCreated() {
@@ -192,7 +191,7 @@ func (c *call) respondDocument(m proto.Message) error {
 		c.writeEmpty(m, http.StatusNoContent)
 		return nil
 	}
-	c.etag = document.GetEtag()
+	c.document.etag = document.GetEtag()
 	preferred := ""
 	if c.route.method != http.MethodGet {
 		preferred = preferredReturn(c.r.Header["Prefer"])
@@ -201,8 +200,8 @@ func (c *call) respondDocument(m proto.Message) error {
 		h.Set("Preference-Applied", "return="+preferred)
 	}
 	if preferred == "minimal" {
-		if c.etag != "" {
-			h.Set("Etag", c.tag(coding.Identity).String())
+		if c.document.etag != "" {
+			h.Set("Etag", c.document.tag(c.format, coding.Identity).String())
 		}
 		if code == http.StatusOK {
 			code = http.StatusNoContent
@@ -213,10 +212,6 @@ func (c *call) respondDocument(m proto.Message) error {
 	c.code = code
 	return c.writeResponse(m)
 }
-
-// writeConcernErrorHeader tells that a write is not acknowledged as its write concern asks. Its
-// value is the server's code and its name.
-const writeConcernErrorHeader = "Mooring-Write-Concern-Error"
 
 // location returns the path of the document that the request has created.
 func (c *call) location() string {
@@ -232,10 +227,10 @@ func (c *call) writeEmpty(m proto.Message, code int) {
 	c.writeTokens(m)
 	c.applyMetadata()
 	if code != http.StatusNoContent {
-		c.w.Header().Set("Content-Length", "0")
+		c.x.Response.Header().Set("Content-Length", "0")
 	}
 	c.begun = true
-	c.w.WriteHeader(code)
+	c.x.Response.WriteHeader(code)
 }
 
 // preferredReturn returns what the client wants a change to answer with (RFC 7240, 4.2): minimal,

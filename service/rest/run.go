@@ -1,20 +1,15 @@
 package rest
 
 import (
+	"bytes"
 	"context"
-	"errors"
-	"io"
 	"net/http"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/service/admission"
 	servicecall "github.com/mooringdb/mooring/service/call"
-	"github.com/mooringdb/mooring/service/inproc"
 )
 
 // run builds the request, makes the call, and writes what it returns. When run returns, the handler
@@ -30,46 +25,16 @@ func (c *call) run(ctx context.Context) error {
 	switch {
 	case c.route.imports:
 		return c.runImport(ctx, request.Interface())
-	case c.route.stream:
-		return c.runStream(ctx, request.Interface())
+	case c.stream != nil:
+		return c.stream.run(ctx, request.Interface())
 	}
-	c.called = true
 	reply := c.route.replyType.New().Interface()
-	err = c.handler.config.Conn.Invoke(c.incoming(ctx), c.route.rpc, request.Interface(), reply,
+	err = c.x.Conn().Invoke(c.incoming(ctx), c.route.rpc, request.Interface(), reply,
 		grpc.Header(&c.metadata))
 	if err != nil {
 		return err
 	}
 	return c.respond(ctx, reply)
-}
-
-// runStream writes each message of a stream.
-func (c *call) runStream(ctx context.Context, request proto.Message) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := c.handler.config.Conn.NewStream(c.incoming(ctx),
-		&grpc.StreamDesc{ServerStreams: true}, c.route.rpc)
-	if err != nil {
-		return err
-	}
-	c.called = true
-	_ = stream.SendMsg(request) // if it fails, RecvMsg says why
-	for {
-		m := c.route.replyType.New().Interface()
-		err := c.receive(stream, m)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-		if err := c.writeBatch(m); err != nil {
-			cancel()
-			for stream.RecvMsg(m) == nil { //nolint:revive // until the handler has ended
-			}
-			return err
-		}
-	}
 }
 
 // buildRequest returns the request of an annotated route: the body, if the route has one, and the
@@ -103,7 +68,7 @@ func (c *call) complete(m message) error {
 		}
 	}
 	for _, token := range [...]struct{ header, field string }{
-		{sessionHeader, "session"}, {transactionHeader, "transaction"},
+		{SessionHeader, "session"}, {TransactionHeader, "transaction"},
 	} {
 		text := c.r.Header.Get(token.header)
 		f := c.route.request.byName[token.field]
@@ -120,48 +85,30 @@ func (c *call) complete(m message) error {
 	return nil
 }
 
-// forwarded lists the headers that become metadata.
-var forwarded = [...]struct{ header, key string }{
-	{"Idempotency-Key", "idempotency-key"},
-	{"Traceparent", "traceparent"},
-	{"Tracestate", "tracestate"},
-}
-
-// incoming returns the context of a call on the in-process connection. It has the metadata of the
-// request; no other header reaches a handler.
+// incoming returns the context of a call on the connection within the process.
 func (c *call) incoming(ctx context.Context) context.Context {
-	return inproc.WithIncoming(ctx, servicecall.Local{
-		RequestID: c.id(),
-		Identity:  c.identity,
-		Client:    address(c.r),
-		Account:   c.charged(),
+	return c.x.Incoming(ctx, nil, servicecall.Local{
 		// Browsers and functions seldom ask for more than the first page of a GET.
 		Casual: c.route.method == http.MethodGet,
 		Text:   c.format.media == mediaJSON || c.format.media == mediaEJSON,
 		// The decoder reads bodies and queries, and sets a document only from JSON. The documents
 		// of an import are passed on as they are, and a ticket may hold JSON.
-		Built:  c.route.path != importPath && c.watch == nil,
+		Built:  !c.route.imports && c.watch == nil,
 		Ticket: c.ticket,
-	}, c.forward(nil))
+	})
 }
 
-// forward adds the request's headers that become metadata to md, which may be nil.
-func (c *call) forward(md metadata.MD) metadata.MD {
-	for _, f := range forwarded {
-		if v := c.r.Header[f.header]; v != nil {
-			if md == nil {
-				md = make(metadata.MD, len(forwarded))
-			}
-			md[f.key] = v
-		}
+// decode reads the body into a request.
+func (c *call) decode(m message) error {
+	body, err := c.x.Body.ReadAll()
+	if err != nil {
+		return err
 	}
-	return md
-}
-
-// charged returns the account for the interceptors, nil if nothing is limited.
-func (c *call) charged() *admission.Account {
-	if c.handler.config.Admission == nil {
-		return nil
+	defer body.Free()
+	if len(bytes.TrimSpace(body.B)) == 0 {
+		return nil // as {}
 	}
-	return &c.account
+	return c.x.Work(len(body.B), func() error {
+		return decode(c.route.request, m, body.B, itemLimit{c.x.MaxItems(), &c.x.Memory})
+	})
 }

@@ -1,7 +1,11 @@
 package rest
 
 import (
+	"context"
+	"errors"
+	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -56,25 +60,66 @@ func itemsOf(reply *plan) items {
 	panic("bug: rest: a stream with neither documents nor one field")
 }
 
-// append writes the items of one message to e, and calls flush whenever e has writeChunk bytes. If
+// stream holds the state of a call whose response is a stream. The goroutine of the call owns it.
+// Only the keep-alive of events writes from another goroutine, under mu.
+type stream struct {
+	c       *call
+	rows    bool   // documents are written
+	session string // the newest one
+
+	// mu guards writing while a stream of events may be kept alive.
+	mu   sync.Mutex
+	idle bool // the owner waits for a message
+}
+
+// run makes the call, and writes each message. When run returns, the handler has ended.
+func (s *stream) run(ctx context.Context, request proto.Message) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	from, err := s.c.x.Conn().NewStream(s.c.incoming(ctx),
+		&grpc.StreamDesc{ServerStreams: true}, s.c.route.rpc)
+	if err != nil {
+		return err
+	}
+	_ = from.SendMsg(request) // if it fails, RecvMsg says why
+	for {
+		m := s.c.route.replyType.New().Interface()
+		err := s.receive(from, m)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := s.write(m); err != nil {
+			cancel()
+			for from.RecvMsg(m) == nil {
+				// The handler has not ended yet.
+			}
+			return err
+		}
+	}
+}
+
+// append writes the items of one message to e, and calls flush whenever e has Chunk bytes. If
 // an item cannot be written, it returns an error; the items before it are written.
-func (c *call) append(e *encoder, m proto.Message, flush func() error) error {
-	around := c.itemFrame()
-	if one := c.route.items.field; one != nil {
+func (s *stream) append(e *encoder, m proto.Message, flush func() error) error {
+	around := s.itemFrame()
+	if one := s.c.route.items.field; one != nil {
 		return e.framed(around, func() error { return e.field(one, m.ProtoReflect()) })
 	}
 	if changes, ok := m.(*mooringv1.WatchResponse); ok && len(changes.GetDocuments()) == 0 {
-		return c.appendProgress(e, changes.GetResumeToken())
+		return s.appendProgress(e, changes.GetResumeToken())
 	}
 	batch, _ := m.(hasDocuments)
 	for _, d := range batch.GetDocuments() {
-		if c.route.items.changes && c.format.media == mediaSSE {
+		if s.c.route.items.changes && s.c.format.media == mediaSSE {
 			around.before = "id: " + eventIDOf(d) + "\ndata: "
 		}
 		if err := e.framed(around, func() error { return e.document(d) }); err != nil {
 			return err
 		}
-		if len(e.buf) < writeChunk {
+		if len(e.buf) < Chunk {
 			continue
 		}
 		if err := flush(); err != nil {
@@ -99,31 +144,31 @@ func (e *encoder) framed(around frame, value func() error) error {
 // frame holds the text before and after one JSON value.
 type frame struct{ before, after string }
 
-func (c *call) itemFrame() frame {
+func (s *stream) itemFrame() frame {
 	switch {
-	case c.format.media == mediaSSE:
-		return frame{"id: " + c.route.items.eventID + "\ndata: ", "\n\n"}
-	case c.format.bare:
+	case s.c.format.media == mediaSSE:
+		return frame{"id: " + s.c.route.items.eventID + "\ndata: ", "\n\n"}
+	case s.c.format.bare:
 		return frame{"", "\n"}
 	}
-	return frame{c.route.items.line, "}\n"}
+	return frame{s.c.route.items.line, "}\n"}
 }
 
 // receive blocks until the next message of a stream or its end. It keeps a stream of events alive
 // while it waits.
-func (c *call) receive(stream grpc.ClientStream, m any) error {
-	err := c.await(stream, m)
-	if c.metadata == nil {
-		c.metadata, _ = stream.Header() // does not block after a message or the end
+func (s *stream) receive(stream grpc.ClientStream, m any) error {
+	err := s.await(stream, m)
+	if s.c.metadata == nil {
+		s.c.metadata, _ = stream.Header() // does not block after a message or the end
 	}
 	return err
 }
 
 // await calls RecvMsg. If the handler has panicked, await panics, too. The response ends then, and
 // no goroutine may write to it.
-func (c *call) await(stream grpc.ClientStream, m any) error {
-	if c.format.media == mediaSSE {
-		defer c.keepAlive()()
+func (s *stream) await(stream grpc.ClientStream, m any) error {
+	if s.c.format.media == mediaSSE {
+		defer s.keepAlive()()
 	}
 	return stream.RecvMsg(m)
 }
@@ -131,198 +176,146 @@ func (c *call) await(stream grpc.ClientStream, m any) error {
 // keepAlive writes a comment whenever keepAliveAfter has passed, until stop is called. While
 // nothing is written yet, it keeps only a GET alive, because the failure of a POST must still
 // become its status.
-func (c *call) keepAlive() (stop func()) {
-	c.idle = true
+func (s *stream) keepAlive() (stop func()) {
+	s.idle = true
 	var timer *time.Timer
 	comment := func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if !c.idle {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.idle {
 			return
 		}
-		if c.begun || c.r.Method == http.MethodGet {
-			c.begin()
-			_ = c.send([]byte(":\n\n")) // if the client has disconnected, its context ends
+		if s.c.begun || s.c.r.Method == http.MethodGet {
+			s.begin()
+			// If the client has disconnected, its context ends.
+			_ = s.c.x.Response.Send([]byte(":\n\n"))
 		}
 		timer.Reset(keepAliveAfter)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	timer = time.AfterFunc(keepAliveAfter, comment)
 	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.idle = false
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.idle = false
 		timer.Stop()
 	}
 }
 
 // begin writes the status line of a stream that has not failed. Later calls do nothing.
-func (c *call) begin() {
-	if c.begun {
+func (s *stream) begin() {
+	if s.c.begun {
 		return
 	}
-	c.begun = true
-	c.applyMetadata()
-	h := c.w.Header()
-	h["Content-Type"] = contentTypes[c.format.media]
+	s.c.begun = true
+	s.c.applyMetadata()
+	h := s.c.x.Response.Header()
+	h["Content-Type"] = contentTypes[s.c.format.media]
 	h.Set("X-Accel-Buffering", "no") // a buffering proxy delays a batch until the next one
-	if c.session != "" {
-		h.Set(sessionHeader, c.session)
+	if s.session != "" {
+		h.Set(SessionHeader, s.session)
 	}
-	c.compress(c.acceptedCoding())
-	c.w.WriteHeader(http.StatusOK)
+	out := &s.c.x.Response
+	out.CompressStream(out.StreamCoding())
+	out.WriteHeader(http.StatusOK)
 }
 
-// send writes to a stream's client and flushes. It blocks for at most StallTimeout, so that a
-// client that does not read holds no goroutine and no memory for longer. If calls need the memory,
-// it fails when the client has taken nothing for writePatience. It removes the deadline afterwards,
-// because over HTTP/2 a deadline ends the stream even if nothing is being written.
-func (c *call) send(b []byte) error {
-	connection := http.NewResponseController(c.w)
-	// This fails if there is no connection.
-	_ = connection.SetWriteDeadline(time.Now().Add(c.handler.config.StallTimeout))
-	defer func() { _ = connection.SetWriteDeadline(time.Time{}) }()
-	if err := c.sendBytes(b); err != nil {
-		return err
-	}
-	defer c.awaitClient()()
-	return connection.Flush()
-}
-
-// awaitClient begins a wait for the client of a stream, in which the stream has no turn and may be
-// cut. The caller calls resume afterwards.
-func (c *call) awaitClient() (resume func()) {
-	again := c.pause()
-	c.handler.unread.moved(c)
-	return func() {
-		c.handler.unread.over(c)
-		again()
-	}
-}
-
-// sendBytes writes a part of a stream. What is compressed is written up to its end, so that the
-// client can read all of the part.
-func (c *call) sendBytes(b []byte) error {
-	if c.compressor == nil {
-		if len(b) == 0 {
-			return nil
-		}
-		_, err := c.writePieces(b)
-		return err
-	}
-	if _, err := c.compressor.Write(b); err != nil {
-		return err
-	}
-	if err := c.compressor.Flush(); err != nil {
-		return err
-	}
-	return c.compressed.Flush()
-}
-
-// writePieces writes bytes of a stream to its client. Each writeChunk that the client takes is
-// progress.
-func (c *call) writePieces(b []byte) (n int, err error) {
-	defer c.awaitClient()()
-	for err == nil && n < len(b) {
-		var written int
-		written, err = c.w.Write(b[n:min(n+writeChunk, len(b))])
-		n += written
-		c.handler.unread.moved(c)
-	}
-	return n, err
-}
-
-// sendLast writes the last part of a stream. An error has no consequence.
-func (c *call) sendLast(b []byte) {
-	if c.send(b) == nil {
-		connection := http.NewResponseController(c.w)
-		_ = connection.SetWriteDeadline(time.Now().Add(c.handler.config.StallTimeout))
-		c.endBody()
-		_ = connection.SetWriteDeadline(time.Time{})
-	}
-}
-
-// writeBatch writes one message of a stream. The stream's budget counts BSON, but the JSON of a
+// write writes one message of a stream. The stream's budget counts BSON, but the JSON of a
 // message can be many times larger, so it is sent in pieces. A client that does not read holds
-// writeChunk bytes of JSON, or one document.
-func (c *call) writeBatch(m proto.Message) error {
-	if s, ok := m.(hasSession); ok && s.GetSession() != "" {
-		c.session = s.GetSession()
+// Chunk bytes of JSON, or one document.
+func (s *stream) write(m proto.Message) error {
+	if renewed, ok := m.(hasSession); ok && renewed.GetSession() != "" {
+		s.session = renewed.GetSession()
 	}
-	out := c.handler.buffers.get(0)
-	defer c.handler.buffers.put(out)
-	e := encoder{buf: out.b, mode: c.format.mode, room: c}
-	defer c.releaseRoom()
+	out := s.c.x.Buffer()
+	defer out.Free()
+	e := encoder{buf: out.B, mode: s.c.format.mode, room: &s.c.x.Memory}
+	defer s.c.x.Memory.ReleaseRoom()
 	if proto.Size(m) >= largeResponse {
-		c.turn.Take()
-		defer c.turn.Leave()
+		s.c.x.Turn.Take()
+		defer s.c.x.Turn.Leave()
 	}
 	flush := func() error {
-		c.begin()
-		c.rows = c.rows || len(e.buf) > 0
-		err := c.send(e.buf)
+		s.begin()
+		s.rows = s.rows || len(e.buf) > 0
+		err := s.c.x.Response.Send(e.buf)
 		e.buf = e.buf[:0]
 		if err != nil {
 			return refuse(rpcerr.Canceled, "the client has gone away: "+err.Error())
 		}
 		return nil
 	}
-	err := c.append(&e, m, flush)
-	if len(e.buf) > 0 || err == nil && !c.begun {
+	err := s.append(&e, m, flush)
+	if len(e.buf) > 0 || err == nil && !s.c.begun {
 		if failed := flush(); failed != nil {
 			return failed
 		}
 	}
-	out.b = e.buf
+	out.B = e.buf
 	return err
 }
 
-// writeEnd writes the end of a stream that has not failed.
-func (c *call) writeEnd() {
+// end writes the end of a stream that has not failed.
+func (s *stream) end() {
 	e := encoder{}
 	switch {
-	case c.format.media == mediaSSE:
+	case s.c.format.media == mediaSSE:
 		e.buf = append(e.buf, "event: end\nid: "+endEventID+"\ndata: "...)
-	case !c.format.bare:
+	case !s.c.format.bare:
 		e.buf = append(e.buf, `{"end":`...)
 	}
-	if !c.format.bare {
+	if !s.c.format.bare {
 		e.buf = append(e.buf, '{')
-		if c.session != "" {
+		if s.session != "" {
 			e.buf = append(e.buf, `"session":`...)
-			_ = e.text(c.session)
+			_ = e.text(s.session)
 		}
 		e.buf = append(e.buf, '}')
 	}
 	switch {
-	case c.format.media == mediaSSE:
+	case s.c.format.media == mediaSSE:
 		e.buf = append(e.buf, "\n\n"...)
-	case !c.format.bare:
+	case !s.c.format.bare:
 		e.buf = append(e.buf, "}\n"...)
 	}
-	c.begin()
-	c.sendLast(e.buf)
+	s.begin()
+	s.c.x.Response.SendLast(e.buf)
 }
 
-// writeStreamFailure writes the failure of a stream that has begun.
-func (c *call) writeStreamFailure(body *mooringv1.ErrorResponse) {
-	if c.format.bare {
+// fail writes a failure as a part of the stream, if it is one, and reports whether it is. Otherwise
+// the response is a status.
+func (s *stream) fail(failed rpcerr.Response) bool {
+	events, ofChanges := s.c.format.media == mediaSSE, s.c.route.items.changes
+	isGet := s.c.r.Method == http.MethodGet
+	transient := failed.Body.GetError().GetRetry() != string(rpcerr.Never)
+	switch {
+	case events && ofChanges && s.isEvent(failed):
+		before := "event: failure\nid: " + endEventID + "\ndata: "
+		if isTransient(failed) {
+			before = retryEvents + "event: failure\ndata: "
+		}
+		s.writeFailure(before, failed, "\n\n")
+	case events && isGet && transient && !s.rows:
+		// An error status would make EventSource give up before any row was sent.
+		s.writeFailure(retryEvents+"event: failure\ndata: ", failed, "\n\n")
+	case !s.c.begun:
+		return false
+	case s.c.format.bare:
 		// Without frames, only an incomplete body shows that documents are missing.
 		panic(http.ErrAbortHandler)
+	case events:
+		before := "event: failure\nid: " + s.c.route.items.eventID + "\ndata: "
+		s.writeFailure(before, failed, "\n\n")
+	default:
+		s.writeFailure("", failed, "\n")
 	}
-	before, after := "", "\n"
-	if c.format.media == mediaSSE {
-		before, after = "event: failure\nid: "+c.route.items.eventID+"\ndata: ", "\n\n"
-	}
-	text := c.handler.errorText(body, c.format.mode)
-	c.sendLast(append(append([]byte(before), text...), after...))
+	return true
 }
 
-// writeTransientFailure answers an EventSource before any row was sent. An error status would make
-// it give up, so the answer tells it to reconnect.
-func (c *call) writeTransientFailure(body *mooringv1.ErrorResponse) {
-	c.begin()
-	text := c.handler.errorText(body, c.format.mode)
-	c.sendLast(append(append([]byte(retryEvents+"event: failure\ndata: "), text...), "\n\n"...))
+// writeFailure writes a failure as the last item.
+func (s *stream) writeFailure(before string, failed rpcerr.Response, after string) {
+	s.begin()
+	text := s.c.api.errorText(failed.Body, s.c.format.mode)
+	s.c.x.Response.SendLast(append(append([]byte(before), text...), after...))
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -48,11 +49,19 @@ var errNoTickets = &caller.Error{
 	Problem: caller.Invalid, Message: "tickets do not count here",
 }
 
-func (h *Handler) openTicket(ticket string) (*caller.Identity, *mooringv1.WatchRequest, error) {
-	if h.config.Tickets == nil {
-		return nil, nil, errNoTickets
+// identify returns who makes the call: who the ticket in its path belongs to, or else who presents
+// a credential.
+func (c *call) identify(ctx context.Context) (identity *caller.Identity, err error) {
+	ticket, ok := ticketOf(c.r)
+	switch {
+	case !ok:
+		return c.x.Identify(ctx, nil)
+	case c.api.tickets == nil:
+		return nil, errNoTickets
 	}
-	return h.config.Tickets.Open(ticket)
+	c.ticket = ticket
+	identity, c.watch, err = c.api.tickets.Open(ticket)
+	return identity, err
 }
 
 // ticketRoute returns the route of tickets, which has no annotation because its request is not in

@@ -14,24 +14,24 @@ import (
 type unread struct {
 	// mu guards the field below. Nothing blocks while it is held.
 	mu    sync.Mutex
-	since map[*call]time.Time
+	since map[*Exchange]time.Time
 }
 
 // moved records that a stream begins to wait for its client, or that the client has taken some.
-func (u *unread) moved(c *call) {
+func (u *unread) moved(x *Exchange) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.since == nil {
-		u.since = map[*call]time.Time{}
+		u.since = map[*Exchange]time.Time{}
 	}
-	u.since[c] = time.Now()
+	u.since[x] = time.Now()
 }
 
 // over records that a stream does not wait any more.
-func (u *unread) over(c *call) {
+func (u *unread) over(x *Exchange) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	delete(u.since, c)
+	delete(u.since, x)
 }
 
 // cut ends streams whose clients have taken nothing for writePatience, the longest first, until
@@ -39,23 +39,23 @@ func (u *unread) over(c *call) {
 func (u *unread) cut(bytes int64, only *admission.Principal) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	idle := make([]*call, 0, len(u.since))
-	for c, since := range u.since {
-		if only != nil && c.account.Principal() != *only {
+	idle := make([]*Exchange, 0, len(u.since))
+	for x, since := range u.since {
+		if only != nil && x.Memory.account.Principal() != *only {
 			continue
 		}
-		if time.Since(since) >= writePatience && c.account.Held() > 0 {
-			idle = append(idle, c)
+		if time.Since(since) >= writePatience && x.Memory.account.Held() > 0 {
+			idle = append(idle, x)
 		}
 	}
-	slices.SortFunc(idle, func(a, b *call) int { return u.since[a].Compare(u.since[b]) })
-	for _, c := range idle {
+	slices.SortFunc(idle, func(a, b *Exchange) int { return u.since[a].Compare(u.since[b]) })
+	for _, x := range idle {
 		if bytes <= 0 {
 			return
 		}
-		bytes -= c.account.Held()
-		delete(u.since, c)
+		bytes -= x.Memory.account.Held()
+		delete(u.since, x)
 		// The write fails, and with it the stream.
-		_ = http.NewResponseController(c.w).SetWriteDeadline(time.Unix(1, 0))
+		_ = http.NewResponseController(x.w).SetWriteDeadline(time.Unix(1, 0))
 	}
 }

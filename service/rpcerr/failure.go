@@ -51,6 +51,9 @@ func (f *Failure) Unwrap() error { return f.err }
 // Code returns the gRPC code.
 func (f *Failure) Code() codes.Code { return f.code }
 
+// HTTPStatus returns the status of HTTP.
+func (f *Failure) HTTPStatus() int { return f.http }
+
 // Reason returns the name of the cause.
 func (f *Failure) Reason() string { return string(f.reason) }
 

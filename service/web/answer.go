@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -23,7 +22,7 @@ import (
 // begin writes the status and the header of a response.
 func (c *call) begin(code int) {
 	c.begun = true
-	h := c.q.Header()
+	h := c.x.Response.Header()
 	h.Set("Content-Type", c.wire.contentType())
 	if c.wire.protocol != connectUnary && c.out != coding.Identity {
 		h.Set(c.wire.codings().content, c.out.String())
@@ -36,13 +35,13 @@ func (c *call) begin(code int) {
 			h[http.CanonicalHeaderKey(key)] = values
 		}
 	}
-	c.q.WriteHeader(code)
+	c.x.Response.WriteHeader(code)
 }
 
 // write writes a response message.
 func (c *call) write(m proto.Message) error {
 	size := proto.Size(m)
-	return c.q.Work(size, func() error { return c.writeSized(m, size) })
+	return c.x.Work(size, func() error { return c.writeSized(m, size) })
 }
 
 func (c *call) writeSized(m proto.Message, size int) error {
@@ -63,7 +62,7 @@ func (c *call) writeSized(m proto.Message, size int) error {
 
 // writeUnary writes the response of a unary call of Connect.
 func (c *call) writeUnary(data []byte) {
-	h := c.q.Header()
+	h := c.x.Response.Header()
 	if c.out != coding.Identity && coding.IsWorth(len(data)) {
 		data = c.out.Append(nil, data)
 		h.Set("Content-Encoding", c.out.String())
@@ -74,7 +73,7 @@ func (c *call) writeUnary(data []byte) {
 		h[http.CanonicalHeaderKey("trailer-"+key)] = values
 	}
 	c.begin(http.StatusOK)
-	c.q.Write(data) // if it fails, the client has gone away
+	c.x.Response.Write(data) // if it fails, the client has gone away
 }
 
 func (c *call) writeEnvelope(flags byte, data []byte) error {
@@ -85,7 +84,7 @@ func (c *call) writeEnvelope(flags byte, data []byte) error {
 	if !c.begun {
 		c.begin(http.StatusOK)
 	}
-	if err := c.q.Send(out); err != nil {
+	if err := c.x.Response.Send(out); err != nil {
 		return &rpcerr.Error{
 			Reason: rpcerr.Canceled, Message: "the client has gone away: " + err.Error(),
 		}
@@ -98,7 +97,7 @@ func (c *call) end(ctx context.Context, err error) {
 	var failed *rpcerr.Failure
 	st := status.New(codes.OK, "")
 	if err != nil {
-		failed = c.q.Explain(ctx, err)
+		failed = c.x.Explain(ctx, err)
 		st = failed.GRPCStatus()
 		c.announce(failed)
 	}
@@ -117,11 +116,8 @@ func (c *call) end(ctx context.Context, err error) {
 
 // announce sets the headers of a failure that are the same in all protocols.
 func (c *call) announce(failed *rpcerr.Failure) {
-	response := failed.HTTP()
-	if code := response.Code; !c.begun &&
-		(code == http.StatusServiceUnavailable || code == http.StatusTooManyRequests) {
-		wait := max(response.RetryAfter, time.Second)
-		c.q.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+	if !c.begun {
+		c.x.Response.SetRetryAfter(failed.HTTP())
 	}
 }
 
@@ -137,11 +133,11 @@ func (c *call) writeError(failed *rpcerr.Failure, st *status.Status) {
 	if err != nil {
 		panic("bug: web: " + err.Error()) // it has only texts
 	}
-	h := c.q.Header()
+	h := c.x.Response.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(text)))
-	c.q.WriteHeader(code)
-	c.q.Write(text)
+	c.x.Response.WriteHeader(code)
+	c.x.Response.Write(text)
 }
 
 // connectStatus has the HTTP status of each code, as Connect's specification says.

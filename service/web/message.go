@@ -25,15 +25,16 @@ const (
 
 // readOnly reads the request of a call that has exactly one.
 func (c *call) readOnly() (proto.Message, error) {
-	data, release, err := c.q.ReadBody()
+	read, err := c.x.Body.ReadAll()
 	if err != nil {
 		return nil, err
 	}
-	defer release() // the message keeps nothing of it
+	defer read.Free() // the message keeps nothing of it
 	if c.wire.protocol == connectUnary {
-		return c.decode(c.in, data)
+		return c.decode(c.in, read.B)
 	}
-	if data, err = c.binary(data); err != nil {
+	data, err := c.binary(read.B)
+	if err != nil {
 		return nil, err
 	}
 	from := bytes.NewReader(data)
@@ -55,11 +56,11 @@ func (c *call) binary(data []byte) ([]byte, error) {
 		return data, nil
 	}
 	size := base64.StdEncoding.DecodedLen(len(data))
-	if err := c.q.Charge(int64(size)); err != nil {
+	if err := c.x.Memory.Charge(int64(size)); err != nil {
 		return nil, err
 	}
 	out := make([]byte, 0, size)
-	err := c.q.Work(size, func() (err error) {
+	err := c.x.Work(size, func() (err error) {
 		for len(data) > 0 && err == nil {
 			n := len(data)
 			if pad := bytes.IndexByte(data, '='); pad >= 0 {
@@ -79,14 +80,14 @@ func (c *call) binary(data []byte) ([]byte, error) {
 // newBody returns the messages of a client's stream. A text is read as a whole.
 func (c *call) newBody() (*body, error) {
 	if !c.wire.text {
-		return &body{call: c, from: c.q.Body(), charges: true}, nil
+		return &body{call: c, from: &c.x.Body, charges: true}, nil
 	}
-	data, release, err := c.q.ReadBody()
+	read, err := c.x.Body.ReadAll()
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	data, err = c.binary(data)
+	defer read.Free()
+	data, err := c.binary(read.B)
 	return &body{call: c, from: bytes.NewReader(data)}, err
 }
 
@@ -104,7 +105,7 @@ const messageCost = 2
 // next reads the next message. It returns io.EOF at the end of the body. A message is charged until
 // the next one is read, when the handler has taken it.
 func (b *body) next() (proto.Message, error) {
-	b.call.q.Release(b.call.held)
+	b.call.x.Memory.Release(b.call.held)
 	b.call.held = 0
 	var header [headerBytes]byte
 	if n, err := io.ReadFull(b.from, header[:]); err != nil {
@@ -145,7 +146,7 @@ func (b *body) unread(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return wrong("the body ends within a message")
 	}
-	return b.call.q.Unread(err)
+	return b.call.x.Body.Unread(err)
 }
 
 // checkSize refuses a message that is too large.
@@ -160,7 +161,7 @@ func (c *call) checkSize(bytes int64) error {
 }
 
 func (c *call) most() int64 {
-	most := c.q.MaxBodyBytes()
+	most := c.x.Body.MaxBytes()
 	if c.method.most > 0 {
 		most = min(most, int64(c.method.most))
 	}
@@ -176,13 +177,13 @@ func (c *call) decode(how coding.Coding, data []byte) (m proto.Message, err erro
 	if how != coding.Identity {
 		size *= inflation
 	}
-	if err := c.q.Work(size, func() (err error) {
+	if err := c.x.Work(size, func() (err error) {
 		data, err = c.inflate(how, data)
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	err = c.q.Work(len(data), func() error {
+	err = c.x.Work(len(data), func() error {
 		m, err = c.parse(data)
 		return err
 	})
@@ -247,7 +248,7 @@ func (c *call) checkItems(data []byte) error {
 	if len(data) <= smallRequest/itemCost {
 		return nil
 	}
-	most := c.q.MaxItems()
+	most := c.x.MaxItems()
 	n := 0
 	if c.wire.json {
 		n = (commas(data) + commasOfItem - 1) / commasOfItem
@@ -269,8 +270,8 @@ func (c *call) checkItems(data []byte) error {
 // charge charges the call with a request message. A negative number is released.
 func (c *call) charge(bytes int64) error {
 	if bytes < 0 {
-		c.q.Release(-bytes)
-	} else if err := c.q.Charge(bytes); err != nil {
+		c.x.Memory.Release(-bytes)
+	} else if err := c.x.Memory.Charge(bytes); err != nil {
 		return err
 	}
 	c.held += bytes
@@ -333,7 +334,7 @@ func (c *call) makeRoom(size int64) error {
 	if more <= 0 {
 		return nil
 	}
-	if err := c.q.ChargeLast(more); err != nil {
+	if err := c.x.Memory.ChargeLast(more); err != nil {
 		return err
 	}
 	c.charged = size

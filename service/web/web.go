@@ -25,6 +25,7 @@ import (
 
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/etag"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -107,12 +108,12 @@ func (a *API) Takes(r *http.Request) bool {
 }
 
 // Serve answers a request.
-func (a *API) Serve(q *rest.Request) {
-	r := q.HTTP()
-	c := &call{q: q, method: a.methods[r.URL.Path], wire: wireOf(r.Header)}
+func (a *API) Serve(x *rest.Exchange) {
+	r := x.Request()
+	c := &call{x: x, method: a.methods[r.URL.Path], wire: wireOf(r.Header)}
 	err := c.open()
 	if err == nil {
-		ctx, cancel := q.Context(c.timeout)
+		ctx, cancel := x.Context(c.timeout)
 		defer cancel()
 		err = c.run(ctx)
 	}
@@ -121,7 +122,7 @@ func (a *API) Serve(q *rest.Request) {
 
 // call holds the state of one request.
 type call struct {
-	q       *rest.Request
+	x       *rest.Exchange
 	method  *method
 	wire    wire
 	timeout time.Duration
@@ -135,29 +136,29 @@ type call struct {
 
 // open checks everything in the request except the body.
 func (c *call) open() error {
-	if err := c.q.Admit(nil); err != nil {
+	if err := c.x.Admit(nil); err != nil {
 		return err
 	}
-	r := c.q.HTTP()
+	r := c.x.Request()
 	switch {
 	case c.method == nil:
 		return &rpcerr.Error{
 			Reason: rpcerr.Unimplemented, Message: "there is no method " + r.URL.Path,
 		}
 	case r.Method != http.MethodPost:
-		c.q.Header().Set("Allow", http.MethodPost)
+		c.x.Response.Header().Set("Allow", http.MethodPost)
 		return &rpcerr.Error{
 			Reason: rpcerr.MethodNotAllowed, Message: "a call is a POST, not a " + r.Method,
 		}
 	case c.wire.isUnknown(), c.wire.protocol == connectUnary && c.method.isStream(),
 		c.wire.protocol == connectStream && !c.method.isStream():
-		c.q.Header().Set("Accept-Post", c.method.types())
+		c.x.Response.Header().Set("Accept-Post", c.method.types())
 		return &rpcerr.Error{
 			Reason:  rpcerr.UnsupportedMediaType,
 			Message: "this call takes the Content-Types " + c.method.types(),
 		}
 	}
-	if err := c.q.RefusePreconditions(); err != nil {
+	if err := etag.Refuse(r.Method, r.Header); err != nil {
 		return err
 	}
 	names := c.wire.codings()
@@ -179,8 +180,8 @@ func (m *method) isStream() bool { return m.receives || m.sends }
 // readTimeout returns the shortest of the timeouts that the request has, or 0.
 func (c *call) readTimeout() (time.Duration, error) {
 	const header, maxDigits = "Connect-Timeout-Ms", 10
-	timeout, err := c.q.Timeout()
-	text := c.q.HTTP().Header.Get(header)
+	timeout, err := c.x.Timeout(c.x.Request().URL.Query())
+	text := c.x.Request().Header.Get(header)
 	if err != nil || text == "" {
 		return timeout, err
 	}
@@ -207,7 +208,7 @@ func (c *call) run(ctx context.Context) error {
 		return err
 	}
 	response := c.method.response.New().Interface()
-	err = c.q.Conn().Invoke(c.incoming(ctx), c.method.name, request, response,
+	err = c.x.Conn().Invoke(c.incoming(ctx), c.method.name, request, response,
 		grpc.Header(&c.header), grpc.Trailer(&c.trailer))
 	if err != nil {
 		return err
@@ -226,7 +227,7 @@ func (c *call) stream(ctx context.Context) error {
 			return err
 		}
 	}
-	s, err := c.q.Conn().NewStream(c.incoming(ctx), &grpc.StreamDesc{
+	s, err := c.x.Conn().NewStream(c.incoming(ctx), &grpc.StreamDesc{
 		ClientStreams: c.method.receives, ServerStreams: c.method.sends,
 	}, c.method.name)
 	if err != nil {
@@ -297,13 +298,13 @@ func (c *call) receive(s grpc.ClientStream, cancel func()) (failed error) {
 // incoming returns the context of the call, with the headers that are metadata.
 func (c *call) incoming(ctx context.Context) context.Context {
 	md := metadata.MD{}
-	for name, values := range c.q.HTTP().Header {
+	for name, values := range c.x.Request().Header {
 		name = strings.ToLower(name)
 		if strings.HasPrefix(name, "mooring-") && name != "mooring-request-id" {
 			md[name] = values
 		}
 	}
-	return c.q.Incoming(ctx, md, servicecall.Local{})
+	return c.x.Incoming(ctx, md, servicecall.Local{})
 }
 
 // protocol names the form of messages and errors.

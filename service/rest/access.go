@@ -1,10 +1,16 @@
 package rest
 
 import (
+	"net"
 	"net/http"
+	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/rs/cors"
+
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // CORS says which pages of other origins a browser lets call. The zero value allows none.
@@ -24,7 +30,7 @@ const corsAge = 600
 var sentHeaders = []string{
 	"Accept", "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
 	"Last-Event-Id", "Prefer", "Request-Timeout", "Traceparent", "Tracestate",
-	requestIDHeader, sessionHeader, transactionHeader, "Mooring-Timeout",
+	RequestIDHeader, SessionHeader, TransactionHeader, "Mooring-Timeout",
 	"Mooring-Document-Encoding", "Apikey", "Api-Key", "Jwttokenstring",
 	"Grpc-Timeout", "X-Grpc-Web", "X-User-Agent", "Connect-Protocol-Version",
 	"Connect-Timeout-Ms",
@@ -33,8 +39,8 @@ var sentHeaders = []string{
 // exposedHeaders lists the headers of responses that pages may read.
 var exposedHeaders = []string{
 	"ETag", "Location", "Retry-After", "Preference-Applied", "Allow", "WWW-Authenticate",
-	"Accept-Patch", writeConcernErrorHeader,
-	requestIDHeader, sessionHeader, cursorHeader, transactionHeader,
+	"Accept-Patch", WriteConcernErrorHeader,
+	RequestIDHeader, SessionHeader, CursorHeader, TransactionHeader,
 }
 
 // newCORS returns what answers the questions of browsers, nil if no page may call.
@@ -67,12 +73,11 @@ func (h *Handler) SetAccess(hosts []string, c CORS) {
 
 // serveCORS sets the headers for a page of an allowed origin. It answers a preflight, which
 // carries no credential, and reports whether the request is one.
-func (h *Handler) serveCORS(w http.ResponseWriter, r *http.Request) bool {
-	allowed := h.access.Load().cors
-	if allowed == nil || r.Header["Origin"] == nil {
+func (a *access) serveCORS(w http.ResponseWriter, r *http.Request) bool {
+	if a.cors == nil || r.Header["Origin"] == nil {
 		return false
 	}
-	allowed.HandlerFunc(w, r)
+	a.cors.HandlerFunc(w, r)
 	return isPreflight(r)
 }
 
@@ -81,11 +86,43 @@ func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header["Access-Control-Request-Method"] != nil
 }
 
+// sameOrigin refuses requests that can change something and that a browser sends for a page of
+// another origin.
+var sameOrigin http.CrossOriginProtection
+
 // isForeign reports whether a browser sends the request for a page that may not send it.
-func (h *Handler) isForeign(r *http.Request) bool {
-	allowed := h.access.Load().cors
-	if allowed != nil && r.Header["Origin"] != nil && allowed.OriginAllowed(r) {
+func (a *access) isForeign(r *http.Request) bool {
+	if a.cors != nil && r.Header["Origin"] != nil && a.cors.OriginAllowed(r) {
 		return false
 	}
 	return sameOrigin.Check(r) != nil
+}
+
+// checkHost refuses names that are not the gateway's.
+func (a *access) checkHost(host string) error {
+	if a.hosts == nil || isOwnHost(host, a.hosts) {
+		return nil
+	}
+	return refuse(rpcerr.UnknownHost, "the gateway does not answer for the host "+
+		strconv.Quote(host)+": its operator can add the name to rest.hosts")
+}
+
+// isOwnHost reports whether a Host names the gateway: an IP address, localhost or one of the
+// names. A page cannot point an IP address at another machine.
+func isOwnHost(host string, names []string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	_, err := netip.ParseAddr(host)
+	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost") ||
+		slices.ContainsFunc(names, func(name string) bool { return matchesHost(name, host) })
+}
+
+// matchesHost reports whether a host is a name of Config.Hosts, or one of the names below it.
+func matchesHost(name, host string) bool {
+	if parent, ok := strings.CutPrefix(name, "*"); ok {
+		return strings.HasSuffix(host, parent) && len(host) > len(parent)
+	}
+	return host == name
 }

@@ -1,0 +1,135 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/inproc"
+	"github.com/mooringdb/mooring/service/interceptor"
+)
+
+// Config configures a Handler. Only Conn is required.
+type Config struct {
+	// Conn makes the calls. The services are registered on it.
+	Conn *inproc.Conn
+	// Live returns why the process should be restarted, or nil if it should not. /healthz calls
+	// it. If Live is unset, /healthz always succeeds.
+	Live func(context.Context) error
+	// Ready returns why the process should get no requests, or nil if it may. /readyz calls it. If
+	// Ready is unset, /readyz always succeeds.
+	Ready func(context.Context) error
+	// Callers finds out who makes a call, before its body is read. If it is nil, clients are not
+	// authenticated. The interceptors of Conn must have the same.
+	Callers *caller.Authenticator
+	// Tickets opens the tickets of change streams. If it is nil, no ticket counts.
+	Tickets Tickets
+	// Admission limits what calls use. If it is nil, nothing is limited. The interceptors of Conn
+	// must have the same.
+	Admission *admission.Admission
+	// Hosts lists the names in Host for which the API answers, in lower case and without a port,
+	// beside localhost and IP addresses. *.name stands for all names that end with .name. Nil
+	// means any name. A page of another site can reach a gateway by a name of its own that it
+	// points at the gateway's address (DNS rebinding).
+	Hosts []string
+	// MaxBodyBytes limits the request body. 0 means 64 MiB.
+	MaxBodyBytes int64
+	// Terse is call.Call.Terse for requests that reach no interceptor, and for /readyz.
+	Terse bool
+	// MaxItems limits the items of all lists of a request. 0 means DefaultMaxItems.
+	MaxItems int
+	// BodyTimeout is how long a client may take for each 64 KiB of a body, and before it must have
+	// sent 16 KiB a second on average. 0 means 30 s.
+	BodyTimeout time.Duration
+	// StallTimeout is how long a client may read nothing of a stream before its connection is
+	// closed. 0 means the interceptors' default.
+	StallTimeout time.Duration
+	// Refusals records the requests that are refused and reach no interceptor, which records the
+	// others.
+	Refusals interceptor.Refusals
+	// CORS says which pages of other origins may call.
+	CORS CORS
+	// Protocols lists what else is served on the port. A request belongs to the first one that
+	// takes it, and to REST if none does.
+	Protocols []Protocol
+}
+
+// DefaultMaxItems is the default of Config.MaxItems: as many writes as a server takes in a command.
+const DefaultMaxItems = 100_000
+
+const defaultMaxBodyBytes = 64 << 20
+
+// Handler serves all of the port. It is safe for concurrent use. New returns one.
+type Handler struct {
+	config  Config
+	rest    *API // the last of config.Protocols
+	buffers buffers
+	access  atomic.Pointer[access]
+	unread  unread
+}
+
+var _ http.Handler = (*Handler)(nil)
+
+// New returns the handler of the whole REST port.
+func New(config Config) (*Handler, error) {
+	if config.Conn == nil {
+		return nil, errors.New("rest: no connection to the services")
+	}
+	if config.MaxBodyBytes == 0 {
+		config.MaxBodyBytes = defaultMaxBodyBytes
+	}
+	if config.MaxItems == 0 {
+		config.MaxItems = DefaultMaxItems
+	}
+	if config.BodyTimeout == 0 {
+		config.BodyTimeout = defaultBodyTimeout
+	}
+	if config.StallTimeout == 0 {
+		config.StallTimeout = interceptor.DefaultStallTimeout
+	}
+	h := &Handler{config: config, rest: newAPI(config)}
+	h.config.Protocols = append(slices.Clip(config.Protocols), h.rest)
+	h.SetAccess(config.Hosts, config.CORS)
+	config.Admission.AddReclaim(h.unread.cut)
+	return h, nil
+}
+
+// Values of headers that most responses have.
+var (
+	noSniff      = []string{"nosniff"}
+	noStore      = []string{"no-store"}
+	privateCache = []string{"private, no-cache"}
+	varyGet      = []string{"Accept, Accept-Encoding, Authorization, Api-Key, Apikey, " +
+		SessionHeader + ", " + TransactionHeader}
+	varyOther = []string{"Accept, Accept-Encoding"}
+)
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := h.newExchange(w, r)
+	header := w.Header()
+	header[RequestIDHeader] = x.ids[:]
+	header["X-Content-Type-Options"] = noSniff
+	cache, vary := noStore, varyOther
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		cache, vary = privateCache, varyGet
+	}
+	header["Cache-Control"] = cache
+	header["Vary"] = vary
+	x.Body.limitSkipping()
+	if h.access.Load().serveCORS(w, r) {
+		return
+	}
+	defer x.Memory.account.Close()
+	for _, p := range h.config.Protocols {
+		if p.Takes(r) {
+			p.Serve(x)
+			return
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package rest
+
+import (
+	"net/netip"
+	"sync"
+
+	"github.com/mooringdb/mooring/service/admission"
+)
+
+// Memory charges a request with what it takes. Its methods block until there is memory, or fail if
+// there is none for the request. They do nothing if nothing is limited.
+type Memory struct {
+	x       *Exchange
+	account admission.Account // open once it is known who calls
+	text    int64             // charged by MakeRoom
+}
+
+// open opens the account of the request's client.
+func (m *Memory) open() {
+	a := m.x.front.config.Admission
+	switch who := m.x.identity; {
+	case a == nil:
+	case who != nil && who.Principal != "":
+		a.Open(&m.account, admission.PrincipalOf(who.Principal, netip.Addr{}))
+	default:
+		a.Open(&m.account, admission.PrincipalOf("", address(m.x.r)))
+	}
+}
+
+// Charge charges the request with memory before it is taken.
+func (m *Memory) Charge(bytes int64) error {
+	defer m.x.pause()()
+	return m.account.Grow(m.x.r.Context(), bytes)
+}
+
+// ChargeLast charges the request with memory of its response.
+func (m *Memory) ChargeLast(bytes int64) error {
+	defer m.x.pause()()
+	return m.account.GrowLast(m.x.r.Context(), bytes)
+}
+
+// Release returns memory that Charge has charged.
+func (m *Memory) Release(bytes int64) { m.account.Shrink(bytes) }
+
+// MakeRoom charges the request with the text of a document before it is written, if the document is
+// large. The texts of a response follow each other in one buffer, and ReleaseRoom returns its
+// memory.
+func (m *Memory) MakeRoom(doc []byte) error {
+	if len(doc) < largeDocument {
+		return nil
+	}
+	more := int64(textSize(doc)) - m.text
+	if more <= 0 {
+		return nil
+	}
+	if err := m.ChargeLast(more); err != nil {
+		return err
+	}
+	m.text += more
+	return nil
+}
+
+// ReleaseRoom returns what MakeRoom has charged, when the text is written and its buffer is not
+// used any more.
+func (m *Memory) ReleaseRoom() {
+	m.account.Shrink(m.text)
+	m.text = 0
+}
+
+// largeDocument is the size from which a document is large.
+const largeDocument = 256 << 10
+
+// textSize returns about the length of a document's JSON, and seldom less. A byte that JSON escapes
+// takes six. The small bytes of lengths and numbers stand for the text that JSON has around values.
+func textSize(doc []byte) int {
+	n := len(doc)
+	for _, b := range doc {
+		if b < 0x20 || b == '"' || b == '\\' {
+			n += 5
+		}
+	}
+	return n
+}
+
+// maxPooled is the capacity of the largest buffer that is kept. A few large responses must not
+// hold memory forever.
+const maxPooled = 1 << 20
+
+// Buffer holds a byte slice that belongs to a pool.
+type Buffer struct {
+	B  []byte
+	of *buffers
+}
+
+// Free returns the buffer to its pool. Nothing may point into it any more.
+func (b *Buffer) Free() {
+	if cap(b.B) <= maxPooled {
+		b.of.pool.Put(b)
+	}
+}
+
+// buffers provides buffers for request and response bodies.
+type buffers struct{ pool sync.Pool }
+
+// get returns an empty buffer.
+func (p *buffers) get() *Buffer {
+	b, _ := p.pool.Get().(*Buffer)
+	if b == nil {
+		b = &Buffer{of: p}
+	}
+	b.B = b.B[:0]
+	return b
+}

@@ -1,0 +1,197 @@
+package rest
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// Response writes to the client of a request. A response that is not a stream is written with
+// Write, and a stream with Send. Both block until the client has taken what is written, or has read
+// nothing for too long.
+type Response struct {
+	x          *Exchange
+	compressor *coding.Writer // nil: the body is not compressed
+	compressed *bufio.Writer  // what the compressor writes to
+}
+
+// Header returns the header of the response. It has the headers that all responses have.
+func (o *Response) Header() http.Header { return o.x.w.Header() }
+
+// WriteHeader writes the status and the header.
+func (o *Response) WriteHeader(code int) { o.x.w.WriteHeader(code) }
+
+// SetRetryAfter sets the header that says when a client may try again, if that is known to help.
+func (o *Response) SetRetryAfter(failed rpcerr.Response) {
+	if failed.Code == http.StatusServiceUnavailable || failed.Code == http.StatusTooManyRequests {
+		wait := max(failed.RetryAfter, time.Second)
+		seconds := int64((wait + time.Second - 1) / time.Second)
+		o.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
+	}
+}
+
+// CodingFor returns the coding of a response whose text has that length.
+func (o *Response) CodingFor(length int) coding.Coding {
+	if !coding.IsWorth(length) {
+		return coding.Identity
+	}
+	return o.StreamCoding()
+}
+
+// StreamCoding returns the coding that the client prefers. Streams always have it.
+func (o *Response) StreamCoding() coding.Coding {
+	return coding.Choose(o.x.r.Header["Accept-Encoding"])
+}
+
+// Compress begins a body in a coding. It sets the header, which is not written yet. End writes the
+// end of the body.
+func (o *Response) Compress(in coding.Coding) {
+	if in != coding.Identity {
+		o.compress(in, o.writeWhole)
+	}
+}
+
+// CompressStream does what Compress does for a stream, whose end SendLast writes.
+func (o *Response) CompressStream(in coding.Coding) {
+	if in != coding.Identity {
+		o.compress(in, o.writePieces)
+	}
+}
+
+func (o *Response) compress(in coding.Coding, write writerFunc) {
+	o.Header()["Content-Encoding"] = []string{in.String()}
+	if o.x.r.Method == http.MethodHead {
+		return // nothing is written
+	}
+	o.x.Memory.account.Force(coding.WriterCost)
+	o.compressed = bufio.NewWriterSize(write, Chunk)
+	o.compressor = in.Writer(o.compressed)
+}
+
+// writerFunc implements io.Writer.
+type writerFunc func(b []byte) (int, error)
+
+var _ io.Writer = writerFunc(nil)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// Write writes a part of the body, and reports whether it could.
+func (o *Response) Write(b []byte) bool {
+	if o.compressor != nil {
+		_, err := o.compressor.Write(b)
+		return err == nil
+	}
+	_, err := o.writeWhole(b)
+	return err == nil
+}
+
+// End writes the end of a compressed body.
+func (o *Response) End() {
+	if o.compressor == nil {
+		return
+	}
+	if o.compressor.Close() == nil {
+		_ = o.compressed.Flush() // if it fails, the client has gone away
+	}
+	o.compressor.Free()
+	o.compressor = nil
+}
+
+// Send writes to a stream's client and flushes. It blocks for at most StallTimeout, so that a
+// client that does not read holds no goroutine and no memory for longer. If calls need the memory,
+// it fails when the client has taken nothing for writePatience. It removes the deadline afterwards,
+// because over HTTP/2 a deadline ends the stream even if nothing is being written.
+func (o *Response) Send(b []byte) error {
+	o.until(time.Now().Add(o.x.front.config.StallTimeout))
+	defer o.until(time.Time{})
+	if err := o.sendBytes(b); err != nil {
+		return err
+	}
+	defer o.awaitClient()()
+	return http.NewResponseController(o.x.w).Flush()
+}
+
+// SendLast writes the last part of a stream. An error has no consequence.
+func (o *Response) SendLast(b []byte) {
+	if o.Send(b) == nil {
+		o.until(time.Now().Add(o.x.front.config.StallTimeout))
+		o.End()
+		o.until(time.Time{})
+	}
+}
+
+// until sets the time until which the client must take what is written; the zero time means never.
+func (o *Response) until(t time.Time) {
+	// This fails if there is no connection.
+	_ = http.NewResponseController(o.x.w).SetWriteDeadline(t)
+}
+
+// sendBytes writes a part of a stream. What is compressed is written up to its end, so that the
+// client can read all of the part.
+func (o *Response) sendBytes(b []byte) error {
+	if o.compressor == nil {
+		if len(b) == 0 {
+			return nil
+		}
+		_, err := o.writePieces(b)
+		return err
+	}
+	if _, err := o.compressor.Write(b); err != nil {
+		return err
+	}
+	if err := o.compressor.Flush(); err != nil {
+		return err
+	}
+	return o.compressed.Flush()
+}
+
+// writePieces writes bytes of a stream to its client. Each Chunk that the client takes is progress.
+func (o *Response) writePieces(b []byte) (n int, err error) {
+	defer o.awaitClient()()
+	for err == nil && n < len(b) {
+		var written int
+		written, err = o.x.w.Write(b[n:min(n+Chunk, len(b))])
+		n += written
+		o.x.front.unread.moved(o.x)
+	}
+	return n, err
+}
+
+// awaitClient begins a wait for the client of a stream, in which the stream has no turn and may be
+// cut. The caller calls resume afterwards.
+func (o *Response) awaitClient() (resume func()) {
+	again := o.x.pause()
+	o.x.front.unread.moved(o.x)
+	return func() {
+		o.x.front.unread.over(o.x)
+		again()
+	}
+}
+
+// A client has writePatience for each Chunk of a response that is not a stream. A client that
+// reads slowly gets all of the response. A client that has stopped reading holds a goroutine and
+// memory for at most writePatience.
+const (
+	writePatience = 30 * time.Second
+	// Chunk is the size of a part of a response that is written at once.
+	Chunk = 64 << 10
+)
+
+// writeWhole writes a part of a body that is not a stream. If a write fails, the client has
+// disconnected or does not read. net/http writes the rest of its buffer under the last deadline,
+// and removes the deadline afterwards.
+func (o *Response) writeWhole(b []byte) (int, error) {
+	defer o.x.pause()()
+	for n := 0; ; {
+		o.until(time.Now().Add(writePatience))
+		written, err := o.x.w.Write(b[n:min(n+Chunk, len(b))])
+		if n += written; err != nil || n == len(b) {
+			return n, err
+		}
+	}
+}
