@@ -35,6 +35,14 @@ func TestMissing(t *testing.T) {
 			func(f *descriptorpb.FileDescriptorProto) { f.MessageType[0].Field[0].Options = nil },
 		},
 		{
+			"a check of another type", "mooring.v1.NextPageRequest.session is a string, which CHECK_FILTER",
+			checked(mooringv1.Check_CHECK_FILTER),
+		},
+		{
+			"parts of a text", "mooring.v1.NextPageRequest.session is no message",
+			checked(mooringv1.Check_CHECK_PARTS),
+		},
+		{
 			"a request of two methods",
 			"/mooring.v1.CursorService/Stream takes the request of /mooring.v1.CursorService/NextPage",
 			func(f *descriptorpb.FileDescriptorProto) {
@@ -59,6 +67,15 @@ func TestMissing(t *testing.T) {
 		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, want %q", row.name, err, row.want)
 		}
+	}
+}
+
+// checked returns a change of what is checked in the first field of a file.
+func checked(as mooringv1.Check) func(*descriptorpb.FileDescriptorProto) {
+	return func(f *descriptorpb.FileDescriptorProto) {
+		o := &descriptorpb.FieldOptions{}
+		proto.SetExtension(o, mooringv1.E_Check, as)
+		f.MessageType[0].Field[0].Options = o
 	}
 }
 
