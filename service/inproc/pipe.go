@@ -84,15 +84,19 @@ func (s *serverStream) SendMsgContext(ctx context.Context, m any) error {
 }
 
 // RecvMsg receives the next request. It returns io.EOF after the caller's CloseSend.
-func (s *serverStream) RecvMsg(m any) error {
+func (s *serverStream) RecvMsg(m any) error { return s.RecvMsgContext(s.ctx, m) }
+
+// RecvMsgContext does what RecvMsg does, but blocks until ctx ends, which an interceptor derives
+// from the stream's context.
+func (s *serverStream) RecvMsgContext(ctx context.Context, m any) error {
 	select {
 	case request, open := <-s.requests:
 		if !open {
 			return io.EOF
 		}
 		return move(m, request)
-	case <-s.ctx.Done():
-		return failure(context.Cause(s.ctx))
+	case <-ctx.Done():
+		return failure(context.Cause(ctx))
 	}
 }
 

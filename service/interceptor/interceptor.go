@@ -215,7 +215,11 @@ func (c *pass) next(ctx context.Context) error {
 func (c *pass) handle(ctx context.Context) (err error) {
 	if c.stream != nil {
 		s := &stream{ServerStream: c.wire, ctx: ctx, call: c, leave: func(error) {}}
-		defer func() { s.leave(err) }()
+		defer func() {
+			s.sends.close()
+			s.receives.close()
+			s.leave(err)
+		}()
 		return c.stream(c.server, s)
 	}
 	if c.response, err = c.unary(ctx, c.request); err == nil {
@@ -306,49 +310,36 @@ type stream struct {
 	// ends the stream's part in it.
 	joined bool
 	leave  func(error)
+	// sends and receives pass the messages; nil: none has passed yet.
+	sends, receives *lane
 }
 
 func (s *stream) Context() context.Context { return s.ctx }
 
-// interruptible describes streams whose sends a context can end.
-type interruptible interface {
-	SendMsgContext(ctx context.Context, m any) error
-}
-
 // SendMsg sends a message. It blocks until the transport has accepted the message, the context ends
 // or StallTimeout has passed. Without these limits, a client that does not read would block the
-// handler, and hold its cursor, after the end of a drain or forever. On grpc's own streams a
-// goroutine sends. It ends with the stream, which grpc ends when the handler has returned.
+// handler, and hold its cursor, after the end of a drain or forever.
 func (s *stream) SendMsg(m any) error {
-	if err := s.call.chain.stillCounts(s.call); err != nil {
+	chain := s.call.chain
+	if err := chain.stillCounts(s.call); err != nil {
 		return err
 	}
 	s.call.finish(m)
-	chain := s.call.chain
-	ctx, cancel := context.WithTimeoutCause(s.ctx, chain.cfg.StallTimeout, chain.stalled)
-	defer cancel()
-	if x, ok := s.ServerStream.(interruptible); ok {
-		err := x.SendMsgContext(ctx, m)
-		if err != nil && ctx.Err() != nil {
-			return context.Cause(ctx)
+	if s.sends == nil {
+		s.sends = newLane(s.ctx, chain.cfg.StallTimeout, chain.stalled)
+		if x, ok := s.ServerStream.(interruptible); ok {
+			s.sends.direct = x.SendMsgContext
+		} else {
+			s.sends.start(s.ServerStream.SendMsg)
 		}
-		return err
 	}
-	sent := make(chan error, 1)
-	go func() { sent <- s.ServerStream.SendMsg(m) }()
-	select {
-	case err := <-sent:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return s.sends.pass(m)
 }
 
 // RecvMsg receives a message, and runs the steps that need it: decide and, with the first message,
-// transact. On a stream that the client sends, it blocks until the message is
-// there, the context ends or StallTimeout has passed: otherwise a client that sends nothing would
-// block the handler after the end of a drain, or forever. A goroutine receives. It ends with the
-// stream, which grpc ends when the handler has returned; m is not used any more then.
+// transact. On a stream that the client sends, it blocks until the message is there, the context
+// ends or StallTimeout has passed: otherwise a client that sends nothing would block the handler
+// after the end of a drain, or forever. The transport may still write to m then.
 //
 // If the first message has a transaction's token, the stream runs in that transaction, and has
 // another context.
@@ -379,15 +370,14 @@ func (s *stream) receive(m any) error {
 	if !s.call.receives {
 		return s.ServerStream.RecvMsg(m)
 	}
-	chain := s.call.chain
-	ctx, cancel := context.WithTimeoutCause(s.ctx, chain.cfg.StallTimeout, chain.silent)
-	defer cancel()
-	received := make(chan error, 1)
-	go func() { received <- s.ServerStream.RecvMsg(m) }()
-	select {
-	case err := <-received:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if s.receives == nil {
+		chain := s.call.chain
+		s.receives = newLane(s.ctx, chain.cfg.StallTimeout, chain.silent)
+		if x, ok := s.ServerStream.(interruptible); ok {
+			s.receives.direct = x.RecvMsgContext
+		} else {
+			s.receives.start(s.ServerStream.RecvMsg)
+		}
 	}
+	return s.receives.pass(m)
 }

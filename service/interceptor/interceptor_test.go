@@ -310,6 +310,7 @@ func (w *wire) send(ended <-chan struct{}) error {
 type rendezvous struct{ *wire }
 
 func (r rendezvous) SendMsgContext(ctx context.Context, _ any) error { return r.send(ctx.Done()) }
+func (rendezvous) RecvMsgContext(context.Context, any) error         { return nil }
 
 // TestStalledStream checks that the stream of a client that does not read ends after StallTimeout,
 // and that the stream of a slow client does not.
