@@ -47,8 +47,8 @@ const (
 
 // policy returns a policy that refuses what is in the database secret.
 func policy() string {
-	return fmt.Sprintf("@commands(%q)\npermit (principal, action, resource);\n"+
-		"forbid (principal, action, resource in Database::\"secret\");\n",
+	return fmt.Sprintf("@commands(%q)\npermit (principal, action, resource)\n"+
+		"unless { resource in Database::\"secret\" };\n",
 		strings.Join(commands(), ", "))
 }
 

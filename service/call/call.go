@@ -44,8 +44,16 @@ type Call struct {
 	Timeout time.Duration
 	// Comment is the comment of the commands of a call that gives none; nil: they have none.
 	Comment *bson.Value
+	// Inside decides about what the call lists or drops; nil: no rule of the policy is against any.
+	Inside Inside
 	// Terse is true if errors tell the client neither addresses of servers nor their texts.
 	Terse bool
+}
+
+// Inside decides about each database or collection that a call lists or drops with others.
+type Inside interface {
+	// Decide returns an error if a rule of the policy is against it.
+	Decide(database, collection string) error
 }
 
 // IdempotencyKey is the metadata key of the key of an exactly-once write.

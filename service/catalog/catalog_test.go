@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -387,6 +388,55 @@ func TestListDatabasesInPages(t *testing.T) {
 		t.Error(err)
 	}
 	g.Idle(0)
+}
+
+// TestPolicyInside checks that lists leave out, and DropDatabase stops at, what a rule of the policy
+// is against.
+func TestPolicyInside(t *testing.T) {
+	p, err := policy.Parse([]byte(`permit (principal, action, resource);
+		forbid (principal, action, resource == Collection::"d.payroll");
+		forbid (principal, action in Action::"describe", resource in Database::"hr");`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handlers := fakemongo.Handlers{
+		"listDatabases": answer(t, `{"ok":1,"databases":[{"name":"d"},{"name":"hr"},{"name":"x"}]}`),
+		"listCollections": answer(t, `{"ok":1,"cursor":{"id":{"$numberLong":"0"},"ns":"d.x",
+			"firstBatch":[{"name":"orders"},{"name":"payroll"}]}}`),
+		"dropDatabase": answer(t, `{"ok":1}`),
+	}
+	g := servicetest.Start(t, fakemongo.NewServer(t, handlers), servicetest.Config{
+		Policy: policy.NewEnforcer(policy.Config{Policy: p}),
+	})
+	page, err := g.Catalog.ListDatabases(t.Context(), &mooringv1.ListDatabasesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := contents(t, page); got != `{"name":"d"} {"name":"x"}` {
+		t.Errorf("databases %s", got)
+	}
+	for request, want := range map[*mooringv1.ListCollectionsRequest]string{
+		{Database: "d"}: `"filter":{"$and":[{"name":{"$in":["orders"]}}]}`,
+		{Database: "d", Filter: doc(`{"type": "view"}`)}:   `"filter":{"$and":[{"type":"view"},{"name":{"$in":["orders"]}}]}`,
+		{Database: "x", Filter: doc(`{"name": "orders"}`)}: `"filter":{"name":"orders"}`,
+	} {
+		if _, err := g.Catalog.ListCollections(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		if got := sent(t, g, "listCollections"); !strings.Contains(got, want) {
+			t.Errorf("%v sends %s, want %s", request, got, want)
+		}
+	}
+	_, err = g.Catalog.DropDatabase(t.Context(), &mooringv1.DropDatabaseRequest{Database: "d"})
+	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "d.payroll") {
+		t.Errorf("it drops a database with a collection that it may not drop: %v", err)
+	}
+	if n := len(g.Server.Commands("dropDatabase")); n != 0 {
+		t.Errorf("%d commands dropDatabase", n)
+	}
+	if _, err = g.Catalog.DropDatabase(t.Context(), &mooringv1.DropDatabaseRequest{Database: "x"}); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestListInPages continues a list whose cursor the server has.

@@ -6,6 +6,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/request"
 )
@@ -104,7 +105,17 @@ func (s *Server) ListCollections(
 	opt := collectionsOptions.Read(r, req)
 	opt.TimeoutMode, opt.RunOn = client.Iteration, true
 	db := req.GetDatabase()
+	inside := call.From(ctx).Inside
 	run := func(ctx context.Context, _ int32) (paging.Cursor, error) {
+		if inside != nil {
+			names, err := s.names(ctx, db, opt.Common)
+			if err != nil {
+				return nil, err
+			}
+			opt.Filter = only(names, opt.Filter, func(name string) bool {
+				return inside.Decide(db, name) == nil
+			})
+		}
 		return s.cfg.Client.ListCollections(ctx, db, opt)
 	}
 	docs, token, err := s.list(ctx, r, client.Namespace{Database: db}, opt.BatchSize, run)
@@ -112,6 +123,33 @@ func (s *Server) ListCollections(
 		return nil, err
 	}
 	return &mooringv1.ListCollectionsResponse{Documents: docs, Cursor: token}, nil
+}
+
+// names returns the names of the collections that a database has.
+func (s *Server) names(ctx context.Context, db string, with client.Common) ([]string, error) {
+	common := client.Common{
+		Session: with.Session, RunOn: with.RunOn, Timeout: with.Timeout, Comment: with.Comment,
+		Caller: with.Caller,
+	}
+	return s.cfg.Client.ListCollectionNames(ctx, db, client.ListCollectionsOptions{
+		ListOptions: client.ListOptions{Common: common},
+	})
+}
+
+// only returns a filter of a list of collections that has those of the names that are visible. The
+// list has no collection that was created since the names were read.
+func only(names []string, filter bson.Raw, visible func(string) bool) bson.Raw {
+	b := bson.NewBuilder(nil).OpenArray("$and")
+	if filter != nil {
+		b.Document("", filter)
+	}
+	b.OpenDocument("").OpenDocument("name").OpenArray("$in")
+	for _, name := range names {
+		if visible(name) {
+			b.String("", name)
+		}
+	}
+	return b.Close().Close().Close().Close().Finish()
 }
 
 // CreateCollection creates a collection or a view.

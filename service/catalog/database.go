@@ -3,11 +3,13 @@ package catalog
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/cursor"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/request"
 )
@@ -51,10 +53,18 @@ func (s *Server) ListDatabases(
 	r := request.Read(ctx, req, req.Statement)
 	opt, size := databasesOptions.Read(r, req), r.BatchSize(req.BatchSize)
 	opt.RunOn = true
+	inside := call.From(ctx).Inside
 	run := func(ctx context.Context, _ int32) (paging.Cursor, error) {
 		docs, err := s.cfg.Client.ListDatabases(ctx, opt)
 		if err != nil {
 			return nil, err
+		}
+		if inside != nil {
+			docs = slices.DeleteFunc(docs, func(doc bson.Raw) bool {
+				name, _ := doc.Lookup("name")
+				text, _ := name.Str()
+				return inside.Decide(text, "") != nil
+			})
 		}
 		return &whole{documents: docs}, nil
 	}
@@ -99,7 +109,8 @@ func (*whole) SetMaxAwaitTimeMS(*int64)    {}
 func (*whole) SetRunOn(bool)               {}
 func (*whole) Close(context.Context) error { return nil }
 
-// DropDatabase drops a database.
+// DropDatabase drops a database, unless a rule of the policy is against dropping a collection that
+// is there.
 func (s *Server) DropDatabase(
 	ctx context.Context, req *mooringv1.DropDatabaseRequest,
 ) (*mooringv1.DropDatabaseResponse, error) {
@@ -108,6 +119,17 @@ func (s *Server) DropDatabase(
 	opt.RunOn = true
 	if err := r.Err(); err != nil {
 		return nil, err
+	}
+	if inside := call.From(ctx).Inside; inside != nil {
+		names, err := s.names(ctx, req.GetDatabase(), opt.Common)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if err := inside.Decide(req.GetDatabase(), name); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if err := s.cfg.Client.DropDatabase(ctx, req.GetDatabase(), opt); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/policy"
 )
 
@@ -32,11 +33,11 @@ func (x *Chain) decide(ctx context.Context, c *pass) error {
 // about the call, and another that it forwards the call to does not: it would refuse the filters
 // that the policy has added.
 func (c *pass) check(ctx context.Context, message any) error {
-	if c.call.Forwarded {
-		return nil
-	}
 	enforcer := c.chain.cfg.Policy
 	if enforcer == nil {
+		if c.call.Forwarded {
+			return nil
+		}
 		return c.checkOperator(ctx)
 	}
 	m, ok := message.(proto.Message)
@@ -47,13 +48,43 @@ func (c *pass) check(ctx context.Context, message any) error {
 		c.checked = true
 		c.policy = enforcer.Begin(c.call.Identity, c.method, c.call.Built)
 	}
+	if c.call.Forwarded {
+		c.policy.Of(m)
+		c.decideInside(ctx)
+		return nil
+	}
 	err := c.policy.Check(m)
 	c.call.Quiet = c.policy.Quiet()
+	c.decideInside(ctx)
 	if refusal, ok := errors.AsType[*policy.Refusal](err); ok {
 		c.logRefusal(ctx, "request refused by the policy", refusal)
 	}
 	return err
 }
+
+// decideInside gives the handler what decides about each database or collection that the call lists
+// or drops with others. It logs which of them keeps a database from being dropped; a list leaves
+// them out.
+func (c *pass) decideInside(ctx context.Context) {
+	inside := c.policy.Inside()
+	if inside == nil {
+		return
+	}
+	c.call.Inside = insideFunc(func(database, collection string) error {
+		err := inside(database, collection)
+		refusal, ok := errors.AsType[*policy.Refusal](err)
+		if ok && c.method == mooringv1.CatalogService_DropDatabase_FullMethodName {
+			c.logRefusal(ctx, "request refused by the policy", refusal)
+		}
+		return err
+	})
+}
+
+// insideFunc implements call.Inside.
+type insideFunc func(database, collection string) error
+
+// Decide calls the function.
+func (f insideFunc) Decide(database, collection string) error { return f(database, collection) }
 
 // logRefusal logs a refusal with its rule. The message is constant.
 func (c *pass) logRefusal(ctx context.Context, message string, refusal *policy.Refusal) {

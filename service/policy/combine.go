@@ -16,9 +16,9 @@ type grant struct {
 	filter, forced bson.Raw
 }
 
-// combine returns the decision of the rules that permit an action, and the rules that it is made
-// of. writing says that the action changes documents. What the decision allows of a field of a
-// document, one of the rules alone allows:
+// combine returns the decision of the rules that permit an action. writing says that the action
+// changes documents. What the decision allows of a field of a document, one of the rules alone
+// allows:
 //
 //   - a rule that permits no more than another does not count;
 //   - of rules with the same limits on fields, the filters are or-ed;
@@ -26,7 +26,7 @@ type grant struct {
 //   - other rules do not go together. No filter and list of fields says what each alone permits.
 //
 // A rule whose claims the principal does not have permits nothing.
-func combine(who *Principal, permits []*rule, writing bool) (Decision, []*rule) {
+func combine(who *Principal, permits []*rule, writing bool) Decision {
 	d := Decision{narrow: true}
 	var all []grant
 	for _, r := range permits {
@@ -41,13 +41,12 @@ func combine(who *Principal, permits []*rule, writing bool) (Decision, []*rule) 
 		d.Options = append(d.Options, r.options...)
 	}
 	if len(all) == 0 {
-		return Decision{Rule: noRule}, nil
+		return Decision{Rule: noRule}
 	}
 	left := uncovered(all, writing)
 	var ids []string
-	var used []*rule
 	for _, g := range left {
-		ids, used = append(ids, g.id), append(used, g.rule)
+		ids = append(ids, g.id)
 	}
 	d.Allowed, d.Rule = true, strings.Join(ids, ", ")
 	d.Filter, d.Forced, d.Hidden = left[0].filter, left[0].forced, left[0].hidden
@@ -59,9 +58,9 @@ func combine(who *Principal, permits []*rule, writing bool) (Decision, []*rule) 
 	case allLike(left, func(a, b *grant) bool { return a.sameDocuments(b, writing) }):
 		d.Hidden, d.ReadOnly = fieldLimits(left)
 	default:
-		return Decision{Rule: d.Rule + conflicting, conflict: true}, used
+		return Decision{Rule: d.Rule + conflicting, conflict: true}
 	}
-	return d, used
+	return d
 }
 
 // conflicting is what Decision.Rule says of rules that do not go together.

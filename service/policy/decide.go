@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
-	"github.com/cedar-policy/cedar-go/x/exp/ast"
-	"github.com/cedar-policy/cedar-go/x/exp/eval"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/method"
@@ -153,17 +151,20 @@ func (w *world) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 // Decide returns what the principal may do of the action on the resource. An action without a name
 // in the API is refused.
 func (p *Policy) Decide(who *Principal, action string, on Resource) Decision {
-	decision, _ := p.decide(who, action, on)
-	return decision
+	d := p.decide(who, action, on)
+	if !d.Allowed {
+		return d
+	}
+	return p.within(who, action, on, d)
 }
 
-// decide returns the decision and the rules that are satisfied.
-func (p *Policy) decide(who *Principal, action string, on Resource) (Decision, []*rule) {
+// decide returns what the rules say that name the resource, or what it is in.
+func (p *Policy) decide(who *Principal, action string, on Resource) Decision {
 	w := &world{principal: who.entity(), resource: on.entities()}
 	a := method.OfAction(action)
 	// A name with $ is not one of a collection: find on $cmd would be a command.
 	if a == nil || strings.Contains(on.String(), "$") {
-		return Decision{Rule: noRule}, nil
+		return Decision{Rule: noRule}
 	}
 	_, found := cedar.Authorize(p.set, w, cedar.Request{
 		Principal: w.principal.UID, Action: uidOf(a), Resource: w.resource[0].UID,
@@ -172,45 +173,17 @@ func (p *Policy) decide(who *Principal, action string, on Resource) (Decision, [
 	// Cedar ignores a forbid that it cannot evaluate. Here it forbids.
 	for _, e := range found.Errors {
 		if r := p.byID[e.PolicyID]; !r.permit {
-			return Decision{Rule: r.id}, []*rule{r}
+			return Decision{Rule: r.id, forbidden: true}
 		}
 	}
 	var permits []*rule
 	for _, reason := range found.Reasons {
 		r := p.byID[reason.PolicyID]
 		if !r.permit {
-			return Decision{Rule: r.id}, []*rule{r}
+			return Decision{Rule: r.id, forbidden: true}
 		}
 		permits = append(permits, r)
 	}
 	slices.SortFunc(permits, func(a, b *rule) int { return a.line - b.line })
 	return combine(who, permits, a.Group == mooringv1.Method_GROUP_WRITE)
-}
-
-// RestrictedSomewhere reports whether a rule that restricts could permit something to the
-// principal, whatever the action and the resource are. If it cannot be excluded, it is true.
-func (p *Policy) RestrictedSomewhere(who *Principal) bool {
-	w := &world{principal: who.entity()}
-	env := eval.Env{
-		Entities: w, Principal: w.principal.UID, Action: eval.Variable("action"),
-		Resource: eval.Variable("resource"), Context: cedar.Record{},
-	}
-	return slices.ContainsFunc(p.rules, func(r *rule) bool {
-		if _, ok := r.filter.fill(who); !ok || !r.restricts() {
-			return false
-		}
-		if _, ok := r.forced.fill(who); !ok {
-			return false
-		}
-		rest, keep := eval.PartialPolicy(env, (*ast.Policy)(r.policy.AST()))
-		return keep && !fails(rest)
-	})
-}
-
-// fails reports whether what is left of a rule is an error for every action and resource.
-func fails(rest *ast.Policy) bool {
-	return slices.ContainsFunc(rest.Conditions, func(c ast.ConditionType) bool {
-		_, failed := eval.ToPartialError(c.Body)
-		return failed
-	})
 }

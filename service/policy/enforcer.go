@@ -32,7 +32,7 @@ func NewEnforcer(cfg Config) *Enforcer {
 // Replace replaces the rules. Requests that were checked before go on.
 func (e *Enforcer) Replace(p *Policy) {
 	e.state.Store(&state{
-		policy: p, decisions: map[remembered]*Decision{}, limited: map[caller.Digest]bool{},
+		policy: p, decisions: map[remembered]*Decision{}, standings: map[caller.Digest]standing{},
 	})
 }
 
@@ -47,7 +47,13 @@ type state struct {
 
 	mu        sync.RWMutex
 	decisions map[remembered]*Decision
-	limited   map[caller.Digest]bool // RestrictedSomewhere
+	standings map[caller.Digest]standing
+}
+
+// standing holds what rules say of a caller wherever it may be.
+type standing struct {
+	restricted  bool   // Policy.RestrictedSomewhere
+	commandless string // Policy.Commandless
 }
 
 // question asks for one decision.
@@ -80,9 +86,6 @@ func (s *state) decide(q question) *Decision {
 	}
 	who := principal(q.who)
 	made := s.policy.Decide(&who, q.action, q.on)
-	if made.Restricted() && isSystem(q.on.Collection) {
-		made = Decision{Rule: made.Rule + " (a collection of the server's own)"}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.decisions) >= maxRemembered {
@@ -92,24 +95,24 @@ func (s *state) decide(q question) *Decision {
 	return &made
 }
 
-// restricted reports whether a rule could restrict the caller.
-func (s *state) restricted(id *caller.Identity) bool {
+// standing returns what rules say of a caller.
+func (s *state) standing(id *caller.Identity) standing {
 	key := id.Digest()
 	s.mu.RLock()
-	limited, known := s.limited[key]
+	found, known := s.standings[key]
 	s.mu.RUnlock()
 	if known {
-		return limited
+		return found
 	}
 	who := principal(id)
-	limited = s.policy.RestrictedSomewhere(&who)
+	found = standing{s.policy.RestrictedSomewhere(&who), s.policy.Commandless(&who)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.limited) >= maxRemembered {
-		clear(s.limited)
+	if len(s.standings) >= maxRemembered {
+		clear(s.standings)
 	}
-	s.limited[key] = limited
-	return limited
+	s.standings[key] = found
+	return found
 }
 
 // principal returns what rules see of an identity.

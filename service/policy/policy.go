@@ -243,6 +243,8 @@ type Decision struct {
 	narrow bool
 	// conflict is true if rules that permit the same do not go together.
 	conflict bool
+	// forbidden is true if a forbid refuses it.
+	forbidden bool
 }
 
 // Restricted reports whether the decision allows only a part of documents or fields.

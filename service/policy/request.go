@@ -59,10 +59,43 @@ func (c *Call) Check(request proto.Message) error {
 	if c.method == nil {
 		return c.refuse(&limits{Decision: Decision{Rule: noRule}}, c.name, c.on, nil)
 	}
+	c.Of(request)
+	return c.check(m, c.method, c.on)
+}
+
+// listed has, of each call that lists or drops what is in a database or the deployment, the actions
+// that are decided for each database or collection that is there.
+var listed = map[string][]string{
+	"ListDatabases":   {"ListDatabases"},
+	"ListCollections": {"ListCollections"},
+	"DropDatabase":    {"DropDatabase", "DropCollection"},
+}
+
+// Inside returns what decides about a database or a collection that the call lists or drops with
+// others: its error is a *Refusal if a forbid or a limit is for it. It returns nil if there is none.
+func (c *Call) Inside() func(database, collection string) error {
+	names := listed[c.name]
+	who := principal(c.who)
+	p := c.state.policy
+	if names == nil || p.limiting(&who, names, Resource{Database: c.on.Database}) == nil {
+		return nil
+	}
+	return func(database, collection string) error {
+		on := Resource{database, collection}
+		for _, name := range names {
+			if d := p.decide(&who, name, on); d.limits() {
+				return c.refuse(&limits{Decision: d}, c.name, on, nil)
+			}
+		}
+		return nil
+	}
+}
+
+// Of says what the call works on, by its first request.
+func (c *Call) Of(request proto.Message) {
 	if !c.begun {
 		c.begun, c.on = true, ResourceOf(request)
 	}
-	return c.check(m, c.method, c.on)
 }
 
 // ResourceOf returns what a request works on.
@@ -138,7 +171,7 @@ func (c *Call) check(m protoreflect.Message, a *method.Method, on Resource) erro
 		return c.refuse(&l, a.Action, on, nil)
 	}
 	if a.Scope == mooringv1.Method_SCOPE_OPENED {
-		c.quiet = c.quiet || c.state.restricted(c.who)
+		c.quiet = c.quiet || c.state.standing(c.who).restricted
 		return nil
 	}
 	r := &c.reader
@@ -249,9 +282,10 @@ func (r *reader) command(m protoreflect.Message) error {
 		if name != listed {
 			continue
 		}
-		if r.call.state.restricted(r.call.who) {
-			return problem("is a command, and a rule limits which documents or fields the " +
-				"caller may use")
+		if rule := r.call.state.standing(r.call.who).commandless; rule != "" {
+			r.limits.Rule = rule
+			return problem("is a command, which reaches all collections, and a rule forbids or " +
+				"limits the use of some")
 		}
 		return nil
 	}

@@ -5,6 +5,7 @@ package servicetest
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
@@ -40,6 +41,7 @@ import (
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/resource"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/seal"
@@ -86,6 +88,8 @@ type Config struct {
 	// Idempotency is the gateway's own key of calls with a key; zero: all gateways have the same.
 	Idempotency idempotency.Schedule
 	Streams     stream.Config
+	// Policy decides what clients may do, who are not authenticated; nil: they may do everything.
+	Policy *policy.Enforcer
 	// DefaultTimeout is that of the interceptors.
 	DefaultTimeout time.Duration
 	// Admission limits what calls use, each for the principal that As has set.
@@ -179,6 +183,8 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	x := interceptor.New(interceptor.Config{
 		Gate: g.Gate, Sessions: sessions, Transactions: g.Transactions,
 		Idempotency:    g.Exact,
+		Policy:         cfg.Policy,
+		Logger:         slog.New(slog.DiscardHandler),
 		DefaultTimeout: cfg.DefaultTimeout,
 		Admission:      cfg.Admission,
 		Replicas:       cfg.Replicas,

@@ -207,7 +207,7 @@ func TestPolicyRotationUnderLoad(t *testing.T) {
 		`@commands("ping, hello") permit (principal, action == Action::"RunCommand", resource)
 			when { principal.kind == "key" };
 		permit (principal, action == Action::"Find", resource in Database::"db");
-		forbid (principal, action in Action::"write", resource);`,
+		forbid (principal, action in Action::"operate", resource);`,
 	}
 	file := secretFile(t, "policy", rules[0])
 	mongo := fakemongo.NewTCPServer(t, nil)

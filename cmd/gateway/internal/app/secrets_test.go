@@ -189,7 +189,7 @@ func block(b *pem.Block) string { return string(pem.EncodeToMemory(b)) }
 // policyOf returns that many rules, which permit all that the clients do.
 func policyOf(rules int) string {
 	return `@commands("ping") permit (principal, action, resource);` + strings.Repeat(
-		`forbid (principal, action in Action::"write", resource);`, rules-1)
+		`forbid (principal, action in Action::"operate", resource);`, rules-1)
 }
 
 // newServer starts a server with documents. Its change streams have no changes, and a ping waits

@@ -67,10 +67,10 @@ func explainPolicy(c call) error {
 	var on policy.Resource
 	on.Database, on.Collection, _ = strings.Cut(value("on"), ".")
 	d := p.Decide(who, value("action"), on)
-	return explain(c.stdout, &d, p.RestrictedSomewhere(who))
+	return explain(c.stdout, &d, p.Commandless(who))
 }
 
-func explain(w io.Writer, d *policy.Decision, commandless bool) error {
+func explain(w io.Writer, d *policy.Decision, commandless string) error {
 	verdict := "refused"
 	if d.Allowed {
 		verdict = "allowed"
@@ -102,8 +102,8 @@ func explain(w io.Writer, d *policy.Decision, commandless bool) error {
 			fmt.Fprintf(w, "%-9s %s\n", line.name, strings.Join(line.words, ", "))
 		}
 	}
-	if commandless {
-		fmt.Fprintln(w, "no commands: a rule limits which documents or fields the caller may use")
+	if commandless != "" {
+		fmt.Fprintf(w, "no commands: %s forbids or limits the use of some collections\n", commandless)
 	}
 	return nil
 }
