@@ -216,7 +216,9 @@ func TestPolicy(t *testing.T) {
 }
 
 // away is the error of calls whose transactions the replica b keeps.
-type away struct{ error }
+type away struct{}
+
+func (away) Error() string { return "b keeps it" }
 
 func (away) Route(
 	ctx context.Context, _ func(context.Context) error, there call.There,

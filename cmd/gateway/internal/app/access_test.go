@@ -3,6 +3,7 @@ package app_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -28,6 +29,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/issuertest"
 	"github.com/mooringdb/mooring/service/caller"
@@ -161,8 +163,30 @@ func callEmpty(ctx context.Context, cc *grpc.ClientConn, method string, streams 
 	return status.Code(err)
 }
 
-// TestAccess calls each RPC and each REST path with each credential. Each RPC gets a gateway of its
-// own, since an address may fail only so often.
+// forwarding is the metadata in which a replica says for which client it forwards a call.
+const forwarding = "mooring-forwarding-bin"
+
+// asserted returns what a replica would say of a call of the operator.
+func asserted(t *testing.T) string {
+	t.Helper()
+	b, err := proto.Marshal(&replicav1.Forwarding{Principal: "key:operator", Claims: []byte("{}")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// assert sets the headers with which a client could try to say the same over HTTP.
+func assert(t *testing.T, h http.Header) {
+	t.Helper()
+	text := base64.StdEncoding.EncodeToString([]byte(asserted(t)))
+	h.Set(forwarding, text)
+	h.Set("Grpc-Metadata-"+forwarding, text)
+}
+
+// TestAccess calls each RPC and each REST path with each credential, over each protocol, as a
+// client that also claims to be a replica which forwards a call of the operator. Each RPC gets a
+// gateway of its own, since an address may fail only so often.
 func TestAccess(t *testing.T) {
 	begin, credentials := newMatrix(t)
 	table, seen := rights(t), map[string]bool{}
@@ -194,7 +218,8 @@ func TestAccess(t *testing.T) {
 				ctx = metadata.AppendToOutgoingContext(ctx, c.key, c.value)
 			}
 			// Names that a gateway could take for the result of authentication.
-			ctx = metadata.AppendToOutgoingContext(ctx, "principal", "key:shop", "mooring-principal", "key:shop")
+			ctx = metadata.AppendToOutgoingContext(ctx, "principal", "key:shop", "mooring-principal", "key:shop",
+				forwarding, asserted(t))
 			got := callEmpty(ctx, g.cc, "/mooring.v1."+name, m.IsStreamingServer() || m.IsStreamingClient()).String()
 			if got != expected {
 				t.Errorf("gRPC %s with %s: %s, want %s", name, c.name, got, expected)
@@ -289,6 +314,7 @@ func accessPath(
 		r.Header.Set("Content-Type", form)
 		r.Header.Set("Principal", "key:shop")
 		r.Header.Set("Grpc-Metadata-Authorization", "Bearer x")
+		assert(t, r.Header)
 		if c.key != "" {
 			r.Header.Set(c.key, c.value)
 		}
@@ -314,6 +340,7 @@ func (g *gateway) present(ctx context.Context, path, form string, body []byte, c
 		g.t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", form)
+	assert(g.t, r.Header)
 	if c.key != "" {
 		r.Header.Set(c.key, c.value)
 	}

@@ -1,0 +1,204 @@
+package interceptor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/audit"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/page"
+	"github.com/mooringdb/mooring/service/policy"
+)
+
+// ledger counts the calls of one replica.
+type ledger struct{ ended int }
+
+func (m *ledger) Ended(string, bool, codes.Code, string, time.Duration) { m.ended++ }
+func (m *ledger) Refused(codes.Code, string)                            {}
+
+// node is one of two replicas, with all that counts its calls.
+type node struct {
+	chain *interceptor.Chain
+	meter ledger
+	log   bytes.Buffer
+	limit *admission.Admission
+	steps map[string]int
+}
+
+func newNode(
+	t *testing.T, rules string, transactions call.Transactions, to interceptor.Replicas,
+) *node {
+	t.Helper()
+	p, err := policy.Parse([]byte(rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{
+		limit: admission.New(admission.Config{Bytes: 1 << 20, Calls: admission.Limits{Each: 1}, StreamsEach: 1}),
+		steps: map[string]int{},
+	}
+	n.chain = interceptor.New(interceptor.Config{
+		Meter: &n.meter, Audit: audit.New(slog.New(slog.NewTextHandler(&n.log, nil))),
+		Callers: caller.New(caller.Config{}), Policy: policy.NewEnforcer(policy.Config{Policy: p}),
+		Admission: n.limit, Transactions: transactions, Replicas: to,
+	})
+	n.chain.Trace(func(step string) { n.steps[step]++ })
+	return n
+}
+
+// owner is the replica b, which runs the calls that a forwards.
+type owner struct {
+	*node
+	call.Transactions
+	ran func(context.Context)
+}
+
+func (o *owner) Run(
+	ctx context.Context, _ call.InTransaction, handler call.Handler,
+) (proto.Message, error) {
+	return handler(ctx)
+}
+
+func (o *owner) Join(
+	ctx context.Context, _ call.InTransaction,
+) (context.Context, func(error), error) {
+	return ctx, func(error) {}, nil
+}
+
+func (o *owner) Forward(ctx context.Context, f *call.Forwarding) (call.Reply, error) {
+	ctx = &call.LocalContext{Context: ctx, Local: f.Local}
+	if !f.Streams {
+		resp, err := o.chain.Unary()(ctx, f.Request, &grpc.UnaryServerInfo{FullMethod: f.Method},
+			func(ctx context.Context, _ any) (any, error) {
+				o.ran(ctx)
+				return &mooringv1.InsertOneResponse{}, nil
+			})
+		m, _ := resp.(proto.Message)
+		return call.Reply{Response: m}, err
+	}
+	var sent replies
+	err := o.chain.Stream()(nil, &received{ctx: ctx, message: f.Request},
+		&grpc.StreamServerInfo{FullMethod: f.Method, IsServerStream: true},
+		func(_ any, ss grpc.ServerStream) error {
+			if err := ss.RecvMsg(&mooringv1.StreamFindRequest{}); err != nil {
+				return err
+			}
+			o.ran(ss.Context())
+			sent = append(sent, &mooringv1.StreamFindResponse{})
+			return nil
+		})
+	return call.Reply{Stream: &sent}, err
+}
+
+// replies are the messages of another replica's stream.
+type replies []proto.Message
+
+func (r *replies) Recv() (proto.Message, error) {
+	if len(*r) == 0 {
+		return nil, io.EOF
+	}
+	m := (*r)[0]
+	*r = (*r)[1:]
+	return m, nil
+}
+
+func (r *replies) Close() {}
+
+// sending is a stream that notes what is sent to its client.
+type sending struct {
+	received
+	sent []any
+}
+
+func (s *sending) SendMsg(m any) error {
+	s.sent = append(s.sent, m)
+	return nil
+}
+
+// TestForwardedCallsPassOnce runs a statement of a transaction, and a stream, through a replica
+// that does not keep the transaction. Together the two replicas permit, decide about, admit, audit
+// and count it once: the owner would refuse it, and writes no line. The rest runs at both.
+func TestForwardedCallsPassOnce(t *testing.T) {
+	const nothing = `forbid (principal, action, resource);`
+	b := &owner{}
+	b.node = newNode(t, nothing, b, nil)
+	a := newNode(t, `permit (principal, action, resource);`, &elsewhere{}, b)
+	ran := 0
+	b.ran = func(ctx context.Context) {
+		ran++
+		c := call.From(ctx)
+		if c.Principal != "key:shop" || c.RequestID != "id" || c.Account.Principal().Name != "key:shop" {
+			t.Errorf("the owner runs a call %q of %q, with the account of %v", c.RequestID, c.Principal, c.Account.Principal())
+		}
+		if at := b.limit.Calls().Held + b.limit.Streams().Held; at != 0 {
+			t.Errorf("%d calls have a place at the owner", at)
+		}
+		if at := a.limit.Calls().Held + a.limit.Streams().Held; at != 1 {
+			t.Errorf("%d calls have a place at the other replica, want 1", at)
+		}
+	}
+	local := call.Local{RequestID: "id", Identity: &caller.Identity{Principal: "key:shop"}}
+	ctx := &call.LocalContext{Context: t.Context(), Local: local}
+	const service = "/mooring.v1.DocumentService/"
+	insert := &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Transaction: new("t")}
+	resp, err := a.chain.Unary()(ctx, insert, &grpc.UnaryServerInfo{FullMethod: service + "InsertOne"},
+		func(context.Context, any) (any, error) { return nil, errors.New("the handler runs") })
+	if _, ok := resp.(*mooringv1.InsertOneResponse); !ok || err != nil || ran != 1 {
+		t.Errorf("InsertOne = %v, %v; it ran %d times", resp, err, ran)
+	}
+	ss := &sending{received: received{
+		ctx:     ctx,
+		message: &mooringv1.StreamFindRequest{Database: "d", Collection: "c", Transaction: new("t")},
+	}}
+	err = a.chain.Stream()(nil, ss, &grpc.StreamServerInfo{FullMethod: service + "StreamFind", IsServerStream: true},
+		func(_ any, ss grpc.ServerStream) error { return ss.RecvMsg(&mooringv1.StreamFindRequest{}) })
+	if err != nil || ran != 2 || len(ss.sent) != 1 {
+		t.Errorf("StreamFind = %v, %d messages; %d calls ran", err, len(ss.sent), ran)
+	}
+	once := map[string]bool{
+		"permit": true, "decide": true, "admit": true, "audit": true, "count": true, "route": true,
+	}
+	steps, _ := a.chain.Order()
+	for _, name := range steps {
+		want := 4 // two calls at two replicas
+		if once[name] {
+			want = 2
+		}
+		if got := a.steps[name] + b.steps[name]; got != want {
+			t.Errorf("%s ran %d times at a and %d at b, want %d", name, a.steps[name], b.steps[name], want)
+		}
+	}
+	if a.meter.ended != 2 || b.meter.ended != 0 {
+		t.Errorf("a counts %d calls and b %d, want 2 and none", a.meter.ended, b.meter.ended)
+	}
+	if n := strings.Count(a.log.String(), "msg=audit"); n != 1 || b.log.Len() > 0 {
+		t.Errorf("a audits %d calls, want the write; b %q", n, b.log.String())
+	}
+}
+
+// TestOneHop checks that a call that another replica has forwarded goes no further.
+func TestOneHop(t *testing.T) {
+	there := &elsewhere{}
+	x := interceptor.New(interceptor.Config{Transactions: there, Replicas: there})
+	ctx := &call.LocalContext{Context: t.Context(), Local: call.Local{Forwarded: true, Owner: page.Instance{1}}}
+	insert := &mooringv1.InsertOneRequest{Transaction: new("t")}
+	_, err := x.Unary()(ctx, insert, &grpc.UnaryServerInfo{FullMethod: "/mooring.v1.DocumentService/InsertOne"},
+		func(context.Context, any) (any, error) { return nil, errors.New("the handler runs") })
+	if err == nil || there.asked != nil {
+		t.Errorf("InsertOne = %v, and %v was asked", err, there.asked)
+	}
+}
