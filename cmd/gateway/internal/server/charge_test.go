@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -18,11 +19,15 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
-const refused = "8" // RESOURCE_EXHAUSTED
+const (
+	refused     = "8" // RESOURCE_EXHAUSTED
+	unavailable = "14"
+)
 
 // charging returns what a server has that charges all calls to one client.
 func charging(bytes int64) (*admission.Admission, server.GRPCConfig) {
@@ -132,6 +137,60 @@ func TestResponsesAreCharged(t *testing.T) {
 		<-c.done
 		pass(2 * time.Second)
 		checkHeld(t, a, "without the client", 0)
+	})
+}
+
+// TestResponsesUseReserve checks that the response of a unary call has the room that the call has
+// reserved for it, however little is left for others, and that the call learns at its end whether
+// the response was sent.
+func TestResponsesUseReserve(t *testing.T) {
+	const budget, size = 1 << 20, 200 << 10 // in a buffer of 256 KiB
+	var a *admission.Admission              // of the bubble, whose channels it must have
+	var sent chan bool
+	var reserve int64
+	cfg := server.GRPCConfig{OpenAccount: func(_ context.Context, c *admission.Account) {
+		a.Open(c, admission.Principal{Name: "client"})
+	}}
+	cfg.Unary = func(
+		ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+	) (any, error) {
+		account := call.LocalFrom(ctx).Account
+		if err := account.Reserve(ctx, reserve); err != nil {
+			return nil, err
+		}
+		account.AtEnd(func(was bool) { sent <- was })
+		var others admission.Account
+		a.Open(&others, admission.Principal{Name: "others"})
+		others.Force(budget - a.Bytes().Held)
+		time.AfterFunc(time.Minute, others.Close)
+		return h(ctx, req)
+	}
+	inBubble(t, cfg, func(t *testing.T, s *rawServer) {
+		a, _ = charging(budget)
+		sent = make(chan bool, 1)
+		for _, row := range []struct {
+			reserve int64
+			status  string
+		}{{256 << 10, "0"}, {0, unavailable}} {
+			reserve = row.reserve
+			c := s.dial(t, 1<<20)
+			c.call(1, "/test.Test/Unary", size)
+			c.take(1, size+1024)
+			if got := c.ended(1); got != row.status {
+				t.Errorf("%d bytes are reserved: status %q, want %s", reserve, got, row.status)
+			}
+			select {
+			case was := <-sent:
+				if was != (row.status == "0") {
+					t.Errorf("%d bytes are reserved: the call learns: sent %v", reserve, was)
+				}
+			default:
+				t.Errorf("%d bytes are reserved: the account was not closed", reserve)
+			}
+			pass(time.Minute)
+			checkHeld(t, a, "at the end", 0)
+			_ = c.conn.Close()
+		}
 	})
 }
 

@@ -30,8 +30,9 @@ type GRPCConfig struct {
 	MaxSizeOf      func(method string) int
 	// MaxItems limits the items of all lists of a message; 0 means no limit.
 	MaxItems int
-	// OpenAccount opens an account of the client that makes the call of ctx, for large messages. If
-	// it is nil, nothing is charged.
+	// OpenAccount opens an account of the client that makes the call of ctx: that of a unary call,
+	// which its call.Local has and which is closed when the response was sent, or one for the large
+	// messages of a stream. If it is nil, nothing is charged.
 	OpenAccount func(ctx context.Context, c *admission.Account)
 	// Room limits the bytes of the requests, and of the responses, that are on their way; 0 means
 	// no limit.
@@ -145,11 +146,12 @@ func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.Stream
 		if err != nil {
 			return err
 		}
-		intercept := l.cfg.Unary
-		if isInfrastructure(method) {
-			intercept = nil
+		var intercept grpc.UnaryServerInterceptor
+		if !isInfrastructure(method) {
+			intercept = l.cfg.Unary
+			s.lendAccount()
 		}
-		defer s.request.Close()
+		defer s.charged.Close()
 		response, err := unary(server, s.ctx, s.RecvMsg, intercept)
 		if err != nil {
 			return err
@@ -195,7 +197,7 @@ func (cfg *GRPCConfig) stream(
 	if err != nil {
 		return err
 	}
-	defer s.request.Close()
+	defer s.charged.Close()
 	s.several, s.stall = info.IsClientStream, cfg.Stall
 	if !isInfrastructure(info.FullMethod) {
 		return cfg.Stream(srv, s, info, h)

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -51,9 +52,11 @@ type stream struct {
 	coding coding.Coding
 	// stall is how long the client may leave a message of this stream unread.
 	stall time.Duration
-	// request is charged for the last request; it is open once there was a large one.
-	request       admission.Account
-	isRequestOpen bool
+	// charged is the account of the last request, and of a large response until grpc has it. A
+	// unary call uses it for all its memory; that of a stream is open once a message was large.
+	charged       admission.Account
+	isAccountOpen bool
+	local         call.LocalContext // of a unary call
 
 	// The state of the messages on their way: at most one in each direction.
 	header  [5]byte
@@ -168,7 +171,7 @@ func (s *stream) decode(watched *reading, length int, compressed bool, m any) er
 	if !ok {
 		panic(fmt.Sprintf("bug: server: %T is no message", m))
 	}
-	s.request.Shrink(s.request.Held()) // the handler of a stream has used the last request
+	s.charged.Shrink(s.charged.Held()) // the handler of a stream has used the last request
 	text, err := s.read(watched, length)
 	if err != nil {
 		return err
@@ -241,13 +244,23 @@ func (s *stream) read(watched *reading, length int) (mem.Buffer, error) {
 	return mem.SliceBuffer(text), nil
 }
 
-// account returns the account of the stream's request.
+// account returns the account of the messages.
 func (s *stream) account() *admission.Account {
-	if !s.isRequestOpen && s.cfg.OpenAccount != nil {
-		s.isRequestOpen = true
-		s.cfg.OpenAccount(s.ctx, &s.request)
+	if !s.isAccountOpen && s.cfg.OpenAccount != nil {
+		s.isAccountOpen = true
+		s.cfg.OpenAccount(s.ctx, &s.charged)
 	}
-	return &s.request
+	return &s.charged
+}
+
+// lendAccount gives the account to a unary call, which reserves room for its response there.
+func (s *stream) lendAccount() {
+	if s.cfg.OpenAccount == nil {
+		return
+	}
+	s.local = call.LocalContext{Context: s.ctx, Local: call.LocalFrom(s.ctx)}
+	s.local.Account = s.account()
+	s.ctx = &s.local
 }
 
 // An item takes at least leastItem bytes in a message, and about itemCost bytes in memory: the
@@ -312,7 +325,8 @@ type outgoing struct {
 	account *admission.Account // of a large message; nil: it is not charged
 }
 
-// charge charges the client with a message. It blocks until the message fits, for a short time.
+// charge charges the client with a message. It blocks until the message fits, for a short time. The
+// response of a unary call uses what the call has reserved for it.
 func (o *outgoing) charge() error {
 	m, ok := o.message.(proto.Message)
 	if !ok {
@@ -321,9 +335,14 @@ func (o *outgoing) charge() error {
 	if o.size = proto.Size(m); o.size < largeResponse || o.stream.cfg.OpenAccount == nil {
 		return nil
 	}
+	of, n := o.stream.account(), int64(responses.room(o.size))
+	if err := of.GrowLast(o.stream.ctx, n); err != nil {
+		return err
+	}
 	o.account = &admission.Account{}
-	o.stream.cfg.OpenAccount(o.stream.ctx, o.account)
-	return o.account.GrowLast(o.stream.ctx, int64(responses.room(o.size)))
+	of.OpenFor(o.account)
+	of.HandOver(o.account, n)
+	return nil
 }
 
 // codec writes the messages of streams.

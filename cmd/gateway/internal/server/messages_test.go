@@ -50,8 +50,12 @@ func newRawServer(cfg server.GRPCConfig) *rawServer {
 		}
 		return int(binary.BigEndian.Uint32(in))
 	}
-	cfg.Unary = func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-		return h(ctx, req)
+	if cfg.Unary == nil {
+		cfg.Unary = func(
+			ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+		) (any, error) {
+			return h(ctx, req)
+		}
 	}
 	cfg.Stream = func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
 		return h(srv, ss)
