@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"reflect"
 
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
@@ -139,14 +138,13 @@ func (s *stream) pack(
 	return header, text, nil
 }
 
-// queue gives grpc a message as it is on the wire. It calls the Write of grpc's stream, which has
-// an argument of a type that only grpc can name, and does not use it. What grpc exports is not
-// enough: it compresses into buffers of its own, of SendMsg and of PreparedMsg alike, and nothing
-// says which message a buffer belongs to when it is freed.
+// queue gives grpc a message as it is on the wire. What grpc exports is not enough: it compresses
+// into buffers of its own, of SendMsg and of PreparedMsg alike, and nothing says which message a
+// buffer belongs to when it is freed.
 func (s *stream) queue(header []byte, data mem.BufferSlice) error {
-	write := reflect.ValueOf(s.raw).MethodByName("Write")
-	unused := reflect.Zero(write.Type().In(2))
-	result := write.Call([]reflect.Value{reflect.ValueOf(header), reflect.ValueOf(data), unused})
-	err, _ := result[0].Interface().(error)
-	return err
+	write, err := writerOf(s.raw)
+	if err != nil {
+		return rpcerr.Status(err).Err()
+	}
+	return write(header, data)
 }

@@ -173,9 +173,11 @@ func (cfg *GRPCConfig) open(
 	ctx context.Context, ss grpc.ServerStream, method string,
 ) (*stream, error) {
 	if isHealth(method) {
-		s := cfg.wrap(ctx, ss, method)
-		s.patience, s.limit = healthPatience, maxHealthRequest
-		return s, nil
+		s, err := cfg.wrap(ctx, ss, method)
+		if err == nil {
+			s.patience, s.limit = healthPatience, maxHealthRequest
+		}
+		return s, err
 	}
 	if cfg.Authenticate != nil {
 		var err error
@@ -183,7 +185,7 @@ func (cfg *GRPCConfig) open(
 			return nil, err
 		}
 	}
-	return cfg.wrap(ctx, ss, method), nil
+	return cfg.wrap(ctx, ss, method)
 }
 
 // stream intercepts the calls that are streams by their definition. grpc calls the handler of the

@@ -28,15 +28,6 @@ import (
 // the client takes it. So the messages of all calls pass through this file: it reads a message in
 // pieces whose progress is watched, and learns when a response has left the process.
 
-// transportStream lists the methods of grpc's transport stream that read a message in pieces and
-// end a call whose handler is blocked.
-type transportStream interface {
-	ReadMessageHeader(header []byte) error
-	Read(n int) (mem.BufferSlice, error)
-	WriteStatus(st *status.Status) error
-	RecvCompress() string
-}
-
 // stream wraps a stream of grpc so that the client must keep pace.
 type stream struct {
 	grpc.ServerStream
@@ -65,10 +56,12 @@ type stream struct {
 }
 
 // wrap returns the stream of a call.
-func (cfg *GRPCConfig) wrap(ctx context.Context, ss grpc.ServerStream, method string) *stream {
-	raw, ok := grpc.ServerTransportStreamFromContext(ctx).(transportStream)
-	if !ok {
-		panic("bug: server: grpc's stream has other methods")
+func (cfg *GRPCConfig) wrap(
+	ctx context.Context, ss grpc.ServerStream, method string,
+) (*stream, error) {
+	raw, err := transportOf(ctx)
+	if err != nil {
+		return nil, rpcerr.Status(err).Err()
 	}
 	s := &stream{
 		ServerStream: ss, ctx: ctx, cfg: cfg, raw: raw, limit: cfg.MaxRequestSize,
@@ -83,7 +76,7 @@ func (cfg *GRPCConfig) wrap(ctx context.Context, ss grpc.ServerStream, method st
 			s.client = a.client
 		}
 	}
-	return s
+	return s, nil
 }
 
 // Context returns the context that Authenticate has returned.

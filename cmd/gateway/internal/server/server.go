@@ -91,6 +91,8 @@ type Server struct {
 	limit     *limit
 	serving   sync.WaitGroup // one per port
 	leaving   atomic.Bool    // clients are told to use another connection
+
+	check func(context.Context) error // CheckGRPC
 }
 
 const (
@@ -118,7 +120,7 @@ func New(cfg Config, parts Parts) *Server {
 	s := &Server{
 		cfg: cfg, parts: parts,
 		debug: httpServer(parts.Debug, nil), admin: httpServer(parts.Admin, nil),
-		limit: newLimit(cfg.MaxConnections, cfg.MaxPerAddress, cfg.Log),
+		limit: newLimit(cfg.MaxConnections, cfg.MaxPerAddress, cfg.Log), check: CheckGRPC,
 	}
 	s.rest = httpServer(http.HandlerFunc(s.serveREST), cfg.TLS.Clone())
 	s.rest.DisableGeneralOptionsHandler = true // OPTIONS * is a path like others
@@ -175,6 +177,9 @@ type port struct {
 
 // Start binds all ports, or none, and serves on them.
 func (s *Server) Start(ctx context.Context) error {
+	if err := s.check(ctx); err != nil {
+		return err
+	}
 	serveREST := s.rest.Serve
 	if s.cfg.TLS != nil {
 		serveREST = func(l net.Listener) error { return s.rest.ServeTLS(l, "", "") }
