@@ -14,7 +14,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/login"
-	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
+	"github.com/mooringdb/mooring/service/server"
 )
 
 // App represents one gateway. Start and Stop are called once each, in this order.

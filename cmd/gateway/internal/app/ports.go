@@ -19,7 +19,6 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
-	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -32,6 +31,7 @@ import (
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/server"
 	"github.com/mooringdb/mooring/service/web"
 )
 

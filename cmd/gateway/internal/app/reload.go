@@ -10,13 +10,13 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
-	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/server"
 )
 
 // reloading provides what reads the configuration file again.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
-	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
+	"github.com/mooringdb/mooring/service/server"
 )
 
 // changed is a transport stream of a version of grpc that reads in another way.

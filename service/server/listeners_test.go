@@ -25,8 +25,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	"github.com/mooringdb/mooring/internal/certtest"
+	"github.com/mooringdb/mooring/service/server"
 )
 
 // socketPath returns a path that is short enough for a socket.

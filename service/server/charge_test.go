@@ -16,12 +16,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/server"
 )
 
 const (

@@ -27,10 +27,10 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/mooringdb/mooring/cmd/gateway/internal/server"
 	_ "github.com/mooringdb/mooring/gen/mooring/replica/v1" // gives reflection something to hide
 	"github.com/mooringdb/mooring/internal/certtest"
 	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/server"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
