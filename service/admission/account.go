@@ -132,14 +132,14 @@ func (c *Account) Force(n int64) {
 
 // HandOver charges another account with n bytes that it holds from now on, instead of this one. It
 // does not block. What this account does not hold, for example because its call has ended, the
-// other one is charged with as Force does.
+// other one is charged with as Force does. What is reserved here stays.
 func (c *Account) HandOver(to *Account, n int64) {
 	if !c.charges() || !to.charges() || c.admission != to.admission {
 		to.Force(n)
 		c.Shrink(n)
 		return
 	}
-	handed := c.remove(n)
+	handed := c.hand(n)
 	c.admission.bytes.move(c.principal, to.principal, handed)
 	if handed > 0 {
 		to.keep(handed, balance.add)
@@ -169,6 +169,14 @@ func (c *Account) remove(n int64) (removed int64) {
 	defer c.mu.Unlock()
 	c.balance, removed = c.balance.remove(n)
 	return removed
+}
+
+// hand removes n bytes, or what there is beside what is reserved if that is less.
+func (c *Account) hand(n int64) (handed int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.balance, handed = c.balance.remove(min(n, c.balance.held-c.balance.reserved))
+	return handed
 }
 
 // give returns bytes that were removed from the account.

@@ -16,6 +16,7 @@ func TestHandOver(t *testing.T) {
 	for _, row := range []struct {
 		name             string
 		holds, handed    int64
+		reserves         int64
 		to               string
 		closed, closedTo bool
 		wantFrom, wantTo int64
@@ -23,6 +24,10 @@ func TestHandOver(t *testing.T) {
 		{name: "a part", holds: 300, handed: 100, to: "c", wantFrom: 200, wantTo: 100},
 		{name: "to another principal", holds: 300, handed: 300, to: "d", wantTo: 300},
 		{name: "more than is held", holds: 100, handed: 300, to: "d", wantTo: 300},
+		{
+			name: "beside what is reserved", holds: 100, reserves: 200, handed: 300, to: "d",
+			wantFrom: 200, wantTo: 300,
+		},
 		{name: "of a call that has ended", holds: 300, handed: 200, to: "c", closed: true, wantTo: 200},
 		{
 			name: "to a holder that has ended", holds: 300, handed: 200, to: "d", closedTo: true,
@@ -35,6 +40,9 @@ func TestHandOver(t *testing.T) {
 			a.Open(&from, named("c"))
 			a.Open(&to, named(row.to))
 			if err := from.Grow(t.Context(), row.holds); err != nil {
+				t.Fatal(err)
+			}
+			if err := from.Reserve(t.Context(), row.reserves); err != nil {
 				t.Fatal(err)
 			}
 			if row.closed {

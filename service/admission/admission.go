@@ -56,7 +56,8 @@ type Error struct {
 	Cause Cause
 	// What names the resource, such as "calls in flight".
 	What string
-	// RetryAfter is the time after which the client may try again; 0: not known.
+	// RetryAfter is the time after which the client may try again; 0: not known, since what is used
+	// up comes back when other calls end. The rate is known.
 	RetryAfter time.Duration
 }
 

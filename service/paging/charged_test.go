@@ -68,6 +68,40 @@ func TestChargedPages(t *testing.T) {
 	})
 }
 
+// TestPageIsChargedOnce checks that the reply of a page is charged to its call and then to what the
+// cursor keeps of it, and not to both.
+func TestPageIsChargedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const reply, kept = 2000, 2000 + 24
+		a := admission.New(admission.Config{Bytes: 10_000})
+		f := newFixture(t, func(c *paging.Config) { c.Admission, c.PageBytes = a, 2500 })
+		token := f.open(9, 2, 2000).Token
+		before := a.Bytes().Held // the first page left a document
+		f.s.next = func(ctx context.Context) error {
+			done, err := a.AdmitReply(ctx, reply)
+			done()
+			return err
+		}
+		var call admission.Account
+		a.Open(&call, admission.Principal{Name: "anna"})
+		ctx := context.WithValue(t.Context(), admission.AccountKey{}, &call)
+		page, err := f.r.Next(ctx, paging.Asking{Principal: "anna", Token: token})
+		if err == nil {
+			page, err = f.r.Next(ctx, paging.Asking{Principal: "anna", Token: page.Token})
+		}
+		if err != nil || numbers(page) != "2" {
+			t.Fatalf("the page of a new batch: %s, %v", numbers(page), err)
+		}
+		if held := a.Bytes().Held; held < reply || held > kept+100 {
+			t.Errorf("%d bytes are charged for a reply of %d; %d before it", held, reply, before)
+		}
+		call.Close()
+		if held := a.Bytes().Held; held < reply || held > kept+100 {
+			t.Errorf("%d bytes are charged when the call has ended", held)
+		}
+	})
+}
+
 // TestNextWithoutRoom checks that a call for a page waits for room, and is then refused before its
 // getMore is sent, so that the same token brings the page once there is room. A cursor with a
 // leftover goes on without room.

@@ -178,7 +178,6 @@ func (p *Pager) holdAll() ([]*held, *handle.Work) {
 	var all []*held
 	for h := range p.allLocked() {
 		if _, moved := h.ledger.Moved(); !moved && !h.Working() {
-			p.memory.release(h)
 			p.table.HoldLocked(h, w)
 			all = append(all, h)
 		}

@@ -36,14 +36,14 @@ func (p *Pager) TokenOf(cur Cursor, seq uint64) string {
 func (p *Pager) Held() int {
 	p.table.Lock()
 	defer p.table.Unlock()
-	return p.memory.pages.cost + p.memory.leftovers.cost
+	return p.memory.pagesCost + p.memory.leftovers
 }
 
 // Leftovers returns the memory of leftovers.
 func (p *Pager) Leftovers() int {
 	p.table.Lock()
 	defer p.table.Unlock()
-	return p.memory.leftovers.cost
+	return p.memory.leftovers
 }
 
 // Known returns the cursors of which something is known.

@@ -55,8 +55,12 @@ type held struct {
 	source      batch.Source
 
 	// account is the principal's. It is charged with what the cursor keeps between two calls.
-	account              admission.Account
-	inPages, inLeftovers place
+	account      admission.Account
+	inPages      place
+	leftoverCost int // of the leftover, where it is charged
+	// payer is the account of the call that works on the cursor, which has charged the reply: the
+	// cursor's account gets the charge for what the cursor keeps. nil: there is none.
+	payer *admission.Account
 
 	// The call that works on the cursor, or has removed it, owns the fields below.
 	cur      Cursor // nil once it is elsewhere
@@ -116,6 +120,7 @@ func (h *held) isOpen() bool { return h.cur != nil && !h.cur.Done() }
 func (p *Pager) settleLocked(h *held) {
 	h.fetch = nil
 	p.memory.keep(h)
+	h.payer = nil
 	open := h.isOpen()
 	h.pinned = open && h.isPinned()
 	s := handle.Settled{Open: open, Continues: h.ledger.Continues(), Pinned: h.pinned}
@@ -137,7 +142,7 @@ func (h *held) isUnread() bool { return h.casual && h.pages <= 1 }
 func (p *Pager) beginLocked(ctx context.Context, h *held, stream bool) grant {
 	ctx, w := p.table.BeginLocked(ctx, h, stream)
 	p.memory.release(h)
-	h.fetch = &fetch{Work: w}
+	h.fetch, h.payer = &fetch{Work: w}, admission.From(ctx)
 	return grant{h: h, ctx: ctx, fetch: h.fetch}
 }
 

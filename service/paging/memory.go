@@ -10,11 +10,13 @@ import (
 // memory counts what cursors hold while no call works on them: the last delivered pages, for
 // clients that ask again, and the leftovers of batches that were larger than a page. Both count
 // against one budget. If it is exceeded, the oldest pages are dropped. What no client has got stays
-// until its cursor ends, since it would be lost: leftovers, and pages that were not sent.
+// until its cursor ends, since it would be lost: leftovers, and pages that were not sent. Each
+// cursor's account is charged with what the cursor keeps.
 type memory struct {
 	budget    int
-	pages     row
-	leftovers row
+	pages     list.List // the cursors with a page, oldest first
+	pagesCost int
+	leftovers int                         // what they cost
 	shares    map[admission.Principal]int // of leftovers
 }
 
@@ -24,58 +26,70 @@ const shareOfFree = 4
 
 // opens reports whether there is room for what may be left of a batch of a new cursor.
 func (m *memory) opens(p admission.Principal) error {
-	left := m.budget - m.leftovers.cost
+	left := m.budget - m.leftovers
 	switch {
-	case m.leftovers.cost == 0 || left >= 0 && m.shares[p] <= shareOfFree*left:
+	case m.leftovers == 0 || left >= 0 && m.shares[p] <= shareOfFree*left:
 		return nil
-	case m.shares[p] > m.leftovers.cost-m.shares[p]:
+	case m.shares[p] > m.leftovers-m.shares[p]:
 		return &admission.Error{Cause: admission.OwnShare, What: "memory for pages"}
 	default:
 		return &admission.Error{Cause: admission.Full, What: "memory for pages"}
 	}
 }
 
-// keep counts a cursor's leftover, if it has one.
+// keep counts a cursor's leftover.
 func (m *memory) keep(h *held) {
 	m.release(h)
-	if len(h.leftover.documents) > 0 {
-		m.leftovers.push(h, &h.inLeftovers, h.leftover.cost())
-		m.shares[h.account.Principal()] += h.inLeftovers.cost
-	}
+	m.countLeftover(h, h.leftover.cost())
+	h.payer.HandOver(&h.account, int64(h.leftoverCost))
 }
 
-// release ends the count of a cursor's leftover.
+// release ends the count of a cursor's leftover. While a call works on the cursor, the leftover has
+// no charge, so that there is room for the response that is made of it.
 func (m *memory) release(h *held) {
-	p := h.account.Principal()
-	if m.shares[p] -= h.inLeftovers.cost; m.shares[p] == 0 {
+	h.account.Shrink(int64(h.leftoverCost))
+	m.countLeftover(h, 0)
+}
+
+func (m *memory) countLeftover(h *held, cost int) {
+	p, more := h.account.Principal(), cost-h.leftoverCost
+	h.leftoverCost = cost
+	m.leftovers += more
+	if m.shares[p] += more; m.shares[p] == 0 {
 		delete(m.shares, p)
 	}
-	m.leftovers.remove(h, &h.inLeftovers)
 }
 
 // hold remembers a page instead of the one before. It stays at least until it was sent.
 func (m *memory) hold(h *held, p Page, cost int) {
 	m.forget(h)
 	h.last, h.undelivered = p, true
-	m.pages.push(h, &h.inPages, cost)
+	h.inPages = place{m.pages.PushBack(h), cost}
+	m.pagesCost += cost
+	h.payer.HandOver(&h.account, int64(cost))
 }
 
 // forget drops the cursor's page, if one is remembered.
 func (m *memory) forget(h *held) {
-	h.last, h.undelivered = Page{}, false
-	m.pages.remove(h, &h.inPages)
+	if !h.inPages.isIn() {
+		return
+	}
+	m.pages.Remove(h.inPages.element)
+	m.pagesCost -= h.inPages.cost
+	h.account.Shrink(int64(h.inPages.cost))
+	h.last, h.undelivered, h.inPages = Page{}, false, place{}
 }
 
 // trim makes room.
 func (m *memory) trim() {
-	m.drop(m.pages.cost+m.leftovers.cost-m.budget, nil)
+	m.drop(m.pagesCost+m.leftovers-m.budget, nil)
 }
 
 // drop drops the oldest pages, those of one principal if only is not nil, until so many bytes are
 // free, or none is left that a client has got.
 func (m *memory) drop(bytes int, only *admission.Principal) {
-	least := m.pages.cost - bytes
-	for at := m.pages.cursors.Front(); at != nil && m.pages.cost > least; {
+	least := m.pagesCost - bytes
+	for at := m.pages.Front(); at != nil && m.pagesCost > least; {
 		h, _ := at.Value.(*held) // always
 		at = at.Next()
 		if !h.undelivered && (only == nil || h.account.Principal() == *only) {
@@ -84,36 +98,13 @@ func (m *memory) drop(bytes int, only *admission.Principal) {
 	}
 }
 
-// row holds cursors, oldest first, and the sum of the memory that they keep. Each cursor's account
-// is charged with what the cursor keeps.
-type row struct {
-	cursors list.List // of *held
-	cost    int
-}
-
-// place holds a cursor's place in a row. The zero value is in no row.
+// place holds a cursor's place in the list of pages. The zero value is in no list.
 type place struct {
 	element *list.Element
 	cost    int // bytes of memory
 }
 
 func (p *place) isIn() bool { return p.element != nil }
-
-func (r *row) push(h *held, at *place, cost int) {
-	*at = place{r.cursors.PushBack(h), cost}
-	r.cost += cost
-	h.account.Force(int64(cost))
-}
-
-// remove takes a cursor out of the row, if it is in it.
-func (r *row) remove(h *held, at *place) {
-	if at.isIn() {
-		r.cursors.Remove(at.element)
-		r.cost -= at.cost
-		h.account.Shrink(int64(at.cost))
-		*at = place{}
-	}
-}
 
 // leftover holds the rest of a batch. The zero value is empty.
 type leftover struct {

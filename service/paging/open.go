@@ -49,7 +49,8 @@ type Opening struct {
 func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 	h := p.newHeld(
 		handle.Handle{Principal: o.Principal, Opened: handle.Now()}, o.Namespace, netip.Addr{})
-	admission.From(ctx).OpenFor(&h.account) // a client without a name is known by its address
+	h.payer = admission.From(ctx)
+	h.payer.OpenFor(&h.account) // a client without a name is known by its address
 	if !o.Whole {
 		if err := p.hasRoom(h); err != nil {
 			return Page{}, err
