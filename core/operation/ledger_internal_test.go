@@ -254,6 +254,7 @@ func TestEntry(t *testing.T) {
 		"a read is interrupted":         {read(command(11600)), isRefused, false},
 		"a lost shard":                  {single(command(6)), isUnknown, false},
 		"a lost shard, nothing written": {single(command(6, wrote)), isRefused, false},
+		"a write waits for a majority":  {single(command(134)), isExecuted, false},
 		"a lost shard of a getMore":     {read(command(6)), isExecuted, false},
 		"a lost shard of a read":        {again(command(6)), isRefused, false},
 		"a read whose time was over":    {again(command(50)), isExecuted, false},
