@@ -231,7 +231,8 @@ contract-clients: ## the same with CALLS=500 operations of the TypeScript and th
 	cd lab && LAB_CONTRACT=$(CALLS) $(GO) test -count=1 -timeout 1h -v ./contract
 
 .PHONY: contract-control
-contract-control: ## switch three of ten safeguards off, drawn by FIRST=1: the contract must find each
+contract-control: ## switch three of ten safeguards off, drawn by FIRST=1, at once and each alone: all must be found
+	$(GO) run ./tools/contract -seed $(FIRST) -together
 	$(GO) run ./tools/contract -seed $(FIRST)
 
 .PHONY: bank

@@ -76,7 +76,7 @@ func (r *Report) Violations() (lines []string) {
 	return lines
 }
 
-const mostLines = 12
+const mostLines = 100
 
 // Missing returns the faults that have not happened.
 func (r *Report) Missing() (names []string) {

@@ -4,12 +4,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
 // safeguard names one thing that the contract stands on, and how it is switched off: in a file of
-// the product, from becomes to.
-type safeguard struct{ name, file, from, to string }
+// the product, from becomes to. shows matches violations that tell that it is off, whatever else
+// is: by the way of an operation, by what it was told, and by the numbers of the faults it has met.
+type safeguard struct {
+	name, file, from, to string
+	shows                *regexp.Regexp
+}
 
 // safeguards are all of them.
 var safeguards = []safeguard{
@@ -17,62 +22,81 @@ var safeguards = []safeguard{
 		"the ledger keeps an attempt without an answer", "core/operation/ledger.go",
 		"case l.delivery == mongoerr.Unanswered:\n\t\treturn e.decides && e.number != 0",
 		"case l.delivery == mongoerr.Unanswered:\n\t\treturn true || e.number != 0",
+		regexp.MustCompile(`, (plain|import): .*after \[(\{\d+ \w+\} )*\{[23] \w+\} \{[4-7] `),
 	},
 	{
 		"the ledger keeps a write concern that failed", "core/operation/ledger.go",
 		"case l.concern:\n\t\treturn e.decides && e.number != 0",
 		"case l.concern:\n\t\treturn true || e.number != 0",
+		regexp.MustCompile(`, (plain|import): .*after \[(\{\d+ \w+\} )*\{8 \w+\} \{[1-7] `),
 	},
 	{
 		"a Run of unknown outcome is not repeated", "service/rpcerr/retry.go",
 		"case e.commit && of.Transaction != nil:\n\t\treturn Never",
 		"case e.commit && of.Transaction != nil:\n\t\treturn SameRequest",
+		regexp.MustCompile(`, run: .*\{11 commitTransaction\}`),
 	},
 	{
 		"the result of a statement is remembered", "service/transaction/statement.go",
 		"case again:\n\t\treturn o.statements.result.get()",
 		"case again && false:\n\t\treturn o.statements.result.get()",
+		regexp.MustCompile(`applied twice: .*, statement: `),
 	},
 	{
 		"a statement that was refused is forgotten", "service/transaction/statement.go",
 		"if failure != nil && failure.Retry() == rpcerr.SameRequest {",
 		"if failure != nil && failure.Retry() == \"\" {",
+		regexp.MustCompile(`could have gone on: .*, (statement|commit): stuck`),
 	},
 	{
 		"the session of a key comes from the key", "service/idempotency/idempotency.go",
 		"newUUID(derive(root, 's', n))",
 		"newUUID(derive(sha256.Sum256([]byte(time.Now().String())), 's', n))",
+		regexp.MustCompile(`applied twice: .*, key: `),
 	},
 	{
 		"the client repeats no plain write without an answer", "client/retry.go",
 		"failed.isUnanswered() && repeatable ||",
 		"failed.isUnanswered() && (repeatable || err != nil) ||",
+		regexp.MustCompile(`, (plain|import): .*\{1[45] \w+\}`),
 	},
 	{
 		"Commit can be repeated", "service/transaction/transactions.go",
 		"case o == nil && ended.kind == outcomeCommitted:\n\t\treturn nil",
 		"case o == nil && ended.kind == outcomeCommitted && ctx == nil:\n\t\treturn nil",
+		regexp.MustCompile(`told wrongly: .*, (statement|commit): refused`),
 	},
 	{
 		"a page can be asked for again", "service/page/ask.go",
 		"delivered: {earlier: Reused, latest: Repeat,",
 		"delivered: {earlier: Reused, latest: Reused,",
+		regexp.MustCompile(`could have gone on: .*, page: `),
 	},
 	{
 		"an import counts the documents of all batches", "service/document/import.go",
 		"im.inserted += int64(len(res.InsertedIDs))",
 		"im.inserted = int64(len(res.InsertedIDs))",
+		regexp.MustCompile(`applied twice: .*, import: .*after \[(\{10 insert\} ?)*\]`),
 	},
 }
 
-// without returns the file of a safeguard, below root, without it.
-func (s safeguard) without(root string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, s.file))
-	if err != nil {
-		return "", err
+// without returns the files of safeguards, below root, without these.
+func without(root string, off []safeguard) (map[string]string, error) {
+	files := map[string]string{}
+	for _, s := range off {
+		text, ok := files[s.file]
+		if !ok {
+			b, err := os.ReadFile(filepath.Join(root, s.file))
+			if err != nil {
+				return nil, err
+			}
+			text = string(b)
+		}
+		if n := strings.Count(text, s.from); n != 1 {
+			return nil, fmt.Errorf("%s: %s is there %d times, want once:\n%s", s.name, s.file, n,
+				s.from)
+		}
+		files[s.file] = strings.Replace(text, s.from, s.to, 1)
 	}
-	if n := strings.Count(string(text), s.from); n != 1 {
-		return "", fmt.Errorf("%s: %s is there %d times, want once:\n%s", s.name, s.file, n, s.from)
-	}
-	return strings.Replace(string(text), s.from, s.to, 1), nil
+	return files, nil
 }
