@@ -15,9 +15,16 @@ type ClusterTime struct {
 
 const clusterTimeKey = "$clusterTime"
 
+// maxClusterTime is how many bytes a $clusterTime may have. That of a server has less than 200; it
+// comes back in each command.
+const maxClusterTime = 4096
+
 // NewClusterTime returns the cluster time that doc is, as a view on it, or none if it has no
-// clusterTime.
+// clusterTime or more bytes than one needs.
 func NewClusterTime(doc bson.Raw) ClusterTime {
+	if len(doc) > maxClusterTime {
+		return ClusterTime{}
+	}
 	v, ok := doc.Lookup("clusterTime")
 	if !ok {
 		return ClusterTime{}

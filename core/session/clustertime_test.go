@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"bytes"
+	"strings"
 	"sync"
 	"testing"
 
@@ -66,6 +67,7 @@ func TestTimes(t *testing.T) {
 		"another type":    reply(bson.NewBuilder(nil).Int64("clusterTime", 1).Finish()),
 		"nothing at all":  nil,
 		"an empty answer": bson.NewBuilder(nil).Finish(),
+		"a large one":     reply(at(7, 8, strings.Repeat("x", 5<<20))),
 	} {
 		if c := of(doc); !c.IsZero() || c.Document() != nil {
 			t.Errorf("%s: Times() = %v, want none", name, c)

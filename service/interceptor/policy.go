@@ -53,7 +53,7 @@ func (c *pass) check(ctx context.Context, message any) error {
 		c.decideInside(ctx)
 		return nil
 	}
-	err := c.policy.Check(m)
+	err := c.policy.Check(ctx, m)
 	c.call.Quiet = c.policy.Quiet()
 	c.decideInside(ctx)
 	if refusal, ok := errors.AsType[*policy.Refusal](err); ok {

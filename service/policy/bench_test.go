@@ -33,7 +33,7 @@ var (
 func checkFindOne(t testing.TB, e *policy.Enforcer, filter *mooringv1.Document) {
 	request := &mooringv1.FindOneRequest{Database: "shop", Collection: "orders", Filter: filter}
 	call := e.Begin(shop, findOne, true)
-	if err := call.Check(request); err != nil {
+	if err := call.Check(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -47,6 +48,7 @@ type state struct {
 
 	mu        sync.RWMutex
 	decisions map[remembered]*Decision
+	bytes     int // of decisions, about
 	standings map[caller.Digest]standing
 }
 
@@ -71,9 +73,12 @@ type remembered struct {
 	on     Resource
 }
 
-// maxRemembered is how many decisions are remembered. The names of resources come from clients: if
-// there are more, all are forgotten.
-const maxRemembered = 10_000
+// maxRemembered is how many decisions are remembered, and maxBytes how many bytes their names and
+// filters have. The names of resources come from clients: if there are more, all are forgotten.
+const (
+	maxRemembered = 10_000
+	maxBytes      = 4 << 20
+)
 
 // decide returns the decision about a question.
 func (s *state) decide(q question) *Decision {
@@ -86,12 +91,21 @@ func (s *state) decide(q question) *Decision {
 	}
 	who := principal(q.who)
 	made := s.policy.Decide(&who, q.action, q.on)
+	size := len(q.on.Database) + len(q.on.Collection) + len(made.Filter) + len(made.Forced) +
+		len(made.Rule)
+	if size > maxBytes/100 {
+		return &made
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.decisions) >= maxRemembered {
+	if len(s.decisions) >= maxRemembered || s.bytes+size > maxBytes {
 		clear(s.decisions)
+		s.bytes = 0
 	}
+	// A name may be a part of a large request.
+	key.on = Resource{strings.Clone(q.on.Database), strings.Clone(q.on.Collection)}
 	s.decisions[key] = &made
+	s.bytes += size
 	return &made
 }
 

@@ -2,3 +2,11 @@ package policy
 
 // Remembered returns how many decisions are remembered.
 func (e *Enforcer) Remembered() int { return len(e.state.Load().decisions) }
+
+// RememberedBytes returns how many bytes the names and filters of these have.
+func (e *Enforcer) RememberedBytes() (n int) {
+	for key, d := range e.state.Load().decisions {
+		n += len(key.on.Database) + len(key.on.Collection) + len(d.Filter) + len(d.Forced)
+	}
+	return n
+}

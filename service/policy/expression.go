@@ -23,6 +23,8 @@ type limits struct {
 	Decision
 	// script is true if requests may run JavaScript.
 	script bool
+	// pace stops the check when the call has ended; nil: nothing stops it.
+	pace *pace
 }
 
 // isScript reports whether a key is an operator that runs JavaScript.
@@ -85,6 +87,9 @@ func (l *limits) checkExpressions(v bson.Value) error {
 }
 
 func (l *limits) checkPart(key string, v bson.Value) error {
+	if err := l.pace.step(); err != nil {
+		return err
+	}
 	if isInternal(key) {
 		return errServers
 	}
@@ -137,6 +142,9 @@ func (l *limits) checkHarmless(v bson.Value) error {
 		return nil
 	}
 	visit := func(key string, _ bson.Value) error {
+		if err := l.pace.step(); err != nil {
+			return err
+		}
 		if strings.HasPrefix(key, "$") && !slices.Contains(harmless, key) {
 			return problem("uses " + key + " in $expr, which is not possible under a filter")
 		}

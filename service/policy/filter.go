@@ -71,6 +71,9 @@ func (l *limits) checkFilter(filter bson.Raw) error {
 }
 
 func (l *limits) checkCondition(key string, v bson.Value) error {
+	if err := l.pace.step(); err != nil {
+		return err
+	}
 	switch {
 	case key == "$and" || key == "$or" || key == "$nor":
 		list, _ := v.Array() // the server refuses what is not an array
@@ -115,6 +118,9 @@ func (l *limits) checkCondition(key string, v bson.Value) error {
 // checkNested checks an element within the condition of a field. Such fields are in the condition's
 // own. What belongs to the top level of a filter must not stand there.
 func (l *limits) checkNested(key string, _ bson.Value) error {
+	if err := l.pace.step(); err != nil {
+		return err
+	}
 	if !strings.HasPrefix(key, "$") {
 		return nil
 	}
@@ -133,6 +139,9 @@ func (l *limits) checkNested(key string, _ bson.Value) error {
 // checkFields checks a document whose keys are paths of fields, such as a sort.
 func (l *limits) checkFields(d bson.Raw) error {
 	for key := range d.All() {
+		if err := l.pace.step(); err != nil {
+			return err
+		}
 		if touches(key, l.Hidden) {
 			return errHidden
 		}

@@ -15,7 +15,18 @@ type pipelines struct {
 	// untouched says that other collections are read in full or not at all, since the pipeline is
 	// kept for other callers: that of a view.
 	untouched bool
+	pace      *pace
+	depth     int  // pipelines around the one that is checked
+	faceted   bool // one of these is in a $facet of the same pipeline
 }
+
+// maxDepth is how deeply pipelines may nest, as in the server. What is changed in the innermost is
+// copied with each pipeline around it.
+const maxDepth = 20
+
+// maxKeys is how many keys a stage may have whose keys are all looked at. The server takes as many
+// stages in a pipeline.
+const maxKeys = 1000
 
 // anyStage lists the stages that work on the documents that they get, and on nothing else.
 var anyStage = map[string]bool{
@@ -35,7 +46,10 @@ var wholeStage = map[string]bool{
 
 // rewrite returns a pipeline that reads only the documents and fields that the limits allow.
 func (p *pipelines) rewrite(stages []bson.Raw, l *limits) ([]bson.Raw, error) {
+	faceted := p.faceted
+	p.faceted = false
 	checked, err := p.stages(stages, l)
+	p.faceted = faceted
 	if err != nil || l.Filter == nil && len(l.Hidden) == 0 {
 		return checked, err
 	}
@@ -69,8 +83,15 @@ func stage(name string, doc bson.Raw) bson.Raw {
 
 // stages checks each stage, and puts limits into those that read other collections.
 func (p *pipelines) stages(stages []bson.Raw, l *limits) ([]bson.Raw, error) {
+	if p.depth++; p.depth > maxDepth {
+		return nil, problem("has pipelines in pipelines, more than 20 deep")
+	}
+	defer func() { p.depth-- }()
 	checked := make([]bson.Raw, len(stages))
 	for i, s := range stages {
+		if err := p.pace.step(); err != nil {
+			return nil, err
+		}
 		if s.Len() != 1 {
 			return nil, problem("has a stage that is not one operator")
 		}
@@ -92,8 +113,13 @@ func (p *pipelines) stage(
 	name string, v bson.Value, l *limits, last bool,
 ) (changed bson.Raw, err error) {
 	operand, _ := v.Document()
-	if !anyStage[name] && name != "$match" && repeats(operand) {
-		return nil, problem("has a stage with the same key twice")
+	if !anyStage[name] && name != "$match" {
+		if operand.Len() > maxKeys {
+			return nil, problem("has a stage with more than 1000 keys")
+		}
+		if repeats(operand) {
+			return nil, problem("has a stage with the same key twice")
+		}
 	}
 	switch {
 	case name == "$match":
@@ -121,6 +147,11 @@ func (p *pipelines) stage(
 }
 
 func (p *pipelines) facet(operand bson.Raw, l *limits) (bson.Raw, error) {
+	if p.faceted {
+		return nil, problem("has a $facet within a $facet, which servers refuse")
+	}
+	p.faceted = true
+	defer func() { p.faceted = false }()
 	b := bson.NewBuilder(make([]byte, 0, len(operand)+64)).OpenDocument("$facet")
 	for key, v := range operand.All() {
 		list, ok := v.Array()
@@ -270,7 +301,7 @@ func (p *pipelines) into(name string, v bson.Value, l *limits) error {
 				operand, _ = into.Document()
 			}
 		}
-		if !ok && !repeats(operand) {
+		if !ok && operand.Len() <= maxKeys && !repeats(operand) {
 			on, ok = targetOf(operand, p.database)
 		}
 	}
@@ -306,10 +337,12 @@ func targetOf(operand bson.Raw, database string) (Resource, bool) {
 
 // repeats reports whether a document has a key twice. Servers differ in which of them counts.
 func repeats(d bson.Raw) bool {
+	seen := map[string]struct{}{}
 	for key := range d.All() {
-		if count(d, key) > 1 {
+		if _, twice := seen[key]; twice {
 			return true
 		}
+		seen[key] = struct{}{}
 	}
 	return false
 }

@@ -103,13 +103,13 @@ func TestEveryMethod(t *testing.T) {
 					t.Fatal(err)
 				}
 				call := e.Begin(nil, name, false)
-				if err := call.Check(input.New().Interface()); err != nil {
+				if err := call.Check(t.Context(), input.New().Interface()); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 				refused := none.Begin(nil, name, false)
 				request := input.New()
 				fillNested(request)
-				err = refused.Check(request.Interface())
+				err = refused.Check(t.Context(), request.Interface())
 				if own := ownMethods[name]; (err == nil) != own {
 					t.Errorf("%s: without a rule: %v", name, err)
 				}
@@ -157,7 +157,7 @@ func TestUnknownMethod(t *testing.T) {
 	e := enforcer(t, permitAll)
 	for _, name := range []string{"/mooring.v1.DocumentService/New", "/other.v1.Service/Find", ""} {
 		call := e.Begin(nil, name, false)
-		if _, ok := errors.AsType[*policy.Refusal](call.Check(&mooringv1.FindRequest{})); !ok {
+		if _, ok := errors.AsType[*policy.Refusal](call.Check(t.Context(), &mooringv1.FindRequest{})); !ok {
 			t.Errorf("%q is not refused", name)
 		}
 	}
@@ -184,7 +184,7 @@ func TestEveryField(t *testing.T) {
 				}
 				request.Set(fd, v)
 				call := e.Begin(nil, m.Name, false)
-				_ = call.Check(request.Interface())
+				_ = call.Check(t.Context(), request.Interface())
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func TestNewField(t *testing.T) {
 	}{{`@hidden("a")` + permitAll, true}, {permitAll, false}} {
 		e := enforcer(t, row.rule)
 		call := e.Begin(nil, "/mooring.v1.DocumentService/Find", false)
-		err := call.Check(dynamic(t))
+		err := call.Check(t.Context(), dynamic(t))
 		if (err != nil) != row.refused {
 			t.Errorf("%s: %v", row.rule, err)
 		}
@@ -218,10 +218,10 @@ func dynamic(t *testing.T) proto.Message {
 func TestForeignMessage(t *testing.T) {
 	e := enforcer(t, `@forced("{'x': 1}") permit (principal, action, resource == Collection::"d.c");`)
 	call := e.Begin(nil, "/mooring.v1.DocumentService/Import", false)
-	if err := call.Check(&mooringv1.ImportRequest{Database: "d", Collection: "c"}); err != nil {
+	if err := call.Check(t.Context(), &mooringv1.ImportRequest{Database: "d", Collection: "c"}); err != nil {
 		t.Fatal(err)
 	}
-	refusal, ok := errors.AsType[*policy.Refusal](call.Check(wrapperspb.String("x")))
+	refusal, ok := errors.AsType[*policy.Refusal](call.Check(t.Context(), wrapperspb.String("x")))
 	if !ok || refusal.Field != "value" || !strings.Contains(refusal.Problem, "does not know") {
 		t.Errorf("refusal %#v", refusal)
 	}
@@ -231,7 +231,7 @@ func TestReplace(t *testing.T) {
 	e := enforcer(t, permitAll)
 	find := func() error {
 		call := e.Begin(&caller.Identity{Principal: "key:a"}, "/mooring.v1.DocumentService/Find", false)
-		return call.Check(&mooringv1.FindRequest{Database: "d", Collection: "c"})
+		return call.Check(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c"})
 	}
 	if err := find(); err != nil {
 		t.Error(err)
@@ -252,7 +252,7 @@ func TestImport(t *testing.T) {
 		{Documents: []*mooringv1.Document{document(t, `{"y":2}`)}},
 		{Database: "other", Collection: "c", Documents: []*mooringv1.Document{document(t, `{}`)}}, // the service refuses it
 	} {
-		if err := call.Check(request); err != nil {
+		if err := call.Check(t.Context(), request); err != nil {
 			t.Fatal(err)
 		}
 		v, _ := bson.Raw(request.Documents[0].GetBson()).Lookup("x")
@@ -272,7 +272,7 @@ func TestManyResources(t *testing.T) {
 	for i := range 25_000 {
 		name := string(rune('a'+i%2)) + strings.Repeat("x", i%97) + string(rune('0'+i%10)) + strings.Repeat("y", i/200)
 		call := e.Begin(nil, "/mooring.v1.DocumentService/Find", false)
-		err := call.Check(&mooringv1.FindRequest{Database: "d", Collection: name})
+		err := call.Check(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: name})
 		if (err == nil) != (name[0] == 'a') {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -288,7 +288,7 @@ func TestEqualIdentities(t *testing.T) {
 		permit (principal, action, resource) when { principal.claims has c && principal.claims.c == "1" };`)
 	check := func(id *caller.Identity) bool {
 		call := e.Begin(id, "/mooring.v1.DocumentService/Find", false)
-		return call.Check(&mooringv1.FindRequest{Database: "d", Collection: "c"}) == nil
+		return call.Check(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c"}) == nil
 	}
 	for range 100 {
 		for name, row := range map[string]struct {
@@ -334,7 +334,7 @@ func TestGroups(t *testing.T) {
 				t.Fatal(err)
 			}
 			call := e.Begin(nil, m.Name, false)
-			if err := call.Check(kind.New().Interface()); (err == nil) != (name == row.method) {
+			if err := call.Check(t.Context(), kind.New().Interface()); (err == nil) != (name == row.method) {
 				t.Errorf("group %s, %s: %v", row.group, name, err)
 			}
 		}
@@ -352,7 +352,7 @@ func TestQuiet(t *testing.T) {
 		for _, s := range pipeline {
 			request.Pipeline = append(request.Pipeline, document(t, s))
 		}
-		if err := call.Check(request); err != nil {
+		if err := call.Check(t.Context(), request); err != nil {
 			t.Error(err)
 		}
 		return call
@@ -362,7 +362,7 @@ func TestQuiet(t *testing.T) {
 			t.Errorf("%s reads all: quiet", who)
 		}
 		next := e.Begin(&caller.Identity{Principal: who}, "/mooring.v1.CursorService/NextPage", false)
-		if err := next.Check(&mooringv1.NextPageRequest{}); err != nil || next.Quiet() != (who == "key:some") {
+		if err := next.Check(t.Context(), &mooringv1.NextPageRequest{}); err != nil || next.Quiet() != (who == "key:some") {
 			t.Errorf("%s asks for a page: %v, quiet %v", who, err, next.Quiet())
 		}
 	}
@@ -381,7 +381,7 @@ func TestMalformed(t *testing.T) {
 	} {
 		request.Database, request.Collection = "d", "c"
 		call := e.Begin(nil, "/mooring.v1.DocumentService/Find", false)
-		if _, ok := errors.AsType[*payload.Error](call.Check(request)); !ok {
+		if _, ok := errors.AsType[*payload.Error](call.Check(t.Context(), request)); !ok {
 			t.Errorf("%s: it is not malformed", name)
 		}
 	}
@@ -392,12 +392,12 @@ func TestMalformed(t *testing.T) {
 		},
 	} {
 		call := e.Begin(nil, "/mooring.v1.DocumentService/"+method, false)
-		if _, ok := errors.AsType[*payload.Error](call.Check(request)); !ok {
+		if _, ok := errors.AsType[*payload.Error](call.Check(t.Context(), request)); !ok {
 			t.Errorf("%s: it is not malformed", method)
 		}
 	}
 	call := e.Begin(nil, "/mooring.v1.DocumentService/DeleteMany", false)
-	if _, ok := errors.AsType[*payload.Error](call.Check(&mooringv1.DeleteManyRequest{Database: "d", Collection: "c"})); !ok {
+	if _, ok := errors.AsType[*payload.Error](call.Check(t.Context(), &mooringv1.DeleteManyRequest{Database: "d", Collection: "c"})); !ok {
 		t.Error("a delete without a filter is not refused as one")
 	}
 }

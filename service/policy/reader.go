@@ -244,6 +244,9 @@ func (r *reader) insert(
 		return err
 	}
 	for i, raw := range raws {
+		if err := r.limits.pace.step(); err != nil {
+			return err
+		}
 		if raw, err = r.limits.insert(raw); err != nil {
 			return err
 		}
@@ -281,7 +284,7 @@ func (r *reader) update(u *mooringv1.Update, upsert bool) error {
 }
 
 func (r *reader) pipelines() *pipelines {
-	return &pipelines{may: r.call.limits, database: r.on.Database}
+	return &pipelines{may: r.call.limits, database: r.on.Database, pace: &r.call.pace}
 }
 
 // pipeline checks and replaces the pipeline of an aggregation.

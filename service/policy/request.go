@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ type Call struct {
 	begun bool
 	quiet bool
 	rule  string
+	pace  pace
 	// reader reads the request, here so that it is not allocated.
 	reader reader
 }
@@ -53,8 +55,18 @@ func (c *Call) Quiet() bool { return c.quiet }
 func (c *Call) Rule() string { return c.rule }
 
 // Check decides about a request, and changes it so that it does no more than is allowed. It does
-// not change the BSON that the request had. Its errors are *Refusal and those of payload.
-func (c *Call) Check(request proto.Message) error {
+// not change the BSON that the request had. Its errors are *Refusal, those of payload, and the cause
+// of a context that ends before the check.
+func (c *Call) Check(ctx context.Context, request proto.Message) error {
+	c.pace.done = ctx.Done()
+	err := c.decide(request)
+	if errors.Is(err, errEnded) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (c *Call) decide(request proto.Message) error {
 	m := request.ProtoReflect()
 	if c.method == nil {
 		return c.refuse(&limits{Decision: Decision{Rule: noRule}}, c.name, c.on, nil)
@@ -113,14 +125,14 @@ func ResourceOf(request proto.Message) (on Resource) {
 func (c *Call) limits(action string, on Resource) limits {
 	d := c.state.decide(question{c.who, action, on})
 	c.quiet = c.quiet || d.Restricted()
-	return limits{*d, c.enforcer.script}
+	return limits{*d, c.enforcer.script, &c.pace}
 }
 
 // refuse returns the Refusal of a request, or of its part that cause is about. Other errors stay as
 // they are.
 func (c *Call) refuse(l *limits, action string, on Resource, cause error) error {
 	r := &Refusal{
-		Principal: principalName(c.who), Action: action, On: on, Rule: l.Rule,
+		Principal: principalName(c.who), Action: brief(action), On: on.brief(), Rule: l.Rule,
 	}
 	part, ok := errors.AsType[*partError](cause)
 	if ok {
@@ -132,10 +144,24 @@ func (c *Call) refuse(l *limits, action string, on Resource, cause error) error 
 		return cause
 	}
 	if cause != nil {
-		r.Problem = cause.Error()
+		r.Problem = brief(cause.Error())
 	}
 	return r
 }
+
+// maxText is how many bytes of a text of the client's are repeated to it and logged. No server has
+// a longer name of a collection.
+const maxText = 255
+
+// brief returns a text, or its beginning.
+func brief(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
+}
+
+func (r Resource) brief() Resource { return Resource{brief(r.Database), brief(r.Collection)} }
 
 func principalName(id *caller.Identity) string {
 	if id == nil {
@@ -225,6 +251,9 @@ func (c *Call) models(m protoreflect.Message, on Resource) error {
 		return errors.New("bug: policy: not a bulk write")
 	}
 	for i, model := range request.GetModels() {
+		if err := c.pace.step(); err != nil {
+			return err
+		}
 		at := on
 		if model.Namespace != nil {
 			at.Database, at.Collection, _ = strings.Cut(model.GetNamespace(), ".")
@@ -249,7 +278,7 @@ func (c *Call) models(m protoreflect.Message, on Resource) error {
 			return c.refuse(&r.limits, action, at, err)
 		}
 	}
-	r := &reader{call: c, limits: limits{script: c.enforcer.script}, on: on}
+	r := &reader{call: c, limits: limits{script: c.enforcer.script, pace: &c.pace}, on: on}
 	if err := r.expressions("let", request.GetLet()); err != nil {
 		return c.refuse(&r.limits, "BulkWrite", on, err)
 	}

@@ -23,7 +23,7 @@ func (p *Policy) within(who *Principal, name string, on Resource, d Decision) De
 		}
 		if of, ok := strings.CutPrefix(on.Collection, buckets); ok {
 			if other := p.decide(who, name, Resource{on.Database, of}); other.limits() {
-				return Decision{Rule: other.Rule + " (it has the documents of " + of + ")"}
+				return Decision{Rule: other.Rule + " (it has the documents of another)"}
 			}
 			return d
 		}

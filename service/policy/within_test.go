@@ -90,7 +90,7 @@ func TestWithin(t *testing.T) {
 	} {
 		e := enforcer(t, wide+row.rules)
 		call := e.Begin(&caller.Identity{Principal: "key:ann", Claims: map[string]any{"n": "text"}}, "/mooring.v1."+row.method, false)
-		if err := call.Check(row.request); (err == nil) != row.want {
+		if err := call.Check(t.Context(), row.request); (err == nil) != row.want {
 			t.Errorf("%s: %v, want it allowed: %t", row.name, err, row.want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestBucketsUnderLimits(t *testing.T) {
 	e := enforcer(t, `@hidden("a") permit (principal, action, resource == Collection::"shop.payroll");
 		permit (principal, action, resource == Collection::"shop.system.buckets.payroll");`)
 	call := e.Begin(nil, "/mooring.v1.DocumentService/Find", false)
-	if err := call.Check(&mooringv1.FindRequest{Database: "shop", Collection: "system.buckets.payroll"}); err == nil {
+	if err := call.Check(t.Context(), &mooringv1.FindRequest{Database: "shop", Collection: "system.buckets.payroll"}); err == nil {
 		t.Error("it reads the buckets in full")
 	}
 }

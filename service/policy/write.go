@@ -232,6 +232,9 @@ func (l *limits) operators(update bson.Raw, upsert bool) (bson.Raw, error) {
 			continue
 		}
 		for path, v := range fields.All() {
+			if err := l.pace.step(); err != nil {
+				return nil, err
+			}
 			to, _ := v.Str()
 			if touches(path, kept) || operator == "$rename" && touches(to, kept) {
 				return nil, errReadOnly

@@ -4,6 +4,7 @@ package table
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -127,7 +128,7 @@ func (r *Row) run(e *policy.Enforcer) error {
 		return err
 	}
 	call := e.Begin(r.identity(), "/mooring.v1."+r.Call, false)
-	err = call.Check(request)
+	err = call.Check(context.Background(), request)
 	refusal, refused := errors.AsType[*policy.Refusal](err)
 	switch {
 	case err != nil && !refused:
