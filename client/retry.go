@@ -8,8 +8,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 )
 
 // The metadata that decides whether a call can be repeated.
@@ -43,7 +45,9 @@ func (c *Client) withKey(ctx context.Context, request any) (context.Context, str
 	if !ok {
 		exactlyOnce = c.options.ExactlyOnce
 	}
-	if !exactlyOnce || !isWrite(request) || inTransaction(sent, request) {
+	// Some writes, such as updateMany, take no key: the gateway refuses them with one.
+	if !exactlyOnce || repeatOf(request) != mooringv1.Method_REPEAT_KEY ||
+		inTransaction(sent, request) {
 		return ctx, ""
 	}
 	key := rand.Text()
@@ -55,43 +59,29 @@ func inTransaction(sent metadata.MD, request any) bool {
 	return ok && r.GetTransaction() != "" || len(sent.Get(transactionKey)) > 0
 }
 
-// isWrite reports whether a request is a write of documents. Some, such as updateMany, take no
-// idempotency key: the gateway refuses them with one.
-func isWrite(request any) bool {
-	switch request.(type) {
-	case *mooringv1.InsertOneRequest, *mooringv1.InsertManyRequest,
-		*mooringv1.UpdateOneRequest, *mooringv1.UpdateManyRequest,
-		*mooringv1.ReplaceOneRequest,
-		*mooringv1.DeleteOneRequest, *mooringv1.DeleteManyRequest,
-		*mooringv1.FindOneAndUpdateRequest, *mooringv1.FindOneAndReplaceRequest,
-		*mooringv1.FindOneAndDeleteRequest,
-		*mooringv1.BulkWriteRequest,
-		*mooringv1.PutDocumentRequest, *mooringv1.PatchDocumentRequest,
-		*mooringv1.DeleteDocumentRequest:
-		return true
+// repeatOf returns whether a call may be repeated if no answer comes, as the options of its method
+// say. An aggregation is no read, since $out and $merge write.
+func repeatOf(request any) mooringv1.Method_Repeat {
+	if r, ok := request.(proto.Message); ok {
+		if m := method.OfRequest(r.ProtoReflect().Descriptor().FullName()); m != nil {
+			return m.Repeat
+		}
 	}
-	return false
+	return mooringv1.Method_REPEAT_NEVER
 }
 
 // isRepeatable reports whether a call without an idempotency key can be repeated if it has got no
-// answer. An aggregation is no read, since $out and $merge write.
+// answer.
 func isRepeatable(ctx context.Context, request any) bool {
-	switch request.(type) {
-	case *mooringv1.TransactionServiceCommitRequest, *mooringv1.TransactionServiceAbortRequest,
-		*mooringv1.NextPageRequest, *mooringv1.CloseCursorRequest:
+	repeat := repeatOf(request)
+	if repeat == mooringv1.Method_REPEAT_TOKEN {
 		return true
 	}
 	if sent, _ := metadata.FromOutgoingContext(ctx); inTransaction(sent, request) {
 		r, ok := request.(interface{ GetStatement() int32 })
 		return ok && r.GetStatement() > 0
 	}
-	switch request.(type) {
-	case *mooringv1.FindOneRequest, *mooringv1.FindRequest, *mooringv1.DistinctRequest,
-		*mooringv1.CountDocumentsRequest, *mooringv1.EstimatedDocumentCountRequest,
-		*mooringv1.GetDocumentRequest:
-		return true
-	}
-	return false
+	return repeat == mooringv1.Method_REPEAT_READ
 }
 
 // Call makes any unary call of a generated client, with the credential of c, and again where its
@@ -100,13 +90,13 @@ func isRepeatable(ctx context.Context, request any) bool {
 //	transactions := mooringv1.NewTransactionServiceClient(cc)
 //	done, err := client.Call(ctx, c, transactions.Run, &mooringv1.TransactionServiceRunRequest{…})
 func Call[Q, R any](
-	ctx context.Context, c *Client, method func(context.Context, Q, ...grpc.CallOption) (R, error),
+	ctx context.Context, c *Client, rpc func(context.Context, Q, ...grpc.CallOption) (R, error),
 	request Q,
 ) (R, error) {
 	ctx, key := c.withKey(c.outgoing(ctx), request)
 	repeatable := key != "" || isRepeatable(ctx, request)
 	for attempt := 0; ; attempt++ {
-		response, err := method(ctx, request)
+		response, err := rpc(ctx, request)
 		if err == nil {
 			return response, nil
 		}
