@@ -1,7 +1,7 @@
 #!/bin/sh
 # Checks openapi.json with the tools of others, which npm has: redocly's lint, and the types that
 # openapi-typescript makes of it, with which a client must compile. It also makes the files of
-# clients/typescript that come from openapi.json, and fails if they were out of date. Without npm,
+# the clients that come from openapi.json, and fails if they were out of date. Without npm,
 # or where its registry cannot be reached, it says so and checks nothing.
 set -eu
 cd "$(dirname "$0")/npm"
@@ -24,10 +24,11 @@ REDOCLY_TELEMETRY=off "$bin/redocly" lint --config redocly.yaml "$document"
 "$bin/openapi-typescript" "$document" -o openapi.d.ts
 "$bin/tsc" -p .
 
-client=../../clients/typescript
-cp openapi.d.ts "$client/openapi.d.ts"
-node "$client/generate.js" "$document" >"$client/operations.js"
-git diff --exit-code --stat -- "$client" || {
-	echo "clients/typescript is out of date: run make openapi-check and commit"
+clients=../../clients
+cp openapi.d.ts "$clients/typescript/openapi.d.ts"
+node operations.js typescript "$document" >"$clients/typescript/operations.js"
+node operations.js python "$document" >"$clients/python/mooring_client/_operations.py"
+git diff --exit-code --stat -- "$clients" || {
+	echo "clients/ is out of date: run make openapi-check and commit"
 	exit 1
 }

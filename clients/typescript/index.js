@@ -17,21 +17,6 @@ function failure(reason, retry, message, cause) {
   return new MooringError({ error: { status: 'UNAVAILABLE', code: 14, requestId: '', reason, retry, message } }, 0, { cause });
 }
 
-const reads = new Set([
-  'find', 'findOne', 'distinct', 'countDocuments', 'estimatedDocumentCount',
-  'streamFind', 'watchCollection', 'watchDatabase', 'watchDeployment',
-]);
-
-// The gateway knows these calls again by their token.
-const known = new Set(['commitTransaction', 'abortTransaction', 'nextPage', 'closeCursor']);
-
-// Writes of documents. The gateway refuses some of them with an idempotency key, such as updateMany.
-const writes = new Set([
-  'insertOne', 'insertMany', 'importDocuments', 'updateOne', 'updateMany', 'replaceOne', 'deleteOne', 'deleteMany',
-  'findOneAndUpdate', 'findOneAndReplace', 'findOneAndDelete', 'bulkWrite', 'bulkWriteNamespaces',
-  'putDocument', 'patchDocument', 'deleteDocument',
-]);
-
 const header = (headers, name) => Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1];
 
 // optionsOf returns the options of a call that are in its body. The body of a PUT is a document.
@@ -43,9 +28,10 @@ const inTransaction = (method, args, headers) =>
 // isRepeatable says whether a call may be repeated if no answer comes. Other calls are repeated only
 // if the gateway says so.
 function isRepeatable(id, method, args, headers) {
-  if (known.has(id) || header(headers, 'idempotency-key') !== undefined) return true;
+  const [, , repeat] = operations[id];
+  if (repeat === 'token' || header(headers, 'idempotency-key') !== undefined) return true;
   if (inTransaction(method, args, headers)) return optionsOf(method, args).statement !== undefined;
-  return method === 'GET' || reads.has(id);
+  return repeat === 'read';
 }
 
 // newKey makes an idempotency key. Pages without TLS have no crypto.randomUUID.
@@ -247,9 +233,10 @@ export class Client {
     return [`${this.#base}${path}${query.length ? `?${query.join('&')}` : ''}`, init];
   }
 
-  // takesKey says whether a call gets a key of its own. A statement's number has its place.
+  // takesKey says whether a call gets a key of its own. A statement's number has its place. The
+  // gateway refuses some writes with a key, such as updateMany.
   #takesKey(id, method, args, headers) {
-    if (!(args.exactlyOnce ?? this.#exactlyOnce) || !writes.has(id)) return false;
+    if (!(args.exactlyOnce ?? this.#exactlyOnce) || operations[id][2] !== 'key') return false;
     return header(headers, 'idempotency-key') === undefined && !inTransaction(method, args, headers);
   }
 

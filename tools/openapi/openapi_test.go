@@ -35,6 +35,9 @@ func operations(d document, f func(verb, path string, op *operation)) {
 func TestOperations(t *testing.T) {
 	readable := regexp.MustCompile(`^[a-z][a-zA-Z]+$`)
 	ids := map[string]string{}
+	repeats := map[string]string{
+		"findByQuery": "read", "aggregate": "never", "putDocument": "key", "nextPage": "token",
+	}
 	operations(published(t), func(verb, path string, op *operation) {
 		if other, taken := ids[op.OperationID]; taken || !readable.MatchString(op.OperationID) {
 			t.Errorf("%s %s has the id %q, as %q", verb, path, op.OperationID, other)
@@ -47,6 +50,10 @@ func TestOperations(t *testing.T) {
 			if op.Responses[code] == nil {
 				t.Errorf("%s has no response %s", op.OperationID, code)
 			}
+		}
+		if repeat := repeats[op.OperationID]; repeat != "" && op.Repeat != repeat ||
+			!slices.Contains([]string{"never", "read", "key", "token"}, op.Repeat) {
+			t.Errorf("%s has the repeat %q", op.OperationID, op.Repeat)
 		}
 		if body := media(op.RequestBody, "application/json"); body != nil {
 			schema, _ := body["schema"].(object)

@@ -17,6 +17,8 @@ type operation struct {
 	Parameters  []object `json:"parameters,omitempty"`
 	RequestBody object   `json:"requestBody,omitempty"`
 	Responses   object   `json:"responses"`
+	// Repeat says whether the call may be repeated if no answer comes: never, read, key or token.
+	Repeat string `json:"x-repeat"`
 
 	method protoreflect.MethodDescriptor
 }
@@ -109,6 +111,7 @@ func tagOf(m protoreflect.MethodDescriptor) string {
 func (op *operation) complete(s *schemas, verb, path string, statuses []status) {
 	op.Tags = []string{tagOf(op.method)}
 	op.Summary, op.Description = s.summary(op.method)
+	op.Repeat = s.repeat(op.method)
 	op.Parameters, op.RequestBody = nil, nil
 	for _, name := range pathParams(path) {
 		op.Parameters = append(op.Parameters, pathParameter(name))

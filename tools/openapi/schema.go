@@ -5,8 +5,11 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
 )
 
 // schemas makes the schemas of messages, each once.
@@ -332,6 +335,24 @@ func hasOption(fd protoreflect.FieldDescriptor, option protowire.Number) bool {
 		rest = rest[n:]
 	}
 	return false
+}
+
+// repeat returns the value of a method's option mooring.v1.method.repeat, without its prefix. The
+// option's type is taken from the image.
+func (s *schemas) repeat(m protoreflect.MethodDescriptor) string {
+	types, known := dynamicpb.NewTypes(s.files), &descriptorpb.MethodOptions{}
+	text := m.Options().ProtoReflect().GetUnknown()
+	if err := (proto.UnmarshalOptions{Resolver: types}).Unmarshal(text, known); err != nil {
+		panic("bug: the options of " + string(m.FullName()) + ": " + err.Error())
+	}
+	option, err := types.FindExtensionByName("mooring.v1.method")
+	if err != nil {
+		panic("bug: there is no option mooring.v1.method")
+	}
+	of := known.ProtoReflect().Get(option.TypeDescriptor()).Message()
+	fd := of.Descriptor().Fields().ByName("repeat")
+	value := fd.Enum().Values().ByNumber(of.Get(fd).Enum())
+	return strings.ToLower(strings.TrimPrefix(string(value.Name()), "REPEAT_"))
 }
 
 // describe adds a text to a schema.

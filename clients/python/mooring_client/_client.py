@@ -16,23 +16,9 @@ import urllib.parse
 import urllib.request
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
+from ._operations import REPEAT
+
 Document = Dict[str, Any]
-
-_READS = frozenset(
-    ["find", "findOne", "distinct", "countDocuments", "estimatedDocumentCount"]
-    + ["streamFind", "watch"]
-)
-
-# The gateway knows these calls again by their token.
-_KNOWN = frozenset(
-    ["/v1/transactions:commit", "/v1/transactions:abort", "/v1/cursors:next", "/v1/cursors:close"]
-)
-
-# Writes of documents. The gateway refuses some of them with an idempotency key, such as updateMany.
-_WRITES = frozenset(
-    ["insertOne", "insertMany", "updateOne", "updateMany", "replaceOne", "deleteOne", "deleteMany"]
-    + ["findOneAndUpdate", "findOneAndReplace", "findOneAndDelete", "bulkWrite"]
-)
 
 # Statuses of a proxy that does not know what the gateway has done.
 _OF_PROXIES = frozenset([502, 503, 504])
@@ -106,8 +92,11 @@ class _Call(NamedTuple):
     idempotency_key: Optional[str] = None
     exactly_once: Optional[bool] = None
 
-    def _verb(self) -> str:
-        return self.path.rpartition(":")[2]
+    def _repeat(self) -> str:
+        """Returns whether the call can be repeated: "never", "read", "key" or "token"."""
+        if self.method == "POST":
+            return REPEAT.get(self.path.rpartition(":")[2], "never")
+        return "read" if self.method == "GET" else "key"
 
     def _options(self) -> Mapping[str, Any]:
         """Returns the options that are in the body. The body of a PUT is a document."""
@@ -119,19 +108,17 @@ class _Call(NamedTuple):
 
     def takes_key(self, headers: Mapping[str, str]) -> bool:
         """Reports whether an exactly-once client gives the call a key. A statement's number has
-        its place."""
-        is_document = self.method in ("PUT", "PATCH", "DELETE")
-        is_write = is_document or self.method == "POST" and self._verb() in _WRITES
-        return is_write and not self._in_transaction(headers)
+        its place. The gateway refuses some writes with a key, such as updateMany."""
+        return self._repeat() == "key" and not self._in_transaction(headers)
 
     def repeatable(self, headers: Mapping[str, str]) -> bool:
         """Reports whether the call, without a key, may be repeated if no answer comes. Other calls
         are repeated only if the gateway says so."""
-        if self.path in _KNOWN:
+        if self._repeat() == "token":
             return True
         if self._in_transaction(headers):
             return self._options().get("statement") is not None
-        return self.method == "GET" or self._verb() in _READS
+        return self._repeat() == "read"
 
 
 def _header(headers: Mapping[str, str], name: str) -> Optional[str]:
