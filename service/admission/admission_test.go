@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,6 +156,25 @@ func TestBucket(t *testing.T) {
 	}
 }
 
+// TestRetryAfterIsTrue checks that a call is admitted once the time that its refusal named is over.
+func TestRetryAfterIsTrue(t *testing.T) {
+	for rate := range 2000 {
+		var b admission.Bucket
+		var wait time.Duration
+		now := time.Unix(1000, 0)
+		for rounds := 0; rounds < 5; {
+			if b, wait = b.Take(float64(rate+1), now); wait == 0 {
+				continue
+			}
+			rounds++
+			now = now.Add(wait)
+			if b, wait = b.Take(float64(rate+1), now); wait != 0 {
+				t.Fatalf("%d a second: refused for %v more after Retry-After", rate+1, wait)
+			}
+		}
+	}
+}
+
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := admission.New(admission.Config{Rate: 3, RateEach: 2})
@@ -242,16 +262,27 @@ func TestNoAccount(t *testing.T) {
 }
 
 func BenchmarkEnterCall(b *testing.B) {
-	a := admission.New(admission.Config{
-		Calls: admission.Limits{Total: 100}, Patience: time.Second,
-	})
-	p := named("key:somebody")
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := a.EnterCall(b.Context(), p); err != nil {
-			b.Fatal(err)
-		}
-		a.LeaveCall(p)
+	for name, row := range map[string]struct{ rate, principals int }{
+		"no rate": {0, 1}, "rates": {1e9, 1}, "rates of 20,000": {1e9, 20_000},
+	} {
+		b.Run(name, func(b *testing.B) {
+			a := admission.New(admission.Config{
+				Calls: admission.Limits{Total: 100}, Patience: time.Second,
+				Rate: float64(row.rate), RateEach: float64(row.rate),
+			})
+			principals := make([]admission.Principal, row.principals)
+			for i := range principals {
+				principals[i] = named(fmt.Sprint("key:", i))
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				p := principals[i%len(principals)]
+				if err := a.EnterCall(b.Context(), p); err != nil {
+					b.Fatal(err)
+				}
+				a.LeaveCall(p)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -14,16 +15,25 @@ type bucket struct {
 	at   time.Time
 }
 
+// rounding is how much of a call the arithmetic may lose.
+const rounding = 1e-9
+
 // take returns the bucket after one more call, and how long the caller must wait if there is none.
 func (b bucket) take(rate float64, now time.Time) (_ bucket, wait time.Duration) {
 	if b.at.IsZero() {
 		b = bucket{left: max(rate, 1), at: now}
 	}
 	left := min(b.left+rate*max(0, now.Sub(b.at).Seconds()), max(rate, 1))
-	if left < 1 {
-		return bucket{left, now}, time.Duration((1 - left) / rate * float64(time.Second))
+	if left < 1-rounding {
+		return bucket{left, now}, waitFor((1 - left) / rate)
 	}
-	return bucket{left - 1, now}, 0
+	return bucket{max(left-1, 0), now}, 0
+}
+
+// waitFor returns that many seconds in microseconds, rounded up: a call that comes after them is not
+// refused for a fraction.
+func waitFor(seconds float64) time.Duration {
+	return time.Duration(math.Ceil(seconds*1e6)) * time.Microsecond
 }
 
 // remembered is how many principals have a bucket. One more forgets the principal whose last call
