@@ -1,5 +1,6 @@
-# make help lists the targets. Only Go, git, make and (for -race) a C compiler are needed; the tools are
-# pinned in go.mod and tools/*/go.mod and come through the Go module proxy.
+# make help lists the targets for every day, make help-all the rest. Only Go, git, make and (for
+# -race) a C compiler are needed; the tools are pinned in go.mod and tools/*/go.mod and come through
+# the Go module proxy.
 
 GO   ?= go
 BUF  := $(GO) tool -modfile=tools/buf/go.mod buf
@@ -35,15 +36,21 @@ COVER    ?=
 
 .DEFAULT_GOAL := help
 
+# A target with ### is for every day. The others are in help-all, under their headings.
 .PHONY: help
-help: ## list the targets
-	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+help: ## list the targets for every day
+	@awk -F ':.*### ' '/^[a-z-]+:.*### / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@printf '\n%s\n' 'make help-all lists the others, the experiments included.'
+
+.PHONY: help-all
+help-all: ## list all targets under their headings
+	@awk -F ':.*##+ ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
 		/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 ##@ Build and run
 
 .PHONY: build
-build: bin/mooring ## build the gateway as bin/mooring
+build: bin/mooring ### build the gateway as bin/mooring
 
 .PHONY: bin/mooring
 bin/mooring:
@@ -51,7 +58,7 @@ bin/mooring:
 	GO="$(GO)" VERSION=$(VERSION) COMMIT=$(COMMIT) tools/build.sh $@
 
 .PHONY: run
-run: bin/mooring ## start the gateway on an embedded database with sample data (PORT= GRPC_PORT= ARGS=)
+run: bin/mooring ### start the gateway on an embedded database with sample data (PORT= GRPC_PORT= ARGS=)
 	@echo "building the embedded database (about 90 s the first time) ..."
 	@mkdir -p bin
 	cd lab && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/mooring-embedded ./cmd/embedded
@@ -60,19 +67,19 @@ run: bin/mooring ## start the gateway on an embedded database with sample data (
 		$(if $(PORT),--port $(PORT)) $(if $(GRPC_PORT),--grpc-port $(GRPC_PORT)) -- $(ARGS)
 
 .PHONY: clean
-clean: ## remove what make built
+clean: ### remove what make built
 	rm -rf bin dist
 
 ##@ Before you push
 
 .PHONY: check
-check: test-unit lint generate-check layers conformance mutate-short ## the short form of what CI runs
+check: test-unit lint generate-check layers conformance mutate-short ### the short form of what CI runs
 
 .PHONY: test
-test: test-unit test-lab ## unit tests, specification cases, and lab's tests on a real server
+test: test-unit test-lab ### unit tests, specification cases, and lab's tests on a real server
 
 .PHONY: test-unit
-test-unit: ## unit tests and specification cases
+test-unit: ### unit tests and specification cases
 ifeq ($(RACE),)
 	@echo "no C compiler found: the tests run WITHOUT the race detector"
 endif
@@ -87,11 +94,11 @@ attack: ## what hostile clients cost: each attack five times (ATTACK=5), a table
 	cd lab && LAB_ATTACK=$(ATTACK) $(GO) test -count=1 -timeout 2h -v ./attack
 
 .PHONY: test-lab
-test-lab: ## lab's tests: MOORING_TEST_URI, or the embedded database
+test-lab: ### lab's tests: MOORING_TEST_URI, or the embedded database
 	cd lab && $(GO) test $(RACE) -count=1 -timeout 20m ./...
 
 .PHONY: conformance
-conformance: ## the specifications' own tests as a table (of SPECIFICATIONS_DIR; WITHOUT=1: there is none)
+conformance: ### the specifications' own tests as a table (of SPECIFICATIONS_DIR; WITHOUT=1: there is none)
 	@$(GO) run ./tools/conformance $(if $(WITHOUT),-without)
 
 .PHONY: conformance-full
@@ -99,7 +106,7 @@ conformance-full: ## the same, the suites about data also on the server of MOORI
 	@$(GO) run ./tools/conformance -full
 
 .PHONY: lint
-lint: ## plain English, golangci-lint, buf lint and format, helm lint
+lint: ### plain English, golangci-lint, buf lint and format, helm lint
 	$(GO) run ./tools/prose $(PLAIN)
 	$(LINT) run ./...
 	cd lab && $(GO) tool -modfile=../tools/lint/go.mod golangci-lint run ./...
@@ -120,7 +127,7 @@ vulnerabilities: ## compare the dependencies with the Go vulnerability database 
 ##@ The API
 
 .PHONY: generate
-generate: ## regenerate gen/ from proto/
+generate: ### regenerate gen/ from proto/
 	tools/generate.sh
 
 .PHONY: generate-check
@@ -150,7 +157,7 @@ kube-check: ## apply the chart's manifests to a real API server (dry run), restr
 ##@ Release
 
 .PHONY: release
-release: ## build dist/: static binaries of TARGETS, checksums, bills of materials, chart, unit
+release: ### build dist/: static binaries of TARGETS, checksums, bills of materials, chart, unit
 	GO="$(GO)" VERSION=$(VERSION) COMMIT=$(COMMIT) tools/release.sh dist $(TARGETS)
 
 .PHONY: release-check
@@ -160,7 +167,7 @@ release-check: release ## make the release again, elsewhere and without a cache:
 ##@ Experiments (minutes to hours)
 
 .PHONY: bench
-bench: bin/mooring ## CPU and allocations per request, beside a thin gateway over the official driver
+bench: bin/mooring ### CPU and allocations per request, beside a thin gateway over the official driver
 	cd lab && $(GO) run ./cmd/bench --gateway ../bin/mooring
 
 .PHONY: coldstart

@@ -58,6 +58,42 @@ var (
 	call   = regexp.MustCompile("(?m)(?:^|^ {4}|`|&& |\" )make ([a-z-]+)")
 )
 
+// TestHelp checks that help lists the twelve targets for every day, and help-all every target with
+// a description.
+func TestHelp(t *testing.T) {
+	listed := regexp.MustCompile(`(?m)^  ([a-z-]+) +\S`)
+	help := func(target string) map[string]bool {
+		t.Helper()
+		out, err := exec.Command("make", "--no-print-directory", "-C", "..", target).Output()
+		if err != nil {
+			t.Fatalf("make %s: %v", target, err)
+		}
+		found := map[string]bool{}
+		for _, m := range listed.FindAllStringSubmatch(string(out), -1) {
+			found[m[1]] = true
+		}
+		return found
+	}
+	daily, all := help("help"), help("help-all")
+	if len(daily) != 12 {
+		t.Errorf("make help lists %d targets, want 12: %v", len(daily), daily)
+	}
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	described := regexp.MustCompile(`(?m)^([a-z-]+):.*## `).FindAllStringSubmatch(string(makefile), -1)
+	for _, m := range described {
+		if !all[m[1]] {
+			t.Errorf("make help-all does not list %s", m[1])
+		}
+		delete(daily, m[1])
+	}
+	if len(all) != len(described) || len(daily) > 0 {
+		t.Errorf("make help-all lists %d targets of %d; make help has %v besides", len(all), len(described), daily)
+	}
+}
+
 // TestWorkflows checks that the workflows can be read, that each step does something, and that the
 // targets that they and CI call are in the Makefile.
 func TestWorkflows(t *testing.T) {
