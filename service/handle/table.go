@@ -195,6 +195,13 @@ func (t *Table) AllLocked() iter.Seq[Thing] { return maps.Values(t.things) }
 // RefusingLocked reports whether Refuse was called.
 func (t *Table) RefusingLocked() bool { return t.refusing }
 
+// Refusing is RefusingLocked for callers without the lock.
+func (t *Table) Refusing() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.refusing
+}
+
 // BeginLocked begins the caller's work on a thing. The context that it returns ends with ctx, and
 // with the work. A thing that is not in the table yet is put there.
 func (t *Table) BeginLocked(

@@ -265,9 +265,9 @@ func (p *Pager) release(ctx context.Context, all []*held, to *page.Replica) {
 			p.table.EndWorkLocked(h)
 			removed = append(removed, h)
 		case drop:
-			p.dropLocked(h)
+			h.dropLocked()
 		default:
-			p.settleLocked(h)
+			h.settleLocked()
 		}
 	}
 	p.table.Unlock()
@@ -320,7 +320,7 @@ func (p *Pager) Accept(rec Record) error {
 		h.sizer = batch.Resume(g.Mean, g.Count)
 		h.server = g.State.Server
 	}
-	p.settleLocked(h)
+	h.settleLocked()
 	return nil
 }
 

@@ -29,7 +29,7 @@ func NewClaim(address string) []byte {
 func (p *Pager) TokenOf(cur Cursor, seq uint64) string {
 	h := p.newHeld(handle.Handle{}, Namespace{}, netip.Addr{})
 	h.cur = cur
-	return p.token(h, seq)
+	return h.token(seq)
 }
 
 // Held returns the memory of remembered pages and of leftovers.

@@ -46,7 +46,7 @@ type grant struct {
 }
 
 // deliver fetches the page that was granted.
-func (p *Pager) deliver(g grant, a Asking) (Page, error) {
+func (g grant) deliver(a Asking) (Page, error) {
 	h := g.h
 	if a.MaxAwaitTimeMS != nil {
 		h.cur.SetMaxAwaitTimeMS(a.MaxAwaitTimeMS)
@@ -57,12 +57,12 @@ func (p *Pager) deliver(g grant, a Asking) (Page, error) {
 	returned := false
 	defer func() {
 		if !returned { // a panic: others must not wait for ever
-			_, _ = p.finish(g, page.NoReply, Page{}, 0, errPanic)
+			_, _ = g.finish(page.NoReply, Page{}, 0, errPanic)
 		}
 	}()
-	got, cost, err := p.read(g.ctx, h, g.seq+1, p.limits(int(h.chosen), a.Inflation))
+	got, cost, err := h.read(g.ctx, g.seq+1, g.h.pager.cfg.limits(int(h.chosen), a.Inflation))
 	returned = true
-	return p.finish(g, outcomeOf(got, err), got, cost, err)
+	return g.finish(outcomeOf(got, err), got, cost, err)
 }
 
 // sending lets a page give way to other calls when the call of ctx has sent it to its client.
@@ -82,23 +82,23 @@ func (p *Pager) sending(ctx context.Context, id handle.ID, sent Page) {
 }
 
 // finish ends a grant. It records how the fetch went. Calls that wait get the page, or ask again.
-func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (Page, error) {
+func (g grant) finish(o page.Outcome, got Page, cost int, err error) (Page, error) {
 	h := g.h
 	if o == page.NoReply { // no call can continue it
 		h.End(g.ctx)
 	}
-	p.table.Lock()
+	g.h.pager.table.Lock()
 	if h.pinned && (o == page.NoReply || broken(err)) {
 		// No getMore can use its connection again: the cursor ends, and the connection is returned.
 		o = page.Refused
 	}
 	var effect page.Effect
 	h.ledger, effect = h.ledger.Fetched(o)
-	end := p.carryOutLocked(h, effect, got, cost)
+	end := h.carryOutLocked(effect, got, cost)
 	if h.IsRemoved() && effect != page.Close {
 		got, err = Page{}, removedCause(g.ctx)
 	}
-	p.table.Unlock()
+	g.h.pager.table.Unlock()
 	if end {
 		h.End(g.ctx)
 	}
@@ -109,7 +109,8 @@ func (p *Pager) finish(g grant, o page.Outcome, got Page, cost int, err error) (
 
 // carryOutLocked does what a fetch has led to, and settles the cursor. end reports that the
 // caller is to end it.
-func (p *Pager) carryOutLocked(h *held, effect page.Effect, got Page, cost int) (end bool) {
+func (h *held) carryOutLocked(effect page.Effect, got Page, cost int) (end bool) {
+	p := h.pager
 	switch {
 	case h.IsRemoved():
 		p.table.EndWorkLocked(h)
@@ -124,7 +125,7 @@ func (p *Pager) carryOutLocked(h *held, effect page.Effect, got Page, cost int) 
 	case effect == page.Forget:
 		p.memory.forget(h)
 	}
-	p.settleLocked(h)
+	h.settleLocked()
 	return false
 }
 
@@ -137,37 +138,38 @@ func removedCause(ctx context.Context) error {
 }
 
 // limits returns the limits of a page. most is the maximum number of documents; 0 means any number.
-func (p *Pager) limits(most, inflation int) batch.Limits {
+func (c *Config) limits(most, inflation int) batch.Limits {
 	return batch.Limits{
-		Bytes: p.cfg.PageBytes / max(inflation, 1), Documents: most, Text: inflation > 0,
+		Bytes: c.PageBytes / max(inflation, 1), Documents: most, Text: inflation > 0,
 	}
 }
 
 // read takes the next page from the rest of the last batch, or from a new batch. The page's token
 // asks for page seq.
-func (p *Pager) read(
-	ctx context.Context, h *held, seq uint64, limits batch.Limits,
+func (h *held) read(
+	ctx context.Context, seq uint64, limits batch.Limits,
 ) (got Page, cost int, err error) {
 	if len(h.leftover.documents) == 0 && !h.cur.Done() {
-		if err := p.more(ctx, h, p.size(h, limits), limits); err != nil {
+		if err := h.more(ctx, h.size(limits), limits); err != nil {
 			return Page{}, 0, err
 		}
 	}
-	got, cost = p.cut(h, seq, limits)
+	got, cost = h.cut(seq, limits)
 	return got, cost, nil
 }
 
 // cut takes the next page from the last batch.
-func (p *Pager) cut(h *held, seq uint64, limits batch.Limits) (got Page, cost int) {
+func (h *held) cut(seq uint64, limits batch.Limits) (got Page, cost int) {
 	got.Documents, cost = h.leftover.cut(batch.Cut(h.leftover.documents, limits))
 	if len(h.leftover.documents) > 0 || !h.cur.Done() {
-		got.Token = p.token(h, seq)
+		got.Token = h.token(seq)
 	}
 	return got, cost
 }
 
 // token seals what continues the cursor with page seq.
-func (p *Pager) token(h *held, seq uint64) string {
+func (h *held) token(seq uint64) string {
+	p := h.pager
 	idle := p.table.Idle()
 	if h.casual && seq == 1 {
 		idle = p.cfg.UnreadIdle

@@ -99,7 +99,7 @@ func (h *held) Removed() {
 	if !h.Working() {
 		h.leftover = leftover{}
 	}
-	h.pager.unbindLocked(h)
+	h.unbindLocked()
 }
 
 // End closes the cursor on its server.
@@ -117,7 +117,8 @@ func (h *held) isOpen() bool { return h.cur != nil && !h.cur.Done() }
 
 // settleLocked puts a cursor back among those that wait for their clients. No call works on it any
 // more, and it was not removed. If there is too little room, other cursors end.
-func (p *Pager) settleLocked(h *held) {
+func (h *held) settleLocked() {
+	p := h.pager
 	h.fetch = nil
 	p.memory.keep(h)
 	h.payer = nil
@@ -139,18 +140,18 @@ func (h *held) isPinned() bool { return h.cur.Pinned() || h.transaction != (hand
 func (h *held) isUnread() bool { return h.casual && h.pages <= 1 }
 
 // beginLocked begins a call's work on a cursor.
-func (p *Pager) beginLocked(ctx context.Context, h *held, stream bool) grant {
-	ctx, w := p.table.BeginLocked(ctx, h, stream)
-	p.memory.release(h)
+func (h *held) beginLocked(ctx context.Context, stream bool) grant {
+	ctx, w := h.pager.table.BeginLocked(ctx, h, stream)
+	h.pager.memory.release(h)
 	h.fetch, h.payer = &fetch{Work: w}, admission.From(ctx)
 	return grant{h: h, ctx: ctx, fetch: h.fetch}
 }
 
 // dropLocked forgets a cursor without closing it, because another replica has it. The ledger says
 // which.
-func (p *Pager) dropLocked(h *held) {
-	p.memory.forget(h)
-	p.memory.release(h)
+func (h *held) dropLocked() {
+	h.pager.memory.forget(h)
+	h.pager.memory.release(h)
 	h.cur, h.leftover = nil, leftover{}
-	p.settleLocked(h)
+	h.settleLocked()
 }

@@ -50,7 +50,7 @@ func (p *Pager) Next(ctx context.Context, a Asking) (Page, error) {
 func (p *Pager) send(ctx context.Context, c claim, a Asking, d decision) (Page, error) {
 	got := d.page
 	if got == nil {
-		fetched, err := p.deliver(d.grant, a)
+		fetched, err := d.grant.deliver(a)
 		if err != nil {
 			return Page{}, err
 		}
@@ -108,7 +108,7 @@ type decision struct {
 func (p *Pager) find(
 	ctx context.Context, c claim, a Asking, stream bool,
 ) (decision, Answer, error) {
-	if p.refusing() {
+	if p.table.Refusing() {
 		return decision{}, Answer{}, handle.ErrClosing
 	}
 	home := 0
@@ -201,23 +201,23 @@ func (p *Pager) decideOnce(
 	p.table.Lock()
 	defer p.table.Unlock()
 	if h := p.getLocked(c.id); h != nil {
-		return p.decideLocked(ctx, h, q), nil
+		return h.decideLocked(ctx, q), nil
 	}
 	return unknown(c)
 }
 
 // decideLocked asks the ledger, and carries out what it says.
-func (p *Pager) decideLocked(ctx context.Context, h *held, q page.Question) (d decision) {
+func (h *held) decideLocked(ctx context.Context, q page.Question) (d decision) {
 	q.Remembered, q.Working = h.inPages.isIn(), h.Working()
 	ledger, v := h.ledger.Ask(q)
-	if v == page.Fetch && p.leavingLocked() { // wait for the drain: the cursor goes elsewhere
-		return decision{Verdict: page.Wait, work: p.leaving}
+	if v == page.Fetch && h.pager.leavingLocked() { // wait for the drain: the cursor goes elsewhere
+		return decision{Verdict: page.Wait, work: h.pager.leaving}
 	}
 	h.ledger, d.Verdict = ledger, v
 	d.to, _ = h.ledger.Moved()
 	switch d.Verdict {
 	case page.Fetch:
-		d.grant = p.grantLocked(ctx, h, q)
+		d.grant = h.grantLocked(ctx, q)
 	case page.Repeat:
 		last := h.last
 		d.page = &last
@@ -236,11 +236,11 @@ func (p *Pager) leavingLocked() bool {
 }
 
 // grantLocked begins the caller's work on the cursor, for page q.Seq.
-func (p *Pager) grantLocked(ctx context.Context, h *held, q page.Question) grant {
-	g := p.beginLocked(ctx, h, q.Stream)
+func (h *held) grantLocked(ctx context.Context, q page.Question) grant {
+	g := h.beginLocked(ctx, q.Stream)
 	g.seq, h.asked = q.Seq, true
 	if q.Stream {
-		p.memory.forget(h) // it cannot be asked for any more
+		h.pager.memory.forget(h) // it cannot be asked for any more
 	}
 	return g
 }
@@ -251,12 +251,6 @@ func (p *Pager) unknownHere(c claim) (decision, error) {
 		return decision{}, ErrCursorNotFound
 	}
 	return decision{Verdict: page.Elsewhere, to: c.holder}, nil
-}
-
-func (p *Pager) refusing() bool {
-	p.table.Lock()
-	defer p.table.Unlock()
-	return p.table.RefusingLocked()
 }
 
 // isLost returns the error of a cursor that no replica is found to hold, nil if it has come here

@@ -52,7 +52,7 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 	h.payer = admission.From(ctx)
 	h.payer.OpenFor(&h.account) // a client without a name is known by its address
 	if !o.Whole {
-		if err := p.hasRoom(h); err != nil {
+		if err := h.hasRoom(); err != nil {
 			return Page{}, err
 		}
 	}
@@ -61,7 +61,7 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 	if o.BatchSize != nil {
 		h.chosen = *o.BatchSize
 	}
-	got, err := p.first(ctx, h, o)
+	got, err := h.first(ctx, o)
 	if err == nil && got.Token == "" {
 		return got, nil
 	}
@@ -69,7 +69,7 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 		err = context.Cause(ctx)
 	}
 	if err == nil {
-		err = p.add(h)
+		err = h.add()
 	}
 	if err != nil {
 		h.End(ctx)
@@ -79,18 +79,19 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 }
 
 // hasRoom returns the error of a principal that may not open another cursor now.
-func (p *Pager) hasRoom(h *held) error {
+func (h *held) hasRoom() error {
+	p := h.pager
 	p.table.Lock()
 	defer p.table.Unlock()
-	if err := p.table.HasRoomLocked(h.Principal, p.isUnopenable); err != nil {
+	if err := p.table.HasRoomLocked(h.Principal, p.cfg.isUnopenable); err != nil {
 		return err
 	}
 	return p.memory.opens(h.account.Principal())
 }
 
 // first runs the command of a new cursor and returns the first page.
-func (p *Pager) first(ctx context.Context, h *held, o Opening) (Page, error) {
-	limits := p.limits(int(h.chosen), o.Inflation)
+func (h *held) first(ctx context.Context, o Opening) (Page, error) {
+	limits := h.pager.cfg.limits(int(h.chosen), o.Inflation)
 	most, asked := int32(batch.First), int32(0)
 	if h.chosen > 0 {
 		most = h.chosen
@@ -100,7 +101,7 @@ func (p *Pager) first(ctx context.Context, h *held, o Opening) (Page, error) {
 			Database: o.Namespace.Database, Collection: o.Namespace.Collection,
 			Pipeline: o.Pipeline,
 		}
-		mean := p.cfg.Sizes.Mean(h.source)
+		mean := h.pager.cfg.Sizes.Mean(h.source)
 		h.sizer = batch.Resume(mean, 0)
 		asked = batch.Start(limits.Bytes, mean, most)
 		if err := reserve(ctx, int(asked)*mean, limits); err != nil {
@@ -113,15 +114,15 @@ func (p *Pager) first(ctx context.Context, h *held, o Opening) (Page, error) {
 	}
 	cur.SetRunOn(true)
 	h.cur = cur
-	if err := p.take(ctx, h); err != nil {
+	if err := h.take(ctx); err != nil {
 		return Page{}, err
 	}
 	if o.Sized && !o.Waits {
-		if err := p.fill(ctx, h, asked, most, limits); err != nil {
+		if err := h.fill(ctx, asked, most, limits); err != nil {
 			return Page{}, err
 		}
 	}
-	got, _ := p.cut(h, 1, limits)
+	got, _ := h.cut(1, limits)
 	return got, nil
 }
 
@@ -136,9 +137,9 @@ func (p *Pager) Adopt(
 	_, _ = rand.Read(h.ID[:]) // never fails
 	h.casual, h.ledger, h.transaction = true, page.Opened(), transaction
 	h.cur, h.sealer = p.cfg.Continue(state), p.cfg.Keys.SealerID()
-	err := p.hasRoom(h)
+	err := h.hasRoom()
 	if err == nil {
-		err = p.add(h)
+		err = h.add()
 	}
 	if err != nil {
 		h.End(ctx)
@@ -146,7 +147,8 @@ func (p *Pager) Adopt(
 }
 
 // add puts a new cursor whose page 0 was delivered into the table.
-func (p *Pager) add(h *held) error {
+func (h *held) add() error {
+	p := h.pager
 	p.table.Lock()
 	defer p.table.Unlock()
 	if p.table.RefusingLocked() {
@@ -157,14 +159,14 @@ func (p *Pager) add(h *held) error {
 	if h.transaction != (handle.ID{}) {
 		p.bound[h.transaction] = append(p.bound[h.transaction], h)
 	}
-	p.settleLocked(h)
+	h.settleLocked()
 	return nil
 }
 
 // isUnopenable reports whether the key that sealed the newest token of a cursor is gone.
-func (p *Pager) isUnopenable(t handle.Thing) bool {
+func (c *Config) isUnopenable(t handle.Thing) bool {
 	h, ok := t.(*held)
-	return ok && !p.cfg.Keys.Has(h.sealer)
+	return ok && !c.Keys.Has(h.sealer)
 }
 
 // IsEvictable reports whether the second page was not asked for.
@@ -176,6 +178,6 @@ func (h *held) IsEvictable() bool {
 func (h *held) Evict() handle.Thing {
 	ending := &held{Handle: handle.Handle{ID: h.ID}, pager: h.pager, cur: h.cur}
 	h.ledger = h.ledger.Evicted()
-	h.pager.dropLocked(h)
+	h.dropLocked()
 	return ending
 }

@@ -12,7 +12,7 @@ const leastReserve = 128 << 10
 
 // size returns how many documents to ask for, so that little of the batch is left of a page. The
 // client's own size is the largest, as it is for pages.
-func (p *Pager) size(h *held, limits batch.Limits) int32 {
+func (h *held) size(limits batch.Limits) int32 {
 	n := h.sizer.Next(limits.Bytes)
 	if h.chosen > 0 {
 		n = min(n, h.chosen)
@@ -23,17 +23,17 @@ func (p *Pager) size(h *held, limits batch.Limits) int32 {
 // more gets the next batch, of n documents, and adds it to what is left of the last one. Before
 // that it reserves memory for the reply and the response, and returns an *admission.Error if there
 // is none.
-func (p *Pager) more(ctx context.Context, h *held, n int32, limits batch.Limits) error {
+func (h *held) more(ctx context.Context, n int32, limits batch.Limits) error {
 	h.cur.SetBatchSize(n)
 	mean, _ := h.sizer.Seen()
 	if err := reserve(ctx, int(n)*mean, limits); err != nil {
 		return err
 	}
-	return p.take(ctx, h)
+	return h.take(ctx)
 }
 
 // take takes the next batch of the cursor, and learns from it.
-func (p *Pager) take(ctx context.Context, h *held) error {
+func (h *held) take(ctx context.Context) error {
 	b, err := h.cur.Next(ctx)
 	if err != nil {
 		return err // never io.EOF alone, which follows only Done
@@ -42,7 +42,7 @@ func (p *Pager) take(ctx context.Context, h *held) error {
 	h.leftover.bytes += b.Bytes
 	h.leftover.buffer += max(b.Bytes, b.Buffer)
 	h.sizer.Saw(len(b.Documents), b.Bytes)
-	p.cfg.Sizes.Saw(h.source, len(b.Documents), b.Bytes)
+	h.pager.cfg.Sizes.Saw(h.source, len(b.Documents), b.Bytes)
 	return nil
 }
 
@@ -58,14 +58,14 @@ func reserve(ctx context.Context, reply int, limits batch.Limits) error {
 // largest size is known, and for the response. Without room for the response, the client would ask
 // again for a page that the other replica has sent, and may hold no longer.
 func (p *Pager) reserveElsewhere(ctx context.Context, a Asking) error {
-	limits := p.limits(0, a.Inflation)
+	limits := p.cfg.limits(0, a.Inflation)
 	return reserve(ctx, limits.Bytes, limits)
 }
 
 // fill completes the first page of a cursor whose first batch was small because nothing was known
 // of its documents: most is the number of documents that the page has at most. If the command for
 // the rest cannot be sent, the page stays short.
-func (p *Pager) fill(ctx context.Context, h *held, asked, most int32, limits batch.Limits) error {
+func (h *held) fill(ctx context.Context, asked, most int32, limits batch.Limits) error {
 	have := int32(len(h.leftover.documents))
 	room := limits.Bytes - h.leftover.bytes
 	if have < asked || have >= most || room <= 0 || h.cur.Done() || ctx.Err() != nil {
@@ -76,7 +76,7 @@ func (p *Pager) fill(ctx context.Context, h *held, asked, most int32, limits bat
 	if n == 0 {
 		return nil
 	}
-	if err := p.more(ctx, h, n, limits); err != nil && !neverSent(err) {
+	if err := h.more(ctx, n, limits); err != nil && !neverSent(err) {
 		return err
 	}
 	return nil

@@ -73,7 +73,7 @@ func (t *Taken) Release() {
 	if h.IsRemoved() {
 		t.p.table.EndWorkLocked(h)
 	} else {
-		t.p.settleLocked(h)
+		h.settleLocked()
 	}
 	t.p.table.Unlock()
 	t.g.fetch.Finish()
@@ -88,7 +88,7 @@ func (p *Pager) AnswerStream(ctx context.Context, q Question) (context.Context, 
 		return nil, nil, err
 	case c.pinned && c.holder.Instance != p.instance: // an earlier life's
 		return nil, nil, ErrNotHere
-	case p.refusing():
+	case p.table.Refusing():
 		return nil, nil, handle.ErrClosing
 	}
 	d, err := p.decide(ctx, c, q.asking(), true, p.unknownTo(q))

@@ -17,7 +17,8 @@ func (p *Pager) belongs(c claim, transaction handle.ID) bool {
 }
 
 // unbindLocked forgets that a cursor belongs to its transaction.
-func (p *Pager) unbindLocked(h *held) {
+func (h *held) unbindLocked() {
+	p := h.pager
 	rest := slices.DeleteFunc(p.bound[h.transaction], func(b *held) bool { return b == h })
 	if len(rest) > 0 {
 		p.bound[h.transaction] = rest
