@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 	"github.com/mooringdb/mooring/service/policy"
 )
 
@@ -96,17 +97,15 @@ func (c *pass) logRefusal(ctx context.Context, message string, refusal *policy.R
 		slog.String("field", refusal.Field), slog.String("err", refusal.Problem))
 }
 
-// deploymentPrefix begins the methods that show and end what belongs to all clients.
-const deploymentPrefix = "/mooring.v1.DeploymentService/"
-
-// checkOperator refuses the calls of DeploymentService to clients that are no operators, if there
-// is no policy. It logs what is refused.
+// checkOperator refuses the calls that show and end what belongs to all clients to clients that are
+// no operators, if there is no policy. It logs what is refused.
 func (c *pass) checkOperator(ctx context.Context) error {
-	action, ok := strings.CutPrefix(c.method, deploymentPrefix)
-	if !ok || c.chain.cfg.Operators == nil || c.isOperator() {
+	m := method.Of(c.method)
+	if m == nil || m.Group != mooringv1.Method_GROUP_OPERATE ||
+		c.chain.cfg.Operators == nil || c.isOperator() {
 		return nil
 	}
-	refusal := &policy.Refusal{Action: action, Rule: "auth.operators", NoPolicy: true}
+	refusal := &policy.Refusal{Action: m.Action, Rule: "auth.operators", NoPolicy: true}
 	if id := c.call.Identity; id != nil {
 		refusal.Principal = id.Principal
 	}

@@ -2,12 +2,12 @@ package interceptor
 
 import (
 	"context"
-	"strings"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -21,19 +21,24 @@ type transactional interface {
 // numbered describes those that can have a number in it.
 type numbered interface{ GetStatement() int32 }
 
-// ending begins the names of the methods that read the token of a transaction themselves.
-var ending = "/" + mooringv1.TransactionService_ServiceDesc.ServiceName + "/"
+// runsInTransaction reports whether a method's calls run in the transaction that they name. Commit
+// and Abort end theirs instead.
+func runsInTransaction(name string) bool {
+	m := method.Of(name)
+	return m != nil && (m.Route == mooringv1.Method_ROUTE_TRANSACTION ||
+		m.Route == mooringv1.Method_ROUTE_CURSOR)
+}
 
 // transaction returns the transaction of a call, by its request and its metadata. ok is false if it
 // has none.
 func (x *Chain) transaction(
-	ctx context.Context, method string, request any,
+	ctx context.Context, name string, request any,
 ) (in call.InTransaction, ok bool, err error) {
 	req, ok := request.(transactional)
-	if !ok || x.cfg.Transactions == nil || strings.HasPrefix(method, ending) {
+	if !ok || x.cfg.Transactions == nil || !runsInTransaction(name) {
 		return in, false, nil
 	}
-	in = call.InTransaction{Token: req.GetTransaction(), Method: method, Request: req}
+	in = call.InTransaction{Token: req.GetTransaction(), Method: name, Request: req}
 	for _, other := range metadata.ValueFromIncomingContext(ctx, call.TransactionKey) {
 		if in.Token != "" && other != in.Token {
 			return in, false, &rpcerr.Error{
