@@ -22,6 +22,7 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rest"
@@ -99,7 +100,7 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 	})
 	mooringv1.RegisterChangeStreamServiceServer(conn, g.service)
 	g.api = mooringv1.NewChangeStreamServiceClient(conn)
-	if g.rest, err = rest.New(rest.Config{Conn: conn, Tickets: g.tickets}); err != nil {
+	if g.rest, err = front.New(front.Config{Conn: conn, APIs: []front.API{rest.New(rest.Config{Tickets: g.tickets})}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -11,8 +11,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/payload"
-	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -26,7 +26,7 @@ const keptBuffer = 2 * flushAt
 
 // output writes the text of one response.
 type output struct {
-	x      *rest.Exchange
+	x      *front.Exchange
 	mode   extjson.Mode
 	status int
 	buf    []byte

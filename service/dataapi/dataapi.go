@@ -3,7 +3,8 @@
 // REST, so they pass the same interceptors.
 //
 // The package implements what its clients see: paths, bodies, plain JSON and errors in a shape of
-// their own. It decides nothing about documents. Admission, limits and logs are those of REST.
+// their own. It decides nothing about documents. Admission, limits and logs are those of
+// package front.
 package dataapi
 
 import (
@@ -18,7 +19,8 @@ import (
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/etag"
-	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/front"
+	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -38,7 +40,7 @@ type API struct {
 	created int
 }
 
-var _ rest.Protocol = (*API)(nil)
+var _ front.API = (*API)(nil)
 
 // New returns an API.
 func New(cfg Config) *API {
@@ -68,7 +70,7 @@ func actionOf(path string) *action {
 }
 
 // Serve answers a request.
-func (a *API) Serve(x *rest.Exchange) {
+func (a *API) Serve(x *front.Exchange) {
 	c := &call{api: a, x: x, mode: modeOf(x.Request().Header)}
 	if err := c.serve(); err != nil {
 		c.fail(x.Request().Context(), err)
@@ -78,7 +80,7 @@ func (a *API) Serve(x *rest.Exchange) {
 // call holds the state of one request.
 type call struct {
 	api  *API
-	x    *rest.Exchange
+	x    *front.Exchange
 	mode extjson.Mode
 	out  output
 }
@@ -205,7 +207,8 @@ var formTypes = []string{
 // modeOf returns the form of the response: canonical if the client prefers application/ejson, else
 // plain JSON, whatever it accepts.
 func modeOf(h http.Header) extjson.Mode {
-	if ejson, ok := rest.AcceptsEJSON(h["Accept"]); ok && ejson {
+	chosen, ok := media.Accept(h["Accept"], []media.Type{media.JSON, media.EJSON})
+	if ok && chosen.Type == media.EJSON {
 		return extjson.Canonical
 	}
 	return extjson.Plain

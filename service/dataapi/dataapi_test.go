@@ -21,9 +21,9 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/dataapi"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/payload"
-	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -114,7 +114,7 @@ func (b *backend) DeleteMany(ctx context.Context, r *mooringv1.DeleteManyRequest
 }
 
 // newHandler returns the REST port with the API, for the data source main.
-func newHandler(tb testing.TB, b *backend, change ...func(*rest.Config)) http.Handler {
+func newHandler(tb testing.TB, b *backend, change ...func(*front.Config)) http.Handler {
 	tb.Helper()
 	conn := inproc.NewConn(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		response, err := handler(ctx, req)
@@ -130,11 +130,11 @@ func newHandler(tb testing.TB, b *backend, change ...func(*rest.Config)) http.Ha
 		return err
 	})
 	mooringv1.RegisterDocumentServiceServer(conn, b)
-	cfg := rest.Config{Conn: conn, Protocols: []rest.Protocol{dataapi.New(dataapi.Config{Sources: []string{"main", "mongodb-atlas"}})}}
+	cfg := front.Config{Conn: conn, APIs: []front.API{dataapi.New(dataapi.Config{Sources: []string{"main", "mongodb-atlas"}})}}
 	for _, c := range change {
 		c(&cfg)
 	}
-	h, err := rest.New(cfg)
+	h, err := front.New(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func newHandler(tb testing.TB, b *backend, change ...func(*rest.Config)) http.Ha
 }
 
 // withKey makes clients need an API key, and returns one.
-func withKey(tb testing.TB) (string, func(*rest.Config)) {
+func withKey(tb testing.TB) (string, func(*front.Config)) {
 	tb.Helper()
 	key, line, err := caller.NewKey("shop", time.Time{})
 	if err != nil {
@@ -152,7 +152,7 @@ func withKey(tb testing.TB) (string, func(*rest.Config)) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return key, func(c *rest.Config) { c.Callers = caller.New(caller.Config{Keys: keys}) }
+	return key, func(c *front.Config) { c.Callers = caller.New(caller.Config{Keys: keys}) }
 }
 
 const base = "/app/data-abcde/endpoint/data/v1/action/"
@@ -508,8 +508,8 @@ func TestCredentials(t *testing.T) {
 
 // TestOtherRequests checks what is no action, and the other status of inserts.
 func TestOtherRequests(t *testing.T) {
-	h := newHandler(t, &backend{response: &mooringv1.InsertOneResponse{InsertedId: idValue(t)}}, func(c *rest.Config) {
-		c.Protocols = []rest.Protocol{dataapi.New(dataapi.Config{Sources: []string{"main"}, InsertStatus: 200})}
+	h := newHandler(t, &backend{response: &mooringv1.InsertOneResponse{InsertedId: idValue(t)}}, func(c *front.Config) {
+		c.APIs = []front.API{dataapi.New(dataapi.Config{Sources: []string{"main"}, InsertStatus: 200})}
 	})
 	if w := post(h, base+"insertOne", body(`"document":{},`)); w.Code != 200 {
 		t.Errorf("insertOne: %d, want 200", w.Code)
@@ -529,7 +529,7 @@ func TestOtherRequests(t *testing.T) {
 func TestLimits(t *testing.T) {
 	good := body(`"filter":{},`)
 	b := &backend{response: &mooringv1.FindOneResponse{}}
-	h := newHandler(t, b, func(c *rest.Config) { c.MaxBodyBytes = int64(len(good)) })
+	h := newHandler(t, b, func(c *front.Config) { c.MaxBodyBytes = int64(len(good)) })
 	for text, want := range map[string]string{good: "", good + " ": "TooLarge"} {
 		w := post(h, base+"findOne", text)
 		var got failure

@@ -11,7 +11,7 @@ import (
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/dataapi"
-	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
@@ -22,9 +22,9 @@ func TestNoBodyIsCut(t *testing.T) {
 	a := admission.New(admission.Config{Bytes: budget, Patience: 50 * time.Millisecond})
 	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{Admission: a})
 	g.Server.SetDocuments("shop.orders", servicetest.Docs(each, 25<<10)...)
-	h, err := rest.New(rest.Config{
+	h, err := front.New(front.Config{
 		Conn: g.Local, Admission: a,
-		Protocols: []rest.Protocol{dataapi.New(dataapi.Config{Sources: []string{"main"}})},
+		APIs: []front.API{dataapi.New(dataapi.Config{Sources: []string{"main"}})},
 	})
 	if err != nil {
 		t.Fatal(err)

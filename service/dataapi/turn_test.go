@@ -9,7 +9,7 @@ import (
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
-	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/front"
 )
 
 // TestHeavyActionsTakeTurns checks that a large request or response waits for its turn, and that a
@@ -40,7 +40,7 @@ func TestHeavyActionsTakeTurns(t *testing.T) {
 					turns[i].Take()
 				}
 				b := &backend{response: row.response}
-				h := newHandler(t, b, func(c *rest.Config) { c.Admission = a })
+				h := newHandler(t, b, func(c *front.Config) { c.Admission = a })
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
@@ -84,7 +84,7 @@ func TestNoTurnWhileWaitingForTheClient(t *testing.T) {
 		large := document(t, `{"a":"`+strings.Repeat("x", 300<<10)+`"}`)
 		b := &backend{response: &mooringv1.FindOneResponse{Document: large}}
 		a := admission.New(admission.Config{})
-		h := newHandler(t, b, func(c *rest.Config) { c.Admission = a })
+		h := newHandler(t, b, func(c *front.Config) { c.Admission = a })
 		client := slowClient{httptest.NewRecorder(), make(chan struct{})}
 		answered, worked := make(chan struct{}), make(chan struct{})
 		go func() {

@@ -29,6 +29,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/deployment"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rest"
@@ -363,7 +364,7 @@ func TestRefusals(t *testing.T) {
 // An EventSource's connection drops and comes back, with the id that it has seen last.
 func TestEvents(t *testing.T) {
 	g := start(t, fakemongo.Primary, fakemongo.Secondary, fakemongo.Arbiter)
-	h, err := rest.New(rest.Config{Conn: g.conn})
+	h, err := front.New(front.Config{Conn: g.conn, APIs: []front.API{rest.New(rest.Config{})}})
 	if err != nil {
 		t.Fatal(err)
 	}

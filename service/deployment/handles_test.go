@@ -22,6 +22,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/deployment"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -309,7 +310,7 @@ func TestHandlesOnREST(t *testing.T) {
 	own := hold("a:1", 3, 0, 1)
 	own.infos[0].Pinned, own.infos[0].Principal = true, "\xff"
 	_, conn := serve(t, own, &replicas{held: map[string]*held{"b:1": nil}, fail: map[string]error{"b:1": errors.New("oh\xff")}})
-	h, err := rest.New(rest.Config{Conn: conn})
+	h, err := front.New(front.Config{Conn: conn, APIs: []front.API{rest.New(rest.Config{})}})
 	if err != nil {
 		t.Fatal(err)
 	}

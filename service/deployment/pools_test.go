@@ -24,6 +24,7 @@ import (
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/deployment"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -41,7 +42,7 @@ func TestPoolsOnREST(t *testing.T) {
 	}}
 	conn := newConn()
 	mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{Client: c}))
-	h, err := rest.New(rest.Config{Conn: conn})
+	h, err := front.New(front.Config{Conn: conn, APIs: []front.API{rest.New(rest.Config{})}})
 	if err != nil {
 		t.Fatal(err)
 	}

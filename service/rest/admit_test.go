@@ -15,7 +15,7 @@ import (
 	"github.com/mooringdb/mooring/internal/certtest"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
-	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/front"
 )
 
 // unread is a body that must not be read.
@@ -42,7 +42,7 @@ func TestAuthentication(t *testing.T) {
 	h := newHandler(t, &fake{find: func(ctx context.Context, _ *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 		who = call.LocalFrom(ctx).Identity.Principal
 		return &mooringv1.FindResponse{}, nil
-	}}, func(c *rest.Config) { c.Callers = callers })
+	}}, func(c *config) { c.Callers = callers })
 	leaf := certtest.Authority(t, certtest.ECDSA).Issue(t, "client").Certificate
 	const missing, wrong = `Bearer realm="mooring"`, `Bearer realm="mooring", error="invalid_token"`
 	for _, c := range []struct {
@@ -105,7 +105,7 @@ func TestThrottledAttempts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHandler(t, &fake{}, func(c *rest.Config) { c.Callers = caller.New(caller.Config{Keys: keys}) })
+	h := newHandler(t, &fake{}, func(c *config) { c.Callers = caller.New(caller.Config{Keys: keys}) })
 	try := func(address string) int {
 		r := newPost(documents+":find", strings.NewReader("{}"))
 		r.Header.Set("Api-Key", "wrong")
@@ -132,10 +132,10 @@ func TestHosts(t *testing.T) {
 	f := &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 		return &mooringv1.FindResponse{}, nil
 	}}
-	strict := newHandler(t, f, func(c *rest.Config) { c.Hosts = []string{"db.example"} })
-	none := newHandler(t, f, func(c *rest.Config) { c.Hosts = []string{} })
+	strict := newHandler(t, f, func(c *config) { c.Hosts = []string{"db.example"} })
+	none := newHandler(t, f, func(c *config) { c.Hosts = []string{} })
 	open := newHandler(t, f)
-	below := newHandler(t, f, func(c *rest.Config) { c.Hosts = []string{"*.db.example"} })
+	below := newHandler(t, f, func(c *config) { c.Hosts = []string{"*.db.example"} })
 	for host, want := range map[string]int{
 		"a.db.example": 200, "b.A.db.example.:80": 200, "localhost": 200, "db.example": 421,
 		".db.example": 421, "xdb.example": 421, "a.db.example.evil": 421, "*.db.example": 200,
@@ -153,7 +153,7 @@ func TestHosts(t *testing.T) {
 		"rebind.example": {421, 421, 200}, "db.example.evil": {421, 421, 200}, "localhost.evil": {421, 421, 200},
 		"127.0.0.1.evil": {421, 421, 200}, "": {421, 421, 200},
 	} {
-		for i, h := range []*rest.Handler{strict.(*rest.Handler), none.(*rest.Handler), open.(*rest.Handler)} {
+		for i, h := range []*front.Handler{strict.(*front.Handler), none.(*front.Handler), open.(*front.Handler)} {
 			r := newPost(documents+":find", strings.NewReader("{}"))
 			r.Host = host
 			w := serve(h, r)
@@ -223,7 +223,7 @@ func TestOtherOrigins(t *testing.T) {
 func TestSetAccess(t *testing.T) {
 	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 		return &mooringv1.FindResponse{}, nil
-	}}).(*rest.Handler)
+	}}).(*front.Handler)
 	code := func() int {
 		r := newPost(documents+":find", strings.NewReader("{}"))
 		r.Host = "db.example"
@@ -242,7 +242,7 @@ func TestSetAccess(t *testing.T) {
 		{[]string{"db.example"}, []string{"https://app.example"}, 200},
 		{[]string{"db.example"}, []string{"https://other.example"}, 403},
 	} {
-		h.SetAccess(tt.hosts, rest.CORS{Origins: tt.origins})
+		h.SetAccess(tt.hosts, front.CORS{Origins: tt.origins})
 		if got := code(); got != tt.want {
 			t.Errorf("hosts %q, origins %q: %d, want %d", tt.hosts, tt.origins, got, tt.want)
 		}

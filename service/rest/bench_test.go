@@ -14,7 +14,6 @@ import (
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/request"
-	"github.com/mooringdb/mooring/service/rest"
 )
 
 // sink implements a response writer that discards the response.
@@ -103,7 +102,7 @@ func BenchmarkRead(b *testing.B) {
 		}
 		return resp, nil
 	}})
-	h := newHandler(b, nil, func(c *rest.Config) { c.Conn = conn })
+	h := newHandler(b, nil, func(c *config) { c.Conn = conn })
 	for _, n := range []int{1, 100} {
 		body := `{"documents":[` + strings.TrimSuffix(strings.Repeat(order+",", n), ",") + `]}`
 		b.Run(strconv.Itoa(n), func(b *testing.B) { bench(b, h, documents+":insertMany", body) })

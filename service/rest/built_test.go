@@ -17,7 +17,6 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/inproc"
-	"github.com/mooringdb/mooring/service/rest"
 )
 
 // catcher is a handler of all services whose interceptor records a request and answers nothing.
@@ -41,7 +40,7 @@ func newCatcher(tb testing.TB) *catcher {
 	mooringv1.RegisterDocumentServiceServer(conn, f)
 	mooringv1.RegisterCursorServiceServer(conn, f)
 	mooringv1.RegisterDeploymentServiceServer(conn, f)
-	c.handler = newHandler(tb, f, func(config *rest.Config) { config.Conn = conn })
+	c.handler = newHandler(tb, f, func(config *config) { config.Conn = conn })
 	return c
 }
 

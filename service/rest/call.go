@@ -16,16 +16,18 @@ import (
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/etag"
+	"github.com/mooringdb/mooring/service/front"
+	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // call holds the state of one request. The goroutine of its Exchange owns it.
 type call struct {
 	api       *API
-	x         *Exchange
+	x         *front.Exchange
 	r         *http.Request // of x
 	route     *route        // nil until it is found
-	format    format
+	format    media.Format
 	path      []variable // in variables
 	variables [maxVariables]variable
 	query     url.Values
@@ -59,7 +61,7 @@ func (c *call) open() error {
 		return notAllowed(c.x, at.ends[verb].allow(), others)
 	}
 	c.r.Pattern = r.path // for those in front of the handler
-	chosen, ok := accept(c.r.Header["Accept"], r.offers)
+	chosen, ok := media.Accept(c.r.Header["Accept"], r.offers)
 	if !ok {
 		return refuse(rpcerr.NotAcceptable,
 			"this call answers with "+offered(r.offers)+", which Accept does not take")
@@ -98,7 +100,7 @@ func (c *call) open() error {
 
 // notAllowed returns the error of a method that the path does not take. others lists how the path
 // can go on to one that does.
-func notAllowed(x *Exchange, allow string, others []string) error {
+func notAllowed(x *front.Exchange, allow string, others []string) error {
 	x.Response.Header().Set("Allow", allow)
 	message := "this path takes " + allow + ", not " + x.Request().Method
 	if len(others) > 0 {
@@ -110,7 +112,7 @@ func notAllowed(x *Exchange, allow string, others []string) error {
 // isOver reports whether the client reconnects to a stream of events that it has already received.
 func (c *call) isOver() bool {
 	last := c.r.Header.Get(lastEventID)
-	return c.format.media == mediaSSE &&
+	return c.format.Type == media.SSE &&
 		(last == endEventID || last == queryEventID && !c.route.items.changes)
 }
 
@@ -188,7 +190,7 @@ func (c *call) writeResponse(m proto.Message) error {
 	if proto.Size(m) >= largeResponse {
 		return c.writeLarge(out, m)
 	}
-	e := encoder{buf: out.B, mode: c.format.mode, room: &c.x.Memory}
+	e := encoder{buf: out.B, mode: c.format.Mode, room: &c.x.Memory}
 	err := c.encode(&e, m)
 	if out.B = e.buf; err != nil {
 		return err
@@ -202,8 +204,8 @@ func (c *call) writeResponse(m proto.Message) error {
 }
 
 // writeLarge encodes a large response twice, with the buffer.
-func (c *call) writeLarge(out *Buffer, m proto.Message) error {
-	e := encoder{buf: out.B, mode: c.format.mode, room: &c.x.Memory}
+func (c *call) writeLarge(out *front.Buffer, m proto.Message) error {
+	e := encoder{buf: out.B, mode: c.format.Mode, room: &c.x.Memory}
 	defer func() { out.B = e.buf }()
 	c.x.Turn.Take()
 	defer c.x.Turn.Leave()
@@ -234,19 +236,19 @@ func (c *call) writeLarge(out *Buffer, m proto.Message) error {
 
 func (c *call) encode(e *encoder, m proto.Message) error {
 	if d, ok := m.(hasDocument); ok && c.route.resource {
-		if c.format.media == mediaBSON {
+		if c.format.Type == media.BSON {
 			e.buf = append(e.buf, d.GetDocument().GetBson()...)
 			return nil
 		}
 		return e.document(d.GetDocument())
 	}
-	if c.format.media != mediaBSON {
+	if c.format.Type != media.BSON {
 		return e.response(c.route.reply, m.ProtoReflect())
 	}
 	page, _ := m.(hasDocuments)
 	for _, d := range page.GetDocuments() {
 		e.buf = append(e.buf, d.GetBson()...)
-		if e.flush != nil && len(e.buf) >= Chunk {
+		if e.flush != nil && len(e.buf) >= front.Chunk {
 			e.flush()
 		}
 	}
@@ -257,10 +259,10 @@ func (c *call) encode(e *encoder, m proto.Message) error {
 func (c *call) writeTokens(m proto.Message) {
 	h := c.x.Response.Header()
 	if s, ok := m.(hasSession); ok && s.GetSession() != "" {
-		h.Set(SessionHeader, s.GetSession())
+		h.Set(front.SessionHeader, s.GetSession())
 	}
-	if cursor, ok := m.(hasCursor); ok && c.format.media == mediaBSON && cursor.GetCursor() != "" {
-		h.Set(CursorHeader, cursor.GetCursor())
+	if cursor, ok := m.(hasCursor); ok && c.format.Type == media.BSON && cursor.GetCursor() != "" {
+		h.Set(front.CursorHeader, cursor.GetCursor())
 	}
 }
 
@@ -286,7 +288,7 @@ func (c *call) writeHeader(m proto.Message, length int) (hasBody bool, err error
 		c.x.Response.WriteHeader(status)
 		return false, nil
 	}
-	h["Content-Type"] = contentTypes[c.format.media]
+	h["Content-Type"] = contentTypes[c.format.Type]
 	if e, ok := m.(hasWriteErrors); ok && len(e.GetWriteErrors()) > 0 {
 		code = http.StatusMultiStatus
 	}
@@ -302,7 +304,7 @@ func (c *call) writeHeader(m proto.Message, length int) (hasBody bool, err error
 // applyMetadata sets a header for each metadata key that is meant for clients.
 func (c *call) applyMetadata() {
 	for key, values := range c.metadata {
-		if strings.HasPrefix(key, "mooring-") && !strings.EqualFold(key, RequestIDHeader) {
+		if strings.HasPrefix(key, "mooring-") && !strings.EqualFold(key, front.RequestIDHeader) {
 			c.x.Response.Header()[http.CanonicalHeaderKey(key)] = values
 		}
 	}
@@ -316,5 +318,5 @@ func (c *call) writeFailure(ctx context.Context, err error) {
 	}
 	c.begun = true
 	c.applyMetadata()
-	c.api.writeError(c.x, failed, c.format.mode)
+	c.api.writeError(c.x, failed, c.format.Mode)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -49,9 +50,9 @@ func eventID(token bson.Raw) string { return base64.RawURLEncoding.EncodeToStrin
 // not be lost, because the stream may have passed many events that its pipeline drops.
 func (s *stream) appendProgress(e *encoder, token *mooringv1.Document) error {
 	switch {
-	case token == nil || s.c.format.bare:
+	case token == nil || s.c.format.Bare:
 		return nil
-	case s.c.format.media == mediaSSE:
+	case s.c.format.Type == media.SSE:
 		e.buf = append(e.buf, "id: "+eventID(token.GetBson())+"\n\n"...)
 		return nil
 	}

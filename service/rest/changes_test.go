@@ -18,7 +18,6 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/payload"
-	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -253,8 +252,8 @@ func TestTickets(t *testing.T) {
 			return s.Send(&mooringv1.WatchResponse{Documents: docs(t, `{"_id": {"_data": "a"}}`)})
 		},
 	}
-	h := newHandler(t, f, func(c *rest.Config) {
-		c.Callers, c.Tickets = caller.New(caller.Config{Keys: keys}), tickets{watch}
+	h := newHandler(t, f, func(c *config) {
+		c.Callers, c.REST.Tickets = caller.New(caller.Config{Keys: keys}), tickets{watch}
 		c.Refusals.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Refusals.Audit = audit.New(c.Refusals.Logger)
 	})

@@ -9,7 +9,7 @@ import (
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/caller"
-	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/front"
 )
 
 // TestCORS checks what pages of other origins may do: nothing by default, and with origins what
@@ -24,11 +24,11 @@ func TestCORS(t *testing.T) {
 		t.Fatal(err)
 	}
 	const app, other = "https://app.example", "https://evil.example"
-	none, some, all := rest.CORS{}, rest.CORS{Origins: []string{app, "https://*.b.example"}, Headers: []string{"X-Own"}}, rest.CORS{Origins: []string{"*"}}
-	withCertificates := rest.CORS{Origins: []string{app}, Credentials: true}
+	none, some, all := front.CORS{}, front.CORS{Origins: []string{app, "https://*.b.example"}, Headers: []string{"X-Own"}}, front.CORS{Origins: []string{"*"}}
+	withCertificates := front.CORS{Origins: []string{app}, Credentials: true}
 	for _, c := range []struct {
 		name           string
-		cors           rest.CORS
+		cors           front.CORS
 		method, origin string
 		header         []string
 		code           int
@@ -52,7 +52,7 @@ func TestCORS(t *testing.T) {
 	} {
 		h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 			return &mooringv1.FindResponse{}, nil
-		}}, func(cfg *rest.Config) {
+		}}, func(cfg *config) {
 			cfg.Callers = caller.New(caller.Config{Keys: keys})
 			cfg.CORS = c.cors
 		})
@@ -84,7 +84,7 @@ func TestCORS(t *testing.T) {
 // TestCORSOfPages checks that a GET keeps what its Vary says, and that the responses to two GETs do
 // not share it.
 func TestCORSOfPages(t *testing.T) {
-	h := newHandler(t, &fake{}, func(cfg *rest.Config) { cfg.CORS = rest.CORS{Origins: []string{"https://app.example"}} })
+	h := newHandler(t, &fake{}, func(cfg *config) { cfg.CORS = front.CORS{Origins: []string{"https://app.example"}} })
 	for range 2 {
 		w := do(h, "GET", "/openapi.json", "", "Origin", "https://app.example")
 		if vary := w.Header().Values("Vary"); w.Code != 200 || len(vary) != 2 || !strings.Contains(vary[0], "Accept") || vary[1] != "Origin" {

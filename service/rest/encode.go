@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -83,7 +84,7 @@ func (e *encoder) field(f *field, m message) error {
 		if err := e.value(f, list.Get(i)); err != nil {
 			return fmt.Errorf("%d: %w", i, err)
 		}
-		if e.flush != nil && len(e.buf) >= Chunk {
+		if e.flush != nil && len(e.buf) >= front.Chunk {
 			e.flush()
 		}
 	}

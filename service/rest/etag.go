@@ -7,6 +7,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/etag"
+	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -26,9 +27,9 @@ type precondition struct {
 }
 
 // tag returns the etag of the response in a form and a coding.
-func (p *precondition) tag(of format, in coding.Coding) etag.Tag {
-	form := forms[of.mode]
-	if of.media == mediaBSON {
+func (p *precondition) tag(of media.Format, in coding.Coding) etag.Tag {
+	form := forms[of.Mode]
+	if of.Type == media.BSON {
 		form = "b"
 	}
 	opaque := p.etag + "." + form

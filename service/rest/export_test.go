@@ -1,20 +1,10 @@
 package rest
 
-import "net/http"
-
-// Unread returns how many streams of a handler wait for their clients.
-func Unread(h http.Handler) int {
-	u := &h.(*Handler).unread //nolint:forcetypeassert // of tests
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return len(u.since)
-}
-
 // Template is the method and the path of a route.
 type Template struct{ Method, Path string }
 
-// Templates returns the routes of a handler.
-func Templates(h http.Handler) []Template {
+// Templates returns the routes of an API.
+func Templates(a *API) []Template {
 	var found []Template
 	var walk func(n *node)
 	walk = func(n *node) {
@@ -30,14 +20,13 @@ func Templates(h http.Handler) []Template {
 			walk(n.variable)
 		}
 	}
-	walk(h.(*Handler).rest.routes) //nolint:forcetypeassert // of tests
+	walk(a.routes)
 	return found
 }
 
 // Match returns the template of the route that a request has, and the variables of its path.
-func Match(h http.Handler, method, path string) (template string, values map[string]string) {
-	//nolint:forcetypeassert // of tests
-	at, verb, found, err := h.(*Handler).rest.routes.find(path, nil)
+func Match(a *API, method, path string) (template string, values map[string]string) {
+	at, verb, found, err := a.routes.find(path, nil)
 	if err != nil || at.ends[verb][method] == nil {
 		return "", nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rest"
@@ -143,13 +144,23 @@ func newConn(f *fake) *inproc.Conn {
 	return conn
 }
 
-func newHandler(tb testing.TB, f *fake, change ...func(*rest.Config)) http.Handler {
+// config configures a front with REST behind other APIs.
+type config struct {
+	front.Config
+	REST rest.Config
+}
+
+func newHandler(tb testing.TB, f *fake, change ...func(*config)) http.Handler {
 	tb.Helper()
-	config := rest.Config{Conn: newConn(f)}
-	for _, c := range change {
-		c(&config)
+	var c config
+	if f != nil {
+		c.Conn = newConn(f)
 	}
-	h, err := rest.New(config)
+	for _, ch := range change {
+		ch(&c)
+	}
+	c.APIs = append(c.APIs, rest.New(c.REST))
+	h, err := front.New(c.Config)
 	if err != nil {
 		tb.Fatal(err)
 	}

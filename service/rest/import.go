@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -55,7 +56,7 @@ func importRoute(plans planner) *route {
 }
 
 // importBodies lists the types of the body: lines of JSON, or BSON documents.
-var importBodies = []string{mediaTypes[mediaNDJSON], mediaTypes[mediaBSON]}
+var importBodies = []string{media.NDJSON.String(), media.BSON.String()}
 
 // runImport passes the documents of the body to the service, and writes the response.
 func (c *call) runImport(ctx context.Context, request proto.Message) error {
@@ -101,7 +102,7 @@ func (c *call) sendBody(stream grpc.ClientStream, message *mooringv1.ImportReque
 	body := bufio.NewReaderSize(&c.x.Body, 64<<10)
 	next := nextLine
 	kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if kind == mediaBSON.String() {
+	if kind == media.BSON.String() {
 		next = nextBSON
 	}
 	for size, done := 0, false; !done; {

@@ -16,7 +16,6 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/inproc"
-	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -30,19 +29,11 @@ type importer struct {
 
 func (i *importer) Import(ss importStream) error { return i.run(ss) }
 
-func newImporter(t *testing.T, run func(importStream) error, change ...func(*rest.Config)) http.Handler {
+func newImporter(t *testing.T, run func(importStream) error, change ...func(*config)) http.Handler {
 	t.Helper()
 	conn := inproc.NewConn(mapErrors, mapStreamErrors)
 	mooringv1.RegisterDocumentServiceServer(conn, &importer{run: run})
-	config := rest.Config{Conn: conn}
-	for _, c := range change {
-		c(&config)
-	}
-	h, err := rest.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return newHandler(t, nil, append(change, func(c *config) { c.Conn = conn })...)
 }
 
 // received has the first message and all documents of an import.
@@ -153,7 +144,7 @@ func TestImportFails(t *testing.T) {
 	if w.Code != 400 || !bytes.Contains(w.Body.Bytes(), []byte("documents.3")) || w.Header().Get("Connection") != "close" {
 		t.Errorf("%d %s, %v", w.Code, w.Body, w.Header())
 	}
-	some := func(config *rest.Config) { config.MaxBodyBytes = 100 << 10 }
+	some := func(config *config) { config.MaxBodyBytes = 100 << 10 }
 	var got received
 	w = do(newImporter(t, got.run, some), "POST", documents+":import", strings.Repeat("x", 200<<10), "Content-Type", "application/x-ndjson")
 	if w.Code != 413 {

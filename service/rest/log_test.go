@@ -7,23 +7,22 @@ import (
 	"testing"
 
 	"github.com/mooringdb/mooring/service/caller"
-	"github.com/mooringdb/mooring/service/rest"
 )
 
 // TestLog checks how requests are logged that reach no interceptor: those without a credential at
 // info, where the log limits lines of the same method and reason, and others at debug.
 func TestLog(t *testing.T) {
 	var log bytes.Buffer
-	secured := func(c *rest.Config) {
+	secured := func(c *config) {
 		c.Callers = caller.New(caller.Config{})
 		c.Refusals.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	open := func(c *rest.Config) {
+	open := func(c *config) {
 		secured(c)
 		c.Callers = nil
 	}
 	for _, row := range []struct {
-		configure    func(*rest.Config)
+		configure    func(*config)
 		method, path string
 		want         []string
 	}{

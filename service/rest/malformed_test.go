@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -156,7 +157,9 @@ var malformedRequests = []malformed{
 // client are real. Each is answered by the right status in the one shape, and within a second.
 func TestMalformedRequests(t *testing.T) {
 	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
-	h, err := rest.New(rest.Config{Conn: g.Local, MaxBodyBytes: 1200 << 10})
+	h, err := front.New(front.Config{
+		Conn: g.Local, MaxBodyBytes: 1200 << 10, APIs: []front.API{rest.New(rest.Config{})},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +278,7 @@ func TestSlowRequests(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s %v", row.name, wait), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					l := listen(t, newHandler(t, &fake{}, func(c *rest.Config) { c.BodyTimeout = wait }))
+					l := listen(t, newHandler(t, &fake{}, func(c *config) { c.BodyTimeout = wait }))
 					conn := l.dial()
 					sent := make(chan struct{})
 					defer func() { _ = conn.Close(); <-sent }()

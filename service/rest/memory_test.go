@@ -20,14 +20,13 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/payload"
-	"github.com/mooringdb/mooring/service/rest"
 )
 
 // limited returns a handler whose calls may hold so many bytes.
 func limited(t *testing.T, f *fake, bytes int64) (http.Handler, *admission.Admission) {
 	t.Helper()
 	a := admission.New(admission.Config{Bytes: bytes})
-	return newHandler(t, f, func(c *rest.Config) { c.Admission = a }), a
+	return newHandler(t, f, func(c *config) { c.Admission = a }), a
 }
 
 // pads returns documents with a text of so many characters.
@@ -163,7 +162,7 @@ func TestNoTurnWhileWaitingForRoom(t *testing.T) {
 				return s.Send(&mooringv1.StreamFindResponse{Documents: docs})
 			}
 			a := admission.New(admission.Config{Bytes: 8 << 20, Patience: time.Minute})
-			h := newHandler(t, f, func(c *rest.Config) { c.Admission = a })
+			h := newHandler(t, f, func(c *config) { c.Admission = a })
 			var all admission.Account
 			a.Open(&all, admission.Principal{})
 			all.Force(8 << 20)
@@ -219,7 +218,7 @@ func TestHeavyBodiesTakeTurns(t *testing.T) {
 				}
 				f := findsPads(nil)
 				f.resources = &resources{document: "{}", t: t}
-				h := newHandler(t, f, func(c *rest.Config) { c.Admission = a })
+				h := newHandler(t, f, func(c *config) { c.Admission = a })
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
@@ -269,7 +268,7 @@ func TestNoTurnWhileWaitingForTheClient(t *testing.T) {
 					return s.Send(&mooringv1.StreamFindResponse{Documents: docs})
 				}
 				a := admission.New(admission.Config{})
-				h := newHandler(t, f, func(c *rest.Config) { c.Admission = a })
+				h := newHandler(t, f, func(c *config) { c.Admission = a })
 				client := slowClient{httptest.NewRecorder(), make(chan struct{})}
 				answered := make(chan struct{})
 				go func() {
@@ -396,7 +395,7 @@ func TestItems(t *testing.T) {
 		text := `{"documents":[` + strings.Repeat("{},", n-1) + `{}]}`
 		return do(h, "POST", documents+":insertMany", text).Code
 	}
-	h := newHandler(t, f, func(c *rest.Config) { c.MaxItems = 3000 })
+	h := newHandler(t, f, func(c *config) { c.MaxItems = 3000 })
 	if code := insert(h, 3000); code != 200 || inserted != 3000 {
 		t.Errorf("3,000 documents: %d, %d inserted", code, inserted)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rest"
@@ -98,7 +99,7 @@ func TestRequestOfEachPath(t *testing.T) {
 		conn := inproc.NewConn(record, nil)
 		mooringv1.RegisterCatalogServiceServer(conn, &fake{})
 		mooringv1.RegisterDocumentServiceServer(conn, &fake{})
-		h, err := rest.New(rest.Config{Conn: conn})
+		h, err := front.New(front.Config{Conn: conn, APIs: []front.API{rest.New(rest.Config{})}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/front"
 )
 
 // echo is a protocol that answers its requests with their bodies.
@@ -16,7 +16,7 @@ type echo struct{}
 
 func (echo) Takes(r *http.Request) bool { return r.URL.Path == "/echo" }
 
-func (echo) Serve(x *rest.Exchange) {
+func (echo) Serve(x *front.Exchange) {
 	body, err := x.Body.ReadAll()
 	if err != nil {
 		failed := x.Explain(x.Request().Context(), err).HTTP()
@@ -40,8 +40,8 @@ func (r *refusals) Refused(code codes.Code, reason string) {
 // requests do not reach it.
 func TestProtocol(t *testing.T) {
 	var refused refusals
-	h := newHandler(t, &fake{}, func(c *rest.Config) {
-		c.Protocols, c.MaxBodyBytes, c.Refusals.Meter = []rest.Protocol{echo{}}, 1000, &refused
+	h := newHandler(t, &fake{}, func(c *config) {
+		c.APIs, c.MaxBodyBytes, c.Refusals.Meter = []front.API{echo{}}, 1000, &refused
 	})
 	for _, c := range []struct {
 		path     string
@@ -70,7 +70,7 @@ func TestProtocol(t *testing.T) {
 // interceptor, because they count the others.
 func TestRefusedOnce(t *testing.T) {
 	var refused refusals
-	h := newHandler(t, rows(t, errRefused), func(c *rest.Config) { c.Refusals.Meter = &refused })
+	h := newHandler(t, rows(t, errRefused), func(c *config) { c.Refusals.Meter = &refused })
 	for _, c := range []struct {
 		path, body string
 		refusals   []string

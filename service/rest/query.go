@@ -8,6 +8,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -69,13 +70,13 @@ func parseQuery(r *route, raw string) (url.Values, error) {
 
 // hasParam reports whether the route knows a query parameter.
 func (r *route) hasParam(name string) bool {
-	return name == timeoutParam || name == idTypeParam && r.resource ||
+	return name == front.TimeoutParam || name == idTypeParam && r.resource ||
 		r.params[name] != nil && r.request.byName[name] != nil
 }
 
 // queryNames lists the query parameters of the route.
 func (r *route) queryNames() []string {
-	names := []string{timeoutParam, idTypeParam}
+	names := []string{front.TimeoutParam, idTypeParam}
 	names = slices.AppendSeq(names, maps.Keys(r.params))
 	return slices.DeleteFunc(names, func(name string) bool { return !r.hasParam(name) })
 }
@@ -83,7 +84,7 @@ func (r *route) queryNames() []string {
 // applyQuery sets the fields of m that the query has.
 func applyQuery(r *route, m message, values url.Values) error {
 	for name, all := range values {
-		if name == timeoutParam || name == idTypeParam {
+		if name == front.TimeoutParam || name == idTypeParam {
 			continue
 		}
 		json, err := r.params[name](all[0])
@@ -91,7 +92,7 @@ func applyQuery(r *route, m message, values url.Values) error {
 			return refuseField(name, err.Error())
 		}
 		f := r.request.byName[name]
-		if err := decodeField(f, m, json, itemLimit{most: DefaultMaxItems}); err != nil {
+		if err := decodeField(f, m, json, itemLimit{most: front.DefaultMaxItems}); err != nil {
 			return inParam(f, all[0], err)
 		}
 	}

@@ -6,7 +6,9 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	servicecall "github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -19,7 +21,7 @@ var refusals = map[int]rpcerr.Reason{
 
 // Refusal returns the whole HTTP/1.1 response to bytes that are no request, which closes the
 // connection. Its body is that of all errors.
-func (h *Handler) Refusal(code int, why string) []byte {
+func (a *API) Refusal(code int, why string) []byte {
 	reason, ok := refusals[code]
 	if !ok {
 		reason = rpcerr.InvalidArgument
@@ -28,11 +30,11 @@ func (h *Handler) Refusal(code int, why string) []byte {
 	err := refuse(reason, "the request cannot be read: "+why)
 	of := servicecall.Call{Local: servicecall.Local{RequestID: id}}
 	failed := rpcerr.Explain(err, of).HTTP()
-	text := h.rest.errorText(failed.Body, extjson.RelaxedSafe)
+	text := a.errorText(failed.Body, extjson.RelaxedSafe)
 	head := "HTTP/1.1 " + strconv.Itoa(code) + " " + http.StatusText(code) +
-		"\r\nContent-Type: " + contentTypes[mediaJSON][0] +
+		"\r\nContent-Type: " + contentTypes[media.JSON][0] +
 		"\r\nContent-Length: " + strconv.Itoa(len(text)) +
 		"\r\nConnection: close\r\nCache-Control: no-store" +
-		"\r\nX-Content-Type-Options: nosniff\r\n" + RequestIDHeader + ": " + id + "\r\n\r\n"
+		"\r\nX-Content-Type-Options: nosniff\r\n" + front.RequestIDHeader + ": " + id + "\r\n\r\n"
 	return append([]byte(head), text...)
 }

@@ -13,6 +13,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/etag"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -179,7 +180,7 @@ func (c *call) respondDocument(m proto.Message) error {
 		GetWriteConcernError() *mooringv1.WriteConcernError
 	}); ok && failed.GetWriteConcernError() != nil {
 		e := failed.GetWriteConcernError()
-		h.Set(WriteConcernErrorHeader, strconv.Itoa(int(e.GetCode()))+" "+e.GetCodeName())
+		h.Set(front.WriteConcernErrorHeader, strconv.Itoa(int(e.GetCode()))+" "+e.GetCodeName())
 	}
 	code := http.StatusOK
 	if put, ok := m.(*mooringv1.PutDocumentResponse); ok && put.GetCreated() {

@@ -9,12 +9,27 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/gen/openapi"
 	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/front"
+	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
+// Config configures an API.
+type Config struct {
+	// Live returns why the process should be restarted, or nil if it should not. /healthz calls
+	// it. If Live is unset, /healthz always succeeds.
+	Live func(context.Context) error
+	// Ready returns why the process should get no requests, or nil if it may. /readyz calls it. If
+	// Ready is unset, /readyz always succeeds.
+	Ready func(context.Context) error
+	// Tickets opens the tickets of change streams. If it is nil, no ticket counts.
+	Tickets Tickets
+}
+
 const maxURLBytes = 8 << 10
 
-// API serves the REST API, and /openapi.json, /healthz and /readyz. It is safe for concurrent use.
+// API serves the REST API, and /openapi.json, /healthz and /readyz. What no API before it takes is
+// its. It is safe for concurrent use. New returns one.
 type API struct {
 	tickets Tickets
 	routes  *node
@@ -22,14 +37,15 @@ type API struct {
 	pages   map[string]page // by path
 }
 
-func newAPI(config Config) *API {
+// New returns an API.
+func New(config Config) *API {
 	plans := planner{}
 	a := &API{
 		tickets: config.Tickets, routes: newRoutes(plans),
 		errors: plans.plan((*mooringv1.ErrorResponse)(nil).ProtoReflect().Descriptor()),
 	}
 	a.pages = map[string]page{
-		"/":             func(x *Exchange) { writeJSON(x, http.StatusOK, []byte(about)) },
+		"/":             func(x *front.Exchange) { writeJSON(x, http.StatusOK, []byte(about)) },
 		"/openapi.json": serveOpenAPI,
 		"/healthz":      a.health(config.Live),
 		"/readyz":       a.health(config.Ready),
@@ -45,18 +61,20 @@ const about = `{"name":"Mooring",` +
 
 // contentTypes has the header of each media type.
 var contentTypes = [...][]string{
-	mediaJSON:   {"application/json"},
-	mediaEJSON:  {"application/ejson"},
-	mediaBSON:   {"application/bson"},
-	mediaNDJSON: {"application/x-ndjson"},
-	mediaSSE:    {"text/event-stream"},
+	media.JSON:   {"application/json"},
+	media.EJSON:  {"application/ejson"},
+	media.BSON:   {"application/bson"},
+	media.NDJSON: {"application/x-ndjson"},
+	media.SSE:    {"text/event-stream"},
 }
 
-// Takes reports true: what no other protocol takes is REST's.
+var _ front.API = (*API)(nil)
+
+// Takes reports true.
 func (a *API) Takes(*http.Request) bool { return true }
 
 // Serve answers one request.
-func (a *API) Serve(x *Exchange) {
+func (a *API) Serve(x *front.Exchange) {
 	r := x.Request()
 	if page := a.pages[r.URL.Path]; page != nil {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -67,7 +85,7 @@ func (a *API) Serve(x *Exchange) {
 		page(x)
 		return
 	}
-	c := &call{api: a, x: x, r: r, format: format{mode: extjson.RelaxedSafe}}
+	c := &call{api: a, x: x, r: r, format: media.Format{Mode: extjson.RelaxedSafe}}
 	x.LogPath = withoutTicket(r.URL.Path)
 	err := x.Admit(c.identify)
 	if err == nil {
@@ -84,11 +102,11 @@ func (a *API) Serve(x *Exchange) {
 }
 
 // page answers a GET that is no call.
-type page func(x *Exchange)
+type page func(x *front.Exchange)
 
-func serveOpenAPI(x *Exchange) {
+func serveOpenAPI(x *front.Exchange) {
 	out := &x.Response
-	out.Header()["Content-Type"] = contentTypes[mediaJSON]
+	out.Header()["Content-Type"] = contentTypes[media.JSON]
 	in := out.CodingFor(len(openapi.JSON))
 	if in == coding.Identity {
 		out.Header().Set("Content-Length", strconv.Itoa(len(openapi.JSON)))
@@ -103,7 +121,7 @@ func serveOpenAPI(x *Exchange) {
 
 // health answers with the state that check reports.
 func (a *API) health(check func(context.Context) error) page {
-	return func(x *Exchange) {
+	return func(x *front.Exchange) {
 		var err error
 		if check != nil {
 			err = check(x.Request().Context())
@@ -122,14 +140,14 @@ func (a *API) health(check func(context.Context) error) page {
 }
 
 // responseOf returns the response to a request that has failed.
-func responseOf(x *Exchange, f *rpcerr.Failure) rpcerr.Response {
+func responseOf(x *front.Exchange, f *rpcerr.Failure) rpcerr.Response {
 	failed := f.HTTP()
 	failed.Body.GetError().RequestId = x.ID() // a failure of the interceptors has one
 	return failed
 }
 
 // writeError writes a failure as a whole response.
-func (a *API) writeError(x *Exchange, failed rpcerr.Response, mode extjson.Mode) {
+func (a *API) writeError(x *front.Exchange, failed rpcerr.Response, mode extjson.Mode) {
 	x.Response.SetRetryAfter(failed)
 	writeJSON(x, failed.Code, a.errorText(failed.Body, mode))
 }
@@ -152,9 +170,9 @@ func (a *API) errorText(body *mooringv1.ErrorResponse, mode extjson.Mode) []byte
 	return e.buf
 }
 
-func writeJSON(x *Exchange, code int, body []byte) {
+func writeJSON(x *front.Exchange, code int, body []byte) {
 	out := &x.Response
-	out.Header()["Content-Type"] = contentTypes[mediaJSON]
+	out.Header()["Content-Type"] = contentTypes[media.JSON]
 	out.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	out.WriteHeader(code)
 	out.Write(body)

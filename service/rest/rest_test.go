@@ -20,8 +20,8 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/payload"
-	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -206,7 +206,7 @@ func errorOf(t *testing.T, code int, body []byte, want int) errorBody {
 }
 
 func TestRefusals(t *testing.T) {
-	h := newHandler(t, &fake{}, func(c *rest.Config) { c.MaxBodyBytes = 100 })
+	h := newHandler(t, &fake{}, func(c *config) { c.MaxBodyBytes = 100 })
 	long := strings.Repeat("x", 9000)
 	for _, c := range []struct {
 		name, method, url, body string
@@ -558,8 +558,8 @@ func TestContextOfHandlers(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
-	h := newHandler(t, &fake{}, func(c *rest.Config) {
-		c.Ready = func(context.Context) error {
+	h := newHandler(t, &fake{}, func(c *config) {
+		c.REST.Ready = func(context.Context) error {
 			return &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "shutting down"}
 		}
 	})
@@ -570,7 +570,7 @@ func TestPages(t *testing.T) {
 	if e := errorOf(t, w.Code, w.Body.Bytes(), 503); e.Reason != "ShuttingDown" || w.Header().Get("Retry-After") == "" {
 		t.Errorf("readyz: %+v", e)
 	}
-	h = newHandler(t, &fake{}, func(c *rest.Config) { c.Ready = func(context.Context) error { return errors.New("no server yet") } })
+	h = newHandler(t, &fake{}, func(c *config) { c.REST.Ready = func(context.Context) error { return errors.New("no server yet") } })
 	w = do(h, "GET", "/readyz", "")
 	if e := errorOf(t, w.Code, w.Body.Bytes(), 503); e.Message != "no server yet" {
 		t.Errorf("readyz: %+v", e)
@@ -647,7 +647,7 @@ func TestLargeChunkOfDocuments(t *testing.T) {
 
 func itoa(i int) string { b, _ := json.Marshal(i); return string(b) }
 
-var _ http.Handler = (*rest.Handler)(nil)
+var _ http.Handler = (*front.Handler)(nil)
 
 // The memory that a body of 64 MiB can take when it is decoded is limited, too.
 func TestBodiesThatBecomeTooLarge(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -19,7 +20,7 @@ type route struct {
 	method  string // of HTTP
 	path    string // the annotation's template
 	stream  bool
-	offers  []media // the default first
+	offers  []media.Type // the default first
 	request *plan
 	reply   *plan
 	params  map[string]queryParam // beside timeout

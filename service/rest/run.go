@@ -10,6 +10,8 @@ import (
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	servicecall "github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/front"
+	"github.com/mooringdb/mooring/service/media"
 )
 
 // run builds the request, makes the call, and writes what it returns. When run returns, the handler
@@ -62,13 +64,13 @@ func (c *call) complete(m message) error {
 	if err := applyQuery(c.route, m, c.query); err != nil {
 		return err
 	}
-	if r, ok := m.Interface().(*mooringv1.WatchRequest); ok && c.format.media == mediaSSE {
+	if r, ok := m.Interface().(*mooringv1.WatchRequest); ok && c.format.Type == media.SSE {
 		if err := goOn(r, c.r.Header.Get(lastEventID)); err != nil {
 			return err
 		}
 	}
 	for _, token := range [...]struct{ header, field string }{
-		{SessionHeader, "session"}, {TransactionHeader, "transaction"},
+		{front.SessionHeader, "session"}, {front.TransactionHeader, "transaction"},
 	} {
 		text := c.r.Header.Get(token.header)
 		f := c.route.request.byName[token.field]
@@ -90,7 +92,7 @@ func (c *call) incoming(ctx context.Context) context.Context {
 	return c.x.Incoming(ctx, nil, servicecall.Local{
 		// Browsers and functions seldom ask for more than the first page of a GET.
 		Casual: c.route.method == http.MethodGet,
-		Text:   c.format.media == mediaJSON || c.format.media == mediaEJSON,
+		Text:   c.format.Type == media.JSON || c.format.Type == media.EJSON,
 		// The decoder reads bodies and queries, and sets a document only from JSON. The documents
 		// of an import are passed on as they are, and a ticket may hold JSON.
 		Built:  !c.route.imports && c.watch == nil,

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/front"
+	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -113,13 +115,13 @@ func (s *stream) append(e *encoder, m proto.Message, flush func() error) error {
 	}
 	batch, _ := m.(hasDocuments)
 	for _, d := range batch.GetDocuments() {
-		if s.c.route.items.changes && s.c.format.media == mediaSSE {
+		if s.c.route.items.changes && s.c.format.Type == media.SSE {
 			around.before = "id: " + eventIDOf(d) + "\ndata: "
 		}
 		if err := e.framed(around, func() error { return e.document(d) }); err != nil {
 			return err
 		}
-		if len(e.buf) < Chunk {
+		if len(e.buf) < front.Chunk {
 			continue
 		}
 		if err := flush(); err != nil {
@@ -146,9 +148,9 @@ type frame struct{ before, after string }
 
 func (s *stream) itemFrame() frame {
 	switch {
-	case s.c.format.media == mediaSSE:
+	case s.c.format.Type == media.SSE:
 		return frame{"id: " + s.c.route.items.eventID + "\ndata: ", "\n\n"}
-	case s.c.format.bare:
+	case s.c.format.Bare:
 		return frame{"", "\n"}
 	}
 	return frame{s.c.route.items.line, "}\n"}
@@ -167,7 +169,7 @@ func (s *stream) receive(stream grpc.ClientStream, m any) error {
 // await calls RecvMsg. If the handler has panicked, await panics, too. The response ends then, and
 // no goroutine may write to it.
 func (s *stream) await(stream grpc.ClientStream, m any) error {
-	if s.c.format.media == mediaSSE {
+	if s.c.format.Type == media.SSE {
 		defer s.keepAlive()()
 	}
 	return stream.RecvMsg(m)
@@ -211,10 +213,10 @@ func (s *stream) begin() {
 	s.c.begun = true
 	s.c.applyMetadata()
 	h := s.c.x.Response.Header()
-	h["Content-Type"] = contentTypes[s.c.format.media]
+	h["Content-Type"] = contentTypes[s.c.format.Type]
 	h.Set("X-Accel-Buffering", "no") // a buffering proxy delays a batch until the next one
 	if s.session != "" {
-		h.Set(SessionHeader, s.session)
+		h.Set(front.SessionHeader, s.session)
 	}
 	out := &s.c.x.Response
 	out.CompressStream(out.StreamCoding())
@@ -230,7 +232,7 @@ func (s *stream) write(m proto.Message) error {
 	}
 	out := s.c.x.Buffer()
 	defer out.Free()
-	e := encoder{buf: out.B, mode: s.c.format.mode, room: &s.c.x.Memory}
+	e := encoder{buf: out.B, mode: s.c.format.Mode, room: &s.c.x.Memory}
 	defer s.c.x.Memory.ReleaseRoom()
 	if proto.Size(m) >= largeResponse {
 		s.c.x.Turn.Take()
@@ -260,12 +262,12 @@ func (s *stream) write(m proto.Message) error {
 func (s *stream) end() {
 	e := encoder{}
 	switch {
-	case s.c.format.media == mediaSSE:
+	case s.c.format.Type == media.SSE:
 		e.buf = append(e.buf, "event: end\nid: "+endEventID+"\ndata: "...)
-	case !s.c.format.bare:
+	case !s.c.format.Bare:
 		e.buf = append(e.buf, `{"end":`...)
 	}
-	if !s.c.format.bare {
+	if !s.c.format.Bare {
 		e.buf = append(e.buf, '{')
 		if s.session != "" {
 			e.buf = append(e.buf, `"session":`...)
@@ -274,9 +276,9 @@ func (s *stream) end() {
 		e.buf = append(e.buf, '}')
 	}
 	switch {
-	case s.c.format.media == mediaSSE:
+	case s.c.format.Type == media.SSE:
 		e.buf = append(e.buf, "\n\n"...)
-	case !s.c.format.bare:
+	case !s.c.format.Bare:
 		e.buf = append(e.buf, "}\n"...)
 	}
 	s.begin()
@@ -286,7 +288,7 @@ func (s *stream) end() {
 // fail writes a failure as a part of the stream, if it is one, and reports whether it is. Otherwise
 // the response is a status.
 func (s *stream) fail(failed rpcerr.Response) bool {
-	events, ofChanges := s.c.format.media == mediaSSE, s.c.route.items.changes
+	events, ofChanges := s.c.format.Type == media.SSE, s.c.route.items.changes
 	isGet := s.c.r.Method == http.MethodGet
 	transient := failed.Body.GetError().GetRetry() != string(rpcerr.Never)
 	switch {
@@ -301,7 +303,7 @@ func (s *stream) fail(failed rpcerr.Response) bool {
 		s.writeFailure(retryEvents+"event: failure\ndata: ", failed, "\n\n")
 	case !s.c.begun:
 		return false
-	case s.c.format.bare:
+	case s.c.format.Bare:
 		// Without frames, only an incomplete body shows that documents are missing.
 		panic(http.ErrAbortHandler)
 	case events:
@@ -316,6 +318,6 @@ func (s *stream) fail(failed rpcerr.Response) bool {
 // writeFailure writes a failure as the last item.
 func (s *stream) writeFailure(before string, failed rpcerr.Response, after string) {
 	s.begin()
-	text := s.c.api.errorText(failed.Body, s.c.format.mode)
+	text := s.c.api.errorText(failed.Body, s.c.format.Mode)
 	s.c.x.Response.SendLast(append(append([]byte(before), text...), after...))
 }

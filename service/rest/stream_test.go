@@ -22,7 +22,6 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/payload"
-	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -277,7 +276,7 @@ func TestSlowClientHoldsTheHandlerBack(t *testing.T) {
 				}
 				sent++
 			}
-		}}, func(c *rest.Config) { c.StallTimeout = 2 * time.Hour })
+		}}, func(c *config) { c.StallTimeout = 2 * time.Hour })
 		conn := listen(t, h).dial()
 		_, _ = fmt.Fprintf(conn, "GET %s:streamFind HTTP/1.1\r\nHost: x\r\n\r\n", documents)
 		synctest.Wait()

@@ -15,11 +15,11 @@ import (
 // TestTemplatesMeanWhatGRPCGatewayReads compares the routes with grpc-gateway's own mux: its
 // grammar is what the HTTP annotations are written in, and what other tools read in them.
 func TestTemplatesMeanWhatGRPCGatewayReads(t *testing.T) {
-	h := newHandler(t, &fake{})
+	a := rest.New(rest.Config{})
 	mux := runtime.NewServeMux()
 	var template string
 	var values map[string]string
-	routes := rest.Templates(h)
+	routes := rest.Templates(a)
 	for _, r := range routes {
 		err := mux.HandlePath(r.Method, r.Path, func(_ http.ResponseWriter, _ *http.Request, found map[string]string) {
 			template, values = r.Path, found
@@ -39,7 +39,7 @@ func TestTemplatesMeanWhatGRPCGatewayReads(t *testing.T) {
 		} {
 			template, values = "", nil
 			mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(r.Method, path, nil))
-			got, gotValues := rest.Match(h, r.Method, path)
+			got, gotValues := rest.Match(a, r.Method, path)
 			if got != template || got != r.Path || !maps.Equal(gotValues, values) {
 				t.Errorf("%s %s is %s %v, grpc-gateway has %s %v", r.Method, path, got, gotValues, template, values)
 			}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/service/admission"
-	"github.com/mooringdb/mooring/service/rest"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
@@ -47,7 +45,7 @@ func TestUnreadStreams(t *testing.T) {
 					defer close(over)
 					return s.Send(&mooringv1.StreamFindResponse{Documents: pads(1, 2<<20, "x")})
 				}}
-				reply := openStream(t, newHandler(t, f, func(c *rest.Config) { c.Admission = a }),
+				reply := openStream(t, newHandler(t, f, func(c *config) { c.Admission = a }),
 					row.version)
 				defer func() { _ = reply.Body.Close() }()
 				var reading sync.WaitGroup
@@ -90,7 +88,7 @@ func TestStreamsOfOthers(t *testing.T) {
 			defer close(over)
 			return s.Send(&mooringv1.StreamFindResponse{Documents: pads(1, 1<<20, "x")})
 		}}
-		reply := openStream(t, newHandler(t, f, func(c *rest.Config) { c.Admission = a }), 1)
+		reply := openStream(t, newHandler(t, f, func(c *config) { c.Admission = a }), 1)
 		time.Sleep(45 * time.Second) //nolint:forbidigo // fake time
 		stream := a.Bytes().Held
 		var other admission.Account
@@ -109,62 +107,6 @@ func TestStreamsOfOthers(t *testing.T) {
 		_ = reply.Body.Close()
 		<-over
 	})
-}
-
-// TestStreamWaitsForItsTurn checks that a stream that waits for its turn does not count as one that
-// waits for its client.
-func TestStreamWaitsForItsTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := admission.New(admission.Config{})
-		over := make(chan error, 1)
-		h := newHandler(t, &fake{streamFind: func(
-			_ *mooringv1.StreamFindRequest, s findStream,
-		) error {
-			err := s.Send(&mooringv1.StreamFindResponse{Documents: pads(1, 2<<20, "x")})
-			over <- err
-			return err
-		}}, func(c *rest.Config) { c.Admission = a })
-		reply := openStream(t, h, 1)
-		synctest.Wait()
-		if got := rest.Unread(h); got != 1 {
-			t.Errorf("%d streams wait for their clients, want 1", got)
-		}
-		turns := make([]admission.Turn, max(1, runtime.GOMAXPROCS(0)-1))
-		for i := range turns {
-			turns[i] = a.Turn()
-			turns[i].Take()
-		}
-		var reading sync.WaitGroup
-		reading.Go(func() { _, _ = io.Copy(io.Discard, reply.Body) })
-		synctest.Wait()
-		if got := rest.Unread(h); got != 0 {
-			t.Errorf("%d streams wait for their clients, want that this one waits for its turn", got)
-		}
-		for i := range turns {
-			turns[i].Leave()
-		}
-		if err := <-over; err != nil {
-			t.Errorf("the stream ends with %v", err)
-		}
-		reading.Wait()
-		_ = reply.Body.Close()
-	})
-}
-
-// TestStreamsAreForgotten checks that a stream that has ended is not among those that wait, also if
-// it was compressed: the end of the compression comes last.
-func TestStreamsAreForgotten(t *testing.T) {
-	for _, coding := range []string{"identity", "gzip", "zstd"} {
-		h := newHandler(t, &fake{streamFind: func(
-			_ *mooringv1.StreamFindRequest, s findStream,
-		) error {
-			return s.Send(&mooringv1.StreamFindResponse{Documents: pads(1, 1<<10, "x")})
-		}})
-		w := do(h, http.MethodPost, documents+":streamFind", "{}", "Accept-Encoding", coding)
-		if w.Code != http.StatusOK || rest.Unread(h) != 0 {
-			t.Errorf("%s: status %d, %d streams wait after their end", coding, w.Code, rest.Unread(h))
-		}
-	}
 }
 
 // openStream begins a stream, and returns its response.

@@ -22,7 +22,6 @@ import (
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/payload"
-	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/servicetest"
 	"github.com/mooringdb/mooring/service/stream"
 )
@@ -59,7 +58,7 @@ func TestInvalidUTF8EndsPages(t *testing.T) {
 	mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{
 		Client: g.Client, Handles: g.Handles,
 	}))
-	h := newHandler(t, &fake{}, func(c *rest.Config) { c.Conn = conn })
+	h := newHandler(t, &fake{}, func(c *config) { c.Conn = conn })
 	first := map[string]string{"application/json": `1`, "application/ejson": `{"$numberInt":"1"}`}
 	for _, call := range []struct{ method, url, body string }{
 		{"GET", documents, ""},

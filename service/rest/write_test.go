@@ -13,7 +13,6 @@ import (
 	"time"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/service/rest"
 )
 
 // askForAMegabyte asks a gateway whose Find answers with one document of a megabyte.
@@ -158,7 +157,7 @@ func endless(t *testing.T, pause time.Duration) (*fake, <-chan struct{}) {
 	}}, over
 }
 
-func stallAfterAMinute(c *rest.Config) { c.StallTimeout = time.Minute }
+func stallAfterAMinute(c *config) { c.StallTimeout = time.Minute }
 
 // A client that reads nothing of a stream has StallTimeout, as its handler would. Then its
 // connection is closed and the goroutine that writes ends.

@@ -37,6 +37,7 @@ import (
 	"github.com/mooringdb/mooring/service/cursor"
 	"github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/document"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -68,7 +69,7 @@ type Gateway struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Local makes calls within the process, and REST serves them.
 	Local        *inproc.Conn
-	REST         *rest.Handler
+	REST         *front.Handler
 	Transaction  mooringv1.TransactionServiceClient
 	Transactions *transaction.Transactions
 	Exact        *idempotency.Keys
@@ -197,7 +198,10 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	g.Local = inproc.NewConn(x.Unary(), x.Stream())
 	g.register(g.Local, streams, sessions)
 	var err error
-	if g.REST, err = rest.New(rest.Config{Conn: g.Local}); err != nil {
+	g.REST, err = front.New(front.Config{
+		Conn: g.Local, APIs: []front.API{rest.New(rest.Config{})},
+	})
+	if err != nil {
 		g.t.Fatal(err)
 	}
 	listener := bufconn.Listen(64 << 10)

@@ -14,7 +14,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/coding"
-	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/front"
 )
 
 // TestImportReleases sends more messages than there is memory for at once. What one of them takes
@@ -25,7 +25,7 @@ func TestImportReleases(t *testing.T) {
 	for range 100 {
 		items.Documents = append(items.Documents, filter(1))
 	}
-	scarce := func(c *rest.Config) { c.Admission = admission.New(admission.Config{Bytes: 1 << 20}) }
+	scarce := func(c *front.Config) { c.Admission = admission.New(admission.Config{Bytes: 1 << 20}) }
 	for name, m := range map[string]*mooringv1.ImportRequest{"inflated": large, "items": items} {
 		var all []proto.Message
 		for range many {
@@ -60,7 +60,7 @@ func TestItemsAreCharged(t *testing.T) {
 			a := admission.New(admission.Config{Bytes: budget})
 			held := int64(0)
 			b := &backend{during: func() { held = a.Bytes().Held }}
-			h := newHandler(t, b, func(c *rest.Config) { c.Admission = a })
+			h := newHandler(t, b, func(c *front.Config) { c.Admission = a })
 			whole := f.request(t, coding.Identity, request)
 			call := func() result {
 				return f.read(t, send(h, "FindOne", f.contentType, whole), func() proto.Message {
@@ -112,7 +112,7 @@ func TestCopiesAreCharged(t *testing.T) {
 				a := admission.New(admission.Config{Bytes: budget})
 				b := &backend{document: filter(size)}
 				request := f.request(t, coding.Identity, &mooringv1.FindOneRequest{})
-				w := send(newHandler(t, b, func(c *rest.Config) { c.Admission = a }), "FindOne",
+				w := send(newHandler(t, b, func(c *front.Config) { c.Admission = a }), "FindOne",
 					f.contentType, request, "Accept-Encoding", how.String(),
 					"Grpc-Accept-Encoding", how.String())
 				got := f.read(t, w, func() proto.Message { return &mooringv1.FindOneResponse{} })
@@ -134,7 +134,7 @@ func TestTextIsCharged(t *testing.T) {
 	} {
 		a := admission.New(admission.Config{Bytes: budget})
 		b := &backend{document: filter(1)}
-		w := send(newHandler(t, b, func(c *rest.Config) { c.Admission = a }), "FindOne",
+		w := send(newHandler(t, b, func(c *front.Config) { c.Admission = a }), "FindOne",
 			f.contentType, body)
 		got := f.read(t, w, func() proto.Message { return &mooringv1.FindOneResponse{} })
 		if got.code != want || a.Bytes().Held != 0 {
@@ -159,7 +159,7 @@ func TestWindowIsCharged(t *testing.T) {
 			if f.enveloped {
 				body = envelope(1, frame)
 			}
-			w := send(newHandler(t, b, func(c *rest.Config) { c.Admission = a }), "FindOne",
+			w := send(newHandler(t, b, func(c *front.Config) { c.Admission = a }), "FindOne",
 				f.contentType, body, "Content-Encoding", "zstd", "Grpc-Encoding", "zstd")
 			got := f.read(t, w, func() proto.Message { return &mooringv1.FindOneResponse{} })
 			if got.code != want || held > 128<<10 || a.Bytes().Held != 0 {
@@ -176,7 +176,7 @@ func TestLengthThatLies(t *testing.T) {
 	const announced = 32 << 20
 	body := binary.BigEndian.AppendUint32([]byte{0}, announced)
 	f := webs[0]
-	h := newHandler(t, &backend{}, func(c *rest.Config) { c.MaxBodyBytes = 64 << 20 })
+	h := newHandler(t, &backend{}, func(c *front.Config) { c.MaxBodyBytes = 64 << 20 })
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	w := send(h, "StreamFind", f.contentType, body)
@@ -197,7 +197,7 @@ func TestFewItems(t *testing.T) {
 		for range n {
 			m.Documents = append(m.Documents, &mooringv1.Document{})
 		}
-		scarce := func(c *rest.Config) { c.Admission = admission.New(admission.Config{Bytes: 16 << 10}) }
+		scarce := func(c *front.Config) { c.Admission = admission.New(admission.Config{Bytes: 16 << 10}) }
 		b, f := &backend{}, streams[0]
 		w := send(newHandler(t, b, scarce), "Import", f.contentType, f.request(t, coding.Identity, m))
 		got := f.read(t, w, func() proto.Message { return &mooringv1.ImportResponse{} })

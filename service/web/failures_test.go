@@ -16,7 +16,7 @@ import (
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/coding"
-	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/web"
 )
 
@@ -30,10 +30,10 @@ func TestFailures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyed := func(c *rest.Config) { c.Callers = caller.New(caller.Config{Keys: keys}) }
-	hosts := func(c *rest.Config) { c.Hosts = []string{"gateway.example"} }
-	poor := func(c *rest.Config) { c.Admission = admission.New(admission.Config{Bytes: 64 << 10}) }
-	few := func(c *rest.Config) { c.MaxItems = 10 }
+	keyed := func(c *front.Config) { c.Callers = caller.New(caller.Config{Keys: keys}) }
+	hosts := func(c *front.Config) { c.Hosts = []string{"gateway.example"} }
+	poor := func(c *front.Config) { c.Admission = admission.New(admission.Config{Bytes: 64 << 10}) }
+	few := func(c *front.Config) { c.MaxItems = 10 }
 	tags := &mooringv1.ReadPreference{}
 	for range 50 {
 		tags.Tags = append(tags.Tags, &mooringv1.TagSet{Tags: map[string]string{"dc": "e\"ast"}})
@@ -47,7 +47,7 @@ func TestFailures(t *testing.T) {
 		whole := f.request(t, coding.Identity, good)
 		for _, c := range []struct {
 			name   string
-			change func(*rest.Config)
+			change func(*front.Config)
 			err    error
 			body   []byte
 			header []string
@@ -72,7 +72,7 @@ func TestFailures(t *testing.T) {
 		} {
 			t.Run(f.contentType+"/"+c.name, func(t *testing.T) {
 				b := &backend{err: c.err}
-				var change []func(*rest.Config)
+				var change []func(*front.Config)
 				if c.change != nil {
 					change = append(change, c.change)
 				}

@@ -16,8 +16,8 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/inproc"
-	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/web"
 )
@@ -91,12 +91,12 @@ func explain(err error) error {
 	return rpcerr.Explain(err, call.Call{})
 }
 
-func newHandler(tb testing.TB, b *backend, change ...func(*rest.Config)) http.Handler {
+func newHandler(tb testing.TB, b *backend, change ...func(*front.Config)) http.Handler {
 	tb.Helper()
 	return newHandlerOf(tb, b, change...)
 }
 
-func newHandlerOf(tb testing.TB, service mooringv1.DocumentServiceServer, change ...func(*rest.Config)) http.Handler {
+func newHandlerOf(tb testing.TB, service mooringv1.DocumentServiceServer, change ...func(*front.Config)) http.Handler {
 	tb.Helper()
 	conn := inproc.NewConn(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		response, err := handler(ctx, req)
@@ -117,11 +117,11 @@ func newHandlerOf(tb testing.TB, service mooringv1.DocumentServiceServer, change
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cfg := rest.Config{Conn: conn, Protocols: []rest.Protocol{api}, MaxBodyBytes: 1 << 20}
+	cfg := front.Config{Conn: conn, APIs: []front.API{api}, MaxBodyBytes: 1 << 20}
 	for _, c := range change {
 		c(&cfg)
 	}
-	h, err := rest.New(cfg)
+	h, err := front.New(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}

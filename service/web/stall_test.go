@@ -16,7 +16,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/coding"
-	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/front"
 )
 
 // endless sends messages until the client takes no more.
@@ -65,7 +65,7 @@ func TestStalledClients(t *testing.T) {
 	for _, f := range append(streams, webs...) {
 		synctest.Test(t, func(t *testing.T) {
 			e, a := &endless{}, admission.New(admission.Config{Bytes: 1 << 20})
-			h := newHandlerOf(t, e, func(c *rest.Config) { c.StallTimeout, c.Admission = time.Minute, a })
+			h := newHandlerOf(t, e, func(c *front.Config) { c.StallTimeout, c.Admission = time.Minute, a })
 			l := &oneConn{conns: make(chan net.Conn, 1), ended: make(chan struct{})}
 			s := &http.Server{Handler: h}
 			var serving sync.WaitGroup

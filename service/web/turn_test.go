@@ -12,8 +12,8 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/payload"
-	"github.com/mooringdb/mooring/service/rest"
 )
 
 // TestHeavyMessagesTakeTurns checks that a large message waits for its turn in each form, in both
@@ -64,7 +64,7 @@ func TestHeavyMessagesTakeTurns(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					a := admission.New(admission.Config{})
 					release := takeTurns(a)
-					h := newHandler(t, &backend{document: row.document}, func(c *rest.Config) {
+					h := newHandler(t, &backend{document: row.document}, func(c *front.Config) {
 						c.Admission, c.MaxBodyBytes = a, 4<<20
 					})
 					done := make(chan struct{})

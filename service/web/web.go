@@ -26,7 +26,7 @@ import (
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/etag"
-	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -46,7 +46,7 @@ type API struct {
 	methods  map[string]*method
 }
 
-var _ rest.Protocol = (*API)(nil)
+var _ front.API = (*API)(nil)
 
 // method describes one RPC.
 type method struct {
@@ -108,7 +108,7 @@ func (a *API) Takes(r *http.Request) bool {
 }
 
 // Serve answers a request.
-func (a *API) Serve(x *rest.Exchange) {
+func (a *API) Serve(x *front.Exchange) {
 	r := x.Request()
 	c := &call{x: x, method: a.methods[r.URL.Path], wire: wireOf(r.Header)}
 	err := c.open()
@@ -122,7 +122,7 @@ func (a *API) Serve(x *rest.Exchange) {
 
 // call holds the state of one request.
 type call struct {
-	x       *rest.Exchange
+	x       *front.Exchange
 	method  *method
 	wire    wire
 	timeout time.Duration

@@ -27,6 +27,7 @@ import (
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/dataapi"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/replica"
@@ -37,7 +38,7 @@ import (
 
 // ports provides the listeners: gRPC and REST, with the same services behind the same
 // interceptors.
-var ports = fx.Module("ports", fx.Provide(newStopping, newGRPC, newREST, newServer))
+var ports = fx.Module("ports", fx.Provide(newStopping, newGRPC, newREST, newFront, newServer))
 
 // stopping ends when the gateway begins to stop.
 type stopping struct {
@@ -130,40 +131,44 @@ func hasDocuments(
 	return false
 }
 
-func newREST(cfg *config.Config, log *slog.Logger, conn *inproc.Conn,
-	state *ready.State, callers *caller.Authenticator, tickets *changestream.Tickets,
-	admitted *admission.Admission, audited *audit.Log, m *metrics.Metrics,
-) (*rest.Handler, error) {
-	protocols, err := newProtocols(cfg)
+func newREST(state *ready.State, tickets *changestream.Tickets) *rest.API {
+	return rest.New(rest.Config{Ready: state.Ready, Tickets: tickets})
+}
+
+func newFront(cfg *config.Config, log *slog.Logger, conn *inproc.Conn, api *rest.API,
+	callers *caller.Authenticator, admitted *admission.Admission, audited *audit.Log,
+	m *metrics.Metrics,
+) (*front.Handler, error) {
+	beside, err := besideREST(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return rest.New(rest.Config{
-		Conn: conn, Ready: state.Ready, MaxBodyBytes: cfg.MaxRequestSize,
-		MaxItems: cfg.Requests.MaxItems,
-		Callers:  callers, Tickets: tickets, Admission: admitted, Hosts: cfg.RESTHosts(),
+	return front.New(front.Config{
+		Conn: conn, APIs: append(beside, api),
+		MaxBodyBytes: cfg.MaxRequestSize, MaxItems: cfg.Requests.MaxItems,
+		Callers: callers, Admission: admitted, Hosts: cfg.RESTHosts(),
+		CORS:         front.CORS(cfg.REST.CORS),
 		StallTimeout: cfg.Cursors.Idle,
 		Refusals:     interceptor.Refusals{Logger: log, Meter: m, Audit: audited},
-		CORS:         rest.CORS(cfg.REST.CORS), Protocols: protocols,
-		Terse: cfg.Terse(),
+		Terse:        cfg.Terse(),
 	})
 }
 
-// newProtocols returns what the REST port serves beside REST.
-func newProtocols(cfg *config.Config) ([]rest.Protocol, error) {
+// besideREST returns what the REST port serves beside REST.
+func besideREST(cfg *config.Config) ([]front.API, error) {
 	browsers, err := web.New(web.Config{
 		Services: serviceNames, MaxSizeOf: maxSizeOf(int(cfg.MaxRequestSize)),
 	})
 	if err != nil {
 		return nil, err
 	}
-	protocols := []rest.Protocol{browsers}
+	apis := []front.API{browsers}
 	if len(cfg.DataAPI.Sources) > 0 {
-		protocols = append(protocols, dataapi.New(dataapi.Config{
+		apis = append(apis, dataapi.New(dataapi.Config{
 			Sources: cfg.DataAPI.Sources, InsertStatus: cfg.DataAPI.InsertStatus,
 		}))
 	}
-	return protocols, nil
+	return apis, nil
 }
 
 type portParams struct {
@@ -173,7 +178,8 @@ type portParams struct {
 	Log       *slog.Logger
 	TLS       *tls.Config
 	GRPC      makeGRPC
-	REST      *rest.Handler
+	REST      *rest.API
+	Front     *front.Handler
 	Client    *client.Client
 	Replica   *replica.Transport
 	Gate      *interceptor.Gate
@@ -196,7 +202,7 @@ func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 		AddressesFile:  p.Config.AddressesFile, Linger: p.Config.DrainLinger,
 		DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
 	}, server.Parts{
-		GRPC: p.GRPC, REST: p.Traces.HTTP(p.REST), Refuse: p.REST.Refusal,
+		GRPC: p.GRPC, REST: p.Traces.HTTP(p.Front), Refuse: p.REST.Refusal,
 		Debug: debugging.Handler(p.Client.Pools),
 		Admin: admin.Handler(admin.Config{
 			Metrics:  p.Metrics.Handler(),

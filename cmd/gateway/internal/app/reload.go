@@ -13,9 +13,9 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/interceptor"
-	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/server"
 )
 
@@ -36,7 +36,7 @@ type liveParts struct {
 	Log       *slog.Logger
 	Admission *admission.Admission
 	Chain     *interceptor.Chain
-	REST      *rest.Handler
+	Front     *front.Handler
 	Server    *server.Server
 	Callers   *caller.Authenticator
 	Keys      *handleKeys
@@ -120,7 +120,7 @@ func (p *liveParts) apply(c *config.Config) error {
 	p.Chain.SetTimeouts(interceptor.Timeouts{
 		Default: c.RequestTimeout, Max: c.MaxRequestTimeout,
 	})
-	p.REST.SetAccess(c.RESTHosts(), rest.CORS(c.REST.CORS))
+	p.Front.SetAccess(c.RESTHosts(), front.CORS(c.REST.CORS))
 	p.Server.SetMaxConnections(c.Connections.Max, c.Connections.MaxPerAddress)
 	p.Traces.SetSampling(c.Tracing.Sampling)
 	p.Comments.on.Store(c.Tracing.Comment)

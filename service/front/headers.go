@@ -1,4 +1,4 @@
-package rest
+package front
 
 // Headers that the gateway defines.
 const (

@@ -1,4 +1,4 @@
-package rest
+package front
 
 import (
 	"fmt"
@@ -6,10 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// timeoutParam is the query parameter that every call accepts.
-const timeoutParam = "timeout"
+// TimeoutParam is the query parameter that every call accepts.
+const TimeoutParam = "timeout"
 
 // timeout returns the shortest of the timeouts that a request has, or 0 if it has none.
 func timeout(header func(string) string, query url.Values) (time.Duration, error) {
@@ -20,15 +22,18 @@ func timeout(header func(string) string, query url.Values) (time.Duration, error
 	}{
 		{"Request-Timeout", header("Request-Timeout"), time.ParseDuration},
 		{"Grpc-Timeout", header("Grpc-Timeout"), parseGRPCTimeout},
-		{timeoutParam, query.Get(timeoutParam), time.ParseDuration},
+		{TimeoutParam, query.Get(TimeoutParam), time.ParseDuration},
 	} {
-		if source.text == "" && (source.name != timeoutParam || !query.Has(timeoutParam)) {
+		if source.text == "" && (source.name != TimeoutParam || !query.Has(TimeoutParam)) {
 			continue
 		}
 		d, err := source.parse(source.text)
 		if err != nil || d <= 0 {
-			return 0, refuseField(source.name, strconv.Quote(source.text)+
-				" is not a positive duration, such as 5s or 250ms")
+			return 0, &rpcerr.Error{
+				Reason: rpcerr.InvalidArgument, Field: source.name,
+				Message: strconv.Quote(source.text) +
+					" is not a positive duration, such as 5s or 250ms",
+			}
 		}
 		if shortest == 0 || d < shortest {
 			shortest = d

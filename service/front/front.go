@@ -1,10 +1,15 @@
-package rest
+// Package front is the HTTP front of the gateway: an http.Handler whose requests pass one set of
+// checks, whichever API they belong to. It knows for which hosts the gateway answers, which pages
+// may call, who calls, how fast a client must send and read, what memory a request takes, and how a
+// response is compressed. A request that reaches no interceptor is recorded here.
+//
+// The APIs stand above it: rest, web, dataapi. It knows no path, no document and no form of an
+// error; it hands each of them an Exchange, which is one request with its response.
+package front
 
 import (
-	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,17 +23,9 @@ import (
 type Config struct {
 	// Conn makes the calls. The services are registered on it.
 	Conn *inproc.Conn
-	// Live returns why the process should be restarted, or nil if it should not. /healthz calls
-	// it. If Live is unset, /healthz always succeeds.
-	Live func(context.Context) error
-	// Ready returns why the process should get no requests, or nil if it may. /readyz calls it. If
-	// Ready is unset, /readyz always succeeds.
-	Ready func(context.Context) error
 	// Callers finds out who makes a call, before its body is read. If it is nil, clients are not
 	// authenticated. The interceptors of Conn must have the same.
 	Callers *caller.Authenticator
-	// Tickets opens the tickets of change streams. If it is nil, no ticket counts.
-	Tickets Tickets
 	// Admission limits what calls use. If it is nil, nothing is limited. The interceptors of Conn
 	// must have the same.
 	Admission *admission.Admission
@@ -54,9 +51,18 @@ type Config struct {
 	Refusals interceptor.Refusals
 	// CORS says which pages of other origins may call.
 	CORS CORS
-	// Protocols lists what else is served on the port. A request belongs to the first one that
-	// takes it, and to REST if none does.
-	Protocols []Protocol
+	// APIs lists what is served. A request belongs to the first one that takes it, and is not found
+	// if none does.
+	APIs []API
+}
+
+// API serves one of the ways in to the gateway. Its requests pass the same checks, and have the
+// same limits.
+type API interface {
+	// Takes reports whether the API serves a request.
+	Takes(r *http.Request) bool
+	// Serve answers the request. When it returns, the request holds no memory any more.
+	Serve(x *Exchange)
 }
 
 // DefaultMaxItems is the default of Config.MaxItems: as many writes as a server takes in a command.
@@ -64,10 +70,9 @@ const DefaultMaxItems = 100_000
 
 const defaultMaxBodyBytes = 64 << 20
 
-// Handler serves all of the port. It is safe for concurrent use. New returns one.
+// Handler serves a port. It is safe for concurrent use. New returns one.
 type Handler struct {
 	config  Config
-	rest    *API // the last of config.Protocols
 	buffers buffers
 	access  atomic.Pointer[access]
 	unread  unread
@@ -75,10 +80,10 @@ type Handler struct {
 
 var _ http.Handler = (*Handler)(nil)
 
-// New returns the handler of the whole REST port.
+// New returns the handler of a port.
 func New(config Config) (*Handler, error) {
 	if config.Conn == nil {
-		return nil, errors.New("rest: no connection to the services")
+		return nil, errors.New("front: no connection to the services")
 	}
 	if config.MaxBodyBytes == 0 {
 		config.MaxBodyBytes = defaultMaxBodyBytes
@@ -92,8 +97,7 @@ func New(config Config) (*Handler, error) {
 	if config.StallTimeout == 0 {
 		config.StallTimeout = interceptor.DefaultStallTimeout
 	}
-	h := &Handler{config: config, rest: newAPI(config)}
-	h.config.Protocols = append(slices.Clip(config.Protocols), h.rest)
+	h := &Handler{config: config}
 	h.SetAccess(config.Hosts, config.CORS)
 	config.Admission.AddReclaim(h.unread.cut)
 	return h, nil
@@ -126,10 +130,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer x.Memory.account.Close()
-	for _, p := range h.config.Protocols {
-		if p.Takes(r) {
-			p.Serve(x)
+	for _, api := range h.config.APIs {
+		if api.Takes(r) {
+			api.Serve(x)
 			return
 		}
 	}
+	w.WriteHeader(http.StatusNotFound)
 }
