@@ -175,7 +175,7 @@ type Conflict struct {
 	On     Resource
 }
 
-func (c *Conflict) Error() string {
+func (c *Conflict) String() string {
 	return c.Action + " on " + c.On.String() + " is refused by " + c.Rules + ": give them the " +
 		"same @filter and @forced, or the same @hidden and @readonly, or conditions that exclude " +
 		"each other"

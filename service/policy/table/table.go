@@ -106,7 +106,7 @@ func (t *Table) conflicts(p *policy.Policy) (failures []error) {
 		for _, c := range p.Conflicts(who, on) {
 			if !seen[c.Rules] {
 				seen[c.Rules] = true
-				failures = append(failures, fmt.Errorf("%s, groups %v: %w",
+				failures = append(failures, fmt.Errorf("%s, groups %v: %s",
 					cmp.Or(row.Principal, "anonymous"), row.Groups, c))
 			}
 		}
