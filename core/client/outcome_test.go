@@ -291,7 +291,7 @@ func TestUnacknowledgedBulkCutOff(t *testing.T) {
 				cancel()
 			}
 			leave := &event.Sink{CommandSucceeded: func(e event.CommandSucceeded) {
-				if e.Command.Name == "insert" || e.Command.Name == "bulkWrite" {
+				if e.Name == "insert" || e.Name == "bulkWrite" {
 					cancel()
 				}
 			}}

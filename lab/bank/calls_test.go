@@ -69,8 +69,8 @@ type api interface {
 	isRecorded(ctx context.Context, f transfer) (bool, error)
 	// snapshot returns the token of a session that reads from one snapshot.
 	snapshot(ctx context.Context) (session string, err error)
-	// find returns the first page of the accounts that match, and next the one that follows. A
-	// page has the renewed token of its session if it is given one.
+	// find returns the first page of the accounts that match, and next the following page. Both
+	// have the renewed token of the session if they are given one.
 	find(ctx context.Context, s statement, session, filter string) (page, error)
 	next(ctx context.Context, s statement, before page) (page, error)
 }

@@ -158,11 +158,14 @@ func (g overGRPC) next(ctx context.Context, s statement, before page) (page, err
 	return pageOf(resp), read(err)
 }
 
-func pageOf(resp interface {
+// pageResponse is what brings a page.
+type pageResponse interface {
 	GetDocuments() []*mooringv1.Document
 	GetSession() string
 	GetCursor() string
-}) page {
+}
+
+func pageOf(resp pageResponse) page {
 	p := page{
 		accounts: len(resp.GetDocuments()), session: resp.GetSession(), cursor: resp.GetCursor(),
 	}
