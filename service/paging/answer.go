@@ -46,7 +46,7 @@ func (p *Pager) unknownTo(q Question) func(claim) (decision, error) {
 	return func(c claim) (decision, error) {
 		heir := p.successorLocked(c.holder)
 		switch {
-		case p.closed:
+		case p.drain.isClosed():
 			return decision{}, handle.ErrClosing
 		case c.pinned && p.table.RefusingLocked(): // its connection is closed, or about to be
 			return decision{}, ErrOwnerGone

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/mooringdb/mooring/service/batch"
@@ -24,9 +25,27 @@ type Fate struct {
 
 // Fate returns what has become of the open cursors. It is final once Close has returned.
 func (p *Pager) Fate() Fate {
-	p.table.Lock()
-	defer p.table.Unlock()
-	return p.fate
+	p.drain.mu.Lock()
+	defer p.drain.mu.Unlock()
+	return p.drain.fate
+}
+
+// drain is the end of a pager. The mutex guards the fields of the last group; it may be taken under
+// the table's lock, and nothing blocks while it is held.
+type drain struct {
+	p       *Pager
+	ended   chan struct{} // closed when Drain has ended
+	err     error         // what it returned
+	leaving *handle.Work  // ends when the first drain has pushed the cursors
+
+	mu     sync.Mutex
+	fate   Fate // of the cursors that were open when Drain began
+	left   bool // leaving has ended
+	closed bool // only records of where cursors went are left
+}
+
+func newDrain(p *Pager) *drain {
+	return &drain{p: p, ended: make(chan struct{}), leaving: handle.NewWork()}
 }
 
 // Drain refuses the calls of clients from now on, waits for those that run, and pushes what is
@@ -37,89 +56,114 @@ func (p *Pager) Fate() Fate {
 func (p *Pager) Drain(ctx context.Context) error {
 	if p.table.Refuse() {
 		select {
-		case <-p.drained:
-			return p.drainsErr
+		case <-p.drain.ended:
+			return p.drain.err
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	defer close(p.drained)
-	p.drainsErr = p.drain(ctx)
-	return p.drainsErr
+	defer close(p.drain.ended)
+	p.drain.err = p.drain.run(ctx)
+	return p.drain.err
 }
 
-func (p *Pager) drain(ctx context.Context) error {
+func (d *drain) run(ctx context.Context) error {
 	limited, cancel := ctx, func() {}
 	if deadline, ok := ctx.Deadline(); ok {
 		limited, cancel = context.WithTimeout(ctx, time.Until(deadline)*3/4)
 	}
 	defer cancel()
-	err := p.table.Quiet(limited)
-	p.killPinned(ctx)
+	err := d.p.table.Quiet(limited)
+	d.killPinned(ctx)
 	var to *page.Replica
 	var others []string
-	if !p.alone() {
-		to, others = p.push(ctx)
+	if !d.p.alone() {
+		to, others = d.push(ctx)
 	}
-	p.leave()
+	d.leave()
 	if to != nil && to.Instance != (page.Instance{}) {
-		p.announce(ctx, others, *to)
+		d.announce(ctx, others, *to)
 	}
 	return err
 }
 
 // leave ends leaving. It may be called again.
-func (p *Pager) leave() {
-	p.table.Lock()
-	before := p.left
-	p.left = true
-	p.table.Unlock()
+func (d *drain) leave() {
+	d.mu.Lock()
+	before := d.left
+	d.left = true
+	d.mu.Unlock()
 	if !before {
-		p.leaving.Finish()
+		d.leaving.Finish()
 	}
+}
+
+// isLeaving reports whether this replica is about to hand its cursors over, once it refuses calls.
+// No page is granted then: with the questions of other replicas, the cursors might never all be
+// idle, and one that is not idle cannot move.
+func (d *drain) isLeaving() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.left
+}
+
+// close records that only records of where cursors went are left; isClosed reports it.
+func (d *drain) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+}
+
+func (d *drain) isClosed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closed
+}
+
+// count adds to the fate of the cursors.
+func (d *drain) count(more Fate) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fate.HandedOver += more.HandedOver
+	d.fate.Ended += more.Ended
+	d.fate.Left += more.Left
 }
 
 // killPinned ends the cursors that cannot move.
-func (p *Pager) killPinned(ctx context.Context) {
-	p.table.Lock()
+func (d *drain) killPinned(ctx context.Context) {
+	d.p.table.Lock()
 	var pinned []handle.Thing
-	for h := range p.allLocked() {
+	for h := range cursorsLocked(d.p.table) {
 		if h.pinned && !h.Working() {
-			p.table.RemoveLocked(h, nil)
+			d.p.table.RemoveLocked(h, nil)
 			pinned = append(pinned, h)
 		}
 	}
-	p.table.Unlock()
-	p.endAll(ctx, pinned)
+	d.p.table.Unlock()
+	d.endAll(ctx, pinned)
 }
 
 // endAll ends cursors that were open, and counts those for which there was time.
-func (p *Pager) endAll(ctx context.Context, open []handle.Thing) {
+func (d *drain) endAll(ctx context.Context, open []handle.Thing) {
 	rest := handle.EndAll(ctx, open)
-	p.table.Lock()
-	defer p.table.Unlock()
-	p.fate.Ended += len(open) - len(rest)
-	p.fate.Left += len(rest)
+	d.count(Fate{Ended: len(open) - len(rest), Left: len(rest)})
 }
 
 // awaitEnds waits until calls have ended the removed cursors on which they work, and counts those
 // for which there was time.
-func (p *Pager) awaitEnds(ctx context.Context, works []*handle.Work) {
+func (d *drain) awaitEnds(ctx context.Context, works []*handle.Work) {
 	for _, w := range works {
-		err := w.Wait(ctx)
-		p.table.Lock()
-		if err == nil {
-			p.fate.Ended++
+		if w.Wait(ctx) == nil {
+			d.count(Fate{Ended: 1})
 		} else {
-			p.fate.Left++
+			d.count(Fate{Left: 1})
 		}
-		p.table.Unlock()
 	}
 }
 
-// allLocked yields all cursors, also those that are removed meanwhile.
-func (p *Pager) allLocked() iter.Seq[*held] {
-	all := slices.Collect(p.table.AllLocked())
+// cursorsLocked yields all cursors, also those that are removed meanwhile.
+func cursorsLocked(t *handle.Table) iter.Seq[*held] {
+	all := slices.Collect(t.AllLocked())
 	return func(yield func(*held) bool) {
 		for _, t := range all {
 			if h, ok := t.(*held); ok && !yield(h) {
@@ -133,17 +177,17 @@ func (p *Pager) allLocked() iter.Seq[*held] {
 // that replica, or nil if there is none or nothing to hand over, and the others. If it is not known
 // whether a replica has accepted, no other one is asked, and nothing of it is granted here any
 // more, as if it had: of two that held a cursor, one would skip a page of the other's.
-func (p *Pager) push(ctx context.Context) (to *page.Replica, others []string) {
-	all, w := p.holdAll()
+func (d *drain) push(ctx context.Context) (to *page.Replica, others []string) {
+	all, w := d.holdAll()
 	if len(all) == 0 {
 		return nil, nil
 	}
-	others = p.replicas.Others(ctx, false)
+	others = d.p.replicas.Others(ctx, false)
 	for _, address := range others {
-		if address == p.cfg.Replica {
+		if address == d.p.cfg.Replica {
 			continue
 		}
-		receiver, sure, err := p.pushTo(ctx, address, all)
+		receiver, sure, err := d.pushTo(ctx, address, all)
 		if err != nil && !sure {
 			receiver = page.Replica{Address: address} // in whichever life
 		}
@@ -152,33 +196,33 @@ func (p *Pager) push(ctx context.Context) (to *page.Replica, others []string) {
 			break
 		}
 	}
-	p.release(ctx, all, to)
+	d.release(ctx, all, to)
 	w.Finish()
 	return to, others
 }
 
 // announce tells the other replicas where the cursors went, so that they need not look for them
 // when this one is gone.
-func (p *Pager) announce(ctx context.Context, others []string, to page.Replica) {
+func (d *drain) announce(ctx context.Context, others []string, to page.Replica) {
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
-	p.Succeeded(p.instance, to)
-	p.eachOf(others, func(address string) {
-		if address != to.Address && address != p.cfg.Replica {
-			_ = p.replicas.Announce(ctx, address, to) // a replica that misses it asks the others
+	d.p.Succeeded(d.p.instance, to)
+	d.p.eachOf(others, func(address string) {
+		if address != to.Address && address != d.p.cfg.Replica {
+			_ = d.p.replicas.Announce(ctx, address, to) // a replica that misses it asks the others
 		}
 	})
 }
 
 // holdAll begins the caller's work on all cursors, the most recently used first.
-func (p *Pager) holdAll() ([]*held, *handle.Work) {
+func (d *drain) holdAll() ([]*held, *handle.Work) {
 	w := handle.NewWork()
-	p.table.Lock()
-	defer p.table.Unlock()
+	d.p.table.Lock()
+	defer d.p.table.Unlock()
 	var all []*held
-	for h := range p.allLocked() {
+	for h := range cursorsLocked(d.p.table) {
 		if _, moved := h.ledger.Moved(); !moved && !h.Working() {
-			p.table.HoldLocked(h, w)
+			d.p.table.HoldLocked(h, w)
 			all = append(all, h)
 		}
 	}
@@ -188,12 +232,12 @@ func (p *Pager) holdAll() ([]*held, *handle.Work) {
 
 // pushTo pushes to one replica, twice if need be: what has arrived before does no harm. sure: if
 // there is an error, nothing has arrived.
-func (p *Pager) pushTo(
+func (d *drain) pushTo(
 	ctx context.Context, address string, all []*held,
 ) (receiver page.Replica, sure bool, err error) {
 	sure = true
 	for range 2 {
-		receiver, err = p.replicas.Push(ctx, address, records(all))
+		receiver, err = d.p.replicas.Push(ctx, address, records(all))
 		lost, ok := errors.AsType[*UnreachableError](err)
 		if !ok && ctx.Err() == nil {
 			return receiver, sure, err
@@ -249,20 +293,20 @@ func (h *held) told() (l page.Record, pages uint64, asked bool, undelivered *Pag
 }
 
 // release ends the work on all cursors: they are where the records are, or still here.
-func (p *Pager) release(ctx context.Context, all []*held, to *page.Replica) {
-	p.table.Lock()
+func (d *drain) release(ctx context.Context, all []*held, to *page.Replica) {
+	d.p.table.Lock()
 	var removed []handle.Thing
 	for _, h := range all {
 		drop := false
 		if to != nil && !h.IsRemoved() {
 			h.ledger, drop = h.ledger.Pushed(*to)
 			if h.isOpen() {
-				p.fate.HandedOver++
+				d.count(Fate{HandedOver: 1})
 			}
 		}
 		switch {
 		case h.IsRemoved():
-			p.table.EndWorkLocked(h)
+			d.p.table.EndWorkLocked(h)
 			removed = append(removed, h)
 		case drop:
 			h.dropLocked()
@@ -270,14 +314,14 @@ func (p *Pager) release(ctx context.Context, all []*held, to *page.Replica) {
 			h.settleLocked()
 		}
 	}
-	p.table.Unlock()
+	d.p.table.Unlock()
 	handle.EndAll(ctx, removed)
 	if to == nil {
 		return
 	}
 	for _, t := range removed { // its record would be listed there until its time is up
 		if h, ok := t.(*held); ok {
-			_ = p.replicas.Kill(ctx, to.Address, h.ID.String())
+			_ = d.p.replicas.Kill(ctx, to.Address, h.ID.String())
 		}
 	}
 }
@@ -330,7 +374,7 @@ func (p *Pager) Close(ctx context.Context) error {
 	err := p.Drain(ctx)
 	if err != nil { // it may have had less time
 		if err = p.table.Quiet(ctx); err == nil {
-			err = p.drain(ctx)
+			err = p.drain.run(ctx)
 		}
 	}
 	left := p.table.Stop()
@@ -340,8 +384,8 @@ func (p *Pager) Close(ctx context.Context) error {
 	var works []*handle.Work
 	var open []handle.Thing
 	p.table.Lock()
-	p.closed = true
-	for h := range p.allLocked() {
+	p.drain.close()
+	for h := range cursorsLocked(p.table) {
 		if _, moved := h.ledger.Moved(); moved { // it answers until the process ends
 			continue
 		}
@@ -356,7 +400,7 @@ func (p *Pager) Close(ctx context.Context) error {
 	}
 	p.table.Unlock()
 	handle.EndAll(ctx, left)
-	p.endAll(ctx, open)
-	p.awaitEnds(ctx, works)
+	p.drain.endAll(ctx, open)
+	p.drain.awaitEnds(ctx, works)
 	return nil
 }

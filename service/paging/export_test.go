@@ -51,7 +51,7 @@ func (p *Pager) Known() map[handle.ID]bool {
 	p.table.Lock()
 	defer p.table.Unlock()
 	known := map[handle.ID]bool{}
-	for h := range p.allLocked() {
+	for h := range cursorsLocked(p.table) {
 		known[h.ID] = true
 	}
 	return known
@@ -62,7 +62,7 @@ func (p *Pager) Holds() map[int64]bool {
 	p.table.Lock()
 	defer p.table.Unlock()
 	ids := map[int64]bool{}
-	for h := range p.allLocked() {
+	for h := range cursorsLocked(p.table) {
 		if !h.Working() && h.cur != nil && h.cur.State().ID != 0 {
 			ids[h.cur.State().ID] = true
 		}

@@ -210,8 +210,8 @@ func (p *Pager) decideOnce(
 func (h *held) decideLocked(ctx context.Context, q page.Question) (d decision) {
 	q.Remembered, q.Working = h.inPages.isIn(), h.Working()
 	ledger, v := h.ledger.Ask(q)
-	if v == page.Fetch && h.pager.leavingLocked() { // wait for the drain: the cursor goes elsewhere
-		return decision{Verdict: page.Wait, work: h.pager.leaving}
+	if d := h.pager.drain; v == page.Fetch && h.pager.table.RefusingLocked() && d.isLeaving() {
+		return decision{Verdict: page.Wait, work: d.leaving} // the cursor goes elsewhere
 	}
 	h.ledger, d.Verdict = ledger, v
 	d.to, _ = h.ledger.Moved()
@@ -226,13 +226,6 @@ func (h *held) decideLocked(ctx context.Context, q page.Question) (d decision) {
 	default: // the verdict is the whole answer
 	}
 	return d
-}
-
-// leavingLocked reports whether this replica is about to hand its cursors over. No page is granted
-// then: with the questions of other replicas, the cursors might never all be idle, and one that is
-// not idle cannot move.
-func (p *Pager) leavingLocked() bool {
-	return p.table.RefusingLocked() && !p.left
 }
 
 // grantLocked begins the caller's work on the cursor, for page q.Seq.

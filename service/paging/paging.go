@@ -64,17 +64,12 @@ type Pager struct {
 	instance   page.Instance
 	deployment seal.Deployment
 	table      *handle.Table
-	drained    chan struct{} // closed when Drain has ended
-	drainsErr  error         // what it returned
-	fate       Fate          // of the cursors that were open when Drain began
+	drain      *drain
 
 	memory     memory
 	bound      map[handle.ID][]*held // the cursors of each transaction, oldest first
 	successors map[page.Instance]succession
 	silences   map[page.Replica]silence
-	leaving    *handle.Work // ends when the first drain has pushed the cursors
-	left       bool         // leaving has ended
-	closed     bool         // only records of where cursors went are left
 }
 
 // New returns a pager. It does nothing until Start.
@@ -87,13 +82,13 @@ func New(cfg Config) *Pager {
 	}
 	p := &Pager{
 		cfg: cfg, deployment: seal.NewDeployment(cfg.Deployment),
-		drained: make(chan struct{}), leaving: handle.NewWork(),
 		table: handle.New(handle.Config{
 			Idle: cfg.Idle, Max: cfg.MaxCursors, MaxPerPrincipal: cfg.MaxPerPrincipal,
 		}),
 		bound:      map[handle.ID][]*held{},
 		successors: map[page.Instance]succession{}, silences: map[page.Replica]silence{},
 	}
+	p.drain = newDrain(p)
 	p.cfg.UnreadIdle = min(p.cfg.UnreadIdle, p.table.Idle())
 	p.memory.budget, p.memory.shares = max(cfg.PageMemory, 0), map[admission.Principal]int{}
 	_, _ = rand.Read(p.instance[:]) // never fails
