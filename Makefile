@@ -182,6 +182,11 @@ collector: ## build the OpenTelemetry Collector, with which TestTraces then runs
 fuzz: ## run every fuzz target for FUZZTIME=10s each
 	@GO="$(GO)" tools/fuzz.sh $(FUZZTIME)
 
+.PHONY: policy-model
+policy-model: ## compare DECISIONS=1000000 decisions of policies with a model (SEED=1)
+	$(GO) test ./service/policy -run TestModel -count=1 -v -timeout 1h \
+		-decisions $(or $(DECISIONS),1000000) -model-seed $(or $(SEED),1)
+
 .PHONY: mutate
 mutate: ## change the code in MUTANTS=100 places (-1: all; SEED=…), one at a time; a test must fail
 	$(GO) run ./tools/mutate -n $(MUTANTS) -one-in $(ONE_IN) $(if $(SEED),-seed $(SEED)) $(PACKAGES)

@@ -1,0 +1,459 @@
+package policy_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/policy"
+)
+
+var (
+	decisions = flag.Int("decisions", 20_000, "how many decisions TestModel compares")
+	modelSeed = flag.Uint64("model-seed", 1, "what the policies and calls of TestModel depend on")
+)
+
+// A world of few names, in which rules meet often. A document has the fields t and u, by which
+// filters tell documents, and x and y, which rules hide.
+var (
+	modelFields  = []string{"t", "u", "x", "y"}
+	modelFilters = []string{"", "{'t': 0}", "{'t': 1}", "{'u': 0}", "{'u': {'$in': [1]}}"}
+	modelForced  = []string{"", "", "{'t': 0}", "{'t': 1}"}
+	modelOn      = []string{"", "p", "q", "p.a", "p.b", "q.a"}
+	modelActions = map[string][]string{
+		"read": {"Find", "CountDocuments"}, "write": {"UpdateMany", "DeleteMany", "InsertOne"},
+		"watch": {"Watch"}, "manage": {"DropDatabase", "DropCollection"}, "command": {"RunCommand"},
+		"describe": {"ListCollections"},
+	}
+)
+
+// modelRule is a rule as the model has it.
+type modelRule struct {
+	forbid           bool
+	who, on          string // "": any
+	exact            bool   // resource ==, not in
+	groups           []string
+	filter, forced   int // indexes of modelFilters and modelForced
+	hidden, readonly []string
+	command          bool
+}
+
+func newModelRule(r *rand.Rand) modelRule {
+	m := modelRule{forbid: r.IntN(8) == 0, on: modelOn[r.IntN(len(modelOn))], exact: r.IntN(6) == 0}
+	if r.IntN(3) == 0 {
+		m.who = []string{"key:a", "key:b"}[r.IntN(2)]
+	}
+	for _, group := range []string{"read", "write", "watch", "manage", "command", "describe"} {
+		if r.IntN(2) == 0 {
+			m.groups = append(m.groups, group)
+		}
+	}
+	if len(m.groups) == 0 {
+		m.groups = []string{"read"}
+	}
+	if strings.Contains(m.on, ".") { // no command, list or drop of a database works on a collection
+		m.groups = append(m.groups, "read")
+	} else if m.forbid || m.exact && !strings.Contains(m.on, ".") {
+		m.exact = false
+	}
+	if m.forbid {
+		return m
+	}
+	if r.IntN(2) == 0 {
+		m.filter = r.IntN(len(modelFilters))
+	}
+	if r.IntN(3) == 0 {
+		m.forced = r.IntN(len(modelForced))
+	}
+	for _, field := range []string{"x", "y"} {
+		if r.IntN(4) == 0 {
+			m.hidden = append(m.hidden, field)
+		}
+		if r.IntN(4) == 0 {
+			m.readonly = append(m.readonly, field)
+		}
+	}
+	m.command = !m.limited() && r.IntN(2) == 0
+	return m
+}
+
+func (m *modelRule) limited() bool {
+	return modelFilters[m.filter] != "" || modelForced[m.forced] != "" || len(m.hidden)+len(m.readonly) > 0
+}
+
+// text returns the rule in Cedar.
+func (m *modelRule) text(id int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "@id(\"%d\") ", id)
+	for name, value := range map[string]string{
+		"filter": modelFilters[m.filter], "forced": modelForced[m.forced],
+		"hidden": strings.Join(m.hidden, ","), "readonly": strings.Join(m.readonly, ","),
+	} {
+		if value != "" {
+			fmt.Fprintf(&b, "@%s(%q) ", name, value)
+		}
+	}
+	if m.command {
+		b.WriteString(`@commands("ping") `)
+	}
+	verb, who, in, on := "permit", "principal", "in", `Deployment::"deployment"`
+	if m.forbid {
+		verb = "forbid"
+	}
+	if m.who != "" {
+		who = fmt.Sprintf("principal == Principal::%q", m.who)
+	}
+	if m.exact {
+		in = "=="
+	}
+	switch {
+	case strings.Contains(m.on, "."):
+		on = fmt.Sprintf("Collection::%q", m.on)
+	case m.on != "":
+		on = fmt.Sprintf("Database::%q", m.on)
+	}
+	groups := make([]string, len(m.groups))
+	for i, group := range m.groups {
+		groups[i] = fmt.Sprintf("Action::%q", group)
+	}
+	fmt.Fprintf(&b, "%s (%s, action in [%s], resource %s %s);\n", verb, who, strings.Join(groups, ", "), in, on)
+	return b.String()
+}
+
+// matches reports whether the rule is about an action on a resource.
+func (m *modelRule) matches(who, group, on string) bool {
+	return (m.who == "" || m.who == who) && slices.Contains(m.groups, group) &&
+		(m.on == on || !m.exact && (m.on == "" || strings.HasPrefix(on, m.on+".")))
+}
+
+// modelDoc is a document: its values of t and u. x and y are always there.
+type modelDoc struct{ t, u int }
+
+func allDocs() (docs []modelDoc) {
+	for i := range 9 {
+		docs = append(docs, modelDoc{i / 3, i % 3})
+	}
+	return docs
+}
+
+func (d modelDoc) matches(filter int) bool {
+	return [...]bool{true, d.t == 0, d.t == 1, d.u == 0, d.u == 1}[filter]
+}
+
+// model says what rules allow, by one permit alone for each field of a document.
+type model []modelRule
+
+// permits returns the permits of an action that permit something which no other does. It reports
+// false if a forbid refuses it, or if they do not go together.
+func (m model) permits(who, group, on string) (left []modelRule, ok bool) {
+	var all []modelRule
+	for _, r := range m {
+		if r.matches(who, group, on) {
+			if r.forbid {
+				return nil, false
+			}
+			all = append(all, r)
+		}
+	}
+	writing := group == "write"
+	for i, r := range all {
+		covered := false
+		for j, other := range all {
+			covered = covered || i != j && other.allowsAll(r, writing) && (j < i || !r.allowsAll(other, writing))
+		}
+		if !covered {
+			left = append(left, r)
+		}
+	}
+	sameDocs, sameFields := true, true
+	for _, r := range left {
+		sameDocs = sameDocs && r.filter == left[0].filter && (!writing || modelForced[r.forced] == modelForced[left[0].forced])
+		sameFields = sameFields && slices.Equal(r.hidden, left[0].hidden) && (!writing ||
+			slices.Equal(r.readonly, left[0].readonly) && modelForced[r.forced] == modelForced[left[0].forced])
+	}
+	return left, len(left) > 0 && (sameDocs || sameFields)
+}
+
+func subset(a, b []string) bool {
+	return !slices.ContainsFunc(a, func(s string) bool { return !slices.Contains(b, s) })
+}
+
+func (m *modelRule) allowsAll(other modelRule, writing bool) bool {
+	return (m.filter == 0 || m.filter == other.filter) && subset(m.hidden, other.hidden) && (!writing ||
+		subset(m.readonly, other.readonly) && (modelForced[m.forced] == "" || modelForced[m.forced] == modelForced[other.forced]))
+}
+
+// reads reports whether a field of a document may be read.
+func (m model) reads(who, group, on string, d modelDoc, field string) bool {
+	left, ok := m.permits(who, group, on)
+	return ok && slices.ContainsFunc(left, func(r modelRule) bool {
+		return d.matches(r.filter) && !slices.Contains(r.hidden, field)
+	})
+}
+
+// updates reports whether a field of a document may be changed: no filter looks at it.
+func (m model) updates(who, on string, d modelDoc, field string) bool {
+	left, ok := m.permits(who, "write", on)
+	for _, r := range left {
+		ok = ok && !strings.Contains(modelFilters[r.filter], "'"+field+"'")
+	}
+	return ok && slices.ContainsFunc(left, func(r modelRule) bool {
+		return d.matches(r.filter) && !slices.Contains(r.hidden, field) && !slices.Contains(r.readonly, field)
+	})
+}
+
+// whole reports whether one permit alone allows an action without limits.
+func (m model) whole(who, group, on string) bool {
+	left, ok := m.permits(who, group, on)
+	return ok && len(left) == 1 && !left[0].limited()
+}
+
+// against reports whether a forbid or a limit is for an action on a collection in a resource.
+func (m model) against(who, on string, groups ...string) bool {
+	return slices.ContainsFunc(m, func(r modelRule) bool {
+		about := on == "" || r.on == "" || r.on == on || strings.HasPrefix(r.on, on+".")
+		return about && (r.forbid || r.limited()) && (r.who == "" || r.who == who) &&
+			slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(r.groups, g) })
+	})
+}
+
+// TestModel compares what the policy makes of calls, field of a document by field of a document,
+// with a model.
+func TestModel(t *testing.T) {
+	r := rand.New(rand.NewPCG(*modelSeed, 0))
+	compared, allowed := 0, 0
+	for world := 0; compared < *decisions; world++ {
+		var rules model
+		var text strings.Builder
+		for i := range 1 + r.IntN(5) {
+			rules = append(rules, newModelRule(r))
+			text.WriteString(rules[i].text(i))
+		}
+		p, err := policy.Parse([]byte(text.String()))
+		if err != nil {
+			continue // a mistake, such as a drop of a collection's database
+		}
+		s := &subject{t: t, e: policy.NewEnforcer(policy.Config{Policy: p})}
+		for _, s.who = range []string{"key:a", "key:b"} {
+			for _, on := range []string{"p.a", "p.b", "q.a"} {
+				s.documents(rules, on)
+			}
+			for _, on := range modelOn {
+				s.wholes(rules, on)
+			}
+		}
+		compared, allowed = compared+s.compared, allowed+s.allowed
+		if t.Failed() {
+			t.Fatalf("world %d of seed %d has the rules\n%s", world, *modelSeed, text.String())
+		}
+	}
+	t.Logf("%d decisions, of which %d allow", compared, allowed)
+	if allowed < compared/20 || allowed > compared*19/20 {
+		t.Errorf("%d of %d decisions allow", allowed, compared)
+	}
+}
+
+// subject asks a policy.
+type subject struct {
+	t                 *testing.T
+	e                 *policy.Enforcer
+	who               string
+	compared, allowed int
+}
+
+func (s *subject) compare(got, want bool, format string, args ...any) {
+	s.compared++
+	if got {
+		s.allowed++
+	}
+	if got != want {
+		s.t.Errorf("%s: %s: %t, want %t", s.who, fmt.Sprintf(format, args...), got, want)
+	}
+}
+
+func (s *subject) check(method string, m proto.Message) (policy.Call, bool) {
+	call := s.e.Begin(&caller.Identity{Principal: s.who}, "/mooring.v1."+method, true)
+	err := call.Check(s.t.Context(), m)
+	return call, err == nil
+}
+
+// run checks a request alone, or as the operation of a transaction.
+func (s *subject) run(method string, m proto.Message, op *mooringv1.TransactionOperation) bool {
+	_, alone := s.check(method, m)
+	if op != nil {
+		_, within := s.check("TransactionService/Run", &mooringv1.TransactionServiceRunRequest{Operations: []*mooringv1.TransactionOperation{op}})
+		s.compare(within, alone, "%s in a transaction", method)
+	}
+	return alone
+}
+
+// documents compares calls on the documents of a collection.
+func (s *subject) documents(rules model, on string) {
+	db, c, _ := strings.Cut(on, ".")
+	find := &mooringv1.FindRequest{Database: db, Collection: c}
+	_, ok := s.check("DocumentService/Find", find)
+	for _, d := range allDocs() {
+		for _, field := range modelFields {
+			got := ok && matchesBSON(find.GetFilter().GetBson(), d) && !bson.Raw(find.GetProjection().GetBson()).Has(field)
+			s.compare(got, rules.reads(s.who, "read", on, d, field), "find %s of %v in %s", field, d, on)
+		}
+	}
+	for _, field := range modelFields {
+		count := &mooringv1.CountDocumentsRequest{Database: db, Collection: c, Filter: payload.NewDocument(field1(field, 9))}
+		_, ok := s.check("DocumentService/CountDocuments", count)
+		any := slices.ContainsFunc(allDocs(), func(d modelDoc) bool { return rules.reads(s.who, "read", on, d, field) })
+		s.compare(ok, any, "count by %s in %s", field, on)
+		set := &mooringv1.UpdateManyRequest{
+			Database: db, Collection: c, Filter: payload.NewDocument(bson.NewBuilder(nil).Finish()),
+			Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: payload.NewDocument(wrap("$set", field1(field, 9)))}},
+		}
+		bulk := &mooringv1.BulkWriteRequest{Models: []*mooringv1.WriteModel{{
+			Namespace: &on, Kind: &mooringv1.WriteModel_UpdateMany{UpdateMany: &mooringv1.UpdateManyModel{
+				Filter: set.Filter, Update: proto.CloneOf(set.Update),
+			}},
+		}}}
+		_, inBulk := s.check("DocumentService/BulkWrite", bulk)
+		ok = s.run("DocumentService/UpdateMany", set, &mooringv1.TransactionOperation{Operation: &mooringv1.TransactionOperation_UpdateMany{UpdateMany: proto.CloneOf(set)}})
+		s.compare(inBulk, ok, "update %s of %s in a bulk write", field, on)
+		for _, d := range allDocs() {
+			got := ok && matchesBSON(set.GetFilter().GetBson(), d)
+			s.compare(got, rules.updates(s.who, on, d, field), "update %s of %v in %s", field, d, on)
+		}
+	}
+	remove := &mooringv1.DeleteManyRequest{Database: db, Collection: c, Filter: payload.NewDocument(bson.NewBuilder(nil).Finish())}
+	ok = s.run("DocumentService/DeleteMany", remove, nil)
+	left, together := rules.permits(s.who, "write", on)
+	for _, d := range allDocs() {
+		got := ok && matchesBSON(remove.GetFilter().GetBson(), d)
+		s.compare(got, together && slices.ContainsFunc(left, func(r modelRule) bool { return d.matches(r.filter) }), "delete %v in %s", d, on)
+		s.insert(left, together, on, d)
+	}
+}
+
+// insert compares the insertion of documents with each set of fields.
+func (s *subject) insert(left []modelRule, together bool, on string, d modelDoc) {
+	db, c, _ := strings.Cut(on, ".")
+	for _, fields := range [][]string{nil, {"x"}, {"y"}, {"x", "y"}} {
+		b := bson.NewBuilder(nil).Int32("t", int32(d.t)).Int32("u", int32(d.u))
+		for _, field := range fields {
+			b.Int32(field, 1)
+		}
+		insert := &mooringv1.InsertOneRequest{Database: db, Collection: c, Document: payload.NewDocument(b.Finish())}
+		got := s.run("DocumentService/InsertOne", insert, nil)
+		want := together
+		if want {
+			inserted := d
+			if forced := modelForced[left[0].forced]; forced != "" {
+				inserted.t = int(forced[len("{'t': ")] - '0')
+			}
+			want = slices.ContainsFunc(left, func(r modelRule) bool { return inserted.matches(r.filter) })
+			for _, field := range fields {
+				want = want && !everyRuleKeeps(left, field)
+			}
+			if t, _ := bson.Raw(insert.GetDocument().GetBson()).Lookup("t"); got {
+				s.compare(t.Equal(bson.Int32Value(int32(inserted.t))), true, "forced value of %v in %s", d, on)
+			}
+		}
+		s.compare(got, want, "insert %v with %v in %s", d, fields, on)
+	}
+}
+
+// everyRuleKeeps reports whether each rule hides a field or has it read-only, and not all hide it:
+// hidden fields can be inserted.
+func everyRuleKeeps(left []modelRule, field string) bool {
+	allReadOnly, allHidden := true, true
+	for _, r := range left {
+		readonly, hidden := slices.Contains(r.readonly, field), slices.Contains(r.hidden, field)
+		if !readonly && !hidden {
+			return false
+		}
+		allReadOnly, allHidden = allReadOnly && readonly, allHidden && hidden
+	}
+	return allReadOnly || !allHidden
+}
+
+// wholes compares calls on a resource as a whole.
+func (s *subject) wholes(rules model, on string) {
+	db, c, isCollection := strings.Cut(on, ".")
+	watch := &mooringv1.WatchRequest{Database: db}
+	if isCollection {
+		watch.Collection = &c
+	}
+	_, ok := s.check("ChangeStreamService/Watch", watch)
+	want := rules.whole(s.who, "watch", on) && (isCollection || !rules.against(s.who, on, "watch"))
+	s.compare(ok, want, "watch %q", on)
+	_, ticket := s.check("ChangeStreamService/CreateTicket", &mooringv1.CreateTicketRequest{Watch: proto.CloneOf(watch)})
+	s.compare(ticket, want, "ticket for %q", on)
+	if isCollection || on == "" {
+		return
+	}
+	run := &mooringv1.RunCommandRequest{Database: db, Command: payload.NewDocument(field1("ping", 1))}
+	_, ok = s.check("CommandService/RunCommand", run)
+	left, together := rules.permits(s.who, "command", on)
+	listed := together && !left[0].limited() && slices.ContainsFunc(rules, func(r modelRule) bool {
+		return r.command && r.matches(s.who, "command", on)
+	})
+	s.compare(ok, listed && !rules.against(s.who, "", "read", "write", "watch", "manage", "describe"), "command on %s", on)
+	for method, group := range map[string]string{"CatalogService/DropDatabase": "manage", "CatalogService/ListCollections": "describe"} {
+		var m proto.Message = &mooringv1.DropDatabaseRequest{Database: db}
+		if group == "describe" {
+			m = &mooringv1.ListCollectionsRequest{Database: db}
+		}
+		call, ok := s.check(method, m)
+		s.compare(ok, rules.whole(s.who, group, on), "%s %s", method, on)
+		if inside := call.Inside(); ok {
+			for _, name := range []string{"a", "b"} {
+				got := inside == nil || inside(db, name) == nil
+				forbidden := slices.ContainsFunc(rules, func(r modelRule) bool { return r.forbid && r.matches(s.who, group, on+"."+name) })
+				all, _ := rules.permits(s.who, group, on+"."+name)
+				s.compare(got, !forbidden && (len(all) == 0 || rules.whole(s.who, group, on+"."+name)), "%s %s, which has %s", method, on, name)
+			}
+		}
+	}
+}
+
+func field1(name string, n int32) bson.Raw { return bson.NewBuilder(nil).Int32(name, n).Finish() }
+
+// matchesBSON reports whether a filter that the policy has made matches a document. It knows what
+// rules of the model have.
+func matchesBSON(filter bson.Raw, d modelDoc) bool {
+	for key, v := range filter.All() {
+		list, _ := v.Array()
+		some, every := false, true
+		for sub := range list.Documents() {
+			m := matchesBSON(sub, d)
+			some, every = some || m, every && m
+		}
+		value := map[string]int{"t": d.t, "u": d.u}[key]
+		switch condition, isDocument := v.Document(); {
+		case key == "$or" && !some, key == "$and" && !every:
+			return false
+		case key == "$or" || key == "$and":
+		case isDocument:
+			in, _ := condition.Lookup("$in")
+			items, _ := in.Array()
+			found := false
+			for _, item := range items.All() {
+				n, _ := item.AsInt64()
+				found = found || int(n) == value
+			}
+			if !found {
+				return false
+			}
+		default:
+			if n, _ := v.AsInt64(); int(n) != value {
+				return false
+			}
+		}
+	}
+	return true
+}
