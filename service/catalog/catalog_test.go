@@ -22,9 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func doc(json string) *mooringv1.Document {
-	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: json}}
-}
+var doc = servicetest.JSON
 
 func text(s string) *mooringv1.Value {
 	return &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: `"` + s + `"`}}

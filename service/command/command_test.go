@@ -32,9 +32,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func doc(json string) *mooringv1.Document {
-	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: json}}
-}
+var doc = servicetest.JSON
 
 func TestRunCommand(t *testing.T) {
 	writeErrors := bson.NewBuilder(nil).Double("ok", 1).OpenArray("writeErrors").OpenDocument("").Int32("code", 11000).Close().Close().Finish()

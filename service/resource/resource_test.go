@@ -28,9 +28,7 @@ func ejson(t *testing.T, text string) bson.Raw {
 	return d
 }
 
-func doc(json string) *mooringv1.Document {
-	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: json}}
-}
+var doc = servicetest.JSON
 
 func value(json string) *mooringv1.Value {
 	return &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: json}}

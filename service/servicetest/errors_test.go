@@ -22,9 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func doc(json string) *mooringv1.Document {
-	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: json}}
-}
+var doc = servicetest.JSON
 
 // failing is a request that is sound, and the reason with which it fails on a server that refuses
 // every command with Unauthorized.

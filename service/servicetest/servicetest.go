@@ -101,6 +101,11 @@ type Config struct {
 	Replicas interceptor.Replicas
 }
 
+// JSON returns the document of a JSON text.
+func JSON(json string) *mooringv1.Document {
+	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: json}}
+}
+
 // Start starts a gateway, which stops at the end of the test.
 func Start(t testing.TB, server *fakemongo.Server, cfg Config) *Gateway {
 	t.Helper()

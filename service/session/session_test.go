@@ -33,9 +33,7 @@ func raw(t *testing.T, json string) bson.Raw {
 	return d
 }
 
-func doc(json string) *mooringv1.Document {
-	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: json}}
-}
+var doc = servicetest.JSON
 
 // start starts a gateway before a server that answers finds and inserts at the given times, and
 // says that its finds read the snapshot of 77.

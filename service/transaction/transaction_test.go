@@ -34,9 +34,7 @@ func raw(t testing.TB, json string) bson.Raw {
 	return d
 }
 
-func doc(json string) *mooringv1.Document {
-	return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: json}}
-}
+var doc = servicetest.JSON
 
 // bank is a gateway before a deployment that has the accounts of a bank.
 type bank struct {
