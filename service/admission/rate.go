@@ -30,8 +30,8 @@ func (b bucket) take(rate float64, now time.Time) (_ bucket, wait time.Duration)
 	return bucket{max(left-1, 0), now}, 0
 }
 
-// waitFor returns that many seconds in microseconds, rounded up: a call that comes after them is not
-// refused for a fraction.
+// waitFor returns that many seconds in microseconds, rounded up: a call that comes after them is
+// not refused for a fraction.
 func waitFor(seconds float64) time.Duration {
 	return time.Duration(math.Ceil(seconds*1e6)) * time.Microsecond
 }

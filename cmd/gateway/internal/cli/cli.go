@@ -1,5 +1,8 @@
 // Package cli contains the gateway's command line: its commands, their help and their exit codes.
 // config reads the settings, and app runs the gateway.
+//
+// It does not use cobra, whose completion for bash needs the package bash-completion and fails
+// without it, and which exits with 0 for a command that does not exist after help.
 package cli
 
 import (
