@@ -1,5 +1,6 @@
-// Package rest serves the API as REST. It is an http.Handler over an in-process gRPC connection,
-// so REST and gRPC calls reach the same handlers through the same interceptors.
+// Package rest serves the API as REST, as one of the APIs of package front. It makes its calls on
+// a gRPC connection within the process, so REST and gRPC calls reach the same handlers through the
+// same interceptors.
 //
 // Routes and methods come from the HTTP annotations in proto/, whose templates are those of
 // grpc-gateway. This package builds the requests from their descriptors, and implements what
