@@ -44,7 +44,7 @@ func (p *Pager) answerPage(ctx context.Context, c claim, q Question) (Answer, er
 // unknownTo decides about another replica's token of a cursor of which nothing is known here.
 func (p *Pager) unknownTo(q Question) func(claim) (decision, error) {
 	return func(c claim) (decision, error) {
-		heir := p.successorLocked(c.holder)
+		heir := p.successions.of(c.holder)
 		switch {
 		case p.drain.isClosed():
 			return decision{}, handle.ErrClosing
@@ -108,7 +108,7 @@ func (p *Pager) CloseCursor(ctx context.Context, principal, token string) error 
 		return err
 	}
 	a := Asking{Principal: principal, Token: token}
-	if p.owned(c) {
+	if c.isOwnedBeside(p.instance) {
 		_, err := p.putOwner(ctx, c, p.question(c, a, ForClose))
 		return err
 	}

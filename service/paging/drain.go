@@ -207,7 +207,7 @@ func (d *drain) announce(ctx context.Context, others []string, to page.Replica) 
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
 	d.p.Succeeded(d.p.instance, to)
-	d.p.eachOf(others, func(address string) {
+	eachOf(others, func(address string) {
 		if address != to.Address && address != d.p.cfg.Replica {
 			_ = d.p.replicas.Announce(ctx, address, to) // a replica that misses it asks the others
 		}

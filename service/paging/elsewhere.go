@@ -9,7 +9,6 @@ import (
 
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
-	"github.com/mooringdb/mooring/service/seal"
 )
 
 const (
@@ -58,10 +57,10 @@ func (s *search) run(ctx context.Context, to page.Replica) (Answer, error) {
 	ctx, cancel := runOn(ctx)
 	defer cancel()
 	for range maxHops {
-		heir := s.p.successor(to)
+		heir := s.p.successions.of(to)
 		ans, err := s.ask(ctx, heir)
 		if errors.Is(err, errNowhere) && heir != to {
-			ans, err = s.ask(ctx, to) // it may have kept the cursor: see successorLocked
+			ans, err = s.ask(ctx, to) // it may have kept the cursor: see successions.of
 		}
 		if errors.Is(err, errNowhere) {
 			ans, err = s.others(ctx)
@@ -151,7 +150,7 @@ func (s *search) all(ctx context.Context, addresses []string) (Answer, error) {
 	q := s.q
 	q.Holder = page.Instance{}
 	best, bestErr := Answer{}, error(errNowhere)
-	s.p.eachOf(addresses, func(address string) {
+	eachOf(addresses, func(address string) {
 		ans, err := s.p.put(ctx, address, q)
 		late := err != nil && ctx.Err() != nil
 		if s.gone(err) || late {
@@ -171,7 +170,7 @@ func (s *search) all(ctx context.Context, addresses []string) (Answer, error) {
 }
 
 // eachOf calls do for several addresses at once, and returns when all calls have.
-func (p *Pager) eachOf(addresses []string, do func(address string)) {
+func eachOf(addresses []string, do func(address string)) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, maxAsked)
 	for _, address := range addresses {
@@ -199,63 +198,4 @@ func rank(ans Answer, err error) int {
 	default:
 		return 0
 	}
-}
-
-// succession records where the cursors of a drained replica went.
-type succession struct {
-	to page.Replica
-	at time.Time
-}
-
-// maxSuccessions bounds the drained replicas whose successors are remembered.
-const maxSuccessions = 1000
-
-// Succeeded records where the cursors of a drained replica went.
-func (p *Pager) Succeeded(from page.Instance, to page.Replica) {
-	p.table.Lock()
-	defer p.table.Unlock()
-	now := time.Now()
-	for i, s := range p.successors {
-		if now.Sub(s.at) > p.table.Idle()+seal.MaxSkew || len(p.successors) >= maxSuccessions {
-			delete(p.successors, i)
-		}
-	}
-	p.successors[from] = succession{to, now}
-}
-
-// Successors returns where the cursors of replicas went that have drained, for a replica that is
-// new.
-func (p *Pager) Successors() map[page.Instance]page.Replica {
-	p.table.Lock()
-	defer p.table.Unlock()
-	all := make(map[page.Instance]page.Replica, len(p.successors))
-	for from, s := range p.successors {
-		all[from] = s.to
-	}
-	return all
-}
-
-// successor returns the replica to ask for the cursors of another one: the replica that they went
-// to last, if that is known.
-func (p *Pager) successor(of page.Replica) page.Replica {
-	p.table.Lock()
-	defer p.table.Unlock()
-	return p.successorLocked(of)
-}
-
-// successorLocked returns a successor without its instance: a cursor on which a call worked was
-// not pushed with the others, so a successor that does not know it cannot say that it has ended.
-func (p *Pager) successorLocked(of page.Replica) page.Replica {
-	last := of
-	for range maxHops {
-		s, ok := p.successors[last.Instance]
-		if !ok {
-			break
-		}
-		last = s.to
-	}
-	if last.Instance != of.Instance {
-		last.Instance = page.Instance{}
-	}
-	return last
 }

@@ -32,7 +32,7 @@ func (p *Pager) Next(ctx context.Context, a Asking) (Page, error) {
 	switch {
 	case err != nil:
 		return Page{}, err
-	case p.owned(c):
+	case c.isOwnedBeside(p.instance):
 		return p.askOwner(ctx, c, a)
 	}
 	d, ans, err := p.find(ctx, c, a, false)

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// owned reports whether only another replica can continue the cursor of a claim.
-func (p *Pager) owned(c claim) bool { return c.pinned && c.holder.Instance != p.instance }
+// isOwnedBeside reports whether only another replica than this one can continue the cursor.
+func (c *claim) isOwnedBeside(this page.Instance) bool {
+	return c.pinned && c.holder.Instance != this
+}
 
 // askOwner gets a page of a pinned cursor from the replica that holds its connection. It runs on
 // when the client goes away, as a page call does there.
@@ -50,42 +53,57 @@ const ownerPatience = time.Minute
 // unanswered, up to the last one.
 type silence struct{ since, last time.Time }
 
+// owners remembers which replicas give no answer.
+//
+// The mutex guards silences. Nothing blocks while it is held.
+type owners struct {
+	mu       sync.Mutex
+	silences map[page.Replica]silence
+}
+
+func newOwners() *owners { return &owners{silences: map[page.Replica]silence{}} }
+
 // OwnerError returns the error of a client that needs a replica which has returned err. It is
 // ErrOwnerGone if the replica is gone. An owner that was restarted or refuses connections is gone.
 // An owner that does not answer may come back, and counts as gone after ownerPatience. Any other
 // answer ends its silence.
 func (p *Pager) OwnerError(ctx context.Context, owner page.Replica, err error) error {
+	return p.owners.explain(ctx, owner, err)
+}
+
+// explain is Pager.OwnerError.
+func (o *owners) explain(ctx context.Context, owner page.Replica, err error) error {
 	lost, unreachable := errors.AsType[*UnreachableError](err)
 	switch {
 	case errors.Is(err, ErrNotHere), errors.Is(err, handle.ErrClosing),
-		unreachable && (lost.Refused || p.silent(owner)):
+		unreachable && (lost.Refused || o.silent(owner)):
 		return ErrOwnerGone
 	case !unreachable && ctx.Err() == nil:
-		p.heard(owner)
+		o.heard(owner)
 	}
 	return err
 }
 
 // silent records that a replica gave no answer, and reports whether it has given none for longer
 // than ownerPatience.
-func (p *Pager) silent(owner page.Replica) bool {
-	p.table.Lock()
-	defer p.table.Unlock()
+func (o *owners) silent(owner page.Replica) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	now := time.Now()
-	maps.DeleteFunc(p.silences, func(_ page.Replica, s silence) bool {
+	maps.DeleteFunc(o.silences, func(_ page.Replica, s silence) bool {
 		return now.Sub(s.last) > ownerPatience
 	})
-	s, known := p.silences[owner]
+	s, known := o.silences[owner]
 	if !known {
 		s.since = now
 	}
 	s.last = now
-	p.silences[owner] = s
+	o.silences[owner] = s
 	return now.Sub(s.since) > ownerPatience
 }
 
-func (p *Pager) heard(owner page.Replica) {
-	p.table.Lock()
-	defer p.table.Unlock()
-	delete(p.silences, owner)
+func (o *owners) heard(owner page.Replica) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.silences, owner)
 }

@@ -59,17 +59,17 @@ type Config struct {
 // The table's lock guards what its things hold, and the fields of the last group. Nothing blocks
 // while it is held. The call that was granted the next page of a cursor owns the cursor.
 type Pager struct {
-	cfg        Config
-	replicas   Replicas // nil: there are none
-	instance   page.Instance
-	deployment seal.Deployment
-	table      *handle.Table
-	drain      *drain
+	cfg         Config
+	replicas    Replicas // nil: there are none
+	instance    page.Instance
+	deployment  seal.Deployment
+	table       *handle.Table
+	drain       *drain
+	successions *successions
+	owners      *owners
 
-	memory     memory
-	bound      map[handle.ID][]*held // the cursors of each transaction, oldest first
-	successors map[page.Instance]succession
-	silences   map[page.Replica]silence
+	memory memory
+	bound  map[handle.ID][]*held // the cursors of each transaction, oldest first
 }
 
 // New returns a pager. It does nothing until Start.
@@ -85,10 +85,11 @@ func New(cfg Config) *Pager {
 		table: handle.New(handle.Config{
 			Idle: cfg.Idle, Max: cfg.MaxCursors, MaxPerPrincipal: cfg.MaxPerPrincipal,
 		}),
-		bound:      map[handle.ID][]*held{},
-		successors: map[page.Instance]succession{}, silences: map[page.Replica]silence{},
+		bound:  map[handle.ID][]*held{},
+		owners: newOwners(),
 	}
 	p.drain = newDrain(p)
+	p.successions = newSuccessions(p.table.Idle() + seal.MaxSkew)
 	p.cfg.UnreadIdle = min(p.cfg.UnreadIdle, p.table.Idle())
 	p.memory.budget, p.memory.shares = max(cfg.PageMemory, 0), map[admission.Principal]int{}
 	_, _ = rand.Read(p.instance[:]) // never fails

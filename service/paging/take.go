@@ -36,7 +36,7 @@ func (p *Pager) Take(ctx context.Context, a Asking) (context.Context, *Taken, er
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case p.owned(c):
+	case c.isOwnedBeside(p.instance):
 		return p.relayOwned(ctx, c, a)
 	}
 	d, ans, err := p.find(ctx, c, a, true)
@@ -86,7 +86,7 @@ func (p *Pager) AnswerStream(ctx context.Context, q Question) (context.Context, 
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case c.pinned && c.holder.Instance != p.instance: // an earlier life's
+	case c.isOwnedBeside(p.instance): // an earlier life's
 		return nil, nil, ErrNotHere
 	case p.table.Refusing():
 		return nil, nil, handle.ErrClosing
