@@ -154,6 +154,24 @@ func TestSnapshotSession(t *testing.T) {
 	}
 }
 
+// TestSnapshotIsThatOfTheFirstRead checks which commands tell a session the time of its snapshot.
+func TestSnapshotIsThatOfTheFirstRead(t *testing.T) {
+	reply := bson.NewBuilder(nil).Int32("ok", 1).Timestamp("atClusterTime", 7, 3).Finish()
+	for command, want := range map[string]session.Timestamp{
+		"find": {T: 7, I: 3}, "aggregate": {T: 7, I: 3}, "distinct": {T: 7, I: 3}, "count": {},
+	} {
+		r, _ := retrying(21, reply)
+		s := started(t, r, session.Options{Snapshot: true})
+		op := operation.Operation{Database: "db", Command: theirs(command), Session: s}
+		if _, err := r.Run(t.Context(), &op); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.SnapshotTime(); got != want {
+			t.Errorf("after %s the snapshot is of %v, want %v", command, got, want)
+		}
+	}
+}
+
 // TestUnsupportedSessions checks what servers that are too old get.
 func TestUnsupportedSessions(t *testing.T) {
 	start := func(t *testing.T, s *session.Client) {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -233,6 +234,28 @@ func TestStatementIsItsMethod(t *testing.T) {
 	}
 	if res, err := b.Document.DeleteOne(t.Context(), one); err != nil || res.GetDeletedCount() != 1 {
 		t.Errorf("DeleteOne again = %v, %v", res, err)
+	}
+}
+
+// TestStatementIsNotItsToken checks that a statement is the same one if its transaction is named in
+// another way.
+func TestStatementIsNotItsToken(t *testing.T) {
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+	token := b.begin()
+	req := add(token, "a", new(int32(1)))
+	if _, err := b.Document.UpdateOne(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	req.Transaction = nil
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-transaction", token)
+	if _, err := b.Document.UpdateOne(ctx, req); err != nil {
+		t.Errorf("UpdateOne again = %s", told(err))
+	}
+	if err := b.commit(token); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.balances(); got != onlyA {
+		t.Errorf("there is %s, want %s", got, onlyA)
 	}
 }
 
