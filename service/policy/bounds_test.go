@@ -37,8 +37,8 @@ func wrap(key string, d bson.Raw) bson.Raw {
 	return bson.NewBuilder(nil).Document(key, d).Finish()
 }
 
-// TestManyKeys checks that a stage with more keys than one needs is refused before they are compared
-// with each other: that would take hours.
+// TestManyKeys checks that a stage with more keys than one needs is refused before they are
+// compared with each other: that would take hours.
 func TestManyKeys(t *testing.T) {
 	empty := bson.ArrayValue(bson.Array(bson.NewBuilder(nil).Finish()))
 	keys := many(200_000, empty)

@@ -83,7 +83,8 @@ func uncovered(all []grant, writing bool) (left []grant) {
 
 // covers reports whether a grant permits all that another permits.
 func (g *grant) covers(other *grant, writing bool) bool {
-	if g.filter != nil && !bytes.Equal(g.filter, other.filter) || !allInside(g.hidden, other.hidden) {
+	if g.filter != nil && !bytes.Equal(g.filter, other.filter) ||
+		!allInside(g.hidden, other.hidden) {
 		return false
 	}
 	if !writing {

@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -9,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/policy"
 )
 
 // TestKeysTwice checks what happens to documents that have a key twice, of which servers and checks
@@ -72,6 +75,81 @@ func TestKeysTwice(t *testing.T) {
 		got, err := extjson.Append(nil, row.becomes(row.request).GetBson(), extjson.Relaxed)
 		if err != nil || string(got) != row.want {
 			t.Errorf("%s: %s, %v, want %s", row.name, got, err, row.want)
+		}
+	}
+}
+
+// TestParts checks that one part of a request that is not allowed refuses the request, wherever it
+// stands, and says what it is.
+func TestParts(t *testing.T) {
+	find := func(collection string) *mooringv1.TransactionOperation {
+		return &mooringv1.TransactionOperation{Operation: &mooringv1.TransactionOperation_FindOne{
+			FindOne: &mooringv1.FindOneRequest{Database: "d", Collection: collection},
+		}}
+	}
+	run := func(ops ...*mooringv1.TransactionOperation) proto.Message {
+		return &mooringv1.TransactionServiceRunRequest{Operations: ops}
+	}
+	function := document(t, `{"x": {"$function": {"body": "1", "args": [], "lang": "js"}}}`)
+	name := "d.c"
+	for _, row := range []struct {
+		name, method    string
+		request         proto.Message
+		action, because string
+	}{
+		{"the first operation", "TransactionService/Run", run(find("no"), find("c")), "FindOne", "d.no"},
+		{"the last operation", "TransactionService/Run", run(find("c"), find("no")), "FindOne", "d.no"},
+		{"no operation", "TransactionService/Run", run(find("c"), find("c")), "", ""},
+		{"JavaScript in a stage", "DocumentService/Aggregate", aggregate(wrap("$project", function.GetBson())), "Aggregate", "JavaScript"},
+		{"JavaScript in a filter", "DocumentService/FindOne", &mooringv1.FindOneRequest{
+			Database: "d", Collection: "c", Filter: payload.NewDocument(wrap("$expr", function.GetBson())),
+		}, "FindOne", "JavaScript"},
+		{"JavaScript in a variable", "DocumentService/BulkWrite", &mooringv1.BulkWriteRequest{
+			Let: function, Models: []*mooringv1.WriteModel{{
+				Namespace: &name, Kind: &mooringv1.WriteModel_InsertOne{InsertOne: &mooringv1.InsertOneModel{Document: document(t, `{}`)}},
+			}},
+		}, "BulkWrite", "JavaScript"},
+		{"an etag", "DocumentResourceService/PutDocument", &mooringv1.PutDocumentRequest{
+			Database: "d", Collection: "c", IfMatch: []string{`"x"`}, Replacement: document(t, `{}`),
+		}, "", ""},
+		{"an update without its form", "DocumentService/UpdateOne", &mooringv1.UpdateOneRequest{
+			Database: "d", Collection: "c",
+			Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{}},
+		}, "", ""},
+	} {
+		e := enforcer(t, `permit (principal, action in [Action::"read", Action::"write"], resource == Collection::"d.c");`)
+		call := e.Begin(nil, "/mooring.v1."+row.method, true)
+		err := call.Check(t.Context(), row.request)
+		refusal, ok := errors.AsType[*policy.Refusal](err)
+		switch {
+		case row.action == "" && err != nil:
+			t.Errorf("%s: %v", row.name, err)
+		case row.action != "" && (!ok || refusal.Action != row.action || !strings.Contains(refusal.Error(), row.because)):
+			t.Errorf("%s: %v, want %s and %s", row.name, err, row.action, row.because)
+		}
+		if m, ok := row.request.(*mooringv1.UpdateOneRequest); ok && m.GetUpdate().GetOperators() != nil {
+			t.Errorf("%s: it becomes %v", row.name, m)
+		}
+	}
+}
+
+// TestNumbers checks which numbers of claims are values of a filter.
+func TestNumbers(t *testing.T) {
+	p := parse(t, `@id("1") @filter("{'n': {'$claim': 'n'}}")`+permitAll)
+	for _, row := range []struct {
+		claim any
+		want  string
+	}{
+		{5, `1 filter {"n":5}`},
+		{int64(6), `1 filter {"n":6}`},
+		{7.0, `1 filter {"n":7}`},
+		{7.5, `1 filter {"n":7.5}`},
+		{nil, "refused no rule"},
+		{map[string]any{"$gt": 1}, "refused no rule"},
+	} {
+		d := p.Decide(&policy.Principal{Name: "key:a", Claims: map[string]any{"n": row.claim}}, "Find", policy.Resource{Database: "d", Collection: "c"})
+		if got := shown(t, &d); got != row.want {
+			t.Errorf("%v: %s, want %s", row.claim, got, row.want)
 		}
 	}
 }

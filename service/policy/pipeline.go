@@ -16,8 +16,8 @@ type pipelines struct {
 	// kept for other callers: that of a view.
 	untouched bool
 	pace      *pace
-	depth     int  // pipelines around the one that is checked
-	faceted   bool // one of these is in a $facet of the same pipeline
+	depth     int  // of the pipeline that is checked, in others
+	faceted   bool // the pipeline that is checked is in a $facet
 }
 
 // maxDepth is how deeply pipelines may nest, as in the server. What is changed in the innermost is

@@ -55,8 +55,8 @@ func (c *Call) Quiet() bool { return c.quiet }
 func (c *Call) Rule() string { return c.rule }
 
 // Check decides about a request, and changes it so that it does no more than is allowed. It does
-// not change the BSON that the request had. Its errors are *Refusal, those of payload, and the cause
-// of a context that ends before the check.
+// not change the BSON that the request had. Its errors are *Refusal, those of payload, and the
+// cause of a context that ends before the check.
 func (c *Call) Check(ctx context.Context, request proto.Message) error {
 	c.pace.done = ctx.Done()
 	err := c.decide(request)
@@ -84,7 +84,8 @@ var listed = map[string][]string{
 }
 
 // Inside returns what decides about a database or a collection that the call lists or drops with
-// others: its error is a *Refusal if a forbid or a limit is for it. It returns nil if there is none.
+// others: its error is a *Refusal if a forbid or a limit is for it. It returns nil if there is
+// none.
 func (c *Call) Inside() func(database, collection string) error {
 	names := listed[c.name]
 	who := principal(c.who)

@@ -231,7 +231,7 @@ func (c *claim) sets(a, b ast.IsNode) {
 	}
 }
 
-// literal returns the type of a value that stands in a rule; nil: it is another expression.
+// literal returns the type of an expression that is a value; nil: it is another expression.
 func literal(n ast.IsNode) shape.IsType {
 	switch n := n.(type) {
 	case ast.NodeValue:

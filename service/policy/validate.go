@@ -359,7 +359,8 @@ func hintOf(p *ast.Policy, problem string) string {
 	of := quoted(rest)
 	switch {
 	case strings.HasPrefix(problem, "unable to find an applicable action"):
-		return "write an action that works on this resource for a principal: " + applicable(p.Action)
+		return "write an action that works on this resource for a principal: " +
+			applicable(p.Action)
 	case strings.HasPrefix(problem, "unable to guarantee safety"):
 		return "write principal has " + path + " && before it"
 	case strings.Contains(problem, "not found") && path == "collection":
