@@ -30,8 +30,8 @@ func (p *Pager) Fate() Fate {
 	return p.drain.fate
 }
 
-// drain is the end of a pager. The mutex guards the fields of the last group; it may be taken under
-// the table's lock, and nothing blocks while it is held.
+// drain holds how far the end of a pager is. The mutex guards the fields of the last group; it may
+// be taken under the table's lock, and nothing blocks while it is held.
 type drain struct {
 	p       *Pager
 	ended   chan struct{} // closed when Drain has ended

@@ -71,7 +71,7 @@ func (p *Pager) OwnerError(ctx context.Context, owner page.Replica, err error) e
 	return p.owners.explain(ctx, owner, err)
 }
 
-// explain is Pager.OwnerError.
+// explain returns what Pager.OwnerError does.
 func (o *owners) explain(ctx context.Context, owner page.Replica, err error) error {
 	lost, unreachable := errors.AsType[*UnreachableError](err)
 	switch {

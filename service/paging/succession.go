@@ -56,8 +56,8 @@ func (x *successions) all() map[page.Instance]page.Replica {
 }
 
 // of returns the replica to ask for the cursors of another one: the replica that they went to last,
-// if that is known. It has no instance then: a cursor on which a call worked was not pushed with the
-// others, so a successor that does not know it cannot say that it has ended.
+// if that is known. It has no instance then: a cursor on which a call worked was not pushed with
+// the others, so a successor that does not know it cannot say that it has ended.
 func (x *successions) of(replica page.Replica) page.Replica {
 	x.mu.Lock()
 	defer x.mu.Unlock()
