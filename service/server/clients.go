@@ -54,6 +54,10 @@ func (p *pace) wait() {
 	p.n++
 }
 
+// Watched returns a listener for a server of NewGRPC that Start does not serve. Without it, the
+// server cannot watch which responses a client takes.
+func Watched(l net.Listener) net.Listener { return newClients(l, nil, nil) }
+
 func newClients(l net.Listener, most *limit, refuse Refuse) *clients {
 	return &clients{Listener: l, limit: most, refuse: refuse, open: map[*client]struct{}{}}
 }

@@ -2,16 +2,12 @@ package server
 
 import (
 	"context"
-	"net"
 
 	"google.golang.org/grpc"
 )
 
 // Network is network.
 var Network = network
-
-// Watched returns a listener whose connections the watchdog of gRPC can close.
-func Watched(l net.Listener) net.Listener { return newClients(l, nil, nil) }
 
 // SetCheck replaces the check of grpc when the server starts.
 func (s *Server) SetCheck(check func(context.Context) error) { s.check = check }

@@ -1,5 +1,5 @@
 // Package servicetest provides a gateway for tests: the services over a real core/client, whose
-// server is scripted, behind a real gRPC transport in memory. Idle counts leftover connections and
+// server is scripted, behind the gateway's own gRPC server on a connection in memory. Idle counts leftover connections and
 // cursors. Goroutines are counted at the end of the package's tests.
 package servicetest
 
@@ -7,7 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,24 +27,20 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/api"
 	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
-	"github.com/mooringdb/mooring/service/catalog"
 	"github.com/mooringdb/mooring/service/changestream"
-	"github.com/mooringdb/mooring/service/command"
-	"github.com/mooringdb/mooring/service/cursor"
-	"github.com/mooringdb/mooring/service/deployment"
-	"github.com/mooringdb/mooring/service/document"
 	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/policy"
-	"github.com/mooringdb/mooring/service/resource"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/seal"
+	"github.com/mooringdb/mooring/service/server"
 	"github.com/mooringdb/mooring/service/session"
 	"github.com/mooringdb/mooring/service/stream"
 	"github.com/mooringdb/mooring/service/transaction"
@@ -184,7 +179,6 @@ func (g *Gateway) startHandles(cfg paging.Config) {
 
 func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	g.t.Helper()
-	streams := stream.New(cfg.Streams)
 	g.Exact = idempotency.New(g.Client, schedule(g.t, cfg.Idempotency))
 	x := interceptor.New(interceptor.Config{
 		Gate: g.Gate, Sessions: sessions, Transactions: g.Transactions,
@@ -195,13 +189,23 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 		Admission:      cfg.Admission,
 		Replicas:       cfg.Replicas,
 	})
-	s := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(chargeUnary(cfg.Admission), x.Unary()),
-		grpc.ChainStreamInterceptor(chargeStream(cfg.Admission), x.Stream()),
-		grpc.MaxRecvMsgSize(64<<20))
-	g.register(s, streams, sessions)
+	streams := stream.New(cfg.Streams)
+	services := api.New(api.Config{
+		Client: g.Client, Handles: g.Handles, Streams: streams,
+		Sessions: sessions, Transactions: g.Transactions,
+		ChangeStreams: changestream.New(changestream.Config{
+			Client: g.Client, Streams: streams, Stopping: context.Background(),
+			Tickets: changestream.NewTickets(g.keys, "test"),
+		}),
+	})
+	s, wire := server.NewGRPC(server.GRPCConfig{
+		MaxRequestSize: maxRequestSize, MaxSizeOf: api.MaxSizeOf(maxRequestSize),
+		Authenticate: authenticate, OpenAccount: x.OpenAccount,
+		Unary: x.Unary(), Stream: x.Stream(),
+	})
+	services.Register(wire)
 	g.Local = inproc.NewConn(x.Unary(), x.Stream())
-	g.register(g.Local, streams, sessions)
+	services.Register(g.Local)
 	var err error
 	g.REST, err = front.New(front.Config{
 		Conn: g.Local, APIs: []front.API{rest.New(rest.Config{})},
@@ -214,7 +218,7 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = s.Serve(listener)
+		_ = s.Serve(server.Watched(listener))
 	}()
 	conn, err := grpc.NewClient("passthrough:///gateway",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -255,39 +259,6 @@ func schedule(t testing.TB, own idempotency.Schedule) idempotency.Schedule {
 		t.Fatal(err)
 	}
 	return own
-}
-
-// register registers the services on a server.
-func (g *Gateway) register(
-	s grpc.ServiceRegistrar, streams *stream.Streams, sessions *session.Sessions,
-) {
-	documents := document.New(document.Config{
-		Client: g.Client, Handles: g.Handles, Streams: streams,
-	})
-	mooringv1.RegisterDocumentServiceServer(s, documents)
-	mooringv1.RegisterDocumentResourceServiceServer(s, resource.New(g.Client))
-	mooringv1.RegisterTransactionServiceServer(s, transaction.NewServer(transaction.ServerConfig{
-		Transactions: g.Transactions, Documents: documents,
-	}))
-	mooringv1.RegisterCommandServiceServer(s, command.New(command.Config{
-		Client: g.Client, Handles: g.Handles, Streams: streams,
-	}))
-	mooringv1.RegisterCatalogServiceServer(s, catalog.New(catalog.Config{
-		Client: g.Client, Handles: g.Handles,
-	}))
-	mooringv1.RegisterCursorServiceServer(s, cursor.New(cursor.Config{
-		Handles: g.Handles, Streams: streams,
-	}))
-	mooringv1.RegisterSessionServiceServer(s, session.New(session.Config{
-		Client: g.Client, Sessions: sessions,
-	}))
-	mooringv1.RegisterChangeStreamServiceServer(s, changestream.New(changestream.Config{
-		Client: g.Client, Streams: streams, Stopping: context.Background(),
-		Tickets: changestream.NewTickets(g.keys, "test"),
-	}))
-	mooringv1.RegisterDeploymentServiceServer(s, deployment.New(deployment.Config{
-		Client: g.Client, Handles: g.Handles,
-	}))
 }
 
 // Answer makes a call that another gateway forwards to this one.
@@ -345,6 +316,9 @@ func (g *Gateway) atEnd(f func(context.Context) error) {
 	})
 }
 
+// maxRequestSize is the default of a gateway.
+const maxRequestSize = 64 << 20
+
 // principalKey is the key of the metadata that As sets.
 const principalKey = "servicetest-principal"
 
@@ -353,46 +327,15 @@ func As(ctx context.Context, principal string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, principalKey, principal)
 }
 
-// charge returns the context of a call with the principal that As has set, and its account.
-func charge(
-	ctx context.Context, admitted *admission.Admission, c *admission.Account,
-) context.Context {
+// authenticate returns the context of a call with the principal that As has set.
+func authenticate(ctx context.Context, _ string) (context.Context, error) {
 	name := strings.Join(metadata.ValueFromIncomingContext(ctx, principalKey), "")
-	admitted.Open(c, admission.PrincipalOf(name, netip.Addr{}))
-	local := call.Local{Account: c}
-	if name != "" {
-		local.Identity = &caller.Identity{Principal: name}
+	if name == "" {
+		return ctx, nil
 	}
-	return &call.LocalContext{Context: ctx, Local: local}
+	local := call.Local{Identity: &caller.Identity{Principal: name}}
+	return &call.LocalContext{Context: ctx, Local: local}, nil
 }
-
-func chargeUnary(admitted *admission.Admission) grpc.UnaryServerInterceptor {
-	return func(
-		ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
-	) (any, error) {
-		var c admission.Account
-		defer c.Close()
-		return handler(charge(ctx, admitted, &c), req)
-	}
-}
-
-func chargeStream(admitted *admission.Admission) grpc.StreamServerInterceptor {
-	return func(
-		srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
-	) error {
-		var c admission.Account
-		defer c.Close()
-		return handler(srv, &charged{ss, charge(ss.Context(), admitted, &c)})
-	}
-}
-
-// charged wraps a stream and has the context that charge has returned.
-type charged struct {
-	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // as grpc has it
-}
-
-func (c *charged) Context() context.Context { return c.ctx }
 
 // Idle blocks until no connection is checked out, no call is in flight and the server has exactly
 // that many open cursors.

@@ -22,6 +22,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/api"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
@@ -32,7 +33,7 @@ var observation = fx.Module("observation",
 	fx.Provide(health.NewServer, newReady, newLogin, newMetrics, newTracing, newSink),
 )
 
-func newReady(server *health.Server) *ready.State { return ready.New(server, serviceNames...) }
+func newReady(server *health.Server) *ready.State { return ready.New(server, api.Names()...) }
 
 func newLogin(cfg *config.Config, log *slog.Logger, state *ready.State) *login.Login {
 	l := login.New(cfg, log, state.Changed)

@@ -10,8 +10,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/admin"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
@@ -21,8 +19,8 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/ready"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
 	"github.com/mooringdb/mooring/core/client"
-	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/api"
 	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
@@ -55,7 +53,7 @@ func newStopping() stopping {
 // makeGRPC makes the gRPC server once it is about to serve.
 type makeGRPC func() *grpc.Server
 
-func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, services api,
+func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, services api.API,
 	h *health.Server, stop stopping, traces *tracing.Tracing,
 ) makeGRPC {
 	return func() *grpc.Server {
@@ -64,14 +62,14 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 			Trace:      traces.GRPC(),
 			MaxStreams: cfg.Connections.MaxStreams, MaxAge: cfg.Connections.MaxAge,
 			Stream: around.Stream(), Stopping: stop.Done(), Stall: cfg.Cursors.Idle,
-			MaxSizeOf: maxSizeOf(int(cfg.MaxRequestSize)), Room: room(),
+			MaxSizeOf: api.MaxSizeOf(int(cfg.MaxRequestSize)), Room: room(),
 			MaxItems: cfg.Requests.MaxItems, OpenAccount: around.OpenAccount,
 		}
 		if cfg.AuthEnabled() {
 			c.Authenticate = around.Authenticate
 		}
 		g, r := server.NewGRPC(c)
-		services.register(r)
+		services.Register(r)
 		healthpb.RegisterHealthServer(r, h)
 		if cfg.GRPC.Reflection {
 			server.RegisterReflection(g)
@@ -85,50 +83,6 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 func room() int {
 	limit := debug.SetMemoryLimit(-1) // changes nothing
 	return int(min(limit/4, 256<<20))
-}
-
-// maxBare is the size of the largest request that has no documents, such as one with a token.
-const maxBare = 1 << 20
-
-// maxSizeOf returns the size of the largest request of each method: most, if it can have documents.
-func maxSizeOf(most int) func(method string) int {
-	bare := map[string]bool{}
-	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
-		for i := range file.Services().Len() {
-			methods := file.Services().Get(i).Methods()
-			for j := range methods.Len() {
-				m := methods.Get(j)
-				name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
-				bare[name] = !hasDocuments(m.Input(), map[protoreflect.FullName]bool{})
-			}
-		}
-		return true
-	})
-	return func(method string) int {
-		if bare[method] {
-			return min(most, maxBare)
-		}
-		return most
-	}
-}
-
-// hasDocuments reports whether a message has a document or value in it. seen has the messages that
-// were looked at.
-func hasDocuments(
-	m protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool,
-) bool {
-	switch seen[m.FullName()] = true; m.FullName() {
-	case (*mooringv1.Document)(nil).ProtoReflect().Descriptor().FullName(),
-		(*mooringv1.Value)(nil).ProtoReflect().Descriptor().FullName():
-		return true
-	}
-	for i := range m.Fields().Len() {
-		inner := m.Fields().Get(i).Message()
-		if inner != nil && !seen[inner.FullName()] && hasDocuments(inner, seen) {
-			return true
-		}
-	}
-	return false
 }
 
 func newREST(state *ready.State, tickets *changestream.Tickets) *rest.API {
@@ -157,7 +111,7 @@ func newFront(cfg *config.Config, log *slog.Logger, conn *inproc.Conn, api *rest
 // besideREST returns what the REST port serves beside REST.
 func besideREST(cfg *config.Config) ([]front.API, error) {
 	browsers, err := web.New(web.Config{
-		Services: serviceNames, MaxSizeOf: maxSizeOf(int(cfg.MaxRequestSize)),
+		Services: api.Names(), MaxSizeOf: api.MaxSizeOf(int(cfg.MaxRequestSize)),
 	})
 	if err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 
 	"go.uber.org/fx"
-	"google.golang.org/grpc"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/memory"
@@ -14,24 +13,18 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/pool"
-	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/api"
 	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/caller"
-	"github.com/mooringdb/mooring/service/catalog"
 	"github.com/mooringdb/mooring/service/changestream"
-	"github.com/mooringdb/mooring/service/command"
-	"github.com/mooringdb/mooring/service/cursor"
-	deploymentservice "github.com/mooringdb/mooring/service/deployment"
-	"github.com/mooringdb/mooring/service/document"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/replica"
-	"github.com/mooringdb/mooring/service/resource"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/session"
 	"github.com/mooringdb/mooring/service/stream"
@@ -40,12 +33,9 @@ import (
 
 // services provides the API and the interceptors of all its calls.
 var services = fx.Module("services", fx.Provide(
-	interceptor.NewGate, newAdmission, newComments, newChain, batch.NewSizes,
-	newStreams, newCommands, newDocuments,
-	resource.New, newCatalog,
-	newCursors, newSessions, newSessionService, newIdempotency,
-	newTransactions, newTransactionService, newTickets,
-	newChangeStreams, newDeployments, newAPI, newLocal,
+	interceptor.NewGate, newAdmission, newComments, newChain, batch.NewSizes, newStreams,
+	newSessions, newIdempotency, newTransactions, newTickets,
+	newChangeStreams, newAPI, newLocal,
 ))
 
 // chainConfig is what newChain takes.
@@ -133,24 +123,8 @@ func newStreams(cfg *config.Config, sizes *batch.Sizes) *stream.Streams {
 	})
 }
 
-func newCommands(c *client.Client, h *paging.Pager, s *stream.Streams) *command.Server {
-	return command.New(command.Config{Client: c, Handles: h, Streams: s})
-}
-
-func newDocuments(c *client.Client, h *paging.Pager, s *stream.Streams) *document.Server {
-	return document.New(document.Config{Client: c, Handles: h, Streams: s})
-}
-
-func newCatalog(c *client.Client, h *paging.Pager) *catalog.Server {
-	return catalog.New(catalog.Config{Client: c, Handles: h})
-}
-
 func newSessions(cfg *config.Config, c *client.Client, keys *seal.Ring) *session.Sessions {
 	return session.NewSessions(c, keys, cfg.Deployment())
-}
-
-func newSessionService(c *client.Client, s *session.Sessions) *session.Server {
-	return session.New(session.Config{Client: c, Sessions: s})
 }
 
 // newTransactions registers the drain behind that of the pager, so it comes before.
@@ -169,14 +143,8 @@ func newTransactions(
 	return t
 }
 
-func newTransactionService(
-	t *transaction.Transactions, d *document.Server,
-) *transaction.Server {
-	return transaction.NewServer(transaction.ServerConfig{Transactions: t, Documents: d})
-}
-
-func newCursors(h *paging.Pager, s *stream.Streams) *cursor.Server {
-	return cursor.New(cursor.Config{Handles: h, Streams: s})
+func newTickets(cfg *config.Config, keys *seal.Ring) *changestream.Tickets {
+	return changestream.NewTickets(keys, cfg.Deployment())
 }
 
 func newChangeStreams(
@@ -187,78 +155,42 @@ func newChangeStreams(
 	})
 }
 
-func newTickets(cfg *config.Config, keys *seal.Ring) *changestream.Tickets {
-	return changestream.NewTickets(keys, cfg.Deployment())
+// apiConfig is what newAPI takes.
+type apiConfig struct {
+	fx.In
+
+	Client        *client.Client
+	Handles       *paging.Pager
+	Streams       *stream.Streams
+	Sessions      *session.Sessions
+	Transactions  *transaction.Transactions
+	ChangeStreams *changestream.Server
+	Transport     *replica.Transport
+	Stopping      stopping
 }
 
-func newDeployments(
-	c *client.Client, h *paging.Pager, transport *replica.Transport, stop stopping,
-) *deploymentservice.Server {
-	d := deploymentservice.Config{Client: c, Handles: h, Stopping: stop.Done()}
-	if transport != nil {
-		d.Replicas = transport
+func newAPI(c apiConfig) api.API {
+	cfg := api.Config{
+		Client: c.Client, Handles: c.Handles, Streams: c.Streams, Sessions: c.Sessions,
+		Transactions: c.Transactions, ChangeStreams: c.ChangeStreams, Stopping: c.Stopping.Done(),
 	}
-	return deploymentservice.New(d)
-}
-
-// api holds all services of the API.
-type api []service
-
-type service struct {
-	desc   *grpc.ServiceDesc
-	server any
-}
-
-func newAPI(commands *command.Server, documents *document.Server, resources *resource.Server,
-	catalogs *catalog.Server,
-	cursors *cursor.Server, sessions *session.Server, transactions *transaction.Server,
-	changeStreams *changestream.Server,
-	deployments *deploymentservice.Server,
-) api {
-	return api{
-		{&mooringv1.CommandService_ServiceDesc, commands},
-		{&mooringv1.DocumentService_ServiceDesc, documents},
-		{&mooringv1.DocumentResourceService_ServiceDesc, resources},
-		{&mooringv1.CatalogService_ServiceDesc, catalogs},
-		{&mooringv1.CursorService_ServiceDesc, cursors},
-		{&mooringv1.SessionService_ServiceDesc, sessions},
-		{&mooringv1.TransactionService_ServiceDesc, transactions},
-		{&mooringv1.ChangeStreamService_ServiceDesc, changeStreams},
-		{&mooringv1.DeploymentService_ServiceDesc, deployments},
+	if c.Transport != nil {
+		cfg.Replicas = c.Transport
 	}
+	return api.New(cfg)
 }
 
 // newLocal returns a connection to the API within the process. REST makes its calls on it. It also
 // gives the API to the transport, for the calls that other replicas forward.
 func newLocal(
-	around *interceptor.Chain, services api, transport *replica.Transport,
+	around *interceptor.Chain, services api.API, transport *replica.Transport,
 ) *inproc.Conn {
 	conn := inproc.NewConn(around.Unary(), around.Stream())
-	services.register(conn)
+	services.Register(conn)
 	if transport != nil {
 		transport.SetAPI(replica.API{
-			Register: services.register, Unary: around.Unary(), Stream: around.Stream(),
+			Register: services.Register, Unary: around.Unary(), Stream: around.Stream(),
 		})
 	}
 	return conn
-}
-
-// register registers the API on a server.
-func (a api) register(r grpc.ServiceRegistrar) {
-	for _, s := range a {
-		r.RegisterService(s.desc, s.server)
-	}
-}
-
-// serviceNames lists the services with a health status of their own.
-var serviceNames = []string{
-	mooringv1.CommandService_ServiceDesc.ServiceName,
-	mooringv1.DocumentService_ServiceDesc.ServiceName,
-	mooringv1.DocumentResourceService_ServiceDesc.ServiceName,
-	mooringv1.CatalogService_ServiceDesc.ServiceName,
-	mooringv1.CursorService_ServiceDesc.ServiceName,
-	mooringv1.SessionService_ServiceDesc.ServiceName,
-	mooringv1.TransactionService_ServiceDesc.ServiceName,
-	mooringv1.ChangeStreamService_ServiceDesc.ServiceName,
-	mooringv1.DeploymentService_ServiceDesc.ServiceName,
 }
