@@ -205,7 +205,10 @@ func TestLongNames(t *testing.T) {
 	}
 	const bound = 4 << 20
 	for i := range 2000 {
-		check(find, &mooringv1.FindRequest{Database: "d", Collection: fmt.Sprint(i, long[:8000])})
+		refusal := check(find, &mooringv1.FindRequest{Database: "d", Collection: fmt.Sprint(i, long[:8000])})
+		if refusal.Rule != "no rule" {
+			t.Fatal(refusal)
+		}
 		if n := e.RememberedBytes(); n > bound {
 			t.Fatalf("%d bytes are remembered, at most %d expected", n, bound)
 		}

@@ -22,7 +22,8 @@ func TestCombine(t *testing.T) {
 		{"none has limits", "Find", [][]string{{}, {}}, "1"},
 		{"a wide one", "Find", [][]string{{`@hidden("a")`}, {}}, "2"},
 		{
-			"filters", "Find", [][]string{{`@filter("{'t': 1}")`}, {`@filter("{'u': 2}")`}},
+			"filters", "Find",
+			[][]string{{`@filter("{'t': 1}")`}, {`@filter("{'u': 2}")`}},
 			`1, 2 filter {"$or":[{"t":1},{"u":2}]}`,
 		},
 		{"the same filter", "Find", [][]string{{`@filter("{'t': 1}")`}, {`@filter("{'t': 1}")`}}, `1 filter {"t":1}`},
@@ -35,7 +36,8 @@ func TestCombine(t *testing.T) {
 		{"hidden fields that differ", "Find", [][]string{{`@hidden("a")`}, {`@hidden("b")`}}, "1, 2 limits"},
 		{"a part of a hidden field", "Find", [][]string{{`@hidden("a")`}, {`@hidden("a.b")`}}, "2 hidden a.b"},
 		{
-			"parts of hidden fields", "Find", [][]string{{`@hidden("a, b.c")`}, {`@hidden("a.b, b")`}},
+			"parts of hidden fields", "Find",
+			[][]string{{`@hidden("a, b.c")`}, {`@hidden("a.b, b")`}},
 			"1, 2 hidden b.c a.b",
 		},
 		{"a filter and hidden fields", "Find", [][]string{{`@filter("{'t': 1}")`}, {`@hidden("a")`}}, "refused 1, 2" + together},
@@ -46,7 +48,8 @@ func TestCombine(t *testing.T) {
 		},
 		{
 			"a filter within hidden fields", "Find",
-			[][]string{{`@filter("{'t': 1}")`, `@hidden("a")`}, {`@hidden("a")`}}, "2 hidden a",
+			[][]string{{`@filter("{'t': 1}")`, `@hidden("a")`}, {`@hidden("a")`}},
+			"2 hidden a",
 		},
 		{
 			"a third that goes with each", "Find",
@@ -70,17 +73,20 @@ func TestCombine(t *testing.T) {
 			"refused 1, 2" + together,
 		},
 		{
-			"values that two rules force", "InsertOne", [][]string{{`@forced("{'a': 1}")`}, {`@forced("{'a': 2}")`}},
+			"values that two rules force", "InsertOne",
+			[][]string{{`@forced("{'a': 1}")`}, {`@forced("{'a': 2}")`}},
 			"refused 1, 2" + together,
 		},
 		{
 			"values of which one rule forces a part", "InsertOne",
-			[][]string{{`@forced("{'a': 1, 'b': 2}")`}, {`@forced("{'b': 2}")`}}, `2 forced {"b":2}`,
+			[][]string{{`@forced("{'a': 1, 'b': 2}")`}, {`@forced("{'b': 2}")`}},
+			`2 forced {"b":2}`,
 		},
 		{"read-only fields", "UpdateOne", [][]string{{`@readonly("a, c")`}, {`@readonly("b, c")`}}, "1, 2 readonly c"},
 		{"a field hidden or read-only", "UpdateOne", [][]string{{`@hidden("a")`}, {`@readonly("a")`}}, "1, 2 readonly a"},
 		{
-			"a filter and read-only fields", "UpdateOne", [][]string{{`@filter("{'t': 1}")`}, {`@readonly("a")`}},
+			"a filter and read-only fields", "UpdateOne",
+			[][]string{{`@filter("{'t': 1}")`}, {`@readonly("a")`}},
 			"refused 1, 2" + together,
 		},
 		{"a claim that the caller does not have", "Find", [][]string{{`@filter("{'t': {'$claim': 'x'}}")`}, {`@hidden("a")`}}, "2 hidden a"},

@@ -29,11 +29,6 @@ var (
 	modelFilters = []string{"", "{'t': 0}", "{'t': 1}", "{'u': 0}", "{'u': {'$in': [1]}}"}
 	modelForced  = []string{"", "", "{'t': 0}", "{'t': 1}"}
 	modelOn      = []string{"", "p", "q", "p.a", "p.b", "q.a"}
-	modelActions = map[string][]string{
-		"read": {"Find", "CountDocuments"}, "write": {"UpdateMany", "DeleteMany", "InsertOne"},
-		"watch": {"Watch"}, "manage": {"DropDatabase", "DropCollection"}, "command": {"RunCommand"},
-		"describe": {"ListCollections"},
-	}
 )
 
 // modelRule is a rule as the model has it.
