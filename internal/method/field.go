@@ -10,7 +10,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// Field is a field of a request in which a policy checks something.
+// Field describes a field of a request in which a policy checks something.
 type Field struct {
 	protoreflect.FieldDescriptor
 	Check mooringv1.Check
@@ -74,7 +74,8 @@ func (t *table) check(m protoreflect.MessageDescriptor) error {
 		f := Field{FieldDescriptor: m.Fields().Get(i)}
 		f.Check, _ = proto.GetExtension(f.Options(), mooringv1.E_Check).(mooringv1.Check)
 		if takes := types[f.Check]; takes != nil && !slices.Contains(takes, typeOf(f)) {
-			return fmt.Errorf("%s is a %s, which %s does not take", f.FullName(), typeOf(f), f.Check)
+			return fmt.Errorf("%s is a %s, which %s does not take",
+				f.FullName(), typeOf(f), f.Check)
 		}
 		switch f.Check {
 		case mooringv1.Check_CHECK_UNSPECIFIED:

@@ -76,8 +76,8 @@ var methods = func() table {
 	return t
 }()
 
-// read makes the table of the methods in files. It fails if a method or a field of a request has not
-// all options, or if a method shares its request or its action with another.
+// read makes the table of the methods in files. It fails if a method or a field of a request has
+// not all options, or if a method shares its request or its action with another.
 func read(files []protoreflect.FileDescriptor) (table, error) {
 	t := table{
 		map[string]*Method{}, map[string]*Method{}, map[protoreflect.FullName]*Method{},
