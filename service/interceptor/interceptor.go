@@ -105,7 +105,7 @@ type Timeouts struct{ Default, Max time.Duration }
 // SetTimeouts changes the timeouts of calls that begin from now on.
 func (x *Chain) SetTimeouts(t Timeouts) { x.limits.Store(&t) }
 
-// step is one interceptor, for unary calls and streams alike.
+// step represents one interceptor, for unary calls and streams alike.
 type step struct {
 	name string
 	// run runs the rest of the call with c.next.

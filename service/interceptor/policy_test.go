@@ -273,6 +273,7 @@ func TestForwardedCallsAreDecidedOnce(t *testing.T) {
 	streamFind := func(x *interceptor.Chain, ctx context.Context, sent proto.Message) (got proto.Message, err error) {
 		info := &grpc.StreamServerInfo{FullMethod: service + "StreamFind", IsServerStream: true}
 		got = &mooringv1.StreamFindRequest{}
+		//nolint:contextcheck // the stream has it
 		err = x.Stream()(nil, &received{ctx: ctx, message: sent}, info, func(_ any, ss grpc.ServerStream) error {
 			if err := ss.RecvMsg(got); err != nil {
 				return err

@@ -71,6 +71,7 @@ func internalsError(ss any, methods string) error {
 // those that this package uses. It makes a call within the process to see one.
 func CheckGRPC(ctx context.Context) error {
 	err := errors.New("bug: server: grpc has not called the handler")
+	//nolint:contextcheck // a handler has the context of its stream
 	g := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, ss grpc.ServerStream) error {
 		var raw transportStream
 		if raw, err = transportOf(ss.Context()); err == nil {

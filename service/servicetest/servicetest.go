@@ -281,7 +281,7 @@ func (g *Gateway) Answer(ctx context.Context, f *call.Forwarding) (call.Reply, e
 	return call.Reply{Stream: &relayed{ss, f, cancel}}, nil
 }
 
-// relayed is a stream that this gateway makes for another.
+// relayed represents a stream that this gateway makes for another.
 type relayed struct {
 	wire   grpc.ClientStream
 	of     *call.Forwarding
