@@ -80,7 +80,9 @@ var methods = func() table {
 // not all options, or if a method shares its request or its action with another.
 func read(files []protoreflect.FileDescriptor) (table, error) {
 	t := table{
-		map[string]*Method{}, map[string]*Method{}, map[protoreflect.FullName]*Method{},
+		map[string]*Method{},
+		map[string]*Method{},
+		map[protoreflect.FullName]*Method{},
 		map[protoreflect.MessageDescriptor][]Field{},
 	}
 	var problems []error
