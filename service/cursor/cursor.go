@@ -39,6 +39,7 @@ func (s *Server) NextPage(
 		Token:          r.Cursor(req.GetCursor()),
 		BatchSize:      r.BatchSize(req.BatchSize),
 		MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
+		Forwarded: r.Forwarded, Holder: r.Owner,
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -65,6 +66,7 @@ func (s *Server) Stream(
 		Token:          r.Cursor(req.GetCursor()),
 		BatchSize:      r.BatchSize(req.BatchSize),
 		MaxAwaitTimeMS: r.MaxAwaitTimeMS(req.MaxAwaitTimeMs), Inflation: r.Inflation(),
+		Forwarded: r.Forwarded, Holder: r.Owner,
 	}
 	if err := r.Err(); err != nil {
 		return err
@@ -74,9 +76,15 @@ func (s *Server) Stream(
 		return err
 	}
 	defer taken.Release()
+	if r.Forwarded { // the replica that asks learns that no other one has to be asked
+		if err := ss.SendHeader(nil); err != nil {
+			_ = taken.Cursor.Close(ctx) // never fails
+			return err
+		}
+	}
 	src := stream.Source{
 		Cursor: taken.Cursor, Documents: taken.Documents, MaxBatch: req.GetBatchSize(),
-		Sizer: taken.Sizer, Relayed: taken.IsRelayed(),
+		Sizer: taken.Sizer,
 	}
 	taken.Documents = nil
 	send := func(docs []*mooringv1.Document) error {
@@ -90,11 +98,14 @@ func (s *Server) CloseCursor(
 	ctx context.Context, req *mooringv1.CloseCursorRequest,
 ) (*mooringv1.CloseCursorResponse, error) {
 	r := request.Read(ctx, req, nil)
-	token := r.Cursor(req.GetCursor())
+	ask := paging.Asking{
+		Principal: r.Principal, Token: r.Cursor(req.GetCursor()),
+		Forwarded: r.Forwarded, Holder: r.Owner,
+	}
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	if err := s.cfg.Handles.CloseCursor(ctx, r.Principal, token); err != nil {
+	if err := s.cfg.Handles.CloseCursor(ctx, ask); err != nil {
 		return nil, err
 	}
 	return &mooringv1.CloseCursorResponse{}, nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -87,7 +88,7 @@ func (s *Server) KillHandle(
 		}
 	}
 	err := s.cfg.Handles.Kill(ctx, id)
-	if errors.Is(err, handle.ErrNotFound) {
+	if errors.Is(err, handle.ErrNotFound) && !call.From(ctx).Forwarded {
 		err = s.killElsewhere(ctx, id)
 	}
 	if err != nil {

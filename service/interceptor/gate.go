@@ -45,7 +45,7 @@ type shard struct {
 
 // place represents one call in flight. It must not be copied.
 type place struct {
-	shard  *shard
+	shard  *shard // nil: Drain does not wait for the call
 	cancel context.CancelCauseFunc
 }
 
@@ -71,16 +71,21 @@ func (g *Gate) InFlight() int {
 }
 
 // enter admits a call, or returns errRefused. It returns the context of the call, which Drain can
-// cancel. The caller must call p.leave when the call ends.
-func (g *Gate) enter(ctx context.Context, p *place) (context.Context, error) {
+// cancel. The caller must call p.leave when the call ends. After Drain has begun, it admits only
+// late calls, for which Drain does not wait.
+func (g *Gate) enter(ctx context.Context, p *place, late bool) (context.Context, error) {
 	s := &g.shards[rand.IntN(len(g.shards))]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining {
+	if s.draining && !late {
 		return nil, errRefused
 	}
 	inner, cancel := context.WithCancelCause(ctx)
-	p.shard, p.cancel = s, cancel
+	p.cancel = cancel
+	if s.draining {
+		return inner, nil
+	}
+	p.shard = s
 	s.calls[p] = struct{}{}
 	return inner, nil
 }
@@ -88,6 +93,9 @@ func (g *Gate) enter(ctx context.Context, p *place) (context.Context, error) {
 func (p *place) leave() {
 	p.cancel(nil)
 	s := p.shard
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.calls, p)

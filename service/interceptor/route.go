@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
@@ -41,9 +42,13 @@ func (x *Chain) route(ctx context.Context, c *pass) error {
 		return err
 	}
 	c.replay, _ = c.request.(proto.Message)
+	whole := ctx
 	reply, err := away.Route(ctx, here, func(
 		ctx context.Context, to page.Replica,
 	) (call.Reply, error) {
+		if c.stream != nil {
+			return x.begin(whole, ctx, c, to)
+		}
 		return x.forward(ctx, c, to)
 	})
 	switch {
@@ -58,10 +63,44 @@ func (x *Chain) route(ctx context.Context, c *pass) error {
 	return nil
 }
 
+// begin begins a stream at another replica. The stream lives as long as the whole call; ctx ends
+// only its beginning.
+func (x *Chain) begin(
+	whole, ctx context.Context, c *pass, to page.Replica,
+) (call.Reply, error) {
+	inner, cancel := context.WithCancelCause(whole)
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	reply, err := x.forward(inner, c, to)
+	if !stop() && err == nil {
+		reply.Drop()
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel(nil)
+		return call.Reply{}, err
+	}
+	reply.Stream = begun{reply.Stream, cancel}
+	return reply, nil
+}
+
+// begun is a stream with a context of its own.
+type begun struct {
+	call.Stream
+	cancel context.CancelCauseFunc
+}
+
+// Close ends the stream, and its context.
+func (b begun) Close() {
+	b.Stream.Close()
+	b.cancel(nil)
+}
+
 // relay sends the client what another replica's stream brings.
 func (c *pass) relay(ctx context.Context, from call.Stream) error {
 	defer from.Close()
+	admission.From(ctx).GoOn() // the client would have a part of the result
 	to := &stream{ServerStream: c.wire, ctx: ctx, call: c}
+	defer func() { to.sends.close() }()
 	for {
 		m, err := from.Recv()
 		switch {

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -200,5 +201,83 @@ func TestOneHop(t *testing.T) {
 		func(context.Context, any) (any, error) { return nil, errors.New("the handler runs") })
 	if err == nil || there.asked != nil {
 		t.Errorf("InsertOne = %v, and %v was asked", err, there.asked)
+	}
+}
+
+// returning is the error of a call about a cursor that comes here while another replica is asked.
+type returning struct{}
+
+func (returning) Error() string { return "it is elsewhere" }
+
+func (returning) Route(
+	ctx context.Context, here func(context.Context) error, _ call.There,
+) (call.Reply, error) {
+	return call.Reply{}, here(ctx)
+}
+
+// TestRouteBackHere checks that a handler runs again, with the same request, if what its call needs
+// has come here meanwhile. The policy has decided before, and does not change the request again.
+func TestRouteBackHere(t *testing.T) {
+	p, err := policy.Parse([]byte(`@filter("{'a': 1}") permit (principal, action, resource);`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := interceptor.New(interceptor.Config{Policy: policy.NewEnforcer(policy.Config{Policy: p})})
+	const service = "/mooring.v1.DocumentService/"
+	var runs []proto.Message
+	run := func(m any) error {
+		request, _ := m.(proto.Message)
+		if runs = append(runs, proto.Clone(request)); len(runs) == 1 {
+			return returning{}
+		}
+		return nil
+	}
+	check := func(name string, err error) {
+		t.Helper()
+		if err != nil || len(runs) != 2 || !proto.Equal(runs[0], runs[1]) {
+			t.Errorf("%s: %v; the handler got %v", name, err, runs)
+		}
+		runs = nil
+	}
+	find := &mooringv1.FindOneRequest{Database: "d", Collection: "c"}
+	_, err = x.Unary()(t.Context(), find, &grpc.UnaryServerInfo{FullMethod: service + "FindOne"},
+		func(_ context.Context, m any) (any, error) { return &mooringv1.FindOneResponse{}, run(m) })
+	check("FindOne", err)
+	ss := &received{ctx: t.Context(), message: &mooringv1.StreamFindRequest{Database: "d", Collection: "c"}}
+	err = x.Stream()(nil, ss, &grpc.StreamServerInfo{FullMethod: service + "StreamFind", IsServerStream: true},
+		func(_ any, ss grpc.ServerStream) error {
+			m := &mooringv1.StreamFindRequest{}
+			if err := ss.RecvMsg(m); err != nil {
+				return err
+			}
+			return run(m)
+		})
+	check("StreamFind", err)
+}
+
+// TestForwardedCallsDuringDrain checks that other replicas reach the cursors and handles of one
+// whose gate is closed, and nothing else there: the pager hands the cursors over only then.
+func TestForwardedCallsDuringDrain(t *testing.T) {
+	gate := interceptor.NewGate()
+	x := interceptor.New(interceptor.Config{Gate: gate})
+	if err := gate.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		method    string
+		forwarded bool
+		want      codes.Code
+	}{
+		{"CursorService/NextPage", true, codes.OK},
+		{"CursorService/NextPage", false, codes.Unavailable},
+		{"DeploymentService/KillHandle", true, codes.OK},
+		{"DocumentService/FindOne", true, codes.Unavailable},
+	} {
+		ctx := &call.LocalContext{Context: t.Context(), Local: call.Local{Forwarded: row.forwarded}}
+		_, err := x.Unary()(ctx, &mooringv1.NextPageRequest{}, &grpc.UnaryServerInfo{FullMethod: "/mooring.v1." + row.method},
+			func(context.Context, any) (any, error) { return &mooringv1.NextPageResponse{}, nil })
+		if status.Code(err) != row.want || gate.InFlight() != 0 {
+			t.Errorf("%s, forwarded %t = %v, want %s", row.method, row.forwarded, err, row.want)
+		}
 	}
 }

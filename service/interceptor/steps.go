@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -153,8 +154,22 @@ func (x *Chain) logPanic(ctx context.Context, c *pass, p any) {
 		slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 }
 
+// isLate reports whether a call may come after the gate has closed: another replica asks for a
+// cursor or a handle, which are here until the pager has drained. The pager refuses what it cannot
+// do any more.
+func (c *pass) isLate() bool {
+	return c.call.Forwarded && (strings.HasPrefix(c.method, cursorPrefix) ||
+		strings.HasPrefix(c.method, deploymentPrefix))
+}
+
+// These begin the methods that continue and end cursors, and those that end handles.
+const (
+	cursorPrefix     = "/mooring.v1.CursorService/"
+	deploymentPrefix = "/mooring.v1.DeploymentService/"
+)
+
 func (x *Chain) gate(ctx context.Context, c *pass) error {
-	ctx, err := x.cfg.Gate.enter(ctx, &c.place)
+	ctx, err := x.cfg.Gate.enter(ctx, &c.place, c.isLate())
 	if err != nil {
 		return err
 	}

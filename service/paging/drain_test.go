@@ -501,7 +501,7 @@ func TestCloseDuringAPush(t *testing.T) {
 			})
 			synctest.Wait()
 			info := n.node("a").Handles(handle.Query{Limit: 10})
-			wg.Go(func() { _ = n.node("c").CloseCursor(t.Context(), "anna", page.Token) })
+			wg.Go(func() { _ = n.node("c").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}) })
 			wg.Go(func() { _ = n.node("a").Kill(t.Context(), info[1].ID) })
 			wg.Wait()
 			if got := n.node("b").Handles(handle.Query{Limit: 10}); len(got) != 0 {

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 )
@@ -27,20 +30,116 @@ var (
 	errNowhere = errors.New("no replica knows the cursor")
 )
 
-func (p *Pager) question(c claim, a Asking, purpose Purpose) Question {
-	return Question{
-		Asker: p.Self(), Holder: c.holder.Instance, Purpose: purpose,
-		Principal: a.Principal, Token: a.Token,
-		BatchSize: a.BatchSize, MaxAwaitTimeMS: a.MaxAwaitTimeMS, Inflation: a.Inflation,
-	}
+// purpose is what is asked of a cursor.
+type purpose uint8
+
+const (
+	forPage purpose = iota
+	forStream
+	forClose
+)
+
+// elsewhere is the error of a client's call about a cursor that is not here.
+type elsewhere struct {
+	p    *Pager
+	c    claim
+	a    Asking
+	what purpose
+	to   page.Replica // that should hold it
 }
 
-// search asks other replicas for a cursor.
+var _ call.Elsewhere = (*elsewhere)(nil)
+
+func (e *elsewhere) Error() string {
+	return "the gateway replica at " + e.to.Address + " has the cursor"
+}
+
+// away returns the error of a call about a cursor that another replica has. A call that is
+// forwarded goes no further: the replica that has forwarded it asks that one.
+func (p *Pager) away(c claim, a Asking, what purpose, to page.Replica) error {
+	if a.Forwarded {
+		return &MovedError{to}
+	}
+	return &elsewhere{p, c, a, what, to}
+}
+
+// Route implements call.Elsewhere.
+func (e *elsewhere) Route(
+	ctx context.Context, here func(context.Context) error, there call.There,
+) (reply call.Reply, err error) {
+	switch {
+	case e.p.owned(e.c, e.a):
+		reply, err = e.askOwner(ctx, there)
+	case e.what == forClose:
+		s := search{p: e.p, what: e.what, there: there}
+		reply, err = s.run(ctx, e.to)
+		if errors.Is(err, errHere) || errors.Is(err, errNowhere) { // it has ended
+			err = ErrCursorNotFound
+		}
+	default:
+		reply, err = e.find(ctx, here, there)
+	}
+	if reply.Stream != nil {
+		reply.Stream = relayed{reply.Stream}
+	}
+	return reply, err
+}
+
+// find searches the cursor until another replica has made the call, or the cursor has come here
+// and here has made it.
+func (e *elsewhere) find(
+	ctx context.Context, here func(context.Context) error, there call.There,
+) (call.Reply, error) {
+	home := 0
+	for range maxHops {
+		if e.what == forPage {
+			if err := e.p.reserveElsewhere(ctx, e.a); err != nil {
+				return call.Reply{}, err
+			}
+		}
+		s := search{p: e.p, what: e.what, there: there}
+		reply, err := s.run(ctx, e.to)
+		switch {
+		case errors.Is(err, errHere) && home > 0 && !s.unsure: // it was closed here, or has expired
+			return call.Reply{}, ErrCursorNotFound
+		case errors.Is(err, errHere):
+			home++
+		case errors.Is(err, errNowhere):
+			if err := e.p.isLost(e.c); err != nil {
+				return call.Reply{}, err
+			} // else it has come here meanwhile
+		default:
+			return reply, err
+		}
+		err = here(ctx)
+		again, ok := errors.AsType[*elsewhere](err)
+		if !ok {
+			return call.Reply{}, err
+		}
+		e.to = again.to
+	}
+	return call.Reply{}, ErrCursorPositionUnknown
+}
+
+// relayed is a stream of the replica that holds the cursor.
+type relayed struct{ call.Stream }
+
+// Recv returns the next message. If the replica is gone, so is the cursor, and also if it is still
+// there: it kills the cursor of a stream that broke.
+func (r relayed) Recv() (proto.Message, error) {
+	m, err := r.Stream.Recv()
+	_, gone := errors.AsType[*UnreachableError](err)
+	if gone || errors.Is(err, handle.ErrClosing) {
+		err = ErrOwnerGone
+	}
+	return m, err
+}
+
+// search has other replicas asked for a cursor.
 type search struct {
-	p *Pager
-	q Question
-	// at is the replica that has answered.
-	at page.Replica
+	p     *Pager
+	what  purpose
+	there call.There
 	// unsure: a replica that may hold the cursor did not answer.
 	unsure bool
 
@@ -50,87 +149,92 @@ type search struct {
 
 // run asks the replica that should hold the cursor, then where that leads, then all others. It
 // goes on when the client goes away.
-func (s *search) run(ctx context.Context, to page.Replica) (Answer, error) {
+func (s *search) run(ctx context.Context, to page.Replica) (call.Reply, error) {
 	if s.p.alone() {
-		return Answer{}, errNowhere
+		return call.Reply{}, errNowhere
 	}
 	ctx, cancel := runOn(ctx)
 	defer cancel()
 	for range maxHops {
 		heir := s.p.successions.of(to)
-		ans, err := s.ask(ctx, heir)
+		reply, err := s.ask(ctx, heir)
 		if errors.Is(err, errNowhere) && heir != to {
-			ans, err = s.ask(ctx, to) // it may have kept the cursor: see successions.of
+			reply, err = s.ask(ctx, to) // it may have kept the cursor: see successions.of
 		}
 		if errors.Is(err, errNowhere) {
-			ans, err = s.others(ctx)
+			reply, err = s.others(ctx)
 		}
-		if err != nil || ans.Moved == nil {
-			return ans, err
+		moved, ok := errors.AsType[*MovedError](err)
+		if !ok {
+			return reply, err
 		}
-		to = *ans.Moved
+		to = moved.To
 	}
-	return Answer{}, errNowhere // it moves faster than it can be followed
+	return call.Reply{}, errNowhere // it moves faster than it can be followed
 }
 
 // ask asks one replica. If that one is gone, or knows nothing, it returns errNowhere.
-func (s *search) ask(ctx context.Context, to page.Replica) (Answer, error) {
+func (s *search) ask(ctx context.Context, to page.Replica) (call.Reply, error) {
 	switch {
 	case to.Instance == s.p.instance:
-		return Answer{}, errHere
+		return call.Reply{}, errHere
 	case to.Address == "" || to.Address == s.p.cfg.Replica: // an earlier life of this replica
-		return Answer{}, errNowhere
+		return call.Reply{}, errNowhere
 	}
-	q := s.q
-	q.Holder = to.Instance
-	ans, err := s.p.put(ctx, to.Address, q)
+	reply, err := ask(ctx, s.what, to, s.there)
 	if s.gone(err) {
-		return Answer{}, errNowhere
+		return call.Reply{}, errNowhere
 	}
-	s.at = to
-	return ans, err
+	return reply, err
 }
 
-// gone reports whether a replica has not answered, or knows nothing.
+// gone reports whether a replica has not answered, or knows nothing. One that may have begun a
+// stream is not gone: no other one can send that.
 func (s *search) gone(err error) bool {
 	lost, unreachable := errors.AsType[*UnreachableError](err)
+	if unreachable && lost.Sent && s.what == forStream {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsure = s.unsure || unreachable && !lost.Refused
 	return unreachable || errors.Is(err, ErrNotHere) || errors.Is(err, handle.ErrClosing)
 }
 
-// put asks a question, and once more if its answer may have been lost: the same token brings the
-// same page.
-func (p *Pager) put(ctx context.Context, address string, q Question) (ans Answer, err error) {
+// ask asks a replica, and once more if its answer may have been lost: the same token brings the
+// same page. A stream is asked for once.
+func ask(
+	ctx context.Context, what purpose, to page.Replica, there call.There,
+) (reply call.Reply, err error) {
 	for range 2 {
-		ans, err = p.replicas.Ask(ctx, address, q)
+		reply, err = there(ctx, to)
 		if err != nil && ctx.Err() != nil {
-			return Answer{}, context.Cause(ctx)
+			return call.Reply{}, context.Cause(ctx)
 		}
-		if lost, ok := errors.AsType[*UnreachableError](err); !ok || !lost.Sent {
-			return ans, err
+		lost, ok := errors.AsType[*UnreachableError](err)
+		if !ok || !lost.Sent || what == forStream {
+			return reply, err
 		}
 	}
-	return Answer{}, err
+	return call.Reply{}, err
 }
 
 // others asks all other replicas: there may be one that the cursor was pushed to. If none of
 // those knows it, their names are looked up anew, and those are asked that were not known.
-func (s *search) others(ctx context.Context) (Answer, error) {
+func (s *search) others(ctx context.Context) (call.Reply, error) {
 	limited, cancel := context.WithTimeout(ctx, othersTimeout)
 	defer cancel()
-	ans, err := Answer{}, error(errNowhere)
+	reply, err := call.Reply{}, error(errNowhere)
 	for _, again := range []bool{false, true} {
-		ans, err = s.all(limited, s.unasked(s.p.replicas.Others(limited, again)))
+		reply, err = s.all(limited, s.unasked(s.p.replicas.Others(limited, again)))
 		if !errors.Is(err, errNowhere) {
 			break
 		}
 	}
 	if err != nil && ctx.Err() != nil {
-		return Answer{}, context.Cause(ctx)
+		return call.Reply{}, context.Cause(ctx)
 	}
-	return ans, err
+	return reply, err
 }
 
 // unasked returns the addresses that were not asked yet, and notes them.
@@ -144,14 +248,12 @@ func (s *search) unasked(addresses []string) []string {
 
 // all asks several replicas at once, and returns the best of their answers. A replica that has not
 // answered when ctx ends may hold the cursor.
-func (s *search) all(ctx context.Context, addresses []string) (Answer, error) {
+func (s *search) all(ctx context.Context, addresses []string) (call.Reply, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	q := s.q
-	q.Holder = page.Instance{}
-	best, bestErr := Answer{}, error(errNowhere)
+	best, bestErr := call.Reply{}, error(errNowhere)
 	eachOf(addresses, func(address string) {
-		ans, err := s.p.put(ctx, address, q)
+		reply, err := ask(ctx, s.what, page.Replica{Address: address}, s.there)
 		late := err != nil && ctx.Err() != nil
 		if s.gone(err) || late {
 			err = errNowhere
@@ -159,10 +261,12 @@ func (s *search) all(ctx context.Context, addresses []string) (Answer, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.unsure = s.unsure || late
-		if rank(ans, err) > rank(best, bestErr) {
-			best, bestErr, s.at = ans, err, page.Replica{Address: address}
+		if rank(err) <= rank(bestErr) {
+			reply.Drop()
+			return
 		}
-		if bestErr == nil && best.Moved == nil {
+		best, bestErr = reply, err
+		if bestErr == nil {
 			cancel() // only one holds it
 		}
 	})
@@ -185,13 +289,14 @@ func eachOf(addresses []string, do func(address string)) {
 
 // rank orders what replicas answer: the holder's word first, then that the page was delivered,
 // then where the cursor went, then any other error, then that nothing is known.
-func rank(ans Answer, err error) int {
+func rank(err error) int {
+	_, moved := errors.AsType[*MovedError](err)
 	switch {
-	case err == nil && ans.Moved == nil:
+	case err == nil:
 		return 4
 	case errors.Is(err, ErrCursorTokenReused):
 		return 3
-	case err == nil:
+	case moved:
 		return 2
 	case !errors.Is(err, errNowhere):
 		return 1

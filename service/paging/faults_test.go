@@ -152,7 +152,7 @@ func TestNothingIsHeldInTheEnd(t *testing.T) {
 			}
 			switch i % 3 {
 			case 0:
-				if err := f.r.CloseCursor(t.Context(), "anna", page.Token); err != nil {
+				if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
 					t.Error(err)
 				}
 			case 1:
@@ -286,7 +286,7 @@ func (f *fixture) read(total, batch, size int) (complete bool) {
 		asking := paging.Asking{Principal: "anna", Token: page.Token}
 		switch rand.IntN(60) {
 		case 0:
-			_ = f.r.CloseCursor(f.t.Context(), "anna", page.Token)
+			_ = f.r.CloseCursor(f.t.Context(), paging.Asking{Principal: "anna", Token: page.Token})
 			return false
 		case 1:
 			ctx, taken, err := f.r.Take(f.t.Context(), asking)

@@ -13,7 +13,7 @@ import (
 type fixture struct {
 	t *testing.T
 	s *server
-	r *paging.Pager
+	r *node
 }
 
 func newFixture(t *testing.T, change func(*paging.Config)) *fixture {
@@ -24,13 +24,13 @@ func newFixture(t *testing.T, change func(*paging.Config)) *fixture {
 }
 
 // start starts a gateway on the fixture's server.
-func (f *fixture) start(change func(*paging.Config)) *paging.Pager {
+func (f *fixture) start(change func(*paging.Config)) *node {
 	f.t.Helper()
 	cfg := paging.Config{Keys: ring(f.t, key(f.t, 7)), Deployment: "d", Continue: f.s.resume}
 	if change != nil {
 		change(&cfg)
 	}
-	r := paging.New(cfg)
+	r := &node{Pager: paging.New(cfg)}
 	if err := r.Start(f.t.Context()); err != nil {
 		f.t.Fatal(err)
 	}

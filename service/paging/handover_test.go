@@ -256,7 +256,7 @@ func TestErrorsOfTheHolder(t *testing.T) {
 		if _, err := n.next("b", page.Token); !errors.Is(err, paging.ErrCursorPositionUnknown) {
 			t.Errorf("a lost page: %v", err)
 		}
-		if err := n.node("a").CloseCursor(t.Context(), "anna", page.Token); err != nil {
+		if err := n.node("a").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
 			t.Error(err)
 		}
 		if _, err := n.next("b", page.Token); !errors.Is(err, paging.ErrCursorNotFound) {
@@ -293,7 +293,7 @@ func TestStreamAndCloseElsewhere(t *testing.T) {
 		}()
 		synctest.Wait()
 		go func() {
-			if err := n.node("b").CloseCursor(t.Context(), "anna", first.Token); err != nil {
+			if err := n.node("b").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: first.Token}); err != nil {
 				t.Error(err)
 			}
 			close(closed)
@@ -307,7 +307,7 @@ func TestStreamAndCloseElsewhere(t *testing.T) {
 			t.Errorf("%d open, %d killed", open, killed)
 		}
 		for _, at := range []string{"a", "b", "c"} {
-			if err := n.node(at).CloseCursor(t.Context(), "anna", second.Token); !errors.Is(err, paging.ErrCursorNotFound) {
+			if err := n.node(at).CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: second.Token}); !errors.Is(err, paging.ErrCursorNotFound) {
 				t.Errorf("closed again at %s: %v", at, err)
 			}
 		}
@@ -326,7 +326,7 @@ func TestCloseWhileItMoves(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = n.next("b", page.Token) })
 		synctest.Wait()
-		if err := n.node("b").CloseCursor(t.Context(), "anna", page.Token); err != nil {
+		if err := n.node("b").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
 			t.Errorf("CloseCursor = %v", err)
 		}
 		wg.Wait()

@@ -115,8 +115,8 @@ func TestCloseDuringAnAnswer(t *testing.T) {
 				})
 				synctest.Wait()
 				wg.Go(func() { // begins once the drain has ended
-					question := paging.Question{Principal: "anna", Token: second}
-					if _, err := f.r.Answer(t.Context(), question); err == nil {
+					asking := paging.Asking{Principal: "anna", Token: second, Forwarded: true}
+					if _, err := f.r.Pager.Next(t.Context(), asking); err == nil {
 						t.Error("a closed pager answers")
 					}
 				})
@@ -147,10 +147,10 @@ func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		token := f.open(5, 2, 0).Token
-		if err := f.r.CloseCursor(t.Context(), "berta", token); !errors.Is(err, paging.ErrCursorNotFound) {
+		if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "berta", Token: token}); !errors.Is(err, paging.ErrCursorNotFound) {
 			t.Errorf("a stranger: %v", err)
 		}
-		if err := f.r.CloseCursor(t.Context(), "anna", token); err != nil {
+		if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: token}); err != nil {
 			t.Fatal(err)
 		}
 		if open, killed, _ := f.s.count(); open != 0 || killed != 1 {
@@ -159,11 +159,11 @@ func TestClose(t *testing.T) {
 		if _, err := f.next(token); !errors.Is(err, paging.ErrCursorNotFound) {
 			t.Errorf("Next: %v", err)
 		}
-		if err := f.r.CloseCursor(t.Context(), "anna", token); !errors.Is(err, paging.ErrCursorNotFound) {
+		if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: token}); !errors.Is(err, paging.ErrCursorNotFound) {
 			t.Errorf("again: %v", err)
 		}
 		token = f.open(5, 2, 0).Token
-		if err := f.start(nil).CloseCursor(t.Context(), "anna", token); !errors.Is(err, paging.ErrCursorNotFound) {
+		if err := f.start(nil).CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: token}); !errors.Is(err, paging.ErrCursorNotFound) {
 			t.Errorf("at another gateway that is alone: %v", err)
 		}
 	})
@@ -183,7 +183,7 @@ func TestCloseDuringNext(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		if err := f.r.CloseCursor(t.Context(), "anna", token); err != nil {
+		if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: token}); err != nil {
 			t.Fatal(err)
 		}
 		if open, killed, _ := f.s.count(); open != 0 || killed != 1 {

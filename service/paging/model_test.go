@@ -358,5 +358,5 @@ func (life *node) closeFor(token string) error {
 	if life == nil {
 		return errGone
 	}
-	return life.CloseCursor(context.Background(), "anna", token)
+	return life.CloseCursor(context.Background(), paging.Asking{Principal: "anna", Token: token})
 }

@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mooringdb/mooring/core/bson"
+	"google.golang.org/protobuf/proto"
+
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
@@ -45,6 +46,7 @@ type faults struct {
 // node is one life of a replica.
 type node struct {
 	*paging.Pager
+	link    *link
 	address string
 	dead    bool // guarded by the network's mu
 }
@@ -69,7 +71,8 @@ func (n *network) start(address string, change func(*paging.Config)) *node {
 		change(&cfg)
 	}
 	life.Pager = paging.New(cfg)
-	life.SetReplicas(&link{n: n, from: life})
+	life.link = &link{n: n, from: life}
+	life.SetReplicas(life.link)
 	if err := life.Start(n.t.Context()); err != nil {
 		n.t.Fatal(err)
 	}
@@ -274,12 +277,6 @@ func (n *network) mayBeLost(id int64) bool {
 	return n.lost[id]
 }
 
-func (l *link) Ask(ctx context.Context, address string, q paging.Question) (paging.Answer, error) {
-	return exchange(ctx, l, address, q.Purpose.String(), func(ctx context.Context, to *node) (paging.Answer, error) {
-		return to.Answer(ctx, q)
-	})
-}
-
 func (l *link) Announce(ctx context.Context, address string, to page.Replica) error {
 	_, err := exchange(ctx, l, address, "announce", func(_ context.Context, other *node) (bool, error) {
 		other.Succeeded(l.from.Self().Instance, to)
@@ -327,16 +324,6 @@ func (l *link) Others(context.Context, bool) []string {
 	return others
 }
 
-func (l *link) Stream(ctx context.Context, address string, q paging.Question) (paging.PageStream, error) {
-	return exchange(ctx, l, address, "stream", func(context.Context, *node) (paging.PageStream, error) {
-		ctx, taken, err := l.n.node(address).AnswerStream(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		return &pageStream{l: l, ctx: ctx, taken: taken, owner: l.n.node(address)}, nil
-	})
-}
-
 // pageStream runs a stream at its owner, one batch a message.
 type pageStream struct {
 	l     *link
@@ -346,7 +333,7 @@ type pageStream struct {
 	once  sync.Once
 }
 
-func (s *pageStream) Recv() ([]bson.Raw, error) {
+func (s *pageStream) Recv() (proto.Message, error) {
 	s.l.n.mu.Lock()
 	dead := s.owner.dead
 	s.l.n.mu.Unlock()
@@ -357,12 +344,12 @@ func (s *pageStream) Recv() ([]bson.Raw, error) {
 		return nil, context.Cause(s.ctx)
 	case len(docs) > 0:
 		s.taken.Documents = nil
-		return docs, nil
+		return batch{documents: docs}, nil
 	case s.taken.Cursor.Done():
 		return nil, io.EOF
 	}
 	b, err := s.taken.Cursor.Next(s.ctx)
-	return b.Documents, err
+	return batch{documents: b.Documents}, err
 }
 
 func (s *pageStream) Close() {

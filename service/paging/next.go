@@ -23,27 +23,25 @@ type Asking struct {
 	// which a page holds so many times fewer bytes of BSON, and ends before a document that JSON
 	// cannot carry.
 	Inflation int
+	// Forwarded says that another replica asks for its client: the answer is what is here, or a
+	// *MovedError. Holder is the life of the replica that should hold the cursor; zero: unknown.
+	Forwarded bool
+	Holder    page.Instance
 }
 
 // Next delivers the page that a token asks for. The same token again brings the same page again
-// while it is held, and ErrCursorTokenReused afterwards, whichever replica is asked.
+// while it is held, and ErrCursorTokenReused afterwards, whichever replica is asked. If the cursor
+// is not here, the error is a call.Elsewhere.
 func (p *Pager) Next(ctx context.Context, a Asking) (Page, error) {
 	c, err := p.claim(a.Principal, a.Token)
-	switch {
-	case err != nil:
+	if err != nil {
 		return Page{}, err
-	case c.isOwnedBeside(p.instance):
-		return p.askOwner(ctx, c, a)
 	}
-	d, ans, err := p.find(ctx, c, a, false)
-	switch {
-	case err != nil:
+	d, err := p.find(ctx, c, a, forPage)
+	if err != nil {
 		return Page{}, err
-	case ans.Page != nil:
-		return *ans.Page, nil
-	default:
-		return p.send(ctx, c, a, d)
 	}
+	return p.send(ctx, c, a, d)
 }
 
 // send returns the page that a decision has or grants, for the call of ctx to send it.
@@ -103,44 +101,21 @@ type decision struct {
 	to    page.Replica // with Elsewhere: which replica to ask
 }
 
-// find finds the page that a token asks for. If it is here, the decision's verdict is Fetch or
-// Repeat. Otherwise the answer is that of another replica.
-func (p *Pager) find(
-	ctx context.Context, c claim, a Asking, stream bool,
-) (decision, Answer, error) {
-	if p.table.Refusing() {
-		return decision{}, Answer{}, handle.ErrClosing
+// find finds the page that a token asks for. It is here: the decision's verdict is Fetch or Repeat.
+func (p *Pager) find(ctx context.Context, c claim, a Asking, what purpose) (decision, error) {
+	switch {
+	case p.owned(c, a) && a.Transaction != (handle.ID{}): // the transaction is here
+		return decision{}, ErrOtherTransaction
+	case p.owned(c, a):
+		return decision{}, p.away(c, a, what, c.holder)
+	case !a.Forwarded && p.table.Refusing():
+		return decision{}, handle.ErrClosing
 	}
-	home := 0
-	for range maxHops {
-		d, err := p.decide(ctx, c, a, stream, p.unknownHere)
-		if err != nil || d.Verdict != page.Elsewhere {
-			return d, Answer{}, err
-		}
-		s := search{p: p, q: p.question(c, a, ForPage)}
-		if stream {
-			s.q.Purpose = ForStream
-		} else if err := p.reserveElsewhere(ctx, a); err != nil {
-			return decision{}, Answer{}, err
-		}
-		ans, err := s.run(ctx, d.to)
-		switch {
-		case errors.Is(err, errHere) && home > 0 && !s.unsure: // it was closed here, or has expired
-			return d, Answer{}, ErrCursorNotFound
-		case errors.Is(err, errHere):
-			home++
-		case errors.Is(err, errNowhere):
-			if err := p.isLost(c); err != nil {
-				return decision{}, Answer{}, err
-			} // else it has come here meanwhile
-		case err == nil && ans.Streams:
-			ans.Moved = &s.at
-			return d, ans, nil
-		default:
-			return d, ans, err
-		}
+	d, err := p.decide(ctx, c, a, what == forStream, p.unknown(a))
+	if err == nil && d.Verdict == page.Elsewhere {
+		return d, p.away(c, a, what, d.to)
 	}
-	return decision{}, Answer{}, ErrCursorPositionUnknown
+	return d, err
 }
 
 // decide decides about a page by what is known here, and waits for other calls that work on the
@@ -238,12 +213,39 @@ func (h *held) grantLocked(ctx context.Context, q page.Question) grant {
 	return g
 }
 
+// unknown returns what decides about a token of a cursor of which nothing is known here.
+func (p *Pager) unknown(a Asking) func(claim) (decision, error) {
+	if a.Forwarded {
+		return p.unknownTo(a)
+	}
+	return p.unknownHere
+}
+
 // unknownHere decides about a client's token of a cursor of which nothing is known here.
 func (p *Pager) unknownHere(c claim) (decision, error) {
 	if c.holder.Instance == p.instance { // closed or expired here
 		return decision{}, ErrCursorNotFound
 	}
 	return decision{Verdict: page.Elsewhere, to: c.holder}, nil
+}
+
+// unknownTo decides about another replica's token of a cursor of which nothing is known here.
+func (p *Pager) unknownTo(a Asking) func(claim) (decision, error) {
+	return func(c claim) (decision, error) {
+		heir := p.successions.of(c.holder)
+		switch {
+		case p.drain.isClosed():
+			return decision{}, handle.ErrClosing
+		case c.pinned && p.table.RefusingLocked(): // its connection is closed, or about to be
+			return decision{}, ErrOwnerGone
+		case c.holder.Instance == p.instance || a.Holder == p.instance: // closed or expired here
+			return decision{}, ErrCursorNotFound
+		case heir != c.holder && heir.Address != p.cfg.Replica:
+			return decision{Verdict: page.Elsewhere, to: heir}, nil
+		default:
+			return decision{}, ErrNotHere
+		}
+	}
 }
 
 // isLost returns the error of a cursor that no replica is found to hold, nil if it has come here

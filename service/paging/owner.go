@@ -7,43 +7,39 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// isOwnedBeside reports whether only another replica than this one can continue the cursor.
-func (c *claim) isOwnedBeside(this page.Instance) bool {
-	return c.pinned && c.holder.Instance != this
+// owned reports whether only another replica can continue the cursor of a client's claim.
+func (p *Pager) owned(c claim, a Asking) bool {
+	return !a.Forwarded && c.pinned && c.holder.Instance != p.instance
 }
 
-// askOwner gets a page of a pinned cursor from the replica that holds its connection. It runs on
-// when the client goes away, as a page call does there.
-func (p *Pager) askOwner(ctx context.Context, c claim, a Asking) (Page, error) {
+// askOwner has the call made by the replica that holds the connection of a pinned cursor. A call
+// for a page runs on when the client goes away, as it does there.
+func (e *elsewhere) askOwner(ctx context.Context, there call.There) (call.Reply, error) {
 	if ctx.Err() != nil {
-		return Page{}, context.Cause(ctx)
+		return call.Reply{}, context.Cause(ctx)
 	}
-	if err := p.reserveElsewhere(ctx, a); err != nil {
-		return Page{}, err
+	if e.what == forPage {
+		if err := e.p.reserveElsewhere(ctx, e.a); err != nil {
+			return call.Reply{}, err
+		}
+		var cancel func()
+		ctx, cancel = runOn(ctx)
+		defer cancel()
 	}
-	ctx, cancel := runOn(ctx)
-	defer cancel()
-	ans, err := p.putOwner(ctx, c, p.question(c, a, ForPage))
-	switch {
-	case err != nil:
-		return Page{}, err
-	case ans.Page == nil:
-		return Page{}, ErrOwnerGone
-	default:
-		return *ans.Page, nil
+	p, owner := e.p, e.c.holder
+	if p.alone() || owner.Address == "" || owner.Address == p.cfg.Replica {
+		return call.Reply{}, ErrOwnerGone
 	}
-}
-
-func (p *Pager) putOwner(ctx context.Context, c claim, q Question) (Answer, error) {
-	if p.alone() || c.holder.Address == "" || c.holder.Address == p.cfg.Replica {
-		return Answer{}, ErrOwnerGone
+	reply, err := ask(ctx, e.what, owner, there)
+	if _, moved := errors.AsType[*MovedError](err); moved {
+		err = ErrOwnerGone
 	}
-	ans, err := p.put(ctx, c.holder.Address, q)
-	return ans, p.OwnerError(ctx, c.holder, err)
+	return reply, p.OwnerError(ctx, owner, err)
 }
 
 // ownerPatience is how long an owner may give no answer before it counts as gone.

@@ -71,7 +71,7 @@ func TestOwnerGone(t *testing.T) {
 				if _, _, err := at.Take(t.Context(), asking); !errors.Is(err, paging.ErrOwnerGone) {
 					t.Errorf("Take = %v", err)
 				}
-				if err := at.CloseCursor(t.Context(), "anna", page.Token); !errors.Is(err, paging.ErrOwnerGone) {
+				if err := at.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); !errors.Is(err, paging.ErrOwnerGone) {
 					t.Errorf("CloseCursor = %v", err)
 				}
 			})
@@ -126,7 +126,7 @@ func TestOwnerSilent(t *testing.T) {
 				if _, _, err := n.node("b").Take(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); !gone(err) {
 					t.Errorf("Take = %v", err)
 				}
-				if err := n.node("b").CloseCursor(t.Context(), "anna", page.Token); !gone(err) {
+				if err := n.node("b").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); !gone(err) {
 					t.Errorf("CloseCursor = %v", err)
 				}
 			})
@@ -320,7 +320,7 @@ func TestCloseEndsAPinnedStream(t *testing.T) {
 			taken.Release()
 		})
 		synctest.Wait()
-		if err := n.node("c").CloseCursor(t.Context(), "anna", page.Token); err != nil {
+		if err := n.node("c").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
 			t.Error(err)
 		}
 		wg.Wait()

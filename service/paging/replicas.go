@@ -20,11 +20,6 @@ import (
 // not answer, the error is an *UnreachableError; if ctx has ended, it is the cause of ctx instead.
 // Once a call has returned an error, a late answer is not used.
 type Replicas interface {
-	// Ask puts a question. The deadline of ctx goes with it.
-	Ask(ctx context.Context, address string, q Question) (Answer, error)
-	// Stream asks the replica that holds a cursor for all pages from one on. It returns when that
-	// replica has agreed.
-	Stream(ctx context.Context, address string, q Question) (PageStream, error)
 	// Push hands records over, and returns the replica that has accepted all of them.
 	Push(ctx context.Context, address string, records iter.Seq[Record]) (page.Replica, error)
 	// Kill is Pager.Kill of another replica.
@@ -35,52 +30,11 @@ type Replicas interface {
 	Others(ctx context.Context, again bool) []string
 }
 
-// Purpose says what is asked of a cursor.
-type Purpose uint8
+// MovedError is the error of a call that another replica forwards: To has the cursor now.
+type MovedError struct{ To page.Replica }
 
-const (
-	// ForPage asks for a page.
-	ForPage Purpose = iota
-	// ForStream asks whether all pages from one on could be had as a stream.
-	ForStream
-	// ForClose closes the cursor.
-	ForClose
-)
-
-func (p Purpose) String() string { return [...]string{"page", "stream", "close"}[p] }
-
-// Question describes what one replica asks another. The replica that is asked answers with what it
-// has, and passes nothing on.
-type Question struct {
-	// Asker is the replica that asks.
-	Asker page.Replica
-	// Holder is the instance that should hold the cursor; zero means unknown.
-	Holder  page.Instance
-	Purpose Purpose
-
-	Principal, Token string
-	BatchSize        *int32
-	MaxAwaitTimeMS   *int64
-	Inflation        int
-}
-
-func (q Question) asking() Asking {
-	return Asking{
-		Principal: q.Principal, Token: q.Token, BatchSize: q.BatchSize,
-		MaxAwaitTimeMS: q.MaxAwaitTimeMS, Inflation: q.Inflation,
-	}
-}
-
-// Answer has exactly one of these.
-type Answer struct {
-	// Page is the page itself.
-	Page *Page
-	// Moved names the replica to ask instead.
-	Moved *page.Replica
-	// Streams: the replica would stream it.
-	Streams bool
-	// Closed: the cursor was closed.
-	Closed bool
+func (e *MovedError) Error() string {
+	return "the gateway replica at " + e.To.Address + " has the cursor"
 }
 
 // Holding describes what a replica holds of a cursor between two pages.
@@ -108,14 +62,6 @@ type Record struct {
 	Holding   *Holding // nil: nothing is left of it
 	// Undelivered is the last page, if no call has sent it to the client yet; nil: one has.
 	Undelivered *Page
-}
-
-// PageStream brings what a stream of a cursor sends, from the replica that holds it.
-type PageStream interface {
-	// Recv returns the next documents, or io.EOF at the end. It ends with the stream's context.
-	Recv() ([]bson.Raw, error)
-	// Close ends the stream, and the cursor with it. It may be repeated.
-	Close()
 }
 
 // UnreachableError reports that a replica gave no answer.

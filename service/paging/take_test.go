@@ -52,7 +52,7 @@ func TestCloseEndsTheStreamThatTookIt(t *testing.T) {
 			_ = taken.Cursor.Close(ctx)
 			taken.Release()
 		}()
-		if err := f.r.CloseCursor(t.Context(), "anna", token); err != nil {
+		if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: token}); err != nil {
 			t.Fatal(err)
 		}
 		if open, killed, _ := f.s.count(); open != 0 || killed != 1 {

@@ -6,14 +6,14 @@ import (
 	"io"
 	"iter"
 	"strconv"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
-	"github.com/mooringdb/mooring/core/bson"
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
@@ -116,25 +116,6 @@ func (t *Transport) explain(
 	return err
 }
 
-// Ask asks a replica for a page or for a closing.
-func (t *Transport) Ask(
-	ctx context.Context, address string, q paging.Question,
-) (paging.Answer, error) {
-	var a paging.Answer
-	err := t.call(ctx, address, own(func(
-		ctx context.Context, c client, opts ...grpc.CallOption,
-	) error {
-		resp, err := c.Ask(ctx, &replicav1.AskRequest{Question: newQuestion(q)}, opts...)
-		if err != nil {
-			return err
-		}
-		var r reader
-		a = r.answer(resp)
-		return r.err
-	}))
-	return a, err
-}
-
 // Push pushes records to a replica and returns the replica that has accepted them.
 func (t *Transport) Push(
 	ctx context.Context, address string, records iter.Seq[paging.Record],
@@ -201,14 +182,15 @@ func (t *Transport) List(
 	return all, nil
 }
 
-// Kill ends a cursor of a replica.
+// Kill ends a cursor or a transaction of a replica.
 func (t *Transport) Kill(ctx context.Context, address string, id string) error {
-	return t.call(ctx, address, own(func(
-		ctx context.Context, c client, opts ...grpc.CallOption,
-	) error {
-		_, err := c.Kill(ctx, &replicav1.KillRequest{Id: id}, opts...)
-		return err
-	}))
+	_, err := t.Forward(ctx, &call.Forwarding{
+		To: page.Replica{Address: address}, Request: &mooringv1.KillHandleRequest{Id: id},
+		Method: mooringv1.DeploymentService_KillHandle_FullMethodName,
+		Answer: (&mooringv1.KillHandleResponse{}).ProtoReflect().Type(),
+		Local:  call.Local{Forwarded: true},
+	})
+	return err
 }
 
 // Others returns the addresses of the other replicas: those that the configured names stand for,
@@ -241,66 +223,3 @@ func (t *Transport) meet(
 	}))
 	return resp, err
 }
-
-// Stream asks the replica that holds a cursor for a page and all pages after it.
-func (t *Transport) Stream(
-	ctx context.Context, address string, q paging.Question,
-) (paging.PageStream, error) {
-	p, err := t.connections.get(address)
-	if err != nil {
-		return nil, &paging.UnreachableError{Address: address, Err: err}
-	}
-	s := &pageStream{t: t, address: address, to: p}
-	ctx, cancel := context.WithCancel(ctx)
-	s.caller = ctx
-	s.close = sync.OnceFunc(func() {
-		cancel()
-		t.connections.put(p)
-	})
-	req := &replicav1.StreamRequest{Question: newQuestion(q)}
-	s.wire, err = replicav1.NewReplicaServiceClient(p.conn).
-		Stream(t.signed(ctx), req, grpc.Peer(&s.via))
-	if err == nil {
-		_, err = s.wire.Recv() // the first message means that the replica has agreed
-	}
-	if err != nil {
-		err = t.explain(ctx, address, p, &s.via, err)
-		s.close()
-		return nil, err
-	}
-	return s, nil
-}
-
-// pageStream receives what the replica that holds a cursor sends.
-type pageStream struct {
-	t       *Transport
-	address string
-	to      *connection
-	caller  context.Context //nolint:containedctx // lives as long as this value
-	wire    grpc.ServerStreamingClient[replicav1.StreamResponse]
-	via     peer.Peer
-	close   func()
-}
-
-// Recv returns the next documents.
-func (s *pageStream) Recv() ([]bson.Raw, error) {
-	resp, err := s.wire.Recv()
-	var r reader
-	docs := r.split(resp.GetDocuments())
-	switch {
-	case err == nil:
-		err = r.err
-	case errors.Is(err, io.EOF):
-		s.close()
-		return nil, io.EOF
-	}
-	if err != nil {
-		err = s.t.explain(s.caller, s.address, s.to, &s.via, err)
-		s.close()
-		return nil, err
-	}
-	return docs, nil
-}
-
-// Close ends the stream.
-func (s *pageStream) Close() { s.close() }

@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ import (
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
@@ -94,53 +97,6 @@ func documents(n, bytes int) []bson.Raw {
 		docs[i] = bson.NewBuilder(nil).Int32("i", int32(i)).Binary("pad", 0, make([]byte, bytes)).Finish()
 	}
 	return docs
-}
-
-// TestQuestionsAndAnswers: every field arrives, in both directions.
-func TestQuestionsAndAnswers(t *testing.T) {
-	full, moved := filled[paging.Page](), filled[page.Replica]()
-	empty := paging.Page{Token: "t"}
-	for _, row := range []struct {
-		name   string
-		answer paging.Answer
-	}{
-		{"page", paging.Answer{Page: &full}},
-		{"page without documents", paging.Answer{Page: &empty}},
-		{"streams", paging.Answer{Streams: true}},
-		{"moved", paging.Answer{Moved: &moved}},
-		{"closed", paging.Answer{Closed: true}},
-	} {
-		for _, purpose := range []paging.Purpose{paging.ForPage, paging.ForStream, paging.ForClose} {
-			t.Run(row.name+" for "+purpose.String(), func(t *testing.T) {
-				var asked paging.Question
-				owner := start(t, "a", &fake{answer: func(_ context.Context, q paging.Question) (paging.Answer, error) {
-					asked = q
-					return row.answer, nil
-				}})
-				q := filled[paging.Question]()
-				q.Purpose = purpose
-				got, err := start(t, "a", nil).Ask(t.Context(), owner.Advertised(), q)
-				if err != nil || !reflect.DeepEqual(got, row.answer) {
-					t.Errorf("Ask = %+v, %v; want %+v", got, err, row.answer)
-				}
-				if !reflect.DeepEqual(asked, q) {
-					t.Errorf("asked %+v, want %+v", asked, q)
-				}
-			})
-		}
-	}
-}
-
-// TestQuestionOfNobody: fields that are not set stay unset.
-func TestQuestionOfNobody(t *testing.T) {
-	var asked paging.Question
-	owner := start(t, "a", &fake{answer: func(_ context.Context, q paging.Question) (paging.Answer, error) {
-		asked = q
-		return paging.Answer{Closed: true}, nil
-	}})
-	if _, err := start(t, "a", nil).Ask(t.Context(), owner.Advertised(), paging.Question{}); err != nil || !reflect.DeepEqual(asked, paging.Question{}) {
-		t.Errorf("asked %+v, %v; want the zero value", asked, err)
-	}
 }
 
 func TestPush(t *testing.T) {
@@ -260,20 +216,17 @@ func TestNamedErrors(t *testing.T) {
 	})
 	var next error
 	peer := start(t, "a", &fake{
-		answer: func(context.Context, paging.Question) (paging.Answer, error) { return paging.Answer{}, next },
+		answer: func(context.Context) error { return next },
 		kill:   func(context.Context, string) error { return next },
 	})
 	n := start(t, "a", nil)
 	for name, want := range sentinels {
 		next = fmt.Errorf("around: %w", want)
-		if _, err := n.Ask(t.Context(), peer.Advertised(), paging.Question{}); !errors.Is(err, want) {
-			t.Errorf("Ask = %v, want %s", err, name)
+		if err := n.ask(t.Context(), peer.Advertised()); !errors.Is(err, want) {
+			t.Errorf("a call = %v, want %s", err, name)
 		}
 		if err := n.Kill(t.Context(), peer.Advertised(), "x"); !errors.Is(err, want) {
 			t.Errorf("Kill = %v, want %s", err, name)
-		}
-		if _, err := n.Stream(t.Context(), peer.Advertised(), paging.Question{}); !errors.Is(err, paging.ErrNotHere) {
-			t.Errorf("Stream = %v, want ErrNotHere", err)
 		}
 	}
 	if strings.Contains(peer.log.String(), "level=ERROR") {
@@ -289,10 +242,10 @@ func TestOtherErrors(t *testing.T) {
 		&mongoerr.NetworkError{Address: "db:1", Err: io.ErrUnexpectedEOF},
 		&handle.LimitError{Max: 3},
 	} {
-		peer := start(t, "a", &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) { return paging.Answer{}, original }})
-		_, err := start(t, "a", nil).Ask(t.Context(), peer.Advertised(), paging.Question{})
+		peer := start(t, "a", &fake{answer: func(context.Context) error { return original }})
+		err := start(t, "a", nil).ask(t.Context(), peer.Advertised())
 		if _, ok := errors.AsType[*replica.RemoteError](err); !ok {
-			t.Errorf("Ask = %v, want *RemoteError of %v", err, original)
+			t.Errorf("a call = %v, want *RemoteError of %v", err, original)
 			continue
 		}
 		got, want := rpcerr.Status(err), rpcerr.Status(original)
@@ -303,42 +256,54 @@ func TestOtherErrors(t *testing.T) {
 	}
 }
 
+// TestMoved checks that a replica learns where the cursor is that it has asked another one for.
+func TestMoved(t *testing.T) {
+	want := filled[page.Replica]()
+	peer := start(t, "a", &fake{answer: func(context.Context) error {
+		return fmt.Errorf("around: %w", &paging.MovedError{To: want})
+	}})
+	err := start(t, "a", nil).ask(t.Context(), peer.Advertised())
+	if moved, ok := errors.AsType[*paging.MovedError](err); !ok || moved.To != want {
+		t.Errorf("a call = %v, want that it has moved to %v", err, want)
+	}
+}
+
 // TestPanicIsNoAnswer: it is unknown what was done.
 func TestPanicIsNoAnswer(t *testing.T) {
-	peer := start(t, "a", &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) { panic("ouch") }})
-	_, err := start(t, "a", nil).Ask(t.Context(), peer.Advertised(), paging.Question{})
+	peer := start(t, "a", &fake{accept: func(paging.Record) error { panic("ouch") }})
+	_, err := start(t, "a", nil).Push(t.Context(), peer.Advertised(), slices.Values([]paging.Record{{}}))
 	if e, ok := errors.AsType[*paging.UnreachableError](err); !ok || !e.Sent {
-		t.Errorf("Ask = %v, want *UnreachableError, sent", err)
+		t.Errorf("Push = %v, want *UnreachableError, sent", err)
 	}
 }
 
 // TestDeadline: the caller's deadline is carried, and its end is the caller's own error.
 func TestDeadline(t *testing.T) {
 	asked := make(chan time.Duration, 1)
-	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
+	peer := start(t, "a", &fake{answer: func(ctx context.Context) error {
 		deadline, _ := ctx.Deadline()
 		asked <- time.Until(deadline)
 		<-ctx.Done()
-		return paging.Answer{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}})
 	n := start(t, "a", nil)
 	cause := errors.New("the client's time")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, cause)
 	defer cancel()
-	_, err := n.Ask(ctx, peer.Advertised(), paging.Question{})
+	err := n.ask(ctx, peer.Advertised())
 	if left := <-asked; left <= 0 || left > 300*time.Millisecond {
 		t.Errorf("the owner has %s left, want at most 300 ms", left)
 	}
 	if status.Code(err) != codes.DeadlineExceeded && !errors.Is(err, cause) && !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Ask = %v, want the cause or a deadline", err)
+		t.Errorf("a call = %v, want the cause or a deadline", err)
 	}
 	ctx, cancelCause := context.WithCancelCause(t.Context())
 	go func() {
 		<-asked
 		cancelCause(cause)
 	}()
-	if _, err := n.Ask(ctx, peer.Advertised(), paging.Question{}); !errors.Is(err, cause) {
-		t.Errorf("Ask = %v, want the cause of the cancellation", err)
+	if err := n.ask(ctx, peer.Advertised()); !errors.Is(err, cause) {
+		t.Errorf("a call = %v, want the cause of the cancellation", err)
 	}
 }
 
@@ -346,26 +311,26 @@ func TestDeadline(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	n := start(t, "a", nil)
 	ask := func(address string) (*paging.UnreachableError, error) {
-		_, err := n.Ask(t.Context(), address, paging.Question{})
+		err := n.ask(t.Context(), address)
 		e, _ := errors.AsType[*paging.UnreachableError](err)
 		return e, err
 	}
 	gone := bind(t, "a")
 	gone.stop()
 	if e, err := ask(gone.Advertised()); e == nil || e.Sent || !e.Refused || e.Address != gone.Advertised() {
-		t.Errorf("nobody listens: Ask = %v, want *UnreachableError, refused", err)
+		t.Errorf("nobody listens: a call = %v, want *UnreachableError, refused", err)
 	}
 
-	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
-		return paging.Answer{Closed: true}, nil
+	peer := start(t, "a", &fake{answer: func(ctx context.Context) error {
+		return nil
 	}})
 	way := newProxy(t, peer.Advertised())
 	if _, err := ask(way.address()); err != nil {
-		t.Fatalf("through the proxy: Ask = %v", err)
+		t.Fatalf("through the proxy: a call = %v", err)
 	}
 	way.setMute(true)
 	if e, err := ask(way.address()); e == nil || !e.Sent || e.Refused {
-		t.Errorf("the answer was lost: Ask = %v, want *UnreachableError, sent", err)
+		t.Errorf("the answer was lost: a call = %v, want *UnreachableError, sent", err)
 	}
 	if s := n.Stats(); s.Calls < 3 || s.Unreachable != 2 {
 		t.Errorf("Stats() = %+v, want 2 unreachable of at least 3 calls", s)
@@ -384,42 +349,52 @@ func TestUnreachable(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	begun := time.Now()
 	if e, err := ask(l.Addr().String()); e == nil || e.Sent || e.Refused || time.Since(begun) > 5*time.Second {
-		t.Errorf("nobody answers the handshake: Ask = %v after %s, want *UnreachableError, not sent, in 2 s", err, time.Since(begun))
+		t.Errorf("nobody answers the handshake: a call = %v after %s, want *UnreachableError, not sent, in 2 s", err, time.Since(begun))
 	}
 }
 
 // TestRestartAtTheSameAddress: a new replica at the address is found soon.
 func TestRestartAtTheSameAddress(t *testing.T) {
 	answer := func(address string) *fake {
-		return &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) {
-			return paging.Answer{Moved: &page.Replica{Address: address}}, nil
+		return &fake{answer: func(context.Context) error {
+			return &paging.MovedError{To: page.Replica{Address: address}}
 		}}
 	}
 	first := start(t, "a", answer("1"))
 	n := start(t, "a", nil)
-	if a, err := n.Ask(t.Context(), first.Advertised(), paging.Question{}); err != nil || a.Moved.Address != "1" {
-		t.Fatalf("Ask = %+v, %v", a, err)
+	told := func() string {
+		moved, ok := errors.AsType[*paging.MovedError](n.ask(t.Context(), first.Advertised()))
+		if !ok {
+			return ""
+		}
+		return moved.To.Address
+	}
+	if got := told(); got != "1" {
+		t.Fatalf("the first replica answers %q", got)
 	}
 	first.stop()
-	if _, err := n.Ask(t.Context(), first.Advertised(), paging.Question{}); err == nil {
-		t.Error("Ask of a replica that has stopped = nil")
+	if err := n.ask(t.Context(), first.Advertised()); err == nil {
+		t.Error("a call of a replica that has stopped = nil")
 	}
 	start(t, "a", answer("2"), at(first.Advertised()))
-	eventually(t, "the new replica answers", func() bool {
-		a, err := n.Ask(t.Context(), first.Advertised(), paging.Question{})
-		return err == nil && a.Moved.Address == "2"
-	})
+	eventually(t, "the new replica answers", func() bool { return told() == "2" })
 }
 
 // TestSizes: a page as large as a server's largest batch, and a page of many documents.
 func TestSizes(t *testing.T) {
-	large := paging.Page{Documents: documents(3, 16<<20)}
-	many := paging.Page{Documents: documents(30_000, 80)}
-	for _, a := range []paging.Answer{{Page: &large}, {Page: &many}} {
-		owner := start(t, "a", &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) { return a, nil }})
-		got, err := start(t, "a", nil).Ask(t.Context(), owner.Advertised(), paging.Question{})
-		if err != nil || !reflect.DeepEqual(got, a) {
-			t.Errorf("Ask: the answer differs, %v", err)
+	for _, want := range [][]bson.Raw{documents(3, 16<<20), documents(30_000, 80)} {
+		owner := start(t, "a", &fake{documents: want})
+		reply, err := start(t, "a", nil).Forward(t.Context(), &call.Forwarding{
+			To: page.Replica{Address: owner.Advertised()}, Request: &mooringv1.NextPageRequest{},
+			Method: mooringv1.CursorService_NextPage_FullMethodName,
+			Answer: (&mooringv1.NextPageResponse{}).ProtoReflect().Type(),
+			Local:  call.Local{Forwarded: true},
+		})
+		got, _ := reply.Response.(*mooringv1.NextPageResponse)
+		if err != nil || !slices.EqualFunc(got.GetDocuments(), want, func(d *mooringv1.Document, want bson.Raw) bool {
+			return bytes.Equal(d.GetBson(), want)
+		}) {
+			t.Errorf("NextPage: the page differs, %v", err)
 		}
 	}
 }
@@ -439,23 +414,6 @@ func TestHostileMessages(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	c := replicav1.NewReplicaServiceClient(conn)
 	ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs(replica.DeploymentKey, peer.Serves()))
-	for name, q := range map[string]*replicav1.Question{
-		"none":          nil,
-		"long instance": {Purpose: replicav1.Purpose_PURPOSE_PAGE, Holder: make([]byte, 17)},
-		"no purpose":    {},
-		"huge":          {Purpose: replicav1.Purpose_PURPOSE_PAGE, Token: strings.Repeat("x", replica.MaxMessageBytes)},
-	} {
-		if _, err := c.Ask(ctx, &replicav1.AskRequest{Question: q}); err == nil {
-			t.Errorf("%s: Ask = nil", name)
-		}
-		s, err := c.Stream(ctx, &replicav1.StreamRequest{Question: q})
-		if err == nil {
-			_, err = s.Recv()
-		}
-		if err == nil {
-			t.Errorf("%s: Stream = nil", name)
-		}
-	}
 	ok := &replicav1.Ledger{Next: 1, Phase: 1}
 	for name, rec := range map[string]*replicav1.Record{
 		"length beyond the end": {Ledger: ok, Holding: &replicav1.Holding{State: state(), Leftover: []byte{255, 255, 255, 127, 0}}},
@@ -568,9 +526,9 @@ func TestOtherDeployment(t *testing.T) {
 	serving := func(deployment string) option { return func(c *replica.Config) { c.Deployment = deployment } }
 	touched := func(what string) { t.Errorf("a replica of another deployment has %s", what) }
 	peer := start(t, "a", &fake{
-		answer: func(context.Context, paging.Question) (paging.Answer, error) {
+		answer: func(context.Context) error {
 			touched("asked")
-			return paging.Answer{}, nil
+			return nil
 		},
 		accept: func(paging.Record) error {
 			touched("pushed")
@@ -588,14 +546,7 @@ func TestOtherDeployment(t *testing.T) {
 	n := start(t, "a", nil, serving("bank"))
 	address := peer.Advertised()
 	for name, call := range map[string]func() error{
-		"Ask": func() error {
-			_, err := n.Ask(t.Context(), address, paging.Question{})
-			return err
-		},
-		"Stream": func() error {
-			_, err := n.Stream(t.Context(), address, paging.Question{})
-			return err
-		},
+		"a call": func() error { return n.ask(t.Context(), address) },
 		"Push": func() error {
 			_, err := n.Push(t.Context(), address, slices.Values([]paging.Record{{}}))
 			return err
@@ -630,7 +581,7 @@ func state() []byte { return paging.AppendState(nil, &cursor.State{ID: 1}) }
 func TestManyReplicas(t *testing.T) {
 	n := start(t, "a", nil)
 	for i := range 20 {
-		_, _ = n.Ask(t.Context(), fmt.Sprintf("127.0.0.1:%d", 1+i), paging.Question{})
+		_ = n.ask(t.Context(), fmt.Sprintf("127.0.0.1:%d", 1+i))
 	}
 	if open, _ := n.Connections(); open != 0 {
 		t.Errorf("%d connections to addresses where nothing listens", open)
@@ -638,7 +589,7 @@ func TestManyReplicas(t *testing.T) {
 	many := start(t, "a", yes(), func(c *replica.Config) { c.Address = "0.0.0.0:0" })
 	_, port, _ := net.SplitHostPort(many.Address())
 	for i := range replica.MaxConnected + 20 {
-		if _, err := n.Ask(t.Context(), fmt.Sprintf("127.0.1.%d:%s", 1+i, port), paging.Question{}); err != nil {
+		if err := n.ask(t.Context(), fmt.Sprintf("127.0.1.%d:%s", 1+i, port)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -650,15 +601,15 @@ func TestManyReplicas(t *testing.T) {
 // TestCloseIsBounded: a call that does not end is cut.
 func TestCloseIsBounded(t *testing.T) {
 	asked := make(chan struct{})
-	peer := start(t, "a", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
+	peer := start(t, "a", &fake{answer: func(ctx context.Context) error {
 		close(asked)
 		<-ctx.Done()
-		return paging.Answer{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}})
 	n := start(t, "a", nil)
 	done := make(chan error, 1)
 	go func() {
-		_, err := n.Ask(t.Context(), peer.Advertised(), paging.Question{})
+		err := n.ask(t.Context(), peer.Advertised())
 		done <- err
 	}()
 	<-asked
@@ -668,10 +619,10 @@ func TestCloseIsBounded(t *testing.T) {
 		t.Errorf("Close took %s", took)
 	}
 	if err := <-done; err == nil {
-		t.Error("Ask of a replica that was closed = nil")
+		t.Error("a call of a replica that was closed = nil")
 	}
 	n.stop()
-	if _, err := n.Ask(t.Context(), peer.Advertised(), paging.Question{}); err == nil {
-		t.Error("Ask after Close = nil")
+	if err := n.ask(t.Context(), peer.Advertised()); err == nil {
+		t.Error("a call after Close = nil")
 	}
 }

@@ -35,6 +35,9 @@ var named = map[string]error{
 	"message":                 errMessage,
 }
 
+// movedName is the name of a *paging.MovedError.
+const movedName = "moved"
+
 // errSelf refuses a call that a replica has made to itself: one of the addresses where it looks
 // for other replicas is its own.
 var errSelf = errors.New("this replica is the one that asks")
@@ -65,6 +68,9 @@ func refusal(err error) error {
 			detail.Name = name
 		}
 	}
+	if moved, ok := errors.AsType[*paging.MovedError](err); ok {
+		detail.Name, detail.Moved = movedName, newReplica(moved.To)
+	}
 	p := rpcerr.Status(err).Proto()
 	if detail.Name != "" {
 		// the log of requests must not count it as a fault
@@ -87,7 +93,11 @@ func explain(ctx context.Context, address string, via *peer.Peer, err error) err
 		if !packed.MessageIs(detail) || packed.UnmarshalTo(detail) != nil {
 			continue
 		}
+		var r reader
+		moved := r.replica(detail.GetMoved())
 		switch target := named[detail.GetName()]; {
+		case detail.GetName() == movedName && r.err == nil:
+			return &paging.MovedError{To: moved}
 		case errors.Is(target, errSelf), errors.Is(target, errForeign),
 			errors.Is(target, errMessage):
 			// the replica has done nothing

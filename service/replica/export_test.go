@@ -76,10 +76,6 @@ func Convert(m proto.Message) (proto.Message, error) {
 	var r reader
 	var again proto.Message
 	switch m := m.(type) {
-	case *replicav1.Question:
-		again = newQuestion(r.question(m))
-	case *replicav1.AskResponse:
-		again = newAnswer(r.answer(m))
 	case *replicav1.Record:
 		again = newRecord(r.record(m))
 	case *replicav1.ListRequest:

@@ -66,15 +66,7 @@ func bsonOf(text string) *mooringv1.Document {
 
 // serve has a replica answer the calls of the API.
 func (a *answers) serve(n *node) {
-	n.SetAPI(replica.API{
-		Register: func(r grpc.ServiceRegistrar) { mooringv1.RegisterDocumentServiceServer(r, a) },
-		Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-			return h(ctx, req)
-		},
-		Stream: func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-			return h(srv, ss)
-		},
-	})
+	n.SetAPI(plain(func(r grpc.ServiceRegistrar) { mooringv1.RegisterDocumentServiceServer(r, a) }))
 	n.Serve(&fake{})
 }
 

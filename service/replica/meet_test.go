@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/service/page"
-	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
 )
 
@@ -50,8 +49,8 @@ func TestMeet(t *testing.T) {
 	}
 	// A lost replica is forgotten when its address refuses connections.
 	c.stop()
-	if _, err := a.Ask(t.Context(), c.Advertised(), paging.Question{}); err == nil {
-		t.Error("Ask of a replica that has stopped = nil")
+	if err := a.ask(t.Context(), c.Advertised()); err == nil {
+		t.Error("a call of a replica that has stopped = nil")
 	}
 	if knows(a, c) {
 		t.Error("a replica that is gone is known still")
@@ -68,8 +67,8 @@ func TestLeave(t *testing.T) {
 	address := b.Advertised()
 	ask := func(want uint64) {
 		t.Helper()
-		if _, err := a.Ask(t.Context(), address, paging.Question{}); err == nil {
-			t.Error("Ask of a replica that has stopped = nil")
+		if err := a.ask(t.Context(), address); err == nil {
+			t.Error("a call of a replica that has stopped = nil")
 		}
 		if got := a.Stats().Unreachable; got != want {
 			t.Errorf("%d calls have found a replica unreachable, want %d", got, want)
@@ -182,7 +181,7 @@ func TestClocks(t *testing.T) {
 		b.SetClock(func() time.Time { return time.Now().Add(test.ahead) })
 		b.Serve(&fake{})
 		for range 3 {
-			if _, err := b.Ask(context.Background(), a.Advertised(), paging.Question{}); err != nil {
+			if err := b.ask(context.Background(), a.Advertised()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -166,8 +166,8 @@ func TestSelfIsNoOther(t *testing.T) {
 	if e, ok := errors.AsType[*paging.UnreachableError](err); !ok || e.Sent || accepted != 0 {
 		t.Errorf("Push to itself = %v, accepted %d; want *UnreachableError, not sent, and none", err, accepted)
 	}
-	if _, err := named.Ask(t.Context(), own, paging.Question{}); err == nil {
-		t.Error("Ask of itself = nil")
+	if err := named.ask(t.Context(), own); err == nil {
+		t.Error("a call of itself = nil")
 	}
 	if got := named.Others(t.Context(), false); len(got) != 0 {
 		t.Errorf("Others = %q although it has met itself there", got)
@@ -198,12 +198,12 @@ func TestMetSelfIsForAWhile(t *testing.T) {
 func TestSharedAddress(t *testing.T) {
 	n := start(t, "a", yes())
 	service := newProxy(t, n.Advertised())
-	if _, err := n.Ask(t.Context(), service.address(), paging.Question{}); err == nil {
-		t.Fatal("Ask of itself = nil")
+	if err := n.ask(t.Context(), service.address()); err == nil {
+		t.Fatal("a call of itself = nil")
 	}
 	other := start(t, "a", yes())
 	service.lead(other.Advertised())
-	if _, err := n.Ask(t.Context(), service.address(), paging.Question{}); err != nil {
-		t.Errorf("Ask at the shared address, which leads to another one now = %v", err)
+	if err := n.ask(t.Context(), service.address()); err != nil {
+		t.Errorf("a call at the shared address, which leads to another one now = %v", err)
 	}
 }

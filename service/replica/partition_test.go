@@ -12,7 +12,6 @@ import (
 
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
-	"github.com/mooringdb/mooring/service/stream"
 )
 
 // pipes is a network within the process. What is sent over it arrives until it is cut.
@@ -71,23 +70,23 @@ func TestPartition(t *testing.T) {
 		network := newPipes()
 		join := func(address string, p replica.Pager, l net.Listener) *replica.Transport {
 			n := replica.New(replica.Config{
-				Keys: ring(t, "a"), Advertise: address, Streams: stream.New(stream.Config{}), Log: slog.New(slog.DiscardHandler),
+				Keys: ring(t, "a"), Advertise: address, Log: slog.New(slog.DiscardHandler),
 			})
 			n.BindTo(l, network.dial)
-			n.Serve(p)
+			(&node{Transport: n}).serve(p)
 			return n
 		}
-		holder := join("10.0.0.1:1", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
+		holder := join("10.0.0.1:1", &fake{answer: func(ctx context.Context) error {
 			network.cut.Store(true)
 			<-ctx.Done()
-			return paging.Answer{}, context.Cause(ctx)
+			return context.Cause(ctx)
 		}}, network)
 		asker := join("10.0.0.2:1", &fake{}, newPipes())
 		begun := time.Now()
-		_, err := asker.Ask(t.Context(), "10.0.0.1:1", paging.Question{})
+		err := ask(t.Context(), asker, "10.0.0.1:1")
 		lost, ok := errors.AsType[*paging.UnreachableError](err)
 		if took := time.Since(begun); !ok || !lost.Sent || took != 13*time.Second {
-			t.Errorf("Ask = %v after %s, want *UnreachableError, sent, after 13 s", err, took)
+			t.Errorf("a call = %v after %s, want *UnreachableError, sent, after 13 s", err, took)
 		}
 		for _, n := range []*replica.Transport{asker, holder} {
 			if err := n.Close(t.Context()); err != nil {

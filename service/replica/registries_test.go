@@ -11,13 +11,20 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/cursor"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	cursorservice "github.com/mooringdb/mooring/service/cursor"
+	"github.com/mooringdb/mooring/service/inproc"
+	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
+	"github.com/mooringdb/mooring/service/stream"
 )
 
 // deployment holds the cursors of some replicas.
@@ -41,11 +48,13 @@ func behindBalancer(t *testing.T, docs ...bson.Raw) deployment {
 	return deployment{b.URI(""), b.Dial, b.OpenCursors}
 }
 
-// gateway is a registry with a client and a node: a replica without its public ports.
+// gateway is a pager with a client, a node and the service of cursors: a replica without its public
+// ports.
 type gateway struct {
 	*node
 	*paging.Pager
 	client *client.Client
+	calls  mooringv1.CursorServiceClient // of the gateway's own clients
 }
 
 // join starts a gateway with the key a, which ends with the test. If advertise is not empty, it is
@@ -73,6 +82,15 @@ func join(t *testing.T, d deployment, advertise string, options ...option) *gate
 		Continue: func(s cursor.State) paging.Cursor { return g.client.ContinueCursor(s) },
 	})
 	g.SetReplicas(g.node)
+	around := interceptor.New(interceptor.Config{Replicas: g.node})
+	service := cursorservice.New(cursorservice.Config{
+		Handles: g.Pager, Streams: stream.New(stream.Config{}),
+	})
+	register := func(r grpc.ServiceRegistrar) { mooringv1.RegisterCursorServiceServer(r, service) }
+	local := inproc.NewConn(around.Unary(), around.Stream())
+	register(local)
+	g.calls = mooringv1.NewCursorServiceClient(local)
+	g.SetAPI(replica.API{Register: register, Unary: around.Unary(), Stream: around.Stream()})
 	if err := g.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +113,15 @@ func (g *gateway) find(ctx context.Context, size int32) (paging.Page, error) {
 }
 
 func (g *gateway) next(ctx context.Context, token string) (paging.Page, error) {
-	return g.Next(ctx, paging.Asking{Token: token})
+	resp, err := g.calls.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: token})
+	return paging.Page{Documents: raw(resp.GetDocuments()), Token: resp.GetCursor()}, err
+}
+
+func raw(docs []*mooringv1.Document) (all []bson.Raw) {
+	for _, d := range docs {
+		all = append(all, d.GetBson())
+	}
+	return all
 }
 
 // reading records what a client has read: the documents' numbers must be 0, 1, 2, …
@@ -286,7 +312,7 @@ func TestPinned(t *testing.T) {
 	if page, err = a.find(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.CloseCursor(t.Context(), "", page.Token); err != nil || d.open() != 0 {
+	if _, err := b.calls.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: page.Token}); err != nil || d.open() != 0 {
 		t.Errorf("CloseCursor = %v, %d cursors are open", err, d.open())
 	}
 
@@ -322,13 +348,13 @@ func TestSlowReaderOfPinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, taken, err := other.Take(t.Context(), paging.Asking{Token: page.Token})
+	ctx, cancel := context.WithCancel(t.Context())
+	ss, err := other.calls.Stream(ctx, &mooringv1.CursorServiceStreamRequest{Cursor: page.Token})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer taken.Release()
-	defer func() { _ = taken.Cursor.Close(ctx) }()
-	if _, err := taken.Cursor.Next(ctx); err != nil {
+	defer end(ss, cancel)
+	if _, err := ss.Recv(); err != nil {
 		t.Fatal(err)
 	}
 	fetched := func() int {
@@ -376,28 +402,35 @@ func TestDeadlineOfPinned(t *testing.T) {
 	}
 }
 
-// stream reads a cursor as CursorService.Stream does.
+// stream reads a cursor to its end.
 func (g *gateway) stream(ctx context.Context, token string, take func([]bson.Raw) error) error {
-	ctx, taken, err := g.Take(ctx, paging.Asking{Token: token})
+	ctx, cancel := context.WithCancel(ctx)
+	ss, err := g.calls.Stream(ctx, &mooringv1.CursorServiceStreamRequest{Cursor: token})
 	if err != nil {
+		cancel()
 		return err
 	}
-	defer taken.Release()
-	defer func() { _ = taken.Cursor.Close(ctx) }()
-	if err := take(taken.Documents); err != nil {
-		return err
-	}
-	for !taken.Cursor.Done() {
-		b, err := taken.Cursor.Next(ctx)
-		if errors.Is(err, io.EOF) {
+	defer end(ss, cancel)
+	for {
+		m, err := ss.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
-		if err := take(b.Documents); err != nil {
+		if err := take(raw(m.GetDocuments())); err != nil {
 			return err
 		}
 	}
-	return nil
+}
+
+// end ends a stream, and returns when its handler has returned.
+func end(ss grpc.ServerStreamingClient[mooringv1.CursorServiceStreamResponse], cancel func()) {
+	cancel()
+	for {
+		if _, err := ss.Recv(); err != nil {
+			return
+		}
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,15 +15,12 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mooringdb/mooring/core/bson"
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
-	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/seal"
-	"github.com/mooringdb/mooring/service/stream"
 )
 
 const (
@@ -40,13 +36,10 @@ const (
 // Pager lists what a transport needs of *paging.Pager to answer other replicas.
 type Pager interface {
 	Self() page.Replica
-	Answer(ctx context.Context, q paging.Question) (paging.Answer, error)
-	AnswerStream(ctx context.Context, q paging.Question) (context.Context, *paging.Taken, error)
 	Accept(rec paging.Record) error
 	Succeeded(from page.Instance, to page.Replica)
 	Successors() map[page.Instance]page.Replica
 	Handles(q handle.Query) []handle.Info
-	Kill(ctx context.Context, id string) error
 }
 
 var _ Pager = (*paging.Pager)(nil)
@@ -56,9 +49,7 @@ type server struct {
 	replicav1.UnsafeReplicaServiceServer
 	pager     Pager
 	directory *directory
-	streams   *stream.Streams
 	pushes    *pushes
-	admission *admission.Admission
 }
 
 // pushes counts what all incomplete pushes hold.
@@ -68,75 +59,6 @@ type pushes struct {
 }
 
 var _ replicav1.ReplicaServiceServer = (*server)(nil)
-
-// Ask answers a question.
-func (s *server) Ask(
-	ctx context.Context, req *replicav1.AskRequest,
-) (*replicav1.AskResponse, error) {
-	var r reader
-	q := r.question(req.GetQuestion())
-	if r.err != nil {
-		return nil, refusal(r.err)
-	}
-	ctx, end := s.charge(ctx, q.Principal)
-	defer end()
-	a, err := s.pager.Answer(ctx, q)
-	if err != nil {
-		return nil, refusal(err)
-	}
-	return newAnswer(a), nil
-}
-
-// charge returns the context of a call that another replica makes for a client, with an account of
-// the client. The caller must call end.
-func (s *server) charge(
-	ctx context.Context, principal string,
-) (charged context.Context, end func()) {
-	account := &admission.Account{}
-	s.admission.Open(account, admission.PrincipalOf(principal, netip.Addr{}))
-	ctx, cancel := context.WithCancelCause(ctx)
-	account.OnRefusal(cancel)
-	return context.WithValue(ctx, admission.AccountKey{}, account), func() {
-		account.Close()
-		cancel(nil)
-	}
-}
-
-// Stream sends the pages of a cursor.
-func (s *server) Stream(
-	req *replicav1.StreamRequest, ss grpc.ServerStreamingServer[replicav1.StreamResponse],
-) error {
-	var r reader
-	q := r.question(req.GetQuestion())
-	if r.err != nil {
-		return refusal(r.err)
-	}
-	ctx, end := s.charge(ss.Context(), q.Principal)
-	defer end()
-	ctx, taken, err := s.pager.AnswerStream(ctx, q)
-	if err != nil {
-		return refusal(err)
-	}
-	defer taken.Release()
-	src := stream.Source{
-		Cursor: taken.Cursor, Documents: taken.Documents, Sizer: taken.Sizer,
-	}
-	if q.BatchSize != nil {
-		src.MaxBatch = *q.BatchSize
-	}
-	taken.Documents = nil
-	if err := ss.Send(&replicav1.StreamResponse{}); err != nil {
-		_ = taken.Cursor.Close(ctx) // never fails
-		return err
-	}
-	err = s.streams.Run(ctx, src, func(docs []bson.Raw) error {
-		return ss.Send(&replicav1.StreamResponse{Documents: join(docs)})
-	})
-	if err != nil {
-		return refusal(err)
-	}
-	return nil
-}
 
 // Push accepts records when all of them have arrived. If a push breaks off, Push accepts none of
 // them, so that the records can go to another replica.
@@ -220,16 +142,6 @@ func (s *server) List(
 		all = all[n:]
 	}
 	return nil
-}
-
-// Kill ends a cursor.
-func (s *server) Kill(
-	ctx context.Context, req *replicav1.KillRequest,
-) (*replicav1.KillResponse, error) {
-	if err := s.pager.Kill(ctx, req.GetId()); err != nil {
-		return nil, refusal(err)
-	}
-	return &replicav1.KillResponse{}, nil
 }
 
 // ownPrefix begins the methods of replicas. The others are the API's, which other replicas forward.

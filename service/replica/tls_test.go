@@ -10,12 +10,10 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/mooringdb/mooring/service/paging"
 )
 
 func yes() *fake {
-	return &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) { return paging.Answer{Closed: true}, nil }}
+	return &fake{answer: func(context.Context) error { return nil }}
 }
 
 // TestWhoIsAReplica: each side presents its first key and accepts all its keys.
@@ -34,7 +32,7 @@ func TestWhoIsAReplica(t *testing.T) {
 		{"a", "ba", false},
 	} {
 		asker, owner := start(t, row.asks, nil), start(t, row.answers, yes())
-		_, err := asker.Ask(t.Context(), owner.Advertised(), paging.Question{})
+		err := asker.ask(t.Context(), owner.Advertised())
 		if (err == nil) != row.ok {
 			t.Errorf("%s asks %s: %v, want ok %v", row.asks, row.answers, err, row.ok)
 		}
@@ -162,13 +160,13 @@ func TestRotation(t *testing.T) {
 				if i == k {
 					continue
 				}
-				if _, err := asker.Ask(t.Context(), owner.Advertised(), paging.Question{}); err != nil {
+				if err := asker.ask(t.Context(), owner.Advertised()); err != nil {
 					t.Fatalf("%s: replica %d asks %d: %v", when, i, k, err)
 				}
 			}
 		}
 	}
-	if _, err := late.Ask(t.Context(), nodes[0].Advertised(), paging.Question{}); err != nil {
+	if err := late.ask(t.Context(), nodes[0].Advertised()); err != nil {
 		t.Fatal(err)
 	}
 	all("before")
@@ -187,7 +185,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("replica %d warned: %s", i, n.log)
 		}
 	}
-	if _, err := late.Ask(t.Context(), nodes[0].Advertised(), paging.Question{}); err == nil {
+	if err := late.ask(t.Context(), nodes[0].Advertised()); err == nil {
 		t.Error("a replica whose only key is gone was answered")
 	}
 }
@@ -196,17 +194,17 @@ func TestRotation(t *testing.T) {
 // key is not asked any more.
 func TestKeyIsGone(t *testing.T) {
 	asked := make(chan struct{})
-	owner := start(t, "ab", &fake{answer: func(ctx context.Context, _ paging.Question) (paging.Answer, error) {
+	owner := start(t, "ab", &fake{answer: func(ctx context.Context) error {
 		close(asked)
 		<-ctx.Done()
-		return paging.Answer{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}})
 	asker := start(t, "b", nil)
 	done := make(chan error, 1)
 	// The owner does not present its own first key: the asker has to know a as well.
 	asker.rotate("ba")
 	go func() {
-		_, err := asker.Ask(t.Context(), owner.Advertised(), paging.Question{})
+		err := asker.ask(t.Context(), owner.Advertised())
 		done <- err
 	}()
 	<-asked
@@ -214,7 +212,7 @@ func TestKeyIsGone(t *testing.T) {
 	select {
 	case err := <-done:
 		if err == nil {
-			t.Error("Ask = nil over a connection whose key is gone")
+			t.Error("a call = nil over a connection whose key is gone")
 		}
 	case <-time.After(waitTime):
 		t.Fatal("the connection is still there")
@@ -224,15 +222,15 @@ func TestKeyIsGone(t *testing.T) {
 // TestRotationSparesCalls: a call that runs while the first key changes ends normally.
 func TestRotationSparesCalls(t *testing.T) {
 	asked, answer := make(chan struct{}, 2), make(chan struct{})
-	owner := start(t, "ab", &fake{answer: func(context.Context, paging.Question) (paging.Answer, error) {
+	owner := start(t, "ab", &fake{answer: func(context.Context) error {
 		asked <- struct{}{}
 		<-answer
-		return paging.Answer{Closed: true}, nil
+		return nil
 	}})
 	asker := start(t, "ab", nil)
 	done := make(chan error, 2)
 	ask := func() {
-		_, err := asker.Ask(t.Context(), owner.Advertised(), paging.Question{})
+		err := asker.ask(t.Context(), owner.Advertised())
 		done <- err
 	}
 	go ask()
@@ -247,7 +245,7 @@ func TestRotationSparesCalls(t *testing.T) {
 	close(answer)
 	for range 2 {
 		if err := <-done; err != nil {
-			t.Errorf("Ask = %v", err)
+			t.Errorf("a call = %v", err)
 		}
 	}
 	eventually(t, "the old connection is closed", func() bool {

@@ -19,10 +19,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
-	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/seal"
-	"github.com/mooringdb/mooring/service/stream"
 )
 
 const (
@@ -62,12 +60,7 @@ type Config struct {
 	// Others are the addresses of the other replicas, as host:port. A name stands for all its
 	// addresses. This replica's own address may be among them.
 	Others []string
-	// Streams are what the streams of pinned cursors share with the gateway's other streams.
-	Streams *stream.Streams
-	// Admission is charged with what other replicas read from here, for their clients; nil: nothing
-	// is limited.
-	Admission *admission.Admission
-	Log       *slog.Logger
+	Log    *slog.Logger
 	// StallTimeout is how long a replica may read nothing of a stream; see interceptor.Config.
 	StallTimeout time.Duration
 	// LookupHost resolves names. If it is nil, the system's resolver does.
@@ -186,8 +179,7 @@ func (t *Transport) Serve(p Pager) {
 		grpc.StreamInterceptor(t.stream(around.Stream())),
 	)
 	replicav1.RegisterReplicaServiceServer(t.server, &server{
-		pager: p, directory: t.directory, streams: t.cfg.Streams, pushes: &t.pushes,
-		admission: t.cfg.Admission,
+		pager: p, directory: t.directory, pushes: &t.pushes,
 	})
 	if t.api.Register != nil {
 		t.api.Register(t.server)

@@ -13,13 +13,16 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/seal"
-	"github.com/mooringdb/mooring/service/stream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -75,7 +78,7 @@ func start(t testing.TB, letters string, r replica.Pager, options ...option) *no
 	if r == nil {
 		r = &fake{}
 	}
-	n.Serve(r)
+	n.serve(r)
 	return n
 }
 
@@ -84,7 +87,7 @@ func bind(t testing.TB, letters string, options ...option) *node {
 	t.Helper()
 	n := &node{t: t, ring: ring(t, letters), log: &safeBuffer{}}
 	cfg := replica.Config{
-		Keys: n.ring, Address: "127.0.0.1:0", Advertise: "127.0.0.1:0", Streams: stream.New(stream.Config{}),
+		Keys: n.ring, Address: "127.0.0.1:0", Advertise: "127.0.0.1:0",
 		Log:    slog.New(slog.NewTextHandler(n.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Failed: func(err error) { t.Errorf("Failed: %v", err) },
 	}
@@ -134,10 +137,12 @@ func eventually(t testing.TB, what string, ok func() bool) {
 type fake struct {
 	successions
 	self   page.Replica
-	answer func(ctx context.Context, q paging.Question) (paging.Answer, error)
-	accept func(rec paging.Record) error
-	list   func(q handle.Query) []handle.Info
-	kill   func(ctx context.Context, id string) error
+	answer func(ctx context.Context) error
+	// documents are those of each page.
+	documents []bson.Raw
+	accept    func(rec paging.Record) error
+	list      func(q handle.Query) []handle.Info
+	kill      func(ctx context.Context, id string) error
 }
 
 // successions records where the cursors of replicas went.
@@ -163,15 +168,77 @@ func (s *successions) Successors() map[page.Instance]page.Replica {
 
 func (f *fake) Self() page.Replica { return f.self }
 
-func (f *fake) Answer(ctx context.Context, q paging.Question) (paging.Answer, error) {
-	if f.answer == nil {
-		return paging.Answer{}, paging.ErrNotHere
-	}
-	return f.answer(ctx, q)
+// api serves the calls that other replicas forward, as a fake answers.
+type api struct {
+	mooringv1.UnimplementedCursorServiceServer
+	mooringv1.UnimplementedDeploymentServiceServer
+	fake *fake
 }
 
-func (f *fake) AnswerStream(context.Context, paging.Question) (context.Context, *paging.Taken, error) {
-	return nil, nil, paging.ErrNotHere
+func (a *api) CloseCursor(
+	ctx context.Context, _ *mooringv1.CloseCursorRequest,
+) (*mooringv1.CloseCursorResponse, error) {
+	if a.fake.answer == nil {
+		return nil, paging.ErrNotHere
+	}
+	return &mooringv1.CloseCursorResponse{}, a.fake.answer(ctx)
+}
+
+func (a *api) NextPage(
+	context.Context, *mooringv1.NextPageRequest,
+) (*mooringv1.NextPageResponse, error) {
+	resp := &mooringv1.NextPageResponse{}
+	for _, doc := range a.fake.documents {
+		resp.Documents = append(resp.Documents, &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: doc}})
+	}
+	return resp, nil
+}
+
+func (a *api) KillHandle(
+	ctx context.Context, req *mooringv1.KillHandleRequest,
+) (*mooringv1.KillHandleResponse, error) {
+	if a.fake.kill == nil {
+		return nil, handle.ErrNotFound
+	}
+	return &mooringv1.KillHandleResponse{}, a.fake.kill(ctx, req.GetId())
+}
+
+// serve has the replica answer from a pager and, if that is a fake, make its calls.
+func (n *node) serve(r replica.Pager) {
+	if f, ok := r.(*fake); ok {
+		a := &api{fake: f}
+		n.SetAPI(plain(func(r grpc.ServiceRegistrar) {
+			mooringv1.RegisterCursorServiceServer(r, a)
+			mooringv1.RegisterDeploymentServiceServer(r, a)
+		}))
+	}
+	n.Serve(r)
+}
+
+// plain returns services with no interceptors around them.
+func plain(register func(grpc.ServiceRegistrar)) replica.API {
+	return replica.API{
+		Register: register,
+		Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+			return h(ctx, req)
+		},
+		Stream: func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+			return h(srv, ss)
+		},
+	}
+}
+
+// ask makes a call at another replica.
+func (n *node) ask(ctx context.Context, address string) error { return ask(ctx, n.Transport, address) }
+
+func ask(ctx context.Context, t *replica.Transport, address string) error {
+	_, err := t.Forward(ctx, &call.Forwarding{
+		To: page.Replica{Address: address}, Request: &mooringv1.CloseCursorRequest{},
+		Method: mooringv1.CursorService_CloseCursor_FullMethodName,
+		Answer: (&mooringv1.CloseCursorResponse{}).ProtoReflect().Type(),
+		Local:  call.Local{Forwarded: true},
+	})
+	return err
 }
 
 func (f *fake) Accept(rec paging.Record) error {
@@ -186,13 +253,6 @@ func (f *fake) Handles(q handle.Query) []handle.Info {
 		return nil
 	}
 	return f.list(q)
-}
-
-func (f *fake) Kill(ctx context.Context, id string) error {
-	if f.kill == nil {
-		return handle.ErrNotFound
-	}
-	return f.kill(ctx, id)
 }
 
 // proxy stands between two replicas and passes bytes on, until a test changes that.

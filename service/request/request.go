@@ -133,7 +133,7 @@ func (r *Reader) TransactionID() handle.ID {
 
 // closer lists the methods of a registry of handles that Page needs.
 type closer interface {
-	CloseCursor(ctx context.Context, principal, token string) error
+	CloseCursor(ctx context.Context, a paging.Asking) error
 }
 
 // Page encodes a page. If that fails, the client gets neither the page nor its token, so Page
@@ -145,7 +145,7 @@ func (r *Reader) Page(
 	docs, err := r.Encoding.Documents(page.Documents)
 	if err != nil && page.Token != "" {
 		// If this fails, the cursor is killed later.
-		_ = handles.CloseCursor(ctx, r.Principal, page.Token)
+		_ = handles.CloseCursor(ctx, paging.Asking{Principal: r.Principal, Token: page.Token})
 	}
 	if err != nil {
 		return nil, err

@@ -86,8 +86,6 @@ type Source struct {
 	Sizer batch.Sizer
 	// MaxBatch is the batch size that the client has chosen. No batch is larger. 0 means no bound.
 	MaxBatch int32
-	// Relayed says that another replica reads the cursor. The commands are admitted there.
-	Relayed bool
 }
 
 // First returns the batch size for the command that opens a stream's cursor: the server's own, or
@@ -132,7 +130,7 @@ func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) err
 func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
 	out := sender{
 		send: send, messageBytes: s.messageBytes,
-		account: admission.From(ctx), relayed: src.Relayed,
+		account: admission.From(ctx),
 	}
 	if ctx.Err() != nil { // the command that opened the stream was refused its reply, or has run on
 		return context.Cause(ctx)
@@ -175,7 +173,6 @@ type sender struct {
 	messageBytes int
 	account      *admission.Account // of the call
 	before       int64              // charged for the batch before
-	relayed      bool
 }
 
 // batch reads one batch and sends it. It is a separate function so that no variable references the
@@ -199,9 +196,6 @@ func (s *sender) release() {
 
 // next reads one batch, in a place among the calls in flight.
 func (s *sender) next(ctx context.Context, cur Cursor) (cursor.Batch, error) {
-	if s.relayed {
-		return cur.Next(ctx)
-	}
 	if err := s.account.EnterCommand(ctx, true); err != nil {
 		return cursor.Batch{}, err
 	}

@@ -299,28 +299,22 @@ func (c *placed) Next(ctx context.Context) (cursor.Batch, error) {
 }
 
 // TestPlaces checks that a stream has a place among the calls in flight while the server works for
-// it, and not while its client reads; and none here if another replica reads the cursor.
+// it, and not while its client reads.
 func TestPlaces(t *testing.T) {
-	for _, relayed := range []bool{false, true} {
-		a := admission.New(admission.Config{Calls: admission.Limits{Total: 10}})
-		var account admission.Account
-		a.Open(&account, admission.Principal{Name: "p"})
-		ctx := context.WithValue(t.Context(), admission.AccountKey{}, &account)
-		c := &placed{fake: fake{left: 30, size: 10}, admission: a}
-		src := stream.Source{Cursor: c, MaxBatch: 10, Relayed: relayed}
-		err := stream.New(stream.Config{}).Run(ctx, src, func([]bson.Raw) error {
-			if held := a.Calls().Held; held != 0 {
-				t.Errorf("relayed %t: %d places while the client reads", relayed, held)
-			}
-			return nil
-		})
-		want := []int64{1, 1, 1}
-		if relayed {
-			want = []int64{0, 0, 0}
+	a := admission.New(admission.Config{Calls: admission.Limits{Total: 10}})
+	var account admission.Account
+	a.Open(&account, admission.Principal{Name: "p"})
+	ctx := context.WithValue(t.Context(), admission.AccountKey{}, &account)
+	c := &placed{fake: fake{left: 30, size: 10}, admission: a}
+	src := stream.Source{Cursor: c, MaxBatch: 10}
+	err := stream.New(stream.Config{}).Run(ctx, src, func([]bson.Raw) error {
+		if held := a.Calls().Held; held != 0 {
+			t.Errorf("%d places while the client reads", held)
 		}
-		if err != nil || !slices.Equal(c.during, want) {
-			t.Errorf("relayed %t: %v, places %v; want %v", relayed, err, c.during, want)
-		}
+		return nil
+	})
+	if want := []int64{1, 1, 1}; err != nil || !slices.Equal(c.during, want) {
+		t.Errorf("%v, places %v; want %v", err, c.during, want)
 	}
 }
 

@@ -7,10 +7,8 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/tracing"
-	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/seal"
-	"github.com/mooringdb/mooring/service/stream"
 )
 
 // replicas provides the connections to the other gateways with the same keys, and the listener
@@ -18,9 +16,8 @@ import (
 var replicas = fx.Module("replicas", fx.Provide(newTransport))
 
 // newTransport returns the transport to the other replicas; nil if there is no other.
-func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring, streams *stream.Streams,
+func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring,
 	failed onFailure, lookup lookupHost, traces *tracing.Tracing,
-	admitted *admission.Admission,
 ) *replica.Transport {
 	if cfg.Replica.Address == "" {
 		return nil
@@ -28,8 +25,7 @@ func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring, streams
 	c := replica.Config{
 		Keys: ring, Deployment: cfg.Deployment(), Address: cfg.Replica.Address,
 		Advertise: cfg.Replica.Advertise, Others: cfg.Replica.Peers,
-		StallTimeout: cfg.Cursors.Idle, Streams: streams, Admission: admitted, Log: log,
-		Failed:     failed,
+		StallTimeout: cfg.Cursors.Idle, Log: log, Failed: failed,
 		LookupHost: lookup, Trace: traces.GRPC(),
 	}
 	if traces != nil {

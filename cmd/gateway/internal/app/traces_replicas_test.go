@@ -78,7 +78,7 @@ func TestTraceOfTwoReplicas(t *testing.T) {
 	b.stop()
 
 	const below = `
-  server mooring.replica.v1.ReplicaService/Ask
+  server mooring.v1.CursorService/NextPage
     client getMore db.c
       client getMore
 `

@@ -22,62 +22,6 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Purpose is what is asked of a cursor.
-type Purpose int32
-
-const (
-	Purpose_PURPOSE_UNSPECIFIED Purpose = 0
-	// A page.
-	Purpose_PURPOSE_PAGE Purpose = 1
-	// Whether all pages from one on could be streamed.
-	Purpose_PURPOSE_STREAM Purpose = 2
-	// That it is closed.
-	Purpose_PURPOSE_CLOSE Purpose = 3
-)
-
-// Enum value maps for Purpose.
-var (
-	Purpose_name = map[int32]string{
-		0: "PURPOSE_UNSPECIFIED",
-		1: "PURPOSE_PAGE",
-		2: "PURPOSE_STREAM",
-		3: "PURPOSE_CLOSE",
-	}
-	Purpose_value = map[string]int32{
-		"PURPOSE_UNSPECIFIED": 0,
-		"PURPOSE_PAGE":        1,
-		"PURPOSE_STREAM":      2,
-		"PURPOSE_CLOSE":       3,
-	}
-)
-
-func (x Purpose) Enum() *Purpose {
-	p := new(Purpose)
-	*p = x
-	return p
-}
-
-func (x Purpose) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Purpose) Descriptor() protoreflect.EnumDescriptor {
-	return file_mooring_replica_v1_replica_proto_enumTypes[0].Descriptor()
-}
-
-func (Purpose) Type() protoreflect.EnumType {
-	return &file_mooring_replica_v1_replica_proto_enumTypes[0]
-}
-
-func (x Purpose) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Purpose.Descriptor instead.
-func (Purpose) EnumDescriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{0}
-}
-
 // Replica is one gateway of several, in one of its lives.
 type Replica struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -131,270 +75,6 @@ func (x *Replica) GetInstance() []byte {
 	return nil
 }
 
-// Question is what a replica asks of a cursor.
-type Question struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Asker *Replica               `protobuf:"bytes,1,opt,name=asker,proto3" json:"asker,omitempty"`
-	// The life of the replica that should hold the cursor; empty: that is not known.
-	Holder         []byte  `protobuf:"bytes,2,opt,name=holder,proto3" json:"holder,omitempty"`
-	Purpose        Purpose `protobuf:"varint,3,opt,name=purpose,proto3,enum=mooring.replica.v1.Purpose" json:"purpose,omitempty"`
-	Principal      string  `protobuf:"bytes,4,opt,name=principal,proto3" json:"principal,omitempty"`
-	Token          string  `protobuf:"bytes,5,opt,name=token,proto3" json:"token,omitempty"`
-	BatchSize      *int32  `protobuf:"varint,7,opt,name=batch_size,json=batchSize,proto3,oneof" json:"batch_size,omitempty"`
-	MaxAwaitTimeMs *int64  `protobuf:"varint,8,opt,name=max_await_time_ms,json=maxAwaitTimeMs,proto3,oneof" json:"max_await_time_ms,omitempty"`
-	// 0: the client gets the page as BSON. Otherwise it gets the page as JSON, for which the page
-	// holds so many times fewer bytes.
-	Inflation     int64 `protobuf:"varint,9,opt,name=inflation,proto3" json:"inflation,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Question) Reset() {
-	*x = Question{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Question) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Question) ProtoMessage() {}
-
-func (x *Question) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Question.ProtoReflect.Descriptor instead.
-func (*Question) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *Question) GetAsker() *Replica {
-	if x != nil {
-		return x.Asker
-	}
-	return nil
-}
-
-func (x *Question) GetHolder() []byte {
-	if x != nil {
-		return x.Holder
-	}
-	return nil
-}
-
-func (x *Question) GetPurpose() Purpose {
-	if x != nil {
-		return x.Purpose
-	}
-	return Purpose_PURPOSE_UNSPECIFIED
-}
-
-func (x *Question) GetPrincipal() string {
-	if x != nil {
-		return x.Principal
-	}
-	return ""
-}
-
-func (x *Question) GetToken() string {
-	if x != nil {
-		return x.Token
-	}
-	return ""
-}
-
-func (x *Question) GetBatchSize() int32 {
-	if x != nil && x.BatchSize != nil {
-		return *x.BatchSize
-	}
-	return 0
-}
-
-func (x *Question) GetMaxAwaitTimeMs() int64 {
-	if x != nil && x.MaxAwaitTimeMs != nil {
-		return *x.MaxAwaitTimeMs
-	}
-	return 0
-}
-
-func (x *Question) GetInflation() int64 {
-	if x != nil {
-		return x.Inflation
-	}
-	return 0
-}
-
-type AskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Question      *Question              `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AskRequest) Reset() {
-	*x = AskRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[2]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AskRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AskRequest) ProtoMessage() {}
-
-func (x *AskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[2]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AskRequest.ProtoReflect.Descriptor instead.
-func (*AskRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{2}
-}
-
-func (x *AskRequest) GetQuestion() *Question {
-	if x != nil {
-		return x.Question
-	}
-	return nil
-}
-
-type AskResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Types that are valid to be assigned to Answer:
-	//
-	//	*AskResponse_Page
-	//	*AskResponse_Moved
-	//	*AskResponse_Streams
-	//	*AskResponse_Closed
-	Answer        isAskResponse_Answer `protobuf_oneof:"answer"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *AskResponse) Reset() {
-	*x = AskResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[3]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *AskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*AskResponse) ProtoMessage() {}
-
-func (x *AskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[3]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use AskResponse.ProtoReflect.Descriptor instead.
-func (*AskResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{3}
-}
-
-func (x *AskResponse) GetAnswer() isAskResponse_Answer {
-	if x != nil {
-		return x.Answer
-	}
-	return nil
-}
-
-func (x *AskResponse) GetPage() *Page {
-	if x != nil {
-		if x, ok := x.Answer.(*AskResponse_Page); ok {
-			return x.Page
-		}
-	}
-	return nil
-}
-
-func (x *AskResponse) GetMoved() *Replica {
-	if x != nil {
-		if x, ok := x.Answer.(*AskResponse_Moved); ok {
-			return x.Moved
-		}
-	}
-	return nil
-}
-
-func (x *AskResponse) GetStreams() bool {
-	if x != nil {
-		if x, ok := x.Answer.(*AskResponse_Streams); ok {
-			return x.Streams
-		}
-	}
-	return false
-}
-
-func (x *AskResponse) GetClosed() bool {
-	if x != nil {
-		if x, ok := x.Answer.(*AskResponse_Closed); ok {
-			return x.Closed
-		}
-	}
-	return false
-}
-
-type isAskResponse_Answer interface {
-	isAskResponse_Answer()
-}
-
-type AskResponse_Page struct {
-	Page *Page `protobuf:"bytes,1,opt,name=page,proto3,oneof"`
-}
-
-type AskResponse_Moved struct {
-	// The replica to ask instead.
-	Moved *Replica `protobuf:"bytes,2,opt,name=moved,proto3,oneof"`
-}
-
-type AskResponse_Streams struct {
-	// It would be streamed.
-	Streams bool `protobuf:"varint,3,opt,name=streams,proto3,oneof"`
-}
-
-type AskResponse_Closed struct {
-	Closed bool `protobuf:"varint,4,opt,name=closed,proto3,oneof"`
-}
-
-func (*AskResponse_Page) isAskResponse_Answer() {}
-
-func (*AskResponse_Moved) isAskResponse_Answer() {}
-
-func (*AskResponse_Streams) isAskResponse_Answer() {}
-
-func (*AskResponse_Closed) isAskResponse_Answer() {}
-
 type Page struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// BSON documents, one behind the other.
@@ -406,7 +86,7 @@ type Page struct {
 
 func (x *Page) Reset() {
 	*x = Page{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[4]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +98,7 @@ func (x *Page) String() string {
 func (*Page) ProtoMessage() {}
 
 func (x *Page) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[4]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +111,7 @@ func (x *Page) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Page.ProtoReflect.Descriptor instead.
 func (*Page) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{4}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Page) GetDocuments() []byte {
@@ -448,95 +128,6 @@ func (x *Page) GetToken() string {
 	return ""
 }
 
-type StreamRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Question      *Question              `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StreamRequest) Reset() {
-	*x = StreamRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StreamRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StreamRequest) ProtoMessage() {}
-
-func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
-func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *StreamRequest) GetQuestion() *Question {
-	if x != nil {
-		return x.Question
-	}
-	return nil
-}
-
-type StreamResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// BSON documents, one behind the other.
-	Documents     []byte `protobuf:"bytes,1,opt,name=documents,proto3" json:"documents,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StreamResponse) Reset() {
-	*x = StreamResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[6]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StreamResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StreamResponse) ProtoMessage() {}
-
-func (x *StreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[6]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StreamResponse.ProtoReflect.Descriptor instead.
-func (*StreamResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{6}
-}
-
-func (x *StreamResponse) GetDocuments() []byte {
-	if x != nil {
-		return x.Documents
-	}
-	return nil
-}
-
 type PushRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Record        *Record                `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
@@ -546,7 +137,7 @@ type PushRequest struct {
 
 func (x *PushRequest) Reset() {
 	*x = PushRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[7]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +149,7 @@ func (x *PushRequest) String() string {
 func (*PushRequest) ProtoMessage() {}
 
 func (x *PushRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[7]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +162,7 @@ func (x *PushRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushRequest.ProtoReflect.Descriptor instead.
 func (*PushRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{7}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *PushRequest) GetRecord() *Record {
@@ -605,7 +196,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[8]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +208,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[8]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +221,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{8}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Record) GetId() []byte {
@@ -723,7 +314,7 @@ type Ledger struct {
 
 func (x *Ledger) Reset() {
 	*x = Ledger{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[9]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -735,7 +326,7 @@ func (x *Ledger) String() string {
 func (*Ledger) ProtoMessage() {}
 
 func (x *Ledger) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[9]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -748,7 +339,7 @@ func (x *Ledger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger.ProtoReflect.Descriptor instead.
 func (*Ledger) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{9}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Ledger) GetNext() uint64 {
@@ -788,7 +379,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[10]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +391,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[10]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +404,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{10}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Holding) GetState() []byte {
@@ -861,7 +452,7 @@ type PushResponse struct {
 
 func (x *PushResponse) Reset() {
 	*x = PushResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[11]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +464,7 @@ func (x *PushResponse) String() string {
 func (*PushResponse) ProtoMessage() {}
 
 func (x *PushResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[11]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +477,7 @@ func (x *PushResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushResponse.ProtoReflect.Descriptor instead.
 func (*PushResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{11}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PushResponse) GetReplica() *Replica {
@@ -908,7 +499,7 @@ type MeetRequest struct {
 
 func (x *MeetRequest) Reset() {
 	*x = MeetRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[12]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +511,7 @@ func (x *MeetRequest) String() string {
 func (*MeetRequest) ProtoMessage() {}
 
 func (x *MeetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[12]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +524,7 @@ func (x *MeetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeetRequest.ProtoReflect.Descriptor instead.
 func (*MeetRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{12}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *MeetRequest) GetReplica() *Replica {
@@ -962,7 +553,7 @@ type MeetResponse struct {
 
 func (x *MeetResponse) Reset() {
 	*x = MeetResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[13]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +565,7 @@ func (x *MeetResponse) String() string {
 func (*MeetResponse) ProtoMessage() {}
 
 func (x *MeetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[13]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +578,7 @@ func (x *MeetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MeetResponse.ProtoReflect.Descriptor instead.
 func (*MeetResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{13}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *MeetResponse) GetAddresses() []string {
@@ -1015,7 +606,7 @@ type Succession struct {
 
 func (x *Succession) Reset() {
 	*x = Succession{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[14]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +618,7 @@ func (x *Succession) String() string {
 func (*Succession) ProtoMessage() {}
 
 func (x *Succession) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[14]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +631,7 @@ func (x *Succession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Succession.ProtoReflect.Descriptor instead.
 func (*Succession) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{14}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Succession) GetInstance() []byte {
@@ -1075,7 +666,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[15]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1087,7 +678,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[15]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1100,7 +691,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{15}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListRequest) GetPrincipal() string {
@@ -1161,7 +752,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[16]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +764,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[16]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +777,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{16}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListResponse) GetHandles() []*Info {
@@ -1218,7 +809,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[17]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +821,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[17]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +834,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{17}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Info) GetId() string {
@@ -1337,98 +928,20 @@ func (x *Info) GetReplica() string {
 	return ""
 }
 
-type KillRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *KillRequest) Reset() {
-	*x = KillRequest{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[18]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *KillRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*KillRequest) ProtoMessage() {}
-
-func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[18]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
-func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{18}
-}
-
-func (x *KillRequest) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-type KillResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *KillResponse) Reset() {
-	*x = KillResponse{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *KillResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*KillResponse) ProtoMessage() {}
-
-func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
-func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{19}
-}
-
 // Refusal is a detail of the errors that the asked replica gave itself.
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the error, if replicas know it by one; empty: another one, and the status says all.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// With the name "moved": the replica to ask instead.
+	Moved         *Replica `protobuf:"bytes,2,opt,name=moved,proto3" json:"moved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[20]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +953,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[20]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +966,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{20}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Refusal) GetName() string {
@@ -1461,6 +974,13 @@ func (x *Refusal) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *Refusal) GetMoved() *Replica {
+	if x != nil {
+		return x.Moved
+	}
+	return nil
 }
 
 // Forwarding is the metadata mooring-forwarding-bin of a call of the API: what the replica that a
@@ -1491,7 +1011,7 @@ type Forwarding struct {
 
 func (x *Forwarding) Reset() {
 	*x = Forwarding{}
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[21]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1023,7 @@ func (x *Forwarding) String() string {
 func (*Forwarding) ProtoMessage() {}
 
 func (x *Forwarding) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_replica_v1_replica_proto_msgTypes[21]
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1036,7 @@ func (x *Forwarding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forwarding.ProtoReflect.Descriptor instead.
 func (*Forwarding) Descriptor() ([]byte, []int) {
-	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{21}
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Forwarding) GetOwner() []byte {
@@ -1596,36 +1116,10 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	" mooring/replica/v1/replica.proto\x12\x12mooring.replica.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"?\n" +
 	"\aReplica\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\fR\binstance\"\xf6\x02\n" +
-	"\bQuestion\x121\n" +
-	"\x05asker\x18\x01 \x01(\v2\x1b.mooring.replica.v1.ReplicaR\x05asker\x12\x16\n" +
-	"\x06holder\x18\x02 \x01(\fR\x06holder\x125\n" +
-	"\apurpose\x18\x03 \x01(\x0e2\x1b.mooring.replica.v1.PurposeR\apurpose\x12\x1c\n" +
-	"\tprincipal\x18\x04 \x01(\tR\tprincipal\x12\x14\n" +
-	"\x05token\x18\x05 \x01(\tR\x05token\x12\"\n" +
-	"\n" +
-	"batch_size\x18\a \x01(\x05H\x00R\tbatchSize\x88\x01\x01\x12.\n" +
-	"\x11max_await_time_ms\x18\b \x01(\x03H\x01R\x0emaxAwaitTimeMs\x88\x01\x01\x12\x1c\n" +
-	"\tinflation\x18\t \x01(\x03R\tinflationB\r\n" +
-	"\v_batch_sizeB\x14\n" +
-	"\x12_max_await_time_msJ\x04\b\x06\x10\aJ\x04\b\n" +
-	"\x10\vR\tallow_gapR\x06branch\"F\n" +
-	"\n" +
-	"AskRequest\x128\n" +
-	"\bquestion\x18\x01 \x01(\v2\x1c.mooring.replica.v1.QuestionR\bquestion\"\xc2\x01\n" +
-	"\vAskResponse\x12.\n" +
-	"\x04page\x18\x01 \x01(\v2\x18.mooring.replica.v1.PageH\x00R\x04page\x123\n" +
-	"\x05moved\x18\x02 \x01(\v2\x1b.mooring.replica.v1.ReplicaH\x00R\x05moved\x12\x1a\n" +
-	"\astreams\x18\x03 \x01(\bH\x00R\astreams\x12\x18\n" +
-	"\x06closed\x18\x04 \x01(\bH\x00R\x06closedB\b\n" +
-	"\x06answerJ\x04\b\x05\x10\x06R\bgave_way\":\n" +
+	"\binstance\x18\x02 \x01(\fR\binstance\":\n" +
 	"\x04Page\x12\x1c\n" +
 	"\tdocuments\x18\x01 \x01(\fR\tdocuments\x12\x14\n" +
-	"\x05token\x18\x02 \x01(\tR\x05token\"I\n" +
-	"\rStreamRequest\x128\n" +
-	"\bquestion\x18\x01 \x01(\v2\x1c.mooring.replica.v1.QuestionR\bquestion\".\n" +
-	"\x0eStreamResponse\x12\x1c\n" +
-	"\tdocuments\x18\x01 \x01(\fR\tdocuments\"A\n" +
+	"\x05token\x18\x02 \x01(\tR\x05token\"A\n" +
 	"\vPushRequest\x122\n" +
 	"\x06record\x18\x01 \x01(\v2\x1a.mooring.replica.v1.RecordR\x06record\"\x91\x03\n" +
 	"\x06Record\x12\x0e\n" +
@@ -1696,12 +1190,10 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\alastUse\x124\n" +
 	"\aexpires\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x14\n" +
 	"\x05pages\x18\f \x01(\x04R\x05pages\x12\x18\n" +
-	"\areplica\x18\r \x01(\tR\areplica\"\x1d\n" +
-	"\vKillRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x0e\n" +
-	"\fKillResponse\"\x1d\n" +
+	"\areplica\x18\r \x01(\tR\areplica\"P\n" +
 	"\aRefusal\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xac\x02\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
+	"\x05moved\x18\x02 \x01(\v2\x1b.mooring.replica.v1.ReplicaR\x05moved\"\xac\x02\n" +
 	"\n" +
 	"Forwarding\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\fR\x05owner\x12\x1c\n" +
@@ -1715,19 +1207,11 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	" \x01(\fR\x06claims\x12\x16\n" +
 	"\x06client\x18\v \x01(\fR\x06client\x12\x14\n" +
 	"\x05quiet\x18\f \x01(\bR\x05quiet\x12\x14\n" +
-	"\x05whole\x18\r \x01(\bR\x05wholeJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x06\x10\aR\x06methodR\arequestR\bmetadata*p\n" +
-	"\aPurpose\x12\x17\n" +
-	"\x13PURPOSE_UNSPECIFIED\x10\x00\x12\x10\n" +
-	"\fPURPOSE_PAGE\x10\x01\x12\x12\n" +
-	"\x0ePURPOSE_STREAM\x10\x02\x12\x11\n" +
-	"\rPURPOSE_CLOSE\x10\x03\"\x04\b\x04\x10\x04*\rPURPOSE_YIELD2\xdb\x03\n" +
-	"\x0eReplicaService\x12F\n" +
-	"\x03Ask\x12\x1e.mooring.replica.v1.AskRequest\x1a\x1f.mooring.replica.v1.AskResponse\x12Q\n" +
-	"\x06Stream\x12!.mooring.replica.v1.StreamRequest\x1a\".mooring.replica.v1.StreamResponse0\x01\x12K\n" +
+	"\x05whole\x18\r \x01(\bR\x05wholeJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x06\x10\aR\x06methodR\arequestR\bmetadata2\xf5\x01\n" +
+	"\x0eReplicaService\x12K\n" +
 	"\x04Push\x12\x1f.mooring.replica.v1.PushRequest\x1a .mooring.replica.v1.PushResponse(\x01\x12I\n" +
 	"\x04Meet\x12\x1f.mooring.replica.v1.MeetRequest\x1a .mooring.replica.v1.MeetResponse\x12K\n" +
-	"\x04List\x12\x1f.mooring.replica.v1.ListRequest\x1a .mooring.replica.v1.ListResponse0\x01\x12I\n" +
-	"\x04Kill\x12\x1f.mooring.replica.v1.KillRequest\x1a .mooring.replica.v1.KillResponseB?Z=github.com/mooringdb/mooring/gen/mooring/replica/v1;replicav1b\x06proto3"
+	"\x04List\x12\x1f.mooring.replica.v1.ListRequest\x1a .mooring.replica.v1.ListResponse0\x01B?Z=github.com/mooringdb/mooring/gen/mooring/replica/v1;replicav1b\x06proto3"
 
 var (
 	file_mooring_replica_v1_replica_proto_rawDescOnce sync.Once
@@ -1741,73 +1225,53 @@ func file_mooring_replica_v1_replica_proto_rawDescGZIP() []byte {
 	return file_mooring_replica_v1_replica_proto_rawDescData
 }
 
-var file_mooring_replica_v1_replica_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_mooring_replica_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_mooring_replica_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_mooring_replica_v1_replica_proto_goTypes = []any{
-	(Purpose)(0),                  // 0: mooring.replica.v1.Purpose
-	(*Replica)(nil),               // 1: mooring.replica.v1.Replica
-	(*Question)(nil),              // 2: mooring.replica.v1.Question
-	(*AskRequest)(nil),            // 3: mooring.replica.v1.AskRequest
-	(*AskResponse)(nil),           // 4: mooring.replica.v1.AskResponse
-	(*Page)(nil),                  // 5: mooring.replica.v1.Page
-	(*StreamRequest)(nil),         // 6: mooring.replica.v1.StreamRequest
-	(*StreamResponse)(nil),        // 7: mooring.replica.v1.StreamResponse
-	(*PushRequest)(nil),           // 8: mooring.replica.v1.PushRequest
-	(*Record)(nil),                // 9: mooring.replica.v1.Record
-	(*Ledger)(nil),                // 10: mooring.replica.v1.Ledger
-	(*Holding)(nil),               // 11: mooring.replica.v1.Holding
-	(*PushResponse)(nil),          // 12: mooring.replica.v1.PushResponse
-	(*MeetRequest)(nil),           // 13: mooring.replica.v1.MeetRequest
-	(*MeetResponse)(nil),          // 14: mooring.replica.v1.MeetResponse
-	(*Succession)(nil),            // 15: mooring.replica.v1.Succession
-	(*ListRequest)(nil),           // 16: mooring.replica.v1.ListRequest
-	(*ListResponse)(nil),          // 17: mooring.replica.v1.ListResponse
-	(*Info)(nil),                  // 18: mooring.replica.v1.Info
-	(*KillRequest)(nil),           // 19: mooring.replica.v1.KillRequest
-	(*KillResponse)(nil),          // 20: mooring.replica.v1.KillResponse
-	(*Refusal)(nil),               // 21: mooring.replica.v1.Refusal
-	(*Forwarding)(nil),            // 22: mooring.replica.v1.Forwarding
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*Replica)(nil),               // 0: mooring.replica.v1.Replica
+	(*Page)(nil),                  // 1: mooring.replica.v1.Page
+	(*PushRequest)(nil),           // 2: mooring.replica.v1.PushRequest
+	(*Record)(nil),                // 3: mooring.replica.v1.Record
+	(*Ledger)(nil),                // 4: mooring.replica.v1.Ledger
+	(*Holding)(nil),               // 5: mooring.replica.v1.Holding
+	(*PushResponse)(nil),          // 6: mooring.replica.v1.PushResponse
+	(*MeetRequest)(nil),           // 7: mooring.replica.v1.MeetRequest
+	(*MeetResponse)(nil),          // 8: mooring.replica.v1.MeetResponse
+	(*Succession)(nil),            // 9: mooring.replica.v1.Succession
+	(*ListRequest)(nil),           // 10: mooring.replica.v1.ListRequest
+	(*ListResponse)(nil),          // 11: mooring.replica.v1.ListResponse
+	(*Info)(nil),                  // 12: mooring.replica.v1.Info
+	(*Refusal)(nil),               // 13: mooring.replica.v1.Refusal
+	(*Forwarding)(nil),            // 14: mooring.replica.v1.Forwarding
+	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
 }
 var file_mooring_replica_v1_replica_proto_depIdxs = []int32{
-	1,  // 0: mooring.replica.v1.Question.asker:type_name -> mooring.replica.v1.Replica
-	0,  // 1: mooring.replica.v1.Question.purpose:type_name -> mooring.replica.v1.Purpose
-	2,  // 2: mooring.replica.v1.AskRequest.question:type_name -> mooring.replica.v1.Question
-	5,  // 3: mooring.replica.v1.AskResponse.page:type_name -> mooring.replica.v1.Page
-	1,  // 4: mooring.replica.v1.AskResponse.moved:type_name -> mooring.replica.v1.Replica
-	2,  // 5: mooring.replica.v1.StreamRequest.question:type_name -> mooring.replica.v1.Question
-	9,  // 6: mooring.replica.v1.PushRequest.record:type_name -> mooring.replica.v1.Record
-	23, // 7: mooring.replica.v1.Record.opened:type_name -> google.protobuf.Timestamp
-	10, // 8: mooring.replica.v1.Record.ledger:type_name -> mooring.replica.v1.Ledger
-	11, // 9: mooring.replica.v1.Record.holding:type_name -> mooring.replica.v1.Holding
-	5,  // 10: mooring.replica.v1.Record.undelivered:type_name -> mooring.replica.v1.Page
-	1,  // 11: mooring.replica.v1.PushResponse.replica:type_name -> mooring.replica.v1.Replica
-	1,  // 12: mooring.replica.v1.MeetRequest.replica:type_name -> mooring.replica.v1.Replica
-	1,  // 13: mooring.replica.v1.MeetRequest.successor:type_name -> mooring.replica.v1.Replica
-	15, // 14: mooring.replica.v1.MeetResponse.successions:type_name -> mooring.replica.v1.Succession
-	1,  // 15: mooring.replica.v1.Succession.successor:type_name -> mooring.replica.v1.Replica
-	23, // 16: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
-	18, // 17: mooring.replica.v1.ListResponse.handles:type_name -> mooring.replica.v1.Info
-	23, // 18: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
-	23, // 19: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
-	23, // 20: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
-	3,  // 21: mooring.replica.v1.ReplicaService.Ask:input_type -> mooring.replica.v1.AskRequest
-	6,  // 22: mooring.replica.v1.ReplicaService.Stream:input_type -> mooring.replica.v1.StreamRequest
-	8,  // 23: mooring.replica.v1.ReplicaService.Push:input_type -> mooring.replica.v1.PushRequest
-	13, // 24: mooring.replica.v1.ReplicaService.Meet:input_type -> mooring.replica.v1.MeetRequest
-	16, // 25: mooring.replica.v1.ReplicaService.List:input_type -> mooring.replica.v1.ListRequest
-	19, // 26: mooring.replica.v1.ReplicaService.Kill:input_type -> mooring.replica.v1.KillRequest
-	4,  // 27: mooring.replica.v1.ReplicaService.Ask:output_type -> mooring.replica.v1.AskResponse
-	7,  // 28: mooring.replica.v1.ReplicaService.Stream:output_type -> mooring.replica.v1.StreamResponse
-	12, // 29: mooring.replica.v1.ReplicaService.Push:output_type -> mooring.replica.v1.PushResponse
-	14, // 30: mooring.replica.v1.ReplicaService.Meet:output_type -> mooring.replica.v1.MeetResponse
-	17, // 31: mooring.replica.v1.ReplicaService.List:output_type -> mooring.replica.v1.ListResponse
-	20, // 32: mooring.replica.v1.ReplicaService.Kill:output_type -> mooring.replica.v1.KillResponse
-	27, // [27:33] is the sub-list for method output_type
-	21, // [21:27] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	3,  // 0: mooring.replica.v1.PushRequest.record:type_name -> mooring.replica.v1.Record
+	15, // 1: mooring.replica.v1.Record.opened:type_name -> google.protobuf.Timestamp
+	4,  // 2: mooring.replica.v1.Record.ledger:type_name -> mooring.replica.v1.Ledger
+	5,  // 3: mooring.replica.v1.Record.holding:type_name -> mooring.replica.v1.Holding
+	1,  // 4: mooring.replica.v1.Record.undelivered:type_name -> mooring.replica.v1.Page
+	0,  // 5: mooring.replica.v1.PushResponse.replica:type_name -> mooring.replica.v1.Replica
+	0,  // 6: mooring.replica.v1.MeetRequest.replica:type_name -> mooring.replica.v1.Replica
+	0,  // 7: mooring.replica.v1.MeetRequest.successor:type_name -> mooring.replica.v1.Replica
+	9,  // 8: mooring.replica.v1.MeetResponse.successions:type_name -> mooring.replica.v1.Succession
+	0,  // 9: mooring.replica.v1.Succession.successor:type_name -> mooring.replica.v1.Replica
+	15, // 10: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
+	12, // 11: mooring.replica.v1.ListResponse.handles:type_name -> mooring.replica.v1.Info
+	15, // 12: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
+	15, // 13: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
+	15, // 14: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
+	0,  // 15: mooring.replica.v1.Refusal.moved:type_name -> mooring.replica.v1.Replica
+	2,  // 16: mooring.replica.v1.ReplicaService.Push:input_type -> mooring.replica.v1.PushRequest
+	7,  // 17: mooring.replica.v1.ReplicaService.Meet:input_type -> mooring.replica.v1.MeetRequest
+	10, // 18: mooring.replica.v1.ReplicaService.List:input_type -> mooring.replica.v1.ListRequest
+	6,  // 19: mooring.replica.v1.ReplicaService.Push:output_type -> mooring.replica.v1.PushResponse
+	8,  // 20: mooring.replica.v1.ReplicaService.Meet:output_type -> mooring.replica.v1.MeetResponse
+	11, // 21: mooring.replica.v1.ReplicaService.List:output_type -> mooring.replica.v1.ListResponse
+	19, // [19:22] is the sub-list for method output_type
+	16, // [16:19] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_mooring_replica_v1_replica_proto_init() }
@@ -1815,27 +1279,19 @@ func file_mooring_replica_v1_replica_proto_init() {
 	if File_mooring_replica_v1_replica_proto != nil {
 		return
 	}
-	file_mooring_replica_v1_replica_proto_msgTypes[1].OneofWrappers = []any{}
-	file_mooring_replica_v1_replica_proto_msgTypes[3].OneofWrappers = []any{
-		(*AskResponse_Page)(nil),
-		(*AskResponse_Moved)(nil),
-		(*AskResponse_Streams)(nil),
-		(*AskResponse_Closed)(nil),
-	}
-	file_mooring_replica_v1_replica_proto_msgTypes[15].OneofWrappers = []any{}
+	file_mooring_replica_v1_replica_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_replica_v1_replica_proto_rawDesc), len(file_mooring_replica_v1_replica_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   22,
+			NumEnums:      0,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_mooring_replica_v1_replica_proto_goTypes,
 		DependencyIndexes: file_mooring_replica_v1_replica_proto_depIdxs,
-		EnumInfos:         file_mooring_replica_v1_replica_proto_enumTypes,
 		MessageInfos:      file_mooring_replica_v1_replica_proto_msgTypes,
 	}.Build()
 	File_mooring_replica_v1_replica_proto = out.File

@@ -19,21 +19,18 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ReplicaService_Ask_FullMethodName    = "/mooring.replica.v1.ReplicaService/Ask"
-	ReplicaService_Stream_FullMethodName = "/mooring.replica.v1.ReplicaService/Stream"
-	ReplicaService_Push_FullMethodName   = "/mooring.replica.v1.ReplicaService/Push"
-	ReplicaService_Meet_FullMethodName   = "/mooring.replica.v1.ReplicaService/Meet"
-	ReplicaService_List_FullMethodName   = "/mooring.replica.v1.ReplicaService/List"
-	ReplicaService_Kill_FullMethodName   = "/mooring.replica.v1.ReplicaService/Kill"
+	ReplicaService_Push_FullMethodName = "/mooring.replica.v1.ReplicaService/Push"
+	ReplicaService_Meet_FullMethodName = "/mooring.replica.v1.ReplicaService/Meet"
+	ReplicaService_List_FullMethodName = "/mooring.replica.v1.ReplicaService/List"
 )
 
 // ReplicaServiceClient is the client API for ReplicaService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ReplicaService is how the replicas of one gateway ask each other about cursors. It is internal:
-// it is served on a listener of its own, with mutual TLS by the handle keys, and is no part of the
-// API.
+// ReplicaService is what the replicas of one gateway tell each other. It is internal: it is served
+// on a listener of its own, with mutual TLS by the handle keys, and is no part of the API. The same
+// listener serves the API, to replicas that forward the calls of their clients: see Forwarding.
 //
 // Replicas of two neighbouring releases understand each other. Fields are added and never change
 // their meaning. A release reads a new field before the next one depends on it. A message that a
@@ -42,10 +39,6 @@ const (
 // An error that the asked replica itself gave has a Refusal among its details. Any other one is of
 // the way to it.
 type ReplicaServiceClient interface {
-	// Asks for a page, or closes a cursor.
-	Ask(ctx context.Context, in *AskRequest, opts ...grpc.CallOption) (*AskResponse, error)
-	// Sends all pages of a cursor from one on. The first message is empty: the replica has agreed.
-	Stream(ctx context.Context, in *StreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamResponse], error)
 	// Takes over what a replica that drains knows: all of it, once all of it has come, or nothing.
 	Push(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PushRequest, PushResponse], error)
 	// Tells a replica about the caller: that it is there, or where its cursors went. The answer is
@@ -53,8 +46,6 @@ type ReplicaServiceClient interface {
 	Meet(ctx context.Context, in *MeetRequest, opts ...grpc.CallOption) (*MeetResponse, error)
 	// Lists the open cursors of the replica, some in each message.
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResponse], error)
-	// Ends one of its cursors or transactions.
-	Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error)
 }
 
 type replicaServiceClient struct {
@@ -65,38 +56,9 @@ func NewReplicaServiceClient(cc grpc.ClientConnInterface) ReplicaServiceClient {
 	return &replicaServiceClient{cc}
 }
 
-func (c *replicaServiceClient) Ask(ctx context.Context, in *AskRequest, opts ...grpc.CallOption) (*AskResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(AskResponse)
-	err := c.cc.Invoke(ctx, ReplicaService_Ask_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *replicaServiceClient) Stream(ctx context.Context, in *StreamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamResponse], error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ReplicaService_ServiceDesc.Streams[0], ReplicaService_Stream_FullMethodName, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	x := &grpc.GenericClientStream[StreamRequest, StreamResponse]{ClientStream: stream}
-	if err := x.ClientStream.SendMsg(in); err != nil {
-		return nil, err
-	}
-	if err := x.ClientStream.CloseSend(); err != nil {
-		return nil, err
-	}
-	return x, nil
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type ReplicaService_StreamClient = grpc.ServerStreamingClient[StreamResponse]
-
 func (c *replicaServiceClient) Push(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[PushRequest, PushResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ReplicaService_ServiceDesc.Streams[1], ReplicaService_Push_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ReplicaService_ServiceDesc.Streams[0], ReplicaService_Push_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +81,7 @@ func (c *replicaServiceClient) Meet(ctx context.Context, in *MeetRequest, opts .
 
 func (c *replicaServiceClient) List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ReplicaService_ServiceDesc.Streams[2], ReplicaService_List_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ReplicaService_ServiceDesc.Streams[1], ReplicaService_List_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -136,23 +98,13 @@ func (c *replicaServiceClient) List(ctx context.Context, in *ListRequest, opts .
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ReplicaService_ListClient = grpc.ServerStreamingClient[ListResponse]
 
-func (c *replicaServiceClient) Kill(ctx context.Context, in *KillRequest, opts ...grpc.CallOption) (*KillResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(KillResponse)
-	err := c.cc.Invoke(ctx, ReplicaService_Kill_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // ReplicaServiceServer is the server API for ReplicaService service.
 // All implementations must embed UnimplementedReplicaServiceServer
 // for forward compatibility.
 //
-// ReplicaService is how the replicas of one gateway ask each other about cursors. It is internal:
-// it is served on a listener of its own, with mutual TLS by the handle keys, and is no part of the
-// API.
+// ReplicaService is what the replicas of one gateway tell each other. It is internal: it is served
+// on a listener of its own, with mutual TLS by the handle keys, and is no part of the API. The same
+// listener serves the API, to replicas that forward the calls of their clients: see Forwarding.
 //
 // Replicas of two neighbouring releases understand each other. Fields are added and never change
 // their meaning. A release reads a new field before the next one depends on it. A message that a
@@ -161,10 +113,6 @@ func (c *replicaServiceClient) Kill(ctx context.Context, in *KillRequest, opts .
 // An error that the asked replica itself gave has a Refusal among its details. Any other one is of
 // the way to it.
 type ReplicaServiceServer interface {
-	// Asks for a page, or closes a cursor.
-	Ask(context.Context, *AskRequest) (*AskResponse, error)
-	// Sends all pages of a cursor from one on. The first message is empty: the replica has agreed.
-	Stream(*StreamRequest, grpc.ServerStreamingServer[StreamResponse]) error
 	// Takes over what a replica that drains knows: all of it, once all of it has come, or nothing.
 	Push(grpc.ClientStreamingServer[PushRequest, PushResponse]) error
 	// Tells a replica about the caller: that it is there, or where its cursors went. The answer is
@@ -172,8 +120,6 @@ type ReplicaServiceServer interface {
 	Meet(context.Context, *MeetRequest) (*MeetResponse, error)
 	// Lists the open cursors of the replica, some in each message.
 	List(*ListRequest, grpc.ServerStreamingServer[ListResponse]) error
-	// Ends one of its cursors or transactions.
-	Kill(context.Context, *KillRequest) (*KillResponse, error)
 	mustEmbedUnimplementedReplicaServiceServer()
 }
 
@@ -184,12 +130,6 @@ type ReplicaServiceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedReplicaServiceServer struct{}
 
-func (UnimplementedReplicaServiceServer) Ask(context.Context, *AskRequest) (*AskResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Ask not implemented")
-}
-func (UnimplementedReplicaServiceServer) Stream(*StreamRequest, grpc.ServerStreamingServer[StreamResponse]) error {
-	return status.Error(codes.Unimplemented, "method Stream not implemented")
-}
 func (UnimplementedReplicaServiceServer) Push(grpc.ClientStreamingServer[PushRequest, PushResponse]) error {
 	return status.Error(codes.Unimplemented, "method Push not implemented")
 }
@@ -198,9 +138,6 @@ func (UnimplementedReplicaServiceServer) Meet(context.Context, *MeetRequest) (*M
 }
 func (UnimplementedReplicaServiceServer) List(*ListRequest, grpc.ServerStreamingServer[ListResponse]) error {
 	return status.Error(codes.Unimplemented, "method List not implemented")
-}
-func (UnimplementedReplicaServiceServer) Kill(context.Context, *KillRequest) (*KillResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Kill not implemented")
 }
 func (UnimplementedReplicaServiceServer) mustEmbedUnimplementedReplicaServiceServer() {}
 func (UnimplementedReplicaServiceServer) testEmbeddedByValue()                        {}
@@ -222,35 +159,6 @@ func RegisterReplicaServiceServer(s grpc.ServiceRegistrar, srv ReplicaServiceSer
 	}
 	s.RegisterService(&ReplicaService_ServiceDesc, srv)
 }
-
-func _ReplicaService_Ask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(AskRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(ReplicaServiceServer).Ask(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: ReplicaService_Ask_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ReplicaServiceServer).Ask(ctx, req.(*AskRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _ReplicaService_Stream_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(StreamRequest)
-	if err := stream.RecvMsg(m); err != nil {
-		return err
-	}
-	return srv.(ReplicaServiceServer).Stream(m, &grpc.GenericServerStream[StreamRequest, StreamResponse]{ServerStream: stream})
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type ReplicaService_StreamServer = grpc.ServerStreamingServer[StreamResponse]
 
 func _ReplicaService_Push_Handler(srv interface{}, stream grpc.ServerStream) error {
 	return srv.(ReplicaServiceServer).Push(&grpc.GenericServerStream[PushRequest, PushResponse]{ServerStream: stream})
@@ -288,24 +196,6 @@ func _ReplicaService_List_Handler(srv interface{}, stream grpc.ServerStream) err
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ReplicaService_ListServer = grpc.ServerStreamingServer[ListResponse]
 
-func _ReplicaService_Kill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(KillRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(ReplicaServiceServer).Kill(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: ReplicaService_Kill_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ReplicaServiceServer).Kill(ctx, req.(*KillRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // ReplicaService_ServiceDesc is the grpc.ServiceDesc for ReplicaService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -314,24 +204,11 @@ var ReplicaService_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*ReplicaServiceServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "Ask",
-			Handler:    _ReplicaService_Ask_Handler,
-		},
-		{
 			MethodName: "Meet",
 			Handler:    _ReplicaService_Meet_Handler,
 		},
-		{
-			MethodName: "Kill",
-			Handler:    _ReplicaService_Kill_Handler,
-		},
 	},
 	Streams: []grpc.StreamDesc{
-		{
-			StreamName:    "Stream",
-			Handler:       _ReplicaService_Stream_Handler,
-			ServerStreams: true,
-		},
 		{
 			StreamName:    "Push",
 			Handler:       _ReplicaService_Push_Handler,
