@@ -3,14 +3,14 @@ package call
 import (
 	"context"
 
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// Elsewhere is the error of a call that another replica has to make. The interceptors call Route.
+// Elsewhere describes the error of a call that another replica has to make. The interceptors call
+// Route.
 type Elsewhere interface {
 	error
 	// Route has the call made by there, at one replica after the other until one of them has made
@@ -36,10 +36,13 @@ func (r Reply) Drop() {
 	}
 }
 
+// Message names what streams bring, for packages that know no transport.
+type Message = proto.Message
+
 // Stream brings the messages of a stream that another replica sends.
 type Stream interface {
 	// Recv returns the next message, or io.EOF at the end. It ends with the stream's context.
-	Recv() (proto.Message, error)
+	Recv() (Message, error)
 	// Close ends the stream there. It may be repeated.
 	Close()
 }
@@ -57,5 +60,5 @@ type Forwarding struct {
 	// Local is what the replica is told of the client and the call.
 	Local Local
 	// Metadata holds the client's metadata that handlers know.
-	Metadata metadata.MD
+	Metadata map[string][]string
 }

@@ -83,7 +83,7 @@ func (x *Chain) begin(
 	return reply, nil
 }
 
-// begun is a stream with a context of its own.
+// begun wraps a stream with a context of its own.
 type begun struct {
 	call.Stream
 	cancel context.CancelCauseFunc

@@ -83,6 +83,7 @@ func (o *owner) Join(
 func (o *owner) Forward(ctx context.Context, f *call.Forwarding) (call.Reply, error) {
 	ctx = &call.LocalContext{Context: ctx, Local: f.Local}
 	if !f.Streams {
+		//nolint:contextcheck // it has the context of the first replica
 		resp, err := o.chain.Unary()(ctx, f.Request, &grpc.UnaryServerInfo{FullMethod: f.Method},
 			func(ctx context.Context, _ any) (any, error) {
 				o.ran(ctx)
@@ -92,6 +93,7 @@ func (o *owner) Forward(ctx context.Context, f *call.Forwarding) (call.Reply, er
 		return call.Reply{Response: m}, err
 	}
 	var sent replies
+	//nolint:contextcheck // it has the context of the first replica
 	err := o.chain.Stream()(nil, &received{ctx: ctx, message: f.Request},
 		&grpc.StreamServerInfo{FullMethod: f.Method, IsServerStream: true},
 		func(_ any, ss grpc.ServerStream) error {

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
@@ -30,7 +28,7 @@ var (
 	errNowhere = errors.New("no replica knows the cursor")
 )
 
-// purpose is what is asked of a cursor.
+// purpose says what is asked of a cursor.
 type purpose uint8
 
 const (
@@ -39,7 +37,7 @@ const (
 	forClose
 )
 
-// elsewhere is the error of a client's call about a cursor that is not here.
+// elsewhere describes a client's call about a cursor that is not here.
 type elsewhere struct {
 	p    *Pager
 	c    claim
@@ -121,12 +119,12 @@ func (e *elsewhere) find(
 	return call.Reply{}, ErrCursorPositionUnknown
 }
 
-// relayed is a stream of the replica that holds the cursor.
+// relayed wraps a stream of the replica that holds the cursor.
 type relayed struct{ call.Stream }
 
 // Recv returns the next message. If the replica is gone, so is the cursor, and also if it is still
 // there: it kills the cursor of a stream that broke.
-func (r relayed) Recv() (proto.Message, error) {
+func (r relayed) Recv() (call.Message, error) {
 	m, err := r.Stream.Recv()
 	_, gone := errors.AsType[*UnreachableError](err)
 	if gone || errors.Is(err, handle.ErrClosing) {

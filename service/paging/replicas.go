@@ -30,7 +30,7 @@ type Replicas interface {
 	Others(ctx context.Context, again bool) []string
 }
 
-// MovedError is the error of a call that another replica forwards: To has the cursor now.
+// MovedError refuses a call that another replica forwards: To has the cursor now.
 type MovedError struct{ To page.Replica }
 
 func (e *MovedError) Error() string {

@@ -119,7 +119,8 @@ func (r *reader) record(m *replicav1.Record) paging.Record {
 		Namespace: paging.Namespace{Database: m.GetDatabase(), Collection: m.GetCollection()},
 		Opened:    readTime(m.GetOpened()), Pages: m.GetPages(),
 		Ledger: r.ledger(m.GetLedger()), Holding: r.holding(m.GetHolding()),
-		Asked: m.GetAsked(), Client: r.client(m.GetClient()), Undelivered: r.page(m.GetUndelivered()),
+		Asked: m.GetAsked(), Client: r.client(m.GetClient()),
+		Undelivered: r.page(m.GetUndelivered()),
 	}
 }
 

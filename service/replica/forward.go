@@ -28,7 +28,7 @@ const forwardingKey = "mooring-forwarding-bin"
 
 var _ interceptor.Replicas = (*Transport)(nil)
 
-// API is what the listener serves beside the calls of replicas: the calls of clients that other
+// API holds what the listener serves beside the calls of replicas: the calls of clients that other
 // replicas forward.
 type API struct {
 	// Register registers the services.
@@ -96,7 +96,7 @@ func (t *Transport) Forward(ctx context.Context, f *call.Forwarding) (call.Reply
 	if err != nil {
 		return call.Reply{}, err
 	}
-	md := f.Metadata.Copy()
+	md := metadata.MD(f.Metadata).Copy()
 	md.Set(forwardingKey, text)
 	if f.Streams {
 		return t.open(ctx, f, md)
@@ -121,7 +121,7 @@ func with(ctx context.Context, md metadata.MD) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Join(signed, md))
 }
 
-// encoder is the codec of one call. failed is the error of a request that has no encoding: the
+// encoder implements the codec of one call. failed is the error of a request that has no encoding: the
 // replica was not asked.
 type encoder struct {
 	encoding.CodecV2

@@ -1,6 +1,6 @@
 // Package servicetest provides a gateway for tests: the services over a real core/client, whose
-// server is scripted, behind the gateway's own gRPC server on a connection in memory. Idle counts leftover connections and
-// cursors. Goroutines are counted at the end of the package's tests.
+// server is scripted, behind the gateway's own gRPC server on a connection in memory. Idle counts
+// leftover connections and cursors. Goroutines are counted at the end of the package's tests.
 package servicetest
 
 import (
@@ -266,12 +266,12 @@ func (g *Gateway) Answer(ctx context.Context, f *call.Forwarding) (call.Reply, e
 	if !f.Streams {
 		response := f.Answer.New().Interface()
 		err := g.Local.Invoke(
-			inproc.WithIncoming(ctx, f.Local, f.Metadata.Copy()), f.Method, f.Request, response)
+			inproc.WithIncoming(ctx, f.Local, metadata.MD(f.Metadata).Copy()), f.Method, f.Request, response)
 		return call.Reply{Response: response}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	ss, err := g.Local.NewStream(
-		inproc.WithIncoming(ctx, f.Local, f.Metadata.Copy()), nil, f.Method)
+		inproc.WithIncoming(ctx, f.Local, metadata.MD(f.Metadata).Copy()), nil, f.Method)
 	if err != nil {
 		cancel()
 		return call.Reply{}, err

@@ -15,8 +15,7 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// elsewhere is the error of a call whose transaction another replica keeps. That one makes the
-// call.
+// elsewhere describes a call whose transaction another replica keeps. That one makes the call.
 type elsewhere struct {
 	of    *Transactions
 	claim claim
@@ -61,7 +60,7 @@ func (e *elsewhere) Route(
 	return reply, nil
 }
 
-// relayed is a stream that the owner of a transaction sends.
+// relayed wraps a stream that the owner of a transaction sends.
 type relayed struct {
 	call.Stream
 	ctx context.Context //nolint:containedctx // of the call, and no longer lived than this value
