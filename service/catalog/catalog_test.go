@@ -388,8 +388,8 @@ func TestListDatabasesInPages(t *testing.T) {
 	g.Idle(0)
 }
 
-// TestPolicyInside checks that lists leave out, and DropDatabase stops at, what a rule of the policy
-// is against.
+// TestPolicyInside checks that lists leave out, and DropDatabase stops at, what a rule of the
+// policy is against.
 func TestPolicyInside(t *testing.T) {
 	p, err := policy.Parse([]byte(`permit (principal, action, resource);
 		forbid (principal, action, resource == Collection::"d.payroll");

@@ -49,7 +49,7 @@ func TestFailuresAreRecordedOnce(t *testing.T) {
 					if row.calls {
 						ctx = x.Incoming(ctx, nil, call.Local{})
 					}
-					x.Explain(ctx, &rpcerr.Error{Reason: rpcerr.InvalidArgument})
+					_ = x.Explain(ctx, &rpcerr.Error{Reason: rpcerr.InvalidArgument})
 				})},
 			})
 			if err != nil {

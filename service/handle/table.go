@@ -195,7 +195,7 @@ func (t *Table) AllLocked() iter.Seq[Thing] { return maps.Values(t.things) }
 // RefusingLocked reports whether Refuse was called.
 func (t *Table) RefusingLocked() bool { return t.refusing }
 
-// Refusing is RefusingLocked for callers without the lock.
+// Refusing does what RefusingLocked does, for callers without the lock.
 func (t *Table) Refusing() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

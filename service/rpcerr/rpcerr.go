@@ -194,10 +194,12 @@ var table = []entry{
 	value("handle.ErrNotFound", handle.ErrNotFound, HandleNotFound),
 	value("handle.ErrKilled", handle.ErrKilled, CursorNotFound),
 	value("handle.ErrClosing", handle.ErrClosing, ShuttingDown),
-	value("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound),   // it was closed during a read
-	value("cursor.ErrBusy", cursor.ErrBusy, Internal),             // handles serve one call at a time
-	value("paging.ErrNotHere", paging.ErrNotHere, CursorNotFound), // for replicas only
-	typed(plain[*paging.MovedError](CursorNotFound)),              // for replicas only
+	value("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound), // it was closed during a read
+	// Handles serve one call at a time.
+	value("cursor.ErrBusy", cursor.ErrBusy, Internal),
+	// For replicas only.
+	value("paging.ErrNotHere", paging.ErrNotHere, CursorNotFound),
+	typed(plain[*paging.MovedError](CursorNotFound)),
 	typed(func(e *handle.LimitError, _ error, x *explanation) {
 		x.row, x.message, x.retryAfter = reasons[HandleLimitExceeded], e.Error(), e.RetryAfter
 	}),

@@ -46,7 +46,9 @@ func writerOf(raw transportStream) (func(header []byte, data mem.BufferSlice) er
 	}
 	unused := reflect.Zero(write.Type().In(2))
 	return func(header []byte, data mem.BufferSlice) error {
-		result := write.Call([]reflect.Value{reflect.ValueOf(header), reflect.ValueOf(data), unused})
+		result := write.Call([]reflect.Value{
+			reflect.ValueOf(header), reflect.ValueOf(data), unused,
+		})
 		err, _ := result[0].Interface().(error)
 		return err
 	}, nil
@@ -80,7 +82,8 @@ func CheckGRPC(ctx context.Context) error {
 		return nil
 	}))
 	defer g.Stop()
-	r, wrong := http.NewRequestWithContext(ctx, http.MethodPost, "/mooring.Check/Check", http.NoBody)
+	r, wrong := http.NewRequestWithContext(ctx, http.MethodPost, "/mooring.Check/Check",
+		http.NoBody)
 	if wrong != nil {
 		return wrong
 	}
@@ -90,7 +93,7 @@ func CheckGRPC(ctx context.Context) error {
 	return err
 }
 
-// discard is a response that no client gets.
+// discard stands for a response that no client gets.
 type discard struct{}
 
 func (discard) Header() http.Header         { return http.Header{} }

@@ -376,15 +376,15 @@ type Method_Route int32
 const (
 	// Invalid.
 	Method_ROUTE_UNSPECIFIED Method_Route = 0
-	// The one at which it arrives.
+	// That at which it arrives.
 	Method_ROUTE_HERE Method_Route = 1
-	// The one that keeps the transaction, if the call is in one.
+	// That which keeps the transaction, if the call is in one.
 	Method_ROUTE_TRANSACTION Method_Route = 2
-	// The one that keeps the transaction that the call commits or aborts.
+	// That which keeps the transaction that the call commits or aborts.
 	Method_ROUTE_OUTCOME Method_Route = 3
-	// The one that keeps the cursor, or the transaction that it belongs to.
+	// That which keeps the cursor, or the transaction that it belongs to.
 	Method_ROUTE_CURSOR Method_Route = 4
-	// The one that keeps the handle.
+	// That which keeps the handle.
 	Method_ROUTE_HANDLE Method_Route = 5
 )
 
