@@ -121,8 +121,8 @@ func with(ctx context.Context, md metadata.MD) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Join(signed, md))
 }
 
-// encoder implements the codec of one call. failed is the error of a request that has no encoding: the
-// replica was not asked.
+// encoder implements the codec of one call. failed is the error of a request that has no encoding:
+// the replica was not asked.
 type encoder struct {
 	encoding.CodecV2
 	failed error

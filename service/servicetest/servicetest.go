@@ -266,7 +266,8 @@ func (g *Gateway) Answer(ctx context.Context, f *call.Forwarding) (call.Reply, e
 	if !f.Streams {
 		response := f.Answer.New().Interface()
 		err := g.Local.Invoke(
-			inproc.WithIncoming(ctx, f.Local, metadata.MD(f.Metadata).Copy()), f.Method, f.Request, response)
+			inproc.WithIncoming(ctx, f.Local, metadata.MD(f.Metadata).Copy()),
+			f.Method, f.Request, response)
 		return call.Reply{Response: response}, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
