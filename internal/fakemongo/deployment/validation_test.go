@@ -175,20 +175,20 @@ func TestCollectionUUID(t *testing.T) {
 			"collectionUUID": {"$$exists": true}, "expectedCollection": "%", "actualCollection": "c"}`
 		instead := func(of string) string { return strings.Replace(mismatch, "%", of, 1) }
 		const rename = `{"renameCollection": "db.other", "to": "db.x", "$db": "admin"`
-		for command, want := range map[string]string{
-			`{"find": "c"`:     fine,
-			`{"find": "other"`: instead("other"),
-			`{"find": "none"`:  instead("none"),
-			`{"aggregate": "c", "pipeline": [], "cursor": {}`:    fine,
-			`{"insert": "c", "documents": [{}]`:                  `{"n": 1}`,
-			`{"update": "c", "updates": [{"q": {}, "u": {}}]`:    `{"n": 1}`,
-			`{"delete": "c", "deletes": [{"q": {}, "limit": 1}]`: `{"n": 1}`,
-			`{"drop": "other"`: instead("other"),
-			rename:             instead("other"),
+		for _, row := range []struct{ command, want string }{
+			{`{"find": "c"`, fine},
+			{`{"find": "other"`, instead("other")},
+			{`{"find": "none"`, instead("none")},
+			{`{"aggregate": "c", "pipeline": [], "cursor": {}`, fine},
+			{`{"insert": "c", "documents": [{}]`, `{"n": 1}`},
+			{`{"update": "c", "updates": [{"q": {}, "u": {}}]`, `{"n": 1}`},
+			{`{"delete": "c", "deletes": [{"q": {}, "limit": 1}]`, `{"n": 1}`},
+			{`{"drop": "other"`, instead("other")},
+			{rename, instead("other")},
 		} {
-			command += `, "collectionUUID": ` + match.Text(id) + `}`
+			command := row.command + `, "collectionUUID": ` + match.Text(id) + `}`
 			reply := bson.DocumentValue(send(t, d, "a", command))
-			if err := (match.Matcher{}).Root(bson.DocumentValue(doc(t, want)), reply); err != nil {
+			if err := (match.Matcher{}).Root(bson.DocumentValue(doc(t, row.want)), reply); err != nil {
 				t.Errorf("%s is answered with %s: %v", command, match.Text(reply), err)
 			}
 		}

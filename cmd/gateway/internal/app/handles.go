@@ -120,7 +120,8 @@ const handOverTime = 4 * time.Second
 const meetTime = time.Second
 
 func newPager(lc fx.Lifecycle, cfg *config.Config, ring *seal.Ring, c *client.Client,
-	transport *replica.Transport, admitted *admission.Admission, sizes *batch.Sizes, log *slog.Logger,
+	transport *replica.Transport, admitted *admission.Admission, sizes *batch.Sizes,
+	log *slog.Logger,
 ) *paging.Pager {
 	p := paging.New(paging.Config{
 		Admission: admitted,

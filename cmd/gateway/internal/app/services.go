@@ -38,7 +38,7 @@ var services = fx.Module("services", fx.Provide(
 	newChangeStreams, newAPI, newLocal,
 ))
 
-// chainConfig is what newChain takes.
+// chainConfig holds what newChain takes.
 type chainConfig struct {
 	fx.In
 
@@ -155,7 +155,7 @@ func newChangeStreams(
 	})
 }
 
-// apiConfig is what newAPI takes.
+// apiConfig holds what newAPI takes.
 type apiConfig struct {
 	fx.In
 

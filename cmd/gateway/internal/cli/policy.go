@@ -103,7 +103,8 @@ func explain(w io.Writer, d *policy.Decision, commandless string) error {
 		}
 	}
 	if commandless != "" {
-		fmt.Fprintf(w, "no commands: %s forbids or limits the use of some collections\n", commandless)
+		fmt.Fprintf(w, "no commands: %s forbids or limits the use of some collections\n",
+			commandless)
 	}
 	return nil
 }
