@@ -202,6 +202,7 @@ func (c *rawClient) call(id uint32, method string, size uint32) {
 // begin sends the beginning of a message: its length and n bytes.
 func (c *rawClient) begin(id uint32, length, n int) {
 	c.write(func(f *http2.Framer) error { return f.WriteData(id, false, prefix(length)) })
+	synctest.Wait() // the server widens the stream's window when it has read the length
 	c.more(id, n)
 }
 
