@@ -155,7 +155,8 @@ var malformedRequests = []malformed{
 }
 
 // TestMalformedRequests sends malformed requests to a whole gateway: services, interceptors and
-// client are real. Each is answered by the right status in the one shape, and costs less than a second.
+// client are real. Each is answered by the right status in the one shape, and costs less than a
+// second.
 func TestMalformedRequests(t *testing.T) {
 	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	h, err := front.New(front.Config{
