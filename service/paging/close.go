@@ -11,19 +11,19 @@ import (
 // server before this returns, unless ctx ends first. Any of the cursor's tokens will do, at any
 // replica. If the cursor is not here, the error is a call.Elsewhere.
 func (p *Pager) CloseCursor(ctx context.Context, a Asking) error {
-	c, err := p.claim(a.Principal, a.Token)
+	l, err := p.lookup(a, forClose)
 	switch {
 	case err != nil:
 		return err
-	case p.owned(c, a):
-		return p.away(c, a, forClose, c.holder)
+	case l.owned():
+		return l.away(l.c.holder)
 	}
 	p.table.Lock()
-	h := p.getLocked(c.id)
+	h := p.getLocked(l.c.id)
 	to, moved := page.Replica{}, false
 	if h == nil {
 		var d decision
-		d, err = p.unknown(a)(c)
+		d, err = l.unknownLocked()
 		to, moved = d.to, true
 	} else {
 		to, moved = h.ledger.Moved()
@@ -33,7 +33,7 @@ func (p *Pager) CloseCursor(ctx context.Context, a Asking) error {
 		if err != nil {
 			return err
 		}
-		return p.away(c, a, forClose, to)
+		return l.away(to)
 	}
 	w := p.table.RemoveLocked(h, ErrCursorNotFound)
 	p.table.Unlock()

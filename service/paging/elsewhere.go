@@ -28,22 +28,10 @@ var (
 	errNowhere = errors.New("no replica knows the cursor")
 )
 
-// purpose says what is asked of a cursor.
-type purpose uint8
-
-const (
-	forPage purpose = iota
-	forStream
-	forClose
-)
-
 // elsewhere describes a client's call about a cursor that is not here.
 type elsewhere struct {
-	p    *Pager
-	c    claim
-	a    Asking
-	what purpose
-	to   page.Replica // that should hold it
+	*lookup
+	to page.Replica // that should hold it
 }
 
 var _ call.Elsewhere = (*elsewhere)(nil)
@@ -52,21 +40,12 @@ func (e *elsewhere) Error() string {
 	return "the gateway replica at " + e.to.Address + " has the cursor"
 }
 
-// away returns the error of a call about a cursor that another replica has. A call that is
-// forwarded goes no further: the replica that has forwarded it asks that one.
-func (p *Pager) away(c claim, a Asking, what purpose, to page.Replica) error {
-	if a.Forwarded {
-		return &MovedError{to}
-	}
-	return &elsewhere{p, c, a, what, to}
-}
-
 // Route implements call.Elsewhere.
 func (e *elsewhere) Route(
 	ctx context.Context, here func(context.Context) error, there call.There,
 ) (reply call.Reply, err error) {
 	switch {
-	case e.p.owned(e.c, e.a):
+	case e.owned():
 		reply, err = e.askOwner(ctx, there)
 	case e.what == forClose:
 		s := search{p: e.p, what: e.what, there: there}
@@ -75,7 +54,7 @@ func (e *elsewhere) Route(
 			err = ErrCursorNotFound
 		}
 	default:
-		reply, err = e.find(ctx, here, there)
+		reply, err = e.follow(ctx, here, there)
 	}
 	if reply.Stream != nil {
 		reply.Stream = relayed{reply.Stream}
@@ -83,15 +62,15 @@ func (e *elsewhere) Route(
 	return reply, err
 }
 
-// find searches the cursor until another replica has made the call, or the cursor has come here
+// follow searches the cursor until another replica has made the call, or the cursor has come here
 // and here has made it.
-func (e *elsewhere) find(
+func (e *elsewhere) follow(
 	ctx context.Context, here func(context.Context) error, there call.There,
 ) (call.Reply, error) {
 	home := 0
 	for range maxHops {
 		if e.what == forPage {
-			if err := e.p.reserveElsewhere(ctx, e.a); err != nil {
+			if err := e.reserve(ctx); err != nil {
 				return call.Reply{}, err
 			}
 		}
@@ -103,7 +82,7 @@ func (e *elsewhere) find(
 		case errors.Is(err, errHere):
 			home++
 		case errors.Is(err, errNowhere):
-			if err := e.p.isLost(e.c); err != nil {
+			if err := e.isLost(); err != nil {
 				return call.Reply{}, err
 			} // else it has come here meanwhile
 		default:

@@ -66,10 +66,11 @@ func (g grant) deliver(a Asking) (Page, error) {
 }
 
 // sending lets a page give way to other calls when the call of ctx has sent it to its client.
-func (p *Pager) sending(ctx context.Context, id handle.ID, sent Page) {
+func (l *lookup) sending(ctx context.Context, sent Page) {
 	if ctx.Err() != nil { // the client has gone, or its call was refused
 		return
 	}
+	p, id := l.p, l.c.id
 	admission.From(ctx).AtEnd(func(wasSent bool) {
 		p.table.Lock()
 		defer p.table.Unlock()

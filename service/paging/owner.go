@@ -12,11 +12,6 @@ import (
 	"github.com/mooringdb/mooring/service/page"
 )
 
-// owned reports whether only another replica can continue the cursor of a client's claim.
-func (p *Pager) owned(c claim, a Asking) bool {
-	return !a.Forwarded && c.pinned && c.holder.Instance != p.instance
-}
-
 // askOwner has the call made by the replica that holds the connection of a pinned cursor. A call
 // for a page runs on when the client goes away, as it does there.
 func (e *elsewhere) askOwner(ctx context.Context, there call.There) (call.Reply, error) {
@@ -24,7 +19,7 @@ func (e *elsewhere) askOwner(ctx context.Context, there call.There) (call.Reply,
 		return call.Reply{}, context.Cause(ctx)
 	}
 	if e.what == forPage {
-		if err := e.p.reserveElsewhere(ctx, e.a); err != nil {
+		if err := e.reserve(ctx); err != nil {
 			return call.Reply{}, err
 		}
 		var cancel func()

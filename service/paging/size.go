@@ -54,11 +54,11 @@ func reserve(ctx context.Context, reply int, limits batch.Limits) error {
 	return nil
 }
 
-// reserveElsewhere reserves memory for a page that another replica sends, of which only the
+// reserve reserves memory for a page that another replica sends, of which only the
 // largest size is known, and for the response. Without room for the response, the client would ask
 // again for a page that the other replica has sent, and may hold no longer.
-func (p *Pager) reserveElsewhere(ctx context.Context, a Asking) error {
-	limits := p.cfg.limits(0, a.Inflation)
+func (e *elsewhere) reserve(ctx context.Context) error {
+	limits := e.p.cfg.limits(0, e.a.Inflation)
 	return reserve(ctx, limits.Bytes, limits)
 }
 

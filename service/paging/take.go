@@ -24,11 +24,11 @@ type Taken struct {
 // ends with ctx, and when the cursor is closed. The token is used up: later calls with it get
 // ErrCursorTokenReused. If the cursor is not here, the error is a call.Elsewhere.
 func (p *Pager) Take(ctx context.Context, a Asking) (context.Context, *Taken, error) {
-	c, err := p.claim(a.Principal, a.Token)
+	l, err := p.lookup(a, forStream)
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := p.find(ctx, c, a, forStream)
+	d, err := l.find(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,15 +7,6 @@ import (
 	"github.com/mooringdb/mooring/service/handle"
 )
 
-// belongs reports whether a call in a transaction, or in none, may continue the cursor of a claim.
-// It knows only of cursors that are here.
-func (p *Pager) belongs(c claim, transaction handle.ID) bool {
-	p.table.Lock()
-	defer p.table.Unlock()
-	h := p.getLocked(c.id)
-	return h == nil && transaction == (handle.ID{}) || h != nil && h.transaction == transaction
-}
-
 // unbindLocked forgets that a cursor belongs to its transaction.
 func (h *held) unbindLocked() {
 	p := h.pager
