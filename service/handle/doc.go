@@ -4,5 +4,5 @@
 // It does not know what a page is.
 //
 // A kind embeds a Handle in what it keeps, and guards its own fields with the table's lock, so
-// that a handle and what it stands for change in one step. Methods named …Locked need the lock.
+// that a handle and what it stands for change in one step: Table.Do holds the lock.
 package handle

@@ -9,7 +9,7 @@ import (
 // thirds of its time if that is less.
 const quietGrace = 5 * time.Second
 
-// Refuse makes RefusingLocked true from now on, and reports whether it was already.
+// Refuse makes Refusing true from now on, and reports whether it was already.
 func (t *Table) Refuse() (before bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -41,7 +41,7 @@ type Thing interface {
 	// the table ends: it is in the thing that Evict returns. Both are called with the lock held,
 	// while no call works on the thing.
 	IsEvictable() bool
-	Evict() Thing
+	Evict(*Locked) Thing
 	// Removed is called with the lock held when the handle leaves the table.
 	Removed()
 	// End ends the thing, on its server too. It is called once the handle has left the table and
@@ -129,7 +129,7 @@ func (w *Work) Wait(ctx context.Context) error {
 	}
 }
 
-// Finish ends all calls of Wait. It is called once, without the lock, after EndWorkLocked.
+// Finish ends all calls of Wait. It is called once, without the lock, after EndWork.
 func (w *Work) Finish() {
 	close(w.done)
 	w.cancel(nil)

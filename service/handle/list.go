@@ -109,13 +109,15 @@ func (t *Table) Kill(ctx context.Context, id string) error {
 	if !ok {
 		return ErrNotFound
 	}
-	t.mu.Lock()
-	thing := t.things[key]
-	if thing == nil || !thing.handle().counted {
-		t.mu.Unlock()
+	var thing Thing
+	var w *Work
+	t.Do(func(l *Locked) {
+		if found := l.Get(key); found != nil && found.handle().counted {
+			thing, w = found, l.Remove(found, ErrKilled)
+		}
+	})
+	if thing == nil {
 		return ErrNotFound
 	}
-	w := t.RemoveLocked(thing, ErrKilled)
-	t.mu.Unlock()
 	return EndRemoved(ctx, thing, w)
 }

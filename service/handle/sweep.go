@@ -21,23 +21,23 @@ func (t *Table) sweep(ctx context.Context) {
 		case <-timer.C:
 		case <-t.sooner:
 		}
-		t.mu.Lock()
-		t.removeExpiredLocked(time.Now())
-		t.wakeAt = t.firstExpiryLocked()
-		if t.wakeAt.IsZero() {
-			timer.Stop()
-		} else {
-			timer.Reset(time.Until(t.wakeAt))
-		}
-		t.mu.Unlock()
+		t.Do(func(l *Locked) {
+			l.removeExpired(time.Now())
+			l.wakeAt = l.firstExpiry()
+			if l.wakeAt.IsZero() {
+				timer.Stop()
+			} else {
+				timer.Reset(time.Until(l.wakeAt))
+			}
+		})
 	}
 }
 
-// firstExpiryLocked returns when the next thing expires on which no call works; zero: there is
+// firstExpiry returns when the next thing expires on which no call works; zero: there is
 // none.
-func (t *Table) firstExpiryLocked() time.Time {
+func (l *Locked) firstExpiry() time.Time {
 	var first time.Time
-	for _, q := range []*queue{&t.waiting, &t.over} {
+	for _, q := range []*queue{&l.waiting, &l.over} {
 		if h := q.first(); h != nil && (first.IsZero() || h.expires.Before(first)) {
 			first = h.expires
 		}
@@ -45,43 +45,43 @@ func (t *Table) firstExpiryLocked() time.Time {
 	return first
 }
 
-// expectLocked wakes the sweep if it would wake after that time.
-func (t *Table) expectLocked(expires time.Time) {
-	if !t.wakeAt.IsZero() && !expires.Before(t.wakeAt) {
+// expect wakes the sweep if it would wake after that time.
+func (l *Locked) expect(expires time.Time) {
+	if !l.wakeAt.IsZero() && !expires.Before(l.wakeAt) {
 		return
 	}
-	t.wakeAt = expires
+	l.wakeAt = expires
 	select {
-	case t.sooner <- struct{}{}:
+	case l.sooner <- struct{}{}:
 	default: // it is about to wake
 	}
 }
 
-// removeExpiredLocked removes expired things on which no call works.
-func (t *Table) removeExpiredLocked(now time.Time) {
-	for _, q := range []*queue{&t.waiting, &t.over} {
+// removeExpired removes expired things on which no call works.
+func (l *Locked) removeExpired(now time.Time) {
+	for _, q := range []*queue{&l.waiting, &l.over} {
 		for h := q.first(); h != nil && !now.Before(h.expires); h = q.first() {
-			t.doomLocked(h)
+			l.doom(h)
 		}
 	}
 }
 
-// doomLocked removes a thing on which no call works. The table's goroutines end it.
-func (t *Table) doomLocked(h *Handle) {
+// doom removes a thing on which no call works. The table's goroutines end it.
+func (l *Locked) doom(h *Handle) {
 	open := h.counted
-	t.RemoveLocked(h.thing, nil)
+	l.Remove(h.thing, nil)
 	if open { // else there is nothing to end
-		t.endLocked(h.thing, h.settled.Pinned)
+		l.end(h.thing, h.settled.Pinned)
 	}
 }
 
-// endLocked has the table's goroutines end a thing.
-func (t *Table) endLocked(thing Thing, pinned bool) {
+// end has the table's goroutines end a thing.
+func (l *Locked) end(thing Thing, pinned bool) {
 	if pinned {
-		t.pinned.add(thing)
+		l.pinned.add(thing)
 		return
 	}
-	t.plain.add(thing)
+	l.plain.add(thing)
 }
 
 // doomed holds removed things that are still to be ended.
@@ -129,7 +129,7 @@ func (d *doomed) endAll(ctx context.Context) {
 
 // EndAll ends removed things, some at a time, and blocks until it has. If ctx ends, it returns the
 // things that it has not begun to end. Their servers end them after a timeout.
-func EndAll(ctx context.Context, things []Thing) (rest []Thing) {
+func EndAll[T Thing](ctx context.Context, things []T) (rest []T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	slots := make(chan struct{}, enders)
@@ -148,7 +148,7 @@ func EndAll(ctx context.Context, things []Thing) (rest []Thing) {
 }
 
 // EndRemoved ends a removed thing, or waits until the call that works on it has: w is what
-// RemoveLocked returned.
+// Remove returned.
 func EndRemoved(ctx context.Context, thing Thing, w *Work) error {
 	if w != nil {
 		return w.Wait(ctx)

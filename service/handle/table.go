@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -32,8 +31,9 @@ type Config struct {
 
 // Table holds the handles of one gateway.
 //
-// One mutex guards its fields, and the fields of the things. Nothing blocks while it is held. The
-// table's goroutines end things that have expired, and those for which there was no room.
+// One mutex guards its fields, and the fields of the things; Do runs what uses them. Nothing blocks
+// while it is held. The table's goroutines end things that have expired, and those for which there
+// was no room.
 type Table struct {
 	cfg     Config
 	sweeper sync.WaitGroup
@@ -49,7 +49,7 @@ type Table struct {
 	over     queue          // the others
 	open     map[string]int // of each principal
 	refusing bool
-	// settlements counts SettleLocked.
+	// settlements counts calls of Settle.
 	settlements uint64
 	// wakeAt is when the sweep wakes next; zero: not before there is something that expires.
 	wakeAt time.Time
@@ -88,11 +88,16 @@ func (t *Table) Stop() []Thing {
 	return append(t.plain.take(), t.pinned.take()...)
 }
 
-// Lock takes the table's lock.
-func (t *Table) Lock() { t.mu.Lock() }
+// Locked represents a table while its lock is held. Only Do makes one.
+type Locked Table
 
-// Unlock releases it.
-func (t *Table) Unlock() { t.mu.Unlock() }
+// Do runs f while it holds the lock, so that a handle and what it stands for change in one step. f
+// does not block, calls no method of Table, and keeps no reference to the Locked.
+func (t *Table) Do(f func(*Locked)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f((*Locked)(t))
+}
 
 // Idle returns how long a handle waits for its client.
 func (t *Table) Idle() time.Duration { return t.cfg.Idle }
@@ -117,24 +122,23 @@ func (t *Table) Counts() map[Kind]int {
 	return counts
 }
 
-// HasRoomLocked returns a *LimitError if the principal has as many open handles as it may, of those
-// that can still be opened and cannot be evicted: expired ones, and those for which gone reports
-// true, are ended first. Without authentication there is no principal, and no limit. Calls that
-// settle their handles later do not count each other: together they may exceed the limit by their
-// number.
-func (t *Table) HasRoomLocked(principal string, gone func(Thing) bool) error {
-	limit := t.limitOf(principal)
-	if t.open[principal] < limit {
+// HasRoom returns a *LimitError if the principal has as many open handles as it may, of those that
+// can still be opened and cannot be evicted: expired ones, and those for which gone reports true,
+// are ended first. Without authentication there is no principal, and no limit. Calls that settle
+// their handles later do not count each other: together they may exceed the limit by their number.
+func (l *Locked) HasRoom(principal string, gone func(Thing) bool) error {
+	limit := l.cfg.limitOf(principal)
+	if l.open[principal] < limit {
 		return nil
 	}
 	now := time.Now()
-	t.removeExpiredLocked(now)
+	l.removeExpired(now)
 	err := &LimitError{Principal: principal, Max: limit}
-	open := t.open[principal]
-	for _, h := range t.idleLocked(principal) {
+	open := l.open[principal]
+	for _, h := range l.idle(principal) {
 		switch left := h.expires.Sub(now); {
 		case gone(h.thing):
-			t.doomLocked(h)
+			l.doom(h)
 			open--
 		case h.thing.IsEvictable():
 			open--
@@ -148,36 +152,35 @@ func (t *Table) HasRoomLocked(principal string, gone func(Thing) bool) error {
 	return err
 }
 
-// EvictLocked makes room for one more open handle of a principal: it evicts the least recently used
-// ones.
-func (t *Table) EvictLocked(principal string) {
-	limit := t.limitOf(principal)
-	if t.open[principal] < limit {
+// Evict makes room for one more open handle of a principal: it evicts the least recently used ones.
+func (l *Locked) Evict(principal string) {
+	limit := l.cfg.limitOf(principal)
+	if l.open[principal] < limit {
 		return
 	}
-	for _, h := range t.idleLocked(principal) {
-		if t.open[principal] < limit {
+	for _, h := range l.idle(principal) {
+		if l.open[principal] < limit {
 			return
 		}
 		if h.thing.IsEvictable() {
 			pinned := h.settled.Pinned
-			t.endLocked(h.thing.Evict(), pinned)
+			l.end(h.thing.Evict(l), pinned)
 		}
 	}
 }
 
-func (t *Table) limitOf(principal string) int {
-	if principal == "" || t.cfg.MaxPerPrincipal < 0 {
+func (c *Config) limitOf(principal string) int {
+	if principal == "" || c.MaxPerPrincipal < 0 {
 		return math.MaxInt
 	}
-	return t.cfg.MaxPerPrincipal
+	return c.MaxPerPrincipal
 }
 
-// idleLocked returns the open handles of a principal on which no call works, the least recently
-// used ones first.
-func (t *Table) idleLocked(principal string) []*Handle {
+// idle returns the open handles of a principal on which no call works, the least recently used ones
+// first.
+func (l *Locked) idle(principal string) []*Handle {
 	var idle []*Handle
-	for _, thing := range t.things {
+	for _, thing := range l.things {
 		if h := thing.handle(); h.Principal == principal && h.counted && h.work == nil {
 			idle = append(idle, h)
 		}
@@ -186,88 +189,104 @@ func (t *Table) idleLocked(principal string) []*Handle {
 	return idle
 }
 
-// GetLocked returns the thing with that id; nil: there is none.
-func (t *Table) GetLocked(id ID) Thing { return t.things[id] }
+// Get returns the thing with that id; nil: there is none.
+func (l *Locked) Get(id ID) Thing { return l.things[id] }
 
-// AllLocked returns all things.
-func (t *Table) AllLocked() iter.Seq[Thing] { return maps.Values(t.things) }
+// All returns all things of one type. Those that it yields may be removed.
+func All[T Thing](l *Locked) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, thing := range l.things {
+			if of, ok := thing.(T); ok && !yield(of) {
+				return
+			}
+		}
+	}
+}
 
-// RefusingLocked reports whether Refuse was called.
-func (t *Table) RefusingLocked() bool { return t.refusing }
+// Refusing reports whether Refuse was called.
+func (l *Locked) Refusing() bool { return l.refusing }
 
-// Refusing does what RefusingLocked does, for callers without the lock.
+// Refusing does what Locked.Refusing does, for callers without the lock.
 func (t *Table) Refusing() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.refusing
 }
 
-// BeginLocked begins the caller's work on a thing. The context that it returns ends with ctx, and
+// Expired reports whether a handle is not in the table, or its time is up.
+func (t *Table) Expired(id ID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	thing := t.things[id]
+	return thing == nil || thing.handle().Expired(time.Now())
+}
+
+// Begin begins the caller's work on a thing. The context that it returns ends with ctx, and
 // with the work. A thing that is not in the table yet is put there.
-func (t *Table) BeginLocked(
+func (l *Locked) Begin(
 	ctx context.Context, thing Thing, endless bool,
 ) (context.Context, *Work) {
-	t.adoptLocked(thing)
+	l.adopt(thing)
 	ctx, cancel := context.WithCancelCause(ctx)
-	t.HoldLocked(thing, newWork(cancel, endless))
+	l.Hold(thing, newWork(cancel, endless))
 	h := thing.handle()
 	h.lastUse = time.Now()
 	return ctx, h.work
 }
 
-// adoptLocked puts a thing into the table that is not there yet.
-func (t *Table) adoptLocked(thing Thing) {
+// adopt puts a thing into the table that is not there yet.
+func (l *Locked) adopt(thing Thing) {
 	if h := thing.handle(); h.thing == nil {
 		h.thing = thing
-		t.things[h.ID] = thing
+		l.things[h.ID] = thing
 	}
 }
 
-// HoldLocked sets the work on a thing, and leaves the time of its last use as it is.
-func (t *Table) HoldLocked(thing Thing, w *Work) {
+// Hold sets the work on a thing, and leaves the time of its last use as it is.
+func (l *Locked) Hold(thing Thing, w *Work) {
 	h := thing.handle()
 	h.unqueue()
 	h.work = w
 }
 
-// NewWork returns a work that cannot be canceled, for HoldLocked. Several things may share it.
+// NewWork returns a work that cannot be canceled, for Hold. Several things may share it.
 func NewWork() *Work { return newWork(func(error) {}, false) }
 
-// SettleLocked puts a thing back among those that wait. No call works on it any more, and it was
+// Settle puts a thing back among those that wait. No call works on it any more, and it was
 // not removed. If the table is full, another thing ends. A thing that is not in the table yet is
 // put there.
-func (t *Table) SettleLocked(thing Thing, s Settled) {
-	t.adoptLocked(thing)
+func (l *Locked) Settle(thing Thing, s Settled) {
+	l.adopt(thing)
 	h := thing.handle()
 	h.unqueue()
 	h.work = nil
-	t.settlements++
-	h.settled, h.settlement = s, t.settlements
+	l.settlements++
+	h.settled, h.settlement = s, l.settlements
 	h.lastUse = time.Now()
-	h.expires = h.lastUse.Add(orDefault(s.Idle, t.cfg.Idle))
+	h.expires = h.lastUse.Add(orDefault(s.Idle, l.cfg.Idle))
 	if s.Continues {
-		t.waiting.add(h)
+		l.waiting.add(h)
 	} else {
-		t.over.add(h)
+		l.over.add(h)
 	}
-	t.countLocked(h, s.Open)
-	t.expectLocked(h.expires)
-	t.makeRoomLocked(h)
+	l.count(h, s.Open)
+	l.expect(h.expires)
+	l.makeRoom(h)
 }
 
-// EndWorkLocked ends the work on a thing that was removed meanwhile. The caller ends the thing,
+// EndWork ends the work on a thing that was removed meanwhile. The caller ends the thing,
 // and calls Finish.
-func (t *Table) EndWorkLocked(thing Thing) { thing.handle().work = nil }
+func (l *Locked) EndWork(thing Thing) { thing.handle().work = nil }
 
-// RemoveLocked takes a thing out of the table. If a call works on it, RemoveLocked cancels and
+// Remove takes a thing out of the table. If a call works on it, Remove cancels and
 // returns that work, and that call ends the thing. Otherwise it returns nil, and the caller ends
 // the thing.
-func (t *Table) RemoveLocked(thing Thing, cause error) *Work {
+func (l *Locked) Remove(thing Thing, cause error) *Work {
 	h := thing.handle()
 	h.removed = true
 	h.unqueue()
-	delete(t.things, h.ID)
-	t.countLocked(h, false)
+	delete(l.things, h.ID)
+	l.count(h, false)
 	thing.Removed()
 	if h.work != nil {
 		h.work.Cancel(cause)
@@ -275,32 +294,50 @@ func (t *Table) RemoveLocked(thing Thing, cause error) *Work {
 	return h.work
 }
 
-// countLocked counts a handle among the open ones of its principal, or no longer.
-func (t *Table) countLocked(h *Handle, open bool) {
+// RemoveAll removes the things of one type for which match reports true. The caller ends idle; the
+// calls of works end the others. match is called with the lock held.
+func RemoveAll[T Thing](t *Table, cause error, match func(T) bool) (idle []T, works []*Work) {
+	t.Do(func(l *Locked) {
+		for thing := range All[T](l) {
+			if !match(thing) {
+				continue
+			}
+			if w := l.Remove(thing, cause); w != nil {
+				works = append(works, w)
+			} else {
+				idle = append(idle, thing)
+			}
+		}
+	})
+	return idle, works
+}
+
+// count counts a handle among the open ones of its principal, or no longer.
+func (l *Locked) count(h *Handle, open bool) {
 	switch {
 	case open == h.counted:
 		return
 	case open:
-		t.open[h.Principal]++
+		l.open[h.Principal]++
 	default:
-		if t.open[h.Principal]--; t.open[h.Principal] == 0 {
-			delete(t.open, h.Principal)
+		if l.open[h.Principal]--; l.open[h.Principal] == 0 {
+			delete(l.open, h.Principal)
 		}
 	}
 	h.counted = open
 }
 
-// makeRoomLocked ends things while there are too many. Those that cannot be continued end first.
+// makeRoom ends things while there are too many. Those that cannot be continued end first.
 // One that can be continued ends only for another that can.
-func (t *Table) makeRoomLocked(but *Handle) {
-	for len(t.things) > t.cfg.Max {
-		first := t.over.first()
+func (l *Locked) makeRoom(but *Handle) {
+	for len(l.things) > l.cfg.Max {
+		first := l.over.first()
 		if first == nil { // then but can be continued, too: otherwise it would be over
-			first = t.waiting.first()
+			first = l.waiting.first()
 		}
 		if first == nil || first == but {
 			return
 		}
-		t.doomLocked(first)
+		l.doom(first)
 	}
 }

@@ -26,8 +26,7 @@ type thing struct {
 	block    chan struct{} // if not nil, End blocks until it is closed
 
 	evictable bool
-	table     *handle.Table // with evictable
-	evicted   *thing        // what Evict has returned
+	evicted   *thing // what Evict has returned
 }
 
 func newThing(n byte, principal string) *thing {
@@ -43,8 +42,8 @@ func (t *thing) Describe(i *handle.Info) { i.Database = t.database }
 func (t *thing) IsEvictable() bool       { return t.evictable }
 func (t *thing) Removed()                { t.removed++ }
 
-func (t *thing) Evict() handle.Thing {
-	t.table.SettleLocked(t, handle.Settled{})
+func (t *thing) Evict(l *handle.Locked) handle.Thing {
+	l.Settle(t, handle.Settled{})
 	ending := newThing(0, t.Principal)
 	t.evicted = ending
 	return ending
@@ -83,30 +82,28 @@ var waiting = handle.Settled{Open: true, Continues: true}
 func settle(table *handle.Table, things ...*thing) { settleAs(table, waiting, things...) }
 
 func settleAs(table *handle.Table, s handle.Settled, things ...*thing) {
-	table.Lock()
-	defer table.Unlock()
-	for _, th := range things {
-		table.SettleLocked(th, s)
-	}
+	table.Do(func(l *handle.Locked) {
+		for _, th := range things {
+			l.Settle(th, s)
+		}
+	})
 }
 
 func begin(
 	t *testing.T, table *handle.Table, th *thing, endless bool,
-) (context.Context, *handle.Work) {
+) (ctx context.Context, w *handle.Work) {
 	t.Helper()
-	table.Lock()
-	defer table.Unlock()
-	return table.BeginLocked(t.Context(), th, endless)
+	table.Do(func(l *handle.Locked) { ctx, w = l.Begin(t.Context(), th, endless) })
+	return ctx, w
 }
 
 // ids lists the first bytes of the ids that a table knows.
-func ids(table *handle.Table) []byte {
-	table.Lock()
-	defer table.Unlock()
-	var all []byte
-	for th := range table.AllLocked() {
-		all = append(all, th.(*thing).ID[0])
-	}
+func ids(table *handle.Table) (all []byte) {
+	table.Do(func(l *handle.Locked) {
+		for th := range handle.All[*thing](l) {
+			all = append(all, th.ID[0])
+		}
+	})
 	slices.Sort(all)
 	return all
 }
@@ -156,12 +153,12 @@ func TestKillWaitsForWork(t *testing.T) {
 		if cause := context.Cause(ctx); !errors.Is(cause, handle.ErrKilled) || len(killed) != 0 {
 			t.Fatalf("the work's cause is %v, Kill returned %v", cause, len(killed) != 0)
 		}
-		table.Lock()
-		if !th.IsRemoved() || !th.Working() {
-			t.Errorf("removed %v, working %v; want both", th.IsRemoved(), th.Working())
-		}
-		table.EndWorkLocked(th)
-		table.Unlock()
+		table.Do(func(l *handle.Locked) {
+			if !th.IsRemoved() || !th.Working() {
+				t.Errorf("removed %v, working %v; want both", th.IsRemoved(), th.Working())
+			}
+			l.EndWork(th)
+		})
 		w.Finish()
 		if err := <-killed; err != nil || th.hasEnded() {
 			t.Errorf("Kill = %v, ended by it %v", err, th.hasEnded())
@@ -232,10 +229,9 @@ func TestHasRoom(t *testing.T) {
 	}
 }
 
-func hasRoom(table *handle.Table, principal string, gone func(handle.Thing) bool) error {
-	table.Lock()
-	defer table.Unlock()
-	return table.HasRoomLocked(principal, gone)
+func hasRoom(table *handle.Table, principal string, gone func(handle.Thing) bool) (err error) {
+	table.Do(func(l *handle.Locked) { err = l.HasRoom(principal, gone) })
+	return err
 }
 
 // TestEvict checks that room is made with the least recently used handle of the principal that can
@@ -247,7 +243,7 @@ func TestEvict(t *testing.T) {
 		var things []*thing
 		for n, principal := range []string{"ben", "ann", "ann", "ann"} {
 			th := newThing(byte(n+1), principal)
-			th.evictable, th.table = n != 1, table
+			th.evictable = n != 1
 			settleAs(table, waiting, th)
 			things = append(things, th)
 			pass(time.Second)
@@ -259,10 +255,10 @@ func TestEvict(t *testing.T) {
 		if things[2].evicted != nil {
 			t.Error("HasRoom evicts")
 		}
-		table.Lock()
-		table.EvictLocked("ann")
-		table.EvictLocked("ann") // there is room already
-		table.Unlock()
+		table.Do(func(l *handle.Locked) {
+			l.Evict("ann")
+			l.Evict("ann") // there is room already
+		})
 		synctest.Wait()
 		for n, th := range things {
 			if want := n == 2; (th.evicted != nil) != want {
@@ -533,11 +529,11 @@ func TestRefuse(t *testing.T) {
 	if first, second := table.Refuse(), table.Refuse(); first || !second {
 		t.Errorf("Refuse = %v, then %v", first, second)
 	}
-	table.Lock()
-	defer table.Unlock()
-	if !table.RefusingLocked() {
-		t.Error("RefusingLocked = false")
-	}
+	table.Do(func(l *handle.Locked) {
+		if !l.Refusing() {
+			t.Error("Refusing = false")
+		}
+	})
 }
 
 // Quiet cancels endless work at once. Other work has 5 s, or two thirds of the time if that is
@@ -648,12 +644,33 @@ func TestCounts(t *testing.T) {
 	} {
 		x := newThing(byte(i), "p")
 		x.Kind = kind
-		table.Lock()
-		table.SettleLocked(x, waiting)
-		table.Unlock()
+		settle(table, x)
 	}
 	got := table.Counts()
 	if got[handle.KindCursor] != 2 || got[handle.KindTransaction] != 1 || len(got) != 2 {
 		t.Errorf("Counts() = %v", got)
+	}
+}
+
+// TestRemoveAll checks that things of the type go that match, those on which a call works with
+// their work canceled, and no others.
+func TestRemoveAll(t *testing.T) {
+	table := handle.New(handle.Config{})
+	idle, busy, other := newThing(1, "ann"), newThing(2, "ann"), newThing(3, "ben")
+	settle(table, idle, other)
+	ctx, w := begin(t, table, busy, false)
+	ann := func(th *thing) bool { return th.Principal == "ann" }
+	things, works := handle.RemoveAll(table, handle.ErrClosing, ann)
+	if !slices.Equal(things, []*thing{idle}) || !slices.Equal(works, []*handle.Work{w}) {
+		t.Errorf("RemoveAll = %v, %v", things, works)
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, handle.ErrClosing) {
+		t.Errorf("the work's cause is %v, want %v", cause, handle.ErrClosing)
+	}
+	if got := ids(table); !slices.Equal(got, []byte{3}) {
+		t.Errorf("left are %v, want 3", got)
+	}
+	if !table.Expired(idle.ID) || table.Expired(other.ID) {
+		t.Error("Expired = false for what was removed, or true for what was not")
 	}
 }

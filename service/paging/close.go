@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/mooringdb/mooring/service/handle"
-	"github.com/mooringdb/mooring/service/page"
 )
 
 // CloseCursor ends a cursor: a call that works on it is told to stop, and it is killed on its
@@ -18,24 +17,22 @@ func (p *Pager) CloseCursor(ctx context.Context, a Asking) error {
 	case l.owned():
 		return l.away(l.c.holder)
 	}
-	p.table.Lock()
-	h := p.getLocked(l.c.id)
-	to, moved := page.Replica{}, false
-	if h == nil {
-		var d decision
-		d, err = l.unknownLocked()
-		to, moved = d.to, true
-	} else {
-		to, moved = h.ledger.Moved()
-	}
-	if err != nil || moved {
-		p.table.Unlock()
-		if err != nil {
-			return err
+	var h *held
+	var w *handle.Work
+	p.table.Do(func(t *handle.Locked) {
+		if h = cursorOf(t, l.c.id); h == nil {
+			var d decision
+			if d, err = l.unknown(t); err == nil {
+				err = l.away(d.to)
+			}
+		} else if to, moved := h.ledger.Moved(); moved {
+			err = l.away(to)
+		} else {
+			w = t.Remove(h, ErrCursorNotFound)
 		}
-		return l.away(to)
+	})
+	if err != nil {
+		return err
 	}
-	w := p.table.RemoveLocked(h, ErrCursorNotFound)
-	p.table.Unlock()
 	return handle.EndRemoved(ctx, h, w)
 }

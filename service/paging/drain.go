@@ -131,20 +131,14 @@ func (d *drain) count(more Fate) {
 
 // killPinned ends the cursors that cannot move.
 func (d *drain) killPinned(ctx context.Context) {
-	d.p.table.Lock()
-	var pinned []handle.Thing
-	for h := range cursorsLocked(d.p.table) {
-		if h.pinned && !h.Working() {
-			d.p.table.RemoveLocked(h, nil)
-			pinned = append(pinned, h)
-		}
-	}
-	d.p.table.Unlock()
+	pinned, _ := handle.RemoveAll(d.p.table, nil, func(h *held) bool {
+		return h.pinned && !h.Working()
+	})
 	d.endAll(ctx, pinned)
 }
 
 // endAll ends cursors that were open, and counts those for which there was time.
-func (d *drain) endAll(ctx context.Context, open []handle.Thing) {
+func (d *drain) endAll(ctx context.Context, open []*held) {
 	rest := handle.EndAll(ctx, open)
 	d.count(Fate{Ended: len(open) - len(rest), Left: len(rest)})
 }
@@ -157,18 +151,6 @@ func (d *drain) awaitEnds(ctx context.Context, works []*handle.Work) {
 			d.count(Fate{Ended: 1})
 		} else {
 			d.count(Fate{Left: 1})
-		}
-	}
-}
-
-// cursorsLocked yields all cursors, also those that are removed meanwhile.
-func cursorsLocked(t *handle.Table) iter.Seq[*held] {
-	all := slices.Collect(t.AllLocked())
-	return func(yield func(*held) bool) {
-		for _, t := range all {
-			if h, ok := t.(*held); ok && !yield(h) {
-				return
-			}
 		}
 	}
 }
@@ -215,18 +197,17 @@ func (d *drain) announce(ctx context.Context, others []string, to page.Replica) 
 }
 
 // holdAll begins the caller's work on all cursors, the most recently used first.
-func (d *drain) holdAll() ([]*held, *handle.Work) {
-	w := handle.NewWork()
-	d.p.table.Lock()
-	defer d.p.table.Unlock()
-	var all []*held
-	for h := range cursorsLocked(d.p.table) {
-		if _, moved := h.ledger.Moved(); !moved && !h.Working() {
-			d.p.table.HoldLocked(h, w)
-			all = append(all, h)
+func (d *drain) holdAll() (all []*held, w *handle.Work) {
+	w = handle.NewWork()
+	d.p.table.Do(func(t *handle.Locked) {
+		for h := range handle.All[*held](t) {
+			if !h.hasMoved() && !h.Working() {
+				t.Hold(h, w)
+				all = append(all, h)
+			}
 		}
-	}
-	slices.SortFunc(all, func(a, b *held) int { return b.LastUse().Compare(a.LastUse()) })
+		slices.SortFunc(all, func(a, b *held) int { return b.LastUse().Compare(a.LastUse()) })
+	})
 	return all, w
 }
 
@@ -283,65 +264,70 @@ func (h *held) record() Record {
 // told returns what calls may change although another one works on the cursor: a call sends a page
 // after its work has ended.
 func (h *held) told() (l page.Record, pages uint64, asked bool, undelivered *Page) {
-	h.pager.table.Lock()
-	defer h.pager.table.Unlock()
-	if h.undelivered {
-		last := h.last
-		undelivered = &last
-	}
-	return h.ledger.Record(), h.pages, h.asked, undelivered
+	h.pager.table.Do(func(*handle.Locked) {
+		if h.undelivered {
+			last := h.last
+			undelivered = &last
+		}
+		l, pages, asked = h.ledger.Record(), h.pages, h.asked
+	})
+	return l, pages, asked, undelivered
 }
 
 // release ends the work on all cursors: they are where the records are, or still here.
 func (d *drain) release(ctx context.Context, all []*held, to *page.Replica) {
-	d.p.table.Lock()
-	var removed []handle.Thing
-	for _, h := range all {
-		drop := false
-		if to != nil && !h.IsRemoved() {
-			h.ledger, drop = h.ledger.Pushed(*to)
-			if h.isOpen() {
-				d.count(Fate{HandedOver: 1})
+	var removed []*held
+	d.p.table.Do(func(t *handle.Locked) {
+		for _, h := range all {
+			drop := false
+			if to != nil && !h.IsRemoved() {
+				h.ledger, drop = h.ledger.Pushed(*to)
+				if h.isOpen() {
+					d.count(Fate{HandedOver: 1})
+				}
+			}
+			switch {
+			case h.IsRemoved():
+				t.EndWork(h)
+				removed = append(removed, h)
+			case drop:
+				h.drop(t)
+			default:
+				h.settle(t)
 			}
 		}
-		switch {
-		case h.IsRemoved():
-			d.p.table.EndWorkLocked(h)
-			removed = append(removed, h)
-		case drop:
-			h.dropLocked()
-		default:
-			h.settleLocked()
-		}
-	}
-	d.p.table.Unlock()
+	})
 	handle.EndAll(ctx, removed)
 	if to == nil {
 		return
 	}
-	for _, t := range removed { // its record would be listed there until its time is up
-		if h, ok := t.(*held); ok {
-			_ = d.p.replicas.Kill(ctx, to.Address, h.ID.String())
-		}
+	for _, h := range removed { // its record would be listed there until its time is up
+		_ = d.p.replicas.Kill(ctx, to.Address, h.ID.String())
 	}
 }
 
 // Accept takes over what a draining replica knows of a cursor, unless more is known here. Only
 // handle.ErrClosing refuses.
-func (p *Pager) Accept(rec Record) error {
-	p.table.Lock()
-	defer p.table.Unlock()
-	if p.table.RefusingLocked() {
-		return handle.ErrClosing
-	}
-	h := p.getLocked(rec.ID)
+func (p *Pager) Accept(rec Record) (err error) {
+	p.table.Do(func(t *handle.Locked) {
+		if t.Refusing() {
+			err = handle.ErrClosing
+		} else {
+			p.accept(t, &rec)
+		}
+	})
+	return err
+}
+
+func (p *Pager) accept(t *handle.Locked, rec *Record) {
+	h := cursorOf(t, rec.ID)
 	var ledger page.Ledger
 	if h != nil {
 		ledger = h.ledger
 	}
 	ledger, ok := ledger.Accept(rec.Ledger, rec.Holding != nil, h != nil && h.Working())
 	if !ok {
-		return nil
+		return
 	}
 	if h == nil {
 		h = p.newHeld(
@@ -364,8 +350,7 @@ func (p *Pager) Accept(rec Record) error {
 		h.sizer = batch.Resume(g.Mean, g.Count)
 		h.server = g.State.Server
 	}
-	h.settleLocked()
-	return nil
+	h.settle(t)
 }
 
 // Close refuses all calls, drains, waits for what still runs, and ends the cursors that no replica
@@ -381,25 +366,12 @@ func (p *Pager) Close(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var works []*handle.Work
-	var open []handle.Thing
-	p.table.Lock()
 	p.drain.close()
-	for h := range cursorsLocked(p.table) {
-		if _, moved := h.ledger.Moved(); moved { // it answers until the process ends
-			continue
-		}
-		switch w := p.table.RemoveLocked(h, handle.ErrClosing); {
-		case w != nil: // the call that works on it ends it
-			works = append(works, w)
-		case h.isOpen():
-			open = append(open, h)
-		default:
-			left = append(left, h)
-		}
-	}
-	p.table.Unlock()
+	idle, works := handle.RemoveAll(p.table, handle.ErrClosing, func(h *held) bool {
+		return !h.hasMoved() // else it answers until the process ends
+	})
 	handle.EndAll(ctx, left)
+	open := slices.DeleteFunc(idle, func(h *held) bool { return !h.isOpen() })
 	p.drain.endAll(ctx, open)
 	p.drain.awaitEnds(ctx, works)
 	return nil

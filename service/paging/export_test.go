@@ -33,39 +33,37 @@ func (p *Pager) TokenOf(cur Cursor, seq uint64) string {
 }
 
 // Held returns the memory of remembered pages and of leftovers.
-func (p *Pager) Held() int {
-	p.table.Lock()
-	defer p.table.Unlock()
-	return p.memory.pagesCost + p.memory.leftovers
+func (p *Pager) Held() (bytes int) {
+	p.table.Do(func(*handle.Locked) { bytes = p.memory.pagesCost + p.memory.leftovers })
+	return bytes
 }
 
 // Leftovers returns the memory of leftovers.
-func (p *Pager) Leftovers() int {
-	p.table.Lock()
-	defer p.table.Unlock()
-	return p.memory.leftovers
+func (p *Pager) Leftovers() (bytes int) {
+	p.table.Do(func(*handle.Locked) { bytes = p.memory.leftovers })
+	return bytes
 }
 
 // Known returns the cursors of which something is known.
 func (p *Pager) Known() map[handle.ID]bool {
-	p.table.Lock()
-	defer p.table.Unlock()
 	known := map[handle.ID]bool{}
-	for h := range cursorsLocked(p.table) {
-		known[h.ID] = true
-	}
+	p.table.Do(func(t *handle.Locked) {
+		for h := range handle.All[*held](t) {
+			known[h.ID] = true
+		}
+	})
 	return known
 }
 
 // Holds returns the server's ids of the cursors that are held and on which no call works.
 func (p *Pager) Holds() map[int64]bool {
-	p.table.Lock()
-	defer p.table.Unlock()
 	ids := map[int64]bool{}
-	for h := range cursorsLocked(p.table) {
-		if !h.Working() && h.cur != nil && h.cur.State().ID != 0 {
-			ids[h.cur.State().ID] = true
+	p.table.Do(func(t *handle.Locked) {
+		for h := range handle.All[*held](t) {
+			if !h.Working() && h.cur != nil && h.cur.State().ID != 0 {
+				ids[h.cur.State().ID] = true
+			}
 		}
-	}
+	})
 	return ids
 }

@@ -72,13 +72,13 @@ func (l *lookup) sending(ctx context.Context, sent Page) {
 	}
 	p, id := l.p, l.c.id
 	admission.From(ctx).AtEnd(func(wasSent bool) {
-		p.table.Lock()
-		defer p.table.Unlock()
-		h := p.getLocked(id)
-		if h != nil && wasSent && h.last.Token == sent.Token {
-			h.undelivered = false
-			p.memory.trim()
-		}
+		p.table.Do(func(t *handle.Locked) {
+			h := cursorOf(t, id)
+			if h != nil && wasSent && h.last.Token == sent.Token {
+				h.undelivered = false
+				p.memory.trim()
+			}
+		})
 	})
 }
 
@@ -88,18 +88,20 @@ func (g grant) finish(o page.Outcome, got Page, cost int, err error) (Page, erro
 	if o == page.NoReply { // no call can continue it
 		h.End(g.ctx)
 	}
-	g.h.pager.table.Lock()
-	if h.pinned && (o == page.NoReply || broken(err)) {
-		// No getMore can use its connection again: the cursor ends, and the connection is returned.
-		o = page.Refused
-	}
-	var effect page.Effect
-	h.ledger, effect = h.ledger.Fetched(o)
-	end := h.carryOutLocked(effect, got, cost)
-	if h.IsRemoved() && effect != page.Close {
-		got, err = Page{}, removedCause(g.ctx)
-	}
-	g.h.pager.table.Unlock()
+	end := false
+	h.pager.table.Do(func(t *handle.Locked) {
+		if h.pinned && (o == page.NoReply || broken(err)) {
+			// No getMore can use its connection again: the cursor ends, and the connection is
+			// returned.
+			o = page.Refused
+		}
+		var effect page.Effect
+		h.ledger, effect = h.ledger.Fetched(o)
+		end = h.carryOut(t, effect, got, cost)
+		if h.IsRemoved() && effect != page.Close {
+			got, err = Page{}, removedCause(g.ctx)
+		}
+	})
 	if end {
 		h.End(g.ctx)
 	}
@@ -108,17 +110,19 @@ func (g grant) finish(o page.Outcome, got Page, cost int, err error) (Page, erro
 	return got, err
 }
 
-// carryOutLocked does what a fetch has led to, and settles the cursor. end reports that the
+// carryOut does what a fetch has led to, and settles the cursor. end reports that the
 // caller is to end it.
-func (h *held) carryOutLocked(effect page.Effect, got Page, cost int) (end bool) {
+func (h *held) carryOut(
+	t *handle.Locked, effect page.Effect, got Page, cost int,
+) (end bool) {
 	p := h.pager
 	switch {
 	case h.IsRemoved():
-		p.table.EndWorkLocked(h)
+		t.EndWork(h)
 		return true
 	case effect == page.Close:
-		p.table.EndWorkLocked(h)
-		p.table.RemoveLocked(h, nil)
+		t.EndWork(h)
+		t.Remove(h, nil)
 		return true
 	case effect == page.Remember:
 		h.pages++
@@ -126,7 +130,7 @@ func (h *held) carryOutLocked(effect page.Effect, got Page, cost int) (end bool)
 	case effect == page.Forget:
 		p.memory.forget(h)
 	}
-	h.settleLocked()
+	h.settle(t)
 	return false
 }
 

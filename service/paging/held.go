@@ -79,9 +79,9 @@ func (p *Pager) newHeld(h handle.Handle, ns Namespace, client netip.Addr) *held 
 	return made
 }
 
-// getLocked returns what is known of a cursor; nil: nothing.
-func (p *Pager) getLocked(id handle.ID) *held {
-	h, _ := p.table.GetLocked(id).(*held)
+// cursorOf returns what is known of a cursor; nil: nothing.
+func cursorOf(t *handle.Locked, id handle.ID) *held {
+	h, _ := t.Get(id).(*held)
 	return h
 }
 
@@ -99,7 +99,7 @@ func (h *held) Removed() {
 	if !h.Working() {
 		h.leftover = leftover{}
 	}
-	h.unbindLocked()
+	h.unbind()
 }
 
 // End closes the cursor on its server.
@@ -115,9 +115,9 @@ func (h *held) End(ctx context.Context) {
 // isOpen reports whether the cursor is here and has more documents.
 func (h *held) isOpen() bool { return h.cur != nil && !h.cur.Done() }
 
-// settleLocked puts a cursor back among those that wait for their clients. No call works on it any
+// settle puts a cursor back among those that wait for their clients. No call works on it any
 // more, and it was not removed. If there is too little room, other cursors end.
-func (h *held) settleLocked() {
+func (h *held) settle(t *handle.Locked) {
 	p := h.pager
 	h.fetch = nil
 	p.memory.keep(h)
@@ -129,7 +129,13 @@ func (h *held) settleLocked() {
 		s.Idle = p.cfg.UnreadIdle
 	}
 	p.memory.trim()
-	p.table.SettleLocked(h, s)
+	t.Settle(h, s)
+}
+
+// hasMoved reports whether another replica has the cursor.
+func (h *held) hasMoved() bool {
+	_, moved := h.ledger.Moved()
+	return moved
 }
 
 // isPinned reports whether only this replica can continue an open cursor: it holds a connection, or
@@ -139,19 +145,19 @@ func (h *held) isPinned() bool { return h.cur.Pinned() || h.transaction != (hand
 // isUnread reports whether the cursor's client may need only the first page.
 func (h *held) isUnread() bool { return h.casual && h.pages <= 1 }
 
-// beginLocked begins a call's work on a cursor.
-func (h *held) beginLocked(ctx context.Context, stream bool) grant {
-	ctx, w := h.pager.table.BeginLocked(ctx, h, stream)
+// begin begins a call's work on a cursor.
+func (h *held) begin(ctx context.Context, t *handle.Locked, stream bool) grant {
+	ctx, w := t.Begin(ctx, h, stream)
 	h.pager.memory.release(h)
 	h.fetch, h.payer = &fetch{Work: w}, admission.From(ctx)
 	return grant{h: h, ctx: ctx, fetch: h.fetch}
 }
 
-// dropLocked forgets a cursor without closing it, because another replica has it. The ledger says
+// drop forgets a cursor without closing it, because another replica has it. The ledger says
 // which.
-func (h *held) dropLocked() {
+func (h *held) drop(t *handle.Locked) {
 	h.pager.memory.forget(h)
 	h.pager.memory.release(h)
 	h.cur, h.leftover = nil, leftover{}
-	h.settleLocked()
+	h.settle(t)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/service/seal"
 )
 
-// purpose is what is asked of a cursor.
+// purpose says what is asked of a cursor.
 type purpose uint8
 
 const (
@@ -50,17 +50,10 @@ func (p *Pager) lookup(a Asking, what purpose) (*lookup, error) {
 // tokens that were sealed here. Others count until they have expired, and longer if their cursor
 // is here.
 func (l *lookup) ended(expires time.Time, expired bool) bool {
-	p := l.p
-	if l.c.holder.Instance == p.instance {
+	if l.c.holder.Instance == l.p.instance {
 		return !time.Now().Before(expires)
 	}
-	if !expired {
-		return false
-	}
-	p.table.Lock()
-	defer p.table.Unlock()
-	h := p.getLocked(l.c.id)
-	return h == nil || h.Expired(time.Now())
+	return expired && l.p.table.Expired(l.c.id)
 }
 
 // decision holds what the ledger here says of a page, with what belongs to it.
@@ -156,34 +149,38 @@ func (d *decision) waitFor(ctx context.Context, seq uint64) (*Page, error) {
 // belongs reports whether the call's transaction, or its having none, may continue the cursor. It
 // knows only of cursors that are here.
 func (l *lookup) belongs() bool {
-	l.p.table.Lock()
-	defer l.p.table.Unlock()
-	none := handle.ID{}
-	h := l.p.getLocked(l.c.id)
-	return h == nil && l.a.Transaction == none || h != nil && h.transaction == l.a.Transaction
+	var owner handle.ID // none
+	l.p.table.Do(func(t *handle.Locked) {
+		if h := cursorOf(t, l.c.id); h != nil {
+			owner = h.transaction
+		}
+	})
+	return owner == l.a.Transaction
 }
 
-func (l *lookup) decideOnce(ctx context.Context, q page.Question) (decision, error) {
-	l.p.table.Lock()
-	defer l.p.table.Unlock()
-	if h := l.p.getLocked(l.c.id); h != nil {
-		return h.decideLocked(ctx, q), nil
-	}
-	return l.unknownLocked()
+func (l *lookup) decideOnce(ctx context.Context, q page.Question) (d decision, err error) {
+	l.p.table.Do(func(t *handle.Locked) {
+		if h := cursorOf(t, l.c.id); h != nil {
+			d = h.decide(ctx, t, q)
+		} else {
+			d, err = l.unknown(t)
+		}
+	})
+	return d, err
 }
 
-// decideLocked asks the ledger, and carries out what it says.
-func (h *held) decideLocked(ctx context.Context, q page.Question) (d decision) {
+// decide asks the ledger, and carries out what it says.
+func (h *held) decide(ctx context.Context, t *handle.Locked, q page.Question) (d decision) {
 	q.Remembered, q.Working = h.inPages.isIn(), h.Working()
 	ledger, v := h.ledger.Ask(q)
-	if d := h.pager.drain; v == page.Fetch && h.pager.table.RefusingLocked() && d.isLeaving() {
+	if d := h.pager.drain; v == page.Fetch && t.Refusing() && d.isLeaving() {
 		return decision{Verdict: page.Wait, work: d.leaving} // the cursor goes elsewhere
 	}
 	h.ledger, d.Verdict = ledger, v
 	d.to, _ = h.ledger.Moved()
 	switch d.Verdict {
 	case page.Fetch:
-		d.grant = h.grantLocked(ctx, q)
+		d.grant = h.grant(ctx, t, q)
 	case page.Repeat:
 		last := h.last
 		d.page = &last
@@ -194,9 +191,9 @@ func (h *held) decideLocked(ctx context.Context, q page.Question) (d decision) {
 	return d
 }
 
-// grantLocked begins the caller's work on the cursor, for page q.Seq.
-func (h *held) grantLocked(ctx context.Context, q page.Question) grant {
-	g := h.beginLocked(ctx, q.Stream)
+// grant begins the caller's work on the cursor, for page q.Seq.
+func (h *held) grant(ctx context.Context, t *handle.Locked, q page.Question) grant {
+	g := h.begin(ctx, t, q.Stream)
 	g.seq, h.asked = q.Seq, true
 	if q.Stream {
 		h.pager.memory.forget(h) // it cannot be asked for any more
@@ -204,12 +201,12 @@ func (h *held) grantLocked(ctx context.Context, q page.Question) grant {
 	return g
 }
 
-// unknownLocked decides about a cursor of which nothing is known here.
-func (l *lookup) unknownLocked() (decision, error) {
+// unknown decides about a cursor of which nothing is known here.
+func (l *lookup) unknown(t *handle.Locked) (decision, error) {
 	p, holder := l.p, l.c.holder
 	switch {
 	case l.a.Forwarded:
-		return l.unknownToLocked()
+		return l.unknownTo(t)
 	case holder.Instance == p.instance: // closed or expired here
 		return decision{}, ErrCursorNotFound
 	default:
@@ -217,14 +214,14 @@ func (l *lookup) unknownLocked() (decision, error) {
 	}
 }
 
-// unknownToLocked is unknownLocked for a question of another replica.
-func (l *lookup) unknownToLocked() (decision, error) {
+// unknownTo does what unknown does, for a question of another replica.
+func (l *lookup) unknownTo(t *handle.Locked) (decision, error) {
 	p, holder := l.p, l.c.holder
 	heir := p.successions.of(holder)
 	switch {
 	case p.drain.isClosed():
 		return decision{}, handle.ErrClosing
-	case l.c.pinned && p.table.RefusingLocked(): // its connection is closed, or about to be
+	case l.c.pinned && t.Refusing(): // its connection is closed, or about to be
 		return decision{}, ErrOwnerGone
 	case holder.Instance == p.instance || l.a.Holder == p.instance: // closed or expired here
 		return decision{}, ErrCursorNotFound
@@ -237,17 +234,15 @@ func (l *lookup) unknownToLocked() (decision, error) {
 
 // isLost returns the error of a cursor that no replica is found to hold, nil if it has come here
 // meanwhile.
-func (l *lookup) isLost() error {
-	p := l.p
-	p.table.Lock()
-	defer p.table.Unlock()
-	if p.table.RefusingLocked() {
-		return handle.ErrClosing
-	}
-	if h := p.getLocked(l.c.id); h != nil {
-		if _, moved := h.ledger.Moved(); !moved {
-			return nil
+func (l *lookup) isLost() (err error) {
+	l.p.table.Do(func(t *handle.Locked) {
+		h := cursorOf(t, l.c.id)
+		switch {
+		case t.Refusing():
+			err = handle.ErrClosing
+		case h == nil || h.hasMoved():
+			err = ErrCursorPositionUnknown
 		}
-	}
-	return ErrCursorPositionUnknown
+	})
+	return err
 }

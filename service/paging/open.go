@@ -79,14 +79,14 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 }
 
 // hasRoom returns the error of a principal that may not open another cursor now.
-func (h *held) hasRoom() error {
+func (h *held) hasRoom() (err error) {
 	p := h.pager
-	p.table.Lock()
-	defer p.table.Unlock()
-	if err := p.table.HasRoomLocked(h.Principal, p.cfg.isUnopenable); err != nil {
-		return err
-	}
-	return p.memory.opens(h.account.Principal())
+	p.table.Do(func(t *handle.Locked) {
+		if err = t.HasRoom(h.Principal, p.cfg.isUnopenable); err == nil {
+			err = p.memory.opens(h.account.Principal())
+		}
+	})
+	return err
 }
 
 // first runs the command of a new cursor and returns the first page.
@@ -147,20 +147,21 @@ func (p *Pager) Adopt(
 }
 
 // add puts a new cursor whose page 0 was delivered into the table.
-func (h *held) add() error {
+func (h *held) add() (err error) {
 	p := h.pager
-	p.table.Lock()
-	defer p.table.Unlock()
-	if p.table.RefusingLocked() {
-		return handle.ErrClosing
-	}
-	p.table.EvictLocked(h.Principal)
-	h.pages, h.server = 1, h.cur.State().Server
-	if h.transaction != (handle.ID{}) {
-		p.bound[h.transaction] = append(p.bound[h.transaction], h)
-	}
-	h.settleLocked()
-	return nil
+	p.table.Do(func(t *handle.Locked) {
+		if t.Refusing() {
+			err = handle.ErrClosing
+			return
+		}
+		t.Evict(h.Principal)
+		h.pages, h.server = 1, h.cur.State().Server
+		if h.transaction != (handle.ID{}) {
+			p.bound[h.transaction] = append(p.bound[h.transaction], h)
+		}
+		h.settle(t)
+	})
+	return err
 }
 
 // isUnopenable reports whether the key that sealed the newest token of a cursor is gone.
@@ -175,9 +176,9 @@ func (h *held) IsEvictable() bool {
 }
 
 // Evict takes the cursor away. What remains tells the client.
-func (h *held) Evict() handle.Thing {
+func (h *held) Evict(t *handle.Locked) handle.Thing {
 	ending := &held{Handle: handle.Handle{ID: h.ID}, pager: h.pager, cur: h.cur}
 	h.ledger = h.ledger.Evicted()
-	h.dropLocked()
+	h.drop(t)
 	return ending
 }

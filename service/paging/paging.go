@@ -133,9 +133,7 @@ func (p *Pager) Start(ctx context.Context) error {
 // Reclaim drops the oldest pages that are held for clients that ask again, those of one principal
 // if only is not nil, until so many bytes are free. Such a client gets ErrCursorTokenReused.
 func (p *Pager) Reclaim(bytes int64, only *admission.Principal) {
-	p.table.Lock()
-	defer p.table.Unlock()
-	p.memory.drop(int(bytes), only)
+	p.table.Do(func(*handle.Locked) { p.memory.drop(int(bytes), only) })
 }
 
 // Len returns the number of known cursors, including those that have ended, whose last page a

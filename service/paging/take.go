@@ -5,6 +5,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/service/batch"
+	"github.com/mooringdb/mooring/service/handle"
 )
 
 // Taken holds a cursor that a stream reads. The stream owns it: it closes the cursor, then calls
@@ -16,7 +17,6 @@ type Taken struct {
 	// Sizer is what is known of the documents' sizes.
 	Sizer batch.Sizer
 
-	p *Pager
 	g grant
 }
 
@@ -32,11 +32,11 @@ func (p *Pager) Take(ctx context.Context, a Asking) (context.Context, *Taken, er
 	if err != nil {
 		return nil, nil, err
 	}
-	return d.grant.ctx, d.grant.take(p, a), nil
+	return d.grant.ctx, d.grant.take(a), nil
 }
 
-func (g grant) take(p *Pager, a Asking) *Taken {
-	t := &Taken{Cursor: g.h.cur, Documents: g.h.leftover.documents, Sizer: g.h.sizer, p: p, g: g}
+func (g grant) take(a Asking) *Taken {
+	t := &Taken{Cursor: g.h.cur, Documents: g.h.leftover.documents, Sizer: g.h.sizer, g: g}
 	g.h.cur, g.h.leftover = nil, leftover{}
 	t.Cursor.SetRunOn(false)
 	if a.BatchSize != nil {
@@ -51,12 +51,12 @@ func (g grant) take(p *Pager, a Asking) *Taken {
 // Release ends the stream. What remains here remembers that the token was used.
 func (t *Taken) Release() {
 	h := t.g.h
-	t.p.table.Lock()
-	if h.IsRemoved() {
-		t.p.table.EndWorkLocked(h)
-	} else {
-		h.settleLocked()
-	}
-	t.p.table.Unlock()
+	h.pager.table.Do(func(t *handle.Locked) {
+		if h.IsRemoved() {
+			t.EndWork(h)
+		} else {
+			h.settle(t)
+		}
+	})
 	t.g.fetch.Finish()
 }

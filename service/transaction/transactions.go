@@ -92,7 +92,7 @@ func (o *open) Describe(i *handle.Info) {
 func (o *open) IsEvictable() bool { return false }
 
 // Evict returns o, and is not called.
-func (o *open) Evict() handle.Thing { return o }
+func (o *open) Evict(*handle.Locked) handle.Thing { return o }
 
 // Removed remembers how the transaction has ended.
 func (o *open) Removed() {
@@ -165,17 +165,18 @@ func (s *Transactions) missing() error {
 }
 
 // add puts a new transaction into the table, if its principal may have one more.
-func (s *Transactions) add(o *open) error {
-	s.table.Lock()
-	defer s.table.Unlock()
-	if s.table.RefusingLocked() || s.draining.Load() {
-		return handle.ErrClosing
-	}
-	err := s.table.HasRoomLocked(o.Principal, func(handle.Thing) bool { return false })
-	if err == nil {
-		s.table.EvictLocked(o.Principal)
-		s.settleLocked(o)
-	}
+func (s *Transactions) add(o *open) (err error) {
+	s.table.Do(func(t *handle.Locked) {
+		if t.Refusing() || s.draining.Load() {
+			err = handle.ErrClosing
+			return
+		}
+		err = t.HasRoom(o.Principal, func(handle.Thing) bool { return false })
+		if err == nil {
+			t.Evict(o.Principal)
+			s.settle(t, o)
+		}
+	})
 	return err
 }
 
@@ -197,10 +198,10 @@ func (s *Transactions) session(
 	return own, nil
 }
 
-// settleLocked puts a transaction among those that wait for their clients.
-func (s *Transactions) settleLocked(o *open) {
+// settle puts a transaction among those that wait for their clients.
+func (s *Transactions) settle(t *handle.Locked, o *open) {
 	_, _, pinned := o.session.PinnedTo()
-	s.table.SettleLocked(o, handle.Settled{
+	t.Settle(o, handle.Settled{
 		Open: true, Continues: true, Pinned: pinned, Idle: s.cfg.Idle,
 	})
 }
@@ -251,52 +252,55 @@ func (s *Transactions) self() page.Replica { return s.cfg.Cursors.Self() }
 // transaction has ended, it returns the outcome and no transaction. The caller must call finish.
 func (s *Transactions) begin(
 	ctx context.Context, id handle.ID, commit bool,
-) (context.Context, *open, outcome, error) {
-	s.table.Lock()
-	o, _ := s.table.GetLocked(id).(*open)
-	now := time.Now()
-	switch {
-	case o == nil:
-		defer s.table.Unlock()
-		if ended, ok := s.ended.get(id, now); ok {
-			return nil, nil, ended, nil
+) (working context.Context, o *open, ended outcome, err error) {
+	var expired *open
+	s.table.Do(func(t *handle.Locked) {
+		found, _ := t.Get(id).(*open)
+		now := time.Now()
+		switch {
+		case found == nil:
+			known := false
+			if ended, known = s.ended.get(id, now); !known {
+				err = errNotFound
+			}
+		case found.Working():
+			err = errBusy
+		case found.Expired(now):
+			expired = found
+			t.Remove(found, nil)
+		case t.Refusing() || s.draining.Load():
+			err = handle.ErrClosing
+		default:
+			o = found
+			working, _ = t.Begin(ctx, o, false)
+			o.committing = o.committing || commit
 		}
-		return nil, nil, outcome{}, errNotFound
-	case o.Working():
-		s.table.Unlock()
-		return nil, nil, outcome{}, errBusy
-	case o.Expired(now):
-		s.table.RemoveLocked(o, nil)
-		s.table.Unlock()
-		o.End(ctx)
-		return nil, nil, o.outcome, nil
-	case s.table.RefusingLocked() || s.draining.Load():
-		s.table.Unlock()
-		return nil, nil, outcome{}, handle.ErrClosing
+	})
+	if expired != nil {
+		expired.End(ctx)
+		ended = expired.outcome
 	}
-	ctx, _ = s.table.BeginLocked(ctx, o, false)
-	o.committing = o.committing || commit
-	s.table.Unlock()
-	return ctx, o, outcome{}, nil
+	return working, o, ended, err
 }
 
 // finish ends a call's work on a transaction. If the transaction has ended meanwhile, it ends the
 // session and the cursors, and returns the outcome.
 func (s *Transactions) finish(ctx context.Context, o *open, end outcome) (ended outcome) {
-	s.table.Lock()
-	w := o.Work()
-	if end.kind != outcomeNone && !o.IsRemoved() {
-		o.outcome = end
-		s.table.RemoveLocked(o, nil)
-	}
-	over := o.IsRemoved()
-	if over {
-		ended = o.outcome
-		s.table.EndWorkLocked(o)
-	} else {
-		s.settleLocked(o)
-	}
-	s.table.Unlock()
+	var w *handle.Work
+	over := false
+	s.table.Do(func(t *handle.Locked) {
+		w = o.Work()
+		if end.kind != outcomeNone && !o.IsRemoved() {
+			o.outcome = end
+			t.Remove(o, nil)
+		}
+		if over = o.IsRemoved(); over {
+			ended = o.outcome
+			t.EndWork(o)
+		} else {
+			s.settle(t, o)
+		}
+	})
 	if over {
 		o.End(ctx)
 	}
@@ -468,24 +472,8 @@ func (s *Transactions) Drained() int { return int(s.drained.Load()) }
 // more, or it is told to stop. Drain blocks until they are aborted, or ctx ends.
 func (s *Transactions) Drain(ctx context.Context) error {
 	s.draining.Store(true)
-	s.table.Lock()
-	var idle []handle.Thing
-	var works []*handle.Work
-	var all []*open
-	for t := range s.table.AllLocked() {
-		if o, ok := t.(*open); ok {
-			all = append(all, o)
-		}
-	}
-	for _, o := range all {
-		if w := s.table.RemoveLocked(o, handle.ErrClosing); w != nil {
-			works = append(works, w)
-			continue
-		}
-		idle = append(idle, o)
-	}
-	s.table.Unlock()
-	s.drained.Add(int64(len(all)))
+	idle, works := handle.RemoveAll(s.table, handle.ErrClosing, func(*open) bool { return true })
+	s.drained.Add(int64(len(idle) + len(works)))
 	handle.EndAll(ctx, idle)
 	for _, w := range works {
 		if err := w.Wait(ctx); err != nil {
