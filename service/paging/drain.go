@@ -244,13 +244,20 @@ func records(all []*held) iter.Seq[Record] {
 	}
 }
 
-// record returns what another replica is told of the cursor.
+// record returns what another replica is told of the cursor. Some of it calls may change although
+// another one works on the cursor: a call sends a page after its work has ended.
 func (h *held) record() Record {
 	rec := Record{
 		ID: h.ID, Principal: h.Principal, Client: h.account.Principal().Address,
 		Namespace: h.namespace, Opened: h.Opened,
 	}
-	rec.Ledger, rec.Pages, rec.Asked, rec.Undelivered = h.told()
+	h.pager.table.Do(func(*handle.Locked) {
+		rec.Ledger, rec.Pages, rec.Asked = h.ledger.Record(), h.pages, h.asked
+		if h.undelivered {
+			last := h.last
+			rec.Undelivered = &last
+		}
+	})
 	if h.cur != nil {
 		mean, count := h.sizer.Seen()
 		rec.Holding = &Holding{
@@ -259,19 +266,6 @@ func (h *held) record() Record {
 		}
 	}
 	return rec
-}
-
-// told returns what calls may change although another one works on the cursor: a call sends a page
-// after its work has ended.
-func (h *held) told() (l page.Record, pages uint64, asked bool, undelivered *Page) {
-	h.pager.table.Do(func(*handle.Locked) {
-		if h.undelivered {
-			last := h.last
-			undelivered = &last
-		}
-		l, pages, asked = h.ledger.Record(), h.pages, h.asked
-	})
-	return l, pages, asked, undelivered
 }
 
 // release ends the work on all cursors: they are where the records are, or still here.
