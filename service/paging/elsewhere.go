@@ -30,7 +30,7 @@ var (
 
 // elsewhere describes a client's call about a cursor that is not here.
 type elsewhere struct {
-	*lookup
+	lookup
 	to page.Replica // that should hold it
 }
 

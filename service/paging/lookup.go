@@ -29,19 +29,19 @@ type lookup struct {
 
 // lookup opens the token of a call. For a token that it refuses, it returns ErrCursorNotFound or
 // ErrTokenVersion.
-func (p *Pager) lookup(a Asking, what purpose) (*lookup, error) {
+func (p *Pager) lookup(a Asking, what purpose) (lookup, error) {
 	sealed, err := p.cfg.Keys.Open(a.Principal, a.Token, seal.KindCursor, p.deployment)
 	expired := errors.Is(err, seal.ErrExpired)
 	switch {
 	case errors.Is(err, seal.ErrVersion):
-		return nil, ErrTokenVersion
+		return lookup{}, ErrTokenVersion
 	case err != nil && !expired:
-		return nil, ErrCursorNotFound
+		return lookup{}, ErrCursorNotFound
 	}
 	c, err := decodeClaim(sealed.Body)
-	l := &lookup{p, c, a, what}
+	l := lookup{p, c, a, what}
 	if err != nil || l.ended(sealed.Expires, expired) {
-		return nil, ErrCursorNotFound
+		return lookup{}, ErrCursorNotFound
 	}
 	return l, nil
 }
@@ -95,7 +95,7 @@ func (l *lookup) away(to page.Replica) error {
 	if l.a.Forwarded {
 		return &MovedError{to}
 	}
-	return &elsewhere{lookup: l, to: to}
+	return &elsewhere{lookup: *l, to: to}
 }
 
 // decide decides about a page by what is known here, and waits for other calls that work on the
