@@ -42,7 +42,7 @@ type tally struct {
 	results   int
 	conflicts int            // status 409
 	busy      int            // status 429
-	cut       int            // bodies
+	cuts      []time.Time    // of bodies
 	restarts  int            // results that were begun again
 	failed    map[string]int // calls, by error
 	lost      []error        // results
@@ -57,6 +57,7 @@ func (p *pager) run(ctx context.Context) {
 		switch {
 		case ok && f.retry == "restart":
 			p.tally.restarts++
+		case errors.Is(err, errCut): // counted
 		case err != nil:
 			p.tally.lost = append(p.tally.lost, fmt.Errorf("%T: %s: %w", p.api, p.collection.name, err))
 		}
@@ -135,7 +136,7 @@ func (y *tally) count(got page, err error) {
 	case ok && f.status == http.StatusTooManyRequests:
 		y.busy++
 	case errors.Is(err, errCut):
-		y.cut++
+		y.cuts = append(y.cuts, time.Now())
 	}
 	y.failed[short(err)]++
 }

@@ -59,7 +59,8 @@ func measure(t *testing.T) scale {
 // TestPagers has clients read results of large documents, in pages over REST and gRPC, and as
 // bodies of the Data API, from two replicas of which one is restarted at a time. Clients do what
 // the `retry` of an error and Retry-After say. With any budget no result has a document twice, or
-// too few of them; no cursor is lost, no body is cut off, and the budget holds.
+// too few of them; no cursor is lost, no body is cut off but by the end of a drain timeout, and the
+// budget holds.
 func TestPagers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the gateway")
@@ -129,6 +130,7 @@ type world struct {
 	pagers   []*pager
 	tallies  []*tally // one for each API
 	restarts int
+	drains   []drain // one for each restart
 	memory   memory
 }
 
@@ -146,6 +148,7 @@ func newWorld(t *testing.T, s scale, budget string) *world {
 	t.Cleanup(func() { _ = server.Close() })
 	all := suite.StartReplicas(t, replicas, server.URI(), "--memory-budget", budget,
 		"--data-api-sources", dataSource, "--drain-linger", s.linger.String(),
+		"--drain-timeout", drainTimeout.String(),
 		"--admin-address", "127.0.0.1:0")
 	tr := &http.Transport{MaxIdleConnsPerHost: s.pagers}
 	t.Cleanup(tr.CloseIdleConnections)
@@ -184,14 +187,22 @@ func (w *world) run() {
 		select {
 		case <-ctx.Done():
 		case <-next.C:
-			w.replicas.Replace(ctx, w.restarts%replicas, false)
-			w.restarts++
+			w.restart(ctx)
 			next.Reset(w.every)
 		}
 	}
 	readers.Wait()
 	end()
 	watch.Wait()
+}
+
+// restart replaces the next replica, and keeps what its end says.
+func (w *world) restart(ctx context.Context) {
+	old := w.replicas.Replica(w.restarts % replicas)
+	over := time.Now().Add(w.linger + drainTimeout)
+	w.replicas.Replace(ctx, w.restarts%replicas, false)
+	w.drains = append(w.drains, drainOf(over, old.Tail()))
+	w.restarts++
 }
 
 // watch looks at the memory of all replicas until ctx ends.
@@ -219,28 +230,46 @@ func (m *memory) sample(ctx context.Context, r *gatewaytest.Replica) {
 
 // report writes what has happened, and judges it.
 func (w *world) report(table *strings.Builder) {
+	var cuts []time.Time
 	for i, name := range []string{"REST", "gRPC", "Data API"} {
 		y := w.tallies[i]
 		fmt.Fprintf(table, "%-9s %-8s %-7d %-10d %-7d %-8d %-6d %-4d %-4d %-12d %s\n",
 			w.budget, name, y.pages, y.documents, y.bytes>>20, y.results, y.busy, y.conflicts,
-			y.cut, y.restarts, y.errors())
+			len(y.cuts), y.restarts, y.errors())
 		for n, err := range y.lost {
 			if w.t.Errorf("a result was lost: %v", err); n == 10 {
 				break
 			}
 		}
-		if y.pages == 0 || y.conflicts > 0 || y.cut > 0 {
-			w.t.Errorf("%s: %d pages, of which there must be some; %d answers of 409 and %d cut "+
-				"bodies, of which there must be none", name, y.pages, y.conflicts, y.cut)
+		cuts = append(cuts, y.cuts...)
+		if y.pages == 0 || y.conflicts > 0 {
+			w.t.Errorf("%s: %d pages, of which there must be some; %d answers of 409, of which "+
+				"there must be none", name, y.pages, y.conflicts)
 		}
+	}
+	drained := 0
+	for i, d := range w.drains {
+		drained += d.cut
+		if len(d.log) > 0 {
+			w.t.Logf("restart %d:\n%s", i, strings.Join(d.log, "\n"))
+		}
+	}
+	for i := range replicas {
+		if log := failures(w.replicas.Replica(i).Tail()); len(log) > 0 {
+			w.t.Logf("replica %d at the end:\n%s", i, strings.Join(log, "\n"))
+		}
+	}
+	if n := unexplained(cuts, w.drains); n > 0 {
+		w.t.Errorf("%d cut bodies that no drain timeout has cut, of which there must be none", n)
 	}
 	least := w.pagers[0].pages
 	for _, p := range w.pagers {
 		least = min(least, p.pages)
 	}
 	m := w.memory
-	fmt.Fprintf(table, "%-9s restarts: %d; pages of the pager with the fewest: %d; "+
-		"budget in use: %.0f of %.0f MiB; resident: %d MiB\n", w.budget, w.restarts, least,
+	fmt.Fprintf(table, "%-9s restarts: %d, which cut %d calls; pages of the pager with the "+
+		"fewest: %d; budget in use: %.0f of %.0f MiB; resident: %d MiB\n", w.budget, w.restarts,
+		drained, least,
 		m.used/(1<<20), m.limit/(1<<20), m.resident>>20)
 	if w.restarts == 0 || m.limit == 0 {
 		w.t.Errorf("%d restarts, a budget of %.0f bytes", w.restarts, m.limit)
