@@ -100,6 +100,7 @@ func (o *output) document(d *mooringv1.Document) (err error) {
 	}
 	if len(o.buf) >= flushAt {
 		o.flush()
+		o.x.Response.Rest()
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -33,8 +34,9 @@ type backend struct {
 
 	response any // the first message of a stream
 	err      error
-	more     []any // the other messages of a stream
-	late     error // ends a stream after its messages
+	more     []any  // the other messages of a stream
+	rest     func() // before each of these, if it is not nil
+	late     error  // ends a stream after its messages
 	request  proto.Message
 	who      string
 	ended    bool // the handler of a stream
@@ -67,6 +69,9 @@ func send[M any](b *backend, request proto.Message, ss grpc.ServerStreamingServe
 		err = ss.Send(first)
 	}
 	for _, m := range b.more {
+		if b.rest != nil {
+			b.rest()
+		}
 		if err == nil {
 			err = ss.Send(m.(*M))
 		}
@@ -603,6 +608,43 @@ func TestStreams(t *testing.T) {
 }
 
 // FuzzBody sends any body to each action. None is a server error, and none panics.
+// deadlines records until when the client must take what is written.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	at   time.Time
+	many int
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.at = t
+	d.many++
+	return nil
+}
+
+// TestNoDeadlineBetweenMessages checks that a response that waits for the next documents has no
+// write deadline, which would end it over HTTP/2.
+func TestNoDeadlineBetweenMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := document(t, `{"a":"`+strings.Repeat("x", 300<<10)+`"}`)
+		found := &mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{large}}
+		client := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		rests := 0
+		b := &backend{response: found, more: []any{found, found}, rest: func() {
+			synctest.Wait() // until what has come is written
+			if rests++; !client.at.IsZero() {
+				t.Errorf("rest %d: the deadline is in %v", rests, time.Until(client.at))
+			}
+		}}
+		h := newHandler(t, b, func(c *front.Config) { c.Admission = admission.New(admission.Config{}) })
+		r := httptest.NewRequest(http.MethodPost, base+"find", strings.NewReader(body(``)))
+		r.Header.Set("Content-Type", "application/json")
+		h.ServeHTTP(client, r)
+		if client.Code != 200 || rests != 2 || client.many < 6 {
+			t.Errorf("%d, %d rests, %d deadlines", client.Code, rests, client.many)
+		}
+	})
+}
+
 func FuzzBody(f *testing.F) {
 	for _, a := range actions(f) {
 		f.Add(a.name, []byte(body(a.fields)))
