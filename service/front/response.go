@@ -125,8 +125,8 @@ func (o *Response) SendLast(b []byte) {
 	}
 }
 
-// Rest removes the deadline of what Write has written, before a wait for what follows: over HTTP/2 a
-// deadline ends the response even if nothing is being written.
+// Rest removes the deadline of what Write has written, before a wait for what follows: over HTTP/2
+// a deadline ends the response even if nothing is being written.
 func (o *Response) Rest() { o.until(time.Time{}) }
 
 // until sets the time until which the client must take what is written; the zero time means never.
