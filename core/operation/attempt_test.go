@@ -170,6 +170,25 @@ func TestUnsentRetry(t *testing.T) {
 	}
 }
 
+// TestEndAfterWrite checks that a write that was applied is no error if time runs out, or its
+// caller goes away, in the wait before another attempt to satisfy its write concern.
+func TestEndAfterWrite(t *testing.T) {
+	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
+		r, f := retrying(21, bson.NewBuilder(nil).Int32("ok", 1).
+			OpenDocument("writeConcernError").Int32("code", 462).Close().
+			OpenArray("errorLabels").String("", mongoerr.LabelSystemOverloaded).
+			String("", mongoerr.LabelRetryable).Close().Finish())
+		ctx, cancel := context.WithCancelCause(t.Context())
+		f.before = func(context.Context) { cancel(end) }
+		op := retryableWrite()
+		res, err := r.Run(ctx, &op)
+		if err != nil || res.WriteConcernError == nil || len(f.sent) != 1 {
+			t.Errorf("%v: Run() = %v, %v after %d attempts, want the write concern error only", end,
+				res.WriteConcernError, err, len(f.sent))
+		}
+	}
+}
+
 // TestOtherServer checks where the retry goes: in a sharded cluster to another mongos, and else
 // where the selector says.
 func TestOtherServer(t *testing.T) {
@@ -338,6 +357,45 @@ func TestServerThatLosesRetryableWrites(t *testing.T) {
 	op := retryableWrite()
 	if _, err := r.Run(t.Context(), &op); mongoerr.Code(err) != 91 || len(f.sent) != 1 {
 		t.Errorf("Run() = %v after %d commands, want the first error", err, len(f.sent))
+	}
+}
+
+// TestServerWithoutRetryableWrites checks that a write on a server that takes no numbers has none,
+// one attempt, and no label of the driver. What an overloaded server refuses is repeated, also
+// without a number.
+func TestServerWithoutRetryableWrites(t *testing.T) {
+	for name, change := range map[string]func(*description.Server){
+		"a standalone": func(s *description.Server) { s.Kind = description.ServerStandalone },
+		"no sessions":  func(s *description.Server) { s.LogicalSessionTimeoutMinutes = nil },
+	} {
+		for _, tt := range []struct {
+			reply    bson.Raw
+			err      error
+			attempts int
+		}{
+			{reply: refusal(91, mongoerr.LabelRetryableWrite), attempts: 1},
+			{err: &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.EOF}, attempts: 1},
+			{reply: busy(), attempts: 3},
+		} {
+			r, f := retrying(21)
+			r.Jitter = func() float64 { return 0 }
+			f.reply, f.err = tt.reply, tt.err
+			change(&f.hello)
+			op := retryableWrite()
+			_, err := r.Run(t.Context(), &op)
+			if err == nil || len(f.sent) != tt.attempts {
+				t.Errorf("%s: Run() = %v after %d attempts, want %d", name, err, len(f.sent),
+					tt.attempts)
+			}
+			if tt.err != nil && mongoerr.HasLabel(err, mongoerr.LabelRetryableWrite) {
+				t.Errorf("%s: %v is labeled", name, err)
+			}
+			for _, sent := range f.sent {
+				if _, numbered := sent.Body.Lookup("txnNumber"); numbered {
+					t.Errorf("%s: the command carries %s", name, carried(sent))
+				}
+			}
+		}
 	}
 }
 

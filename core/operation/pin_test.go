@@ -56,6 +56,29 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// TestSessionOfKept checks that an operation which keeps the connection for another one keeps its
+// implicit session, too, and only if it succeeds.
+func TestSessionOfKept(t *testing.T) {
+	for name, tt := range map[string]struct {
+		replies []bson.Raw
+		kept    bool
+	}{
+		"it succeeds": {nil, true},
+		"it fails":    {[]bson.Raw{refusal(13)}, false},
+	} {
+		r, _ := retrying(21, tt.replies...)
+		op := operation.Operation{Database: "db", Command: command{}, Keep: true}
+		res, err := r.Run(t.Context(), &op)
+		if (err == nil) != tt.kept || (res.Session != nil) != tt.kept {
+			t.Errorf("%s: Run() = %v with the session %v, want it kept: %v", name, err, res.Session,
+				tt.kept)
+		}
+		if n := r.Sessions.Len(); (n == 0) != tt.kept {
+			t.Errorf("%s: %d sessions are in the pool", name, n)
+		}
+	}
+}
+
 // Load Balancer Support, "Connection Pinning": one check-out, whatever the operations on the
 // connection come to; the topology learns from each (LB-052).
 func TestRunOnPin(t *testing.T) {

@@ -148,7 +148,7 @@ func (o *outcome) discard() {
 // the caller went away, the error says so besides.
 func (o outcome) endedBy(err error) outcome {
 	switch {
-	case o.err == nil || errors.Is(o.err, err):
+	case o.err == nil:
 	case errors.Is(err, context.DeadlineExceeded):
 		if !errors.Is(o.err, context.DeadlineExceeded) {
 			o.err = &TimeoutError{Err: o.err}
