@@ -336,6 +336,15 @@ func TestStreams(t *testing.T) {
 	if err := b.commit(token); err != nil {
 		t.Error(err)
 	}
+	last, err := b.Document.StreamFind(ctx, &mooringv1.StreamFindRequest{
+		Database: "bank", Collection: "accounts", Transaction: &token,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := last.Recv(); told(err) != "Aborted TransactionCommitted never" {
+		t.Errorf("StreamFind after Commit = %s", told(err))
+	}
 }
 
 // TestSession: a transaction sees what its session has seen, and the session sees the transaction.

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/service/call"
-	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -115,9 +114,6 @@ var errOwnerStops = &rpcerr.Error{
 
 // isStopping reports whether a replica has refused a call because it is shutting down.
 func isStopping(err error) bool {
-	if errors.Is(err, handle.ErrClosing) {
-		return true
-	}
 	e, ok := errors.AsType[interface {
 		error
 		GRPCStatus() *status.Status

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -161,6 +163,63 @@ func TestRecoveryIsUnknown(t *testing.T) {
 			t.Errorf("there is %s, want %s", got, onlyA)
 		}
 	})
+}
+
+// TestCommitRunsOn checks that a commit that was sent runs to its end although its client leaves:
+// its connection stays open, and the owner knows what came of it.
+func TestCommitRunsOn(t *testing.T) {
+	for name, row := range map[string]struct {
+		gone bool // the owner is
+		want int  // commands, for two calls
+	}{"at its owner": {false, 1}, "without its owner": {true, 2}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b, between := newReplicas(t, deployment.ReplicaSet)
+				token := a.begin()
+				if err := a.add(token, "a"); err != nil {
+					t.Fatal(err)
+				}
+				g := a
+				if row.gone {
+					g, between["a:1"].lost = b, refused
+				}
+				if _, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{
+					Database: "bank", Collection: "accounts",
+				}); err != nil {
+					t.Fatal(err) // the servers are known now
+				}
+				var mu sync.Mutex
+				var on []int // connections
+				g.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+					reply := next(cmd)
+					if cmd.Name == "commitTransaction" {
+						mu.Lock()
+						on = append(on, cmd.Connection)
+						mu.Unlock()
+						reply = reply.After(time.Second)
+					}
+					return reply
+				})
+				ctx, leave := context.WithCancel(t.Context())
+				time.AfterFunc(500*time.Millisecond, leave)
+				_, err := g.Transaction.Commit(ctx, &mooringv1.TransactionServiceCommitRequest{
+					Transaction: &token,
+				})
+				if status.Code(err) != codes.Canceled {
+					t.Errorf("the Commit whose client leaves = %v", err)
+				}
+				settle()
+				if err := g.commit(token); err != nil {
+					t.Errorf("Commit again = %v", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if len(on) != row.want || on[0] != on[len(on)-1] {
+					t.Errorf("commits were sent on the connections %v, want %d on one", on, row.want)
+				}
+			})
+		})
+	}
 }
 
 // TestOtherLife checks that a replica makes no call that was meant for an earlier life of it, whose

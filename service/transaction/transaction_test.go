@@ -234,6 +234,15 @@ func TestTokens(t *testing.T) {
 	if err := b.add("x", "a"); told(err) != notFound {
 		t.Errorf("a wrong token = %s", told(err))
 	}
+	stream, err := b.Document.StreamFind(ctx, &mooringv1.StreamFindRequest{
+		Database: "bank", Collection: "accounts", Transaction: new("x"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); told(err) != notFound {
+		t.Errorf("a stream with a wrong token = %s", told(err))
+	}
 	if err := b.commit("x"); told(err) != notFound {
 		t.Errorf("Commit of a wrong token = %s", told(err))
 	}

@@ -406,9 +406,7 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 	end := outcome{}
 	defer func() { s.finish(work, o, end) }() // also after a panic
 	defer s.informCaller(ctx, o)
-	err = o.session.CommitTransaction(work, client.EndTransactionOptions{
-		RunOn: true, Caller: call.From(ctx).RequestID,
-	})
+	err = o.session.CommitTransaction(work, endOptions(ctx))
 	switch {
 	case err == nil:
 		end.kind = outcomeCommitted
