@@ -108,23 +108,38 @@ var own = []string{"deployment_service.proto"}
 // reworded lists the shared fields that have a meaning of their own in a few requests, which their
 // comments say.
 var reworded = map[string]string{
-	"filter":            "ListDatabases ListCollections GetDocument PatchDocument DeleteDocument PutDocument UpdateOne UpdateMany ReplaceOne DeleteOne DeleteMany FindOneAndUpdate FindOneAndReplace FindOneAndDelete",
-	"session":           "SessionServiceEnd TransactionServiceBegin TransactionServiceRun TransactionServiceCommit NextPage CursorServiceStream CloseCursor",
-	"transaction":       "TransactionServiceCommit TransactionServiceAbort NextPage CursorServiceStream CloseCursor",
-	"statement":         "NextPage CursorServiceStream RunCommand RunCursorCommand StreamRunCursorCommand",
-	"comment":           "RunCursorCommand StreamRunCursorCommand",
-	"max_time_ms":       "RunCursorCommand StreamRunCursorCommand",
-	"batch_size":        "ListDatabases ListCollections ListIndexes ListSearchIndexes Watch RunCursorCommand StreamRunCursorCommand NextPage CursorServiceStream StreamFind StreamAggregate",
+	"filter": "" +
+		"ListDatabases ListCollections GetDocument PatchDocument DeleteDocument " +
+		"PutDocument UpdateOne UpdateMany ReplaceOne DeleteOne DeleteMany " +
+		"FindOneAndUpdate FindOneAndReplace FindOneAndDelete",
+	"session": "" +
+		"SessionServiceEnd TransactionServiceBegin TransactionServiceRun " +
+		"TransactionServiceCommit NextPage CursorServiceStream CloseCursor",
+	"transaction": "" +
+		"TransactionServiceCommit TransactionServiceAbort NextPage CursorServiceStream " +
+		"CloseCursor",
+	"statement":   "NextPage CursorServiceStream RunCommand RunCursorCommand StreamRunCursorCommand",
+	"comment":     "RunCursorCommand StreamRunCursorCommand",
+	"max_time_ms": "RunCursorCommand StreamRunCursorCommand",
+	"batch_size": "" +
+		"ListDatabases ListCollections ListIndexes ListSearchIndexes Watch " +
+		"RunCursorCommand StreamRunCursorCommand NextPage CursorServiceStream StreamFind " +
+		"StreamAggregate",
 	"max_await_time_ms": "Watch NextPage CursorServiceStream",
 	"database":          "Watch BulkWrite RunCommand RunCursorCommand StreamRunCursorCommand",
 	"collection":        "Watch Aggregate StreamAggregate ExplainAggregate",
-	"write_concern":     "CreateCollection DropCollection DropDatabase RenameCollection CreateIndexes DropIndexes CollMod PutDocument PatchDocument DeleteDocument TransactionServiceBegin TransactionServiceRun",
-	"read_preference":   "RunCommand RunCursorCommand StreamRunCursorCommand TransactionServiceBegin TransactionServiceRun",
-	"read_concern":      "Watch TransactionServiceBegin TransactionServiceRun",
-	"collation":         "Watch",
-	"let":               "BulkWrite",
-	"projection":        "GetDocument PatchDocument",
-	"sort":              "UpdateOne ReplaceOne FindOneAndUpdate FindOneAndReplace FindOneAndDelete",
+	"write_concern": "" +
+		"CreateCollection DropCollection DropDatabase RenameCollection CreateIndexes " +
+		"DropIndexes CollMod PutDocument PatchDocument DeleteDocument " +
+		"TransactionServiceBegin TransactionServiceRun",
+	"read_preference": "" +
+		"RunCommand RunCursorCommand StreamRunCursorCommand TransactionServiceBegin " +
+		"TransactionServiceRun",
+	"read_concern": "Watch TransactionServiceBegin TransactionServiceRun",
+	"collation":    "Watch",
+	"let":          "BulkWrite",
+	"projection":   "GetDocument PatchDocument",
+	"sort":         "UpdateOne ReplaceOne FindOneAndUpdate FindOneAndReplace FindOneAndDelete",
 }
 
 // TestSharedNumbers checks that the low numbers mean the same in every request: they have one name,

@@ -218,8 +218,8 @@ func TestAccess(t *testing.T) {
 				ctx = metadata.AppendToOutgoingContext(ctx, c.key, c.value)
 			}
 			// Names that a gateway could take for the result of authentication.
-			ctx = metadata.AppendToOutgoingContext(ctx, "principal", "key:shop", "mooring-principal", "key:shop",
-				forwarding, asserted(t))
+			ctx = metadata.AppendToOutgoingContext(ctx, "principal", "key:shop",
+				"mooring-principal", "key:shop", forwarding, asserted(t))
 			got := callEmpty(ctx, g.cc, "/mooring.v1."+name, m.IsStreamingServer() || m.IsStreamingClient()).String()
 			if got != expected {
 				t.Errorf("gRPC %s with %s: %s, want %s", name, c.name, got, expected)

@@ -25,8 +25,13 @@ import (
 // over each protocol, for requests that are refused before they are calls and for calls: an IP
 // address without the port, or none over a Unix domain socket.
 func TestAuditedClient(t *testing.T) {
-	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"insert": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) { b.Int32("n", 1) }))})
-	insert := &mooringv1.InsertOneRequest{Database: "db", Collection: "c", Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"a": 1}`}}}
+	inserted := fakemongo.OK(func(b *bson.Builder) { b.Int32("n", 1) })
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"insert": fakemongo.Always(inserted)})
+	const document = `{"a": 1}`
+	insert := &mooringv1.InsertOneRequest{
+		Database: "db", Collection: "c",
+		Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: document}},
+	}
 	message, err := proto.Marshal(insert)
 	if err != nil {
 		t.Fatal(err)
@@ -40,18 +45,22 @@ func TestAuditedClient(t *testing.T) {
 		want             any
 	}{
 		{"TCP", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"},
-		{"Unix domain sockets", "unix:" + filepath.Join(dir, "g"), "unix:" + filepath.Join(dir, "r"), nil},
+		{
+			"Unix domain sockets", "unix:" + filepath.Join(dir, "g"),
+			"unix:" + filepath.Join(dir, "r"), nil,
+		},
 	} {
 		path := filepath.Join(t.TempDir(), "audit")
 		g := start(t, mongo.URI(), "--grpc-address", row.grpc, "--rest-address", row.rest,
 			"--auth-api-keys-file", secretFile(t, "keys", line), "--audit-file", path)
 		at := g.Addresses()
-		browser := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if at.REST == row.rest {
 				network, addr = "unix", at.REST[len("unix:"):]
 			}
 			return new(net.Dialer).DialContext(ctx, network, addr)
-		}}}
+		}
+		browser := &http.Client{Transport: &http.Transport{DialContext: dial}}
 		target, host := "passthrough:///"+at.GRPC, at.REST
 		if row.want == nil {
 			target, host = at.GRPC, "localhost"
@@ -61,7 +70,8 @@ func TestAuditedClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		post := func(path, form string, body []byte, authorization string) {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+host+path, bytes.NewReader(body))
+			r, err := http.NewRequestWithContext(
+				t.Context(), http.MethodPost, "http://"+host+path, bytes.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,8 +94,10 @@ func TestAuditedClient(t *testing.T) {
 			if (err == nil) != (authorization != "") {
 				t.Errorf("%s: gRPC: %v", row.name, err)
 			}
-			post("/v1/databases/db/collections/c/documents:insertOne", "application/json", []byte(`{"document": {"a": 1}}`), authorization)
-			post(mooringv1.DocumentService_InsertOne_FullMethodName, "application/grpc-web+proto", framed, authorization)
+			post("/v1/databases/db/collections/c/documents:insertOne", "application/json",
+				[]byte(`{"document": `+document+`}`), authorization)
+			post(mooringv1.DocumentService_InsertOne_FullMethodName, "application/grpc-web+proto",
+				framed, authorization)
 		}
 		_ = cc.Close()
 		browser.CloseIdleConnections()
@@ -102,7 +114,8 @@ func TestAuditedClient(t *testing.T) {
 		for _, line := range lines {
 			var entry map[string]any
 			if err := json.Unmarshal(line, &entry); err != nil || entry["client"] != row.want {
-				t.Errorf("%s: client %v, want %v: %s (%v)", row.name, entry["client"], row.want, line, err)
+				t.Errorf("%s: client %v, want %v: %s (%v)",
+					row.name, entry["client"], row.want, line, err)
 			}
 		}
 	}
