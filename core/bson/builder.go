@@ -25,7 +25,19 @@ type Builder struct {
 	deeper []frame // levels beyond frames
 	root   int     // where this document begins in buf
 	done   bool
+	memory Memory // nil: the buffer grows by append
 }
+
+// Memory provides the buffer of a Builder that becomes large, so that it can be charged before it
+// is taken.
+type Memory interface {
+	// Grow returns a buffer that begins with buf and has room for n more bytes. It does not keep
+	// buf.
+	Grow(buf []byte, n int) ([]byte, error)
+}
+
+// LargeBuffer is the length from which the buffer of a Builder comes from its Memory.
+const LargeBuffer = 64 << 10
 
 // frame describes an open document or array.
 type frame struct {
@@ -37,11 +49,16 @@ type frame struct {
 func NewBuilder(buf []byte) *Builder { return &Builder{buf: buf} }
 
 // Reset discards everything and begins a document after the bytes of buf.
-func (b *Builder) Reset(buf []byte) {
-	b.buf, b.err, b.depth, b.done = buf, nil, 0, false
+func (b *Builder) Reset(buf []byte) { b.ResetIn(buf, nil) }
+
+// ResetIn does what Reset does, and has the buffer grow in a Memory from then on. What does not fit
+// is not appended, and the Memory's error is that of the builder.
+func (b *Builder) ResetIn(buf []byte, m Memory) {
+	b.buf, b.err, b.depth, b.done, b.memory = buf, nil, 0, false, m
 }
 
-// Err returns the first error: a key or a regular expression with a zero byte in it.
+// Err returns the first error: a key or a regular expression with a zero byte in it, or that of the
+// Memory.
 func (b *Builder) Err() error { return b.err }
 
 // Finish ends the document and returns it, a view on the buffer. Documents and
@@ -100,6 +117,29 @@ func (b *Builder) close() {
 	b.depth--
 }
 
+// elementRoom is what an element takes beside its key and the bytes of its value: the type, two
+// zeros, a length, and a key that is an index.
+const elementRoom = 24
+
+// room makes room for an element with n bytes of key and value, and reports whether there is any.
+func (b *Builder) room(n int) bool {
+	return b.memory == nil || len(b.buf)+n+elementRoom <= cap(b.buf) || b.grow(n+elementRoom)
+}
+
+func (b *Builder) grow(n int) bool {
+	if len(b.buf)+n < LargeBuffer {
+		return true
+	}
+	larger, err := b.memory.Grow(b.buf, n)
+	if err != nil {
+		b.begin()
+		b.fail(err)
+		return false
+	}
+	b.buf = larger
+	return true
+}
+
 // element appends type and key, and reports whether the value may follow.
 func (b *Builder) element(t Type, key string) bool {
 	b.begin()
@@ -141,14 +181,14 @@ func (b *Builder) fixed64(t Type, key string, n uint64) *Builder {
 }
 
 func (b *Builder) text(t Type, key, s string) *Builder {
-	if b.element(t, key) {
+	if b.room(len(key)+len(s)) && b.element(t, key) {
 		b.buf = appendString(b.buf, s)
 	}
 	return b
 }
 
 func (b *Builder) bytes(t Type, key string, data []byte) *Builder {
-	if b.element(t, key) {
+	if b.room(len(key)+len(data)) && b.element(t, key) {
 		b.buf = append(b.buf, data...)
 	}
 	return b
@@ -316,7 +356,7 @@ func (b *Builder) Value(key string, v Value) *Builder {
 func (b *Builder) AppendElements(d Raw) *Builder {
 	b.begin()
 	if b.top().index < 0 {
-		if len(d) > minDocument {
+		if len(d) > minDocument && b.room(len(d)) {
 			b.buf = append(b.buf, d[4:len(d)-1]...)
 		}
 		return b

@@ -22,7 +22,7 @@ func (p *parser) binary() bool {
 		return false
 	}
 	payload, ok := p.bytes(values[0])
-	if !ok {
+	if !ok || !p.room(base64.StdEncoding.DecodedLen(len(payload))) {
 		return false
 	}
 	p.dst = append(p.dst, 0, 0, 0, 0, subtype)
@@ -119,16 +119,16 @@ func (p *parser) timestamp() bool {
 	return true
 }
 
-func (p *parser) uint32() (int64, bool) {
-	begin := p.pos
-	if begin < len(p.src) && p.src[begin]-'0' < 10 {
-		n, end, kind := scanNumber(p.src, begin)
+func (s *scanner) uint32() (int64, bool) {
+	begin := s.pos
+	if begin < len(s.src) && s.src[begin]-'0' < 10 {
+		n, end, kind := scanNumber(s.src, begin)
 		if kind == numberInt && n <= math.MaxUint32 {
-			p.pos = end
+			s.pos = end
 			return n, true
 		}
 	}
-	return 0, p.fail(begin, "t and i of $timestamp must be integers of 32 bits without a sign")
+	return 0, s.fail(begin, "t and i of $timestamp must be integers of 32 bits without a sign")
 }
 
 // dbPointer reads {"$ref": "…", "$id": {"$oid": "…"}}.
@@ -171,7 +171,7 @@ func (p *parser) dbPointer() bool {
 	}
 	p.dst = append(p.dst, 0, 0, 0, 0)
 	text, ok := p.bytes(ref)
-	if !ok {
+	if !ok || !p.room(len(text)) {
 		return false
 	}
 	p.dst = append(p.dst, text...)
@@ -223,8 +223,8 @@ func (p *parser) scopeFirst() bool {
 	if !p.scope() {
 		return false
 	}
-	scope := slices.Clone(p.dst[start:])
-	p.dst = append(p.dst[:start], 0, 0, 0, 0)
+	scope := len(p.dst) - start
+	p.dst = slices.Insert(p.dst, start, 0, 0, 0, 0)
 	if p.skip() != ',' {
 		return p.fail(begin, "$scope without $code")
 	}
@@ -238,8 +238,15 @@ func (p *parser) scopeFirst() bool {
 	if !p.stringOf(kindCode) || !p.text() {
 		return false
 	}
-	p.dst = append(p.dst, scope...)
+	rotate(p.dst[start+4:], scope)
 	return p.setLength(begin, start, len(p.dst)-start)
+}
+
+// rotate moves the first n bytes behind the others, in place.
+func rotate(b []byte, n int) {
+	slices.Reverse(b[:n])
+	slices.Reverse(b[n:])
+	slices.Reverse(b)
 }
 
 // scope reads a document, which is no wrapper.

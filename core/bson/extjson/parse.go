@@ -5,11 +5,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 	"unsafe"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/core/bson/internal/path"
 )
 
 // Parse reads one JSON object, which must be the whole input but for white
@@ -48,48 +46,119 @@ const NoLimit Limit = math.MaxInt
 
 // Parse does what the function Parse does, within the limit.
 func (l Limit) Parse(dst, json []byte) (doc []byte, err error) {
-	p := l.parser(withRoom(dst, len(json)), json)
-	if !p.top() || !p.atEnd() {
-		return dst, p.syntaxError()
-	}
-	return p.dst, nil
+	return Parser{Limit: l}.Parse(withRoom(dst, len(json)), json)
 }
 
 // ParseValue does what the function ParseValue does, within the limit.
 func (l Limit) ParseValue(dst, json []byte) (bson.Value, []byte, error) {
-	p := l.parser(dst, json)
-	t, ok := p.alone()
-	if !ok || !p.atEnd() {
-		return bson.Value{}, dst, p.syntaxError()
-	}
-	return bson.Value{Type: t, Data: p.dst[len(dst):]}, p.dst, nil
+	return Parser{Limit: l}.ParseValue(dst, json)
 }
 
 // ParsePrefix does what the function ParsePrefix does, within the limit.
 func (l Limit) ParsePrefix(dst, json []byte) (out []byte, n int, err error) {
-	p := l.parser(dst, json)
-	if !p.top() {
-		return dst, 0, p.syntaxError()
-	}
-	return p.dst, p.pos, nil
+	return Parser{Limit: l}.ParsePrefix(dst, json)
 }
 
 // ParseValuePrefix does what the function ParseValuePrefix does, within the limit.
 func (l Limit) ParseValuePrefix(dst, json []byte) (v bson.Value, out []byte, n int, err error) {
-	p := l.parser(dst, json)
+	return Parser{Limit: l}.ParseValuePrefix(dst, json)
+}
+
+// Parser has the functions of the same names as methods, within a limit, and with memory that
+// belongs to the caller. The zero Limit is 0; NoLimit is none.
+type Parser struct {
+	Limit Limit
+	// Memory, if set, provides the memory for what does not fit dst. Otherwise append does.
+	Memory Memory
+}
+
+// Memory provides memory for BSON that grows.
+type Memory interface {
+	// Grow returns a buffer with the bytes of dst and room for n more. What is parsed begins at
+	// start, and has at most so many bytes. The parser returns the error as it is.
+	Grow(dst []byte, start, n int) ([]byte, error)
+}
+
+// Parse does what the function Parse does.
+func (by Parser) Parse(dst, json []byte) (doc []byte, err error) {
+	p := by.parser(dst, json)
+	if !p.top() || !p.atEnd() {
+		return dst, p.failure()
+	}
+	return p.dst, nil
+}
+
+// ParseValue does what the function ParseValue does.
+func (by Parser) ParseValue(dst, json []byte) (bson.Value, []byte, error) {
+	p := by.parser(dst, json)
+	t, ok := p.alone()
+	if !ok || !p.atEnd() {
+		return bson.Value{}, dst, p.failure()
+	}
+	return bson.Value{Type: t, Data: p.dst[len(dst):]}, p.dst, nil
+}
+
+// ParsePrefix does what the function ParsePrefix does.
+func (by Parser) ParsePrefix(dst, json []byte) (out []byte, n int, err error) {
+	p := by.parser(dst, json)
+	if !p.top() {
+		return dst, 0, p.failure()
+	}
+	return p.dst, p.pos, nil
+}
+
+// ParseValuePrefix does what the function ParseValuePrefix does.
+func (by Parser) ParseValuePrefix(dst, json []byte) (v bson.Value, out []byte, n int, err error) {
+	p := by.parser(dst, json)
 	t, ok := p.alone()
 	if !ok {
-		return bson.Value{}, dst, 0, p.syntaxError()
+		return bson.Value{}, dst, 0, p.failure()
 	}
 	return bson.Value{Type: t, Data: p.dst[len(dst):]}, p.dst, p.pos, nil
 }
 
-func (l Limit) parser(dst, json []byte) parser {
-	limit := int(l)
+func (by Parser) parser(dst, json []byte) parser {
+	limit := int(by.Limit)
 	if limit < math.MaxInt-len(dst) {
 		limit += len(dst)
 	}
-	return parser{src: json, dst: dst, limit: limit}
+	p := parser{
+		scanner: scanner{src: json}, dst: dst, start: len(dst), limit: limit,
+		memory: by.Memory,
+	}
+	if p.spare = spare; by.Memory == nil {
+		p.spare = math.MinInt / 2 // there is always room
+	}
+	return p
+}
+
+// spare is how many bytes are kept free for what is appended without asking for room: numbers, and
+// what surrounds keys and texts.
+const spare = 64
+
+// room makes room for n more bytes, if the memory is not append's. It reports whether there is.
+func (p *parser) room(n int) bool {
+	return cap(p.dst)-len(p.dst) >= n+p.spare || p.grow(n)
+}
+
+// grow asks for more than room does, so that the end of a document with one long text needs no
+// further growth.
+func (p *parser) grow(n int) bool {
+	dst, err := p.memory.Grow(p.dst, p.start, n+4*p.spare)
+	if err != nil {
+		p.refused = err
+		return p.fail(p.pos, "")
+	}
+	p.dst = dst
+	return true
+}
+
+// failure returns the error of the text, or that of the memory.
+func (p *parser) failure() error {
+	if p.refused != nil {
+		return p.refused
+	}
+	return p.syntaxError()
 }
 
 // maxGenerous is the largest text that gets more room than its own length.
@@ -113,77 +182,17 @@ func withRoom(dst []byte, n int) []byte {
 	return slices.Grow(dst, n)
 }
 
-// parser reads src from pos on and appends to dst. Its methods report whether
-// they went well; after the first that did not, offset and problem say why, and
-// path collects keys on the way out.
+// parser appends to dst what it reads of a text. Its methods report whether they went well: see
+// scanner.
 type parser struct {
-	src     []byte
-	pos     int
+	scanner
 	dst     []byte
+	start   int    // where in dst that begins which is parsed
 	limit   int    // the longest that dst may be
+	memory  Memory // nil: append's
+	spare   int    // see room
+	refused error  // of memory
 	depth   int    // of objects and arrays that are open and no wrappers
-	scratch []byte // for strings with escapes in wrappers
-	offset  int
-	problem string
-	large   bool     // the problem is the limit
-	path    []string // innermost key first
-}
-
-func (p *parser) fail(offset int, problem string) bool {
-	p.offset, p.problem = offset, problem
-	return false
-}
-
-func (p *parser) syntaxError() error {
-	slices.Reverse(p.path)
-	return &SyntaxError{
-		Path: path.Join(p.path), Offset: p.offset, Problem: p.problem,
-		TooLarge: p.large, InvalidUTF8: p.problem == problemUTF8,
-	}
-}
-
-func (p *parser) tooLarge() bool {
-	p.large = true
-	return p.fail(p.pos, "too large as BSON")
-}
-
-// skip goes to the next byte that is no white space and returns it, 0 at the end.
-func (p *parser) skip() byte {
-	for p.pos < len(p.src) {
-		c := p.src[p.pos]
-		if c > ' ' || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
-			return c
-		}
-		p.pos++
-	}
-	return 0
-}
-
-// aValue is what expected names where any value may stand.
-const aValue = "a value"
-
-// expected fails at pos, where something else should stand.
-func (p *parser) expected(what string) bool {
-	if p.pos >= len(p.src) {
-		return p.fail(p.pos, "unexpected end, expected "+what)
-	}
-	if p.src[p.pos] == '\'' && what == aValue {
-		what += ", with double quotes if it is a string"
-	}
-	return p.fail(p.pos, "unexpected "+strconv.QuoteRuneToASCII(p.rune())+", expected "+what)
-}
-
-func (p *parser) rune() rune {
-	r, _ := utf8.DecodeRune(p.src[p.pos:])
-	return r
-}
-
-func (p *parser) atEnd() bool {
-	p.skip()
-	if p.pos < len(p.src) {
-		return p.fail(p.pos, "bytes after the value")
-	}
-	return true
 }
 
 // top reads the outermost object.
@@ -230,14 +239,6 @@ func (p *parser) value() (bson.Type, bool) {
 	return 0, p.expected(aValue)
 }
 
-func (p *parser) literal(word string) bool {
-	if len(p.src)-p.pos < len(word) || string(p.src[p.pos:p.pos+len(word)]) != word {
-		return p.expected(aValue)
-	}
-	p.pos += len(word)
-	return true
-}
-
 // object reads the object at pos: a document, or what a type wrapper stands for.
 // Plain objects, such as the outermost one, are never wrappers.
 func (p *parser) object(plain bool) (bson.Type, bool) {
@@ -247,6 +248,9 @@ func (p *parser) object(plain bool) (bson.Type, bool) {
 			p.pos += n
 			return p.wrapper(kind)
 		}
+	}
+	if !p.room(0) {
+		return 0, false
 	}
 	p.pos++
 	p.dst = append(p.dst, 0, 0, 0, 0)
@@ -290,6 +294,9 @@ func (p *parser) object(plain bool) (bson.Type, bool) {
 		if len(p.dst) > p.limit {
 			return 0, p.tooLarge()
 		}
+		if !p.room(0) {
+			return 0, false
+		}
 		switch p.skip() {
 		case ',':
 			p.pos++
@@ -323,6 +330,9 @@ func (p *parser) array() bool {
 	if p.depth++; p.depth > MaxDepth {
 		return p.fail(begin, problemDepth)
 	}
+	if !p.room(0) {
+		return false
+	}
 	p.pos++
 	p.dst = append(p.dst, 0, 0, 0, 0)
 	if p.skip() == ']' {
@@ -340,6 +350,9 @@ func (p *parser) array() bool {
 		p.dst[at] = byte(t)
 		if len(p.dst) > p.limit {
 			return p.tooLarge()
+		}
+		if !p.room(0) {
+			return false
 		}
 		switch p.skip() {
 		case ',':
@@ -384,6 +397,9 @@ func (p *parser) key() bool {
 
 // cstring appends the text of a token and a zero byte.
 func (p *parser) cstring(t token, begin int, problem string) bool {
+	if !p.room(t.end - t.start) {
+		return false
+	}
 	if t.plain { // and so without zero bytes
 		p.dst = append(p.dst, p.src[t.start:t.end]...)
 		p.dst = append(p.dst, 0)
@@ -405,7 +421,7 @@ func (p *parser) cstring(t token, begin int, problem string) bool {
 func (p *parser) text() bool {
 	begin, start := p.pos, len(p.dst)
 	t, ok := p.token()
-	if !ok {
+	if !ok || !p.room(t.end-t.start) {
 		return false
 	}
 	p.dst = append(p.dst, 0, 0, 0, 0)

@@ -51,8 +51,8 @@ func (p *parser) wrappedInt(k kind, size int) bool {
 }
 
 // quotedInt reads a string of [-]digits that an int64 surely holds, or else nothing.
-func (p *parser) quotedInt() (n int64, ok bool) {
-	src := p.src[p.pos:]
+func (s *scanner) quotedInt() (n int64, ok bool) {
+	src := s.src[s.pos:]
 	i := 1
 	negative := len(src) > 2 && src[1] == '-'
 	if negative {
@@ -66,7 +66,7 @@ func (p *parser) quotedInt() (n int64, ok bool) {
 	if digits == 0 || digits > 18 || src[0] != '"' || i >= len(src) || src[i] != '"' {
 		return 0, false
 	}
-	p.pos += i + 1
+	s.pos += i + 1
 	if negative {
 		n = -n
 	}
@@ -203,14 +203,14 @@ func (p *parser) uuid() bool {
 }
 
 // one reads the number 1.
-func (p *parser) one(k kind) bool {
-	begin := p.pos
-	if begin < len(p.src) && p.src[begin] == '1' {
-		n, end, kind := scanNumber(p.src, begin)
-		p.pos = end
+func (s *scanner) one(k kind) bool {
+	begin := s.pos
+	if begin < len(s.src) && s.src[begin] == '1' {
+		n, end, kind := scanNumber(s.src, begin)
+		s.pos = end
 		if kind == numberInt && n == 1 {
 			return true
 		}
 	}
-	return p.fail(begin, k.String()+" must be 1")
+	return s.fail(begin, k.String()+" must be 1")
 }

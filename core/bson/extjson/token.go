@@ -15,9 +15,9 @@ type token struct {
 
 // token reads the string whose opening quote is at pos. Control characters and
 // invalid UTF-8 are errors; escapes are left to unescape.
-func (p *parser) token() (token, bool) {
-	t := token{start: p.pos + 1, plain: true}
-	src := p.src
+func (s *scanner) token() (token, bool) {
+	t := token{start: s.pos + 1, plain: true}
+	src := s.src
 	var high uint64 // any byte's high bit
 	i := t.start
 	for {
@@ -36,8 +36,8 @@ func (p *parser) token() (token, bool) {
 			c = src[i]
 		} else {
 			if i >= len(src) {
-				p.pos = len(src)
-				return t, p.fail(t.start-1, "string is not terminated")
+				s.pos = len(src)
+				return t, s.fail(t.start-1, "string is not terminated")
 			}
 			if c = src[i]; !isSpecial(c) {
 				high |= uint64(c)
@@ -49,14 +49,14 @@ func (p *parser) token() (token, bool) {
 			break
 		}
 		if c != '\\' {
-			return t, p.fail(i, "control character in a string")
+			return t, s.fail(i, "control character in a string")
 		}
 		t.plain = false
 		i += 2
 	}
-	t.end, p.pos = i, i+1
+	t.end, s.pos = i, i+1
 	if high&highBits != 0 && !utf8.Valid(src[t.start:t.end]) {
-		return t, p.fail(t.start+validLen(src[t.start:t.end]), problemUTF8)
+		return t, s.fail(t.start+validLen(src[t.start:t.end]), problemUTF8)
 	}
 	return t, true
 }
@@ -74,27 +74,27 @@ func validLen(s []byte) int {
 }
 
 // bytes returns the text of a token, which is valid until the next call.
-func (p *parser) bytes(t token) ([]byte, bool) {
+func (s *scanner) bytes(t token) ([]byte, bool) {
 	if t.plain {
-		return p.src[t.start:t.end], true
+		return s.src[t.start:t.end], true
 	}
 	var ok bool
-	p.scratch, ok = p.unescape(p.scratch[:0], t)
-	return p.scratch, ok
+	s.scratch, ok = s.unescape(s.scratch[:0], t)
+	return s.scratch, ok
 }
 
 // unescape appends the text of a token.
-func (p *parser) unescape(dst []byte, t token) ([]byte, bool) {
+func (s *scanner) unescape(dst []byte, t token) ([]byte, bool) {
 	for pos := t.start; ; {
-		n := unescapedLen(p.src[pos:t.end])
-		dst = append(dst, p.src[pos:pos+n]...)
+		n := unescapedLen(s.src[pos:t.end])
+		dst = append(dst, s.src[pos:pos+n]...)
 		pos += n
 		if pos >= t.end {
 			return dst, true
 		}
-		c := p.src[pos+1] // token has seen that there is one
+		c := s.src[pos+1] // token has seen that there is one
 		if c == 'u' {
-			r, size := p.unicode(pos, t.end)
+			r, size := s.unicode(pos, t.end)
 			if size == 0 {
 				return dst, false
 			}
@@ -104,7 +104,7 @@ func (p *parser) unescape(dst []byte, t token) ([]byte, bool) {
 		}
 		plain := escapes[c]
 		if plain == 0 {
-			return dst, p.fail(pos, "invalid escape in a string")
+			return dst, s.fail(pos, "invalid escape in a string")
 		}
 		dst = append(dst, plain)
 		pos += 2
@@ -117,22 +117,22 @@ var escapes = [256]byte{
 
 // unicode reads the escape \uXXXX at pos, two of them if they are a surrogate
 // pair, and returns how long it was; 0 is an error.
-func (p *parser) unicode(pos, end int) (r rune, size int) {
-	r, ok := hex4(p.src[pos+2 : end])
+func (s *scanner) unicode(pos, end int) (r rune, size int) {
+	r, ok := hex4(s.src[pos+2 : end])
 	if !ok {
-		p.fail(pos, "invalid escape in a string")
+		s.fail(pos, "invalid escape in a string")
 		return 0, 0
 	}
 	if !utf16.IsSurrogate(r) {
 		return r, 6
 	}
-	if end-pos >= 12 && p.src[pos+6] == '\\' && p.src[pos+7] == 'u' {
-		low, ok := hex4(p.src[pos+8 : end])
+	if end-pos >= 12 && s.src[pos+6] == '\\' && s.src[pos+7] == 'u' {
+		low, ok := hex4(s.src[pos+8 : end])
 		if r = utf16.DecodeRune(r, low); ok && r != utf8.RuneError {
 			return r, 12
 		}
 	}
-	p.fail(pos, "lone surrogate in a string")
+	s.fail(pos, "lone surrogate in a string")
 	return 0, 0
 }
 
