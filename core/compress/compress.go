@@ -10,6 +10,8 @@ import (
 	"io"
 	"math"
 	"slices"
+
+	"github.com/klauspost/compress/snappy"
 )
 
 // ID names a compressor as OP_COMPRESSED does.
@@ -83,6 +85,25 @@ func Compress(dst []byte, id ID, level int, src []byte) []byte {
 		panic(fmt.Sprintf("bug: compress with %v at level %d", id, level))
 	}
 	return codecs[id].append(dst, level, src)
+}
+
+// Most returns how long n bytes can become by Compress, which then allocates nothing if dst has so
+// much room.
+func Most(id ID, n int) int {
+	if id == Snappy {
+		return snappy.MaxEncodedLen(n)
+	}
+	return n + n>>8 + 1<<10 // blocks that do not become shorter are stored, with a head each
+}
+
+// Cost returns how many bytes Compress takes for n bytes: their room, and the window of the
+// compressor, of which zlib has one for each call. zstd has as many as there are processors.
+func Cost(id ID, n int) int {
+	const window = 1 << 20
+	if id == Zlib {
+		return Most(id, n) + window
+	}
+	return Most(id, n)
 }
 
 // Error reports compressed data that is malformed or longer than it claims.

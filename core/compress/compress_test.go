@@ -270,6 +270,24 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
+// TestMost checks that what is compressed stays in a buffer with the room that Most asks for,
+// however badly it compresses.
+func TestMost(t *testing.T) {
+	noise := make([]byte, 3<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	for _, id := range all {
+		for _, n := range []int{0, 1, 1000, 64 << 10, 1 << 20, len(noise)} {
+			for _, src := range [][]byte{noise[:n], make([]byte, n)} {
+				dst := make([]byte, 0, compress.Most(id, n))
+				out := compress.Compress(dst, id, compress.DefaultLevel, src)
+				if cap(out) != cap(dst) || compress.Cost(id, n) < cap(dst) {
+					t.Errorf("%v: %d bytes become %d, with room for %d", id, n, len(out), cap(dst))
+				}
+			}
+		}
+	}
+}
+
 // benchmarkDocuments are those of the benchmarking specification, as BSON, by file name.
 func benchmarkDocuments(b *testing.B) map[string][]byte {
 	b.Helper()

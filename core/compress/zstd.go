@@ -13,7 +13,8 @@ import (
 var (
 	zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 		e, err := zstd.NewWriter(nil,
-			zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true), zstd.WithZeroFrames(true))
+			zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true), zstd.WithZeroFrames(true),
+			zstd.WithWindowSize(zstdWindow))
 		if err != nil {
 			panic("bug: zstd: " + err.Error())
 		}
@@ -28,6 +29,9 @@ var (
 		return d
 	})
 )
+
+// zstdWindow is what the encoder of each processor keeps. No call is charged with it.
+const zstdWindow = 1 << 20
 
 func appendZstd(dst []byte, _ int, src []byte) []byte { return zstdEncoder().EncodeAll(src, dst) }
 
