@@ -6,11 +6,13 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/compress"
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/wire"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
@@ -78,6 +80,52 @@ func TestAdmitCompressed(t *testing.T) {
 	a.err = errors.New("no room")
 	if _, err := c.RoundTrip(t.Context(), message("find", 0)); !errors.Is(err, a.err) {
 		t.Errorf("RoundTrip() = %v, want the error", err)
+	}
+}
+
+// TestSpare checks that a connection asks for room before it compresses a large command, for at
+// least what the result has, and returns it; and that the command is sent as it is if there is no
+// room.
+func TestSpare(t *testing.T) {
+	for _, by := range []compress.ID{compress.Snappy, compress.Zlib, compress.Zstd} {
+		s := supporting(t, by.String())
+		s.Handle("find", fakemongo.Always(fakemongo.Document(large(0))))
+		var asked []int
+		done, room := 0, true
+		cfg := conn.Config{
+			Compressors: []string{by.String()},
+			Spare: func(_ context.Context, size int) (func(), bool) {
+				asked = append(asked, size)
+				return func() { done++ }, room
+			},
+		}
+		p, c := dialCompressing(t, cfg, s, always(none))
+		for _, step := range []struct {
+			size  int
+			room  bool
+			asked int
+			want  string
+		}{
+			{1000, false, 0, "find by " + by.String()},
+			{1 << 20, true, 1, "find by " + by.String()},
+			{1 << 20, false, 1, "find"},
+		} {
+			asked, done, room = nil, 0, step.room
+			msg := wire.BeginMsg(nil, 0)
+			doc := bson.NewBuilder(nil).String("find", "c").String("$db", "d").
+				String("pad", strings.Repeat("x", step.size)).Finish()
+			msg = append(msg, doc...)
+			wire.EndMsg(msg)
+			if _, err := c.RoundTrip(t.Context(), msg); err != nil {
+				t.Fatal(err)
+			}
+			came := strings.Split(p.requests(), ", ")
+			if got := came[len(came)-1]; got != step.want || len(asked) != step.asked ||
+				step.asked > 0 && (asked[0] < step.size || step.room != (done == 1)) {
+				t.Errorf("%d bytes, room %t: it came as %q; asked for %v, %d returned; want %q",
+					step.size, step.room, got, asked, done, step.want)
+			}
+		}
 	}
 }
 

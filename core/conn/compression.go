@@ -1,6 +1,8 @@
 package conn
 
 import (
+	"context"
+	"slices"
 	"sync"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -32,6 +34,8 @@ type packer struct {
 	name  string
 	// tell is called for each message that is compressed or decompressed; nil: nothing is.
 	tell func(event.MessageCompressed)
+	// spare is asked before a large message is compressed; nil: there is always room.
+	spare func(ctx context.Context, size int) (done func(), ok bool)
 }
 
 // newPacker takes the first of the client's compressors that is also in the server's hello. The
@@ -44,7 +48,10 @@ func newPacker(cfg Config, hello bson.Raw) packer {
 		if !ok || !contains(theirs, name) {
 			continue
 		}
-		p := packer{id: id, level: compress.DefaultLevel, name: name, tell: cfg.Compressed}
+		p := packer{
+			id: id, level: compress.DefaultLevel, name: name, tell: cfg.Compressed,
+			spare: cfg.Spare,
+		}
 		if cfg.ZlibLevel != nil {
 			p.level = min(max(int(*cfg.ZlibLevel), compress.DefaultLevel), 9)
 		}
@@ -66,6 +73,7 @@ func contains(array bson.Array, text string) bool {
 type packed struct {
 	msg    []byte
 	pooled *[]byte
+	done   func() // of a large message; nil: nothing was asked for
 }
 
 // maxPooled keeps a rare large request from holding its memory forever.
@@ -79,20 +87,31 @@ func (p packed) release() {
 		*p.pooled = p.msg[:0]
 		buffers.Put(p.pooled)
 	}
+	if p.done != nil {
+		p.done()
+	}
 }
 
-// pack compresses msg, unless its command must not be compressed or the result would be larger
-// than most. The latter only happens to incompressible data near the server's size limit.
-func (p packer) pack(msg []byte, most int) packed {
+// pack compresses msg, unless its command must not be compressed, there is no room for the result
+// or it would be larger than most. The latter only happens to incompressible data near the server's
+// size limit.
+func (p packer) pack(ctx context.Context, msg []byte, most int) packed {
 	if p.id == compress.Noop || !mayCompress(msg) {
 		return packed{msg: msg}
 	}
+	var done func()
+	if p.spare != nil && len(msg) >= LargeReply {
+		var ok bool
+		if done, ok = p.spare(ctx, compress.Cost(p.id, len(msg))); !ok {
+			return packed{msg: msg}
+		}
+	}
 	pooled := buffers.Get().(*[]byte)
-	out := wire.BeginCompressed(*pooled, msg, uint8(p.id))
+	out := slices.Grow(wire.BeginCompressed(*pooled, msg, uint8(p.id)), room(p.id, len(msg)))
 	out = compress.Compress(out, p.id, p.level, msg[wire.HeaderSize:])
 	wire.EndMsg(out)
 	if len(out) > most {
-		packed{out, pooled}.release()
+		packed{out, pooled, done}.release()
 		return packed{msg: msg}
 	}
 	if p.tell != nil {
@@ -100,7 +119,16 @@ func (p packer) pack(msg []byte, most int) packed {
 			Compressor: p.name, Original: len(msg), Compressed: len(out),
 		})
 	}
-	return packed{out, pooled}
+	return packed{out, pooled, done}
+}
+
+// room returns the room that a large message takes at most when it is compressed, so that its
+// buffer does not grow meanwhile, and 0 for a small one, whose buffer is pooled.
+func room(id compress.ID, size int) int {
+	if size < LargeReply {
+		return 0
+	}
+	return compress.Most(id, size)
 }
 
 // mayCompress reports whether the command of a complete OP_MSG may be compressed.
@@ -109,13 +137,13 @@ func mayCompress(msg []byte) bool {
 	return err == nil && compress.IsAllowed(body.FirstKey())
 }
 
-// unpack returns the message inside a compressed one, of at most maxReply bytes. The message itself
-// names its compressor.
+// unpack returns the message inside a compressed one, of at most replies.max bytes. The message
+// itself names its compressor.
 func (c *Conn) unpack(
 	h wire.Header, m *wire.Compressed, into *wire.Msg,
 ) (wire.Header, wire.Message, error) {
 	msg, err := compress.Decompress(m.BeginOriginal(nil, h), compress.ID(m.Compressor),
-		int(m.UncompressedSize), int(c.maxReply-wire.HeaderSize), m.Data)
+		int(m.UncompressedSize), int(c.replies.max-wire.HeaderSize), m.Data)
 	if err != nil {
 		return h, nil, err
 	}

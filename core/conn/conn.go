@@ -4,7 +4,6 @@
 package conn
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -100,6 +99,11 @@ type Config struct {
 	// reply has been read.
 	Admit func(ctx context.Context, size int) (done func(), err error)
 
+	// Spare, if set, is called before a message of at least LargeReply bytes is compressed, with
+	// the bytes that this takes beside the message. It does not block. If it reports false, the
+	// message is sent as it is. Otherwise done is called when the message was sent.
+	Spare func(ctx context.Context, size int) (done func(), ok bool)
+
 	// Turn, if set, returns the turn of reading such a reply, which is heavy work.
 	Turn func() Turn
 
@@ -145,12 +149,9 @@ type Conn struct {
 	id         uint64
 	nc         net.Conn // the transport, or TLS on it
 	transport  *socket
-	reader     *bufio.Reader
+	replies    replies
 	packer     packer
 	timeout    time.Duration // the socket timeout
-	maxReply   int32
-	admit      func(ctx context.Context, size int) (done func(), err error) // may be nil
-	turn       func() Turn                                                  // may be nil
 	maxRequest int
 	api        *ServerAPI
 	desc       description.Server
@@ -300,7 +301,7 @@ func (c *Conn) checkUnused() error {
 		return nil
 	}
 	c.transport.dry = true
-	_, err := c.reader.Peek(1) // through TLS, whose own messages may have arrived
+	_, err := c.replies.reader.Peek(1) // through TLS, whose own messages may have arrived
 	c.transport.dry = false
 	switch {
 	case err == nil:
@@ -353,7 +354,7 @@ func (c *Conn) write(ctx context.Context, msg []byte) error {
 			c.unblock() // the interruption may have preceded the deadline above
 		}
 	}
-	packed := c.packer.pack(msg, c.maxRequest)
+	packed := c.packer.pack(ctx, msg, c.maxRequest)
 	n, err := c.nc.Write(packed.msg)
 	packed.release()
 	if err != nil {
@@ -388,7 +389,7 @@ func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
 func (c *Conn) readMessage(
 	ctx context.Context, msg *wire.Msg,
 ) (wire.Header, wire.Message, error) {
-	buf, err := c.readFrame(ctx)
+	buf, err := c.replies.read(ctx)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF // callers take io.EOF for the end of a result
 	}
@@ -397,7 +398,7 @@ func (c *Conn) readMessage(
 	}
 	h, m, err := wire.ParseInto(msg, buf)
 	if packed, ok := m.(*wire.Compressed); ok {
-		done, err := c.admitted(ctx, packed.UncompressedSize)
+		done, err := c.replies.admitted(ctx, packed.UncompressedSize)
 		if err != nil {
 			return h, nil, err
 		}
@@ -405,59 +406,6 @@ func (c *Conn) readMessage(
 		return c.unpack(h, packed, msg)
 	}
 	return h, m, err
-}
-
-// readFrame reads the bytes of the next message.
-func (c *Conn) readFrame(ctx context.Context) ([]byte, error) {
-	if c.admit != nil {
-		length, err := wire.Length(c.reader, c.maxReply)
-		if err != nil {
-			return nil, err
-		}
-		done, err := c.admitted(ctx, length)
-		if err != nil {
-			return nil, err
-		}
-		defer done()
-		if c.turn != nil && length >= LargeReply && c.nc == net.Conn(c.transport) {
-			return c.readInTurns(int(length))
-		}
-	}
-	return wire.ReadFrom(c.reader, c.maxReply)
-}
-
-// readInTurns reads a message. In its turn it reads what has arrived, and it waits for more outside
-// of it. With TLS this is not possible: a part of a record may have arrived.
-func (c *Conn) readInTurns(length int) ([]byte, error) {
-	const piece = 256 << 10 // takes far less time than a turn
-	turn := c.turn()
-	turn.Take()
-	defer turn.Leave()
-	msg := make([]byte, length)
-	for at := 0; at < length; {
-		if c.reader.Buffered() == 0 && c.transport.arrival() == arrivedNothing {
-			turn.Leave()
-			if _, err := c.reader.Peek(1); err != nil {
-				return nil, err
-			}
-			turn.Take()
-		}
-		turn.Yield()
-		n, err := c.reader.Read(msg[at:min(at+piece, length)])
-		if err != nil {
-			return nil, err
-		}
-		at += n
-	}
-	return msg, nil
-}
-
-// admitted asks for leave to read a reply of that size.
-func (c *Conn) admitted(ctx context.Context, size int32) (done func(), err error) {
-	if c.admit == nil || size < LargeReply {
-		return func() {}, nil
-	}
-	return c.admit(ctx, int(size))
 }
 
 // wantedNone reports whether id is of a request between the last answered one and the current
@@ -525,15 +473,9 @@ func (c *Conn) fail(ctx context.Context, op string, sent bool, err error) error 
 func newConn(addr address.Address, cfg Config, transport *socket, nc net.Conn) *Conn {
 	c := &Conn{
 		addr: addr, id: cfg.ID, nc: nc, transport: transport, api: cfg.ServerAPI,
-		reader:     bufio.NewReaderSize(nc, readBuffer),
-		maxReply:   cfg.MaxMessageSize,
-		admit:      cfg.Admit,
-		turn:       cfg.Turn,
+		replies:    newReplies(&cfg, transport, nc),
 		maxRequest: int(wire.DefaultMaxMessageSize),
 		requestID:  rand.Int32N(1 << 30),
-	}
-	if c.maxReply <= 0 {
-		c.maxReply = wire.DefaultMaxMessageSize
 	}
 	c.answered = c.requestID
 	c.watcher = ctxwatch.New(c.unblock)
