@@ -22,16 +22,16 @@ func (p *Pool[C]) CheckOut(ctx context.Context) (*Conn[C], error) {
 // CheckOutWithin returns what CheckOut returns. If timeoutMS governs ctx, limit bounds the wait in
 // place of WaitQueueTimeout, and it includes the establishment of a connection. 0 means no limit.
 func (p *Pool[C]) CheckOutWithin(ctx context.Context, limit time.Duration) (*Conn[C], error) {
-	start := p.clock(p.timed)
+	start := clock(p.timed)
 	p.mu.Lock()
-	p.emitLocked(fact{kind: checkOutStarted})
+	p.facts.emit(fact{kind: checkOutStarted})
 	if err, reason := p.refusalLocked(ctx); err != nil {
-		p.emitLocked(fact{kind: checkOutFailed, reason: string(reason), err: err, since: start})
+		p.facts.emit(fact{kind: checkOutFailed, reason: string(reason), err: err, since: start})
 		p.unlock(nil)
 		return nil, err
 	}
 	var doomed []*Conn[C]
-	if p.waiters.len == 0 {
+	if p.waiting.queued.len == 0 {
 		var c *Conn[C]
 		if c, doomed = p.takeLocked(start, nil); c != nil {
 			p.lendLocked(c, start)
@@ -39,13 +39,13 @@ func (p *Pool[C]) CheckOutWithin(ctx context.Context, limit time.Duration) (*Con
 			return c, nil
 		}
 	}
-	w := p.newWaiter(ctx, start)
-	p.waiters.push(p.callerOf(ctx), w)
+	w := p.retired.get(ctx, start)
+	p.waiting.queued.push(p.cfg.callerOf(ctx), w)
 	doomed = p.serveLocked(start, doomed)
 	p.unlock(doomed)
 	p.wait(ctx, w, limit)
 	c, err := w.conn, w.err
-	p.retire(w)
+	p.retired.put(w)
 	return c, err
 }
 
@@ -56,16 +56,16 @@ func (p *Pool[C]) CheckIn(c *Conn[C]) {
 	if c.pool != p {
 		panic("bug: connection checked in to a pool that it is not of")
 	}
-	now := p.clock(p.ages)
+	now := clock(p.ages)
 	p.mu.Lock()
 	if c.state != connInUse {
 		p.mu.Unlock()
 		panic("bug: connection checked in that is not checked out")
 	}
-	p.emitLocked(fact{kind: checkedIn, id: c.id})
-	p.useLocked(c, PurposeOther)
+	p.facts.emit(fact{kind: checkedIn, id: c.id})
+	c.useLocked(PurposeOther)
 	var doomed []*Conn[C]
-	reason, err, perished := p.perishedLocked(c, now)
+	reason, err, perished := c.perishedLocked(now)
 	switch {
 	case p.state == StateClosed:
 		p.closeLocked(c, event.ClosedPoolClosed, nil)
@@ -74,25 +74,25 @@ func (p *Pool[C]) CheckIn(c *Conn[C]) {
 		p.closeLocked(c, reason, err)
 		doomed = append(doomed, c)
 	default:
-		p.inUse--
+		p.counts.inUse--
 		p.makeAvailableLocked(c, now)
 	}
-	if p.waiters.len+p.connecting.len > 0 {
+	if p.waiting.some() {
 		doomed = p.serveLocked(now, doomed)
 	}
 	p.unlock(doomed)
 }
 
-func (p *Pool[C]) callerOf(ctx context.Context) any {
-	if p.cfg.Caller == nil {
+func (c *Config[C]) callerOf(ctx context.Context) any {
+	if c.Caller == nil {
 		return nil
 	}
-	return p.cfg.Caller(ctx)
+	return c.Caller(ctx)
 }
 
 // clock returns the current time if it is wanted. Reading the clock takes as long as the rest of
 // a check-out.
-func (p *Pool[C]) clock(wanted bool) (now time.Time) {
+func clock(wanted bool) (now time.Time) {
 	if wanted {
 		now = time.Now()
 	}
@@ -122,7 +122,7 @@ func (p *Pool[C]) takeLocked(now time.Time, doomed []*Conn[C]) (*Conn[C], []*Con
 		c := p.available[n-1]
 		p.available[n-1] = nil
 		p.available = p.available[:n-1]
-		reason, err, perished := p.perishedLocked(c, now)
+		reason, err, perished := c.perishedLocked(now)
 		if !perished {
 			return c, doomed
 		}
@@ -136,17 +136,17 @@ func (p *Pool[C]) takeLocked(now time.Time, doomed []*Conn[C]) (*Conn[C], []*Con
 // connections for the next ones. It is called after every change that could help a
 // waiter.
 func (p *Pool[C]) serveLocked(now time.Time, doomed []*Conn[C]) []*Conn[C] {
-	for p.waiters.len+p.connecting.len > 0 {
+	for p.waiting.some() {
 		var c *Conn[C]
 		c, doomed = p.takeLocked(now, doomed)
 		switch {
 		case c != nil:
-			p.handOverLocked(c, p.nextLocked())
-		case p.waiters.len > 0 && p.hasRoomLocked():
-			w := p.waiters.pop()
+			p.handOverLocked(c, p.waiting.next())
+		case p.waiting.queued.len > 0 && p.hasRoomLocked():
+			w := p.waiting.queued.pop()
 			p.createLocked(w.ctx, w)
-		case p.cooldown.err != nil && len(p.conns) == 0:
-			p.evictLocked(p.cooldown.err, event.CheckOutConnectionError)
+		case p.growth.cooldown.err != nil && len(p.conns) == 0:
+			p.evictLocked(p.growth.cooldown.err, event.CheckOutConnectionError)
 		default:
 			return doomed
 		}
@@ -154,52 +154,18 @@ func (p *Pool[C]) serveLocked(now time.Time, doomed []*Conn[C]) []*Conn[C] {
 	return doomed
 }
 
-// nextLocked removes and returns the first waiter. If a connection is being established for it,
-// that is now for the first waiter without one, or for none.
-func (p *Pool[C]) nextLocked() *waiter[C] {
-	w := p.connecting.head
-	if w == nil {
-		return p.waiters.pop()
-	}
-	c := w.pending
-	p.disownLocked(c)
-	if heir := p.waiters.pop(); heir != nil {
-		p.assignLocked(c, heir)
-	}
-	return w
-}
-
-// assignLocked makes c, which is being established, the connection of w. If w has had another one,
-// it keeps its place.
-func (p *Pool[C]) assignLocked(c *Conn[C], w *waiter[C]) {
-	c.owner, w.pending = w, c
-	if !w.queued {
-		p.connecting.push(w)
-	}
-}
-
-// disownLocked ends what assignLocked began. It returns the waiter, nil if c is for none.
-func (p *Pool[C]) disownLocked(c *Conn[C]) *waiter[C] {
-	w := c.owner
-	if w != nil {
-		c.owner, w.pending = nil, nil
-		p.connecting.remove(w)
-	}
-	return w
-}
-
 // hasRoomLocked reports whether another connection may be created.
 func (p *Pool[C]) hasRoomLocked() bool {
-	return p.state == StateReady && p.cooldown.err == nil &&
-		uint64(p.pending) < p.cfg.MaxConnecting && !p.isFullLocked()
+	return p.state == StateReady && p.growth.cooldown.err == nil &&
+		uint64(p.counts.pending) < p.cfg.MaxConnecting && !p.isFullLocked()
 }
 
 func (p *Pool[C]) isFullLocked() bool { return p.maxSize > 0 && uint64(len(p.conns)) >= p.maxSize }
 
 func (p *Pool[C]) lendLocked(c *Conn[C], start time.Time) {
 	c.state = connInUse
-	p.inUse++
-	p.emitLocked(fact{kind: checkedOut, id: c.id, since: start})
+	p.counts.inUse++
+	p.facts.emit(fact{kind: checkedOut, id: c.id, since: start})
 }
 
 // handOverLocked gives c to w. unlock wakes w after it has released mu, since waking a goroutine
@@ -207,29 +173,7 @@ func (p *Pool[C]) lendLocked(c *Conn[C], start time.Time) {
 func (p *Pool[C]) handOverLocked(c *Conn[C], w *waiter[C]) {
 	p.lendLocked(c, w.start)
 	w.conn = c
-	p.handed.push(w)
-}
-
-func (p *Pool[C]) refuseLocked(w *waiter[C], err error, reason event.CheckOutFailedReason) {
-	p.emitLocked(fact{kind: checkOutFailed, reason: string(reason), err: err, since: w.start})
-	w.err = err
-	w.served <- struct{}{}
-}
-
-// newWaiter returns a new waiter, or one that is out of use.
-func (p *Pool[C]) newWaiter(ctx context.Context, start time.Time) *waiter[C] {
-	w, ok := p.retired.Get().(*waiter[C])
-	if !ok {
-		w = &waiter[C]{served: make(chan struct{}, 1)}
-	}
-	w.ctx, w.start = ctx, start
-	return w
-}
-
-// retire puts w back for reuse. Neither the queue nor a pending connection may refer to it.
-func (p *Pool[C]) retire(w *waiter[C]) {
-	*w = waiter[C]{served: w.served}
-	p.retired.Put(w)
+	p.waiting.handed.push(w)
 }
 
 // wait blocks until w is served, ctx ends, or the time in the queue is over. In the last two
@@ -249,7 +193,7 @@ func (p *Pool[C]) wait(ctx context.Context, w *waiter[C], limit time.Duration) {
 	for ended := ctx.Done(); ; {
 		select {
 		case <-w.served:
-			p.flush() // delivers the events up to its own
+			p.facts.flush() // delivers the events up to its own
 			return
 		case <-ended:
 			ended = nil
@@ -273,21 +217,21 @@ func (p *Pool[C]) leave(w *waiter[C], err error, always bool) {
 	case w.pending != nil && !always:
 		return
 	case w.pending != nil:
-		p.disownLocked(w.pending)
+		p.waiting.disown(w.pending)
 	default:
-		p.waiters.remove(w)
+		p.waiting.queued.remove(w)
 	}
-	p.refuseLocked(w, p.timeoutLocked(err), event.CheckOutTimeout)
+	w.refuse(&p.facts, p.timeoutLocked(err), event.CheckOutTimeout)
 }
 
 // timeoutLocked returns the error of a wait that was given up.
 func (p *Pool[C]) timeoutLocked(err error) *WaitQueueTimeoutError {
 	e := &WaitQueueTimeoutError{Address: p.cfg.Address, Err: err}
 	if p.cfg.Service != nil && p.isFullLocked() {
-		cursors, transactions := p.pinned[PurposeCursor], p.pinned[PurposeTransaction]
+		cursors, transactions := p.counts.pinned[PurposeCursor], p.counts.pinned[PurposeTransaction]
 		e.Usage = &Usage{
 			MaxSize: p.maxSize, Cursors: cursors, Transactions: transactions,
-			Other: p.inUse - cursors - transactions,
+			Other: p.counts.inUse - cursors - transactions,
 		}
 	}
 	return e

@@ -54,21 +54,21 @@ func (c *Conn[C]) Resource() C { return c.resource }
 // createLocked adds a pending connection. It only does the bookkeeping: establish connects it.
 func (p *Pool[C]) createLocked(ctx context.Context, owner *waiter[C]) {
 	p.lastID++
-	p.pending++
+	p.counts.pending++
 	c := &Conn[C]{
-		pool: p, id: p.lastID, generation: p.generation, since: time.Now(),
+		pool: p, id: p.lastID, generation: p.generations.count, since: time.Now(),
 		populates: owner == nil,
 	}
 	if p.cfg.Service == nil {
-		c.leadsTo = &p.server
+		c.leadsTo = &p.generations.server
 	}
 	p.conns[c] = struct{}{}
 	if owner != nil {
-		p.assignLocked(c, owner)
+		p.waiting.assign(c, owner)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.cancel = cancel
-	p.emitLocked(fact{kind: connectionCreated, id: c.id})
+	p.facts.emit(fact{kind: connectionCreated, id: c.id})
 	p.running.Go(func() {
 		defer cancel(nil)
 		p.establish(ctx, c)
@@ -91,14 +91,14 @@ func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
 	p.mu.Lock()
 	c.cancel = nil
 	if c.populates {
-		p.populating = false
+		p.growth.populating = false
 	}
 	if err == nil {
 		err = context.Cause(ctx) // the pool may have canceled it at this moment
 	}
 	c.resource, c.service = resource, service
 	if own {
-		p.cooldown = cooldown{err: err, until: time.Now().Add(cooldownTime)}
+		p.growth.cooldown = cooldown{err: err, until: time.Now().Add(cooldownTime)}
 	}
 	if err != nil {
 		p.establishFailedLocked(c, err)
@@ -109,8 +109,8 @@ func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
 	if connected && c.state == connClosed {
 		doomed = append(doomed, c)
 	}
-	doomed = p.serveLocked(p.clock(p.ages), doomed)
-	p.nudge() // MinSize may need another one
+	doomed = p.serveLocked(clock(p.ages), doomed)
+	p.wake.nudge() // MinSize may need another one
 	p.unlock(doomed)
 }
 
@@ -119,20 +119,20 @@ func (p *Pool[C]) establish(ctx context.Context, c *Conn[C]) {
 // reached the server before the event that the clear was for.
 func (p *Pool[C]) establishedLocked(c *Conn[C]) {
 	now := time.Now()
-	p.emitLocked(fact{kind: connectionReady, id: c.id, duration: now.Sub(c.since)})
+	p.facts.emit(fact{kind: connectionReady, id: c.id, duration: now.Sub(c.since)})
 	if p.cfg.Service != nil {
-		c.leadsTo, c.generation = p.services.join(c.service, c.generation)
+		c.leadsTo, c.generation = p.generations.services.join(c.service, c.generation)
 	}
-	p.retry, p.cooldown = backoff{}, cooldown{}
+	p.growth.restart()
 	switch {
 	case c.isStaleLocked():
 		p.closeLocked(c, event.ClosedStale, nil)
 		p.startOverLocked(c)
 	case c.owner != nil:
-		p.pending--
-		p.handOverLocked(c, p.disownLocked(c))
+		p.counts.pending--
+		p.handOverLocked(c, p.waiting.disown(c))
 	default:
-		p.pending--
+		p.counts.pending--
 		p.makeAvailableLocked(c, now)
 	}
 }
@@ -147,8 +147,8 @@ func (p *Pool[C]) startOverLocked(c *Conn[C]) {
 		c.owner = nil
 		p.createLocked(w.ctx, w)
 	default:
-		p.disownLocked(c)
-		p.refuseLocked(w, p.clearedErrorLocked(), event.CheckOutConnectionError)
+		p.waiting.disown(c)
+		w.refuse(&p.facts, p.clearedErrorLocked(), event.CheckOutConnectionError)
 	}
 }
 
@@ -158,12 +158,12 @@ func (p *Pool[C]) establishFailedLocked(c *Conn[C], err error) {
 		reason, failure = event.ClosedPoolClosed, event.CheckOutPoolClosed
 	}
 	if !c.isStaleLocked() { // a clear also says when to go on, by Ready
-		p.retry = p.retry.next(p.cfg.MaintenanceInterval)
+		p.growth.retry = p.growth.retry.next(p.cfg.MaintenanceInterval)
 	}
-	owner := p.disownLocked(c)
+	owner := p.waiting.disown(c)
 	p.closeLocked(c, reason, err)
 	if owner != nil {
-		p.refuseLocked(owner, err, failure)
+		owner.refuse(&p.facts, err, failure)
 	}
 }
 
@@ -173,18 +173,19 @@ func (p *Pool[C]) makeAvailableLocked(c *Conn[C], now time.Time) {
 	p.available = append(p.available, c)
 }
 
-// perishedLocked reports whether an established connection must not be used any more, and why.
+// perishedLocked reports whether c, which is established, must not be used any more, and why.
 //
 //nolint:revive // err explains reason
-func (p *Pool[C]) perishedLocked(
-	c *Conn[C], now time.Time,
+func (c *Conn[C]) perishedLocked(
+	now time.Time,
 ) (reason event.ClosedReason, err error, perished bool) {
+	idle := c.pool.cfg.MaxIdleTime
 	switch {
 	case !c.resource.Alive(): // checked before stale: what broke it may have cleared the pool, too
 		return event.ClosedError, brokenError(c.resource), true
 	case c.isStaleLocked():
 		return event.ClosedStale, nil, true
-	case c.state == connAvailable && p.cfg.MaxIdleTime > 0 && now.Sub(c.since) > p.cfg.MaxIdleTime:
+	case c.state == connAvailable && idle > 0 && now.Sub(c.since) > idle:
 		return event.ClosedIdle, nil, true
 	default:
 		return "", nil, false
@@ -210,17 +211,17 @@ func brokenError(r Resource) error {
 func (p *Pool[C]) closeLocked(c *Conn[C], reason event.ClosedReason, err error) {
 	switch c.state {
 	case connPending:
-		p.pending--
+		p.counts.pending--
 	case connInUse:
-		p.inUse--
+		p.counts.inUse--
 	case connAvailable:
 	case connClosed:
 		panic("bug: connection closed twice")
 	}
 	if p.cfg.Service != nil && c.leadsTo != nil {
-		p.services.leave(c.leadsTo)
+		p.generations.services.leave(c.leadsTo)
 	}
 	c.state = connClosed
 	delete(p.conns, c)
-	p.emitLocked(fact{kind: connectionClosed, id: c.id, reason: string(reason), err: err})
+	p.facts.emit(fact{kind: connectionClosed, id: c.id, reason: string(reason), err: err})
 }

@@ -34,7 +34,7 @@ func (p *Pool[C]) maintain(ctx context.Context) {
 		if later > 0 {
 			retry = time.After(later)
 		}
-		p.flush()
+		p.facts.flush()
 	}
 }
 
@@ -42,8 +42,8 @@ func (p *Pool[C]) maintain(ctx context.Context) {
 // existed at the time of the clear, and cancels those that were being established.
 func (p *Pool[C]) interruptAll() {
 	p.mu.Lock()
-	cause := p.interrupt
-	p.interrupt = nil
+	cause := p.generations.interrupt
+	p.generations.interrupt = nil
 	if cause == nil {
 		p.mu.Unlock()
 		return
@@ -70,12 +70,12 @@ func (p *Pool[C]) interruptAll() {
 
 // prune closes the available connections that have perished.
 func (p *Pool[C]) prune() {
-	now := p.clock(p.ages)
+	now := clock(p.ages)
 	p.mu.Lock()
 	var doomed []*Conn[C]
 	kept := p.available[:0]
 	for _, c := range p.available {
-		reason, err, perished := p.perishedLocked(c, now)
+		reason, err, perished := c.perishedLocked(now)
 		if !perished {
 			kept = append(kept, c)
 			continue
@@ -94,15 +94,25 @@ func (p *Pool[C]) prune() {
 // failure it returns how long to wait.
 func (p *Pool[C]) populate(ctx context.Context) (later time.Duration) {
 	p.mu.Lock()
-	if !p.populating && uint64(len(p.conns)) < p.cfg.MinSize && p.hasRoomLocked() {
-		if later = time.Until(p.retry.at); later <= 0 {
-			p.populating = true
+	if !p.growth.populating && uint64(len(p.conns)) < p.cfg.MinSize && p.hasRoomLocked() {
+		if later = time.Until(p.growth.retry.at); later <= 0 {
+			p.growth.populating = true
 			p.createLocked(ctx, nil)
 		}
 	}
 	p.unlock(nil)
 	return later
 }
+
+// growth says when the pool may establish connections.
+type growth struct {
+	populating bool     // a connection is being established for MinSize
+	retry      backoff  // after establishments that failed
+	cooldown   cooldown // after Config.ConnectFailed returned true
+}
+
+// restart forgets earlier failures.
+func (g *growth) restart() { g.retry, g.cooldown = backoff{}, cooldown{} }
 
 // cooldownTime is how long the pool begins no establishment after a failure of the owner's own. It
 // is as long as a server stays unknown at least after one of the server's
@@ -120,10 +130,10 @@ type cooldown struct {
 func (p *Pool[C]) resume() (later time.Duration) {
 	p.mu.Lock()
 	var doomed []*Conn[C]
-	if p.cooldown.err != nil {
-		if later = time.Until(p.cooldown.until); later <= 0 {
-			p.cooldown = cooldown{}
-			doomed = p.serveLocked(p.clock(p.ages), nil)
+	if p.growth.cooldown.err != nil {
+		if later = time.Until(p.growth.cooldown.until); later <= 0 {
+			p.growth.cooldown = cooldown{}
+			doomed = p.serveLocked(clock(p.ages), nil)
 		}
 	}
 	p.unlock(doomed)

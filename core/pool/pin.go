@@ -26,7 +26,7 @@ func (p *Pool[C]) Pin(c *Conn[C], why Purpose) error {
 	if c.state != connInUse {
 		panic("bug: pin of a connection that is not checked out")
 	}
-	cursors, transactions := p.pinned[PurposeCursor], p.pinned[PurposeTransaction]
+	cursors, transactions := p.counts.pinned[PurposeCursor], p.counts.pinned[PurposeTransaction]
 	if c.purpose == PurposeOther && why != PurposeOther && p.cfg.MaxPinned > 0 &&
 		uint64(cursors+transactions) >= p.cfg.MaxPinned {
 		return &PinLimitError{
@@ -34,17 +34,25 @@ func (p *Pool[C]) Pin(c *Conn[C], why Purpose) error {
 			Transactions: transactions,
 		}
 	}
-	p.useLocked(c, why)
+	c.useLocked(why)
 	return nil
 }
 
+// counts counts the connections that are being established, those in use, and of these by purpose
+// the pinned ones.
+type counts struct {
+	pending, inUse int
+	pinned         [numPurposes]int
+}
+
 // useLocked counts what c is in use for.
-func (p *Pool[C]) useLocked(c *Conn[C], why Purpose) {
+func (c *Conn[C]) useLocked(why Purpose) {
+	pinned := &c.pool.counts.pinned
 	if c.purpose != PurposeOther {
-		p.pinned[c.purpose]--
+		pinned[c.purpose]--
 	}
 	if why != PurposeOther {
-		p.pinned[why]++
+		pinned[why]++
 	}
 	c.purpose = why
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/core/internal/outbox"
 )
 
 // The defaults of the specification.
@@ -114,42 +113,27 @@ type Stats struct {
 // Pool keeps the connections to one server. New makes one; Close ends it.
 type Pool[C Resource] struct {
 	cfg     Config[C]
-	maxSize uint64        // 0: no maximum
-	wake    chan struct{} // wakes the maintenance goroutine; capacity 1
+	maxSize uint64 // 0: no maximum
+	wake    signal // wakes the maintenance goroutine
 	stop    context.CancelFunc
 	running sync.WaitGroup // the maintenance goroutine and the establishments
-	wanted  uint16         // the kinds of facts that the sink listens to, as bits
 	ages    bool           // MaxIdleTime needs the time since when connections are available
 	timed   bool           // an event needs the duration of check-outs, or ages is set
-
-	retired sync.Pool // of *waiter[C]
-
-	outbox *outbox.Outbox[fact] // facts are added to it under mu
+	retired retired[C]     // waiters for reuse
+	facts   facts          // queued under mu
 
 	// mu guards the fields below. Nothing blocks while it is held; the owner may hold a lock of
 	// its own around Ready and Clear.
-	mu         sync.Mutex
-	state      State
-	generation uint64
-	lastID     uint64
-	pending    int
-	inUse      int
-	conns      map[*Conn[C]]struct{} // all that are not closed
-	available  []*Conn[C]            // the most recently used last
-	// waiters has the check-outs that wait and have no connection of their own that is being
-	// established, and connecting, in the order in which they left waiters, those that have one.
-	waiters    waitQueue[C]
-	connecting queue[C]
-	// handed has the waiters with a connection that have not been woken; unlock wakes them.
-	handed     queue[C]
-	clearedBy  error            // the cause of the last Clear
-	populating bool             // a connection is being established for MinSize
-	retry      backoff          // after establishments that failed
-	cooldown   cooldown         // after ConnectFailed returned true
-	interrupt  error            // the cause of an interrupting clear that is not carried out yet
-	pinned     [numPurposes]int // by purpose, of those in use
-	server     service          // what all connections lead to, except in load-balancer mode
-	services   services         // of load-balancer mode
+	mu          sync.Mutex
+	state       State
+	generations generations
+	lastID      uint64
+	counts      counts
+	conns       map[*Conn[C]]struct{} // all that are not closed
+	available   []*Conn[C]            // the most recently used last
+	waiting     waiting[C]
+	clearedBy   error // the cause of the last Clear
+	growth      growth
 }
 
 // New returns a paused pool and starts its goroutine.
@@ -162,20 +146,19 @@ func New[C Resource](cfg Config[C]) *Pool[C] {
 	}
 	p := &Pool[C]{
 		cfg: cfg, maxSize: DefaultMaxSize,
-		wake:   make(chan struct{}, 1),
-		wanted: wants(cfg.Sink),
-		conns:  make(map[*Conn[C]]struct{}),
+		wake:  make(signal, 1),
+		conns: make(map[*Conn[C]]struct{}),
 	}
-	p.outbox = outbox.New(p.deliver)
-	p.ages = cfg.MaxIdleTime > 0
-	p.timed = p.ages || p.wants(checkedOut) || p.wants(checkOutFailed)
 	if cfg.MaxSize != nil {
 		p.maxSize = *cfg.MaxSize
 	}
+	p.facts = newFacts(cfg.Sink, cfg.Address, cfg.options(p.maxSize))
+	p.ages = cfg.MaxIdleTime > 0
+	p.timed = p.ages || p.facts.wants(checkedOut) || p.facts.wants(checkOutFailed)
 	ctx, cancel := context.WithCancel(context.Background())
 	p.stop = cancel
 	p.mu.Lock()
-	p.emitLocked(fact{kind: poolCreated})
+	p.facts.emit(fact{kind: poolCreated})
 	p.unlock(nil)
 	p.running.Go(func() { p.maintain(ctx) })
 	return p
@@ -189,13 +172,13 @@ func (p *Pool[C]) Ready() (held bool) {
 	if held = p.state == StatePaused; held {
 		p.state = StateReady
 		p.clearedBy = nil
-		p.retry, p.cooldown = backoff{}, cooldown{}
-		p.holdLocked()
-		p.emitLocked(fact{kind: poolReady})
+		p.growth.restart()
+		p.facts.hold()
+		p.facts.emit(fact{kind: poolReady})
 	}
 	p.mu.Unlock()
 	if held {
-		p.nudge()
+		p.wake.nudge()
 	}
 	return held
 }
@@ -228,27 +211,24 @@ func (p *Pool[C]) Clear(opt ClearOptions) (held bool) {
 		p.mu.Unlock()
 		return false
 	}
-	p.generation++
-	if p.cfg.Service != nil {
-		p.services.clear(opt.Service, p.generation, opt.InterruptInUse)
-	} else {
-		p.server.clear(p.generation, opt.InterruptInUse)
-	}
+	p.generations.clear(opt.Service, opt.InterruptInUse)
 	if held = p.state == StateReady; held {
-		p.holdLocked()
-		p.emitLocked(fact{
+		p.facts.hold()
+		p.facts.emit(fact{
 			kind: poolCleared, interrupt: opt.InterruptInUse, err: opt.Cause,
 			service: opt.Service,
 		})
 	}
 	if opt.InterruptInUse {
-		p.interrupt = &PoolClearedError{Address: p.cfg.Address, Cause: opt.Cause, Interrupted: true}
+		p.generations.interrupt = &PoolClearedError{
+			Address: p.cfg.Address, Cause: opt.Cause, Interrupted: true,
+		}
 	}
 	if p.cfg.Service == nil {
 		p.pauseLocked(opt.Cause)
 	}
 	p.mu.Unlock()
-	p.nudge()
+	p.wake.nudge()
 	return held
 }
 
@@ -285,18 +265,18 @@ func (p *Pool[C]) Close() {
 			c.cancel(closedErr)
 		}
 	}
-	p.emitLocked(fact{kind: poolClosed})
+	p.facts.emit(fact{kind: poolClosed})
 	p.unlock(doomed)
 	p.stop()
 	p.running.Wait()
-	p.flush()
+	p.facts.flush()
 }
 
 // Generation returns how often the pool was cleared; in load-balancer mode all services count.
 func (p *Pool[C]) Generation() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.generation
+	return p.generations.count
 }
 
 // GenerationOf returns the generation of a service in load-balancer mode. A connection that is
@@ -306,9 +286,9 @@ func (p *Pool[C]) GenerationOf(service ServiceID) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.cfg.Service == nil {
-		return p.generation
+		return p.generations.count
 	}
-	return p.services.generation(service)
+	return p.generations.services.generation(service)
 }
 
 // IsServing reports whether the pool has established connections that can be used: to that service
@@ -329,19 +309,23 @@ func (p *Pool[C]) IsServing(service ServiceID) bool {
 func (p *Pool[C]) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	n := &p.counts
 	return Stats{
-		State: p.state, Generation: p.generation,
-		Total: len(p.conns), Available: len(p.available), InUse: p.inUse, Pending: p.pending,
-		Waiting: p.waiters.len,
-		Cursors: p.pinned[PurposeCursor], Transactions: p.pinned[PurposeTransaction],
+		State: p.state, Generation: p.generations.count,
+		Total: len(p.conns), Available: len(p.available), InUse: n.inUse, Pending: n.pending,
+		Waiting: p.waiting.queued.len,
+		Cursors: n.pinned[PurposeCursor], Transactions: n.pinned[PurposeTransaction],
 		MaxSize: p.maxSize, MinSize: p.cfg.MinSize, MaxPinned: p.cfg.MaxPinned,
 	}
 }
 
-// nudge wakes the maintenance goroutine.
-func (p *Pool[C]) nudge() {
+// signal wakes a goroutine; capacity 1.
+type signal chan struct{}
+
+// nudge wakes the goroutine, now or when it waits next.
+func (s signal) nudge() {
 	select {
-	case p.wake <- struct{}{}:
+	case s <- struct{}{}:
 	default:
 	}
 }
@@ -353,7 +337,7 @@ func (p *Pool[C]) clearedErrorLocked() *PoolClearedError {
 // evictLocked refuses all waiters, except those whose connection is being established: the end of
 // the establishment serves or refuses them.
 func (p *Pool[C]) evictLocked(err error, reason event.CheckOutFailedReason) {
-	for w := p.waiters.pop(); w != nil; w = p.waiters.pop() {
-		p.refuseLocked(w, err, reason)
+	for w := p.waiting.queued.pop(); w != nil; w = p.waiting.queued.pop() {
+		w.refuse(&p.facts, err, reason)
 	}
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/mooringdb/mooring/core/event"
 )
 
 // waiter holds a check-out that could not be served at once. It stays in the queue until it is
@@ -22,6 +25,79 @@ type waiter[C Resource] struct {
 	prev, next *waiter[C]
 	queued     bool
 	line       *line[C] // in which it waits
+}
+
+// waiting holds the check-outs of a pool that wait. The pool's mu guards it.
+type waiting[C Resource] struct {
+	// queued has those that have no connection of their own that is being established, and
+	// connecting, in the order in which they left queued, those that have one.
+	queued     waitQueue[C]
+	connecting queue[C]
+	// handed has those with a connection that have not been woken; Pool.unlock wakes them.
+	handed queue[C]
+}
+
+// some reports whether check-outs wait for a connection.
+func (q *waiting[C]) some() bool { return q.queued.len+q.connecting.len > 0 }
+
+// next removes and returns the first waiter. If a connection is being established for it, that is
+// now for the first waiter without one, or for none.
+func (q *waiting[C]) next() *waiter[C] {
+	w := q.connecting.head
+	if w == nil {
+		return q.queued.pop()
+	}
+	c := w.pending
+	q.disown(c)
+	if heir := q.queued.pop(); heir != nil {
+		q.assign(c, heir)
+	}
+	return w
+}
+
+// assign makes c, which is being established, the connection of w. If w has had another one, it
+// keeps its place.
+func (q *waiting[C]) assign(c *Conn[C], w *waiter[C]) {
+	c.owner, w.pending = w, c
+	if !w.queued {
+		q.connecting.push(w)
+	}
+}
+
+// disown ends what assign began. It returns the waiter, nil if c is for none.
+func (q *waiting[C]) disown(c *Conn[C]) *waiter[C] {
+	w := c.owner
+	if w != nil {
+		c.owner, w.pending = nil, nil
+		q.connecting.remove(w)
+	}
+	return w
+}
+
+// refuse ends the wait of w with an error.
+func (w *waiter[C]) refuse(to *facts, err error, reason event.CheckOutFailedReason) {
+	to.emit(fact{kind: checkOutFailed, reason: string(reason), err: err, since: w.start})
+	w.err = err
+	w.served <- struct{}{}
+}
+
+// retired holds waiters that are out of use.
+type retired[C Resource] struct{ waiters sync.Pool }
+
+// get returns a new waiter, or one that is out of use.
+func (r *retired[C]) get(ctx context.Context, start time.Time) *waiter[C] {
+	w, ok := r.waiters.Get().(*waiter[C])
+	if !ok {
+		w = &waiter[C]{served: make(chan struct{}, 1)}
+	}
+	w.ctx, w.start = ctx, start
+	return w
+}
+
+// put takes w for reuse. Neither the queues nor a pending connection may refer to it.
+func (r *retired[C]) put(w *waiter[C]) {
+	*w = waiter[C]{served: w.served}
+	r.waiters.Put(w)
 }
 
 // waitQueue holds the waiters that no connection is being established for. The turn goes round

@@ -21,7 +21,7 @@ func (p *Pool[C]) Services() []ServiceStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []ServiceStats
-	for id, s := range p.services.known {
+	for id, s := range p.generations.services.known {
 		all = append(all, ServiceStats{Service: id, Generation: s.generation, Connections: s.conns})
 	}
 	slices.SortFunc(all,
@@ -99,5 +99,24 @@ func (s *services) leave(from *service) {
 	if from.conns == 0 {
 		s.forgotten = max(s.forgotten, from.generation)
 		delete(s.known, from.id)
+	}
+}
+
+// generations holds the generations of a pool's connections.
+type generations struct {
+	count    uint64  // how often the pool was cleared
+	server   service // what all connections lead to, except in load-balancer mode
+	services services
+	// interrupt is the cause of an interrupting clear that is not carried out yet.
+	interrupt error
+}
+
+// clear sets a new generation of a service, or of the server if id is zero.
+func (g *generations) clear(id ServiceID, interrupt bool) {
+	g.count++
+	if id == (ServiceID{}) {
+		g.server.clear(g.count, interrupt)
+	} else {
+		g.services.clear(id, g.count, interrupt)
 	}
 }

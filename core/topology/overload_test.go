@@ -51,7 +51,18 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 		j.take()
 		connections := host.AcceptedConnections()
 
-		host.Intercept(refuse(2, fakemongo.Drop().After(time.Second)))
+		drop := refuse(2, fakemongo.Drop().After(time.Second))
+		host.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+			// The next connections take longer: one of them could serve a check-out whose own
+			// connection is about to break.
+			return drop(cmd, func(cmd *fakemongo.Command) fakemongo.Reply {
+				reply := next(cmd)
+				if cmd.Body.Has("client") {
+					reply = reply.After(100 * time.Millisecond)
+				}
+				return reply
+			})
+		})
 		errs := make(chan error, 4)
 		for range cap(errs) {
 			go func() { errs <- ping(t.Context(), s) }()
