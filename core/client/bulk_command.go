@@ -159,7 +159,12 @@ func (c *bulk) AppendSequences(msg []byte, to operation.Target) ([]byte, error) 
 	msg, start := wire.BeginSequence(msg, kinds[c.command()].sequence)
 	most := limit(to.Hello.MaxWriteBatchSize, defaultMaxWriteBatchSize)
 	if c.sent == 0 {
-		msg = c.fill(msg, most, c.messageLimit(len(msg), to))
+		longest := c.messageLimit(len(msg), to)
+		msg, err := to.Grow(msg, c.length(min(c.left(), most), longest-len(msg)))
+		if err != nil {
+			return nil, err
+		}
+		msg = c.fill(msg, most, longest)
 		return wire.EndSequence(msg, start), nil
 	}
 	if c.sent > most {
@@ -169,11 +174,38 @@ func (c *bulk) AppendSequences(msg []byte, to operation.Target) ([]byte, error) 
 				most),
 		}
 	}
+	msg, err := to.Grow(msg, c.length(c.sent, defaultMaxMessageSize))
+	if err != nil {
+		return nil, err
+	}
 	for i := range c.sent {
 		msg = c.appendStatement(msg, c.place(i))
 	}
 	return wire.EndSequence(msg, start), nil
 }
+
+// length returns about how long the next n writes are in a message, and at most so much: a large
+// message is allocated once.
+func (c *bulk) length(n, most int) (sum int) {
+	for i := range n {
+		place := c.place(i)
+		sum += c.documentSize(place)
+		if c.docs == nil {
+			m := &c.models[place]
+			sum += statementOverhead + len(m.Filter) + len(m.Update.Data) +
+				optionSize("arrayFilters", len(m.ArrayFilters)) +
+				optionSize("collation", len(m.Collation)) +
+				optionSize("hint", len(m.Hint.Data)) + optionSize("sort", len(m.Sort))
+		}
+		if sum >= most {
+			return max(most, 0)
+		}
+	}
+	return sum
+}
+
+// statementOverhead is about what a statement has beside the documents in it.
+const statementOverhead = 48
 
 // Retryable reports whether no write of the command may change several documents.
 func (c *bulk) Retryable() bool {
@@ -212,6 +244,9 @@ func (c *bulk) fill(msg []byte, most, maxMessage int) []byte {
 			break
 		}
 		before := len(msg)
+		if i > 0 && before+c.documentSize(place) > maxMessage {
+			return msg // which would grow
+		}
 		msg = c.appendStatement(msg, place)
 		if i > 0 && len(msg) > maxMessage {
 			return msg[:before]

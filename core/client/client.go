@@ -72,14 +72,21 @@ type Options struct {
 	MaxPinnedShare float64
 	// MaxRunOnShare is the share of maxPoolSize that operations with RunOn may use, on all servers
 	// together, whose contexts are canceled: from 0, which sets no bound, to 1. One more ends when
-	// its context is canceled, or a read ends for one that may change data.
+	// its context is canceled, or a read ends for one that may change data. A Caller has a share of
+	// them.
 	MaxRunOnShare float64
 	// AdmitReply, if set, is called before a reply of at least conn.LargeReply bytes is read, with
 	// the context of the operation; see conn.Config.Admit.
 	AdmitReply func(ctx context.Context, size int) (done func(), err error)
+	// AdmitMessage, if set, is called before a message of at least bson.LargeBuffer bytes is built;
+	// see operation.Runner.Admit.
+	AdmitMessage func(ctx context.Context, size int) (done func(), err error)
+	// Spare, if set, is called before a message of that size is compressed; see conn.Config.
+	Spare func(ctx context.Context, size int) (done func(), ok bool)
 	// Turn, if set, returns the turn of reading such a reply; see conn.Config.
 	Turn func() conn.Turn
-	// Caller, if set, returns whose operation it is, by its context; see pool.Config.Caller.
+	// Caller, if set, returns whose operation it is, by its context; see pool.Config.Caller and
+	// operation.NewRunOns.
 	Caller func(ctx context.Context) any
 	// Jitter returns a random number from 0 to 1, by which waits before further attempts are
 	// shortened; nil: math/rand.
@@ -127,7 +134,7 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 	c := &Client{
 		metadata: source,
 		runner: operation.Runner{
-			Sink: opt.Sink, Timeout: cfg.Timeout,
+			Sink: opt.Sink, Timeout: cfg.Timeout, Admit: opt.AdmitMessage,
 			API:        serverAPIElements(opt.ServerAPI),
 			RetryReads: isOn(cfg.RetryReads), RetryWrites: isOn(cfg.RetryWrites),
 			MaxAdaptiveRetries:  operation.DefaultMaxAdaptiveRetries,
@@ -140,7 +147,7 @@ func New(cfg connstring.Config, opt Options) (*Client, error) {
 		writeConcern:     cfg.WriteConcern,
 	}
 	if n := shareOf(cfg.MaxPoolSize, opt.MaxRunOnShare); n > 0 {
-		c.runner.RunOns = operation.NewRunOns(n)
+		c.runner.RunOns = operation.NewRunOns(n, opt.Caller)
 	}
 	if c.runner.Jitter == nil {
 		c.runner.Jitter = rand.Float64

@@ -28,15 +28,14 @@ type clientBulk struct {
 	sent, size int
 	// checked is the limit that no document exceeds which is sent without acknowledgement.
 	checked int
-	// namespaces has the places of the command's namespaces in nsInfo, which are its documents.
+	// namespaces has the places of the command's namespaces in its sequence nsInfo.
 	namespaces map[Namespace]int32
-	nsInfo     []byte
 }
 
 // advance goes on to the next command.
 func (c *clientBulk) advance() {
 	c.next += c.sent
-	c.sent, c.size, c.nsInfo = 0, 0, c.nsInfo[:0]
+	c.sent, c.size = 0, 0
 	clear(c.namespaces)
 }
 
@@ -51,26 +50,26 @@ func (c *clientBulk) Append(b *bson.Builder, to operation.Target) error {
 	if to.Hello.MaxWireVersion < wireVersion80 {
 		return &ArgumentError{Argument: "bulkWrite", Problem: "is not supported by the server"}
 	}
-	body := bson.NewBuilder(nil)
-	body.Int32("bulkWrite", 1).Bool("errorsOnly", !c.verbose).Bool("ordered", c.ordered)
-	appendBool(body, "bypassDocumentValidation", c.opt.BypassDocumentValidation)
-	appendValue(body, "comment", c.opt.Comment)
-	appendDocument(body, "let", c.opt.Let)
-	appendWriteConcern(body, c.writeConcern)
-	c.opt.appendTo(body, to)
-	if err := body.Err(); err != nil {
+	b.Int32("bulkWrite", 1)
+	size := emptyDocumentSize + elementSize("bulkWrite", int32Size) - b.Len()
+	b.Bool("errorsOnly", !c.verbose).Bool("ordered", c.ordered)
+	appendBool(b, "bypassDocumentValidation", c.opt.BypassDocumentValidation)
+	appendValue(b, "comment", c.opt.Comment)
+	appendDocument(b, "let", c.opt.Let)
+	appendWriteConcern(b, c.writeConcern)
+	c.opt.appendTo(b, to)
+	if err := b.Err(); err != nil {
 		return err
 	}
-	command := body.Finish()
-	b.AppendElements(command)
-	return c.split(c.own(command), to)
+	return c.split(c.own(size+b.Len()), to)
 }
 
-// own returns the length of the command's own elements. Where a repeated call must have the same
-// commands, it does not depend on the write concern, which has a wtimeout only without a deadline.
-func (c *clientBulk) own(command bson.Raw) int {
+// own returns the length of the command's own elements, which have so many bytes. Where a repeated
+// call must have the same commands, it does not depend on the write concern, which has a wtimeout
+// only without a deadline.
+func (c *clientBulk) own(command int) int {
 	if s := c.opt.session(); s == nil || !s.IsExact() {
-		return len(command)
+		return command
 	}
 	return len(c.opt.Comment.Data) + len(c.opt.Let) + len(c.opt.Extra)
 }
@@ -146,9 +145,6 @@ func (c *clientBulk) add(place, room int) bool {
 	c.size += size
 	if !known {
 		c.namespaces[ns] = int32(len(c.namespaces))
-		b := bson.NewBuilder(c.nsInfo)
-		b.String("ns", ns.String()).Finish()
-		c.nsInfo = b.Bytes()
 	}
 	return true
 }
@@ -166,13 +162,34 @@ func (c *clientBulk) Retryable() bool {
 // Single reports whether the command has one write.
 func (c *clientBulk) Single() bool { return c.sent == 1 }
 
-func (c *clientBulk) AppendSequences(msg []byte, _ operation.Target) ([]byte, error) {
+// sequenceHeads is what the two sequences have beside their documents.
+const sequenceHeads = 32
+
+func (c *clientBulk) AppendSequences(msg []byte, to operation.Target) ([]byte, error) {
+	msg, err := to.Grow(msg, c.size+sequenceHeads)
+	if err != nil {
+		return nil, err
+	}
 	msg, start := wire.BeginSequence(msg, "ops")
 	for place := c.next; place < c.next+c.sent; place++ {
 		msg = c.appendOp(msg, place)
 	}
 	msg, start = wire.BeginSequence(wire.EndSequence(msg, start), "nsInfo")
-	return wire.EndSequence(append(msg, c.nsInfo...), start), nil
+	return wire.EndSequence(c.appendNamespaces(msg), start), nil
+}
+
+// appendNamespaces appends the command's namespaces in the order of their places.
+func (c *clientBulk) appendNamespaces(msg []byte) []byte {
+	next := int32(0)
+	for i := range c.models[c.next : c.next+c.sent] {
+		ns := c.models[c.next+i].Namespace
+		if c.namespaces[ns] == next {
+			b := bson.NewBuilder(msg)
+			b.String("ns", ns.String()).Finish()
+			msg, next = b.Bytes(), next+1
+		}
+	}
+	return msg
 }
 
 // appendOp appends a write as the command has it. sizeOf knows its size.

@@ -77,6 +77,7 @@ func topologyConfig(
 			LoadBalanced:   cfg.LoadBalanced,
 			ServerAPI:      opt.ServerAPI,
 			Admit:          opt.AdmitReply,
+			Spare:          opt.Spare,
 			Turn:           opt.Turn,
 			Compressed:     compressed(opt.Sink),
 		},

@@ -3,6 +3,7 @@ package client
 import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/topology"
 )
 
@@ -16,6 +17,9 @@ func compressed(s *event.Sink) func(event.MessageCompressed) {
 
 // IdleSessions returns the number of server sessions that wait for their next use.
 func (c *Client) IdleSessions() int { return c.sessions.Len() }
+
+// RunOns returns how many operations go on without their callers; see Options.MaxRunOnShare.
+func (c *Client) RunOns() operation.RunOnUsage { return c.runner.RunOns.Usage() }
 
 // WatchTopology returns the current description and a channel that is closed at the next change.
 // Changes are not queued: the next call returns the newest description, which may be equal to the

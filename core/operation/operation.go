@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"slices"
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
@@ -75,6 +76,17 @@ type Target struct {
 	// Repeated says that an earlier attempt of the operation failed otherwise than by the refusal
 	// of an overloaded server, so that the server may have carried it out.
 	Repeated bool
+
+	memory bson.Memory // of the message; nil: it grows by append
+}
+
+// Grow returns a message that begins with msg and has room for n more bytes, which are admitted
+// before they are taken if the message is large (Runner.Admit).
+func (t Target) Grow(msg []byte, n int) ([]byte, error) {
+	if t.memory == nil || len(msg)+n <= cap(msg) || len(msg)+n < bson.LargeBuffer {
+		return slices.Grow(msg, n), nil
+	}
+	return t.memory.Grow(msg, n)
 }
 
 // Command appends itself to a message. Append may be called again for an attempt on another

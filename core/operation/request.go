@@ -16,6 +16,7 @@ import (
 type request struct {
 	msg     []byte
 	builder bson.Builder
+	memory  memory
 }
 
 var requests = sync.Pool{New: func() any { return &request{msg: make([]byte, 0, 1024)} }}
@@ -26,6 +27,8 @@ const maxPooled = 1 << 20
 
 func (q *request) release() {
 	q.builder.Reset(nil)
+	q.memory.release()
+	q.memory = memory{}
 	if cap(q.msg) <= maxPooled {
 		requests.Put(q)
 	}
@@ -60,12 +63,16 @@ func (q *request) build(ctx context.Context, op *Operation, x *exchange, c *cour
 
 func (q *request) write(ctx context.Context, op *Operation, x *exchange, c *course) error {
 	to := Target{Hello: x.conn.Hello(), Repeated: c.ledger.repeated}
+	if x.runner.Admit != nil {
+		q.memory.ctx, q.memory.admit = ctx, x.runner.Admit
+		to.memory = &q.memory
+	}
 	var flags wire.Flags
 	if op.Unacknowledged {
 		flags = wire.MoreToCome
 	}
 	b := &q.builder
-	b.Reset(wire.BeginMsg(q.msg[:0], flags))
+	b.ResetIn(wire.BeginMsg(q.msg[:0], flags), to.memory)
 	if err := op.Command.Append(b, to); err != nil {
 		return err
 	}

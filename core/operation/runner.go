@@ -34,6 +34,10 @@ type Runner struct {
 	Sessions *session.Pool
 	// Clock has the newest cluster time of the deployment; nil: commands carry none.
 	Clock *session.Clock
+	// Admit, if set, is called before the buffer of a message of at least bson.LargeBuffer bytes is
+	// taken, with the context of the operation. It may block. If it fails, so does the operation,
+	// with nothing sent. Otherwise done is called when the buffer is not used any more.
+	Admit func(ctx context.Context, size int) (done func(), err error)
 	// RunOns limits the operations with Operation.RunOn that go on without their callers; nil: all
 	// do. One more ends with its caller, or a read ends for one that is no read.
 	RunOns *RunOns

@@ -16,17 +16,57 @@ const RunOnLimit = 30 * time.Second
 var errRunOnOver = errors.New("the caller went away, and the operation did not end in time")
 
 // RunOns limits the operations that go on without their callers. Reads give way to operations that
-// may change data. It is safe for concurrent use.
+// may change data. If callers are told apart, one of them has a share only: four times what is
+// left, which is 80 % if it is alone. It is safe for concurrent use.
 type RunOns struct {
-	most int
+	most   int
+	caller func(context.Context) any // nil: there is one caller
 
 	mu     sync.Mutex // guards what follows; nothing blocks while it is held
 	writes int
 	reads  []*runOn // the oldest first
+	held   map[any]int
+	cut    [2]uint64
 }
 
-// NewRunOns returns a limit of that many operations.
-func NewRunOns(most uint64) *RunOns { return &RunOns{most: int(min(most, math.MaxInt32))} }
+// RunOnUsage says how many operations go on without their callers, how many may, and how many ended
+// with their callers: since those had their shares, and since there was no room.
+type RunOnUsage struct {
+	Held, Most    int
+	Shares, Fulls uint64
+}
+
+// NewRunOns returns a limit of that many operations. caller returns whose operation it is, by its
+// context; the result must be comparable. If it is nil, there is one caller.
+func NewRunOns(most uint64, caller func(context.Context) any) *RunOns {
+	return &RunOns{
+		most: int(min(most, math.MaxInt32)), caller: caller, held: map[any]int{},
+	}
+}
+
+// Usage returns how the limit is used. A nil limit has none.
+func (n *RunOns) Usage() RunOnUsage {
+	if n == nil {
+		return RunOnUsage{}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return RunOnUsage{n.writes + len(n.reads), n.most, n.cut[0], n.cut[1]}
+}
+
+// shareOfFree is how many times as much as is left a caller may have.
+const shareOfFree = 4
+
+// isShare reports whether a caller with mine of the used operations may have one more.
+func isShare(most, used, mine int) bool { return mine < shareOfFree*(most-used) }
+
+// of returns whose operation it is.
+func (n *RunOns) of(r *runOn) any {
+	if n.caller == nil {
+		return nil
+	}
+	return n.caller(r.caller)
+}
 
 // enter counts an operation, or returns false if there are too many. instead is a read that has to
 // end for it; nil: none. A nil limit admits all.
@@ -34,21 +74,41 @@ func (n *RunOns) enter(r *runOn) (ok bool, instead *runOn) {
 	if n == nil {
 		return true, nil
 	}
+	of := n.of(r)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.writes+len(n.reads) >= n.most {
-		if r.reads || len(n.reads) == 0 {
-			return false, nil
-		}
-		instead = n.reads[0]
-		n.reads = slices.Delete(n.reads, 0, 1)
+	used, gives := n.writes+len(n.reads), -1
+	switch {
+	case n.caller != nil && used < n.most && !isShare(n.most, used, n.held[of]):
+		gives = slices.IndexFunc(n.reads, func(read *runOn) bool { return n.of(read) == of })
+		ok = n.replaces(r, gives, 0)
+	case used >= n.most:
+		gives = min(len(n.reads), 1) - 1 // the oldest
+		ok = n.replaces(r, gives, 1)
+	default:
+		ok = true
+	}
+	if !ok {
+		return false, nil
+	}
+	if gives >= 0 {
+		instead = n.reads[gives]
+		n.removeRead(gives)
 	}
 	if r.reads {
 		n.reads = append(n.reads, r)
 	} else {
 		n.writes++
 	}
+	n.held[of]++
 	return true, instead
+}
+
+// replaces reports whether an operation takes the place of the read at an index; below 0: there is
+// none. One of the two is cut for a reason.
+func (n *RunOns) replaces(r *runOn, read, reason int) bool {
+	n.cut[reason]++
+	return !r.reads && read >= 0
 }
 
 // leave takes back what enter has counted.
@@ -56,12 +116,26 @@ func (n *RunOns) leave(r *runOn) {
 	if n == nil {
 		return
 	}
+	of := n.of(r)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !r.reads {
 		n.writes--
+		n.release(of)
 	} else if i := slices.Index(n.reads, r); i >= 0 { // else it has given way
-		n.reads = slices.Delete(n.reads, i, i+1)
+		n.removeRead(i)
+	}
+}
+
+func (n *RunOns) removeRead(i int) {
+	of := n.of(n.reads[i])
+	n.reads = slices.Delete(n.reads, i, i+1)
+	n.release(of)
+}
+
+func (n *RunOns) release(of any) {
+	if n.held[of]--; n.held[of] == 0 {
+		delete(n.held, of)
 	}
 }
 

@@ -91,7 +91,7 @@ func TestRunOnIsOver(t *testing.T) {
 // that ends makes room.
 func TestRunOnsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := operation.NewRunOns(2)
+		limit := operation.NewRunOns(2, nil)
 		run := func(deadline time.Duration) (took time.Duration) {
 			f := &fake{before: func(ctx context.Context) { <-ctx.Done() }} // for one goroutine
 			r := operation.Runner{Deployment: f, RunOns: limit}
@@ -128,7 +128,7 @@ func TestRunOnsAreLimited(t *testing.T) {
 // and that a write ends with its caller once all others are writes.
 func TestReadsGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limit := operation.NewRunOns(2)
+		limit := operation.NewRunOns(2, nil)
 		// start runs an operation whose caller goes at once, and tells how long it goes on. It
 		// returns a second after.
 		start := func(kind operation.Kind) <-chan time.Duration {
@@ -176,6 +176,61 @@ func TestReadsGiveWay(t *testing.T) {
 					t.Errorf("round %d: operation %d took %v, want %v", round, i, got, op.took)
 				}
 			}
+		}
+	})
+}
+
+// runOnCaller keys whose operation it is in the context of a test.
+type runOnCaller struct{}
+
+// TestRunOnShares checks that the operations of one caller that goes leave room for those of
+// others: its writes take the places of its own reads only, and what is cut is counted.
+func TestRunOnShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limit := operation.NewRunOns(10, func(ctx context.Context) any {
+			return ctx.Value(runOnCaller{})
+		})
+		leave := func(who string, kind operation.Kind) <-chan time.Duration {
+			f := &fake{before: func(ctx context.Context) { <-ctx.Done() }}
+			r := operation.Runner{Deployment: f, RunOns: limit}
+			ctx, cancel := context.WithCancel(context.WithValue(t.Context(), runOnCaller{}, who))
+			went, took := time.Now(), make(chan time.Duration, 1)
+			go func() {
+				op := operation.Operation{
+					Database: "db", Command: command{}, Kind: kind, RunOn: true,
+				}
+				_, _ = r.Run(ctx, &op)
+				took <- time.Since(went)
+			}()
+			synctest.Wait()
+			cancel()
+			synctest.Wait()
+			return took
+		}
+		var took []<-chan time.Duration
+		var want []time.Duration
+		row := func(times int, who string, kind operation.Kind, lasts time.Duration) {
+			for range times {
+				took, want = append(took, leave(who, kind)), append(want, lasts)
+			}
+		}
+		row(1, "quiet", operation.Read, operation.RunOnLimit)
+		row(1, "greedy", operation.Read, 0) // gives way to its caller's own write
+		row(8, "greedy", operation.Write, operation.RunOnLimit)
+		row(1, "greedy", operation.Read, 0)
+		row(1, "greedy", operation.Write, 0)
+		row(1, "quiet", operation.Write, operation.RunOnLimit)
+		u, full := limit.Usage(), operation.RunOnUsage{Held: 10, Most: 10, Shares: 3}
+		if u != full {
+			t.Errorf("Usage() = %+v, want %+v", u, full)
+		}
+		for i := range took {
+			if got := <-took[i]; got != want[i] {
+				t.Errorf("operation %d went on for %v, want %v", i, got, want[i])
+			}
+		}
+		if u = limit.Usage(); u.Held != 0 {
+			t.Errorf("Usage() = %+v at the end", u)
 		}
 	})
 }
