@@ -2144,7 +2144,7 @@ export interface components {
             code: number;
             /** @description The field of the request that is wrong, as a path: `filter.total`. */
             field?: string;
-            /** @description What happened, for people. */
+            /** @description What happened, for people. If clients are authenticated, or a policy limits what the call reads, the server's words stand here only if they can quote nothing but the request. Otherwise the gateway's log has a line with the `requestId`, and its option `errors.serverTexts` decides. */
             message: string;
             /**
              * Format: int64

@@ -270,7 +270,7 @@ func (s *schemas) single(fd protoreflect.FieldDescriptor) object {
 	s.made["Pairs"] = object{
 		"type": "array", "items": object{
 			"type": "array", "prefixItems": []any{object{"type": "string"}, object{}},
-			"minItems": 2, "maxItems": 2,
+			"minItems": 2, "maxItems": 2, "items": object{},
 		},
 		"description": "A document as pairs of key and value, in order: " +
 			"`[[\"b\", 1], [\"2\", -1]]`.",

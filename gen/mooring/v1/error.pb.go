@@ -553,7 +553,9 @@ type Error struct {
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The number of the kind of failure, such as 6.
 	Code int32 `protobuf:"varint,12,opt,name=code,proto3" json:"code,omitempty"`
-	// What happened, for people.
+	// What happened, for people. If clients are authenticated, or a policy limits what the call
+	// reads, the server's words stand here only if they can quote nothing but the request. Otherwise
+	// the gateway's log has a line with the `requestId`, and its option `errors.serverTexts` decides.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// The request's id, which the gateway's logs have, too.
 	RequestId string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`

@@ -189,7 +189,9 @@ type Record struct {
 	// The client has asked for the second page, or for a later one.
 	Asked bool `protobuf:"varint,10,opt,name=asked,proto3" json:"asked,omitempty"`
 	// The IP address of a client without a name, of 4 or 16 bytes; empty: not known.
-	Client        []byte `protobuf:"bytes,11,opt,name=client,proto3" json:"client,omitempty"`
+	Client []byte `protobuf:"bytes,11,opt,name=client,proto3" json:"client,omitempty"`
+	// What the policy has allowed the cursor by; empty: there was none.
+	Taken         []byte `protobuf:"bytes,12,opt,name=taken,proto3" json:"taken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,6 +299,13 @@ func (x *Record) GetAsked() bool {
 func (x *Record) GetClient() []byte {
 	if x != nil {
 		return x.Client
+	}
+	return nil
+}
+
+func (x *Record) GetTaken() []byte {
+	if x != nil {
+		return x.Taken
 	}
 	return nil
 }
@@ -1004,7 +1013,9 @@ type Forwarding struct {
 	// The client may not see what the server says in errors.
 	Quiet bool `protobuf:"varint,12,opt,name=quiet,proto3" json:"quiet,omitempty"`
 	// The caller makes one response of the messages of a stream.
-	Whole         bool `protobuf:"varint,13,opt,name=whole,proto3" json:"whole,omitempty"`
+	Whole bool `protobuf:"varint,13,opt,name=whole,proto3" json:"whole,omitempty"`
+	// What the policy has allowed the call by; empty: there is none.
+	Taken         []byte `protobuf:"bytes,14,opt,name=taken,proto3" json:"taken,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1109,6 +1120,13 @@ func (x *Forwarding) GetWhole() bool {
 	return false
 }
 
+func (x *Forwarding) GetTaken() []byte {
+	if x != nil {
+		return x.Taken
+	}
+	return nil
+}
+
 var File_mooring_replica_v1_replica_proto protoreflect.FileDescriptor
 
 const file_mooring_replica_v1_replica_proto_rawDesc = "" +
@@ -1121,7 +1139,7 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\tdocuments\x18\x01 \x01(\fR\tdocuments\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\"A\n" +
 	"\vPushRequest\x122\n" +
-	"\x06record\x18\x01 \x01(\v2\x1a.mooring.replica.v1.RecordR\x06record\"\x91\x03\n" +
+	"\x06record\x18\x01 \x01(\v2\x1a.mooring.replica.v1.RecordR\x06record\"\xa7\x03\n" +
 	"\x06Record\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x1c\n" +
 	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x1a\n" +
@@ -1136,7 +1154,8 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\vundelivered\x18\t \x01(\v2\x18.mooring.replica.v1.PageR\vundelivered\x12\x14\n" +
 	"\x05asked\x18\n" +
 	" \x01(\bR\x05asked\x12\x16\n" +
-	"\x06client\x18\v \x01(\fR\x06client\"b\n" +
+	"\x06client\x18\v \x01(\fR\x06client\x12\x14\n" +
+	"\x05taken\x18\f \x01(\fR\x05taken\"b\n" +
 	"\x06Ledger\x12\x12\n" +
 	"\x04next\x18\x01 \x01(\x04R\x04next\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\rR\x05phase\x12\x14\n" +
@@ -1193,7 +1212,7 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\areplica\x18\r \x01(\tR\areplica\"P\n" +
 	"\aRefusal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
-	"\x05moved\x18\x02 \x01(\v2\x1b.mooring.replica.v1.ReplicaR\x05moved\"\xac\x02\n" +
+	"\x05moved\x18\x02 \x01(\v2\x1b.mooring.replica.v1.ReplicaR\x05moved\"\xc2\x02\n" +
 	"\n" +
 	"Forwarding\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\fR\x05owner\x12\x1c\n" +
@@ -1207,7 +1226,8 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	" \x01(\fR\x06claims\x12\x16\n" +
 	"\x06client\x18\v \x01(\fR\x06client\x12\x14\n" +
 	"\x05quiet\x18\f \x01(\bR\x05quiet\x12\x14\n" +
-	"\x05whole\x18\r \x01(\bR\x05wholeJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x06\x10\aR\x06methodR\arequestR\bmetadata2\xf5\x01\n" +
+	"\x05whole\x18\r \x01(\bR\x05whole\x12\x14\n" +
+	"\x05taken\x18\x0e \x01(\fR\x05takenJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x06\x10\aR\x06methodR\arequestR\bmetadata2\xf5\x01\n" +
 	"\x0eReplicaService\x12K\n" +
 	"\x04Push\x12\x1f.mooring.replica.v1.PushRequest\x1a .mooring.replica.v1.PushResponse(\x01\x12I\n" +
 	"\x04Meet\x12\x1f.mooring.replica.v1.MeetRequest\x1a .mooring.replica.v1.MeetResponse\x12K\n" +
