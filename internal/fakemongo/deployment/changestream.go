@@ -297,21 +297,8 @@ func (c *changeStream) appendDocumentLocked(b *bson.Builder, e entry) error {
 			b.Null("fullDocument")
 		}
 	}
-	var diff difference
-	diff.documents(nil, e.before, e.after)
-	b.OpenDocument("updateDescription").Document("updatedFields", diff.updated.Finish())
-	b.OpenArray("removedFields")
-	for _, path := range diff.removed {
-		b.String("", path)
-	}
-	b.Close()
-	if c.deployment.wire >= wire50 {
-		b.OpenArray("truncatedArrays").AppendElements(diff.truncated.Finish()).Close()
-	}
-	if c.expanded && c.deployment.wire >= wire60 {
-		b.Document("disambiguatedPaths", diff.ambiguous.Finish())
-	}
-	b.Close()
+	b.Document("updateDescription", UpdateDescription(e.before, e.after,
+		c.deployment.wire >= wire50, c.expanded && c.deployment.wire >= wire60))
 	return nil
 }
 

@@ -84,6 +84,12 @@ type Deployment struct {
 	login    Login
 
 	engine Engine // nil: the store runs the commands
+	// whole says that the engine knows sessions, transactions and change streams itself.
+	whole bool
+	// terms is held while the engine learns of an election. mu may be taken under it.
+	terms sync.Mutex
+	// known is the term that the engine knows of, guarded by terms.
+	known uint32
 
 	mu       sync.Mutex
 	next     int                 // the host that the load balancer takes next
@@ -343,7 +349,7 @@ func (h *host) answer(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.
 	d.mu.Unlock()
 	answer := func(cmd *fakemongo.Command) fakemongo.Reply {
 		r := h.failPoints.answer(h, cmd, next)
-		if d.topology == Single { // which has no cluster time
+		if d.topology == Single || d.whole { // no cluster time, or the engine's own
 			return r
 		}
 		return r.With(d.clock.times())

@@ -219,6 +219,14 @@ func TestCommands(t *testing.T) {
 			{`{"update": "c", "updates": [{"q": {}, "u": {"$set": {"a.c": 2, "y.$[i].b": 4, "n.m": 1}, "$unset": {"a.b": 1}}, "arrayFilters": [{"i.b": 3}]}]}`, `{"n": 1, "nModified": 1}`},
 			{`{"find": "c"}`, `{"cursor": {"firstBatch": [{"_id": 1, "a": {"c": 2}, "y": [{"b": 4}, {"b": 1}], "n": {"m": 1}}], "id": 0, "ns": "db.c"}}`},
 		},
+		"update that appends to an array": {
+			{`{"insert": "c", "documents": [{"_id": 1, "l": [1], "s": "x"}]}`, `{"n": 1}`},
+			{`{"update": "c", "updates": [{"q": {}, "u": {"$push": {"l": 2, "n.l": {"a": 1}}}}]}`, `{"n": 1, "nModified": 1}`},
+			{`{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$push": {"s": 1}}}]}`, `{"n": 0, "writeErrors": [{"index": 0, "code": 2, "errmsg": {"$$exists": true}}]}`},
+			{`{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$push": {"l": {"$each": [1]}}}}]}`, `{"n": 0, "writeErrors": [{"index": 0, "code": 2, "errmsg": {"$$exists": true}}]}`},
+			{`{"findAndModify": "c", "query": {"_id": 2}, "update": {"$push": {"l": 1}}, "upsert": true, "new": true}`, `{"value": {"_id": 2, "l": [1]}}`},
+			{`{"find": "c", "filter": {"_id": 1}}`, `{"cursor": {"firstBatch": [{"_id": 1, "l": [1, 2], "s": "x", "n": {"l": [{"a": 1}]}}], "id": 0, "ns": "db.c"}}`},
+		},
 		"update by a pipeline": {
 			three,
 			{`{"update": "c", "updates": [{"q": {"$expr": {"$eq": ["$_id", "$$id"]}}, "u": [{"$set": {"x": "$$x", "y": "$a", "z": "$none"}}, {"$unset": ["a"]}]}], "let": {"id": 1, "x": {"$literal": "$y"}}}`, `{"n": 1, "nModified": 1}`},

@@ -16,6 +16,26 @@ type difference struct {
 	ambiguous bson.Builder // paths with a part that may be a key or an index
 }
 
+// UpdateDescription returns what change events say of an update: what it has set and removed, and,
+// if they are to be there, which arrays it has cut and which of its paths are ambiguous.
+func UpdateDescription(before, after bson.Raw, truncated, ambiguous bool) bson.Raw {
+	var diff difference
+	diff.documents(nil, before, after)
+	b := bson.NewBuilder(nil).Document("updatedFields", diff.updated.Finish())
+	b.OpenArray("removedFields")
+	for _, path := range diff.removed {
+		b.String("", path)
+	}
+	b.Close()
+	if truncated {
+		b.OpenArray("truncatedArrays").AppendElements(diff.truncated.Finish()).Close()
+	}
+	if ambiguous {
+		b.Document("disambiguatedPaths", diff.ambiguous.Finish())
+	}
+	return b.Finish()
+}
+
 // part holds one part of a path: a key, or an index.
 type part struct {
 	key     string

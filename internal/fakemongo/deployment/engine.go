@@ -42,6 +42,39 @@ func (d *Deployment) UseEngine(e Engine) {
 	}
 }
 
+// UseServer has e run the commands on data as UseEngine does, but also those of sessions,
+// transactions and change streams: it remembers retryable writes, and has the cluster time. The
+// hosts still have their roles and their fail points. An election aborts the transactions in
+// progress: e gets the command killAllSessions before the first command of another term.
+func (d *Deployment) UseServer(e Engine) {
+	d.mu.Lock()
+	d.whole, d.known = true, d.termLocked()
+	d.mu.Unlock()
+	d.UseEngine(e)
+	for _, h := range d.hosts {
+		for _, name := range []string{"commitTransaction", "abortTransaction"} {
+			h.handle(name, (*host).onEngine)
+		}
+	}
+}
+
+// enter tells the engine of an election, if there was one since it was told last.
+func (d *Deployment) enter() error {
+	d.terms.Lock()
+	defer d.terms.Unlock()
+	d.mu.Lock()
+	term := d.termLocked()
+	d.mu.Unlock()
+	if d.known == term {
+		return nil
+	}
+	_, err := d.ask("admin", bson.NewBuilder(nil).OpenArray("killAllSessions").Close())
+	if err == nil {
+		d.known = term
+	}
+	return err
+}
+
 // onEngine runs a command on the engine, if the host allows it.
 func (h *host) onEngine(cmd *request) (reply, error) {
 	if err := h.allows(cmd.Command); err != nil {
@@ -129,7 +162,7 @@ func (h *host) allows(cmd *fakemongo.Command) error {
 	mode, _ := field(cmd.Body, "$readPreference", "mode").Str()
 	switch {
 	case role <= fakemongo.Primary:
-	case onEngine[cmd.Name]:
+	case onEngine[cmd.Name], cmd.Name == "commitTransaction", cmd.Name == "abortTransaction":
 		return fail(notWritablePrimary, "not primary")
 	case mode == "" || mode == "primary":
 		return fail(13435, "not primary and secondaryOk=false")
@@ -142,8 +175,14 @@ func (h *host) allows(cmd *fakemongo.Command) error {
 func (h *host) pass(cmd *fakemongo.Command) (bson.Raw, error) {
 	without := []string{"rawData"}
 	for _, name := range driverFields {
-		if name != "$db" && name != "maxTimeMS" {
+		if !slices.Contains(passed, name) &&
+			!(h.deployment.whole && slices.Contains(ofSessions, name)) {
 			without = append(without, name)
+		}
+	}
+	if h.deployment.whole {
+		if err := h.deployment.enter(); err != nil {
+			return nil, err
 		}
 	}
 	doc, err := h.deployment.engine.Run(bson.Without(cmd.Body, without...), cmd.Sequences)
@@ -153,6 +192,14 @@ func (h *host) pass(cmd *fakemongo.Command) (bson.Raw, error) {
 	h.keepCursor(cmd, doc)
 	return doc, nil
 }
+
+// The driver's fields that every engine gets, and those that an engine with sessions gets, too.
+var (
+	passed     = []string{"$db", "maxTimeMS"}
+	ofSessions = []string{
+		"lsid", "txnNumber", "autocommit", "startTransaction", "readConcern",
+	}
+)
 
 // checkCursors refuses cursors that another host has opened: hosts share the engine, and no
 // cursors.
@@ -184,8 +231,12 @@ func (h *host) keepCursor(cmd *fakemongo.Command, reply bson.Raw) {
 	if cmd.Name == "getMore" && id == 0 {
 		delete(h.cursors, integer(cmd.Body, "getMore"))
 	}
-	if id != 0 {
+	if id != 0 && cmd.Name != "getMore" {
 		h.cursors[id] = &cursor{}
+		if stage, ok := field(cmd.Body, "pipeline", "0").Document(); ok &&
+			stage.FirstKey() == "$changeStream" {
+			h.cursors[id].stream = &changeStream{}
+		}
 	}
 }
 

@@ -108,6 +108,41 @@ func TestEngineIsPassed(t *testing.T) {
 		})
 }
 
+// TestServerIsPassed has an engine that knows sessions get what is of sessions, and learn of an
+// election before the first command after it.
+func TestServerIsPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, e := deployment.New(t, deployment.ReplicaSet, "7.0.0"), &engine{t: t}
+		d.UseServer(e)
+		c := connect(t, d, true, nil)
+		inside := session + `, "txnNumber": {"$numberLong": "1"}, "autocommit": false`
+		insert := `{"insert": "c", "documents": [{}], ` + inside + `}`
+		run(t, c, insert)
+		run(t, c, insert)
+		d.Cluster().StepDown()
+		if reply := run(t, c, `{"commitTransaction": 1, `+inside+`}`); !reply.Has("code") {
+			t.Errorf("without a primary, a commit is answered with %v", reply)
+		}
+		d.Cluster().Elect(d.Cluster().Host(0))
+		run(t, c, `{"commitTransaction": 1, `+inside+`}`)
+		d.FailOver()
+		run(t, c, `{"find": "c"}`)
+		run(t, c, `{"find": "c"}`)
+		var names []string
+		for _, text := range e.seen {
+			names = append(names, doc(t, text).FirstKey())
+		}
+		if want := []string{
+			"insert", "insert", "killAllSessions", "commitTransaction", "killAllSessions", "find", "find",
+		}; !slices.Equal(names, want) {
+			t.Errorf("the engine got %v, want %v", names, want)
+		}
+		if got := doc(t, e.seen[1]); !got.Has("lsid") || !got.Has("txnNumber") || !got.Has("autocommit") {
+			t.Errorf("the engine got %s", e.seen[1])
+		}
+	})
+}
+
 // TestEngineOnceOnly has a numbered write run once, and all other writes each time.
 func TestEngineOnceOnly(t *testing.T) {
 	numbered := func(number int, rest string) string {

@@ -69,6 +69,9 @@ func (h *host) request(cmd *fakemongo.Command) (*request, error) {
 	if err := h.deployment.use(cmd); err != nil {
 		return nil, err
 	}
+	if h.deployment.whole {
+		return r, nil
+	}
 	if cmd.Body.Has("txnNumber") {
 		if err := h.number(r); err != nil {
 			return nil, err

@@ -167,17 +167,34 @@ func (c change) pipeline(doc bson.Raw, stages bson.Array) (bson.Raw, error) {
 }
 
 // operators are those that change the value at a path. The zero Value is a field that is missing.
-var operators = map[string]func(old, argument bson.Value) bson.Value{
-	"$set":   func(_, argument bson.Value) bson.Value { return argument },
-	"$unset": func(bson.Value, bson.Value) bson.Value { return bson.Value{} },
-	"$inc": func(old, argument bson.Value) bson.Value {
+var operators = map[string]func(old, argument bson.Value) (bson.Value, error){
+	"$set":   func(_, argument bson.Value) (bson.Value, error) { return argument, nil },
+	"$unset": func(bson.Value, bson.Value) (bson.Value, error) { return bson.Value{}, nil },
+	"$inc": func(old, argument bson.Value) (bson.Value, error) {
 		if old.IsZero() {
-			return argument
+			return argument, nil
 		}
 		n, _ := old.AsInt64()
 		by, _ := argument.AsInt64()
-		return bson.Int32Value(int32(n + by))
+		return bson.Int32Value(int32(n + by)), nil
 	},
+	"$push": push,
+}
+
+// push appends one item to an array. It knows no modifiers.
+func push(old, argument bson.Value) (bson.Value, error) {
+	array, isArray := old.Array()
+	if !isArray && !old.IsZero() {
+		return bson.Value{}, fail(badValue, "The field must be an array")
+	}
+	if d, isDoc := argument.Document(); isDoc && strings.HasPrefix(d.FirstKey(), "$") {
+		return bson.Value{}, fail(badValue, "Unrecognized clause in $push: %s", d.FirstKey())
+	}
+	b := new(bson.Builder).OpenArray("array")
+	for _, item := range array.All() {
+		b.Value("", item)
+	}
+	return field(b.Value("", argument).Close().Finish(), "array"), nil
 }
 
 func (c change) operators(doc, update bson.Raw) (bson.Raw, error) {
@@ -189,7 +206,7 @@ func (c change) operators(doc, update bson.Raw) (bson.Raw, error) {
 		}
 		for path, argument := range paths.All() {
 			changed, err := c.at(bson.DocumentValue(doc), strings.Split(path, "."),
-				func(old bson.Value) bson.Value { return operator(old, argument) })
+				func(old bson.Value) (bson.Value, error) { return operator(old, argument) })
 			if err != nil {
 				return nil, err
 			}
@@ -201,10 +218,10 @@ func (c change) operators(doc, update bson.Raw) (bson.Raw, error) {
 
 // at returns a value with another one in it, at the path.
 func (c change) at(
-	in bson.Value, path []string, replace func(old bson.Value) bson.Value,
+	in bson.Value, path []string, replace func(old bson.Value) (bson.Value, error),
 ) (bson.Value, error) {
 	if len(path) == 0 {
-		return replace(in), nil
+		return replace(in)
 	}
 	if name, ok := strings.CutPrefix(path[0], "$["); ok {
 		return c.items(in, strings.TrimSuffix(name, "]"), path[1:], replace)
@@ -228,7 +245,7 @@ func (c change) at(
 
 // item changes the item of an array that the path begins with.
 func (c change) item(
-	array bson.Array, path []string, replace func(old bson.Value) bson.Value,
+	array bson.Array, path []string, replace func(old bson.Value) (bson.Value, error),
 ) (bson.Value, error) {
 	b, found := new(bson.Builder).OpenArray("array"), false
 	for key, item := range bson.Raw(array).All() {
@@ -249,7 +266,7 @@ func (c change) item(
 
 // items changes those items of an array that the filters of this name are about.
 func (c change) items(
-	in bson.Value, name string, path []string, replace func(old bson.Value) bson.Value,
+	in bson.Value, name string, path []string, replace func(old bson.Value) (bson.Value, error),
 ) (bson.Value, error) {
 	array, isArray := in.Array()
 	i := slices.IndexFunc(c.filters, func(filter bson.Raw) bool {
