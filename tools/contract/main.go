@@ -5,7 +5,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,9 +12,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
+
+	"github.com/mooringdb/mooring/internal/contract/safeguard"
 )
 
 func main() {
@@ -46,37 +46,37 @@ func (c *control) run(n int, together bool) (err error) {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(c.dir) }()
-	var drawn []safeguard
-	order := rand.New(rand.NewPCG(c.seed, 0)).Perm(len(safeguards))
+	var drawn []safeguard.Safeguard
+	order := rand.New(rand.NewPCG(c.seed, 0)).Perm(len(safeguard.All))
 	for _, i := range order[:min(n, len(order))] {
-		drawn = append(drawn, safeguards[i])
+		drawn = append(drawn, safeguard.All[i])
 	}
 	if together {
 		return c.without(drawn)
 	}
 	var missed []error
 	for _, s := range drawn {
-		missed = append(missed, c.without([]safeguard{s}))
+		missed = append(missed, c.without([]safeguard.Safeguard{s}))
 	}
 	return errors.Join(missed...)
 }
 
 // without switches safeguards off at once, and returns an error if the contract does not find each.
-func (c *control) without(drawn []safeguard) error {
+func (c *control) without(drawn []safeguard.Safeguard) error {
 	violations, err := c.experiment(drawn)
 	if err != nil {
 		return err
 	}
 	missed := 0
 	for _, s := range drawn {
-		found := slices.IndexFunc(violations, s.shows.MatchString)
+		found := slices.IndexFunc(violations, s.Shows.MatchString)
 		line := "NOT FOUND"
 		if found >= 0 {
 			line = violations[found]
 		} else {
 			missed++
 		}
-		fmt.Fprintf(c.out, "without: %s\n    %.240s\n", s.name, line)
+		fmt.Fprintf(c.out, "without: %s\n    %.240s\n", s.Name, line)
 	}
 	if missed > 0 {
 		return fmt.Errorf("%d safeguards were switched off, and the contract did not notice",
@@ -90,29 +90,9 @@ var violation = regexp.MustCompile(`(applied twice|told wrongly|could have gone 
 
 // experiment runs the contract without safeguards, and returns the violations that it finds. Any
 // other failure is an error.
-func (c *control) experiment(off []safeguard) ([]string, error) {
-	changed, err := without(".", off)
+func (c *control) experiment(off []safeguard.Safeguard) ([]string, error) {
+	overlay, err := safeguard.Overlay(".", c.dir, off)
 	if err != nil {
-		return nil, err
-	}
-	replace := map[string]string{}
-	for name, text := range changed {
-		file := filepath.Join(c.dir, fmt.Sprintf("%d.go", len(replace)))
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			return nil, err
-		}
-		original, err := filepath.Abs(name)
-		if err != nil {
-			return nil, err
-		}
-		replace[original] = file
-	}
-	overlay := filepath.Join(c.dir, "overlay.json")
-	text, err := json.Marshal(map[string]map[string]string{"Replace": replace})
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		return nil, err
 	}
 	test := exec.Command("go", "test", "-count=1", "-vet=off", "-overlay", overlay,

@@ -1,6 +1,10 @@
-package main
+// Package safeguard knows the lines of the product that its promises stand on, and how to build the
+// product without them, so that tests can show that they would notice. It changes no file of the
+// repository: the changed source is laid over the packages (go build -overlay).
+package safeguard
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,16 +12,17 @@ import (
 	"strings"
 )
 
-// safeguard names one thing that the contract stands on, and how it is switched off: in a file of
-// the product, from becomes to. shows matches violations that tell that it is off, whatever else
+// Safeguard names one thing that the contract stands on, and how it is switched off: in a file of
+// the product, from becomes to. Shows matches violations that tell that it is off, whatever else
 // is: by the way of an operation, by what it was told, and by the numbers of the faults it has met.
-type safeguard struct {
-	name, file, from, to string
-	shows                *regexp.Regexp
+type Safeguard struct {
+	Name           string
+	file, from, to string
+	Shows          *regexp.Regexp
 }
 
-// safeguards are all of them.
-var safeguards = []safeguard{
+// All lists the safeguards.
+var All = []Safeguard{
 	{
 		"the ledger keeps an attempt without an answer", "core/operation/ledger.go",
 		"case l.delivery == mongoerr.Unanswered:\n\t\treturn e.decides && e.number != 0",
@@ -80,8 +85,45 @@ var safeguards = []safeguard{
 	},
 }
 
+// Named returns the safeguard of a name.
+func Named(name string) (Safeguard, error) {
+	for _, s := range All {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return Safeguard{}, fmt.Errorf("no safeguard is called %q", name)
+}
+
+// Overlay writes an overlay for the go command into dir, which must exist, and returns the name of
+// its file. What is built with it is the product below root without these safeguards.
+func Overlay(root, dir string, off []Safeguard) (string, error) {
+	changed, err := without(root, off)
+	if err != nil {
+		return "", err
+	}
+	replace := map[string]string{}
+	for name, text := range changed {
+		file := filepath.Join(dir, fmt.Sprintf("%d.go", len(replace)))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return "", err
+		}
+		original, err := filepath.Abs(filepath.Join(root, name))
+		if err != nil {
+			return "", err
+		}
+		replace[original] = file
+	}
+	text, err := json.Marshal(map[string]map[string]string{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, text, 0o600)
+}
+
 // without returns the files of safeguards, below root, without these.
-func without(root string, off []safeguard) (map[string]string, error) {
+func without(root string, off []Safeguard) (map[string]string, error) {
 	files := map[string]string{}
 	for _, s := range off {
 		text, ok := files[s.file]
@@ -93,7 +135,7 @@ func without(root string, off []safeguard) (map[string]string, error) {
 			text = string(b)
 		}
 		if n := strings.Count(text, s.from); n != 1 {
-			return nil, fmt.Errorf("%s: %s is there %d times, want once:\n%s", s.name, s.file, n,
+			return nil, fmt.Errorf("%s: %s is there %d times, want once:\n%s", s.Name, s.file, n,
 				s.from)
 		}
 		files[s.file] = strings.Replace(text, s.from, s.to, 1)
