@@ -6,10 +6,12 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -134,6 +136,18 @@ func (i *Issuer) Claims(subject string) map[string]any {
 		"iss": i.url, "sub": subject, "aud": Audience,
 		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(),
 	}
+}
+
+// Forge returns a token with the newest key's id and the claims of Claims, whose signature is
+// wrong.
+func (i *Issuer) Forge(t testing.TB, subject string) string {
+	t.Helper()
+	right := strings.Split(i.Token(t, "ann"), ".")
+	claims, err := json.Marshal(i.Claims(subject))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return right[0] + "." + base64.RawURLEncoding.EncodeToString(claims) + "." + right[2]
 }
 
 // Key returns the newest private key.

@@ -106,11 +106,12 @@ func Case(t *testing.T, suite, file, name string, f func(t *testing.T)) {
 	})
 }
 
-// Skip ends a case that is not run, and records why.
+// Skip ends a case that is not run, and records why. tools/skips knows the reason by its first
+// words.
 func Skip(t *testing.T, reason string) {
 	t.Helper()
 	reasons.Store(t, reason)
-	t.Skip(reason)
+	t.Skip("left out: " + reason)
 }
 
 // SkipFailing ends a case that cannot pass, and records why. f is the case: if it passes, the case

@@ -1,9 +1,11 @@
 package spectest_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -96,12 +98,25 @@ func TestRelative(t *testing.T) {
 func TestMissing(t *testing.T) {
 	t.Setenv("SPECIFICATIONS_DIR", "")
 	t.Chdir(t.TempDir())
-	skipped := false
-	t.Run("skips", func(t *testing.T) {
-		defer func() { skipped = t.Skipped() }()
-		spectest.Dir(t, "suite")
-	})
-	if !skipped {
-		t.Error("Dir has not skipped the test where there are no specifications")
+	s := skipper{TB: t}
+	done := make(chan struct{})
+	go func() { // which Skip ends
+		defer close(done)
+		spectest.Dir(&s, "suite")
+	}()
+	<-done
+	if want := "no specifications: neither SPECIFICATIONS_DIR nor ../shared/specifications"; s.reason != want {
+		t.Errorf("Dir has skipped the test with %q, want %q", s.reason, want)
 	}
+}
+
+// skipper implements a test that notes why it is skipped, and is not.
+type skipper struct {
+	testing.TB
+	reason string
+}
+
+func (s *skipper) Skip(args ...any) {
+	s.reason = fmt.Sprint(args...)
+	runtime.Goexit()
 }
