@@ -75,7 +75,7 @@ type candidate struct {
 type mediaRange struct {
 	name    string
 	weight  float64
-	params  int // understood ones, but for charset
+	params  int // but for q and charset
 	int64   bool
 	bare    bool
 	canon   bool
