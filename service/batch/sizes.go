@@ -12,6 +12,10 @@ type Source struct {
 // maxSources bounds the sources of which the size of documents is known.
 const maxSources = 10_000
 
+// maxName bounds the names of a source, of which servers take 255 bytes. Nothing is learned of a
+// source with longer ones.
+const maxName = 512
+
 // Sizes remembers how large the documents of sources are, so that the first batch of a new cursor
 // fits. It is safe for concurrent use.
 type Sizes struct {
@@ -32,7 +36,7 @@ func (s *Sizes) Mean(of Source) int {
 
 // Saw records the number of documents in a batch and their bytes; see Learn.
 func (s *Sizes) Saw(of Source, documents, bytes int) {
-	if documents > 0 && of != (Source{}) {
+	if documents > 0 && of != (Source{}) && len(of.Database)+len(of.Collection) <= maxName {
 		s.means.Add(of, Learn(s.Mean(of), max(bytes/documents, 1)))
 	}
 }

@@ -1,6 +1,8 @@
 package batch_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/mooringdb/mooring/service/batch"
@@ -38,5 +40,27 @@ func TestSizes(t *testing.T) {
 	s.Saw(orders, 1, 60) // smaller ones count slowly
 	if got := s.Mean(orders); got != 90 {
 		t.Errorf("Mean = %d after smaller documents, want 90", got)
+	}
+}
+
+// TestSourcesAreBounded checks that sources are forgotten when there are too many, and that nothing
+// is kept of one with a long name, which a client may choose.
+func TestSourcesAreBounded(t *testing.T) {
+	s := batch.NewSizes()
+	for i := range 30_000 {
+		s.Saw(batch.Source{Database: "d", Collection: strconv.Itoa(i)}, 1, 100)
+	}
+	known := 0
+	for i := range 30_000 {
+		if s.Mean(batch.Source{Database: "d", Collection: strconv.Itoa(i)}) > 0 {
+			known++
+		}
+	}
+	if known != 10_000 {
+		t.Errorf("%d sources are known, want 10,000", known)
+	}
+	long := batch.Source{Database: "d", Collection: strings.Repeat("x", 1000)}
+	if s.Saw(long, 1, 100); s.Mean(long) != 0 {
+		t.Error("a source with a long name is known")
 	}
 }
