@@ -14,6 +14,9 @@ func IsPairs(json []byte) bool {
 	return n < len(json) && json[n] == '['
 }
 
+// maxPairs limits the BSON of an array of pairs, which has the keys of an index or of a sort.
+const maxPairs extjson.Limit = 1 << 20
+
 // AppendPairs reads `[["b", 1], ["2", -1]]` at the beginning of json, appends it to dst as the
 // document {b: 1, 2: -1}, and returns the number of bytes read. Errors are *extjson.SyntaxError.
 func AppendPairs(dst, json []byte) (out []byte, n int, err error) {
@@ -34,6 +37,7 @@ type pairs struct {
 	json  []byte
 	at    int
 	index int
+	size  int // of the keys and values so far
 	doc   bson.Builder
 }
 
@@ -82,13 +86,18 @@ func (p *pairs) pair() error {
 	if !p.take(']') {
 		return p.fail(`"]" after a key and its value`)
 	}
+	if p.size += len(name) + len(value.Data); p.size > int(maxPairs) {
+		return &extjson.SyntaxError{
+			Path: strconv.Itoa(p.index), Offset: at, Problem: "too large as BSON", TooLarge: true,
+		}
+	}
 	p.doc.Value(name, value)
 	return nil
 }
 
 func (p *pairs) value() (bson.Value, error) {
 	p.at += skipSpace(p.json[p.at:])
-	v, _, n, err := MaxDocument.ParseValuePrefix(nil, p.json[p.at:])
+	v, _, n, err := maxPairs.ParseValuePrefix(nil, p.json[p.at:])
 	if err != nil {
 		if syntax, ok := errors.AsType[*extjson.SyntaxError](err); ok {
 			moved := *syntax

@@ -6,8 +6,10 @@
 package payload
 
 import (
+	"bytes"
 	"errors"
 	"strconv"
+	"unsafe"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -47,6 +49,45 @@ func (e *Error) Error() string {
 type Decoder struct {
 	// Built is true if the process has itself built the BSON. Such BSON is not validated again.
 	Built bool
+	// By charges the call with the BSON that long texts become; nil: nothing does.
+	By Charger
+}
+
+// smallText is how long a text is whose BSON is not charged.
+const smallText = 4 << 10
+
+// parse returns the document that a text is.
+func (from Decoder) parse(text string) (bson.Raw, error) {
+	json := unsafe.Slice(unsafe.StringData(text), len(text)) // nothing changes it
+	if from.By == nil || len(json) <= smallText {
+		return MaxDocument.Parse(make([]byte, 0, len(json)+minChunk), json)
+	}
+	m, room := NewMaker(from.By, 0), roomOf(json)
+	if err := m.Take(room); err != nil {
+		return nil, err
+	}
+	return m.parser().Parse(make([]byte, 0, room), json)
+}
+
+// roomOf returns about how long the BSON of a text is, and seldom less: about as long as the text,
+// without most of its escapes. The buffer grows if it is longer.
+func roomOf(json []byte) int {
+	const shorter, shortest = 3, 1 // \uXXXX is at most three bytes, \u00XX at most two
+	room := len(json) - shorter*bytes.Count(json, []byte(`\u`)) -
+		shortest*bytes.Count(json, []byte(`\u00`))
+	return max(room, 0) + minChunk
+}
+
+// parseValue returns the value that a text is.
+func (from Decoder) parseValue(text string) (bson.Value, error) {
+	json := unsafe.Slice(unsafe.StringData(text), len(text))
+	if from.By == nil || len(json) <= smallText {
+		v, _, err := MaxDocument.ParseValue(nil, json)
+		return v, err
+	}
+	m := NewMaker(from.By, 0)
+	v, _, err := m.parser().ParseValue(nil, json)
+	return v, err
 }
 
 // Raw validates the document and returns it. A nil message is an unset field, for which Raw returns
@@ -63,7 +104,7 @@ func (from Decoder) Raw(field string, d *mooringv1.Document) (bson.Raw, error) {
 		}
 		return raw, nil
 	case *mooringv1.Document_Json:
-		raw, err := MaxDocument.Parse(make([]byte, 0, len(e.Json)+16), []byte(e.Json))
+		raw, err := from.parse(e.Json)
 		if err != nil {
 			return nil, inField(field, err)
 		}
@@ -139,7 +180,7 @@ func (from Decoder) Value(field string, v *mooringv1.Value) (bson.Value, error) 
 		}
 		return value, nil
 	case *mooringv1.Value_Json:
-		value, _, err := MaxDocument.ParseValue(nil, []byte(e.Json))
+		value, err := from.parseValue(e.Json)
 		if err != nil {
 			return bson.Value{}, inField(field, err)
 		}
@@ -173,7 +214,7 @@ func unset(field string) error {
 }
 
 // inField returns an *Error for an error of bson or extjson. It prefixes the field of an *Error
-// with field.
+// with field. It returns other errors, those of a Charger, as they are.
 func inField(field string, err error) error {
 	if malformed, ok := errors.AsType[*bson.ValidationError](err); ok {
 		return &Error{
@@ -196,7 +237,7 @@ func inField(field string, err error) error {
 		moved.Field = join(field, nested.Field)
 		return &moved
 	}
-	return &Error{Field: field, Problem: err.Error()}
+	return err
 }
 
 func join(field, path string) string {
