@@ -94,6 +94,7 @@ func (c *Account) grow(ctx context.Context, n int64, last bool) error {
 	if overdrawn {
 		c.endReading()
 	}
+	c.admission.allocates(n)
 	return nil
 }
 
@@ -158,7 +159,7 @@ func (c *Account) keep(n int64, add func(balance, int64) (balance, bool)) bool {
 	c.balance, kept = add(c.balance, n)
 	c.mu.Unlock()
 	if !kept {
-		c.admission.bytes.give(c.principal, n)
+		c.give(n)
 	}
 	return kept
 }

@@ -223,6 +223,53 @@ func TestBalance(t *testing.T) {
 	}
 }
 
+// TestClosedAccount checks that an account that is used after its end, as by a response whose call
+// was canceled, keeps nothing, whether or not its principal holds anything.
+func TestClosedAccount(t *testing.T) {
+	for name, use := range map[string]func(*admission.Admission, *admission.Account) error{
+		"Grow":     func(_ *admission.Admission, c *admission.Account) error { return c.Grow(t.Context(), 10) },
+		"GrowLast": func(_ *admission.Admission, c *admission.Account) error { return c.GrowLast(t.Context(), 10) },
+		"Reserve":  func(_ *admission.Admission, c *admission.Account) error { return c.Reserve(t.Context(), 10) },
+		"Force":    func(_ *admission.Admission, c *admission.Account) error { c.Force(10); return nil },
+		"Shrink":   func(_ *admission.Admission, c *admission.Account) error { c.Shrink(10); return nil },
+		"Close":    func(_ *admission.Admission, c *admission.Account) error { c.Close(); return nil },
+		"TakeReplies": func(_ *admission.Admission, c *admission.Account) error {
+			c.Shrink(c.TakeReplies())
+			return nil
+		},
+		"AdmitReply": func(a *admission.Admission, c *admission.Account) error {
+			done, err := a.AdmitReply(within(t.Context(), c), 10)
+			if err == nil {
+				done()
+			}
+			return err
+		},
+		"HandOver": func(a *admission.Admission, c *admission.Account) error {
+			var to admission.Account
+			a.Open(&to, named("to"))
+			c.HandOver(&to, 10)
+			to.Close()
+			return nil
+		},
+	} {
+		for _, reserved := range []int64{0, 5} {
+			a := admission.New(admission.Config{Bytes: 1000, Patience: time.Second})
+			var c admission.Account
+			a.Open(&c, named("c"))
+			if err := c.Reserve(t.Context(), reserved); err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+			if err := use(a, &c); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if used := a.Bytes().Held; used != 0 || c.Held() != 0 {
+				t.Errorf("%s keeps %d bytes of the budget, and %d of the account", name, used, c.Held())
+			}
+		}
+	}
+}
+
 // TestGoOn checks that what an open call asks for is not refused: it waits until it fits, or goes
 // beyond the budget, one call at a time.
 func TestGoOn(t *testing.T) {
@@ -297,4 +344,66 @@ func TestGoOn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRoomIsMadeAgain checks that what waits gets the room of something that can be missed only
+// later, such as a stream whose client does not read.
+func TestRoomIsMadeAgain(t *testing.T) {
+	const unread = 30 * time.Second
+	for _, size := range []int64{600, 2000} { // 2000 never fit: they wait for the overdraft
+		synctest.Test(t, func(t *testing.T) {
+			a := admission.New(admission.Config{Bytes: 1000, Patience: time.Second})
+			var stuck, c admission.Account
+			a.Open(&stuck, named("stuck"))
+			a.Open(&c, named("c"))
+			stuck.GoOn()
+			if err := stuck.GrowLast(t.Context(), 2000); err != nil { // it has the overdraft
+				t.Fatal(err)
+			}
+			begun, cuts := time.Now(), 0
+			a.AddReclaim(func(int64, *admission.Principal) {
+				if time.Since(begun) >= unread {
+					cuts++
+					stuck.Close()
+				}
+			})
+			c.GoOn()
+			if err := c.GrowLast(t.Context(), size); err != nil {
+				t.Errorf("GrowLast(%d) = %v", size, err)
+			}
+			if waited := time.Since(begun); waited > unread+10*time.Second || cuts != 1 {
+				t.Errorf("GrowLast(%d) waited %v, and %d were cut, want 1", size, waited, cuts)
+			}
+			c.Close()
+		})
+	}
+}
+
+// TestSmallCallsPassUploads checks that a small call of a client does not wait behind its uploads,
+// of which one waits for memory.
+func TestSmallCallsPassUploads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 512 << 20, Patience: 5 * time.Second})
+		p := admission.Principal{Name: "a service"}
+		var upload, second, small admission.Account
+		for _, c := range []*admission.Account{&upload, &second, &small} {
+			a.Open(c, p)
+			defer c.Close()
+		}
+		if err := upload.Grow(t.Context(), 300<<20); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = second.Grow(t.Context(), 128<<20) }()
+		synctest.Wait()
+		begin := time.Now()
+		if err := small.Grow(t.Context(), 64<<10); err != nil || time.Since(begin) > 0 {
+			t.Errorf("Grow = %v after %v, want none at once", err, time.Since(begin))
+		}
+		synctest.Wait()
+		if n := a.Bytes().Waiting; n != 1 {
+			t.Errorf("%d demands wait, want the second upload", n)
+		}
+		time.Sleep(5 * time.Second) //nolint:forbidigo // fake time
+		synctest.Wait()
+	})
 }

@@ -5,6 +5,7 @@
 // A call has an Account. Before it takes memory, it charges the account: the size of its request,
 // the size of the server's reply, and the text that its response becomes. What the decisions are
 // is in share.go, queue.go and rate.go: values without a lock and a clock. resource.go has both.
+// The refusals of a client that does not wait after them are held back, in pace.go.
 //
 // The package reads and writes no message, and knows no RPC.
 package admission
@@ -34,6 +35,19 @@ type Config struct {
 	Rate, RateEach float64
 	// Patience is how long a call waits for what does not fit. If it is 0, nothing waits.
 	Patience time.Duration
+	// MakeRoom is called before at least Large bytes that are charged are allocated. It may block.
+	// If it is nil, nothing is done.
+	MakeRoom func(bytes int64)
+}
+
+// Large is the number of bytes from which Config.MakeRoom is called.
+const Large = 8 << 20
+
+// allocates calls Config.MakeRoom for a large number of bytes.
+func (a *Admission) allocates(n int64) {
+	if n >= Large && a.makeRoom != nil {
+		a.makeRoom(n)
+	}
 }
 
 // Cause says why a call is refused.
@@ -99,6 +113,8 @@ type Admission struct {
 	// overdraft is held by the one call that reads a reply for which there was no room.
 	overdraft chan struct{}
 	turns     chan struct{} // of heavy work
+	makeRoom  func(int64)   // Config.MakeRoom
+	pace      *pace         // of refusals
 }
 
 // New returns an Admission that holds nothing.
@@ -113,6 +129,8 @@ func New(cfg Config) *Admission {
 			Limits{Each: cfg.ChangeStreamsPerTicket}, 0),
 		overdraft: make(chan struct{}, 1),
 		turns:     newTurns(),
+		makeRoom:  cfg.MakeRoom,
+		pace:      newPace(),
 	}
 	a.rates.Store(newRates(cfg.Rate, cfg.RateEach))
 	return a

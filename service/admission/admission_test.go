@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -143,13 +144,15 @@ func TestBucket(t *testing.T) {
 			{time.Hour, time.Second / 3},
 		}},
 		{"one in ten seconds", 0.1, []step{{0, 0}, {5 * time.Second, 5 * time.Second}}},
+		{"a fraction that the arithmetic may lose", 1, []step{{0, 0}, {time.Second - 1, 0}}},
 		{"a clock that goes back", 1, []step{{time.Second, 0}, {0, time.Second}}},
 	} {
 		var b admission.Bucket
 		for i, s := range test.steps {
 			var wait time.Duration
 			b, wait = b.Take(test.rate, start.Add(s.at))
-			if d := wait - s.want; d < -time.Microsecond || d > time.Microsecond {
+			d := wait - s.want
+			if d < -time.Microsecond || d > time.Microsecond || (wait == 0) != (s.want == 0) {
 				t.Errorf("%s, step %d: wait %v, want %v", test.name, i, wait, s.want)
 			}
 		}
@@ -371,5 +374,191 @@ func TestSetLimits(t *testing.T) {
 		if err := a.EnterCall(ctx, named("c")); err != nil {
 			t.Errorf("without limits: %v", err)
 		}
+		if err := a.EnterStream(ctx, named("a")); err != nil {
+			t.Errorf("a second stream without limits: %v", err)
+		}
 	})
+}
+
+// TestSetLimitsOfEach changes each limit alone, down and up again: what is admitted afterwards
+// obeys the new one.
+func TestSetLimitsOfEach(t *testing.T) {
+	many := admission.Config{
+		Calls:       admission.Limits{Total: 100, Each: 100},
+		StreamsEach: 100, ChangeStreams: admission.Limits{Total: 100, Each: 100},
+		ChangeStreamsPerTicket: 100, Rate: 100, RateEach: 100,
+	}
+	call := func(ctx context.Context, a *admission.Admission) error {
+		return a.EnterCall(ctx, named("a"))
+	}
+	stream := func(ctx context.Context, a *admission.Admission) error {
+		return a.EnterStream(ctx, named("a"))
+	}
+	change := func(ctx context.Context, a *admission.Admission) error {
+		var c admission.Account
+		a.Open(&c, named("a"))
+		return c.EnterChangeStream(ctx, "a ticket")
+	}
+	type config = admission.Config
+	for name, test := range map[string]struct {
+		limit func(c *config, n int64)
+		enter func(context.Context, *admission.Admission) error
+		cause admission.Cause
+	}{
+		"calls":         {limit: func(c *config, n int64) { c.Calls.Total = n }, enter: call},
+		"calls of each": {limit: func(c *config, n int64) { c.Calls.Each = n }, enter: call},
+		"rate": {
+			func(c *config, n int64) { c.Rate = float64(n) }, call, admission.Full,
+		},
+		"rate of each": {
+			limit: func(c *config, n int64) { c.RateEach = float64(n) }, enter: call,
+		},
+		"streams of each": {limit: func(c *config, n int64) { c.StreamsEach = n }, enter: stream},
+		"change streams": {
+			limit: func(c *config, n int64) { c.ChangeStreams.Total = n }, enter: change,
+		},
+		"change streams of each": {
+			limit: func(c *config, n int64) { c.ChangeStreams.Each = n }, enter: change,
+		},
+		"change streams of a ticket": {
+			limit: func(c *config, n int64) { c.ChangeStreamsPerTicket = n }, enter: change,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				few, a := many, admission.New(many)
+				test.limit(&few, 1)
+				if err := test.enter(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+				a.SetLimits(few)
+				if strings.HasPrefix(name, "rate") { // a new rate begins anew
+					if err := test.enter(t.Context(), a); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if e := refusal(t, test.enter(t.Context(), a)); e.Cause != test.cause {
+					t.Errorf("beyond the lower limit: %+v, want cause %d", e, test.cause)
+				}
+				a.SetLimits(many)
+				if err := test.enter(t.Context(), a); err != nil {
+					t.Errorf("within the higher limit: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// TestQueuePlaces checks that one principal cannot take all places of the queue: what comes when it
+// has its share of them is refused at once, and another principal may wait. At the end no place is
+// taken.
+func TestQueuePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const share = admission.MaxWaiting / 5 * 4
+		a := admission.New(admission.Config{
+			Calls: admission.Limits{Total: 1}, Patience: time.Minute,
+		})
+		if err := a.EnterCall(t.Context(), named("other")); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		wait := func(name string) {
+			go func() {
+				if err := a.EnterCall(ctx, named(name)); err == nil {
+					t.Errorf("%s got a place", name)
+				}
+			}()
+			synctest.Wait()
+		}
+		for range share {
+			go func() { _ = a.EnterCall(ctx, named("greedy")) }()
+		}
+		synctest.Wait()
+		if n := a.Calls().Waiting; n != share {
+			t.Fatalf("%d wait, want %d", n, share)
+		}
+		begun := time.Now()
+		_ = refusal(t, a.EnterCall(ctx, named("greedy")))
+		if took := time.Since(begun); took != 0 {
+			t.Errorf("a call beyond the share waited for %v", took)
+		}
+		wait("quiet")
+		if n := a.Calls().Waiting; n != share+1 {
+			t.Errorf("%d wait, want one more", n)
+		}
+		cancel()
+		synctest.Wait()
+		if n, places := a.Calls().Waiting, a.Places(); n != 0 || places != 0 {
+			t.Errorf("%d wait, and %d places are taken", n, places)
+		}
+	})
+}
+
+// TestCommandsOfStreams checks that the first command of a stream is refused after a time, and that
+// the next ones wait for as long as it takes, or until their call ends.
+func TestCommandsOfStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Calls: admission.Limits{Each: 1}, Patience: time.Second})
+		var c admission.Account
+		a.Open(&c, named("p"))
+		if err := c.EnterCommand(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		e := refusal(t, c.EnterCommand(t.Context(), false))
+		if took := time.Since(begun); e.Cause != admission.OwnShare || took != time.Second {
+			t.Errorf("the first command of another stream: %v after %v", e, took)
+		}
+		gone := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		left := make(chan error)
+		for _, open := range []bool{false, true} {
+			go func() { left <- c.EnterCommand(ctx, open) }()
+		}
+		synctest.Wait()
+		cancel(gone)
+		for range 2 {
+			if err := <-left; !errors.Is(err, gone) {
+				t.Errorf("a call that ends: %v", err)
+			}
+		}
+		entered := make(chan error)
+		go func() { entered <- c.EnterCommand(t.Context(), true) }()
+		time.Sleep(time.Hour) //nolint:forbidigo // fake time
+		c.LeaveCommand()
+		if err := <-entered; err != nil {
+			t.Errorf("the next command of an open stream: %v", err)
+		}
+		c.LeaveCommand()
+		if n := a.Calls().Held; n != 0 {
+			t.Errorf("%d are held at the end", n)
+		}
+	})
+}
+
+// TestAtEnd checks when the end of an account is told, and that it says whether the response was
+// sent.
+func TestAtEnd(t *testing.T) {
+	var none *admission.Account
+	a := admission.New(admission.Config{Bytes: 100})
+	var sent, full, closed admission.Account
+	for _, c := range []*admission.Account{&sent, &full, &closed} {
+		a.Open(c, named("p"))
+	}
+	closed.Close()
+	told := map[string]bool{}
+	for name, c := range map[string]*admission.Account{"no": none, "sent": &sent, "full": &full, "closed": &closed} {
+		c.AtEnd(func(was bool) { told[name] = was })
+	}
+	if len(told) != 2 || !told["no"] || !told["closed"] {
+		t.Errorf("before the end: %v", told)
+	}
+	_ = refusal(t, full.GrowLast(t.Context(), 101))
+	for range 2 {
+		sent.Close()
+		full.Close()
+	}
+	if len(told) != 4 || !told["sent"] || told["full"] {
+		t.Errorf("at the end: %v", told)
+	}
 }

@@ -8,7 +8,9 @@ type balance struct {
 	reserved int64
 	// replies is the part of held for replies that were read since takeReplies.
 	replies int64
-	closed  bool
+	// vacant is the part of held in which nothing is: it is for messages to servers.
+	vacant int64
+	closed bool
 }
 
 // add adds bytes that were taken. A closed balance keeps none.
@@ -39,6 +41,7 @@ func (b balance) addReply(n int64) (_ balance, kept bool) {
 func (b balance) remove(n int64) (_ balance, removed int64) {
 	removed = min(max(n, 0), b.held)
 	b.held -= removed
+	b.vacant = min(b.vacant, b.held)
 	b.reserved = min(b.reserved, b.held)
 	b.replies = min(b.replies, b.held-b.reserved)
 	return b, removed
@@ -50,6 +53,19 @@ func (b balance) draw(n int64) (_ balance, drawn int64) {
 	b.reserved -= drawn
 	b.held -= drawn
 	return b, drawn
+}
+
+// vacate says that nothing is in n bytes any more. If n is negative, so many are not vacant.
+func (b balance) vacate(n int64) balance {
+	b.vacant = min(max(b.vacant+n, 0), b.held)
+	return b
+}
+
+// occupy removes what is vacant for a message of n bytes, which is about to be built.
+func (b balance) occupy(n int64) (_ balance, removed int64) {
+	n = min(n, b.vacant)
+	b.vacant -= n
+	return b.remove(n)
 }
 
 // takeReplies returns the bytes of the replies since it was last called, which stay in the balance,

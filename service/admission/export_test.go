@@ -48,3 +48,13 @@ func (b balance) TakeReplies() (Balance, int64, int64) { return b.takeReplies() 
 func (b balance) Close() (Balance, int64)              { return b.close() }
 func (b balance) Held() int64                          { return b.held }
 func (b balance) Parts() int64                         { return b.reserved + b.replies }
+
+// MaxWaiting is how many demands wait for a resource.
+const MaxWaiting = maxWaiting
+
+// Places returns how many places calls take that wait for their turn.
+func (a *Admission) Places() int64 {
+	a.calls.mu.Lock()
+	defer a.calls.mu.Unlock()
+	return a.calls.places.used
+}

@@ -3,6 +3,8 @@ package admission
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/mooringdb/mooring/service/clientaddr"
 )
 
 // Principal identifies a client for fairness: by its name, or by its address if it has no name.
@@ -17,19 +19,14 @@ func PrincipalOf(name string, address netip.Addr) Principal {
 	if name != "" {
 		return Principal{Name: name}
 	}
-	address = address.Unmap().WithZone("")
-	if address.Is6() {
-		if network, err := address.Prefix(64); err == nil {
-			address = network.Addr()
-		}
-	}
-	return Principal{Address: address}
+	return Principal{Address: clientaddr.Network(address)}
 }
 
 // queue holds what each principal has of one resource, and the demands that wait for more. It has
 // no lock and no clock.
 //
-// Demands of one principal wait in the order of arrival. Between principals the turn goes round:
+// Demands of one principal wait in the order of arrival, but a small one passes large ones that do
+// not fit, for a while. Between principals the turn goes round:
 // the next grant is for the principal whose last one is the longest ago, if its first demand
 // fits. Demands that are the last of their calls come before all others. No demand waits that
 // fits and is the first of its principal.
@@ -55,6 +52,8 @@ type demand struct {
 	member *member
 	amount int64
 	last   bool
+	// passed is what smaller demands have got that came later.
+	passed int64
 	// granted is called once, when the amount is the member's.
 	granted func()
 }
@@ -70,11 +69,41 @@ func class(last bool) int {
 	return 1
 }
 
-// take takes an amount if it fits and no earlier demand of the principal waits.
+// A demand passes one that waits if that is smallness times as large, until passing times as much
+// as that asks for has passed it: the calls of a client that uploads much go on, and none of its
+// uploads waits for ever. Who comes after more than mostPassed demands passes none, which bounds
+// the work.
+const (
+	smallness  = 8
+	passing    = 8
+	mostPassed = 32
+)
+
+// passes reports whether an amount passes the demands before it.
+func passes(before []*demand, amount int64) bool {
+	if len(before) > mostPassed {
+		return false
+	}
+	for _, d := range before {
+		if amount > d.amount/smallness || d.passed+amount > passing*d.amount {
+			return false
+		}
+	}
+	return true
+}
+
+// pass records that an amount has passed the demands before it.
+func pass(before []*demand, amount int64) {
+	for _, d := range before {
+		d.passed += amount
+	}
+}
+
+// take takes an amount if it fits, and passes the earlier demands of the principal that wait.
 func (q *queue) take(p Principal, amount int64, last bool) verdict {
 	m := q.members[p]
 	v := judge(q.limits, q.used, q.held(p), amount, last)
-	if v == fits && m != nil && len(m.waiting[class(last)]) > 0 {
+	if v == fits && m != nil && !passes(m.waiting[class(last)], amount) {
 		v = ownShare
 	}
 	if v != fits {
@@ -83,6 +112,7 @@ func (q *queue) take(p Principal, amount int64, last bool) verdict {
 	if m == nil {
 		m = q.join(p)
 	}
+	pass(m.waiting[class(last)], amount)
 	m.held += amount
 	q.used += amount
 	return fits
@@ -161,12 +191,14 @@ func (q *queue) grant() {
 	for c := range q.turns {
 		for i := 0; i < len(q.turns[c]) && !q.exhausted(); {
 			m := q.turns[c][i]
-			d := m.waiting[c][0]
-			if judge(q.limits, q.used, m.held, d.amount, d.last) != fits {
+			next := q.next(m, c)
+			if next < 0 {
 				i++
 				continue
 			}
-			m.waiting[c] = slices.Delete(m.waiting[c], 0, 1)
+			d := m.waiting[c][next]
+			pass(m.waiting[c][:next], d.amount)
+			m.waiting[c] = slices.Delete(m.waiting[c], next, next+1)
 			q.turns[c] = slices.Delete(q.turns[c], i, i+1)
 			if len(m.waiting[c]) > 0 {
 				q.turns[c] = append(q.turns[c], m)
@@ -176,6 +208,21 @@ func (q *queue) grant() {
 			d.granted()
 		}
 	}
+}
+
+// next returns which demand of a member fits: the first one, or one that passes those before it. It
+// returns -1 if there is none.
+func (q *queue) next(m *member, c int) int {
+	for i, d := range m.waiting[c] {
+		switch {
+		case i > mostPassed:
+			return -1
+		case judge(q.limits, q.used, m.held, d.amount, d.last) != fits:
+		case passes(m.waiting[c][:i], d.amount):
+			return i
+		}
+	}
+	return -1
 }
 
 // exhausted reports whether nothing fits, so that no demand has to be judged.
@@ -196,7 +243,6 @@ func (q *queue) join(p Principal) *member {
 func (q *queue) leave(m *member) {
 	if m.held == 0 && len(m.waiting[0]) == 0 && len(m.waiting[1]) == 0 {
 		delete(q.members, m.principal)
-		m.principal = Principal{}
 		q.spare = m
 	}
 }

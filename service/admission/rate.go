@@ -30,6 +30,22 @@ func (b bucket) take(rate float64, now time.Time) (_ bucket, wait time.Duration)
 	return bucket{max(left-1, 0), now}, 0
 }
 
+// reserve returns the bucket after one more, which may be taken in advance, and after how long it
+// is there: at most longest.
+func (b bucket) reserve(
+	rate float64, longest time.Duration, now time.Time,
+) (_ bucket, wait time.Duration) {
+	if b.at.IsZero() {
+		b = bucket{left: rate, at: now}
+	}
+	left := min(b.left+rate*max(0, now.Sub(b.at).Seconds()), rate)
+	left = max(left-1, -rate*longest.Seconds())
+	if left < -rounding {
+		wait = waitFor(-left / rate)
+	}
+	return bucket{left, now}, wait
+}
+
 // waitFor returns that many seconds in microseconds, rounded up: a call that comes after them is
 // not refused for a fraction.
 func waitFor(seconds float64) time.Duration {

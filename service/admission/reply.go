@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"net/netip"
 )
 
 // AccountKey keys the *Account in the context of a call.
@@ -11,6 +12,15 @@ type AccountKey struct{}
 func From(ctx context.Context) *Account {
 	c, _ := ctx.Value(AccountKey{}).(*Account)
 	return c
+}
+
+// AddressFrom returns the address of the client whose call ctx belongs to, if the client is known
+// by it, since it has no name.
+func AddressFrom(ctx context.Context) netip.Addr {
+	if c := From(ctx); c != nil {
+		return c.principal.Address
+	}
+	return netip.Addr{}
 }
 
 // CallerOf returns the Principal of the call that ctx belongs to, nil if there is none.
@@ -56,6 +66,7 @@ func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(), err 
 		c.give(reserved)
 		return nothing, err
 	}
+	a.allocates(n)
 	return func() {
 		c.keep(n, balance.addReply)
 		if overdrawn {

@@ -128,6 +128,7 @@ func TestOverdraft(t *testing.T) {
 		}
 		d.Close() // its client has gone, and what goes on does so
 		c.Close()
+		c.Close() // returns the overdraft, which d has now, once
 		(<-admitted)()
 		if got := a.Bytes().Held; got != 0 {
 			t.Errorf("%d bytes are held at the end", got)

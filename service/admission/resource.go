@@ -17,16 +17,22 @@ type resource struct {
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu    sync.Mutex
 	queue *queue
+	// places has one for each demand that waits in queue.
+	places *queue
 	// reclaim makes room, each of so many bytes if it can. It is set before the first call, and
 	// called without the lock.
 	reclaim []func(amount int64, only *Principal)
 }
 
 func newResource(name string, l Limits, patience time.Duration) *resource {
-	r := &resource{name: name, queue: newQueue(l)}
+	r := &resource{name: name, queue: newQueue(l), places: newQueue(Limits{Total: maxWaiting})}
 	r.patience.Store(int64(patience))
 	return r
 }
+
+// maxWaiting is how many demands wait for a resource, of which each principal has a share as of the
+// resource itself. One more is refused at once.
+const maxWaiting = 10_000
 
 // set changes the limits and the patience.
 func (r *resource) set(l Limits, patience time.Duration) {
@@ -62,6 +68,13 @@ func (r *resource) attempt(
 	return r.wait(ctx, p, amount, last, patience, nil)
 }
 
+// spare takes an amount if it fits, and reports whether it has.
+func (r *resource) spare(p Principal, amount int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.queue.take(p, amount, false) == fits
+}
+
 // takeNow takes an amount if it fits, or if there is room for it once what can be missed is
 // reclaimed.
 func (r *resource) takeNow(p Principal, amount int64, last bool) verdict {
@@ -91,19 +104,49 @@ func (r *resource) await(
 		return true, nil
 	}
 	if v == tooMuch { // it would keep others of its principal from what fits
-		select {
-		case spare <- struct{}{}:
-			return false, nil
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		}
+		return false, r.awaitSpare(ctx, amount, spare)
 	}
 	v, err = r.wait(ctx, p, amount, last, forever, spare)
 	return v == fits && err == nil, err
 }
 
-// forever is longer than any call.
-const forever = 1<<63 - 1
+// awaitSpare blocks until it can send to spare, and until ctx ends.
+func (r *resource) awaitSpare(ctx context.Context, amount int64, spare chan<- struct{}) error {
+	again := time.NewTicker(reclaimEvery)
+	defer again.Stop()
+	for {
+		select {
+		case spare <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-again.C: // what has the spare one may be missed by now
+			for _, reclaim := range r.reclaim {
+				reclaim(amount, nil)
+			}
+		}
+	}
+}
+
+const (
+	// forever is longer than any call.
+	forever = 1<<63 - 1
+	// reclaimEvery is how often room is made again for what waits: more can be missed by then, such
+	// as what is kept for a client that has not read for a while.
+	reclaimEvery = 5 * time.Second
+)
+
+// reclaimFor makes room for a demand that waits, unless it is granted.
+func (r *resource) reclaimFor(p Principal, d *demand, granted <-chan struct{}) {
+	for _, reclaim := range r.reclaim {
+		select {
+		case <-granted:
+			return
+		default:
+			reclaim(d.amount, r.only(p, d.amount, d.last))
+		}
+	}
+}
 
 // only returns the principal if nothing but its own use can make room for an amount that does not
 // fit. nil: that of others can, too.
@@ -125,23 +168,33 @@ func (r *resource) wait(
 	granted := make(chan struct{})
 	d := &demand{amount: amount, last: last, granted: func() { close(granted) }}
 	r.mu.Lock()
-	if r.queue.take(p, amount, last) == fits { // meanwhile
+	v := r.queue.take(p, amount, last)
+	if v == fits || !r.place(p, patience) { // it fits meanwhile
 		r.mu.Unlock()
-		return fits, nil
+		return v, nil
 	}
 	r.queue.wait(p, d)
 	r.mu.Unlock()
+	defer r.leavePlace(p)
 
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
+	again := time.NewTicker(reclaimEvery)
+	defer again.Stop()
 	spared := false
-	select {
-	case <-granted:
-		return fits, nil
-	case spare <- struct{}{}:
-		spared = true
-	case <-ctx.Done():
-	case <-timer.C:
+	for waits := true; waits; {
+		waits = false
+		select {
+		case <-granted:
+			return fits, nil
+		case spare <- struct{}{}:
+			spared = true
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-again.C:
+			r.reclaimFor(p, d, granted)
+			waits = true
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,11 +207,27 @@ func (r *resource) wait(
 		return full, nil
 	default:
 	}
-	v := r.queue.abandon(d)
+	v = r.queue.abandon(d)
 	if !spared && ctx.Err() != nil {
 		return v, context.Cause(ctx)
 	}
 	return v, nil
+}
+
+// place takes a place for a demand that waits, and reports whether it has. What is not refused any
+// more always gets one. The lock is held.
+func (r *resource) place(p Principal, patience time.Duration) bool {
+	if patience == forever {
+		r.places.force(p, 1)
+		return true
+	}
+	return r.places.take(p, 1, false) == fits
+}
+
+func (r *resource) leavePlace(p Principal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.places.give(p, 1)
 }
 
 // unsent returns the error of take for a call of which nothing has been sent to a server.

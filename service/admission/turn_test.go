@@ -66,3 +66,37 @@ func TestWorkWithoutAdmission(t *testing.T) {
 		t.Error("a turn of no admission counts")
 	}
 }
+
+// TestTurnOfAccount checks that the turns of a call are those of its admission.
+func TestTurnOfAccount(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(t *testing.T) {
+		var none *admission.Account
+		free := none.Turn()
+		free.Take()
+		if free.Leave() {
+			t.Error("a turn of no account counts")
+		}
+		a := admission.New(admission.Config{})
+		var c admission.Account
+		a.Open(&c, named("c"))
+		one, worked := c.Turn(), make(chan struct{})
+		one.Take()
+		go func() {
+			two := c.Turn()
+			two.Take()
+			close(worked)
+			two.Leave()
+		}()
+		synctest.Wait()
+		select {
+		case <-worked:
+			t.Error("two turns at once")
+		default:
+		}
+		if !one.Leave() {
+			t.Error("the turn of an account does not count")
+		}
+		<-worked
+	})
+}

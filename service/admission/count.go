@@ -1,0 +1,43 @@
+package admission
+
+// Count bounds how many things of one kind are open: those that outlive the calls that open them,
+// such as cursors and transactions. Principals have the shares of it that they have of calls. What
+// does not fit is refused and does not wait, since such a thing ends when its client comes back, or
+// after a time. A Count is safe for concurrent use.
+type Count struct{ of *resource }
+
+// NewCount returns a count of nothing. what names the things in errors, such as "open cursors".
+func NewCount(what string, l Limits) *Count { return &Count{newResource(what, l, 0)} }
+
+// Refusal returns nil if one more thing of a principal fits once so many of its things have ended,
+// and otherwise why it does not. Refused counts the refusal.
+func (c *Count) Refusal(p Principal, ending int64) *Error {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	q := c.of.queue
+	v := judge(q.limits, q.used-ending, q.held(p)-ending, 1, false)
+	if v == fits {
+		return nil
+	}
+	return &Error{Cause: causes[v], What: c.of.name}
+}
+
+// Refused counts a refusal whose call is not run.
+func (c *Count) Refused(cause Cause) { c.of.refused[cause].Add(1) }
+
+// Add counts one more thing of a principal, whether or not it fits. The caller must call Remove
+// when the thing has ended.
+func (c *Count) Add(p Principal) { c.of.force(p, 1) }
+
+// Remove ends what Add has begun.
+func (c *Count) Remove(p Principal) { c.of.give(p, 1) }
+
+// Held returns how many things a principal has.
+func (c *Count) Held(p Principal) int64 {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	return c.of.queue.held(p)
+}
+
+// Usage returns how many things there are, and how many calls were refused.
+func (c *Count) Usage() Usage { return c.of.usage() }

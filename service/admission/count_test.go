@@ -1,0 +1,62 @@
+package admission_test
+
+import (
+	"testing"
+
+	"github.com/mooringdb/mooring/service/admission"
+)
+
+// TestCount opens and ends things of two principals, and checks what fits beside them.
+func TestCount(t *testing.T) {
+	c := admission.NewCount("open cursors", admission.Limits{Total: 10, Each: 6})
+	a, b := named("a"), named("b")
+	ask := func(when string, p admission.Principal, ending int64, want string) {
+		t.Helper()
+		got := "it fits"
+		if refusal := c.Refusal(p, ending); refusal != nil {
+			got = refusal.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	const own, full = "the client has used its share of the gateway's open cursors",
+		"the gateway has no open cursors left"
+	for range 6 {
+		ask("below its limit", a, 0, "it fits")
+		c.Add(a)
+	}
+	ask("at its limit", a, 0, own)
+	ask("at its limit, and one ends", a, 1, "it fits")
+	ask("another", b, 0, "it fits")
+	for range 4 {
+		c.Add(b)
+	}
+	ask("nothing is left", b, 0, full)
+	ask("nothing is left, and one of its own ends", b, 1, "it fits")
+	ask("nothing is left, for a third", named("c"), 0, full)
+	c.Add(a) // whether or not it fits
+	ask("beyond its limit, and one ends", a, 1, own)
+	ask("beyond all, and one ends", b, 1, full)
+	ask("beyond all, and two end", b, 2, "it fits")
+	if n := c.Held(a); n != 7 {
+		t.Errorf("a has %d, want 7", n)
+	}
+	c.Refused(admission.Full)
+	c.Refused(admission.OwnShare)
+	c.Refused(admission.OwnShare)
+	want := admission.Usage{Held: 11, Limit: 10, Refused: [3]uint64{2, 1, 0}}
+	if got := c.Usage(); got != want {
+		t.Errorf("Usage() = %+v, want %+v", got, want)
+	}
+	for range 7 {
+		c.Remove(a)
+	}
+	for range 4 {
+		c.Remove(b)
+	}
+	if n, held := c.Held(a), c.Usage().Held; n != 0 || held != 0 {
+		t.Errorf("at the end a has %d, and all have %d", n, held)
+	}
+	ask("after all have ended", a, 0, "it fits")
+}
