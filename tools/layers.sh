@@ -20,3 +20,8 @@ for package in $(go list ./... | sed -n 's|^[^/]*/[^/]*/[^/]*/||p'); do
 		{ echo "docs/architecture.md does not name $package"; exit 1; }
 done
 echo "docs/architecture.md names every package"
+named=$(grep -oE '`[A-Za-z0-9_/.-]+\.(go|proto|sh)`' docs/architecture.md | tr -d '`' | sort -u)
+for file in $named; do
+	[ -f "$file" ] || { echo "docs/architecture.md names $file, which does not exist"; exit 1; }
+done
+echo "docs/architecture.md names files that exist"

@@ -150,6 +150,10 @@ func TestRendered(t *testing.T) {
 		{"a route without names, which the gateway knows", "httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,config.rest.hosts={*}", map[string]any{
 			"HTTPRoute|spec|hostnames": nil,
 		}},
+		{"alerts of a release that is not named mooring", "fullnameOverride=gateway,metrics.prometheusRule.enabled=true", map[string]any{
+			"PrometheusRule|spec|groups|0|rules|0|alert": "MooringDown",
+			"PrometheusRule|spec|groups|0|rules|0|expr":  `up{job=~".*mooring.*|gateway-peers"} == 0`,
+		}},
 		{"one Ingress", "ingress.grpc.enabled=true,ingress.grpc.hosts={h.example}", map[string]any{
 			"Ingress|metadata|name": "test-mooring-grpc", "Ingress|spec|rules|0|http|paths|0|backend|service|port|name": "grpc",
 		}},

@@ -1,21 +1,22 @@
 // Package audit keeps the log of who has changed what: writes, administrative calls and refusals.
-// It decides which calls belong there, and writes one line for each, without any value of a
-// document. It does not know why a call was refused.
+// It decides which calls belong there, and describes each, without any value of a document. One
+// goroutine writes the lines, behind a queue with bounds, so that no call waits for the log. It
+// does not know why a call was refused.
 package audit
 
 import (
 	"context"
-	"log/slog"
 	"net/netip"
-	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/method"
+	"github.com/mooringdb/mooring/internal/spans"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // methodPrefix begins the methods of the API.
@@ -31,44 +32,91 @@ type Entry struct {
 	Reason               string     // of the error; empty: the call succeeded
 }
 
-// Log writes entries. A nil Log writes nothing. It is safe for concurrent use.
-type Log struct{ log *slog.Logger }
-
-// New returns a log that writes to the logger, or nil if the logger is nil.
-func New(log *slog.Logger) *Log {
-	if log == nil {
-		return nil
-	}
-	return &Log{log}
-}
-
-// Ended records a call if it belongs to the log.
+// Ended records a call if it belongs to the log. It does not block, unless the call has so many
+// namespaces that they need several lines: these wait for room in the queue, for longWait at most.
 func (l *Log) Ended(ctx context.Context, e *Entry) {
-	if l == nil || !belongs(e) {
+	if l == nil {
+		return
+	}
+	targets := targetsOf(e.Request)
+	switch why := belongs(e, targets); {
+	case why == never:
+		return
+	case why == perhaps && !l.admit(e):
 		return
 	}
 	outcome := e.Reason
 	if e.Code == codes.OK {
 		outcome = "ok"
 	}
-	attrs := []slog.Attr{
-		slog.String("principal", e.Principal),
-		slog.String("action", action(e)),
-		slog.String("namespace", short(namespace(e.Request))),
-		slog.String("outcome", outcome),
-		slog.String("request_id", e.RequestID),
+	one := line{
+		at: time.Now(), principal: e.Principal, action: action(e), outcome: outcome,
+		requestID: e.RequestID, traceID: spans.TraceID(ctx), client: e.Client,
+		namespace: cut(targets.namespace), part: 1, parts: 1,
 	}
-	if e.Client.IsValid() {
-		attrs = append(attrs, slog.String("client", e.Client.String()))
+	if len(targets.all) == 0 {
+		l.queue.put(&one)
+		return
 	}
-	l.log.LogAttrs(ctx, slog.LevelInfo, "audit", attrs...)
+	l.putAll(&one, targets.list()) //nolint:contextcheck // the call has ended
 }
 
-// belongs reports whether a call belongs to the log.
-func belongs(e *Entry) bool {
-	if e.Code == codes.PermissionDenied || e.Code == codes.Unauthenticated {
-		return true
+// putAll puts one line for each part of the list of namespaces.
+func (l *Log) putAll(one *line, parts []string) {
+	one.parts = len(parts)
+	if one.parts == 1 {
+		one.namespaces = parts[0]
+		l.queue.put(one)
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), longWait)
+	defer cancel()
+	for i, part := range parts {
+		one.part, one.namespaces = i+1, part
+		l.queue.putInTime(ctx, one)
+	}
+}
+
+// longWait is how long the lines of one call wait for room in the queue.
+const longWait = 5 * time.Second
+
+// membership says whether a call belongs to the log.
+type membership uint8
+
+const (
+	never membership = iota
+	always
+	// perhaps is a refusal that clients can cause at any rate, so that it is written or counted.
+	perhaps
+)
+
+// belongs returns whether a call belongs to the log.
+func belongs(e *Entry, of targets) membership {
+	refused := isRefusal(e)
+	switch {
+	case refused && e.Principal == "":
+		return perhaps
+	case refused && e.Code == codes.PermissionDenied, changes(e, of):
+		return always
+	case refused:
+		return perhaps
+	}
+	return never
+}
+
+// isRefusal reports whether a call was refused for what its client is, may do or has used.
+func isRefusal(e *Entry) bool {
+	switch e.Code { //nolint:exhaustive // the others are no refusals
+	case codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted:
+		return true
+	case codes.Unavailable:
+		return e.Reason == string(rpcerr.Overloaded)
+	}
+	return false
+}
+
+// changes reports whether a call is one that may change anything.
+func changes(e *Entry, of targets) bool {
 	if !strings.HasPrefix(e.Method, methodPrefix) { // it has reached no method
 		return false
 	}
@@ -76,40 +124,12 @@ func belongs(e *Entry) bool {
 	switch {
 	case m == nil: // it counts as a write
 		return true
+	case of.writes:
+		return true
 	case m.Audit == mooringv1.Method_AUDIT_PIPELINE:
-		return mayWrite(e.Request)
+		return e.Request == nil
 	}
 	return m.Audit != mooringv1.Method_AUDIT_READ
-}
-
-// mayWrite reports whether a pipeline can have a stage that writes.
-func mayWrite(request any) bool {
-	r, ok := request.(interface{ GetPipeline() []*mooringv1.Document })
-	if !ok {
-		return true
-	}
-	for _, stage := range r.GetPipeline() {
-		switch name := bson.Raw(stage.GetBson()).FirstKey(); {
-		case name == "$out", name == "$merge":
-			return true
-		case strings.Contains(stage.GetJson(), `\u`): // it can be a letter of the name
-			return true
-		case strings.Contains(stage.GetJson(), "$out"), strings.Contains(stage.GetJson(), "$merge"):
-			return true
-		}
-	}
-	return false
-}
-
-// maxNamespace is the length of the longest text of namespaces that is logged: clients choose it,
-// and a call that was refused can have any.
-const maxNamespace = 4 << 10
-
-func short(text string) string {
-	if len(text) <= maxNamespace {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxNamespace], "") + "…"
 }
 
 // maxName is the length of the longest name of a command that is logged: clients choose it.
@@ -121,7 +141,7 @@ const maxMethod = 256
 // action returns the method and, of a command, its name.
 func action(e *Entry) string {
 	called := strings.TrimPrefix(e.Method, methodPrefix)
-	called = called[:min(len(called), maxMethod)]
+	called = strings.ToValidUTF8(called[:min(len(called), maxMethod)], "")
 	m := method.Of(e.Method)
 	r, ok := e.Request.(interface{ GetCommand() *mooringv1.Document })
 	if !ok || m == nil || m.Audit != mooringv1.Method_AUDIT_COMMAND {
@@ -150,68 +170,4 @@ func firstKey(text string) string {
 
 func isStrange(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_')
-}
-
-// Namespace returns the database and the collection that a request names, cut to what a log takes.
-func Namespace(request any) string { return short(namespace(request)) }
-
-// namespace returns the database and the collection that a request names, and all of a request with
-// several, separated by commas.
-func namespace(request any) string {
-	if run, ok := request.(*mooringv1.TransactionServiceRunRequest); ok {
-		var all names
-		for _, o := range run.GetOperations() {
-			all.add(operationNamespace(o.ProtoReflect()))
-		}
-		return all.String()
-	}
-	database, _ := request.(interface{ GetDatabase() string })
-	if database == nil {
-		return ""
-	}
-	collection, _ := request.(interface{ GetCollection() string })
-	if many, ok := request.(*mooringv1.BulkWriteRequest); ok && many.GetCollection() == "" {
-		return namespaces(many)
-	}
-	if collection == nil || collection.GetCollection() == "" {
-		return database.GetDatabase()
-	}
-	return database.GetDatabase() + "." + collection.GetCollection()
-}
-
-// operationNamespace returns the namespace of an operation of a transaction.
-func operationNamespace(operation protoreflect.Message) string {
-	which := operation.WhichOneof(operation.Descriptor().Oneofs().ByName("operation"))
-	if which == nil {
-		return ""
-	}
-	return namespace(operation.Get(which).Message().Interface())
-}
-
-// maxNamespaces is the number of namespaces of a request that are logged.
-const maxNamespaces = 20
-
-// names collects namespaces, each once.
-type names []string
-
-func (n *names) add(name string) {
-	if name != "" && len(*n) <= maxNamespaces && !slices.Contains(*n, name) {
-		*n = append(*n, name)
-	}
-}
-
-func (n *names) String() string {
-	if len(*n) > maxNamespaces {
-		return strings.Join((*n)[:maxNamespaces], ",") + ",…"
-	}
-	return strings.Join(*n, ",")
-}
-
-// namespaces returns the namespaces of a bulk write on many collections.
-func namespaces(request *mooringv1.BulkWriteRequest) string {
-	var all names
-	for _, m := range request.GetModels() {
-		all.add(m.GetNamespace())
-	}
-	return all.String()
 }

@@ -46,6 +46,10 @@ type Call struct {
 	Comment *bson.Value
 	// Inside decides about what the call lists or drops; nil: no rule of the policy is against any.
 	Inside Inside
+	// Events decides about each event of a change stream; nil: its client may see all of them.
+	Events Events
+	// Rights is what the policy allows; nil: there is none.
+	Rights Rights
 	// Terse is true if errors tell the client neither addresses of servers nor their texts.
 	Terse bool
 }
@@ -54,6 +58,12 @@ type Call struct {
 type Inside interface {
 	// Decide returns an error if a rule of the policy is against it.
 	Decide(database, collection string) error
+}
+
+// Events decides about the events of a change stream.
+type Events interface {
+	// Event returns what the client may see of an event, and false if that is nothing.
+	Event(event bson.Raw) (bson.Raw, bool)
 }
 
 // IdempotencyKey is the metadata key of the key of an exactly-once write.
@@ -148,6 +158,8 @@ type Local struct {
 	// Quiet is true if the client may not see what the server says in errors. The policy's decision
 	// sets it, here or at the replica that forwards the call.
 	Quiet bool
+	// Taken is what the replica that forwards the call has allowed it by; empty: nothing.
+	Taken string
 	// Ticket is the ticket of a change stream that has opened the call; empty: there is none.
 	Ticket string
 	// Client is the client's address; zero: not known.

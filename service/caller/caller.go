@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -35,7 +36,8 @@ type Identity struct {
 	// a token, those in the line of an API key, or the names in a certificate.
 	Claims map[string]any
 
-	key    *apiKey // the API key; nil: another credential
+	key    *apiKey // the API key; nil: another credential, or only ref says which it is
+	ref    string  // see KeyRef
 	digest atomic.Pointer[Digest]
 }
 
@@ -86,6 +88,7 @@ const (
 	Invalid             // the credential does not count
 	TooMany             // too many failed attempts came from the client's address
 	Unavailable         // the issuer's keys cannot be had at the moment
+	Busy                // more new tokens are to be verified than the gateway has time for
 )
 
 // Error refuses a client. Its message has no part of a credential.
@@ -140,6 +143,9 @@ type Authenticator struct {
 	// connection has the same one.
 	certificates *lru.Cache[*x509.Certificate, *Identity]
 	failures     *throttle
+
+	mu        sync.Mutex
+	followers []func()
 }
 
 // New returns an authenticator. The caller must call Close if there are tokens.
@@ -156,20 +162,6 @@ func New(cfg Config) *Authenticator {
 		a.tokens = newTokens(*cfg.Tokens)
 	}
 	return a
-}
-
-// Replace replaces the API keys. Calls that have begun go on.
-func (a *Authenticator) Replace(keys *KeyTable) { a.keys.Store(keys) }
-
-// Counts reports whether a credential that Authenticate has accepted still counts, as far as its
-// time does not say: an API key does as long as it is among the keys.
-func (a *Authenticator) Counts(id *Identity) bool {
-	if id.key == nil {
-		return true
-	}
-	now := a.keys.Load().byID[id.key.id]
-	return now != nil && now.salt == id.key.salt && now.hash == id.key.hash &&
-		now.identity.Principal == id.Principal
 }
 
 // Close ends the fetching of the issuer's keys, and waits until it has ended.

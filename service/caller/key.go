@@ -45,7 +45,7 @@ const expiresField = "expires="
 // NewKey returns a new API key and its line for the file of keys. A zero time means that the key
 // does not expire. It fails if the principal cannot stand in such a file.
 func NewKey(principal string, expires time.Time) (key, line string, err error) {
-	if err := checkPrincipal(principal); err != nil {
+	if _, err := keyIdentity(principal); err != nil {
 		return "", "", err
 	}
 	var random [idBytes + secretBytes + saltBytes]byte
@@ -69,22 +69,25 @@ func hashKey(salt, secret []byte) [sha256.Size]byte {
 	return sha256.Sum256(salted[:])
 }
 
-func checkPrincipal(name string) error {
+// keyIdentity returns the identity of the API keys of a principal, which a line of the file of
+// keys can begin with.
+func keyIdentity(name string) (*Identity, error) {
 	switch {
 	case name == "":
-		return errors.New("the principal has no name")
+		return nil, errors.New("the principal has no name")
 	case strings.HasPrefix(name, "#"):
-		return errors.New("the principal's name begins with #, as comments do")
+		return nil, errors.New("the principal's name begins with #, as comments do")
 	case strings.ContainsFunc(name, func(r rune) bool {
 		return unicode.IsSpace(r) || !unicode.IsPrint(r)
 	}):
-		return errors.New("the principal's name has a space or a character that is not printable")
+		return nil, errors.New(
+			"the principal's name has a space or a character that is not printable")
 	}
-	_, err := newIdentity(kindKeyName, name, time.Time{})
+	id, err := newIdentity(kindKeyName, name, time.Time{})
 	if err != nil {
-		return errors.New("the principal's name is too long or not UTF-8")
+		return nil, errors.New("the principal's name is too long or not UTF-8")
 	}
-	return nil
+	return id, nil
 }
 
 // KeyTable holds the API keys that count, without their secrets. It does not change.
@@ -129,23 +132,21 @@ func parseLine(fields []string) (id string, k *apiKey, err error) {
 		return "", nil, errors.New("it is not a principal, an id, and salt.hash, as " +
 			"`mooring key api new` prints them")
 	}
-	if err := checkPrincipal(fields[0]); err != nil {
+	identity, err := keyIdentity(fields[0])
+	if err != nil {
 		return "", nil, err
 	}
 	if b, err := encoding.DecodeString(fields[1]); err != nil || len(b) != idBytes {
 		return "", nil, errors.New("the second field is not the id of a key")
 	}
-	k = &apiKey{id: fields[1]}
+	k = &apiKey{id: fields[1], identity: identity}
 	salt, hash, _ := strings.Cut(fields[2], ".")
 	if !decodeExactly(k.salt[:], salt) || !decodeExactly(k.hash[:], hash) {
 		return "", nil, errors.New("the third field is not salt.hash")
 	}
-	if k.identity, err = newIdentity(kindKeyName, fields[0], time.Time{}); err != nil {
-		return "", nil, err
-	}
-	k.identity.key = k
+	identity.key, identity.ref = k, refTo(k)
 	for _, field := range fields[3:] {
-		if err := k.identity.attribute(field); err != nil {
+		if err := identity.attribute(field); err != nil {
 			return "", nil, err
 		}
 	}

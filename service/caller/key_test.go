@@ -54,7 +54,7 @@ func outcome(id *caller.Identity, err error) string {
 	if !ok {
 		return err.Error()
 	}
-	return [...]string{"missing", "invalid", "too many", "unavailable"}[e.Problem] + ": " +
+	return [...]string{"missing", "invalid", "too many", "unavailable", "busy"}[e.Problem] + ": " +
 		e.Message
 }
 
@@ -128,8 +128,9 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestCounts checks which API keys still count once the keys were replaced. Other credentials do.
-func TestCounts(t *testing.T) {
+// TestCurrent checks which API keys still count once the keys were replaced, and with which groups
+// and claims: also for what was made with a key. Other credentials count as they are.
+func TestCurrent(t *testing.T) {
 	key, line := newKey(t, "shop", time.Time{})
 	_, other := newKey(t, "shop", time.Time{})
 	a := caller.New(caller.Config{Keys: table(t, line)})
@@ -137,22 +138,45 @@ func TestCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range []struct {
-		name string
-		keys *caller.KeyTable
-		want bool
+	hour := time.Now().Add(time.Hour)
+	ticket := (&caller.Identity{Principal: id.Principal, Expires: hour}).WithKey(id.KeyRef())
+	followed := 0
+	a.Follow(func() { followed++ })
+	for i, row := range []struct {
+		name   string
+		keys   *caller.KeyTable
+		want   bool
+		groups string
 	}{
-		{"the same keys", table(t, line), true},
-		{"one more key", table(t, other, line), true},
-		{"another key of the principal", table(t, other), false},
-		{"no key", table(t), false},
+		{"the same keys", table(t, line), true, ""},
+		{"one more key", table(t, other, line), true, ""},
+		{"in a group", table(t, line+" groups=g claim.c=1"), true, "key:g"},
+		{"another key of the principal", table(t, other), false, ""},
+		{"the key of another principal", table(t, "x"+line), false, ""},
+		{"no key", table(t), false, ""},
+		{"another hash", table(t, line[:len(line)-3]+"AAA"), false, ""},
 	} {
 		a.Replace(row.keys)
-		if got := a.Counts(id); got != row.want {
-			t.Errorf("%s: Counts = %t, want %t", row.name, got, row.want)
+		if followed != i+1 {
+			t.Errorf("%s: %d calls of what follows", row.name, followed)
+		}
+		for what, id := range map[string]*caller.Identity{"key": id, "ticket": ticket} {
+			now, ok := a.Current(id)
+			if ok != row.want || ok && strings.Join(now.Groups, ",") != row.groups ||
+				ok && (now.Principal != "key:shop" || len(now.Claims) != len(now.Groups) || now.KeyRef() != id.KeyRef()) {
+				t.Errorf("%s, %s: %v, %v", row.name, what, now, ok)
+			}
+			if ok && what == "ticket" && !now.Expires.Equal(hour) {
+				t.Errorf("%s: the ticket ends at %v", row.name, now.Expires)
+			}
 		}
 	}
-	if !a.Counts(&caller.Identity{Principal: "cert:shop"}) {
+	soon := time.Now().Add(time.Minute).Truncate(time.Second).UTC()
+	a.Replace(table(t, line+" expires="+soon.Format(time.RFC3339)))
+	if now, _ := a.Current(ticket); !now.Expires.Equal(soon) {
+		t.Errorf("the ticket ends at %v, its key at %v", now.Expires, soon)
+	}
+	if _, ok := a.Current(&caller.Identity{Principal: "cert:shop"}); !ok {
 		t.Error("a certificate does not count")
 	}
 }
@@ -184,6 +208,7 @@ func TestParseKeys(t *testing.T) {
 		{"the key itself", key, "line 1: it is not a principal"},
 		{"too many fields", line + " expires=2027-01-01T00:00:00Z more", "line 1"},
 		{"second line", "# x\n" + fields[0] + " short " + fields[2], "line 2: the second field"},
+		{"short id", fields[0] + " AAAA " + fields[2], "line 1: the second field"},
 		{"no hash", fields[0] + " " + fields[1] + " AAAA", "third field"},
 		{"short salt", fields[0] + " " + fields[1] + " AAAA." + strings.Split(fields[2], ".")[1], "third field"},
 		{"long hash", line + "AAAA", "third field"},
@@ -279,6 +304,35 @@ func TestCertificates(t *testing.T) {
 	if got := caller.CertificateNames(); len(got) != 5 {
 		t.Errorf("CertificateNames = %v", got)
 	}
+}
+
+// TestCertificateExpires checks that a certificate that was accepted does not count after its time,
+// in the calls of a connection that stays open.
+func TestCertificateExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		c := &x509.Certificate{
+			DNSNames: []string{"ann.test"}, NotBefore: now, NotAfter: now.Add(time.Minute),
+		}
+		a := caller.New(caller.Config{CertificateName: caller.DNSName})
+		for _, row := range []struct {
+			after time.Duration
+			want  string
+		}{
+			{0, "cert:ann.test"},
+			{time.Minute, "cert:ann.test"},
+			{time.Nanosecond, "invalid: the client certificate has expired"},
+		} {
+			time.Sleep(row.after) //nolint:forbidigo // fake time
+			id, err := a.Authenticate(t.Context(), &caller.Presented{Certificate: c})
+			if got := outcome(id, err); got != row.want {
+				t.Errorf("after %s: %s, want %s", time.Since(now), got, row.want)
+			}
+			if err == nil && !id.Expires.Equal(c.NotAfter) {
+				t.Errorf("the identity expires at %s", id.Expires)
+			}
+		}
+	})
 }
 
 // TestThrottle checks that an address that fails too often is told to wait, that right keys from

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/mooringdb/mooring/service/clientaddr"
 )
 
 // An address may fail failureBurst times at once, and failureRate times a second after that. What
-// fails beyond it is told to wait, and new tokens from the address are refused without being
-// verified: that costs the processor more than anything else that a stranger can ask for. API keys
-// are always looked up, and tokens that were verified before count: clients behind one proxy have
-// one address.
+// fails beyond it is told to wait. What counts, counts in any case, since the clients behind one
+// NAT have one address: API keys are always looked up, and new tokens are verified within the
+// budget.
 const (
 	failureBurst = 100
 	failureRate  = 10 // a second
@@ -48,26 +49,13 @@ func (b bucket) refill(now time.Time) bucket {
 	return bucket{left: min(left, failureBurst), at: now}
 }
 
-// network returns what is counted as one address: of IPv6 a whole network, since each client has
-// so many addresses.
-func network(a netip.Addr) netip.Addr {
-	a = a.Unmap().WithZone("")
-	if a.Is6() {
-		p, err := a.Prefix(64)
-		if err == nil {
-			return p.Addr()
-		}
-	}
-	return a
-}
-
 // fail records a failure, and reports whether the address had one left. The clients of a Unix
 // domain socket have no address and are not counted: one of them would slow all the others down.
 func (t *throttle) fail(a netip.Addr, now time.Time) bool {
 	if !a.IsValid() {
 		return true
 	}
-	a = network(a)
+	a = clientaddr.Network(a)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b, ok := t.buckets.Get(a)
@@ -85,7 +73,7 @@ func (t *throttle) fail(a netip.Addr, now time.Time) bool {
 
 // exhausted reports whether the address has no failure left.
 func (t *throttle) exhausted(a netip.Addr, now time.Time) bool {
-	a = network(a)
+	a = clientaddr.Network(a)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b, ok := t.buckets.Peek(a)

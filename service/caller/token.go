@@ -63,6 +63,9 @@ type tokens struct {
 	keys       *issuer
 	// verified has the tokens that count by their hashes.
 	verified *lru.Cache[[sha256.Size]byte, verified]
+	// known has the principals of tokens that have counted.
+	known  *lru.Cache[string, struct{}]
+	budget budget // of verifications
 }
 
 // verified holds the result of a verification, which counts as long as the keys do.
@@ -76,7 +79,11 @@ func newTokens(cfg TokenConfig) *tokens {
 	if err != nil {
 		panic("bug: caller: " + err.Error())
 	}
-	t := &tokens{cfg: cfg, keys: newIssuer(&cfg), verified: cache}
+	known, err := lru.New[string, struct{}](maxVerified)
+	if err != nil {
+		panic("bug: caller: " + err.Error())
+	}
+	t := &tokens{cfg: cfg, keys: newIssuer(&cfg), verified: cache, known: known}
 	for _, name := range cfg.Algorithms {
 		t.algorithms = append(t.algorithms, jose.SignatureAlgorithm(name))
 	}
@@ -84,7 +91,8 @@ func newTokens(cfg TokenConfig) *tokens {
 }
 
 // identify returns whose token text is. It gets the issuer's keys if it has none, or none with the
-// token's id. overdrawn reports whether no more tokens of the client's address are verified.
+// token's id, and waits until the token may be verified. overdrawn reports whether the client's
+// address has failed too often.
 func (t *tokens) identify(
 	ctx context.Context, text string, now time.Time, overdrawn func() bool,
 ) (*Identity, error) {
@@ -99,21 +107,30 @@ func (t *tokens) identify(
 		}
 		return v.identity, nil
 	}
-	if overdrawn() {
-		return nil, errTooMany
-	}
-	id, err := t.verify(keys, text, now)
-	if errors.Is(err, errUnknownKey) {
-		if keys, err = t.keys.newer(ctx, keys, now); err != nil {
-			return nil, err
-		}
-		id, err = t.verify(keys, text, now)
-	}
+	p, err := t.parse(text, now)
 	if err != nil {
 		return nil, err
 	}
-	t.verified.Add(sum, verified{id, keys})
-	return id, nil
+	candidates := p.candidates(keys)
+	if len(candidates) == 0 {
+		if keys, err = t.keys.newer(ctx, keys, now); err != nil {
+			return nil, err
+		}
+		candidates = p.candidates(keys)
+	}
+	if len(candidates) == 0 {
+		return nil, errUnknownKey
+	}
+	known := t.known.Contains(p.identity.Principal)
+	if err := t.budget.wait(ctx, costOf(candidates), known, overdrawn()); err != nil {
+		return nil, err
+	}
+	if err := p.verify(candidates); err != nil {
+		return nil, err
+	}
+	t.verified.Add(sum, verified{p.identity, keys})
+	t.known.Add(p.identity.Principal, struct{}{})
+	return p.identity, nil
 }
 
 var (
@@ -123,9 +140,15 @@ var (
 	errTokenExpired = &Error{Problem: Invalid, Message: "the token has expired"}
 )
 
-// verify decides whether a token counts. If no key of the set can have signed it, the error is
-// errUnknownKey. A nil set has no keys.
-func (t *tokens) verify(keys *keySet, text string, now time.Time) (*Identity, error) {
+// parsed holds a token that counts if a key of the issuer has signed it.
+type parsed struct {
+	token    *jwt.JSONWebToken
+	identity *Identity // as the token has it
+}
+
+// parse reads a token. It checks all that costs little before the signature: what it says of the
+// client counts only after verify.
+func (t *tokens) parse(text string, now time.Time) (*parsed, error) {
 	token, err := jwt.ParseSigned(text, t.algorithms)
 	if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
 		return nil, invalid("the token is signed with an algorithm that does not count here")
@@ -133,28 +156,39 @@ func (t *tokens) verify(keys *keySet, text string, now time.Time) (*Identity, er
 	if err != nil || len(token.Headers) != 1 {
 		return nil, errMalformed
 	}
-	header := token.Headers[0]
-	candidates := keys.find(header.KeyID, header.Algorithm)
-	if len(candidates) == 0 {
-		return nil, errUnknownKey
-	}
 	var claims jwt.Claims
 	var all map[string]any
-	for _, k := range candidates {
-		if err = token.Claims(k.Key, &claims, &all); err == nil {
-			break
-		}
-	}
-	switch {
-	case errors.Is(err, jose.ErrCryptoFailure):
-		return nil, errSignature
-	case err != nil:
+	if err := token.UnsafeClaimsWithoutVerification(&claims, &all); err != nil {
 		return nil, errMalformed
 	}
-	return t.check(&claims, all, now)
+	id, err := t.check(&claims, all, now)
+	if err != nil {
+		return nil, err
+	}
+	return &parsed{token, id}, nil
 }
 
-// check decides whether the claims of a token whose signature is right count.
+// candidates returns the keys that can have signed the token. A nil set has none.
+func (p *parsed) candidates(keys *keySet) []jose.JSONWebKey {
+	header := p.token.Headers[0]
+	return keys.find(header.KeyID, header.Algorithm)
+}
+
+// verify decides whether one of the keys has signed the token.
+func (p *parsed) verify(candidates []jose.JSONWebKey) error {
+	var err error
+	for _, k := range candidates {
+		if err = p.token.Claims(k.Key); err == nil {
+			return nil
+		}
+	}
+	if errors.Is(err, jose.ErrCryptoFailure) {
+		return errSignature
+	}
+	return errMalformed
+}
+
+// check decides whether the claims of a token count, and returns whom they name.
 func (t *tokens) check(claims *jwt.Claims, all map[string]any, now time.Time) (*Identity, error) {
 	expected := jwt.Expected{
 		Issuer: t.cfg.Issuer, AnyAudience: jwt.Audience{t.cfg.Audience}, Time: now,

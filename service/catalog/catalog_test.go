@@ -426,8 +426,8 @@ func TestPolicyInside(t *testing.T) {
 		}
 	}
 	_, err = g.Catalog.DropDatabase(t.Context(), &mooringv1.DropDatabaseRequest{Database: "d"})
-	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "d.payroll") {
-		t.Errorf("it drops a database with a collection that it may not drop: %v", err)
+	if status.Code(err) != codes.PermissionDenied || strings.Contains(err.Error(), "payroll") {
+		t.Errorf("it drops a database with a collection that it may not drop, or names it: %v", err)
 	}
 	if n := len(g.Server.Commands("dropDatabase")); n != 0 {
 		t.Errorf("%d commands dropDatabase", n)

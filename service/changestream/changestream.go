@@ -19,6 +19,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/stream"
@@ -66,19 +67,20 @@ func (s *Server) Watch(
 	ctx, cancel := context.WithCancelCause(ss.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.cfg.Stopping, func() { cancel(errStopping) })()
+	if s.cfg.Stopping.Err() != nil {
+		return errStopping
+	}
+	// Before the request is read: a stream beyond the count costs as little as it can.
+	account, ticket := admission.From(ctx), call.From(ctx).Ticket
+	if err := account.EnterChangeStream(ctx, ticket); err != nil {
+		return err
+	}
+	defer account.LeaveChangeStream(ticket)
 	r := request.Read(ctx, withoutTransaction{req}, nil)
 	ns, opt := read(r, req)
 	if err := r.Err(); err != nil {
 		return err
 	}
-	if s.cfg.Stopping.Err() != nil {
-		return errStopping
-	}
-	account := admission.From(ctx)
-	if err := account.EnterChangeStream(ctx, r.Ticket); err != nil {
-		return err
-	}
-	defer account.LeaveChangeStream(r.Ticket)
 	maxBatch := req.GetBatchSize()
 	opt.BatchSize, opt.RunOn = s.cfg.Streams.First(batch.Source{}, opt.BatchSize), true
 	changes, err := s.cfg.Client.Watch(ctx, ns, opt)
@@ -88,7 +90,7 @@ func (s *Server) Watch(
 	err = s.cfg.Streams.Watch(ctx, stream.Watch{
 		Changes: changes, MaxBatch: maxBatch,
 		Send: func(events []bson.Raw) error {
-			return sendEvents(r, ss, s.cfg.Streams.MessageBytes(), events)
+			return sendAllowed(r, ss, s.cfg.Streams.MessageBytes(), events)
 		},
 		Progress: func(token bson.Raw) error { return sendProgress(r, ss, token) },
 	})
@@ -130,6 +132,35 @@ func (s *Server) explain(ctx context.Context, err error) error {
 func isOver(ctx context.Context) bool {
 	deadline, timed := ctx.Deadline()
 	return ctx.Err() != nil || timed && !time.Now().Before(deadline)
+}
+
+// sendAllowed sends what the client may see of events, and a token behind those that it may not.
+func sendAllowed(
+	r *request.Reader, ss grpc.ServerStreamingServer[mooringv1.WatchResponse],
+	bytes int, events []bson.Raw,
+) error {
+	if r.Events == nil {
+		return sendEvents(r, ss, bytes, events)
+	}
+	allowed := make([]bson.Raw, 0, len(events))
+	hidden := false // the last
+	for _, event := range events {
+		limited, ok := r.Events.Event(event)
+		if hidden = !ok; ok {
+			allowed = append(allowed, limited)
+		}
+	}
+	if len(allowed) > 0 {
+		if err := sendEvents(r, ss, bytes, allowed); err != nil {
+			return err
+		}
+	}
+	if !hidden {
+		return nil
+	}
+	last, _ := events[len(events)-1].Lookup("_id")
+	token, _ := last.Document()
+	return sendProgress(r, ss, token)
 }
 
 // sendEvents sends events, in messages with at most so many bytes, or one event.

@@ -25,6 +25,7 @@ import (
 	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/session"
@@ -66,6 +67,7 @@ var keys = func() *seal.Ring {
 type options struct {
 	uri     string // such as "&timeoutMS=5"
 	streams stream.Config
+	policy  *policy.Enforcer
 }
 
 // start starts a replica. Time is fake, and the replica ends with the test.
@@ -87,7 +89,8 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 	g.stop, g.gate = stop, interceptor.NewGate()
 	g.tickets = changestream.NewTickets(keys, "test")
 	chain := interceptor.New(interceptor.Config{
-		Gate: g.gate, Sessions: session.NewSessions(g.client, keys, "test"),
+		Policy: opt.policy,
+		Gate:   g.gate, Sessions: session.NewSessions(g.client, keys, "test"),
 		Admission: admission.New(admission.Config{
 			ChangeStreams:          admission.Limits{Total: maxOpen},
 			ChangeStreamsPerTicket: maxPerTicket,

@@ -78,7 +78,7 @@ func (t *Tickets) seal(
 	c := claim{identified: of != nil}
 	if of != nil {
 		c.principal = of.Principal
-		c.known, err = json.Marshal(attributes{of.Groups, of.Claims})
+		c.known, err = json.Marshal(attributes{of.Groups, of.Claims, of.KeyRef()})
 		if err != nil || len(c.known) > math.MaxUint16 {
 			return "", time.Time{}, &rpcerr.Error{
 				Reason:  rpcerr.TooLarge,
@@ -137,16 +137,19 @@ func (t *Tickets) Open(ticket string) (*caller.Identity, *mooringv1.WatchRequest
 	if err := json.Unmarshal(c.known, &of); err != nil {
 		return nil, nil, refused(err)
 	}
-	return &caller.Identity{
+	id := &caller.Identity{
 		Principal: c.principal, Expires: sealed.Expires.Add(seal.MaxSkew),
 		Groups: of.Groups, Claims: of.Claims,
-	}, watch, nil
+	}
+	return id.WithKey(of.Key), watch, nil
 }
 
-// attributes holds what a policy decides by, besides the principal.
+// attributes holds what a policy decides by, besides the principal, and the client's API key: the
+// ticket counts as long as the key does.
 type attributes struct {
 	Groups []string       `json:"g,omitempty"`
 	Claims map[string]any `json:"c,omitempty"`
+	Key    string         `json:"k,omitempty"` // caller.Identity.KeyRef
 }
 
 // The bits of a claim's flags.

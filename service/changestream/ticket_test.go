@@ -118,6 +118,36 @@ func TestTicketShares(t *testing.T) {
 	})
 }
 
+// TestCountComesFirst checks that a stream beyond the count is refused before its request is read,
+// and that one whose request is refused gives its place back.
+func TestCountComesFirst(t *testing.T) {
+	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
+		wrong := onShop()
+		wrong.BatchSize = new(int32(-1))
+		open := func() codes.Code {
+			s, err := g.api.Watch(t.Context(), wrong)
+			if err == nil {
+				_, err = s.Recv()
+			}
+			return status.Code(err)
+		}
+		for range maxOpen + 1 {
+			if got := open(); got != codes.InvalidArgument {
+				t.Errorf("a wrong request: %s, want InvalidArgument", got)
+			}
+		}
+		var held []*watch
+		for open() != codes.ResourceExhausted {
+			if held = append(held, g.watch(onShop())); len(held) > maxOpen {
+				t.Fatal("a wrong request beyond the count is read")
+			}
+		}
+		for _, w := range held {
+			w.leave()
+		}
+	})
+}
+
 // TestTicketsOf checks what a ticket says of its client, and whose tickets count.
 func TestTicketsOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -215,6 +245,20 @@ func TestTicketRefusals(t *testing.T) {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-session", "x")
 		if _, err := g.api.CreateTicket(ctx, &mooringv1.CreateTicketRequest{Watch: onShop()}); status.Code(err) != codes.InvalidArgument {
 			t.Errorf("a session in the metadata: %v", err)
+		}
+	})
+}
+
+// TestLargeTicket refuses a ticket of a request whose JSON is charged for.
+func TestLargeTicket(t *testing.T) {
+	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
+		watch := onShop()
+		watch.ResumeAfter = &mooringv1.Document{Encoding: &mooringv1.Document_Json{
+			Json: `{"_data": "` + strings.Repeat("8", 200_000) + `"}`,
+		}}
+		_, err := g.api.CreateTicket(t.Context(), &mooringv1.CreateTicketRequest{Watch: watch})
+		if status.Code(err) != codes.InvalidArgument {
+			t.Errorf("CreateTicket = %v, want INVALID_ARGUMENT", err)
 		}
 	})
 }

@@ -92,10 +92,11 @@ func (o *output) document(d *mooringv1.Document) (err error) {
 	if o.gone {
 		return errGone
 	}
-	if err := o.x.Memory.MakeRoom(d.GetBson()); err != nil {
+	room, err := o.x.Memory.MakeRoom(o.buf, d.GetBson())
+	if err != nil {
 		return err
 	}
-	if o.buf, err = extjson.Append(o.buf, d.GetBson(), o.mode); err != nil {
+	if o.buf, err = extjson.Append(room, d.GetBson(), o.mode); err != nil {
 		return payload.Unencodable(err)
 	}
 	if len(o.buf) >= flushAt {

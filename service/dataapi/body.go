@@ -3,6 +3,7 @@ package dataapi
 import (
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -53,10 +54,9 @@ const (
 // parser reads one body, in one pass. It converts each document to BSON when it reaches the
 // document, and keeps nothing of the text.
 type parser struct {
-	text []byte
-	at   int
-	// bson is the buffer to which documents are appended. The documents are views on it.
-	bson   []byte
+	text   []byte
+	at     int
+	make   payload.Maker
 	items  int
 	most   int
 	charge func(bytes int64) error
@@ -135,10 +135,10 @@ func (p *parser) null() bool {
 	return false
 }
 
-// value reads any Extended JSON value.
+// value reads any Extended JSON value, which is valid until the next one is read.
 func (p *parser) value() (bson.Value, error) {
 	p.space()
-	v, _, n, err := payload.MaxDocument.ParseValuePrefix(nil, p.text[p.at:])
+	v, n, err := p.make.Value(p.text[p.at:])
 	if err != nil {
 		return v, p.syntax(err)
 	}
@@ -155,7 +155,8 @@ func (p *parser) string(into *string) error {
 	if err != nil {
 		return err
 	}
-	*into, _ = v.Str()
+	text, _ := v.Str()
+	*into = strings.Clone(text)
 	return nil
 }
 
@@ -185,29 +186,17 @@ func (p *parser) integer(into **int64) error {
 	return nil
 }
 
-// A chunk holds the BSON of many small documents.
-const (
-	minChunk = 64
-	maxChunk = 256 << 10
-)
-
 func (p *parser) document(into **mooringv1.Document) error {
 	p.space()
 	if p.at == len(p.text) || p.text[p.at] != '{' {
 		return p.fail("", "expected an object")
 	}
-	if cap(p.bson)-len(p.bson) < minChunk {
-		left := len(p.text) - p.at
-		p.bson = make([]byte, 0, min(left+left/2+minChunk, maxChunk))
-	}
-	begin := len(p.bson)
-	out, n, err := payload.MaxDocument.ParsePrefix(p.bson, p.text[p.at:])
+	raw, n, err := p.make.Document(p.text[p.at:])
 	if err != nil {
 		return p.syntax(err)
 	}
 	p.at += n
-	p.bson = out
-	*into = payload.NewDocument(out[begin:len(out):len(out)])
+	*into = payload.NewDocument(raw)
 	return nil
 }
 
@@ -267,12 +256,13 @@ func (p *parser) fail(field, message string) error {
 	}
 }
 
-// syntax returns the error of a value. Offsets of err count from p.at.
+// syntax returns the error of a value, and other errors as they are. Offsets of err count from
+// p.at.
 func (p *parser) syntax(err error) error {
 	s, ok := errors.AsType[*extjson.SyntaxError](err)
 	switch {
 	case !ok:
-		return p.fail("", err.Error())
+		return err
 	case s.TooLarge:
 		return &rpcerr.Error{Reason: rpcerr.TooLarge, Field: s.Path, Message: s.Problem}
 	}

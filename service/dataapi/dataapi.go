@@ -21,6 +21,7 @@ import (
 	"github.com/mooringdb/mooring/service/etag"
 	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/media"
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -131,7 +132,10 @@ func (c *call) read(do *action) (*input, error) {
 		return nil, err
 	}
 	defer body.Free()
-	p := &parser{text: body.B, most: c.x.MaxItems(), charge: c.x.Memory.Charge}
+	p := &parser{
+		text: body.B, make: payload.NewMaker(&c.x.Memory, len(body.B)),
+		most: c.x.MaxItems(), charge: c.x.Memory.Charge,
+	}
 	var in *input
 	if err := c.x.Work(len(body.B), func() (err error) {
 		in, err = p.input(do)

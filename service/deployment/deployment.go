@@ -37,7 +37,6 @@ type Handles interface {
 type Replicas interface {
 	Others(ctx context.Context, again bool) []string
 	List(ctx context.Context, address string, q handle.Query) ([]handle.Info, error)
-	Kill(ctx context.Context, address string, id string) error
 }
 
 var (

@@ -14,6 +14,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -74,7 +75,7 @@ func merge(found []handle.Info) []handle.Info {
 	return slices.CompactFunc(found, func(a, b handle.Info) bool { return a.ID == b.ID })
 }
 
-// KillHandle ends a handle at whichever replica holds it.
+// KillHandle ends a handle. If it is not here, the error is a call.Elsewhere.
 func (s *Server) KillHandle(
 	ctx context.Context, req *mooringv1.KillHandleRequest,
 ) (*mooringv1.KillHandleResponse, error) {
@@ -88,8 +89,8 @@ func (s *Server) KillHandle(
 		}
 	}
 	err := s.cfg.Handles.Kill(ctx, id)
-	if errors.Is(err, handle.ErrNotFound) && !call.From(ctx).Forwarded {
-		err = s.killElsewhere(ctx, id)
+	if errors.Is(err, handle.ErrNotFound) && !call.From(ctx).Forwarded && s.cfg.Replicas != nil {
+		return nil, &elsewhere{s.cfg.Replicas}
 	}
 	if err != nil {
 		return nil, err
@@ -97,25 +98,34 @@ func (s *Server) KillHandle(
 	return &mooringv1.KillHandleResponse{}, nil
 }
 
-// killElsewhere asks the other replicas to kill a handle. If no replica knows the handle, but one
-// has failed, killElsewhere returns that failure: the handle may be there.
-func (s *Server) killElsewhere(ctx context.Context, id string) error {
+// elsewhere describes a kill of a handle that is not here.
+type elsewhere struct{ replicas Replicas }
+
+var _ call.Elsewhere = (*elsewhere)(nil)
+
+func (e *elsewhere) Error() string { return "another replica has the handle, if there is one" }
+
+// Route has all other replicas kill the handle. If no replica knows it, but one has failed, Route
+// returns that failure: the handle may be there.
+func (e *elsewhere) Route(
+	ctx context.Context, _ func(context.Context) error, there call.There,
+) (call.Reply, error) {
 	err := handle.ErrNotFound
-	kill := func(ctx context.Context, address string) (struct{}, error) {
-		return struct{}{}, s.cfg.Replicas.Kill(ctx, address, id)
+	kill := func(ctx context.Context, address string) (call.Reply, error) {
+		return there(ctx, page.Replica{Address: address})
 	}
-	for _, a := range askOthers(ctx, s.cfg.Replicas, kill) {
+	for _, a := range askOthers(ctx, e.replicas, kill) {
 		switch {
 		case a.err == nil:
-			return nil
+			return a.value, nil
 		case !errors.Is(a.err, handle.ErrNotFound):
 			err = a.err
 		}
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return call.Reply{}, context.Cause(ctx)
 	}
-	return err
+	return call.Reply{}, err
 }
 
 // answer holds what another replica has answered.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,6 +22,8 @@ import (
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/handle"
@@ -40,6 +43,7 @@ type held struct {
 	infos  []handle.Info
 	asked  []handle.Query
 	killed []string
+	told   []call.Local // of the calls that were forwarded to here
 }
 
 // hold makes a replica with n handles, opened a second apart from first on.
@@ -113,23 +117,32 @@ func (r *replicas) List(ctx context.Context, address string, q handle.Query) ([]
 	return h.Handles(q), nil
 }
 
-func (r *replicas) Kill(ctx context.Context, address string, id string) error {
-	h, err := r.ask(ctx, address)
+// Forward implements interceptor.Replicas: the others kill, and note for whom.
+func (r *replicas) Forward(ctx context.Context, f *call.Forwarding) (call.Reply, error) {
+	h, err := r.ask(ctx, f.To.Address)
 	if err != nil {
-		return err
+		return call.Reply{}, err
 	}
-	return h.Kill(ctx, id)
+	h.mu.Lock()
+	h.told = append(h.told, f.Local)
+	h.mu.Unlock()
+	req, ok := f.Request.(*mooringv1.KillHandleRequest)
+	if !ok {
+		return call.Reply{}, fmt.Errorf("%s of %T", f.Method, f.Request)
+	}
+	return call.Reply{Response: &mooringv1.KillHandleResponse{}}, h.Kill(ctx, req.GetId())
 }
 
 // serve is the service behind the real interceptors.
 func serve(t *testing.T, own *held, others *replicas) (mooringv1.DeploymentServiceClient, *inproc.Conn) {
 	t.Helper()
-	x := interceptor.New(interceptor.Config{})
-	conn := inproc.NewConn(x.Unary(), x.Stream())
+	ways := interceptor.Config{}
 	cfg := deployment.Config{Client: &scripted{}, Handles: own}
 	if others != nil {
-		cfg.Replicas = others
+		cfg.Replicas, ways.Replicas = others, others
 	}
+	x := interceptor.New(ways)
+	conn := inproc.NewConn(x.Unary(), x.Stream())
 	mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(cfg))
 	return mooringv1.NewDeploymentServiceClient(conn), conn
 }
@@ -303,6 +316,29 @@ func TestKill(t *testing.T) {
 				t.Errorf("killed %v", killed)
 			}
 		})
+	}
+}
+
+// TestKillForClient checks that the replica that has a handle learns which client kills it, and by
+// which request, and that a kill that was forwarded goes no further.
+func TestKillForClient(t *testing.T) {
+	const id = "00000000000000000000000000000001"
+	own, other := hold("a:1", 1, 0, 1), hold("b:1", 1, 1, 1)
+	_, conn := serve(t, own, &replicas{held: map[string]*held{"b:1": other}})
+	kill := func(local call.Local) error {
+		return conn.Invoke(inproc.WithIncoming(t.Context(), local, nil),
+			mooringv1.DeploymentService_KillHandle_FullMethodName, &mooringv1.KillHandleRequest{Id: id}, &mooringv1.KillHandleResponse{})
+	}
+	local := call.Local{
+		RequestID: "r", Identity: &caller.Identity{Principal: "key:ops"}, Client: netip.MustParseAddr("192.0.2.1"),
+	}
+	forwarded := local
+	forwarded.Forwarded = true
+	if err := kill(forwarded); status.Code(err) != codes.NotFound || other.told != nil {
+		t.Errorf("a kill that was forwarded = %v, and asked another replica with %v", err, other.told)
+	}
+	if err := kill(local); err != nil || !reflect.DeepEqual(other.told, []call.Local{forwarded}) {
+		t.Errorf("KillHandle = %v; the other replica was told %+v, want %+v", err, other.told, forwarded)
 	}
 }
 

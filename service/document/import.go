@@ -25,6 +25,9 @@ const (
 	// importBatch is the number of bytes of documents that make a batch. The documents of a message
 	// are never split, so a batch may be larger.
 	importBatch = 1 << 20
+	// importCost is charged for what an import has always: the documents of a batch, and the
+	// message that they become.
+	importCost = 2 * importBatch
 	// maxImportErrors is how many write errors of an import are kept.
 	maxImportErrors = 1000
 )
@@ -42,14 +45,20 @@ func (s *Server) Import(
 		return err
 	}
 	r := request.Read(ss.Context(), first, first.Statement)
+	account := admission.From(ss.Context())
+	if err := account.Grow(ss.Context(), importCost); err != nil {
+		return err
+	}
+	account.Vacate(importBatch) // for the message
 	im := importing{
-		server: s, stream: ss, ns: namespace(first), opt: insertManyOptions.Read(r, first),
+		server: s, stream: ss, reader: r, ns: namespace(first),
+		opt: insertManyOptions.Read(r, first),
 	}
 	im.opt.RunOn, im.opt.Timeout = true, batchTimeout(ss.Context(), r.Timeout)
 	if err := r.Err(); err != nil {
 		return err
 	}
-	err = im.run(r, first)
+	err = im.run(first)
 	_, writesFailed := errors.AsType[*mongoerr.WriteException](err)
 	if err != nil && !(writesFailed && first.GetReturnPartialSuccess()) {
 		return im.failure(err)
@@ -70,6 +79,7 @@ func batchTimeout(ctx context.Context, each time.Duration) *time.Duration {
 type importing struct {
 	server *Server
 	stream grpc.ClientStreamingServer[mooringv1.ImportRequest, mooringv1.ImportResponse]
+	reader *request.Reader
 	ns     client.Namespace
 	opt    client.InsertManyOptions
 
@@ -87,10 +97,11 @@ type importing struct {
 
 // run inserts the documents of all messages, of which the first is there. It returns the error that
 // ends the import, or, if there are only write errors, these.
-func (im *importing) run(r *request.Reader, message *mooringv1.ImportRequest) error {
+func (im *importing) run(message *mooringv1.ImportRequest) error {
+	r := im.reader
 	for {
 		for _, doc := range message.GetDocuments() {
-			im.add(r, doc)
+			im.add(doc)
 			if r.Err() == nil {
 				continue
 			}
@@ -129,7 +140,8 @@ func isPlain(m *mooringv1.ImportRequest) bool {
 }
 
 // add reads the next document.
-func (im *importing) add(r *request.Reader, doc *mooringv1.Document) {
+func (im *importing) add(doc *mooringv1.Document) {
+	r := im.reader
 	raw := r.Required("", doc)
 	if r.Err() != nil {
 		r.Within("documents." + strconv.Itoa(im.read))
@@ -164,6 +176,7 @@ func (im *importing) flush() error {
 	batch := im.batch
 	im.batch, im.bytes = nil, 0
 	res, err := im.insert(batch)
+	im.reader.Release()
 	im.acknowledged = res.Acknowledged
 	im.inserted += int64(len(res.InsertedIDs))
 	im.failed += int64(len(res.WriteErrors))

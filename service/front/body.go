@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/mooringdb/mooring/service/admission"
@@ -41,6 +42,10 @@ const (
 type Body struct {
 	x     *Exchange
 	paced pacedBody
+	// piece is how much of the piece Read has read, and waited how long that took.
+	piece  int
+	waited time.Duration
+	over   atomic.Bool // Read returns errOver
 }
 
 // MaxBytes returns the limit on a body that is read as a whole.
@@ -85,7 +90,7 @@ func (b *Body) readAll(into *Buffer, length int64) error {
 				if err := b.x.Memory.Charge(int64(cost - charged)); err != nil {
 					return err
 				}
-				charged = cost
+				charged, into.charged = cost, &b.x.Memory
 			}
 			if room > cap(into.B) {
 				into.B = append(make([]byte, 0, room), into.B...)
@@ -213,9 +218,51 @@ func (b *Body) tooLarge() error {
 	return refuse(rpcerr.TooLarge, "the body is larger than "+limit+" bytes")
 }
 
-// Read reads a part of a body that may take any time as a whole: each read has Config.BodyTimeout,
-// or until the call's deadline. What is read is not charged and has no limit.
+// Read reads a part of a body that may take any time as a whole: each bodyPiece of it, up to
+// Advance, has Config.BodyTimeout, or until the call's deadline. The time between reads does not
+// count. What is read is not charged and has no limit.
 func (b *Body) Read(p []byte) (int, error) {
-	b.limit(time.Now())
-	return b.x.r.Body.Read(p)
+	begun := time.Now()
+	b.limit(begun.Add(-b.waited))
+	if b.over.Load() {
+		return 0, errOver
+	}
+	n, err := b.x.r.Body.Read(p)
+	b.waited += time.Since(begun)
+	if b.piece += n; b.piece >= bodyPiece {
+		b.Advance()
+	}
+	if errors.Is(err, io.EOF) {
+		b.until(time.Time{}) // the call goes on
+	}
+	return n, err
+}
+
+// Advance begins the time of the next piece of a body that Read reads, since the client has sent
+// what counts as one.
+func (b *Body) Advance() { b.piece, b.waited = 0, 0 }
+
+// errOver ends reading for a call that has ended.
+var errOver = errors.New("the call has ended")
+
+// While ends a Read that waits for the client, and those that follow, when the handler that gets
+// what is read has ended. ctx is the context of the call, and handler that of the handler, which is
+// derived from it. The caller calls stop when it reads no more, which reports whether the handler
+// has ended reading. The context of an HTTP/1 request has ended then, too.
+func (b *Body) While(ctx, handler context.Context) (stop func() bool) {
+	done, ended := make(chan struct{}), false
+	forget := context.AfterFunc(handler, func() {
+		defer close(done)
+		ended = ctx.Err() == nil
+		b.over.Store(true)
+		b.until(time.Unix(1, 0))
+	})
+	return func() bool {
+		if forget() {
+			return false
+		}
+		<-done
+		b.x.w.Header().Set("Connection", "close") // the rest of the body is not read
+		return ended
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mooringdb/mooring/service/admission"
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/flood"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -29,7 +30,7 @@ type Exchange struct {
 	Memory Memory
 	// Turn is of heavy work. Work takes it.
 	Turn admission.Turn
-	// LogPath is the request's path as logs have it. An API changes it if the path has a secret.
+	// LogPath is the request's path as logs have it. It has no segment that may be a secret.
 	LogPath string
 
 	front    *Handler
@@ -44,7 +45,7 @@ type Exchange struct {
 func (h *Handler) newExchange(w http.ResponseWriter, r *http.Request) *Exchange {
 	x := &Exchange{
 		front: h, w: w, r: r, ids: [1]string{requestID(r)},
-		Turn: h.config.Admission.Turn(), LogPath: r.URL.Path,
+		Turn: h.config.Admission.Turn(), LogPath: interceptor.LogPath(r.URL.Path),
 	}
 	x.Body.x, x.Response.x, x.Memory.x = x, x, x
 	return x
@@ -93,10 +94,14 @@ func (x *Exchange) Admit(identify func(context.Context) (*caller.Identity, error
 	if e, ok := errors.AsType[*caller.Error](err); ok {
 		x.w.Header()["Www-Authenticate"] = challenges[e.Problem]
 	}
-	if err == nil {
-		x.Memory.open()
+	if err != nil {
+		return err
 	}
-	return err
+	if x.identity != nil {
+		flood.From(x.r.Context()).Trust()
+	}
+	x.Memory.open()
+	return nil
 }
 
 // Identify returns who makes the call, nil if clients are not authenticated. add, if it is not nil,
@@ -195,6 +200,9 @@ func (x *Exchange) Describe(err error) *rpcerr.Failure {
 func (x *Exchange) Explain(ctx context.Context, err error) *rpcerr.Failure {
 	failed := x.Describe(err)
 	if !x.called {
+		if x.identity == nil {
+			flood.From(x.r.Context()).Waste() //nolint:contextcheck // the connection's
+		}
 		x.front.config.Refusals.Refused(ctx, &interceptor.Refusal{
 			RequestID: x.ID(), Client: address(x.r),
 			Method: knownMethod(x.r.Method), Path: x.LogPath,

@@ -2,6 +2,7 @@ package front
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/mooringdb/mooring/service/admission"
@@ -39,25 +40,27 @@ func (m *Memory) ChargeLast(bytes int64) error {
 	return m.account.GrowLast(m.x.r.Context(), bytes)
 }
 
+// Vacate says that nothing is in so many bytes any more that were charged; see admission.Account.
+func (m *Memory) Vacate(bytes int64) { m.account.Vacate(bytes) }
+
 // Release returns memory that Charge has charged.
 func (m *Memory) Release(bytes int64) { m.account.Shrink(bytes) }
 
-// MakeRoom charges the request with the text of a document before it is written, if the document is
-// large. The texts of a response follow each other in one buffer, and ReleaseRoom returns its
-// memory.
-func (m *Memory) MakeRoom(doc []byte) error {
+// MakeRoom charges the request with the text of a document before it is written to the end of dst,
+// if the document is large, and returns dst with room for it, so that it does not grow meanwhile.
+// The texts of a response follow each other in one buffer, and ReleaseRoom returns its memory.
+func (m *Memory) MakeRoom(dst, doc []byte) ([]byte, error) {
 	if len(doc) < largeDocument {
-		return nil
+		return dst, nil
 	}
-	more := int64(textSize(doc)) - m.text
-	if more <= 0 {
-		return nil
+	size := textSize(doc)
+	if more := int64(size) - m.text; more > 0 {
+		if err := m.ChargeLast(more); err != nil {
+			return nil, err
+		}
+		m.text += more
 	}
-	if err := m.ChargeLast(more); err != nil {
-		return err
-	}
-	m.text += more
-	return nil
+	return slices.Grow(dst, size), nil
 }
 
 // ReleaseRoom returns what MakeRoom has charged, when the text is written and its buffer is not
@@ -90,10 +93,16 @@ const maxPooled = 1 << 20
 type Buffer struct {
 	B  []byte
 	of *buffers
+	// charged is the account that is charged with the buffer of a body; nil: none is.
+	charged *Memory
 }
 
 // Free returns the buffer to its pool. Nothing may point into it any more.
 func (b *Buffer) Free() {
+	if b.charged != nil {
+		b.charged.Vacate(int64(cap(b.B)))
+		b.charged = nil
+	}
 	if cap(b.B) <= maxPooled {
 		b.of.pool.Put(b)
 	}

@@ -18,7 +18,7 @@ var (
 
 // LimitError refuses a call that may open a handle to a principal that has as many as it may.
 type LimitError struct {
-	Principal string
+	Principal string // empty: the client has no name
 	Max       int
 	// RetryAfter is when the first of them expires if no call continues it; 0: it is not known.
 	RetryAfter time.Duration

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"time"
+
+	"github.com/mooringdb/mooring/service/admission"
 )
 
 // ID identifies a handle in the table.
@@ -55,7 +57,9 @@ type Handle struct {
 	ID        ID
 	Kind      Kind
 	Principal string
-	Opened    time.Time // in whole milliseconds: it goes with the thing to other replicas
+	// Owner is for whom the handle counts: Principal, or the address of a client without a name.
+	Owner  admission.Principal
+	Opened time.Time // in whole milliseconds: it goes with the thing to other replicas
 
 	thing   Thing
 	lastUse time.Time
@@ -66,7 +70,8 @@ type Handle struct {
 	index   int    // in the queue
 	// settlement counts the table's settlements, for handles that expire at the same time.
 	settlement uint64
-	counted    bool // among the open ones of its principal
+	counted    bool // among the open ones of its owner
+	place      int  // among those
 	removed    bool
 }
 

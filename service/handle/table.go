@@ -4,16 +4,18 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"math"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/mooringdb/mooring/service/admission"
 )
 
 // Defaults of Config.
 const (
 	DefaultIdle            = 10 * time.Minute
 	DefaultMax             = 100_000
+	DefaultMaxOpen         = DefaultMax
 	DefaultMaxPerPrincipal = 100
 )
 
@@ -24,8 +26,12 @@ type Config struct {
 	// Max bounds the handles. One more ends the handle that expires first; handles that cannot be
 	// continued end before all others.
 	Max int
+	// MaxOpen bounds the open handles when a call opens one more. Each principal has a share of
+	// them, as it has of calls.
+	MaxOpen int
 	// MaxPerPrincipal is how many open handles a principal may have when it opens one more; less
-	// than 0 means no limit.
+	// than 0 means no limit but the share. Clients without a name are one principal for each
+	// address.
 	MaxPerPrincipal int
 }
 
@@ -45,9 +51,10 @@ type Table struct {
 
 	mu       sync.Mutex
 	things   map[ID]Thing
-	waiting  queue          // those that can be continued
-	over     queue          // the others
-	open     map[string]int // of each principal
+	waiting  queue            // those that can be continued
+	over     queue            // the others
+	open     *admission.Count // the open ones; it changes only while the lock is held
+	owned    owned            // the open ones by their owners
 	refusing bool
 	// settlements counts calls of Settle.
 	settlements uint64
@@ -59,11 +66,21 @@ type Table struct {
 func New(cfg Config) *Table {
 	cfg.Idle = orDefault(cfg.Idle, DefaultIdle)
 	cfg.Max = orDefault(cfg.Max, DefaultMax)
+	cfg.MaxOpen = orDefault(cfg.MaxOpen, DefaultMaxOpen)
 	cfg.MaxPerPrincipal = orDefault(cfg.MaxPerPrincipal, DefaultMaxPerPrincipal)
 	return &Table{
-		cfg: cfg, things: map[ID]Thing{}, open: map[string]int{}, stop: func() {},
+		cfg: cfg, things: map[ID]Thing{}, owned: owned{},
+		open:  admission.NewCount(openHandles, cfg.limits()),
 		plain: newDoomed(), pinned: newDoomed(), sooner: make(chan struct{}, 1),
+		stop: func() {},
 	}
+}
+
+// openHandles is how errors name what a principal has a share of.
+const openHandles = "open cursors and transactions"
+
+func (c *Config) limits() admission.Limits {
+	return admission.Limits{Total: int64(c.MaxOpen), Each: max(int64(c.MaxPerPrincipal), 0)}
 }
 
 func orDefault[T ~int | ~int64](v, d T) T {
@@ -122,44 +139,61 @@ func (t *Table) Counts() map[Kind]int {
 	return counts
 }
 
-// HasRoom returns a *LimitError if the principal has as many open handles as it may, of those that
-// can still be opened and cannot be evicted: expired ones, and those for which gone reports true,
-// are ended first. Without authentication there is no principal, and no limit. Calls that settle
-// their handles later do not count each other: together they may exceed the limit by their number.
-func (l *Locked) HasRoom(principal string, gone func(Thing) bool) error {
-	limit := l.cfg.limitOf(principal)
-	if l.open[principal] < limit {
+// Usage returns how many handles are open, and how many calls were refused because of that.
+func (t *Table) Usage() admission.Usage { return t.open.Usage() }
+
+// HasRoom returns the error of a principal that may not open one more handle: a *LimitError if it
+// has its share, of those that can still be opened and cannot be evicted, and an *admission.Error
+// if others have the room. Expired handles, and those of the principal for which gone reports true,
+// are ended first. Calls that settle their handles later do not count each other: together they may
+// exceed the limit by their number.
+func (l *Locked) HasRoom(p admission.Principal, gone func(Thing) bool) error {
+	if l.open.Refusal(p, 0) == nil {
 		return nil
 	}
 	now := time.Now()
 	l.removeExpired(now)
-	err := &LimitError{Principal: principal, Max: limit}
-	open := l.open[principal]
-	for _, h := range l.idle(principal) {
-		switch left := h.expires.Sub(now); {
+	evictable, left := int64(0), time.Duration(0)
+	for _, h := range l.idle(p) {
+		switch {
 		case gone(h.thing):
 			l.doom(h)
-			open--
 		case h.thing.IsEvictable():
-			open--
-		case err.RetryAfter == 0 || left < err.RetryAfter:
-			err.RetryAfter = left
+			evictable++
+		default:
+			left = shorter(left, h.expires.Sub(now))
 		}
 	}
-	if open < limit {
+	refusal := l.open.Refusal(p, evictable)
+	if refusal == nil {
 		return nil
 	}
-	return err
+	l.open.Refused(refusal.Cause)
+	if refusal.Cause == admission.OwnShare {
+		most := int(l.open.Held(p) - evictable)
+		return &LimitError{Principal: p.Name, Max: most, RetryAfter: left}
+	}
+	if first := l.waiting.first(); first != nil {
+		refusal.RetryAfter = first.expires.Sub(now)
+	}
+	return refusal
+}
+
+// shorter returns the shorter of two times, of which 0 is none.
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b < a {
+		return b
+	}
+	return a
 }
 
 // Evict makes room for one more open handle of a principal: it evicts the least recently used ones.
-func (l *Locked) Evict(principal string) {
-	limit := l.cfg.limitOf(principal)
-	if l.open[principal] < limit {
+func (l *Locked) Evict(p admission.Principal) {
+	if l.open.Refusal(p, 0) == nil {
 		return
 	}
-	for _, h := range l.idle(principal) {
-		if l.open[principal] < limit {
+	for _, h := range l.idle(p) {
+		if l.open.Refusal(p, 0) == nil {
 			return
 		}
 		if h.thing.IsEvictable() {
@@ -169,19 +203,12 @@ func (l *Locked) Evict(principal string) {
 	}
 }
 
-func (c *Config) limitOf(principal string) int {
-	if principal == "" || c.MaxPerPrincipal < 0 {
-		return math.MaxInt
-	}
-	return c.MaxPerPrincipal
-}
-
 // idle returns the open handles of a principal on which no call works, the least recently used ones
 // first.
-func (l *Locked) idle(principal string) []*Handle {
+func (l *Locked) idle(p admission.Principal) []*Handle {
 	var idle []*Handle
-	for _, thing := range l.things {
-		if h := thing.handle(); h.Principal == principal && h.counted && h.work == nil {
+	for _, h := range l.owned[p] {
+		if h.work == nil {
 			idle = append(idle, h)
 		}
 	}
@@ -318,11 +345,11 @@ func (l *Locked) count(h *Handle, open bool) {
 	case open == h.counted:
 		return
 	case open:
-		l.open[h.Principal]++
+		l.open.Add(h.Owner)
+		l.owned.add(h)
 	default:
-		if l.open[h.Principal]--; l.open[h.Principal] == 0 {
-			delete(l.open, h.Principal)
-		}
+		l.open.Remove(h.Owner)
+		l.owned.remove(h)
 	}
 	h.counted = open
 }

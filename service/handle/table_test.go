@@ -3,6 +3,7 @@ package handle_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/handle"
 )
 
@@ -33,9 +35,14 @@ func newThing(n byte, principal string) *thing {
 	return &thing{
 		Handle: handle.Handle{
 			ID: handle.ID{n}, Kind: handle.KindCursor, Principal: principal, Opened: handle.Now(),
+			Owner: owner(principal),
 		},
 		ended: make(chan struct{}),
 	}
+}
+
+func owner(name string) admission.Principal {
+	return admission.PrincipalOf(name, netip.MustParseAddr("192.0.2.1"))
 }
 
 func (t *thing) Describe(i *handle.Info) { i.Database = t.database }
@@ -185,7 +192,7 @@ func TestHasRoom(t *testing.T) {
 		{name: "below the limit", limit: 3, principal: "ann", settled: waiting, gone: kept},
 		{name: "no limit", limit: -1, principal: "ann", settled: waiting, gone: kept},
 		{name: "another principal", limit: 2, principal: "ben", settled: waiting, gone: kept},
-		{name: "no principal", limit: 2, settled: waiting, gone: kept},
+		{name: "a client without a name", limit: 2, settled: waiting, gone: kept},
 		{name: "not open", limit: 2, principal: "ann", settled: notOpen, gone: kept},
 		{name: "expired", limit: 2, principal: "ann", settled: waiting, gone: kept, expired: true},
 		{name: "gone", limit: 2, principal: "ann", settled: waiting, gone: gone},
@@ -230,9 +237,71 @@ func TestHasRoom(t *testing.T) {
 }
 
 func hasRoom(table *handle.Table, principal string, gone func(handle.Thing) bool) (err error) {
-	table.Do(func(l *handle.Locked) { err = l.HasRoom(principal, gone) })
+	table.Do(func(l *handle.Locked) { err = l.HasRoom(owner(principal), gone) })
 	return err
 }
+
+// TestHasRoomByAddress checks that clients without names have the limit of principals, each address
+// for itself, and get the time after which one of its own handles expires.
+func TestHasRoomByAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := handle.New(handle.Config{Idle: time.Minute, MaxPerPrincipal: 2})
+		settleAs(table, waiting, newThing(1, ""), newThing(2, ""), newThing(3, "ann"))
+		pass(time.Second)
+		want := handle.LimitError{Max: 2, RetryAfter: 59 * time.Second}
+		limit, refused := errors.AsType[*handle.LimitError](hasRoom(table, "", notGone))
+		if !refused || *limit != want {
+			t.Errorf("HasRoom = %+v, want %+v", limit, want)
+		}
+		other := admission.PrincipalOf("", netip.MustParseAddr("192.0.2.2"))
+		table.Do(func(l *handle.Locked) {
+			if err := l.HasRoom(other, notGone); err != nil {
+				t.Errorf("HasRoom of another address = %v", err)
+			}
+		})
+		if u := table.Usage(); u.Held != 3 || u.Refused[admission.OwnShare] != 1 {
+			t.Errorf("Usage() = %+v, want 3 held, and 1 refused", u)
+		}
+	})
+}
+
+// TestHasRoomInAll checks that the open handles of all principals have a limit, of which each has a
+// share: no handle ends for that of another principal.
+func TestHasRoomInAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := handle.New(handle.Config{Idle: time.Minute, MaxOpen: 10, MaxPerPrincipal: -1})
+		opened := map[string]int{}
+		open := func(name string) error {
+			err := hasRoom(table, name, notGone)
+			if err == nil {
+				opened[name]++
+				settleAs(table, waiting, newThing(byte(len(name)<<4+opened[name]), name))
+				pass(time.Second)
+			}
+			return err
+		}
+		for range 20 {
+			_ = open("a")
+		}
+		if _, refused := errors.AsType[*handle.LimitError](open("a")); !refused || opened["a"] != 8 {
+			t.Errorf("one principal opened %d of 10, and then %v", opened["a"], open("a"))
+		}
+		for _, name := range []string{"bb", "ccc"} {
+			if err := open(name); err != nil {
+				t.Errorf("the first handle of another principal: %v", err)
+			}
+		}
+		refused, ok := errors.AsType[*admission.Error](open("dddd"))
+		if !ok || refused.Cause != admission.Full || refused.RetryAfter != 50*time.Second {
+			t.Errorf("without room: %+v, want it full until the first expires", refused)
+		}
+		if table.Len() != 10 {
+			t.Errorf("%d handles, want 10", table.Len())
+		}
+	})
+}
+
+func notGone(handle.Thing) bool { return false }
 
 // TestEvict checks that room is made with the least recently used handle of the principal that can
 // be evicted, and not before it is needed.
@@ -256,8 +325,8 @@ func TestEvict(t *testing.T) {
 			t.Error("HasRoom evicts")
 		}
 		table.Do(func(l *handle.Locked) {
-			l.Evict("ann")
-			l.Evict("ann") // there is room already
+			l.Evict(owner("ann"))
+			l.Evict(owner("ann")) // there is room already
 		})
 		synctest.Wait()
 		for n, th := range things {

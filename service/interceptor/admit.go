@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // charge opens the account of the call's client, unless the listener has done so. The memory that
@@ -45,6 +48,23 @@ func (x *Chain) admit(ctx context.Context, c *pass) error {
 	}
 	defer a.LeaveCall(p)
 	return c.next(ctx)
+}
+
+// pace holds back the refusal of a client that has had many. What the call is charged with stays
+// until then.
+func (x *Chain) pace(ctx context.Context, c *pass) error {
+	err := c.next(ctx)
+	if isRefusal(outcomeOf(err)) {
+		of := admission.PrincipalOf(c.call.Principal, c.call.Client)
+		x.cfg.Admission.HoldBack(ctx, of)
+	}
+	return err
+}
+
+// isRefusal reports whether a call with that outcome was refused by a limit or by the policy.
+func isRefusal(code codes.Code, reason string) bool {
+	return code == codes.ResourceExhausted || code == codes.PermissionDenied ||
+		rpcerr.Reason(reason) == rpcerr.Overloaded
 }
 
 // OpenAccount opens another account of the client that makes a call of the gRPC listener, for its

@@ -70,19 +70,6 @@ var (
 	}
 )
 
-// errRemoved ends a stream whose client's API key is removed.
-var errRemoved = &caller.Error{
-	Problem: caller.Invalid, Message: "the API key of the stream does not count any more",
-}
-
-// stillCounts returns an error if the credential of a stream's client was removed.
-func (x *Chain) stillCounts(c *pass) error {
-	if x.cfg.Callers == nil || c.call.Identity == nil || x.cfg.Callers.Counts(c.call.Identity) {
-		return nil
-	}
-	return errRemoved
-}
-
 // permit refuses calls whose client the listener has not authenticated, if it must be. It ends a
 // stream when the client's credential expires.
 func (x *Chain) permit(ctx context.Context, c *pass) error {
@@ -92,6 +79,13 @@ func (x *Chain) permit(ctx context.Context, c *pass) error {
 		return c.next(ctx)
 	case id == nil:
 		return errUnknown
+	}
+	if x.cfg.Callers != nil { // a ticket is older than the call
+		now, ok := x.cfg.Callers.Current(id)
+		if !ok {
+			return errRemoved
+		}
+		c.call.Identity, id = now, now
 	}
 	c.call.Principal = id.Principal
 	if c.stream == nil || id.Expires.IsZero() {

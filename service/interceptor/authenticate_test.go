@@ -213,3 +213,52 @@ func TestRemovedKeysEndStreams(t *testing.T) {
 		}
 	}
 }
+
+// TestKeysRemovedBeforeStreamIsOpen checks that a stream does not begin if its client's API key was
+// removed, or ends sooner, after the client was authenticated and before the stream is one of the
+// open streams, which the next change of the keys would end.
+func TestKeysRemovedBeforeStreamIsOpen(t *testing.T) {
+	key, line, err := caller.NewKey("shop", time.Now().Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, other, err := caller.NewKey("other", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	later, sooner := line, strings.Replace(line, "expires=20", "expires=19", 1)
+	table := func(line string) *caller.KeyTable {
+		keys, err := caller.ParseKeys([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	for _, row := range []struct {
+		name string
+		line string
+		want codes.Code
+	}{
+		{"the same key", later, codes.OK},
+		{"the same key in a group", later + " groups=a", codes.OK},
+		{"the same key, which ends sooner", sooner, codes.Unauthenticated},
+		{"no such key", other, codes.Unauthenticated},
+		{"the key of another principal", strings.Replace(line, "shop", "shops", 1), codes.Unauthenticated},
+	} {
+		callers := caller.New(caller.Config{Keys: table(line)})
+		x := interceptor.New(interceptor.Config{Callers: callers})
+		x.Trace(func(step string) {
+			if step == "gate" {
+				callers.Replace(table(row.line))
+			}
+		})
+		ctx, err := x.Authenticate(incoming(t.Context(), "api-key", key), "/s/S")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = stream(ctx, x, func(context.Context) error { return nil })
+		if status.Code(err) != row.want {
+			t.Errorf("%s: %v, want %s", row.name, err, row.want)
+		}
+	}
+}

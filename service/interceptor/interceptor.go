@@ -97,6 +97,7 @@ type Chain struct {
 	onward  []step // of the calls that other replicas forward
 	stalled error  // ends a stream whose client does not read
 	silent  error  // ends a stream whose client does not send
+	live    live
 }
 
 // Timeouts holds Config.DefaultTimeout and Config.MaxTimeout.
@@ -148,6 +149,7 @@ func New(cfg Config) *Chain {
 	}
 	x.steps = []step{
 		{"identify", x.identify, each}, // the request's id, and the client's name
+		{"pace", x.pace, first},        // holds back refusals of a client that has had many
 		{"count", x.count, first},      // the metrics, with the status that the client gets
 		{"log", x.log, each},           // one line, with the status that the client gets
 		{"audit", x.audit, first},      // one line for a write and a refusal
@@ -162,6 +164,12 @@ func New(cfg Config) *Chain {
 		{"decide", x.decide, first},    // refuses or changes the request, as the policy says
 		{"route", x.route, first},      // has another replica make the call, if it has to
 		{"transact", x.transact, each}, // runs the call in its transaction
+	}
+	if cfg.Policy != nil {
+		cfg.Policy.Follow(x.review)
+	}
+	if cfg.Callers != nil {
+		cfg.Callers.Follow(x.review)
 	}
 	x.onward = slices.DeleteFunc(slices.Clone(x.steps), func(s step) bool { return s.at == first })
 	return x
@@ -186,8 +194,9 @@ type pass struct {
 
 	// policy checks the requests of the call; it is used if Config.Policy is set.
 	policy  policy.Call
-	checked bool // policy is set
-	settled bool // call.Terse is what the policy says: see isTerse
+	grounds policy.Grounds // what it has decided; review reads it
+	checked bool           // policy is set
+	settled bool           // call.Terse is what the policy says: see isTerse
 
 	chain *Chain
 	// Of a unary call:
@@ -278,7 +287,7 @@ func (x *Chain) Unary() grpc.UnaryServerInterceptor {
 		ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 	) (any, error) {
 		c := &pass{
-			method: info.FullMethod, steps: x.stepsOf(ctx), chain: x, request: req,
+			method: LogPath(info.FullMethod), steps: x.stepsOf(ctx), chain: x, request: req,
 			unary: handler,
 		}
 		if err := c.next(ctx); err != nil {
@@ -294,7 +303,7 @@ func (x *Chain) Stream() grpc.StreamServerInterceptor {
 		srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 	) error {
 		c := &pass{
-			method: info.FullMethod, steps: x.stepsOf(ss.Context()),
+			method: LogPath(info.FullMethod), steps: x.stepsOf(ss.Context()),
 			chain: x, server: srv, wire: ss, stream: handler, receives: info.IsClientStream,
 		}
 		return c.next(ss.Context())
@@ -321,9 +330,6 @@ func (s *stream) Context() context.Context { return s.ctx }
 // handler, and hold its cursor, after the end of a drain or forever.
 func (s *stream) SendMsg(m any) error {
 	chain := s.call.chain
-	if err := chain.stillCounts(s.call); err != nil {
-		return err
-	}
 	s.call.finish(m)
 	if s.sends == nil {
 		s.sends = newLane(s.ctx, chain.cfg.StallTimeout, chain.stalled)
@@ -363,9 +369,6 @@ func (s *stream) RecvMsg(m any) error {
 func (s *stream) receive(m any) error {
 	if s.call.request == nil {
 		s.call.request = m
-	}
-	if err := s.call.chain.stillCounts(s.call); err != nil {
-		return err
 	}
 	if !s.call.receives {
 		return s.ServerStream.RecvMsg(m)

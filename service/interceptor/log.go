@@ -14,7 +14,8 @@ import (
 
 // log writes one line at Debug for each call. At higher levels it writes a line for a call that
 // failed by a fault of the gateway or the servers, for one that was refused or ended by the
-// shutdown, and for one that was slow. The logger limits lines that repeat.
+// shutdown, one whose client is told that the server's words are kept back, and one that was slow.
+// The logger limits lines that repeat.
 func (x *Chain) log(ctx context.Context, c *pass) (err error) {
 	start := time.Now()
 	err = c.next(ctx)
@@ -22,8 +23,12 @@ func (x *Chain) log(ctx context.Context, c *pass) (err error) {
 	r := record{pass: c, took: time.Since(start)}
 	if f, ok := errors.AsType[*rpcerr.Failure](err); ok {
 		r.code, r.reason, r.message = f.Code(), f.Reason(), f.Logged()
+		r.kept = f.IsKept()
 	}
 	level, message := rpcerr.LogLevel(r.code, rpcerr.Reason(r.reason))
+	if r.kept {
+		level = max(level, slog.LevelInfo) // the client is told less than the log has
+	}
 	if level > slog.LevelDebug && x.cfg.Logger.Enabled(ctx, level) {
 		//nolint:sloglint // one of the constants of LogLevel
 		x.cfg.Logger.LogAttrs(ctx, level, message, r.attrs()...)
@@ -43,6 +48,7 @@ type record struct {
 	took            time.Duration
 	code            codes.Code
 	reason, message string
+	kept            bool // the server's words, from the client
 }
 
 // attrs returns the attributes that all lines of a call have.

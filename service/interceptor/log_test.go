@@ -107,7 +107,7 @@ func TestSlowRequests(t *testing.T) {
 		{"deep", find(document(deep)), "{d: ?}}}"},
 		{"wide", find(document(wide)), "…"},
 		{"pipeline", &mooringv1.AggregateRequest{Pipeline: []*mooringv1.Document{json(`{"$match": {"a": "secret"}}`), json(`{"$limit": 4711}`)}}, `pipeline="{$match: {a: ?}}, {$limit: ?}"`},
-		{"command", &mooringv1.RunCommandRequest{Command: json(`{"find": "secret"}`)}, `command="{find: ?}"`},
+		{"command", &mooringv1.RunCommandRequest{Command: json(`{"find": "c", "comment": "secret"}`)}, `command="{find: ?, comment: ?}"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

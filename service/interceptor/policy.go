@@ -48,19 +48,40 @@ func (c *pass) check(ctx context.Context, message any) error {
 	if !c.checked {
 		c.checked = true
 		c.policy = enforcer.Begin(c.call.Identity, c.method, c.call.Built)
+		c.policy.Keep(&c.grounds)
+		c.call.Rights = rights{c}
 	}
 	if c.call.Forwarded {
 		c.policy.Of(m)
 		c.decideInside(ctx)
-		return nil
+		return c.grounds.Add(c.call.Taken)
 	}
 	err := c.policy.Check(ctx, m)
 	c.call.Quiet = c.policy.Quiet()
+	if c.policy.PerEvent() {
+		c.call.Events = rights{c}
+	}
 	c.decideInside(ctx)
 	if refusal, ok := errors.AsType[*policy.Refusal](err); ok {
 		c.logRefusal(ctx, "request refused by the policy", refusal)
 	}
+	if err == nil && c.stream != nil && c.isStale() {
+		err = c.chain.withdrawn(c) //nolint:contextcheck // it waits for nothing
+		c.logEnd(err)              //nolint:contextcheck // it waits for nothing
+	}
 	return err
+}
+
+// isStale reports whether the rules or the API keys were replaced while a message was decided:
+// review may have come before the decision.
+func (c *pass) isStale() bool {
+	callers, id := c.chain.cfg.Callers, c.call.Identity
+	if callers != nil && id != nil {
+		if now, ok := callers.Current(id); !ok || now != id {
+			return true
+		}
+	}
+	return c.policy.Stale()
 }
 
 // decideInside gives the handler what decides about each database or collection that the call lists

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 
@@ -41,6 +42,7 @@ func (r *Refusals) Refused(ctx context.Context, e *Refusal) {
 	if r.Meter != nil {
 		r.Meter.Refused(e.Code, e.Reason)
 	}
+	e.Method = LogPath(e.Method)
 	method := e.Method
 	if e.Path != "" {
 		method += " " + e.Path
@@ -76,4 +78,28 @@ func (e *Refusal) attrs() []slog.Attr {
 		attrs = append(attrs, slog.String("err", e.Message))
 	}
 	return attrs
+}
+
+// maxSegment is the length of the longest segment of a path in a log. Every key and token is
+// longer, and no segment of the API is.
+const maxSegment = 48
+
+// LogPath returns a path, or the name of a method, for the log: a segment that may be a key or a
+// token, wherever a client has put it, is not in it.
+func LogPath(path string) string {
+	long := func(segment string) bool { return len(segment) > maxSegment }
+	found := false
+	for segment := range strings.SplitSeq(path, "/") {
+		found = found || long(segment)
+	}
+	if !found {
+		return path
+	}
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		if long(s) {
+			segments[i] = "…"
+		}
+	}
+	return strings.Join(segments, "/")
 }

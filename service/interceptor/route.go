@@ -4,19 +4,18 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/payload"
-	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // Replicas has calls of clients made at other replicas.
@@ -28,9 +27,32 @@ type Replicas interface {
 	Forward(ctx context.Context, f *call.Forwarding) (call.Reply, error)
 }
 
+// routes says what the calls of each route do.
+var routes = map[mooringv1.Method_Route]struct {
+	leaves   bool // another replica may make the call
+	transact bool // it runs in the transaction that it names
+	late     bool // it may come from another replica after the gate has closed: see pass.isLate
+}{
+	mooringv1.Method_ROUTE_TRANSACTION: {leaves: true, transact: true},
+	mooringv1.Method_ROUTE_OUTCOME:     {leaves: true}, // it ends its transaction instead
+	mooringv1.Method_ROUTE_CURSOR:      {leaves: true, transact: true, late: true},
+	mooringv1.Method_ROUTE_HANDLE:      {leaves: true, late: true},
+}
+
+// routeOf returns the route of a method. Methods that are not the API's have none.
+func routeOf(name string) mooringv1.Method_Route {
+	if m := method.Of(name); m != nil {
+		return m.Route
+	}
+	return mooringv1.Method_ROUTE_UNSPECIFIED
+}
+
 // route has a call made by another replica if that holds what the call needs: the transaction or
 // the cursor of its token, or the handle that it kills. The handler says so by its error.
 func (x *Chain) route(ctx context.Context, c *pass) error {
+	if !routes[routeOf(c.method)].leaves {
+		return c.next(ctx)
+	}
 	rest := c.steps
 	here := func(ctx context.Context) error {
 		c.steps = rest
@@ -127,7 +149,8 @@ func (x *Chain) forward(ctx context.Context, c *pass, to page.Replica) (call.Rep
 			Address: to.Address, Refused: true, Err: errors.New("there are no other replicas"),
 		}
 	}
-	answer, err := answerOf(c.method)
+	output := method.Of(c.method).Descriptor.Output().FullName() // of the API: it has a route
+	answer, err := protoregistry.GlobalTypes.FindMessageByName(output)
 	if err != nil {
 		return call.Reply{}, err
 	}
@@ -137,6 +160,7 @@ func (x *Chain) forward(ctx context.Context, c *pass, to page.Replica) (call.Rep
 			RequestID: c.call.RequestID, Identity: c.call.Identity, Client: c.call.Client,
 			Casual: c.call.Casual, Whole: c.call.Whole, Text: c.call.Text, Quiet: c.call.Quiet,
 			Forwarded: true, Owner: to.Instance,
+			Taken: call.Taken(&c.call), //nolint:contextcheck // of the call
 		},
 		Metadata: metadata.MD{},
 	}
@@ -147,20 +171,4 @@ func (x *Chain) forward(ctx context.Context, c *pass, to page.Replica) (call.Rep
 		}
 	}
 	return x.cfg.Replicas.Forward(ctx, f)
-}
-
-// answerOf returns the type of what an RPC answers, by its full name: /package.Service/Method.
-func answerOf(method string) (protoreflect.MessageType, error) {
-	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
-	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
-	if err != nil {
-		return nil, err
-	}
-	rpc, ok := d.(protoreflect.MethodDescriptor)
-	if !ok {
-		return nil, &rpcerr.Error{
-			Reason: rpcerr.Internal, Message: "no RPC has the name " + method,
-		}
-	}
-	return protoregistry.GlobalTypes.FindMessageByName(rpc.Output().FullName())
 }

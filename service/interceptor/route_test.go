@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/call"
@@ -38,6 +39,7 @@ type node struct {
 	log   bytes.Buffer
 	limit *admission.Admission
 	steps map[string]int
+	flush func() // writes the audit log to log
 }
 
 func newNode(
@@ -52,8 +54,11 @@ func newNode(
 		limit: admission.New(admission.Config{Bytes: 1 << 20, Calls: admission.Limits{Each: 1}, StreamsEach: 1}),
 		steps: map[string]int{},
 	}
+	audited := audit.New(audit.Config{Handler: slog.NewTextHandler(&n.log, nil)})
+	t.Cleanup(func() { _ = audited.Close(context.WithoutCancel(t.Context())) })
+	n.flush = func() { _ = audited.Flush(t.Context()) }
 	n.chain = interceptor.New(interceptor.Config{
-		Meter: &n.meter, Audit: audit.New(slog.New(slog.NewTextHandler(&n.log, nil))),
+		Meter: &n.meter, Audit: audited,
 		Callers: caller.New(caller.Config{}), Policy: policy.NewEnforcer(policy.Config{Policy: p}),
 		Admission: n.limit, Transactions: transactions, Replicas: to,
 	})
@@ -174,6 +179,7 @@ func TestForwardedCallsPassOnce(t *testing.T) {
 	}
 	once := map[string]bool{
 		"permit": true, "decide": true, "admit": true, "audit": true, "count": true, "route": true,
+		"pace": true,
 	}
 	steps, _ := a.chain.Order()
 	for _, name := range steps {
@@ -188,6 +194,8 @@ func TestForwardedCallsPassOnce(t *testing.T) {
 	if a.meter.ended != 2 || b.meter.ended != 0 {
 		t.Errorf("a counts %d calls and b %d, want 2 and none", a.meter.ended, b.meter.ended)
 	}
+	a.flush()
+	b.flush()
 	if n := strings.Count(a.log.String(), "msg=audit"); n != 1 || b.log.Len() > 0 {
 		t.Errorf("a audits %d calls, want the write; b %q", n, b.log.String())
 	}
@@ -257,6 +265,30 @@ func TestRouteBackHere(t *testing.T) {
 	check("StreamFind", err)
 }
 
+// TestRoutes checks that a call leaves this replica if the options of its method give it a route to
+// another, and else does not, whatever its handler returns.
+func TestRoutes(t *testing.T) {
+	x := interceptor.New(interceptor.Config{})
+	leaves := map[mooringv1.Method_Route]bool{
+		mooringv1.Method_ROUTE_HERE: false, mooringv1.Method_ROUTE_TRANSACTION: true, mooringv1.Method_ROUTE_OUTCOME: true,
+		mooringv1.Method_ROUTE_CURSOR: true, mooringv1.Method_ROUTE_HANDLE: true,
+	}
+	for _, m := range method.All() {
+		want, known := leaves[m.Route]
+		runs := 0
+		_, err := x.Unary()(t.Context(), m.Descriptor.Input(), &grpc.UnaryServerInfo{FullMethod: m.Name},
+			func(context.Context, any) (any, error) {
+				if runs++; runs == 1 {
+					return nil, returning{}
+				}
+				return &mooringv1.FindOneResponse{}, nil
+			})
+		if !known || want != (err == nil) || want != (runs == 2) {
+			t.Errorf("%s of route %s: it ran %d times, %v", m.Name, m.Route, runs, err)
+		}
+	}
+}
+
 // TestForwardedCallsDuringDrain checks that other replicas reach the cursors and handles of one
 // whose gate is closed, and nothing else there: the pager hands the cursors over only then.
 func TestForwardedCallsDuringDrain(t *testing.T) {
@@ -273,7 +305,9 @@ func TestForwardedCallsDuringDrain(t *testing.T) {
 		{"CursorService/NextPage", true, codes.OK},
 		{"CursorService/NextPage", false, codes.Unavailable},
 		{"DeploymentService/KillHandle", true, codes.OK},
+		{"DeploymentService/KillHandle", false, codes.Unavailable},
 		{"DocumentService/FindOne", true, codes.Unavailable},
+		{"TransactionService/Commit", true, codes.Unavailable},
 	} {
 		ctx := &call.LocalContext{Context: t.Context(), Local: call.Local{Forwarded: row.forwarded}}
 		_, err := x.Unary()(ctx, &mooringv1.NextPageRequest{}, &grpc.UnaryServerInfo{FullMethod: "/mooring.v1." + row.method},

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -157,16 +156,7 @@ func (x *Chain) logPanic(ctx context.Context, c *pass, p any) {
 // isLate reports whether a call may come after the gate has closed: another replica asks for a
 // cursor or a handle, which are here until the pager has drained. The pager refuses what it cannot
 // do any more.
-func (c *pass) isLate() bool {
-	return c.call.Forwarded && (strings.HasPrefix(c.method, cursorPrefix) ||
-		strings.HasPrefix(c.method, deploymentPrefix))
-}
-
-// These begin the methods that continue and end cursors, and those that end handles.
-const (
-	cursorPrefix     = "/mooring.v1.CursorService/"
-	deploymentPrefix = "/mooring.v1.DeploymentService/"
-)
+func (c *pass) isLate() bool { return c.call.Forwarded && routes[routeOf(c.method)].late }
 
 func (x *Chain) gate(ctx context.Context, c *pass) error {
 	ctx, err := x.cfg.Gate.enter(ctx, &c.place, c.isLate())
@@ -174,11 +164,14 @@ func (x *Chain) gate(ctx context.Context, c *pass) error {
 		return err
 	}
 	defer c.place.leave()
-	err = c.next(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errCut) && isCanceled(err) {
-		return errCut // the handler itself saw an interrupted send
+	if c.stream != nil {
+		x.live.add(c)
+		defer x.live.remove(c)
+		if err := x.removed(c); err != nil {
+			return err
+		}
 	}
-	return err
+	return ended(ctx, c.next(ctx))
 }
 
 func isCanceled(err error) bool {
@@ -232,6 +225,11 @@ func (x *Chain) inform(ctx context.Context, c *pass) (err error) {
 	c.call.Idempotency, c.call.Timeout = x.cfg.Idempotency, x.limits.Load().Default
 	if x.cfg.Comment != nil {
 		c.call.Comment = x.cfg.Comment(ctx)
+	}
+	if c.call.Forwarded && c.stream == nil { // what the other replica has allowed; see check
+		if err := c.check(&c.call, c.request); err != nil { //nolint:contextcheck // ctx is in it
+			return err
+		}
 	}
 	defer func() {
 		if w := c.call.Exact; w != nil {

@@ -6,8 +6,6 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
-	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/method"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -21,21 +19,13 @@ type transactional interface {
 // numbered describes those that can have a number in it.
 type numbered interface{ GetStatement() int32 }
 
-// runsInTransaction reports whether a method's calls run in the transaction that they name. Commit
-// and Abort end theirs instead.
-func runsInTransaction(name string) bool {
-	m := method.Of(name)
-	return m != nil && (m.Route == mooringv1.Method_ROUTE_TRANSACTION ||
-		m.Route == mooringv1.Method_ROUTE_CURSOR)
-}
-
 // transaction returns the transaction of a call, by its request and its metadata. ok is false if it
 // has none.
 func (x *Chain) transaction(
 	ctx context.Context, name string, request any,
 ) (in call.InTransaction, ok bool, err error) {
 	req, ok := request.(transactional)
-	if !ok || x.cfg.Transactions == nil || !runsInTransaction(name) {
+	if !ok || x.cfg.Transactions == nil || !routes[routeOf(name)].transact {
 		return in, false, nil
 	}
 	in = call.InTransaction{Token: req.GetTransaction(), Method: name, Request: req}

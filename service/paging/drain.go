@@ -248,13 +248,13 @@ func records(all []*held) iter.Seq[Record] {
 // another one works on the cursor: a call sends a page after its work has ended.
 func (h *held) record() Record {
 	rec := Record{
-		ID: h.ID, Principal: h.Principal, Client: h.account.Principal().Address,
-		Namespace: h.namespace, Opened: h.Opened,
+		ID: h.ID, Principal: h.Principal, Client: h.Owner.Address,
+		Namespace: h.namespace, Opened: h.Opened, Taken: h.taken,
 	}
 	h.pager.table.Do(func(*handle.Locked) {
 		rec.Ledger, rec.Pages, rec.Asked = h.ledger.Record(), h.pages, h.asked
-		if h.undelivered {
-			last := h.last
+		if h.last.unsent {
+			last := h.last.page
 			rec.Undelivered = &last
 		}
 	})
@@ -327,6 +327,7 @@ func (p *Pager) accept(t *handle.Locked, rec *Record) {
 		h = p.newHeld(
 			handle.Handle{ID: rec.ID, Principal: rec.Principal, Opened: rec.Opened}, rec.Namespace,
 			rec.Client)
+		h.taken = rec.Taken
 	}
 	h.ledger, h.pages, h.sealer = ledger, rec.Pages, p.cfg.Keys.SealerID()
 	h.asked = rec.Asked

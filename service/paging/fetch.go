@@ -74,8 +74,8 @@ func (l *lookup) sending(ctx context.Context, sent Page) {
 	admission.From(ctx).AtEnd(func(wasSent bool) {
 		p.table.Do(func(t *handle.Locked) {
 			h := cursorOf(t, id)
-			if h != nil && wasSent && h.last.Token == sent.Token {
-				h.undelivered = false
+			if h != nil && wasSent && h.last.page.Token == sent.Token {
+				h.last.unsent = false
 				p.memory.trim()
 			}
 		})

@@ -43,21 +43,21 @@ type held struct {
 	pinned    bool
 	// transaction is the transaction that the cursor belongs to; zero: none. It does not change.
 	transaction handle.ID
-	pages       uint64     // delivered so far
-	casual      bool       // see Opening
-	asked       bool       // for the second page, or for a later one
-	sealer      seal.KeyID // of the newest token
-	ledger      page.Ledger
-	fetch       *fetch // nil if no page is fetched, and no stream runs
-	last        Page   // the page that was delivered last, if it is in the list of pages
-	// undelivered: no call has sent the last page yet, so its client asks again.
-	undelivered bool
-	source      batch.Source
+	// taken is what the policy has allowed the cursor by. It does not change.
+	taken  string
+	pages  uint64     // delivered so far
+	casual bool       // see Opening
+	asked  bool       // for the second page, or for a later one
+	sealer seal.KeyID // of the newest token
+	ledger page.Ledger
+	fetch  *fetch // nil if no page is fetched, and no stream runs
+	last   remembered
+	source batch.Source
 
 	// account is the principal's. It is charged with what the cursor keeps between two calls.
 	account      admission.Account
-	inPages      place
 	leftoverCost int // of the leftover, where it is charged
+	stateCost    int // of what the cursor keeps of its request; see stateSize
 	// payer is the account of the call that works on the cursor, which has charged the reply: the
 	// cursor's account gets the charge for what the cursor keeps. nil: there is none.
 	payer *admission.Account
@@ -71,11 +71,19 @@ type held struct {
 
 var _ handle.Thing = (*held)(nil)
 
+// remembered holds the page that was delivered last, if it is in the list of pages.
+type remembered struct {
+	page Page
+	// unsent: no call has sent the page yet, so its client asks again.
+	unsent bool
+	place
+}
+
 // newHeld returns a new cursor. client is the address of a principal without a name.
 func (p *Pager) newHeld(h handle.Handle, ns Namespace, client netip.Addr) *held {
-	h.Kind = handle.KindCursor
+	h.Kind, h.Owner = handle.KindCursor, admission.PrincipalOf(h.Principal, client)
 	made := &held{Handle: h, pager: p, namespace: ns}
-	p.cfg.Admission.Open(&made.account, admission.PrincipalOf(h.Principal, client))
+	p.cfg.Admission.Open(&made.account, h.Owner)
 	return made
 }
 
@@ -96,6 +104,7 @@ func (h *held) Removed() {
 	m := &h.pager.memory
 	m.forget(h)
 	m.release(h)
+	m.countState(h, 0)
 	if !h.Working() {
 		h.leftover = leftover{}
 	}
@@ -110,6 +119,24 @@ func (h *held) End(ctx context.Context) {
 	}
 	_ = h.cur.Close(ctx) // never fails, and does not end with ctx
 	h.cur = nil
+}
+
+// largeState is the size from which it is counted what a cursor keeps of its request.
+const largeState = 1 << 10
+
+// stateSize returns how many bytes the cursor keeps of its request: its comment, which goes with
+// each getMore, and names. It returns 0 if they are few, or the cursor is not here.
+func (h *held) stateSize() int {
+	if h.cur == nil {
+		return 0
+	}
+	s := h.cur.State()
+	n := len(s.Comment.Data) + len(s.Database) + len(s.Collection) + len(h.namespace.Database) +
+		len(h.namespace.Collection) + len(h.taken)
+	if n < largeState {
+		return 0
+	}
+	return n
 }
 
 // isOpen reports whether the cursor is here and has more documents.

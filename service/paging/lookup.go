@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/seal"
@@ -101,8 +102,8 @@ func (l *lookup) away(to page.Replica) error {
 // decide decides about a page by what is known here, and waits for other calls that work on the
 // cursor. The verdict that it returns is Fetch, Repeat or Elsewhere; the others are errors.
 func (l *lookup) decide(ctx context.Context) (decision, error) {
-	if !l.belongs() {
-		return decision{}, ErrOtherTransaction
+	if err := l.belongs(ctx); err != nil {
+		return decision{}, err
 	}
 	stream := l.what == forStream
 	q := page.Question{Seq: l.c.seq, Stream: stream}
@@ -146,16 +147,24 @@ func (d *decision) waitFor(ctx context.Context, seq uint64) (*Page, error) {
 	return d.fetch.result(ctx, seq)
 }
 
-// belongs reports whether the call's transaction, or its having none, may continue the cursor. It
-// knows only of cursors that are here.
-func (l *lookup) belongs() bool {
+// belongs returns an error if the call's transaction, or its having none, may not continue the
+// cursor, or if the policy does not allow its client any more what the cursor reads. It knows only
+// of cursors that are here. Every client may close a cursor of its own.
+func (l *lookup) belongs(ctx context.Context) error {
 	var owner handle.ID // none
+	var taken string
 	l.p.table.Do(func(t *handle.Locked) {
 		if h := cursorOf(t, l.c.id); h != nil {
-			owner = h.transaction
+			owner, taken = h.transaction, h.taken
 		}
 	})
-	return owner == l.a.Transaction
+	switch {
+	case owner != l.a.Transaction:
+		return ErrOtherTransaction
+	case l.what == forClose:
+		return nil
+	}
+	return call.CheckTaken(ctx, taken)
 }
 
 func (l *lookup) decideOnce(ctx context.Context, q page.Question) (d decision, err error) {
@@ -171,7 +180,7 @@ func (l *lookup) decideOnce(ctx context.Context, q page.Question) (d decision, e
 
 // decide asks the ledger, and carries out what it says.
 func (h *held) decide(ctx context.Context, t *handle.Locked, q page.Question) (d decision) {
-	q.Remembered, q.Working = h.inPages.isIn(), h.Working()
+	q.Remembered, q.Working = h.last.isIn(), h.Working()
 	ledger, v := h.ledger.Ask(q)
 	if d := h.pager.drain; v == page.Fetch && t.Refusing() && d.isLeaving() {
 		return decision{Verdict: page.Wait, work: d.leaving} // the cursor goes elsewhere
@@ -182,7 +191,7 @@ func (h *held) decide(ctx context.Context, t *handle.Locked, q page.Question) (d
 	case page.Fetch:
 		d.grant = h.grant(ctx, t, q)
 	case page.Repeat:
-		last := h.last
+		last := h.last.page
 		d.page = &last
 	case page.Wait:
 		d.work, d.fetch = h.Work(), h.fetch

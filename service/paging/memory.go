@@ -16,7 +16,7 @@ type memory struct {
 	budget    int
 	pages     list.List // the cursors with a page, oldest first
 	pagesCost int
-	leftovers int                         // what they cost
+	leftovers int                         // what they cost, and what cursors keep of their requests
 	shares    map[admission.Principal]int // of leftovers
 }
 
@@ -42,6 +42,19 @@ func (m *memory) keep(h *held) {
 	m.release(h)
 	m.countLeftover(h, h.leftover.cost())
 	h.payer.HandOver(&h.account, int64(h.leftoverCost))
+	m.countState(h, h.stateSize())
+}
+
+// countState counts what a cursor keeps of its request, until it ends.
+func (m *memory) countState(h *held, size int) {
+	more := size - h.stateCost
+	h.stateCost = size
+	m.count(h, more)
+	if more > 0 {
+		h.payer.HandOver(&h.account, int64(more))
+	} else {
+		h.account.Shrink(int64(-more))
+	}
 }
 
 // release ends the count of a cursor's leftover. While a call works on the cursor, the leftover has
@@ -52,8 +65,13 @@ func (m *memory) release(h *held) {
 }
 
 func (m *memory) countLeftover(h *held, cost int) {
-	p, more := h.account.Principal(), cost-h.leftoverCost
+	more := cost - h.leftoverCost
 	h.leftoverCost = cost
+	m.count(h, more)
+}
+
+func (m *memory) count(h *held, more int) {
+	p := h.account.Principal()
 	m.leftovers += more
 	if m.shares[p] += more; m.shares[p] == 0 {
 		delete(m.shares, p)
@@ -63,21 +81,20 @@ func (m *memory) countLeftover(h *held, cost int) {
 // hold remembers a page instead of the one before. It stays at least until it was sent.
 func (m *memory) hold(h *held, p Page, cost int) {
 	m.forget(h)
-	h.last, h.undelivered = p, true
-	h.inPages = place{m.pages.PushBack(h), cost}
+	h.last = remembered{page: p, unsent: true, place: place{m.pages.PushBack(h), cost}}
 	m.pagesCost += cost
 	h.payer.HandOver(&h.account, int64(cost))
 }
 
 // forget drops the cursor's page, if one is remembered.
 func (m *memory) forget(h *held) {
-	if !h.inPages.isIn() {
+	if !h.last.isIn() {
 		return
 	}
-	m.pages.Remove(h.inPages.element)
-	m.pagesCost -= h.inPages.cost
-	h.account.Shrink(int64(h.inPages.cost))
-	h.last, h.undelivered, h.inPages = Page{}, false, place{}
+	m.pages.Remove(h.last.element)
+	m.pagesCost -= h.last.cost
+	h.account.Shrink(int64(h.last.cost))
+	h.last = remembered{}
 }
 
 // trim makes room.
@@ -92,7 +109,7 @@ func (m *memory) drop(bytes int, only *admission.Principal) {
 	for at := m.pages.Front(); at != nil && m.pagesCost > least; {
 		h, _ := at.Value.(*held) // always
 		at = at.Next()
-		if !h.undelivered && (only == nil || h.account.Principal() == *only) {
+		if !h.last.unsent && (only == nil || h.account.Principal() == *only) {
 			m.forget(h)
 		}
 	}

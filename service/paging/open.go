@@ -3,11 +3,11 @@ package paging
 import (
 	"context"
 	"crypto/rand"
-	"net/netip"
 
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 )
@@ -48,9 +48,10 @@ type Opening struct {
 // memory for it, Open runs nothing and returns a *handle.LimitError or an *admission.Error.
 func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 	h := p.newHeld(
-		handle.Handle{Principal: o.Principal, Opened: handle.Now()}, o.Namespace, netip.Addr{})
+		handle.Handle{Principal: o.Principal, Opened: handle.Now()}, o.Namespace,
+		admission.AddressFrom(ctx))
 	h.payer = admission.From(ctx)
-	h.payer.OpenFor(&h.account) // a client without a name is known by its address
+	h.payer.OpenFor(&h.account)
 	if !o.Whole {
 		if err := h.hasRoom(); err != nil {
 			return Page{}, err
@@ -58,6 +59,7 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 	}
 	_, _ = rand.Read(h.ID[:]) // never fails
 	h.casual, h.ledger, h.transaction = o.Casual, page.Opened(), o.Transaction
+	h.taken = call.Taken(ctx)
 	if o.BatchSize != nil {
 		h.chosen = *o.BatchSize
 	}
@@ -82,7 +84,7 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 func (h *held) hasRoom() (err error) {
 	p := h.pager
 	p.table.Do(func(t *handle.Locked) {
-		if err = t.HasRoom(h.Principal, p.cfg.isUnopenable); err == nil {
+		if err = t.HasRoom(h.Owner, p.cfg.isUnopenable); err == nil {
 			err = p.memory.opens(h.account.Principal())
 		}
 	})
@@ -133,7 +135,8 @@ func (p *Pager) Adopt(
 ) {
 	h := p.newHeld(
 		handle.Handle{Principal: principal, Opened: handle.Now()},
-		Namespace{Database: state.Database, Collection: state.Collection}, netip.Addr{})
+		Namespace{Database: state.Database, Collection: state.Collection},
+		admission.AddressFrom(ctx))
 	_, _ = rand.Read(h.ID[:]) // never fails
 	h.casual, h.ledger, h.transaction = true, page.Opened(), transaction
 	h.cur, h.sealer = p.cfg.Continue(state), p.cfg.Keys.SealerID()
@@ -154,7 +157,7 @@ func (h *held) add() (err error) {
 			err = handle.ErrClosing
 			return
 		}
-		t.Evict(h.Principal)
+		t.Evict(h.Owner)
 		h.pages, h.server = 1, h.cur.State().Server
 		if h.transaction != (handle.ID{}) {
 			p.bound[h.transaction] = append(p.bound[h.transaction], h)

@@ -48,7 +48,7 @@ type Config struct {
 	// replica.
 	MaxCursors int
 	// MaxPerPrincipal is how many open cursors a principal may have when it opens one more; less
-	// than 0 means no limit.
+	// than 0 means no limit but its share of all (see handle.Config).
 	MaxPerPrincipal int
 	// Continue makes a cursor of a state; required.
 	Continue func(cursor.State) Cursor

@@ -62,6 +62,8 @@ type Record struct {
 	Holding   *Holding // nil: nothing is left of it
 	// Undelivered is the last page, if no call has sent it to the client yet; nil: one has.
 	Undelivered *Page
+	// Taken is what the policy has allowed the cursor by (call.Taken).
+	Taken string
 }
 
 // UnreachableError reports that a replica gave no answer.

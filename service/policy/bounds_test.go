@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/policy"
 )
@@ -203,6 +204,11 @@ func TestLongNames(t *testing.T) {
 	if after := e.RememberedBytes(); after-before > 1000 {
 		t.Errorf("%d bytes are remembered", after)
 	}
+	for n, want := range map[int]int{255: 255, 256: 254 + len("…")} {
+		if r := check(find, &mooringv1.FindRequest{Database: "d", Collection: long[:n-n%2] + "x"[:n%2]}); len(r.On.Collection) != want {
+			t.Errorf("of a name of %d bytes %d are repeated, want %d", n, len(r.On.Collection), want)
+		}
+	}
 	const bound = 4 << 20
 	for i := range 2000 {
 		refusal := check(find, &mooringv1.FindRequest{Database: "d", Collection: fmt.Sprint(i, long[:8000])})
@@ -215,5 +221,22 @@ func TestLongNames(t *testing.T) {
 	}
 	if e.Remembered() == 0 {
 		t.Error("nothing is remembered")
+	}
+}
+
+// TestStandingsAreBounded has more callers than are remembered open streams.
+func TestStandingsAreBounded(t *testing.T) {
+	e := enforcer(t, permitAll)
+	most := 0
+	for i := range policy.MaxRemembered + 100 {
+		who := &caller.Identity{Principal: "key:" + strconv.Itoa(i)}
+		call := e.Begin(who, "/mooring.v1.CursorService/NextPage", true)
+		if err := call.Check(t.Context(), &mooringv1.NextPageRequest{Cursor: "x"}); err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, e.Standings())
+	}
+	if most != policy.MaxRemembered || e.Standings() > 200 || e.Remembered() > policy.MaxRemembered {
+		t.Errorf("%d callers at most, %d now; %d decisions", most, e.Standings(), e.Remembered())
 	}
 }

@@ -101,6 +101,7 @@ func TestParts(t *testing.T) {
 		{"the last operation", "TransactionService/Run", run(find("c"), find("no")), "FindOne", "d.no"},
 		{"no operation", "TransactionService/Run", run(find("c"), find("c")), "", ""},
 		{"JavaScript in a stage", "DocumentService/Aggregate", aggregate(wrap("$project", function.GetBson())), "Aggregate", "JavaScript"},
+		{"JavaScript in a stage about a whole collection", "DocumentService/Aggregate", aggregate(wrap("$search", function.GetBson())), "Aggregate", "JavaScript"},
 		{"JavaScript in a filter", "DocumentService/FindOne", &mooringv1.FindOneRequest{
 			Database: "d", Collection: "c", Filter: payload.NewDocument(wrap("$expr", function.GetBson())),
 		}, "FindOne", "JavaScript"},
@@ -150,6 +151,38 @@ func TestNumbers(t *testing.T) {
 		d := p.Decide(&policy.Principal{Name: "key:a", Claims: map[string]any{"n": row.claim}}, "Find", policy.Resource{Database: "d", Collection: "c"})
 		if got := shown(t, &d); got != row.want {
 			t.Errorf("%v: %s, want %s", row.claim, got, row.want)
+		}
+	}
+}
+
+// TestClaimsInConditions checks what a condition sees of each kind of claim.
+func TestClaimsInConditions(t *testing.T) {
+	claims := map[string]any{
+		"text": "x", "yes": true, "no": false, "five": 5.0, "half": 0.5, "nothing": nil,
+		"list": []any{"x", nil, "y"}, "numbers": []any{1.0, 2.0}, "empty": []any{},
+		"object": map[string]any{"a": map[string]any{"b": "c"}},
+	}
+	for condition, want := range map[string]bool{
+		`principal.claims has text && principal.claims.text == "x"`:                  true,
+		`principal.claims has yes && principal.claims.yes`:                           true,
+		`principal.claims has no && principal.claims.no`:                             false,
+		`principal.claims has no && !principal.claims.no`:                            true,
+		`principal.claims has five && principal.claims.five == 5`:                    true,
+		`principal.claims has five && principal.claims.five > 5`:                     false,
+		`principal.claims has half`:                                                  false,
+		`principal.claims has nothing`:                                               false,
+		`principal.claims has list && principal.claims.list.contains("y")`:           true,
+		`principal.claims has list && principal.claims.list.containsAll(["x", "y"])`: true,
+		`principal.claims has list && principal.claims.list.contains("z")`:           false,
+		`principal.claims has numbers && principal.claims.numbers.contains(2)`:       true,
+		`principal.claims has empty && principal.claims.empty.isEmpty()`:             true,
+		`principal.claims has object.a.b && principal.claims.object.a.b == "c"`:      true,
+		`principal.claims has object.b`:                                              false,
+	} {
+		p := parse(t, "permit (principal, action, resource) when { "+condition+" };")
+		d := p.Decide(&policy.Principal{Name: "jwt:ann", Claims: claims}, "Find", policy.Resource{Database: "d", Collection: "c"})
+		if d.Allowed != want {
+			t.Errorf("%s: %t", condition, d.Allowed)
 		}
 	}
 }

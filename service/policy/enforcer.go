@@ -12,6 +12,9 @@ import (
 type Enforcer struct {
 	script bool
 	state  atomic.Pointer[state]
+
+	mu        sync.Mutex
+	followers []func()
 }
 
 // Config configures an Enforcer.
@@ -30,11 +33,25 @@ func NewEnforcer(cfg Config) *Enforcer {
 	return e
 }
 
-// Replace replaces the rules. Requests that were checked before go on.
+// Replace replaces the rules. Requests that were checked before go on; what is open is checked
+// by the followers (Follow, Still). It returns when they have.
 func (e *Enforcer) Replace(p *Policy) {
 	e.state.Store(&state{
 		policy: p, decisions: map[remembered]*Decision{}, standings: map[caller.Digest]standing{},
 	})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, f := range e.followers {
+		f()
+	}
+}
+
+// Follow has f called after each replacement of the rules, one call at a time. f must not call
+// Replace or Follow.
+func (e *Enforcer) Follow(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.followers = append(e.followers, f)
 }
 
 // IsOperator reports whether a client may see the servers of the deployment (GetTopology).
@@ -91,6 +108,7 @@ func (s *state) decide(q question) *Decision {
 	}
 	who := principal(q.who)
 	made := s.policy.Decide(&who, q.action, q.on)
+	made.sum = sumOf(&made)
 	size := len(q.on.Database) + len(q.on.Collection) + len(made.Filter) + len(made.Forced) +
 		len(made.Rule)
 	if size > maxBytes/100 {
@@ -148,6 +166,8 @@ type Refusal struct {
 	Field string
 	// Problem says what that part does.
 	Problem string
+	// Changed means that the action is allowed within other limits than when the call began.
+	Changed bool
 	// NoPolicy means that there is no policy. Only operators may then request the action.
 	NoPolicy bool
 }
@@ -156,6 +176,10 @@ func (r *Refusal) Error() string {
 	if r.NoPolicy {
 		return "only operators may call " + r.Action + ": without a policy they are the " +
 			"principals in auth.operators"
+	}
+	if r.Changed {
+		return "the policy has changed what " + r.Action + " on " + r.On.String() +
+			" may do: begin again"
 	}
 	text := "the policy does not allow " + r.Action + " on " + r.On.String()
 	if r.Problem != "" {

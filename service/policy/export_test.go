@@ -10,3 +10,9 @@ func (e *Enforcer) RememberedBytes() (n int) {
 	}
 	return n
 }
+
+// Standings returns of how many callers it is remembered what rules say of them.
+func (e *Enforcer) Standings() int { return len(e.state.Load().standings) }
+
+// MaxRemembered is how many decisions, and callers, are remembered.
+const MaxRemembered = maxRemembered

@@ -325,7 +325,7 @@ func (s *subject) documents(rules model, on string) {
 		}
 	}
 	remove := &mooringv1.DeleteManyRequest{Database: db, Collection: c, Filter: payload.NewDocument(bson.NewBuilder(nil).Finish())}
-	ok = s.run("DocumentService/DeleteMany", remove, nil)
+	ok = s.run("DocumentService/DeleteMany", remove, &mooringv1.TransactionOperation{Operation: &mooringv1.TransactionOperation_DeleteMany{DeleteMany: proto.CloneOf(remove)}})
 	left, together := rules.permits(s.who, "write", on)
 	for _, d := range allDocs() {
 		got := ok && matchesBSON(remove.GetFilter().GetBson(), d)
@@ -343,7 +343,7 @@ func (s *subject) insert(left []modelRule, together bool, on string, d modelDoc)
 			b.Int32(field, 1)
 		}
 		insert := &mooringv1.InsertOneRequest{Database: db, Collection: c, Document: payload.NewDocument(b.Finish())}
-		got := s.run("DocumentService/InsertOne", insert, nil)
+		got := s.run("DocumentService/InsertOne", insert, &mooringv1.TransactionOperation{Operation: &mooringv1.TransactionOperation_InsertOne{InsertOne: proto.CloneOf(insert)}})
 		want := together
 		if want {
 			inserted := d
@@ -383,9 +383,14 @@ func (s *subject) wholes(rules model, on string) {
 	if isCollection {
 		watch.Collection = &c
 	}
-	_, ok := s.check("ChangeStreamService/Watch", watch)
-	want := rules.whole(s.who, "watch", on) && (isCollection || !rules.against(s.who, on, "watch"))
+	watching, ok := s.check("ChangeStreamService/Watch", watch)
+	_, want := rules.permits(s.who, "watch", on)
 	s.compare(ok, want, "watch %q", on)
+	if ok {
+		all := rules.whole(s.who, "watch", on) && (isCollection || !rules.against(s.who, on, "watch"))
+		s.compare(watching.PerEvent(), !all, "watch %q event by event", on)
+		s.events(rules, on, watching.PerEvent())
+	}
 	_, ticket := s.check("ChangeStreamService/CreateTicket", &mooringv1.CreateTicketRequest{Watch: proto.CloneOf(watch)})
 	s.compare(ticket, want, "ticket for %q", on)
 	if isCollection || on == "" {
@@ -411,6 +416,29 @@ func (s *subject) wholes(rules model, on string) {
 				forbidden := slices.ContainsFunc(rules, func(r modelRule) bool { return r.forbid && r.matches(s.who, group, on+"."+name) })
 				all, _ := rules.permits(s.who, group, on+"."+name)
 				s.compare(got, !forbidden && (len(all) == 0 || rules.whole(s.who, group, on+"."+name)), "%s %s, which has %s", method, on, name)
+			}
+		}
+	}
+}
+
+// events compares what a stream on a resource shows of inserted documents, field by field.
+func (s *subject) events(rules model, on string, perEvent bool) {
+	for _, name := range []string{"p.a", "p.b", "q.a"} {
+		if on != "" && on != name && !strings.HasPrefix(name, on+".") {
+			continue
+		}
+		db, c, _ := strings.Cut(name, ".")
+		for _, d := range allDocs() {
+			full := bson.NewBuilder(nil).Int32("t", int32(d.t)).Int32("u", int32(d.u)).Int32("x", 1).Int32("y", 1).Finish()
+			event := bson.NewBuilder(nil).String("operationType", "insert").OpenDocument("ns").String("db", db).String("coll", c).Close().
+				Document("fullDocument", full).Finish()
+			shown := true
+			if perEvent {
+				event, shown = s.e.Event(&caller.Identity{Principal: s.who}, event)
+			}
+			for _, field := range modelFields {
+				_, got := event.Lookup("fullDocument", field)
+				s.compare(shown && got, rules.reads(s.who, "watch", name, d, field), "%s of %v in an event of %s, watching %q", field, d, name, on)
 			}
 		}
 	}

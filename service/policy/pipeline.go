@@ -24,6 +24,10 @@ type pipelines struct {
 // copied with each pipeline around it.
 const maxDepth = 20
 
+// stageCopies is how often the operand of a stage is copied that is changed: what is changed in it,
+// the operand around that, and the stage.
+const stageCopies = 3
+
 // maxKeys is how many keys a stage may have whose keys are all looked at. The server takes as many
 // stages in a pipeline.
 const maxKeys = 1000
@@ -59,6 +63,9 @@ func (p *pipelines) rewrite(stages []bson.Raw, l *limits) ([]bson.Raw, error) {
 		case "$match": // with the filter, so that a $text in it stays in the first stage
 			v, _ := checked[0].Lookup("$match")
 			client, _ := v.Document()
+			if err := p.pace.take(2 * len(client)); err != nil { // the filter, and its stage
+				return nil, err
+			}
 			head, checked = append(head, stage("$match", and(l.Filter, client))), checked[1:]
 		case "$geoNear": // it has the filter, and must be first
 			head, checked = append(head, checked[0]), checked[1:]
@@ -119,6 +126,9 @@ func (p *pipelines) stage(
 		}
 		if repeats(operand) {
 			return nil, problem("has a stage with the same key twice")
+		}
+		if err := p.pace.take(stageCopies * len(operand)); err != nil {
+			return nil, err
 		}
 	}
 	switch {
@@ -283,8 +293,10 @@ func (p *pipelines) unionWith(v bson.Value) (bson.Raw, error) {
 	if err != nil || len(inner) == 0 {
 		return nil, err
 	}
-	return bson.NewBuilder(nil).OpenDocument("$unionWith").Value("coll", coll).
-		Array("pipeline", arrayOf(inner)).Close().Finish(), nil
+	pipeline := arrayOf(inner)
+	b := bson.NewBuilder(make([]byte, 0, len(pipeline)+len(coll.Data)+64))
+	return b.OpenDocument("$unionWith").Value("coll", coll).Array("pipeline", pipeline).Close().
+		Finish(), nil
 }
 
 // into checks a stage that writes its documents into a collection: the caller must be allowed to
@@ -356,7 +368,11 @@ func documentsOf(a bson.Array) (docs []bson.Raw) {
 }
 
 func arrayOf(docs []bson.Raw) bson.Array {
-	b := bson.NewBuilder(nil).OpenArray("a")
+	size := 16
+	for _, d := range docs {
+		size += len(d) + 12
+	}
+	b := bson.NewBuilder(make([]byte, 0, size)).OpenArray("a")
 	for _, d := range docs {
 		b.Document("", d)
 	}

@@ -9,6 +9,7 @@
 package policy
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
@@ -30,6 +31,8 @@ type Policy struct {
 	byID  map[cedar.PolicyID]*rule
 	// named lists the collections that rules name, and one of each database that they name.
 	named []Resource
+	// sum is that of the file.
+	sum [sha256.Size]byte
 }
 
 // rule holds one policy statement of the file, with its annotations.
@@ -68,7 +71,9 @@ func Parse(text []byte) (*Policy, error) {
 		return nil, errors.New("line 1: it has no rule, so that nothing would be allowed: " +
 			"write a permit")
 	}
-	p := &Policy{set: cedar.NewPolicySet(), byID: map[cedar.PolicyID]*rule{}}
+	p := &Policy{
+		set: cedar.NewPolicySet(), byID: map[cedar.PolicyID]*rule{}, sum: sha256.Sum256(text),
+	}
 	var problems []error
 	for i, one := range list {
 		end := len(text)
@@ -245,6 +250,10 @@ type Decision struct {
 	conflict bool
 	// forbidden is true if a forbid refuses it.
 	forbidden bool
+	// perEvent is true if a forbid or a limit could be for some of the events that it allows.
+	perEvent bool
+	// sum is set by Enforcer.
+	sum Sum
 }
 
 // Restricted reports whether the decision allows only a part of documents or fields.

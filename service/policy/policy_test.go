@@ -269,6 +269,7 @@ func TestImport(t *testing.T) {
 func TestManyResources(t *testing.T) {
 	e := enforcer(t, `permit (principal, action, resource)
 		when { resource has collection && resource.collection like "a*" };`)
+	most := 0
 	for i := range 25_000 {
 		name := string(rune('a'+i%2)) + strings.Repeat("x", i%97) + string(rune('0'+i%10)) + strings.Repeat("y", i/200)
 		call := e.Begin(nil, "/mooring.v1.DocumentService/Find", false)
@@ -276,6 +277,13 @@ func TestManyResources(t *testing.T) {
 		if (err == nil) != (name[0] == 'a') {
 			t.Fatalf("%s: %v", name, err)
 		}
+		if n := e.Remembered(); n == 0 || n > 10_000 {
+			t.Fatalf("%d decisions are remembered after %d questions", n, i+1)
+		}
+		most = max(most, e.Remembered())
+	}
+	if most != 10_000 {
+		t.Errorf("%d decisions were remembered at most", most)
 	}
 }
 

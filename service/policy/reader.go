@@ -203,6 +203,11 @@ func (r *reader) change(
 	if err != nil {
 		return err
 	}
+	if r.limits.Restricted() {
+		if err := r.limits.pace.take(len(raw)); err != nil {
+			return err
+		}
+	}
 	changed, err := apply(raw)
 	if err != nil {
 		return err
@@ -245,6 +250,9 @@ func (r *reader) insert(
 	}
 	for i, raw := range raws {
 		if err := r.limits.pace.step(); err != nil {
+			return err
+		}
+		if err := r.limits.pace.take(len(raw)); err != nil {
 			return err
 		}
 		if raw, err = r.limits.insert(raw); err != nil {

@@ -28,8 +28,12 @@ type Call struct {
 	on    Resource
 	begun bool
 	quiet bool
-	rule  string
-	pace  pace
+	// perEvent says that each event of the stream is decided.
+	perEvent bool
+	rule     string
+	pace     pace
+	// grounds gets the decisions; nil: they are not kept.
+	grounds *Grounds
 	// reader reads the request, here so that it is not allocated.
 	reader reader
 }
@@ -47,6 +51,12 @@ func (e *Enforcer) Begin(who *caller.Identity, name string, built bool) Call {
 	return c
 }
 
+// Keep has the decisions of the call added to its grounds.
+func (c *Call) Keep(g *Grounds) { c.grounds = g }
+
+// Stale reports whether the rules were replaced since the check has begun.
+func (c *Call) Stale() bool { return c.enforcer.state.Load() != c.state }
+
 // Quiet reports whether the client may not see what the server says in errors: it could tell of
 // documents or fields that the client may not read.
 func (c *Call) Quiet() bool { return c.quiet }
@@ -58,7 +68,8 @@ func (c *Call) Rule() string { return c.rule }
 // not change the BSON that the request had. Its errors are *Refusal, those of payload, and the
 // cause of a context that ends before the check.
 func (c *Call) Check(ctx context.Context, request proto.Message) error {
-	c.pace.done = ctx.Done()
+	c.pace.done, c.pace.ctx = ctx.Done(), ctx
+	c.decoder.By = &c.pace
 	err := c.decide(request)
 	if errors.Is(err, errEnded) {
 		return context.Cause(ctx)
@@ -88,16 +99,20 @@ var listed = map[string][]string{
 // none.
 func (c *Call) Inside() func(database, collection string) error {
 	names := listed[c.name]
+	if names == nil {
+		return nil
+	}
 	who := principal(c.who)
 	p := c.state.policy
-	if names == nil || p.limiting(&who, names, Resource{Database: c.on.Database}) == nil {
+	if p.limiting(&who, names, Resource{Database: c.on.Database}) == nil {
 		return nil
 	}
 	return func(database, collection string) error {
 		on := Resource{database, collection}
 		for _, name := range names {
 			if d := p.decide(&who, name, on); d.limits() {
-				return c.refuse(&limits{Decision: d}, c.name, on, nil)
+				// The client does not learn which are there.
+				return c.refuse(&limits{Decision: d}, c.name, c.on, nil)
 			}
 		}
 		return nil
@@ -125,6 +140,7 @@ func ResourceOf(request proto.Message) (on Resource) {
 // limits returns what the caller may do.
 func (c *Call) limits(action string, on Resource) limits {
 	d := c.state.decide(question{c.who, action, on})
+	c.grounds.add(c.state, c.who, asked{action, on}, d.sum)
 	c.quiet = c.quiet || d.Restricted()
 	return limits{*d, c.enforcer.script, &c.pace}
 }
@@ -162,6 +178,9 @@ func brief(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
+// isLong reports whether a name is longer than any of a server's.
+func (r Resource) isLong() bool { return len(r.Database) > maxText || len(r.Collection) > maxText }
+
 func (r Resource) brief() Resource { return Resource{brief(r.Database), brief(r.Collection)} }
 
 func principalName(id *caller.Identity) string {
@@ -194,8 +213,15 @@ func (c *Call) check(m protoreflect.Message, a *method.Method, on Resource) erro
 	}
 	l := c.limits(a.Action, on)
 	c.rule = l.Rule
-	if !l.Allowed || !limitable && l.Restricted() {
+	watched := a.Action == watchAction && l.Allowed && (l.perEvent || l.Restricted())
+	if !l.Allowed || !limitable && l.Restricted() && !watched {
 		return c.refuse(&l, a.Action, on, nil)
+	}
+	if watched {
+		if err := c.watch(m, &l); err != nil {
+			return c.refuse(&l, a.Action, on, err)
+		}
+		return nil
 	}
 	if a.Scope == mooringv1.Method_SCOPE_OPENED {
 		c.quiet = c.quiet || c.state.standing(c.who).restricted
@@ -317,6 +343,7 @@ func (r *reader) command(m protoreflect.Message) error {
 			return problem("is a command, which reaches all collections, and a rule forbids or " +
 				"limits the use of some")
 		}
+		r.call.grounds.add(r.call.state, r.call.who, asked{action: commands}, Sum{})
 		return nil
 	}
 	return problem("has a command that is not listed")

@@ -31,6 +31,10 @@ func (p *Policy) within(who *Principal, name string, on Resource, d Decision) De
 	case on.Collection == "" && slices.Contains(resourcesOf(method.OfAction(name)), "Collection"):
 		r = p.limiting(who, []string{name}, on)
 	}
+	if r != nil && name == watchAction {
+		d.perEvent = true
+		return d
+	}
 	if r != nil {
 		return Decision{Rule: r.id + matching}
 	}

@@ -248,6 +248,9 @@ func (l *limits) operators(update bson.Raw, upsert bool) (bson.Raw, error) {
 	if err != nil || values.IsEmpty() {
 		return update, err
 	}
+	if err := l.pace.take(len(update) + len(values)); err != nil {
+		return nil, err
+	}
 	return setOnInsert(update, values), nil
 }
 

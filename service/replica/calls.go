@@ -182,7 +182,7 @@ func (t *Transport) List(
 	return all, nil
 }
 
-// Kill ends a cursor or a transaction of a replica.
+// Kill ends a cursor of another replica on behalf of this replica: of no client.
 func (t *Transport) Kill(ctx context.Context, address string, id string) error {
 	_, err := t.Forward(ctx, &call.Forwarding{
 		To: page.Replica{Address: address}, Request: &mooringv1.KillHandleRequest{Id: id},

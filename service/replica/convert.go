@@ -110,6 +110,7 @@ func newRecord(rec paging.Record) *replicav1.Record {
 		Opened: newTime(rec.Opened), Pages: rec.Pages,
 		Ledger: newLedger(rec.Ledger), Holding: newHolding(rec.Holding),
 		Asked: rec.Asked, Client: rec.Client.AsSlice(), Undelivered: newPage(rec.Undelivered),
+		Taken: []byte(rec.Taken),
 	}
 }
 
@@ -119,7 +120,7 @@ func (r *reader) record(m *replicav1.Record) paging.Record {
 		Namespace: paging.Namespace{Database: m.GetDatabase(), Collection: m.GetCollection()},
 		Opened:    readTime(m.GetOpened()), Pages: m.GetPages(),
 		Ledger: r.ledger(m.GetLedger()), Holding: r.holding(m.GetHolding()),
-		Asked: m.GetAsked(), Client: r.client(m.GetClient()),
+		Asked: m.GetAsked(), Client: r.client(m.GetClient()), Taken: string(m.GetTaken()),
 		Undelivered: r.page(m.GetUndelivered()),
 	}
 }

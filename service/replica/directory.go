@@ -26,6 +26,9 @@ const (
 	heardTTL = 10 * time.Minute
 	// maxHeard bounds the known addresses beside those of names.
 	maxHeard = 256
+	// maxAddress is the length of the longest address that is learned: that of a name of DNS, and a
+	// port.
+	maxAddress = 253 + 6
 	// maxOthers bounds the replicas that are asked, so that asking all of them stays bounded.
 	maxOthers = 64
 )
@@ -73,7 +76,9 @@ func (d *directory) metSelf(address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.met, func(_ string, at time.Time) bool { return time.Since(at) >= selfTTL })
-	d.met[address] = time.Now()
+	if len(d.met) < maxHeard {
+		d.met[address] = time.Now()
+	}
 }
 
 // isSelfLocked reports whether an address counts as this replica's own.
@@ -85,7 +90,8 @@ func (d *directory) isSelfLocked(address string) bool {
 // learn adds the address of another replica: that of an incoming call, which a replica that has
 // come back makes, or, as a report, one that a replica has reported.
 func (d *directory) learn(address string, report bool) (fresh bool) {
-	if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || port == "" || len(address) > maxAddress {
 		return false
 	}
 	d.mu.Lock()
@@ -125,7 +131,7 @@ func (d *directory) leave(address string) (known bool) {
 
 func (d *directory) leaveLocked(address string) {
 	maps.DeleteFunc(d.left, func(_ string, at time.Time) bool { return time.Since(at) > heardTTL })
-	if len(d.left) < maxHeard {
+	if len(d.left) < maxHeard && len(address) <= maxAddress {
 		d.left[address] = time.Now()
 	}
 }

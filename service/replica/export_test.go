@@ -42,6 +42,7 @@ func (t *Transport) Serves() string { return t.serves }
 const (
 	MaxConnected    = maxConnected
 	MaxOthers       = maxOthers
+	MaxHeard        = maxHeard
 	MaxMessageBytes = maxMessageBytes
 	IDKey           = idKey
 	DeploymentKey   = deploymentKey
@@ -61,6 +62,17 @@ func (t *Transport) Learn(address string) { t.directory.learn(address, false) }
 
 // Report adds the address of another replica that a replica has reported.
 func (t *Transport) Report(address string) { t.directory.learn(address, true) }
+
+// Leave records that the replica at an address has left.
+func (t *Transport) Leave(address string) { t.directory.leave(address) }
+
+// Directory returns how many addresses the transport has met itself at, learned, and seen leave.
+func (t *Transport) Directory() (met, heard, left int) {
+	d := t.directory
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.met), len(d.heard), len(d.left)
+}
 
 // HasLeft reports whether the replica at an address has left in order.
 func (t *Transport) HasLeft(address string) bool { return t.directory.hasLeft(address) }

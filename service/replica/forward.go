@@ -45,7 +45,7 @@ func (t *Transport) SetAPI(a API) { t.api = a }
 func newForwarding(l call.Local) (string, error) {
 	m := &replicav1.Forwarding{
 		Owner: newID(l.Owner), RequestId: l.RequestID, Text: l.Text, Casual: l.Casual,
-		Quiet: l.Quiet, Whole: l.Whole, Client: l.Client.AsSlice(),
+		Quiet: l.Quiet, Whole: l.Whole, Client: l.Client.AsSlice(), Taken: []byte(l.Taken),
 	}
 	if id := l.Identity; id != nil {
 		claims, err := json.Marshal(id.Claims)
@@ -67,7 +67,7 @@ func (r *reader) forwarding(text string) call.Local {
 	l := call.Local{
 		Forwarded: true, Owner: r.id(m.GetOwner()), RequestID: m.GetRequestId(),
 		Text: m.GetText(), Casual: m.GetCasual(), Quiet: m.GetQuiet(), Whole: m.GetWhole(),
-		Client: r.client(m.GetClient()),
+		Client: r.client(m.GetClient()), Taken: string(m.GetTaken()),
 	}
 	if m.Claims != nil {
 		l.Identity = &caller.Identity{Principal: m.GetPrincipal(), Groups: m.GetGroups()}

@@ -2,6 +2,7 @@ package replica_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -134,6 +135,31 @@ func TestLearnedAddresses(t *testing.T) {
 		time.Sleep(2 * time.Minute) //nolint:forbidigo // in a bubble
 		if got := sorted(n, t.Context()); !slices.Equal(got, want[:1]) {
 			t.Errorf("Others after a while = %q, want %q", got, want[:1])
+		}
+	})
+}
+
+// TestDirectoryIsBounded checks that the transport remembers a bounded number of addresses, however
+// many it learns, and none that is longer than addresses are.
+func TestDirectoryIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := replica.New(replica.Config{Keys: ring(t, "a")})
+		for i := range 10 * replica.MaxHeard {
+			address := fmt.Sprintf("10.0.%d.%d:7", i/256, i%256)
+			n.Learn(address)
+			n.MetSelf(address)
+			n.Leave(fmt.Sprintf("10.1.%d.%d:7", i/256, i%256))
+		}
+		met, heard, left := n.Directory()
+		if most := replica.MaxHeard; met != most || heard != most || left != most {
+			t.Errorf("%d, %d and %d addresses, want %d", met, heard, left, most)
+		}
+		n = replica.New(replica.Config{Keys: ring(t, "a")})
+		long := strings.Repeat("x", 1<<20) + ":7"
+		n.Learn(long)
+		n.Leave(long)
+		if met, heard, left := n.Directory(); met+heard+left != 0 {
+			t.Errorf("a long address is remembered: %d, %d, %d", met, heard, left)
 		}
 	})
 }

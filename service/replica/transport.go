@@ -29,9 +29,10 @@ const (
 	maxConnections = 1024
 	// maxStreams bounds the calls on one connection.
 	maxStreams = 10_000
-	// maxHeaderBytes is more than a client's largest token and the tokens of its transaction and
-	// session need, which are in the header of a forwarded call.
-	maxHeaderBytes = 64 << 10
+	// maxHeaderBytes is more than a client's largest token, the tokens of its transaction and
+	// session, and what the policy has allowed it (policy.Grounds) need, which are in the header of
+	// a forwarded call.
+	maxHeaderBytes = 128 << 10
 	// stopTime is how long calls in flight may take when the listener stops. The pager has drained
 	// before.
 	stopTime = time.Second

@@ -16,7 +16,7 @@ func Plain(ctx context.Context, req proto.Message) error { return ReadPlain(ctx,
 // refuses fields that this version does not know, and metadata that asks for a feature the call
 // does not have.
 func ReadPlain(ctx context.Context, req proto.Message) *Reader {
-	r := &Reader{Call: call.From(ctx)}
+	r := &Reader{Call: call.From(ctx), ctx: ctx}
 	r.Known("", req)
 	if len(metadata.ValueFromIncomingContext(ctx, sessionKey)) > 0 {
 		r.Refuse(sessionKey, "this call takes none")

@@ -20,6 +20,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/selection"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
@@ -30,7 +31,10 @@ import (
 // Reader reads one request. It keeps the first error; results after an error must not be used.
 type Reader struct {
 	*call.Call
+	ctx context.Context //nolint:containedctx // of the call, for which the Reader is made
 	err error
+	// charged is what Charge has charged, and vacated the part of it that Vacate was called for.
+	charged, vacated int64
 }
 
 // handles describes requests, all of which can carry these tokens.
@@ -50,7 +54,7 @@ func Read(ctx context.Context, req handles, statement *int32) *Reader {
 }
 
 func read(ctx context.Context, req handles, statement *int32) *Reader {
-	r := &Reader{Call: call.From(ctx)}
+	r := &Reader{Call: call.From(ctx), ctx: ctx}
 	r.Known("", req)
 	switch {
 	case r.Transaction != nil: // the interceptors have read the fields
@@ -77,7 +81,7 @@ type inSession interface {
 // ReadSession returns a Reader of a request that can be in a session and is in no transaction, or
 // reads the transaction's token itself.
 func ReadSession(ctx context.Context, req inSession) *Reader {
-	r := &Reader{Call: call.From(ctx)}
+	r := &Reader{Call: call.From(ctx), ctx: ctx}
 	r.Known("", req)
 	r.openSession(ctx, req.GetSession())
 	r.refuseKey(ctx)
@@ -264,7 +268,31 @@ func hint(m proto.Message) string {
 	return ""
 }
 
-func (r *Reader) decoder() payload.Decoder { return payload.Decoder{Built: r.Built} }
+func (r *Reader) decoder() payload.Decoder { return payload.Decoder{Built: r.Built, By: r} }
+
+// Charge charges the call with memory before it is taken. It blocks until there is memory.
+func (r *Reader) Charge(bytes int64) error {
+	err := admission.From(r.ctx).Grow(r.ctx, bytes)
+	if err == nil {
+		r.charged += bytes
+	}
+	return err
+}
+
+// Vacate says that nothing is in so many bytes any more that were charged; see admission.Account.
+func (r *Reader) Vacate(bytes int64) {
+	admission.From(r.ctx).Vacate(bytes)
+	r.vacated += bytes
+}
+
+// Release returns what was charged, when nothing uses what was read any more. Otherwise it is
+// returned at the end of the call.
+func (r *Reader) Release() {
+	account := admission.From(r.ctx)
+	account.Vacate(-r.vacated)
+	account.Shrink(r.charged)
+	r.charged, r.vacated = 0, 0
+}
 
 // Document reads an optional document. It returns nil if the field is unset.
 func (r *Reader) Document(field string, d *mooringv1.Document) bson.Raw {
@@ -316,16 +344,25 @@ func (r *Reader) Documents(field string, docs []*mooringv1.Document) []bson.Raw 
 
 // Array reads a list of documents as an array. It returns nil if the list is empty.
 func (r *Reader) Array(field string, docs []*mooringv1.Document) bson.Array {
-	return array(r.Documents(field, docs))
+	return r.array(r.Documents(field, docs))
 }
 
-func array(docs []bson.Raw) bson.Array {
+// largeCopy is the size from which an array or another copy of the request is charged.
+const largeCopy = 64 << 10
+
+func (r *Reader) array(docs []bson.Raw) bson.Array {
 	if len(docs) == 0 {
 		return nil
 	}
 	size := 16
 	for _, doc := range docs {
 		size += len(doc) + 8
+	}
+	if size >= largeCopy {
+		if err := r.Charge(int64(size)); err != nil {
+			r.fail(err)
+			return nil
+		}
 	}
 	b := bson.NewBuilder(make([]byte, 0, size)).OpenArray("a")
 	for _, doc := range docs {
@@ -346,6 +383,12 @@ func (r *Reader) Value(field string, v *mooringv1.Value) bson.Value {
 	value, err := r.decoder().Value(field, v)
 	if err != nil {
 		r.fail(err)
+	}
+	if len(value.Data) >= largeCopy && r.err == nil {
+		if err := r.Charge(int64(len(value.Data))); err != nil {
+			r.fail(err)
+			return bson.Value{}
+		}
 	}
 	return bson.Value{Type: value.Type, Data: append([]byte(nil), value.Data...)}
 }

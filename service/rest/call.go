@@ -18,6 +18,7 @@ import (
 	"github.com/mooringdb/mooring/service/etag"
 	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/media"
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -39,6 +40,7 @@ type call struct {
 	begun     bool                    // the status line is written
 	stream    *stream                 // nil: the route is none
 	document  precondition            // of a document's route
+	make      payload.Maker           // of the request's BSON
 	code      int                     // the status of the response; 0: as for all calls
 }
 
@@ -74,6 +76,9 @@ func (c *call) open() error {
 			}
 			return err
 		}
+	}
+	if r.method == http.MethodPut && c.r.Header["Content-Range"] != nil {
+		return refuseField("Content-Range", "a PUT replaces the whole document, and no part of it")
 	}
 	if !r.resource {
 		if err := etag.Refuse(r.method, c.r.Header); err != nil {

@@ -245,7 +245,8 @@ func TestTickets(t *testing.T) {
 	watch := &mooringv1.WatchRequest{Database: "shop"}
 	var got *mooringv1.WatchRequest
 	var who call.Local
-	var log bytes.Buffer
+	var log, lines bytes.Buffer
+	audited := audit.New(audit.Config{Handler: slog.NewTextHandler(&lines, nil)})
 	f := &fake{
 		changes: func(r *mooringv1.WatchRequest, s changeStream) error {
 			got, who = r, call.LocalFrom(s.Context())
@@ -255,7 +256,7 @@ func TestTickets(t *testing.T) {
 	h := newHandler(t, f, func(c *config) {
 		c.Callers, c.REST.Tickets = caller.New(caller.Config{Keys: keys}), tickets{watch}
 		c.Refusals.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c.Refusals.Audit = audit.New(c.Refusals.Logger)
+		c.Refusals.Audit = audited
 	})
 	w := do(h, "GET", "/v1/changeStreams/right", "", "Accept", events)
 	if want := "id: " + id + "\ndata: {\"_id\":{\"_data\":\"a\"}}\n\nevent: end\nid: end\ndata: {}\n\n"; w.Code != 200 || w.Body.String() != want {
@@ -289,7 +290,10 @@ func TestTickets(t *testing.T) {
 			t.Errorf("%s %s %q: %d %s, want %d", c.method, c.path, c.header, w.Code, w.Body, c.code)
 		}
 	}
-	if text := log.String(); !strings.Contains(text, "path=/v1/changeStreams/…") ||
+	if err := audited.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if text := log.String() + lines.String(); !strings.Contains(text, "path=/v1/changeStreams/…") ||
 		!strings.Contains(text, `action="GET /v1/changeStreams/…"`) ||
 		strings.Contains(text, "right") || strings.Contains(text, "secret") {
 		t.Errorf("the log has a ticket: %s", text)

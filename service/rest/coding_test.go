@@ -6,15 +6,19 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"unsafe"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/grpc"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/gen/openapi"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -91,11 +95,43 @@ func TestCoding(t *testing.T) {
 	}
 	for _, coding := range []string{"gzip", "zstd"} {
 		w := do(h, "GET", "/openapi.json", "", "Accept-Encoding", coding)
+		length := strconv.Itoa(w.Body.Len())
 		text, err := io.ReadAll(decompress(t, coding, w.Body))
-		if err != nil || !bytes.HasPrefix(text, []byte(`{`)) || w.Header().Get("Content-Encoding") != coding || w.Header().Get("Content-Length") != "" {
+		if err != nil || !bytes.Equal(text, openapi.JSON) || w.Header().Get("Content-Encoding") != coding || w.Header().Get("Content-Length") != length {
 			t.Errorf("openapi.json in %s: %v, %v", coding, err, w.Header())
 		}
 	}
+}
+
+// TestDescriptionIsCompressedOnce checks that a client makes the gateway compress openapi.json
+// once, not as often as it asks: what is written is the same bytes.
+func TestDescriptionIsCompressedOnce(t *testing.T) {
+	h := newHandler(t, &fake{})
+	for _, coding := range []string{"identity", "gzip", "zstd"} {
+		var first *byte
+		for range 2 {
+			w := &lastWrite{ResponseRecorder: httptest.NewRecorder()}
+			r := httptest.NewRequest("GET", "/openapi.json", nil)
+			r.Header.Set("Accept-Encoding", coding)
+			h.ServeHTTP(w, r)
+			if first == nil {
+				first = w.at
+			} else if first != w.at {
+				t.Errorf("openapi.json in %s is made anew", coding)
+			}
+		}
+	}
+}
+
+// lastWrite says where the bytes of the last write are.
+type lastWrite struct {
+	*httptest.ResponseRecorder
+	at *byte
+}
+
+func (w *lastWrite) Write(b []byte) (int, error) {
+	w.at = unsafe.SliceData(b)
+	return w.ResponseRecorder.Write(b)
 }
 
 // TestCodingOfLargePages: a page that is written in pieces.

@@ -22,19 +22,17 @@ type decoder struct {
 	at   int
 	// root is the plan of a body, nil for other texts. The path has some of its fields.
 	root *plan
-	// bson is the buffer to which documents are appended. The documents are views on it, so it is
-	// never reused.
-	bson []byte
+	make *payload.Maker
 	// items counts the items of all lists and maps, within limit.
 	items int
 	limit itemLimit
-	// scratch is the buffer of values that are used only until the next value is read.
-	scratch []byte
 }
 
-// decode reads a whole body into m. Errors are *rpcerr.Error, and those of items.call.
-func decode(p *plan, m message, json []byte, items itemLimit) error {
-	d := decoder{json: json, root: p, limit: items}
+// decode reads a whole body into m. Errors are *rpcerr.Error, and those of the call's memory.
+func decode(
+	p *plan, m message, json []byte, make *payload.Maker, items itemLimit,
+) error {
+	d := decoder{json: json, root: p, make: make, limit: items}
 	if c, err := d.peek(); err != nil || c != '{' {
 		return d.fail("expected an object")
 	}
@@ -45,8 +43,10 @@ func decode(p *plan, m message, json []byte, items itemLimit) error {
 }
 
 // decodeField reads the whole of json as the value of one field of m.
-func decodeField(f *field, m message, json []byte, items itemLimit) error {
-	d := decoder{json: json, limit: items}
+func decodeField(
+	f *field, m message, json []byte, make *payload.Maker, items itemLimit,
+) error {
+	d := decoder{json: json, make: make, limit: items}
 	if err := d.field(f, m); err != nil {
 		return inField(f.name, err)
 	}
@@ -145,11 +145,8 @@ func (d *decoder) field(f *field, m message) error {
 type itemLimit struct {
 	most int
 	// call is charged with the memory of items; nil: nothing is.
-	call charger
+	call payload.Charger
 }
-
-// charger charges a call with memory before it is taken.
-type charger interface{ Charge(bytes int64) error }
 
 // Items are charged in steps of itemStep, itemCost bytes each, beside the bytes of the request: the
 // messages that hold them, the list of their documents, and their ids in the response.
@@ -257,44 +254,29 @@ func (d *decoder) message(p *plan, m message, c byte) error {
 }
 
 func (d *decoder) document(f *field, c byte) (*mooringv1.Document, error) {
-	buf := d.room()
-	read := payload.MaxDocument.ParsePrefix
+	read := d.make.Document
 	switch {
-	case c == '[' && f.ordered:
-		read = payload.AppendPairs
+	case f.ordered && c != '[' && c != '{':
+		return nil, d.fail("expected an object, or an array of pairs")
+	case f.ordered:
+		read = d.make.Keys
 	case c != '{':
-		if f.ordered {
-			return nil, d.fail("expected an object, or an array of pairs")
-		}
 		return nil, d.fail("expected an object")
 	}
-	out, n, err := read(buf, d.json[d.at:])
+	raw, n, err := read(d.json[d.at:])
 	if err != nil {
 		return nil, d.syntax(err)
 	}
 	d.at += n
-	d.bson = out
-	return payload.NewDocument(out[len(buf):len(out):len(out)]), nil
-}
-
-// A chunk holds the BSON of many small documents. A document that does not fit begins the next
-// chunk, so growing never copies more than one chunk.
-const (
-	minChunk = 64
-	maxChunk = 256 << 10
-)
-
-func (d *decoder) room() []byte {
-	if free := cap(d.bson) - len(d.bson); free < minChunk {
-		rest := len(d.json) - d.at
-		d.bson = make([]byte, 0, min(rest+rest/2+minChunk, maxChunk))
-	}
-	return d.bson
+	return payload.NewDocument(raw), nil
 }
 
 func (d *decoder) anyValue() (*mooringv1.Value, error) {
 	v, err := d.extended()
 	if err != nil {
+		return nil, err
+	}
+	if err := d.make.Take(len(v.Data)); err != nil {
 		return nil, err
 	}
 	return payload.NewValue(v), nil
@@ -303,12 +285,11 @@ func (d *decoder) anyValue() (*mooringv1.Value, error) {
 // extended reads any Extended JSON value. The value is valid until the next one is read.
 func (d *decoder) extended() (bson.Value, error) {
 	d.space()
-	v, out, n, err := payload.MaxDocument.ParseValuePrefix(d.scratch[:0], d.json[d.at:])
+	v, n, err := d.make.Value(d.json[d.at:])
 	if err != nil {
 		return bson.Value{}, d.syntax(err)
 	}
 	d.at += n
-	d.scratch = out
 	return v, nil
 }
 
@@ -473,7 +454,8 @@ func (d *decoder) fail(message string) error {
 	return malformed("", d.at, message)
 }
 
-// syntax returns the *rpcerr.Error of an error of extjson. Offsets of err count from d.at.
+// syntax returns the *rpcerr.Error of an error of extjson, and other errors as they are. Offsets of
+// err count from d.at.
 func (d *decoder) syntax(err error) error {
 	if s, ok := errors.AsType[*extjson.SyntaxError](err); ok {
 		if s.TooLarge {
@@ -481,7 +463,7 @@ func (d *decoder) syntax(err error) error {
 		}
 		return malformed(s.Path, d.at+s.Offset, "malformed Extended JSON: "+s.Problem)
 	}
-	return malformed("", d.at, err.Error())
+	return err
 }
 
 // inField prefixes the field of an error with name.

@@ -33,7 +33,9 @@ type encoder struct {
 }
 
 // roomMaker charges a call with the text of a large document.
-type roomMaker interface{ MakeRoom(doc []byte) error }
+type roomMaker interface {
+	MakeRoom(dst, doc []byte) ([]byte, error)
+}
 
 // response appends a whole response. Its own document is null when it is unset.
 func (e *encoder) response(p *plan, m message) error {
@@ -135,12 +137,13 @@ func (e *encoder) message(p *plan, m message) error {
 }
 
 func (e *encoder) document(d *mooringv1.Document) error {
+	buf, err := e.buf, error(nil)
 	if e.room != nil {
-		if err := e.room.MakeRoom(d.GetBson()); err != nil {
+		if buf, err = e.room.MakeRoom(buf, d.GetBson()); err != nil {
 			return err
 		}
 	}
-	buf, err := extjson.Append(e.buf, d.GetBson(), e.mode)
+	buf, err = extjson.Append(buf, d.GetBson(), e.mode)
 	if err != nil {
 		return payload.Unencodable(err)
 	}

@@ -1,22 +1,17 @@
 package rest
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
-	"strconv"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/media"
-	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -30,6 +25,9 @@ const (
 	// next one is read.
 	importChunk = 256 << 10
 	perDocument = 128
+	// importCost is charged for what an import has always: the buffer of the body, and two messages
+	// of small documents.
+	importCost = 3 * importChunk
 )
 
 // importParams lists the query parameters of an import, which are the options.
@@ -71,7 +69,9 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 	if err != nil {
 		return err
 	}
-	unread := c.sendBody(stream, first)
+	stop := c.x.Body.While(ctx, stream.Context())
+	unread := c.sendBody(stream, first) //nolint:contextcheck // the stream has it
+	ended := stop()                     // the handler has, and RecvMsg says why
 	if unread != nil {
 		cancel()
 	} else {
@@ -84,7 +84,7 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 		_ = stream.RecvMsg(&mooringv1.ImportResponse{})
 	}
 	switch header, _ := stream.Header(); {
-	case unread != nil:
+	case unread != nil && !ended:
 		return unread
 	case err != nil:
 		c.x.Response.Header().Set("Connection", "close") // the rest of the body is not read
@@ -99,22 +99,17 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 // end of the body, and if the service takes no more. Otherwise it returns why the body cannot be
 // read.
 func (c *call) sendBody(stream grpc.ClientStream, message *mooringv1.ImportRequest) error {
-	body := bufio.NewReaderSize(&c.x.Body, 64<<10)
-	next := nextLine
-	kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if kind == media.BSON.String() {
-		next = nextBSON
+	if err := c.x.Memory.Charge(importCost); err != nil {
+		return err
 	}
+	in, lent, sent := newCutter(c), int64(0), false
 	for size, done := 0, false; !done; {
-		doc, n, err := next(body, int(c.x.Body.MaxBytes()))
+		doc, n, err := in.next()
 		switch {
 		case errors.Is(err, io.EOF):
 			done = true
 		case err != nil:
-			if _, ours := errors.AsType[*rpcerr.Error](err); ours {
-				return err
-			}
-			return c.x.Body.Unread(err)
+			return c.uncut(err, sent)
 		default:
 			message.Documents, size = append(message.Documents, doc), size+n+perDocument
 		}
@@ -124,56 +119,21 @@ func (c *call) sendBody(stream grpc.ClientStream, message *mooringv1.ImportReque
 		if stream.SendMsg(message) != nil {
 			return nil // the handler has ended, and RecvMsg says why
 		}
+		c.x.Memory.Release(lent) // the service has used the message before
+		lent, in.charged, sent = in.charged, 0, true
 		message, size = &mooringv1.ImportRequest{}, 0
 	}
 	return nil
 }
 
-// nextLine cuts the next line off that is not empty. n is its length.
-func nextLine(body *bufio.Reader, most int) (doc *mooringv1.Document, n int, err error) {
-	for {
-		var line []byte
-		part, err := body.ReadSlice('\n')
-		for errors.Is(err, bufio.ErrBufferFull) {
-			if line = append(line, part...); len(line) > most {
-				return nil, 0, refuse(rpcerr.TooLarge, "a line is longer than "+
-					strconv.Itoa(most)+" bytes")
-			}
-			part, err = body.ReadSlice('\n')
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, 0, err
-		}
-		line = bytes.TrimSpace(append(line, part...))
-		if len(line) > 0 {
-			text := &mooringv1.Document_Json{Json: string(line)}
-			return &mooringv1.Document{Encoding: text}, len(line), nil
-		}
-		if err != nil {
-			return nil, 0, io.EOF
-		}
+// uncut returns the error of a body that could not be cut to its end. If some of its documents were
+// sent, the error does not say that nothing was done.
+func (c *call) uncut(err error, sent bool) error {
+	if _, ours := errors.AsType[*rpcerr.Error](err); !ours {
+		err = c.x.Body.Unread(err)
 	}
-}
-
-// nextBSON cuts the next document off. If the body ends within it, or its length is none, it
-// returns the bytes that are there, and the service refuses them by their index.
-func nextBSON(body *bufio.Reader, _ int) (doc *mooringv1.Document, n int, err error) {
-	const lengthBytes, least = 4, 5
-	head, err := body.Peek(lengthBytes)
-	size := lengthBytes
-	if err == nil {
-		size = int(int32(binary.LittleEndian.Uint32(head)))
+	if sent {
+		return mongoerr.WithDelivery(err, mongoerr.Executed)
 	}
-	if size < least || size > int(payload.MaxDocument) {
-		size = len(head)
-	}
-	if err != nil && (!errors.Is(err, io.EOF) || size == 0) {
-		return nil, 0, err
-	}
-	raw := make([]byte, size)
-	n, err = io.ReadFull(body, raw)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, 0, err
-	}
-	return payload.NewDocument(raw[:n]), n, nil
+	return err
 }

@@ -1,6 +1,7 @@
 package rest_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -10,11 +11,15 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -171,6 +176,38 @@ func (b *countingBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// TestImportEndsBeforeItsBody has the service end an import whose client sends nothing more. The
+// answer comes at once, says why, and ends the connection, whose rest is not read.
+func TestImportEndsBeforeItsBody(t *testing.T) {
+	for name, request := range map[string]string{
+		"of a length": "Content-Length: 10000\r\n\r\n{}\n{", "in chunks": "Transfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := listen(t, newImporter(t, func(ss importStream) error {
+					time.Sleep(time.Second) //nolint:forbidigo // fake time
+					return status.Error(codes.PermissionDenied, "withdrawn")
+				}))
+				conn := l.dial()
+				defer func() { _ = conn.Close() }()
+				go func() {
+					_, _ = io.WriteString(conn, "POST "+documents+":import HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"+request)
+				}()
+				begun := time.Now()
+				reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = reply.Body.Close() }()
+				text, err := io.ReadAll(reply.Body)
+				if took := time.Since(begun); err != nil || reply.StatusCode != 403 || !reply.Close || took != time.Second || !strings.Contains(string(text), "withdrawn") {
+					t.Errorf("%d %s after %v, close: %t, %v", reply.StatusCode, text, took, reply.Close, err)
+				}
+			})
+		})
+	}
+}
+
 // TestImportHoldsTheClientBack: while the service works on a message, the body is read for the next
 // one and no further.
 func TestImportHoldsTheClientBack(t *testing.T) {
@@ -209,4 +246,49 @@ func FuzzImportBSON(f *testing.F) {
 			t.Errorf("%d: the documents are %q of %q", w.Code, all, body)
 		}
 	})
+}
+
+// TestImportsAreCharged checks that a long line and a long document are charged as they arrive,
+// that what is announced costs nothing, and that one which does not fit is refused.
+func TestImportsAreCharged(t *testing.T) {
+	const budget = 8 << 20
+	document := append([]byte{0, 0, 0xf0, 0}, make([]byte, 15<<20)...) // of 15 MiB, as it says
+	for _, test := range []struct {
+		name, kind string
+		body       []byte
+		most       int64 // that may be charged
+		code       int   // of the answer when the body ends then
+	}{
+		{"a line of 2 MiB", "application/x-ndjson", bytes.Repeat([]byte("x"), 2<<20), 6 << 20, 200},
+		{"a line of 60 MiB", "application/x-ndjson", bytes.Repeat([]byte("x"), 60<<20), budget, 429},
+		{"the length of a document", "application/bson", document[:4], 1 << 20, 200},
+		{"a document of 1 MiB", "application/bson", append([]byte{0, 0, 0x10, 0}, document[4:1<<20]...), 6 << 20, 200},
+		{"a document of 15 MiB", "application/bson", document, budget, 429},
+		{"empty lines of 1 MiB", "application/x-ndjson", bytes.Repeat(append(bytes.Repeat([]byte(" "), 1<<20), '\n'), 20), 6 << 20, 200},
+	} {
+		a := admission.New(admission.Config{Bytes: budget})
+		var got received
+		h := newImporter(t, got.run, func(c *config) { c.Admission = a })
+		most := int64(0)
+		body := watched{bytes.NewReader(test.body), func() { most = max(most, a.Bytes().Held) }}
+		r := httptest.NewRequest("POST", documents+":import", body)
+		r.Header.Set("Content-Type", test.kind)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != test.code || most > test.most || a.Bytes().Held != 0 {
+			t.Errorf("%s: %d %.200s with up to %d bytes charged, want %d with %d; %d are left",
+				test.name, w.Code, w.Body, most, test.code, test.most, a.Bytes().Held)
+		}
+	}
+}
+
+// watched calls a function before each read.
+type watched struct {
+	io.Reader
+	look func()
+}
+
+func (w watched) Read(p []byte) (int, error) {
+	w.look()
+	return w.Reader.Read(p)
 }

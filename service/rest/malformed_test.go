@@ -283,6 +283,8 @@ func TestSlowRequests(t *testing.T) {
 			{"small chunks", post + chunked, "1\r\n \r\n", 408, "BodyTimeout", 30 * time.Second},
 			{"a write", "PUT " + documents + "/7 HTTP/1.1\r\nHost: localhost\r\n" + typed + length + `{"a":`, "", 408, "BodyTimeout", 30 * time.Second},
 			{"an import", "POST " + documents + ":import HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n" + length + "{}\n{", "", 408, "BodyTimeout", 30 * time.Second},
+			{"bytes of an import", "POST " + documents + ":import HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n" + chunked, "1\r\n \r\n", 408, "BodyTimeout", 30 * time.Second},
+			{"a BSON import", "POST " + documents + ":import HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/bson\r\n" + chunked + "4\r\n\x00\x00\xf0\x00\r\n", "1\r\n \r\n", 408, "BodyTimeout", 30 * time.Second},
 			{"a body of a GET", "GET " + documents + " HTTP/1.1\r\nHost: localhost\r\n" + length, "", 408, "BodyTimeout", 30 * time.Second},
 			{"no route", "POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\n" + length + "{", "", 404, "RouteNotFound", 10 * time.Second},
 			{"another type", "POST " + documents + ":find HTTP/1.1\r\nHost: localhost\r\n" + length + "{", "", 415, "UnsupportedMediaType", 10 * time.Second},
@@ -291,7 +293,11 @@ func TestSlowRequests(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s %v", row.name, wait), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					l := listen(t, newHandler(t, &fake{}, func(c *config) { c.BodyTimeout = wait }))
+					h := http.Handler(newHandler(t, &fake{}, func(c *config) { c.BodyTimeout = wait }))
+					if strings.Contains(row.request, ":import") {
+						h = newImporter(t, (&received{}).run, func(c *config) { c.BodyTimeout = wait })
+					}
+					l := listen(t, h)
 					conn := l.dial()
 					sent := make(chan struct{})
 					defer func() { _ = conn.Close(); <-sent }()

@@ -9,6 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/service/front"
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -82,7 +83,7 @@ func (r *route) queryNames() []string {
 }
 
 // applyQuery sets the fields of m that the query has.
-func applyQuery(r *route, m message, values url.Values) error {
+func applyQuery(r *route, m message, values url.Values, make *payload.Maker) error {
 	for name, all := range values {
 		if name == front.TimeoutParam || name == idTypeParam {
 			continue
@@ -92,7 +93,8 @@ func applyQuery(r *route, m message, values url.Values) error {
 			return refuseField(name, err.Error())
 		}
 		f := r.request.byName[name]
-		if err := decodeField(f, m, json, itemLimit{most: front.DefaultMaxItems}); err != nil {
+		most := itemLimit{most: front.DefaultMaxItems}
+		if err := decodeField(f, m, json, make, most); err != nil {
 			return inParam(f, all[0], err)
 		}
 	}

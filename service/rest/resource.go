@@ -98,8 +98,10 @@ func (c *call) decodeBare(f *field, m message) error {
 		return err
 	}
 	defer body.Free()
+	c.make = payload.NewMaker(&c.x.Memory, len(body.B))
 	return c.x.Work(len(body.B), func() error {
-		return decodeField(f, m, body.B, itemLimit{c.x.MaxItems(), &c.x.Memory})
+		return decodeField(f, m, body.B, &c.make,
+			itemLimit{c.x.MaxItems(), &c.x.Memory})
 	})
 }
 

@@ -264,3 +264,17 @@ func TestResourceRequests(t *testing.T) {
 		t.Errorf("GET: %v", r.get)
 	}
 }
+
+// TestPutOfAPart checks that a PUT of a part of a document is refused (RFC 9110, 14.5): it would
+// replace the whole. Other methods ignore the header.
+func TestPutOfAPart(t *testing.T) {
+	r := &resources{document: `{"_id": 7}`, t: t}
+	h := newHandler(t, &fake{resources: r})
+	w := do(h, "PUT", documents+"/7", `{"a": 1}`, "Content-Type", "application/json", "Content-Range", "bytes 0-7/100")
+	if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != "Content-Range" {
+		t.Errorf("PUT of a part: %+v", e)
+	}
+	if w := do(h, "GET", documents+"/7", "", "Content-Range", "bytes 0-7/100"); w.Code != 200 {
+		t.Errorf("GET with Content-Range: %d %s", w.Code, w.Body)
+	}
+}

@@ -1,14 +1,17 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/gen/openapi"
 	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/flood"
 	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -46,7 +49,7 @@ func New(config Config) *API {
 	}
 	a.pages = map[string]page{
 		"/":             func(x *front.Exchange) { writeJSON(x, http.StatusOK, []byte(about)) },
-		"/openapi.json": serveOpenAPI,
+		"/openapi.json": newDescription().serve,
 		"/healthz":      a.health(config.Live),
 		"/readyz":       a.health(config.Ready),
 	}
@@ -77,6 +80,7 @@ func (a *API) Takes(*http.Request) bool { return true }
 func (a *API) Serve(x *front.Exchange) {
 	r := x.Request()
 	if page := a.pages[r.URL.Path]; page != nil {
+		flood.From(r.Context()).Waste() // it needs no credential
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			err := notAllowed(x, "GET, HEAD", nil)
 			a.writeError(x, responseOf(x, x.Explain(r.Context(), err)), extjson.RelaxedSafe)
@@ -86,7 +90,7 @@ func (a *API) Serve(x *front.Exchange) {
 		return
 	}
 	c := &call{api: a, x: x, r: r, format: media.Format{Mode: extjson.RelaxedSafe}}
-	x.LogPath = withoutTicket(r.URL.Path)
+	x.LogPath = withoutTicket(x.LogPath)
 	err := x.Admit(c.identify)
 	if err == nil {
 		err = c.open()
@@ -104,19 +108,26 @@ func (a *API) Serve(x *front.Exchange) {
 // page answers a GET that is no call.
 type page func(x *front.Exchange)
 
-func serveOpenAPI(x *front.Exchange) {
-	out := &x.Response
-	out.Header()["Content-Type"] = contentTypes[media.JSON]
-	in := out.CodingFor(len(openapi.JSON))
-	if in == coding.Identity {
-		out.Header().Set("Content-Length", strconv.Itoa(len(openapi.JSON)))
+// description has openapi.json in each coding. It is compressed once, when a client first asks for
+// it, since clients without a credential may ask as often as they like.
+type description map[coding.Coding]func() []byte
+
+func newDescription() description {
+	d := description{coding.Identity: func() []byte { return openapi.JSON }}
+	for _, in := range [...]coding.Coding{coding.Gzip, coding.Zstd} {
+		d[in] = sync.OnceValue(func() []byte {
+			return bytes.Clone(in.Append(nil, openapi.JSON)) // which has room for more
+		})
 	}
-	out.Compress(in)
-	out.WriteHeader(http.StatusOK)
-	if x.Request().Method != http.MethodHead {
-		out.Write(openapi.JSON)
-		out.End()
+	return d
+}
+
+func (d description) serve(x *front.Exchange) {
+	in := x.Response.StreamCoding()
+	if in != coding.Identity {
+		x.Response.Header()["Content-Encoding"] = []string{in.String()}
 	}
+	writeJSON(x, http.StatusOK, d[in]())
 }
 
 // health answers with the state that check reports.

@@ -12,6 +12,7 @@ import (
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/media"
+	"github.com/mooringdb/mooring/service/payload"
 )
 
 // run builds the request, makes the call, and writes what it returns. When run returns, the handler
@@ -61,7 +62,7 @@ func (c *call) setPath(m message) {
 
 // complete sets the fields of a request that are neither in its body nor in its path.
 func (c *call) complete(m message) error {
-	if err := applyQuery(c.route, m, c.query); err != nil {
+	if err := applyQuery(c.route, m, c.query, &c.make); err != nil {
 		return err
 	}
 	if r, ok := m.Interface().(*mooringv1.WatchRequest); ok && c.format.Type == media.SSE {
@@ -110,7 +111,9 @@ func (c *call) decode(m message) error {
 	if len(bytes.TrimSpace(body.B)) == 0 {
 		return nil // as {}
 	}
+	c.make = payload.NewMaker(&c.x.Memory, len(body.B))
 	return c.x.Work(len(body.B), func() error {
-		return decode(c.route.request, m, body.B, itemLimit{c.x.MaxItems(), &c.x.Memory})
+		return decode(c.route.request, m, body.B, &c.make,
+			itemLimit{c.x.MaxItems(), &c.x.Memory})
 	})
 }

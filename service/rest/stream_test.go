@@ -242,28 +242,6 @@ func listen(t *testing.T, h http.Handler) *pipeListener {
 	return l
 }
 
-// TestTheMostExactRangeCounts checks ranges of Accept that match the same form. The most exact one
-// has the weight, at any position.
-func TestTheMostExactRangeCounts(t *testing.T) {
-	const ndjson, sse = "application/x-ndjson", "text/event-stream"
-	h := newHandler(t, rows(t, nil))
-	for accept, want := range map[string]string{
-		"*/*;q=0.9, application/*;q=0.1":                       sse,
-		"application/*;q=0.1, */*;q=0.9":                       sse,
-		"text/*;q=0.1, */*;q=0.9":                              ndjson,
-		"application/*;q=0.1, application/x-ndjson, text/*":    ndjson,
-		"application/x-ndjson;q=0.1, application/*, text/*":    sse,
-		"*/*, application/*;q=0":                               sse,
-		"application/*;q=0.5, text/event-stream;q=0.5":         sse,
-		"application/x-ndjson;q=0.2, application/*;q=0.9, */*": sse,
-	} {
-		w := do(h, "POST", documents+":streamFind", `{}`, "Accept", accept)
-		if got := w.Header().Get("Content-Type"); w.Code != 200 || got != want {
-			t.Errorf("%s: %d %s, want %s", accept, w.Code, got, want)
-		}
-	}
-}
-
 func TestSlowClientHoldsTheHandlerBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sent := 0

@@ -36,11 +36,14 @@ func ticketOf(r *http.Request) (ticket string, ok bool) {
 	return ticket, err == nil
 }
 
-// withoutTicket returns a path for the log.
+// withoutTicket returns a path for the log. It knows the paths of tickets in any case, since a path
+// that no route has is logged, too.
 func withoutTicket(path string) string {
-	const parent = "changeStreams/"
-	if at := strings.Index(path, parent); at >= 0 {
-		return path[:at+len(parent)] + "…"
+	const parent = "changestreams/"
+	for at := 0; at+len(parent) <= len(path); at++ {
+		if strings.EqualFold(path[at:at+len(parent)], parent) {
+			return path[:at+len(parent)] + "…"
+		}
 	}
 	return path
 }

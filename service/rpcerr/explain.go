@@ -21,6 +21,7 @@ import (
 type explanation struct {
 	row
 	message string
+	kept    bool // the client is told that the server's words are kept back
 	field   string
 	offset  *int64
 	server  *mooringv1.ServerError     // if the server answered
@@ -150,7 +151,7 @@ func (x *explanation) partial(r Result) {
 	if x.server == nil && len(r.WriteErrors) > 0 {
 		x.server = &mooringv1.ServerError{}
 	}
-	if len(r.WriteErrors) > 0 && len(x.server.GetWriteErrors()) == 0 {
+	if len(x.server.GetWriteErrors()) == 0 {
 		for _, w := range r.WriteErrors {
 			x.server.WriteErrors = append(x.server.WriteErrors, newWriteError(w))
 		}

@@ -67,6 +67,10 @@ func (f *Failure) Retry() Retry { return f.retry }
 // values of documents and filters.
 func (f *Failure) Logged() string { return cut(f.logged, maxMessageBytes) }
 
+// IsKept reports whether the client is told that the server's words are kept back. The log then has
+// a line with the request's id.
+func (f *Failure) IsKept() bool { return f.kept }
+
 // outline returns the message before anything is concealed or, if the server has answered, the
 // error without the server's words. What another replica answers has those in its status.
 func (f *Failure) outline() string {

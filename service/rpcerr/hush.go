@@ -11,28 +11,42 @@ import (
 // duplicateKey is the reason of an error about a key that exists.
 const duplicateKey = "DuplicateKey"
 
+// keptBack is what a client is told in place of the server's words. It names the option that shows
+// them.
+const keptBack = "the server refuses the request; its words are kept back (errors.serverTexts)"
+
 // sentence returns what a client is told in place of the server's words.
 func sentence(reason string) string {
 	if reason == duplicateKey {
 		return "a document with this key exists"
 	}
-	return "the server refuses the request; its words are kept back"
+	return keptBack
 }
 
-// hush takes the server's words and documents out of an explanation. They could tell of documents
-// or fields that the client may not read.
+// hushed returns what a client is told of the server's words: all of them if they can only quote
+// the client's own request.
+func hushed(code int32, reason, text string) string {
+	if isTold(code, text) {
+		return text
+	}
+	return sentence(reason)
+}
+
+// hush takes the server's words and documents out of an explanation, unless they can only be about
+// the request. They could tell of documents or fields that the client may not read.
 func (x *explanation) hush() {
 	if x.server == nil {
 		return
 	}
-	x.message = sentence(string(x.reason))
+	x.message = hushed(x.server.GetCode(), string(x.reason), x.message)
+	x.kept = x.message == keptBack
 	x.server.KeyPattern, x.server.KeyValue, x.server.ErrInfo = nil, nil, nil
 	hushParts(x.server.GetWriteErrors(), x.server.GetWriteConcernError())
 }
 
 func hushParts(writes []*mooringv1.WriteError, concern *mooringv1.WriteConcernError) {
 	for _, w := range writes {
-		w.Message = sentence(w.GetCodeName())
+		w.Message = hushed(w.GetCode(), w.GetCodeName(), w.GetMessage())
 		w.KeyPattern, w.KeyValue, w.ErrInfo = nil, nil, nil
 	}
 	if concern != nil {

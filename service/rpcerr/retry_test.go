@@ -49,6 +49,7 @@ func TestRetry(t *testing.T) {
 		{"a server is overloaded", busy, same, same, same},
 		{"no session is left", command(261, "TooManyLogicalSessions"), same, same, same},
 		{"a server refused, after a part was done", partly(stepped), never, same, never},
+		{"a full pool, after nothing was done", &rpcerr.PartialError{Err: full, Result: rpcerr.Result{InsertedCount: new(int64(0))}}, same, same, same},
 		{"a full pool, after a part was done", partly(full), never, same, never},
 		{"no share is left, after a part was done", partly(&admission.Error{Cause: admission.OwnShare}), never, same, never},
 		{"a full pool, after a part without counts", mongoerr.WithDelivery(full, mongoerr.Executed), never, same, never},

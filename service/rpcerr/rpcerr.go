@@ -318,6 +318,7 @@ var table = []entry{
 var callers = [...]Reason{
 	caller.Missing: Unauthenticated, caller.Invalid: Unauthenticated,
 	caller.TooMany: TooManyAttempts, caller.Unavailable: IssuerUnavailable,
+	caller.Busy: Overloaded,
 }
 
 // refusals holds the reasons of calls that are not admitted.

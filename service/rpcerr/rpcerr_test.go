@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +158,7 @@ func TestTable(t *testing.T) {
 		{&admission.Error{Cause: admission.Full}, codes.Unavailable, 503, "Overloaded", "same-request"},
 		{&admission.Error{Cause: admission.TooMuch}, codes.InvalidArgument, 413, "TooLarge", "never"},
 		{&caller.Error{Problem: caller.Unavailable}, codes.Unavailable, 503, "IssuerUnavailable", "same-request"},
+		{&caller.Error{Problem: caller.Busy}, codes.Unavailable, 503, "Overloaded", "same-request"},
 		{cursor.ErrBusy, codes.Internal, 500, "Internal", "never"},
 		{paging.ErrNotHere, codes.NotFound, 404, "CursorNotFound", "restart"},
 		{&paging.MovedError{}, codes.NotFound, 404, "CursorNotFound", "restart"},
@@ -271,6 +273,66 @@ func TestDetails(t *testing.T) {
 	field := rpcerr.HTTP(&payload.Error{Field: "filter.a", Offset: 0, Problem: "no"}).Body.GetError()
 	if field.GetField() != "filter.a" || field.Offset == nil {
 		t.Errorf("field %v", field)
+	}
+}
+
+// TestNotOfAServer checks that an error that no server returned has no server's details, also if a
+// part of the call was done, and that it is concealed as such.
+func TestNotOfAServer(t *testing.T) {
+	err := &mongoerr.NetworkError{Op: "read", Err: errors.New("dial 10.0.0.7:27017")}
+	partial := &rpcerr.PartialError{Result: rpcerr.Result{InsertedCount: new(int64(1))}, Err: err}
+	r := rpcerr.HTTP(partial)
+	if s := r.Body.GetError().GetServer(); s != nil || r.Body.GetResult().GetInsertedCount() != 1 {
+		t.Errorf("server %v, result %v", s, r.Body.GetResult())
+	}
+	terse := rpcerr.HTTP(rpcerr.Explain(partial, call.Call{Terse: true}))
+	if text := terse.Body.GetError().GetMessage(); strings.Contains(text, "10.0.0.7") {
+		t.Errorf("the message has an address: %s", text)
+	}
+}
+
+// TestPartsWithoutServer checks the details of a call of which a part was done before an error that
+// no server returned: the errors of single writes are in them, and nothing if there are none.
+func TestPartsWithoutServer(t *testing.T) {
+	for _, failed := range [][]mongoerr.WriteError{nil, {duplicate(4, 3)}} {
+		st := rpcerr.Explain(&rpcerr.PartialError{
+			Err:    &mongoerr.NetworkError{Op: "read", Err: errors.New("broken")},
+			Result: rpcerr.Result{WriteErrors: failed},
+		}, call.Call{}).GRPCStatus()
+		var server *mooringv1.ServerError
+		for _, d := range st.Details() {
+			if s, ok := d.(*mooringv1.ServerError); ok {
+				server = s
+			}
+		}
+		if (server == nil) != (failed == nil) || len(server.GetWriteErrors()) != len(failed) {
+			t.Errorf("%d writes failed: the server's details are %v", len(failed), server)
+		}
+	}
+}
+
+// TestCommitLabel checks that the error of a commit whose outcome is unknown has the label that
+// says so, once.
+func TestCommitLabel(t *testing.T) {
+	const label = mongoerr.LabelUnknownTransactionCommitResult
+	for name, c := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"of the server":  {command(91, "ShutdownInProgress", "A", label), []string{"A", label}},
+		"of the gateway": {mongoerr.WithLabel(command(91, "ShutdownInProgress", "A"), label), []string{"A", label}},
+		"of no server":   {mongoerr.WithLabel(&mongoerr.NetworkError{Op: "read", Err: io.EOF}, label), []string{label}},
+	} {
+		if got := rpcerr.HTTP(c.err).Body.GetError().GetServer().GetLabels(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: labels %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestCause checks that an error of the gateway leads to its cause.
+func TestCause(t *testing.T) {
+	if err := (&rpcerr.Error{Reason: rpcerr.Internal, Err: io.EOF}); !errors.Is(err, io.EOF) {
+		t.Errorf("%v does not lead to its cause", err)
 	}
 }
 

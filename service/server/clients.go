@@ -6,6 +6,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mooringdb/mooring/service/clientaddr"
+	"github.com/mooringdb/mooring/service/flood"
 )
 
 // clients represents a listener that knows its connections. A server that stops closes its
@@ -14,15 +17,28 @@ import (
 // connections without any data from the client are closed with the listener, and the others by
 // hangUpAll.
 //
-// A listener with a limit closes the connections beyond it as soon as they are accepted. Each
-// listener accepts at most mostAtOnce connections in paceTime, since thousands at once would take
-// the processors from the calls of others; the kernel holds the rest.
+// A listener with a guard closes the connections beyond its bounds as soon as they are accepted.
+// Thousands at once would take the processors from the calls of others. So each listener accepts at
+// most mostAccepted connections in paceTime, and the kernel holds the rest; and it serves
+// mostServed of these, in turns between addresses.
+//
+// It has a goroutine that accepts. Close ends it and waits.
 type clients struct {
 	net.Listener
-	limit *limit // shared by the listeners of gRPC and REST; nil: none
+	guard *flood.Guard // shared by the listeners of gRPC and REST; nil: none
+	// proxies lists the proxies whose connections are those of many clients.
+	proxies *clientaddr.Proxies
 	// refuse replaces the answers that net/http writes itself; nil: nothing does.
 	refuse Refuse
-	pace   pace
+	// plain says that HTTP/1 is spoken, in plain text.
+	plain bool
+	pace  pace // of Accept
+
+	arrivals arrivals
+	failed   chan error    // of the goroutine that accepts, to Accept
+	ended    chan struct{} // closed by Close
+	end      func()        // closes ended, once
+	running  sync.WaitGroup
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu     sync.Mutex
@@ -31,12 +47,14 @@ type clients struct {
 }
 
 const (
-	mostAtOnce = 4
-	paceTime   = time.Millisecond
+	mostAccepted = 16
+	mostServed   = 4
+	paceTime     = time.Millisecond
 )
 
 // pace spreads what happens very often over time. One goroutine uses it.
 type pace struct {
+	most  int       // in paceTime
 	begun time.Time // when the present paceTime began
 	n     int       // what has happened since
 }
@@ -44,7 +62,7 @@ type pace struct {
 // wait blocks until one more may happen, for at most paceTime.
 func (p *pace) wait() {
 	past := time.Since(p.begun)
-	if past < paceTime && p.n == mostAtOnce {
+	if past < paceTime && p.n == p.most {
 		<-time.After(paceTime - past)
 		past = paceTime
 	}
@@ -56,52 +74,112 @@ func (p *pace) wait() {
 
 // Watched returns a listener for a server of NewGRPC that Start does not serve. Without it, the
 // server cannot watch which responses a client takes.
-func Watched(l net.Listener) net.Listener { return newClients(l, nil, nil) }
+func Watched(l net.Listener) net.Listener { return (&clients{Listener: l}).start() }
 
-func newClients(l net.Listener, most *limit, refuse Refuse) *clients {
-	return &clients{Listener: l, limit: most, refuse: refuse, open: map[*client]struct{}{}}
+// start begins to accept connections, until Close.
+func (l *clients) start() *clients {
+	l.pace.most = mostServed
+	l.open = map[*client]struct{}{}
+	l.arrivals = newArrivals()
+	l.failed, l.ended = make(chan error), make(chan struct{})
+	l.end = sync.OnceFunc(func() { close(l.ended) })
+	l.running.Go(l.run)
+	return l
 }
 
-// Accept returns the next connection that the limit admits.
-func (l *clients) Accept() (net.Conn, error) {
+// run accepts connections until Close. After an error it goes on when Accept has returned that.
+func (l *clients) run() {
+	p := pace{most: mostAccepted}
 	for {
-		l.pace.wait()
+		p.wait()
 		nc, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
+		if err == nil {
+			l.arrive(nc)
+			continue
 		}
-		from := network(nc.RemoteAddr())
-		if l.limit.enter(from) {
-			return l.admit(nc, from), nil
+		select {
+		case l.failed <- err:
+		case <-l.ended:
+			return
 		}
-		reset(nc)
 	}
+}
+
+// arrive adds a connection to those that wait, or closes it if the guard does not admit it.
+func (l *clients) arrive(nc net.Conn) {
+	c := &client{Conn: nc, of: l}
+	c.addr = &clientAddr{nc.RemoteAddr(), c}
+	var admitted bool
+	from := l.countedAs(nc.RemoteAddr())
+	c.cost, admitted = l.guard.Enter(from, func() { _ = c.Close() })
+	if !admitted {
+		reset(nc)
+		return
+	}
+	l.admit(c)
+	l.arrivals.add(from, c)
+}
+
+// Accept returns the next connection to serve. One goroutine calls it.
+func (l *clients) Accept() (net.Conn, error) {
+	l.pace.wait()
+	for {
+		if c := l.arrivals.next(); c != nil {
+			return c, nil
+		}
+		select {
+		case <-l.arrivals.arrived:
+		case err := <-l.failed:
+			return nil, err
+		case <-l.ended:
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// countedAs returns the address that a connection counts for. A connection of a listed proxy is
+// that of many clients, and counts in all only.
+func (l *clients) countedAs(a net.Addr) netip.Addr {
+	if l.proxies.Lists(addressOf(a)) {
+		return netip.Addr{}
+	}
+	return network(a)
 }
 
 // reset closes a connection without the handshake that would leave the kernel a socket in
 // TIME_WAIT.
 func reset(nc net.Conn) {
-	if tcp, ok := nc.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // if this fails, the close is a common one
-	}
-	_ = nc.Close() // its error does not matter any more
+	_ = setLinger(nc, 0) // if this fails, the close is a common one
+	_ = nc.Close()       // its error does not matter any more
 }
 
-func (l *clients) admit(nc net.Conn, from netip.Addr) net.Conn {
-	c := &client{Conn: nc, of: l, from: from}
-	c.addr = &clientAddr{nc.RemoteAddr(), c}
+// network returns what is counted as one client of a listener. The clients of a Unix domain socket
+// have no address and only count in all.
+func network(a net.Addr) netip.Addr { return clientaddr.Network(addressOf(a)) }
+
+// addressOf returns the IP address of one end of a connection, the zero value if it has none.
+func addressOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr()
+}
+
+func (l *clients) admit(c *client) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[c] = struct{}{}
 	if l.closed {
-		_ = nc.Close() // the server finds it closed, and closes it, too
+		_ = c.Conn.Close() // the server finds it closed, and closes it, too
 	}
-	return c
 }
 
 // Close closes the listener, and the connections without any data from the client.
 func (l *clients) Close() error {
+	l.end()
 	err := l.Listener.Close()
+	l.running.Wait()
 	l.hangUp(func(c *client) bool { return !c.spoke.Load() })
 	return err
 }
@@ -129,11 +207,12 @@ type client struct {
 	net.Conn
 
 	of    *clients
-	from  netip.Addr // see network
+	cost  *flood.Connection // nil: its listener has no guard
 	addr  *clientAddr
 	spoke atomic.Bool
 	// answering says that a handler of REST answers on the connection.
 	answering atomic.Bool
+	lengths   lengths
 	written   atomic.Int64 // bytes
 	took      atomic.Int64 // the time of the last write that has ended, in Unix nanoseconds
 	closed    atomic.Bool
@@ -184,6 +263,9 @@ func (c *client) Read(b []byte) (int, error) {
 	if n > 0 && !c.spoke.Load() {
 		c.spoke.Store(true)
 	}
+	if c.of.plain {
+		c.lengths.scan(b[:n])
+	}
 	return n, err
 }
 
@@ -195,7 +277,8 @@ func (c *client) Close() error {
 	delete(c.of.open, c)
 	c.of.mu.Unlock()
 	if open {
-		defer c.of.limit.leave(c.from)
+		skipUnread(c.Conn)
+		defer c.cost.Leave()
 	}
 	return c.Conn.Close()
 }

@@ -5,7 +5,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -232,3 +234,68 @@ func TestAcceptIsPaced(t *testing.T) {
 		}
 	})
 }
+
+// TestAcceptInTurns checks that a connection does not wait for those of another address, which
+// opens more than are accepted.
+func TestAcceptInTurns(t *testing.T) {
+	const rounds, every, each = 30, 20 * time.Millisecond, 140
+	quiet, hostile := net.IPv4(192, 0, 2, 1), net.IPv4(192, 0, 2, 2)
+	synctest.Test(t, func(t *testing.T) {
+		p := pipeListener{make(chan net.Conn, rounds*(each+1)), make(chan struct{})}
+		l := server.Watched(p)
+		begun := time.Now()
+		var far []net.Conn
+		open := func(from net.IP, round int) {
+			near, end := net.Pipe()
+			far = append(far, end)
+			p.conns <- connFrom{near, &net.TCPAddr{IP: from, Port: round}}
+		}
+		var waits []time.Duration // of the quiet address
+		others, served := 0, make(chan struct{})
+		go func() {
+			defer close(served)
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				from := c.RemoteAddr().(interface{ AddrPort() netip.AddrPort }).AddrPort()
+				if quiet.Equal(from.Addr().AsSlice()) {
+					waits = append(waits, time.Since(begun)-time.Duration(from.Port())*every)
+				} else {
+					others++
+				}
+				_ = c.Close()
+			}
+		}()
+		for round := range rounds {
+			for range each { // calls that are given up, each with its connection
+				open(hostile, round)
+			}
+			open(quiet, round)
+			time.Sleep(every) //nolint:forbidigo // time is fake here
+		}
+		_ = l.Close()
+		<-served
+		if n := len(waits); n != rounds || slices.Max(waits) > every/2 {
+			t.Errorf("%d of %d connections are accepted, after at most %v", n, rounds, slices.Max(waits))
+		}
+		if want := rounds * 70; others < want {
+			t.Errorf("%d connections of the other address are accepted, want %d", others, want)
+		}
+		for _, c := range far { // also those that wait
+			_ = c.SetDeadline(time.Now().Add(time.Second))
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+				t.Fatalf("a connection is left open: %v", err)
+			}
+		}
+	})
+}
+
+// connFrom is a connection of a client at an address.
+type connFrom struct {
+	net.Conn
+	from *net.TCPAddr
+}
+
+func (c connFrom) RemoteAddr() net.Addr { return c.from }

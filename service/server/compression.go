@@ -73,7 +73,7 @@ func (s *stream) inflate(text []byte) ([]byte, error) {
 			Message: "the message is compressed, with none of " + coding.All,
 		}
 	}
-	account := s.account()
+	account := &s.charged
 	out, err := s.coding.Inflate(text, s.limit, func(n int64) error {
 		account.Shrink(max(-n, 0))
 		return account.Grow(s.ctx, n)

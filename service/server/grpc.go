@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/clientaddr"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -43,6 +44,8 @@ type GRPCConfig struct {
 	MaxStreams int
 	// MaxAge is the age from which clients are told to use another connection; 0 means none.
 	MaxAge time.Duration
+	// Proxies lists the proxies that name the clients of calls; nil: none.
+	Proxies *clientaddr.Proxies
 	// Authenticate finds out who makes a call, and returns the context for the interceptors. It
 	// is called for all calls but those of health, before the request is read. If it is nil,
 	// clients are not authenticated.
@@ -104,6 +107,7 @@ func NewGRPC(cfg GRPCConfig) (*grpc.Server, grpc.ServiceRegistrar) {
 		grpc.ReadBufferSize(readBuffer),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.InTapHandle(refuseEarly),
 		grpc.StreamInterceptor(cfg.stream),
 		grpc.UnknownServiceHandler(refuseUnknown),
 	}
@@ -143,6 +147,7 @@ func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.Stream
 		ctx, end := l.cfg.trace(ss.Context(), method)
 		defer func() { end(err) }()
 		s, err := l.cfg.open(ctx, ss, method)
+		defer waste(ss.Context(), s, time.Now())
 		if err != nil {
 			return err
 		}
@@ -160,8 +165,10 @@ func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.Stream
 	}
 }
 
-// trace begins to observe a call. It returns the context of the call, and what ends that.
+// trace begins to observe a call. It returns the context of the call, which has the client's
+// address, and what ends that.
 func (cfg *GRPCConfig) trace(ctx context.Context, method string) (context.Context, func(error)) {
+	ctx = nameCaller(ctx, cfg.Proxies)
 	if cfg.Trace == nil || isInfrastructure(method) {
 		return ctx, func(error) {}
 	}
@@ -175,7 +182,7 @@ func (cfg *GRPCConfig) open(
 	if isHealth(method) {
 		s, err := cfg.wrap(ctx, ss, method)
 		if err == nil {
-			s.patience, s.limit = healthPatience, maxHealthRequest
+			s.patience, s.limit, s.free = healthPatience, maxHealthRequest, true
 		}
 		return s, err
 	}
@@ -184,6 +191,7 @@ func (cfg *GRPCConfig) open(
 		if ctx, err = cfg.Authenticate(ctx, method); err != nil {
 			return nil, err
 		}
+		trust(ctx)
 	}
 	return cfg.wrap(ctx, ss, method)
 }
@@ -196,26 +204,17 @@ func (cfg *GRPCConfig) stream(
 	ctx, end := cfg.trace(ss.Context(), info.FullMethod)
 	defer func() { end(err) }()
 	s, err := cfg.open(ctx, ss, info.FullMethod)
+	defer waste(ss.Context(), s, time.Now())
 	if err != nil {
 		return err
 	}
+	s.openAccount()
 	defer s.charged.Close()
 	s.several, s.stall = info.IsClientStream, cfg.Stall
 	if !isInfrastructure(info.FullMethod) {
 		return cfg.Stream(srv, s, info, h)
 	}
-	done := make(chan error, 1)
-	// The stream ends when this function returns, which ends the goroutine.
-	go func() { done <- h(srv, s) }()
-	select {
-	case err := <-done:
-		return err
-	case <-cfg.Stopping:
-		return rpcerr.Status(&rpcerr.Error{
-			Reason:  rpcerr.ShuttingDown,
-			Message: "the gateway is shutting down",
-		}).Err()
-	}
+	return cfg.infrastructure(func() error { return h(srv, s) })
 }
 
 // refuseUnknown answers calls of unknown methods, so that the error has details and the call is

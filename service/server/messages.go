@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -39,15 +40,18 @@ type stream struct {
 	patience time.Duration // for each piece of a message
 	// several says that the client sends a stream, and may wait before each message.
 	several bool
+	// arrived says that a request has arrived. The goroutine that receives may outlive the handler.
+	arrived atomic.Bool
+	// free says that the call needs no credential.
+	free bool
 	// coding compresses the messages that say so, in both directions.
 	coding coding.Coding
 	// stall is how long the client may leave a message of this stream unread.
 	stall time.Duration
 	// charged is the account of the last request, and of a large response until grpc has it. A
-	// unary call uses it for all its memory; that of a stream is open once a message was large.
-	charged       admission.Account
-	isAccountOpen bool
-	local         call.LocalContext // of a unary call
+	// unary call uses it for all its memory.
+	charged admission.Account
+	local   call.LocalContext // of a unary call
 
 	// The state of the messages on their way: at most one in each direction.
 	header  [5]byte
@@ -71,22 +75,30 @@ func (cfg *GRPCConfig) wrap(
 	if cfg.MaxSizeOf != nil {
 		s.limit = min(s.limit, cfg.MaxSizeOf(method))
 	}
+	s.client = clientOf(ctx)
+	return s, nil
+}
+
+// clientOf returns the connection of a call, nil if no listener of this package has accepted it.
+func clientOf(ctx context.Context) *client {
 	if p, ok := peer.FromContext(ctx); ok {
 		if a, ok := p.Addr.(*clientAddr); ok {
-			s.client = a.client
+			return a.client
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // Context returns the context that Authenticate has returned.
 func (s *stream) Context() context.Context { return s.ctx }
 
-// RecvMsg receives a message. It blocks until the message is there, the stream has ended, or the
+// RecvMsg receives a message. A call whose number of requests is not that of its method is
+// Unimplemented, as gRPC has it. It blocks until the message is there, the stream has ended, or the
 // client does not keep pace.
 func (s *stream) RecvMsg(m any) error {
 	err := s.receive(m)
 	if err == nil || errors.Is(err, io.EOF) {
+		s.arrived.Store(true)
 		return err
 	}
 	if _, ok := status.FromError(err); ok {
@@ -94,7 +106,12 @@ func (s *stream) RecvMsg(m any) error {
 	}
 	_, ours := errors.AsType[*rpcerr.Error](err)
 	_, refused := errors.AsType[*admission.Error](err)
-	if !ours && !refused {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = &rpcerr.Error{
+			Reason: rpcerr.InvalidArgument, Message: "the request ends within a message",
+		}
+	case !ours && !refused:
 		err = &rpcerr.Error{
 			Reason: rpcerr.Canceled, Message: "the request could not be read: " + err.Error(),
 		}
@@ -112,7 +129,7 @@ func (s *stream) receive(m any) error {
 	err := s.raw.ReadMessageHeader(header[:])
 	switch {
 	case errors.Is(err, io.EOF) && !s.several:
-		return &rpcerr.Error{Reason: rpcerr.InvalidArgument, Message: "the call has no request"}
+		return &rpcerr.Error{Reason: rpcerr.Unimplemented, Message: "the call has no request"}
 	case err != nil:
 		return err
 	}
@@ -141,7 +158,7 @@ func (s *stream) receive(m any) error {
 	// The client must end its side.
 	if err = s.raw.ReadMessageHeader(header[:]); err == nil {
 		return &rpcerr.Error{
-			Reason: rpcerr.InvalidArgument, Message: "the call has more than one request",
+			Reason: rpcerr.Unimplemented, Message: "the call has more than one request",
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -176,6 +193,9 @@ func (s *stream) decode(watched *reading, length int, compressed bool, m any) er
 			return err
 		}
 	}
+	if len(data) > smallRequest {
+		defer s.charged.Vacate(int64(len(data))) // the message keeps nothing of it
+	}
 	if err := s.checkItems(into, data); err != nil {
 		return err
 	}
@@ -209,7 +229,7 @@ func (s *stream) read(watched *reading, length int) (mem.Buffer, error) {
 		defer pieces.Free()
 		return pieces.MaterializeToBuffer(mem.DefaultBufferPool()), nil
 	}
-	account := s.account()
+	account := &s.charged
 	if err := account.CheckTotal(int64(requestCost * length)); err != nil {
 		return nil, err
 	}
@@ -237,13 +257,12 @@ func (s *stream) read(watched *reading, length int) (mem.Buffer, error) {
 	return mem.SliceBuffer(text), nil
 }
 
-// account returns the account of the messages.
-func (s *stream) account() *admission.Account {
-	if !s.isAccountOpen && s.cfg.OpenAccount != nil {
-		s.isAccountOpen = true
+// openAccount opens the account of the messages, before the handler runs: a goroutine of its stream
+// may still receive when it has returned, and finds an account that has been closed.
+func (s *stream) openAccount() {
+	if s.cfg.OpenAccount != nil {
 		s.cfg.OpenAccount(s.ctx, &s.charged)
 	}
-	return &s.charged
 }
 
 // lendAccount gives the account to a unary call, which reserves room for its response there.
@@ -252,7 +271,8 @@ func (s *stream) lendAccount() {
 		return
 	}
 	s.local = call.LocalContext{Context: s.ctx, Local: call.LocalFrom(s.ctx)}
-	s.local.Account = s.account()
+	s.openAccount()
+	s.local.Account = &s.charged
 	s.ctx = &s.local
 }
 
@@ -282,7 +302,7 @@ func (s *stream) checkItems(m proto.Message, text []byte) error {
 	case n*itemCost <= smallRequest:
 		return nil
 	}
-	return s.account().Grow(s.ctx, int64(n*itemCost))
+	return s.charged.Grow(s.ctx, int64(n*itemCost))
 }
 
 // largeResponse is the size of the smallest response that is charged.
@@ -328,7 +348,7 @@ func (o *outgoing) charge() error {
 	if o.size = proto.Size(m); o.size < largeResponse || o.stream.cfg.OpenAccount == nil {
 		return nil
 	}
-	of, n := o.stream.account(), int64(responses.room(o.size))
+	of, n := &o.stream.charged, int64(responses.room(o.size))
 	if err := of.GrowLast(o.stream.ctx, n); err != nil {
 		return err
 	}

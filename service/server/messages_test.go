@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"log/slog"
 	"net"
 	"slices"
 	"sync"
@@ -14,10 +15,13 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/mooringdb/mooring/service/flood"
 	"github.com/mooringdb/mooring/service/server"
 )
 
@@ -27,6 +31,8 @@ type rawClient struct {
 	conn   net.Conn
 	framer *http2.Framer
 	done   chan struct{} // closed when the connection has ended
+	// mayBeCut says that a write may fail, since the server may close the connection.
+	mayBeCut bool
 
 	wmu    sync.Mutex // guards the framer's writing
 	mu     sync.Mutex
@@ -92,7 +98,10 @@ func newRawServer(cfg server.GRPCConfig) *rawServer {
 		}}},
 	}, struct{}{})
 	s := &rawServer{pipeListener{make(chan net.Conn), make(chan struct{})}, g, make(chan error, 1)}
-	go func() { s.served <- g.Serve(server.Watched(s.l)) }()
+	healthpb.RegisterHealthServer(registrar, health.NewServer())
+	go func() {
+		s.served <- g.Serve(server.Guarded(s.l, flood.New(0, 0, slog.New(slog.DiscardHandler), nil)))
+	}()
 	return s
 }
 
@@ -126,7 +135,7 @@ func (c *rawClient) write(send func(f *http2.Framer) error) {
 	c.t.Helper()
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
-	if err := send(c.framer); err != nil {
+	if err := send(c.framer); err != nil && !c.mayBeCut {
 		c.t.Errorf("write: %v", err)
 	}
 }

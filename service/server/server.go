@@ -20,6 +20,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/mooringdb/mooring/service/clientaddr"
+	"github.com/mooringdb/mooring/service/flood"
 )
 
 // Config says where to listen and how to stop. An address is host:port, or unix: and a path. An
@@ -32,6 +35,12 @@ type Config struct {
 	// MaxConnections limits the connections of gRPC and REST together, and MaxPerAddress those of
 	// one address; 0 means no limit.
 	MaxConnections, MaxPerAddress int
+	// Proxies lists the proxies that name the clients of the ports of gRPC and REST; nil: none.
+	// GRPCConfig has them, too.
+	Proxies *clientaddr.Proxies
+	// GRPCProxied and RESTProxied say whether they begin each connection to the port with a header
+	// of the PROXY protocol.
+	GRPCProxied, RESTProxied bool
 	// TLS applies to the ports of gRPC and REST; nil means plain text. The gRPC server has it
 	// already (see NewGRPC).
 	TLS *tls.Config
@@ -45,6 +54,8 @@ type Config struct {
 	// DrainTimeout is how long work in flight may take after that.
 	DrainTimeout time.Duration
 	Log          *slog.Logger
+	// Flood counts what is refused or closed before it is known who calls; nil: nothing does.
+	Flood flood.Meter
 }
 
 // Gate counts calls in flight.
@@ -88,7 +99,7 @@ type Server struct {
 	admin     *http.Server
 	addresses Addresses
 	clients   []*clients
-	limit     *limit
+	guard     *flood.Guard
 	serving   sync.WaitGroup // one per port
 	leaving   atomic.Bool    // clients are told to use another connection
 
@@ -120,7 +131,8 @@ func New(cfg Config, parts Parts) *Server {
 	s := &Server{
 		cfg: cfg, parts: parts,
 		debug: httpServer(parts.Debug, nil), admin: httpServer(parts.Admin, nil),
-		limit: newLimit(cfg.MaxConnections, cfg.MaxPerAddress, cfg.Log), check: CheckGRPC,
+		guard: flood.New(cfg.MaxConnections, cfg.MaxPerAddress, cfg.Log, cfg.Flood),
+		check: CheckGRPC,
 	}
 	s.rest = httpServer(http.HandlerFunc(s.serveREST), cfg.TLS.Clone())
 	s.rest.DisableGeneralOptionsHandler = true // OPTIONS * is a path like others
@@ -134,11 +146,22 @@ type connectionKey struct{}
 type connection struct {
 	born   time.Time
 	client *client // nil within TLS
+	// lengths is how many fields named Content-Length the requests until now had.
+	lengths int64
+	cost    *flood.Connection
 }
 
 func rememberConnection(ctx context.Context, nc net.Conn) context.Context {
 	c, _ := nc.(*client)
-	return context.WithValue(ctx, connectionKey{}, &connection{time.Now(), c})
+	under := c
+	if secure, ok := nc.(*tls.Conn); ok {
+		under, _ = secure.NetConn().(*client)
+	}
+	of := &connection{born: time.Now(), client: c}
+	if under != nil {
+		of.cost = under.cost
+	}
+	return flood.NewContext(context.WithValue(ctx, connectionKey{}, of), of.cost)
 }
 
 // watchAnswers records that the answer to a request is written.
@@ -156,23 +179,41 @@ func (s *Server) isOld(c *connection) bool {
 // serveREST tells clients to close their connections if the server is about to stop, or if the
 // connections are old. Over HTTP/2 net/http turns this into GOAWAY.
 func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
+	nameClient(s.cfg.Proxies, r)
 	c, _ := r.Context().Value(connectionKey{}).(*connection)
 	if c.client != nil {
 		c.client.answering.Store(true)
 	}
-	if s.leaving.Load() || s.isOld(c) {
+	if c.isAmbiguous(r) || s.leaving.Load() || s.isOld(c) {
 		w.Header().Set("Connection", "close")
 	}
+	begun := time.Now()
 	s.parts.REST.ServeHTTP(w, r)
+	if r.ProtoMajor == 2 && isReset(r.Context(), begun) {
+		c.cost.Waste()
+	}
 }
 
 // port describes one listener.
 type port struct {
 	option, address string
 	bound           *string
-	limit           *limit // nil: none
-	refuse          Refuse // nil: net/http's own answers
 	serve           func(net.Listener) error
+	guard           *flood.Guard // nil: none
+	refuse          Refuse       // nil: net/http's own answers
+	plain           bool         // it speaks HTTP/1 in plain text
+	proxied         bool         // Config.GRPCProxied, Config.RESTProxied
+}
+
+// listen returns the listener of a port that watches its connections.
+func (s *Server) listen(l net.Listener, p *port) *clients {
+	if p.proxied {
+		l = newProxied(l, s.cfg.Proxies, s.cfg.Log)
+	}
+	c := &clients{
+		Listener: l, guard: p.guard, refuse: p.refuse, proxies: s.cfg.Proxies, plain: p.plain,
+	}
+	return c.start()
 }
 
 // Start binds all ports, or none, and serves on them.
@@ -185,15 +226,25 @@ func (s *Server) Start(ctx context.Context) error {
 		serveREST = func(l net.Listener) error { return s.rest.ServeTLS(l, "", "") }
 	}
 	serveGRPC := func(l net.Listener) error { return s.grpc.Serve(l) }
-	refuse := s.parts.Refuse
-	clients := s.limit
+	grpcPort := port{
+		option: "grpc.address", address: s.cfg.GRPCAddress, bound: &s.addresses.GRPC,
+		serve: serveGRPC, guard: s.guard, proxied: s.cfg.GRPCProxied,
+	}
+	restPort := port{
+		option: "rest.address", address: s.cfg.RESTAddress, bound: &s.addresses.REST,
+		serve: serveREST, guard: s.guard, proxied: s.cfg.RESTProxied, refuse: s.parts.Refuse,
+		plain: s.cfg.TLS == nil,
+	}
+	debugPort := port{
+		option: "debug.address", address: s.cfg.DebugAddress, bound: &s.addresses.Debug,
+		serve: s.debug.Serve,
+	}
+	adminPort := port{
+		option: "admin.address", address: s.cfg.AdminAddress, bound: &s.addresses.Admin,
+		serve: s.admin.Serve,
+	}
 	var ports []port
-	for _, p := range []port{
-		{"grpc.address", s.cfg.GRPCAddress, &s.addresses.GRPC, clients, nil, serveGRPC},
-		{"rest.address", s.cfg.RESTAddress, &s.addresses.REST, clients, refuse, serveREST},
-		{"debug.address", s.cfg.DebugAddress, &s.addresses.Debug, nil, nil, s.debug.Serve},
-		{"admin.address", s.cfg.AdminAddress, &s.addresses.Admin, nil, nil, s.admin.Serve},
-	} {
+	for _, p := range []port{grpcPort, restPort, debugPort, adminPort} {
 		if p.address != "" {
 			ports = append(ports, p)
 		}
@@ -212,7 +263,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	s.grpc = s.parts.GRPC()
 	for i, p := range ports {
-		l := newClients(listeners[i], p.limit, p.refuse)
+		l := s.listen(listeners[i], &p)
 		s.clients = append(s.clients, l)
 		s.serving.Go(func() {
 			err := p.serve(l)
@@ -224,6 +275,10 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	return nil
 }
+
+// SetMaxConnections changes Config.MaxConnections and Config.MaxPerAddress. Connections beyond them
+// stay.
+func (s *Server) SetMaxConnections(most, mostPerAddress int) { s.guard.Set(most, mostPerAddress) }
 
 // Addresses returns the addresses of the listeners, after Start.
 func (s *Server) Addresses() Addresses { return s.addresses }

@@ -148,6 +148,7 @@ func (g *Gateway) startClient(uri string, dial Dialer, admitted *admission.Admis
 	}}
 	if admitted != nil {
 		opt.AdmitReply = admitted.AdmitReply
+		opt.AdmitMessage, opt.Spare = admitted.AdmitMessage, admitted.SpareFor
 	}
 	g.Client, err = client.New(cfg, opt)
 	if err != nil {

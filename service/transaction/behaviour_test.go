@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -22,8 +23,10 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
@@ -469,6 +472,34 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestLimitWithoutName checks that clients without names have the limit for each address.
+func TestLimitWithoutName(t *testing.T) {
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{
+		Handles:   paging.Config{MaxPerPrincipal: 2},
+		Admission: admission.New(admission.Config{}),
+	})
+	api := mooringv1.NewTransactionServiceClient(b.Local)
+	begin := func(address string) string {
+		ctx := inproc.WithIncoming(t.Context(), call.Local{Client: netip.MustParseAddr(address)}, nil)
+		_, err := api.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{})
+		return told(err)
+	}
+	limit := "ResourceExhausted " + string(rpcerr.HandleLimitExceeded) + " same-request"
+	for n, row := range []struct{ address, want string }{
+		{"192.0.2.1", "OK"},
+		{"192.0.2.1", "OK"},
+		{"192.0.2.1", limit},
+		{"192.0.2.2", "OK"},
+		{"2001:db8::1", "OK"},
+		{"2001:db8::2", "OK"},
+		{"2001:db8::3", limit},
+	} {
+		if got := begin(row.address); got != row.want {
+			t.Errorf("Begin %d, from %s = %s, want %s", n+1, row.address, got, row.want)
+		}
+	}
+}
+
 // TestLimitAtOnce checks that clients that begin at once do not exceed the limit.
 func TestLimitAtOnce(t *testing.T) {
 	const limit, calls = 2, 16
@@ -654,5 +685,29 @@ func TestAbortTooLate(t *testing.T) {
 	_, err := server.Abort(&call.Context{Context: over}, &mooringv1.TransactionServiceAbortRequest{Transaction: &token})
 	if err != nil || aborts.Load() != 1 {
 		t.Errorf("Abort = %v, and the server got %d, want 1", err, aborts.Load())
+	}
+}
+
+// TestLargeBeginning checks that a transaction whose options are large, which it would keep, does
+// not begin.
+func TestLargeBeginning(t *testing.T) {
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+	begin := func(tags int) string {
+		set := &mooringv1.TagSet{Tags: map[string]string{}}
+		for i := range tags {
+			set.Tags[fmt.Sprint("dc", i)] = strings.Repeat("x", 100)
+		}
+		_, err := b.Transaction.Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{
+			ReadPreference: &mooringv1.ReadPreference{
+				Mode: new("nearest"), Tags: []*mooringv1.TagSet{set},
+			},
+		})
+		return status.Convert(err).Message()
+	}
+	if got := begin(10); strings.Contains(got, "16 KiB") {
+		t.Errorf("small options: %s", got)
+	}
+	if got := begin(200); !strings.Contains(got, "16 KiB") {
+		t.Errorf("large options: %s", got)
 	}
 }

@@ -92,11 +92,18 @@ func readBeginning(ctx context.Context, req inSession) (*request.Reader, beginni
 	return r, opt
 }
 
+// maxBeginning is the size of the largest request that begins a transaction: its options are kept
+// until the transaction ends.
+const maxBeginning = 16 << 10
+
 // Begin begins a transaction.
 func (s *Server) Begin(
 	ctx context.Context, req *mooringv1.TransactionServiceBeginRequest,
 ) (*mooringv1.TransactionServiceBeginResponse, error) {
 	r, opt := readBeginning(ctx, req)
+	if proto.Size(req) > maxBeginning {
+		r.Refuse("request", "has more than 16 KiB, which the transaction would keep")
+	}
 	if err := cmp.Or(r.Err(), s.cfg.Transactions.missing()); err != nil {
 		return nil, err
 	}

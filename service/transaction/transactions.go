@@ -14,10 +14,12 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/session"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/seal"
@@ -74,8 +76,12 @@ type open struct {
 	committing bool
 	outcome    outcome
 
-	// The call that works on the transaction, or has removed it, owns the field below.
+	// The call that works on the transaction, or has removed it, owns the fields below.
 	statements statements
+	// grounds is what the policy has allowed the operations by. allowed says that Commit has found
+	// that it still would.
+	grounds policy.Grounds
+	allowed bool
 }
 
 var _ handle.Thing = (*open)(nil)
@@ -135,6 +141,7 @@ func (s *Transactions) Start(
 	o := &open{
 		Handle: handle.Handle{
 			Kind: handle.KindTransaction, Principal: principal, Opened: handle.Now(),
+			Owner: admission.PrincipalOf(principal, admission.AddressFrom(ctx)),
 		},
 		of: s, session: own,
 	}
@@ -171,9 +178,9 @@ func (s *Transactions) add(o *open) (err error) {
 			err = handle.ErrClosing
 			return
 		}
-		err = t.HasRoom(o.Principal, func(handle.Thing) bool { return false })
+		err = t.HasRoom(o.Owner, func(handle.Thing) bool { return false })
 		if err == nil {
-			t.Evict(o.Principal)
+			t.Evict(o.Owner)
 			s.settle(t, o)
 		}
 	})
@@ -354,7 +361,9 @@ func (s *Transactions) Run(
 			_ = s.leave(ctx, o, nil)
 		}
 	}()
-	response, err = o.run(ctx, in, handler)
+	if err = o.grounds.Add(call.Taken(ctx)); err == nil {
+		response, err = o.run(ctx, in, handler)
+	}
 	returned = true
 	return response, s.leave(ctx, o, err)
 }
@@ -374,7 +383,11 @@ func (s *Transactions) Join(
 	if err != nil {
 		return nil, nil, err
 	}
-	ended, err := o.stream(in)
+	err = o.grounds.Add(call.Taken(ctx))
+	var ended func(context.Context, error)
+	if err == nil {
+		ended, err = o.stream(in)
+	}
 	if err != nil {
 		_ = s.leave(ctx, o, nil)
 		return nil, nil, err
@@ -406,6 +419,11 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 	end := outcome{}
 	defer func() { s.finish(work, o, end) }() // also after a panic
 	defer s.informCaller(ctx, o)
+	if err = o.mayCommit(ctx); err != nil {
+		end = aborted(err.Error())
+		_ = abortNow(work, o.session) // servers abort it themselves otherwise
+		return err
+	}
 	err = o.session.CommitTransaction(work, endOptions(ctx))
 	switch {
 	case err == nil:
@@ -414,6 +432,17 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 		!mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult):
 		end = aborted(err.Error())
 	}
+	return err
+}
+
+// mayCommit returns an error if the policy does not allow the client any more what the operations
+// have done. A commit that has begun may be repeated: it may have been made.
+func (o *open) mayCommit(ctx context.Context) error {
+	if o.allowed {
+		return nil
+	}
+	err := call.CheckTaken(ctx, o.grounds.Text())
+	o.allowed = err == nil
 	return err
 }
 

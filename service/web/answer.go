@@ -30,12 +30,24 @@ func (c *call) begin(code int) {
 	if c.method != nil && c.method.sends {
 		h.Set("X-Accel-Buffering", "no")
 	}
+	c.setHeader()
+	c.x.Response.WriteHeader(code)
+}
+
+// setHeader sets what the handler has set of the header.
+func (c *call) setHeader() {
 	for key, values := range c.header {
 		if strings.HasPrefix(key, "mooring-") && key != "mooring-request-id" {
-			h[http.CanonicalHeaderKey(key)] = values
+			c.x.Response.Header()[http.CanonicalHeaderKey(key)] = values
 		}
 	}
-	c.x.Response.WriteHeader(code)
+}
+
+// setTrailer sets the trailer of a unary call of Connect, which is in the header.
+func (c *call) setTrailer() {
+	for key, values := range c.trailer {
+		c.x.Response.Header()[http.CanonicalHeaderKey("trailer-"+key)] = values
+	}
 }
 
 // write writes a response message.
@@ -69,9 +81,7 @@ func (c *call) writeUnary(data []byte) {
 	}
 	h.Add("Vary", "Accept-Encoding")
 	h.Set("Content-Length", strconv.Itoa(len(data)))
-	for key, values := range c.trailer {
-		h[http.CanonicalHeaderKey("trailer-"+key)] = values
-	}
+	c.setTrailer()
 	c.begin(http.StatusOK)
 	c.x.Response.Write(data) // if it fails, the client has gone away
 }
@@ -136,6 +146,8 @@ func (c *call) writeError(failed *rpcerr.Failure, st *status.Status) {
 	h := c.x.Response.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(text)))
+	c.setHeader()
+	c.setTrailer()
 	c.x.Response.WriteHeader(code)
 	c.x.Response.Write(text)
 }

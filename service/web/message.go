@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -41,11 +42,11 @@ func (c *call) readOnly() (proto.Message, error) {
 	request, err := (&body{call: c, from: from}).next()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, wrong("the call has no request")
+		return nil, wrongNumber("the call has no request")
 	case err != nil:
 		return nil, err
 	case from.Len() > 0:
-		return nil, wrong("the call has more than one request")
+		return nil, wrongNumber("the call has more than one request")
 	}
 	return request, nil
 }
@@ -121,13 +122,8 @@ func (b *body) next() (proto.Message, error) {
 	if whole, ok := b.from.(*bytes.Reader); ok && length > int64(whole.Len()) {
 		return nil, b.unread(io.ErrUnexpectedEOF) // nothing is allocated for what is not there
 	}
-	if b.charges {
-		if err := b.call.charge(messageCost * length); err != nil {
-			return nil, err
-		}
-	}
-	data := make([]byte, length)
-	if _, err := io.ReadFull(b.from, data); err != nil {
+	data, err := b.read(int(length))
+	if err != nil {
 		return nil, b.unread(err)
 	}
 	switch header[0] {
@@ -140,6 +136,23 @@ func (b *body) next() (proto.Message, error) {
 		return b.call.decode(b.call.in, data)
 	}
 	return nil, wrong(fmt.Sprintf("a message has the flags %#x", header[0]))
+}
+
+// read reads the bytes of a message. If nothing of the body is charged yet, they are charged as
+// they arrive.
+func (b *body) read(length int) ([]byte, error) {
+	if !b.charges {
+		data := make([]byte, length)
+		_, err := io.ReadFull(b.from, data)
+		return data, err
+	}
+	var piece front.Piece
+	err := piece.ReadFull(&b.call.x.Memory, b.from, length, messageCost)
+	b.call.held += piece.Charged
+	if err == nil {
+		b.call.x.Body.Advance()
+	}
+	return piece.B, err
 }
 
 func (b *body) unread(err error) error {
@@ -296,6 +309,12 @@ func commas(data []byte) (n int) {
 
 func wrong(message string) error {
 	return &rpcerr.Error{Reason: rpcerr.InvalidArgument, Message: message}
+}
+
+// wrongNumber returns the error of a call whose number of requests is not that of its method: gRPC
+// and Connect have one code for it.
+func wrongNumber(message string) error {
+	return &rpcerr.Error{Reason: rpcerr.Unimplemented, Message: message}
 }
 
 // encode returns the bytes of a message of that size.

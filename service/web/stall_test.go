@@ -99,3 +99,46 @@ func TestStalledClients(t *testing.T) {
 		})
 	}
 }
+
+// TestDrippingMessages checks that a message of a client's stream that comes a byte at a time has
+// the time of one piece, whatever its length, and is charged as it arrives.
+func TestDrippingMessages(t *testing.T) {
+	const wait = 30 * time.Second
+	for _, f := range []form{streams[0], webs[0]} {
+		synctest.Test(t, func(t *testing.T) {
+			a := admission.New(admission.Config{Bytes: 64 << 20})
+			h := newHandler(t, &backend{}, func(c *front.Config) { c.Admission = a })
+			l := &oneConn{conns: make(chan net.Conn, 1), ended: make(chan struct{})}
+			s := &http.Server{Handler: h}
+			var working sync.WaitGroup
+			working.Go(func() { _ = s.Serve(l) })
+			near, far := net.Pipe()
+			l.conns <- far
+			begin := time.Now()
+			working.Go(func() {
+				_, err := fmt.Fprintf(near, "POST /mooring.v1.DocumentService/Import HTTP/1.1\r\nHost: x\r\n"+
+					"Content-Type: %s\r\nContent-Length: 1000000\r\n\r\n\x00\x00\x08\x00\x00", f.contentType)
+				for err == nil && time.Since(begin) < 10*wait {
+					time.Sleep(time.Second) //nolint:forbidigo // fake time
+					_, err = near.Write([]byte{0})
+				}
+				_ = near.Close()
+			})
+			time.Sleep(wait / 2) //nolint:forbidigo // fake time
+			synctest.Wait()
+			if held := a.Bytes().Held; held == 0 || held > 256<<10 {
+				t.Errorf("%s: %d bytes are charged for 15", f.contentType, held)
+			}
+			_, _ = io.Copy(io.Discard, near)
+			if took := time.Since(begin); took < wait || took > wait+time.Second {
+				t.Errorf("%s: the connection was there for %v, want %v", f.contentType, took, wait)
+			}
+			_ = near.Close()
+			_ = s.Close()
+			working.Wait()
+			if held := a.Bytes().Held; held != 0 {
+				t.Errorf("%s: %d bytes are still charged", f.contentType, held)
+			}
+		})
+	}
+}

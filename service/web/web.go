@@ -233,7 +233,12 @@ func (c *call) stream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	stop := func() bool { return false }
+	if c.method.receives {
+		stop = c.x.Body.While(ctx, s.Context())
+	}
 	sent := c.send(s, first) //nolint:contextcheck // of the request
+	ended := stop()          // the handler has, and the stream says why
 	if sent != nil {
 		cancel()
 	} else {
@@ -242,7 +247,7 @@ func (c *call) stream(ctx context.Context) error {
 	err = c.receive(s, cancel) //nolint:contextcheck // of the request
 	c.header, _ = s.Header()   // does not block after the end
 	c.trailer = s.Trailer()
-	if sent != nil {
+	if sent != nil && !ended {
 		return sent
 	}
 	return err

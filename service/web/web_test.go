@@ -44,6 +44,22 @@ func TestUnary(t *testing.T) {
 	}
 }
 
+// TestMetadataOfFailures checks that a call that fails has the header and the trailer that its
+// handler has set.
+func TestMetadataOfFailures(t *testing.T) {
+	for _, f := range append(unary, webs...) {
+		b := &backend{err: &mongoerr.SelectionError{}}
+		w := send(newHandler(t, b), "FindOne", f.contentType, f.request(t, coding.Identity, &mooringv1.FindOneRequest{}))
+		got := f.read(t, w, func() proto.Message { return &mooringv1.FindOneResponse{} })
+		if got.code != codes.Unavailable || got.trailer != "yes" {
+			t.Errorf("%s: %d, %+v", f.contentType, w.Code, got)
+		}
+		if w.Header().Get("Mooring-Session") != "renewed" || w.Header().Get("Other") != "" {
+			t.Errorf("%s: header %v", f.contentType, w.Header())
+		}
+	}
+}
+
 // TestStreams reads a stream in each form, one that ends and one that fails.
 func TestStreams(t *testing.T) {
 	for _, f := range append(streams, webs...) {

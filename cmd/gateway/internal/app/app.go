@@ -14,6 +14,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/keyfile"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/login"
+	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/server"
 )
 
@@ -25,6 +26,7 @@ type App struct {
 	login  *login.Login
 	access access
 	audit  *auditFile
+	lines  *audit.Log
 	config *configFile
 	work   drained
 	failed chan error
@@ -59,7 +61,7 @@ func newApp(cfg *config.Config, log *slog.Logger, lookup lookupHost) (*App, erro
 		services,
 		ports,
 		reloading,
-		fx.Populate(&a.server, &a.keys, &a.login, &a.access, &a.audit, &a.config),
+		fx.Populate(&a.server, &a.keys, &a.login, &a.access, &a.audit, &a.lines, &a.config),
 		fx.Invoke(measure, func(d drained) { a.work = d }),
 	)
 	if err := a.fx.Err(); err != nil {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,32 +14,54 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/metrics"
 	"github.com/mooringdb/mooring/service/audit"
 )
 
 // auditing provides the log of writes and refusals, and its file.
 var auditing = fx.Module("audit", fx.Provide(newAuditFile, newAudit))
 
-// newAudit returns the log; nil if there is none.
-func newAudit(cfg *config.Config, log *slog.Logger, file *auditFile) *audit.Log {
+// newAudit returns the log; nil if there is none. It is closed after the listeners, whose calls it
+// has, and before its file.
+func newAudit(
+	lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, file *auditFile, m *metrics.Metrics,
+) *audit.Log {
+	to := audit.Config{Logger: log, Meter: m}
 	switch {
 	case file != nil:
-		return audit.New(slog.New(slog.NewJSONHandler(file, nil)))
+		to.Handler = slog.NewJSONHandler(file, nil)
 	case cfg.Audit == config.AuditLog:
-		return audit.New(logging.Unlimited(log))
+		to.Handler = logging.Unlimited(log).Handler()
+	default:
+		return nil
 	}
-	return nil
+	l := audit.New(to)
+	lc.Append(fx.Hook{OnStop: func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, auditFlushTime)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			log.Error("audit lines lost: the audit log was not written in time", "err", err)
+		}
+		return nil
+	}})
+	return l
 }
 
-// auditFile holds the file of the log. It can be opened again, after it was renamed.
+// auditFlushTime is the time for the last lines of the audit log, when the gateway stops.
+const auditFlushTime = 2 * time.Second
+
+// auditFile holds the file of the log. It can be opened again, after it was renamed. Only the
+// goroutine of the log writes.
 type auditFile struct {
 	path string
 	log  *slog.Logger
 
-	// mu guards the fields below, and the writing.
-	mu     sync.Mutex
-	file   io.WriteCloser
 	failed time.Time // the time of the last line about a write that failed
+	torn   bool      // the file ends with a part of a line
+
+	// mu guards file. Nothing blocks while it is held.
+	mu   sync.Mutex
+	file io.WriteCloser
 }
 
 // failedEvery is the least time between two lines about writes that fail.
@@ -56,11 +79,7 @@ func newAuditFile(
 	if a.file, err = a.open(); err != nil {
 		return nil, &config.Error{Option: "audit.file", Problem: err.Error()}
 	}
-	lc.Append(fx.Hook{OnStop: func(context.Context) error {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.file.Close()
-	}})
+	lc.Append(fx.Hook{OnStop: func(context.Context) error { return a.current().Close() }})
 	return a, nil
 }
 
@@ -68,19 +87,38 @@ func (a *auditFile) open() (io.WriteCloser, error) {
 	return os.OpenFile(a.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 }
 
+// current returns the file.
+func (a *auditFile) current() io.WriteCloser {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.file
+}
+
 // Write appends a line. The calls go on if it fails, and the gateway's log says so.
 func (a *auditFile) Write(line []byte) (int, error) {
-	a.mu.Lock()
-	n, err := a.file.Write(line)
-	now := time.Now()
-	tell := err != nil && now.Sub(a.failed) > failedEvery
-	if tell {
-		a.failed = now
+	to := a.current()
+	n, err := a.write(to, line)
+	if now := a.current(); now != to && errors.Is(err, os.ErrClosed) { // it was opened again
+		a.torn = false
+		n, err = a.write(now, line)
 	}
-	a.mu.Unlock()
-	if tell {
+	if now := time.Now(); err != nil && now.Sub(a.failed) > failedEvery {
+		a.failed = now
 		a.log.Error("the audit log cannot be written", "err", err)
 	}
+	return n, err
+}
+
+// write writes a line. It first ends the part of a line that a full disk has left.
+func (a *auditFile) write(to io.Writer, line []byte) (int, error) {
+	if a.torn {
+		if _, err := to.Write([]byte{'\n'}); err != nil {
+			return 0, err
+		}
+		a.torn = false
+	}
+	n, err := to.Write(line)
+	a.torn = 0 < n && n < len(line)
 	return n, err
 }
 

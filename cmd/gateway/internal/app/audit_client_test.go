@@ -23,11 +23,11 @@ import (
 
 // TestAuditedClient checks that the lines of the audit log have the client's address in one form,
 // over each protocol, for requests that are refused before they are calls and for calls: an IP
-// address without the port, or none over a Unix domain socket.
+// address without the port, or none over a Unix domain socket. A listed proxy names the address.
 func TestAuditedClient(t *testing.T) {
 	inserted := fakemongo.OK(func(b *bson.Builder) { b.Int32("n", 1) })
 	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"insert": fakemongo.Always(inserted)})
-	const document = `{"a": 1}`
+	const document, forwarded = `{"a": 1}`, "198.51.100.1, 192.0.2.7"
 	insert := &mooringv1.InsertOneRequest{
 		Database: "db", Collection: "c",
 		Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: document}},
@@ -41,18 +41,21 @@ func TestAuditedClient(t *testing.T) {
 
 	dir := t.TempDir()
 	for _, row := range []struct {
-		name, grpc, rest string
-		want             any
+		name, grpc, rest, proxies string
+		want                      any
 	}{
-		{"TCP", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"},
+		{"TCP", "127.0.0.1:0", "127.0.0.1:0", "10.0.0.1", "127.0.0.1"},
+		{"a listed proxy", "127.0.0.1:0", "127.0.0.1:0", "127.0.0.0/8", "192.0.2.7"},
 		{
 			"Unix domain sockets", "unix:" + filepath.Join(dir, "g"),
-			"unix:" + filepath.Join(dir, "r"), nil,
+			"unix:" + filepath.Join(dir, "r"), "127.0.0.0/8", nil,
 		},
 	} {
 		path := filepath.Join(t.TempDir(), "audit")
 		g := start(t, mongo.URI(), "--grpc-address", row.grpc, "--rest-address", row.rest,
-			"--auth-api-keys-file", secretFile(t, "keys", line), "--audit-file", path)
+			"--auth-api-keys-file", secretFile(t, "keys", line), "--audit-file", path,
+			"--proxies-addresses", row.proxies, "--proxies-header", "X-Forwarded-For",
+			"--data-api-sources", "s")
 		at := g.Addresses()
 		dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if at.REST == row.rest {
@@ -76,6 +79,7 @@ func TestAuditedClient(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Header.Set("Content-Type", form)
+			r.Header.Set("X-Forwarded-For", forwarded)
 			if authorization != "" {
 				r.Header.Set("Authorization", authorization)
 			}
@@ -86,7 +90,7 @@ func TestAuditedClient(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 		for _, authorization := range []string{"", "Bearer " + key} {
-			ctx := t.Context()
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", forwarded)
 			if authorization != "" {
 				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", authorization)
 			}
@@ -98,6 +102,10 @@ func TestAuditedClient(t *testing.T) {
 				[]byte(`{"document": `+document+`}`), authorization)
 			post(mooringv1.DocumentService_InsertOne_FullMethodName, "application/grpc-web+proto",
 				framed, authorization)
+			post(mooringv1.DocumentService_InsertOne_FullMethodName, "application/proto",
+				message, authorization)
+			post("/action/insertOne", "application/json", []byte(`{"dataSource": "s", `+
+				`"database": "db", "collection": "c", "document": `+document+`}`), authorization)
 		}
 		_ = cc.Close()
 		browser.CloseIdleConnections()
@@ -108,8 +116,8 @@ func TestAuditedClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-		if len(lines) != 6 {
-			t.Errorf("%s: %d lines, want 6: %s", row.name, len(lines), text)
+		if len(lines) != 10 {
+			t.Errorf("%s: %d lines, want 10: %s", row.name, len(lines), text)
 		}
 		for _, line := range lines {
 			var entry map[string]any

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -62,6 +63,12 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = resp.Body.Close()
+	flush := func() {
+		if err := g.FlushAudit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush()
 	want := []string{
 		"key:shop DocumentService/InsertOne db.c ok",
 		" DocumentService/FindOne  Unauthenticated",
@@ -80,10 +87,88 @@ func TestAudit(t *testing.T) {
 	if _, err := documents.InsertOne(known, insert); err != nil {
 		t.Fatal(err)
 	}
+	flush()
 	if got := audited(t, path); !slices.Equal(got, want[:1]) {
 		t.Errorf("the new file has %q, want %q", got, want[:1])
 	}
 	if got := audited(t, path+".1"); !slices.Equal(got, want) {
 		t.Errorf("the old file has %q, want %q", got, want)
+	}
+}
+
+// TestAuditAtTheEnd checks that the file has the line of a call that ends during the shutdown.
+func TestAuditAtTheEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit")
+	begun, end := make(chan struct{}), make(chan struct{})
+	inserted := fakemongo.OK(func(b *bson.Builder) { b.Int32("n", 1) })
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{
+		"insert": func(c *fakemongo.Command) fakemongo.Reply {
+			close(begun)
+			<-end
+			return fakemongo.Always(inserted)(c)
+		},
+	})
+	g := start(t, mongo.URI(), "--audit-file", path)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := mooringv1.NewDocumentServiceClient(g.cc).InsertOne(t.Context(), anInsert())
+		answered <- err
+	}()
+	<-begun
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		g.stop()
+	}()
+	close(end)
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+	<-stopped
+	want := []string{" DocumentService/InsertOne db.c ok"}
+	if got := audited(t, path); !slices.Equal(got, want) {
+		t.Errorf("the log has %q, want %q", got, want)
+	}
+}
+
+func anInsert() *mooringv1.InsertOneRequest {
+	return &mooringv1.InsertOneRequest{
+		Database: "db", Collection: "c",
+		Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"a": 1}`}},
+	}
+}
+
+// TestAuditDestinations checks that calls go on, and the gateway stops, if the audit log is on a
+// full disk or a pipe that nothing reads.
+func TestAuditDestinations(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
+	inserted := fakemongo.OK(func(b *bson.Builder) { b.Int32("n", 1) })
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"insert": fakemongo.Always(inserted)})
+	for path, want := range map[string]string{
+		"/dev/full": "the audit log cannot be written",
+		pipe:        "the audit log was not written in time",
+	} {
+		if _, err := os.Stat(path); err != nil {
+			t.Skip(err)
+		}
+		g := start(t, mongo.URI(), "--audit-file", path)
+		documents := mooringv1.NewDocumentServiceClient(g.cc)
+		for range 500 { // more than a pipe holds
+			if _, err := documents.InsertOne(t.Context(), anInsert()); err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+		}
+		g.stop()
+		if text := g.log.String(); !strings.Contains(text, want) {
+			t.Errorf("%s: the gateway's log has %s", path, text)
+		}
 	}
 }

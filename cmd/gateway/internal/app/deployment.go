@@ -73,6 +73,8 @@ func newClient(
 		OIDC:          token.Provider(cfg.Token),
 		TLS:           secure.TLS,
 		AdmitReply:    admitted.AdmitReply,
+		AdmitMessage:  admitted.AdmitMessage,
+		Spare:         admitted.SpareFor,
 		Turn: func() conn.Turn {
 			turn := admitted.Turn()
 			return &turn

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -16,3 +17,6 @@ func ReplaceHandleKeys(ring *seal.Ring, life time.Duration, log *slog.Logger) fu
 	h := &handleKeys{ring: ring, log: log, life: life, sealed: map[seal.KeyID]time.Time{}}
 	return func(keys ...seal.Key) error { return h.replace(keys) }
 }
+
+// FlushAudit blocks until the lines of the audit log are written.
+func (a *App) FlushAudit(ctx context.Context) error { return a.lines.Flush(ctx) }

@@ -21,6 +21,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/api"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -78,6 +79,8 @@ func measure(p sourceParams) {
 				"memory": p.Admission.Bytes(), "calls": p.Admission.Calls(),
 				"streams": p.Admission.Streams(), "rate": p.Admission.Rates(),
 				"change_streams": p.Admission.ChangeStreams(),
+				"handles":        p.Pager.Table().Usage(),
+				"abandoned":      abandoned(p.Client.RunOns()),
 			}
 		},
 		Ready: func() error { return p.Ready.Ready(context.Background()) },
@@ -91,6 +94,14 @@ func measure(p sourceParams) {
 		s.Replicas = p.Transport.Stats
 	}
 	p.Metrics.SetSources(s)
+}
+
+// abandoned returns how the limit of the operations without clients is used. What is refused ends
+// with its client.
+func abandoned(u operation.RunOnUsage) admission.Usage {
+	of := admission.Usage{Held: int64(u.Held), Limit: int64(u.Most)}
+	of.Refused[admission.OwnShare], of.Refused[admission.Full] = u.Shares, u.Fulls
+	return of
 }
 
 // files returns whether the files that are watched are in use, by their names in metrics.

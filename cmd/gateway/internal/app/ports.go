@@ -58,7 +58,8 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 ) makeGRPC {
 	return func() *grpc.Server {
 		c := server.GRPCConfig{
-			TLS: secure, MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(),
+			TLS: secure, Proxies: cfg.Proxied(),
+			MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(),
 			Trace:      traces.GRPC(),
 			MaxStreams: cfg.Connections.MaxStreams, MaxAge: cfg.Connections.MaxAge,
 			Stream: around.Stream(), Stopping: stop.Done(), Stall: cfg.Cursors.Idle,
@@ -153,8 +154,10 @@ func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 		MaxStreams: p.Config.Connections.MaxStreams, MaxAge: p.Config.Connections.MaxAge,
 		MaxConnections: p.Config.Connections.Max,
 		MaxPerAddress:  p.Config.Connections.MaxPerAddress,
-		AddressesFile:  p.Config.AddressesFile, Linger: p.Config.DrainLinger,
-		DrainTimeout: p.Config.DrainTimeout, Log: p.Log,
+		Proxies:        p.Config.Proxied(),
+		GRPCProxied:    p.Config.GRPC.Proxied, RESTProxied: p.Config.REST.Proxied,
+		AddressesFile: p.Config.AddressesFile, Linger: p.Config.DrainLinger,
+		DrainTimeout: p.Config.DrainTimeout, Log: p.Log, Flood: p.Metrics,
 	}, server.Parts{
 		GRPC: p.GRPC, REST: p.Traces.HTTP(p.Front), Refuse: p.REST.Refusal,
 		Debug: debugging.Handler(p.Client.Pools),

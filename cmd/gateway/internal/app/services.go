@@ -91,6 +91,7 @@ func (c *chainConfig) comment() func(context.Context) *bson.Value {
 func newAdmission(cfg *config.Config) *admission.Admission {
 	l := limits(cfg)
 	l.Bytes = memory.New(cfg.MemoryBudget, memory.Read()).Budget
+	l.MakeRoom = memory.NewHeap().MakeRoom
 	return admission.New(l)
 }
 

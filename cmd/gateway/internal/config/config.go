@@ -20,6 +20,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/service/clientaddr"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/seal"
@@ -54,6 +55,8 @@ type Config struct {
 	// Auth says which credentials of clients count.
 	Auth        Auth
 	Connections Connections
+	// Proxies says whose word on a client's address counts. See Proxied.
+	Proxies clientaddr.Proxies
 	// AddressesFile, if not empty, receives the addresses of the listeners once they are bound.
 	AddressesFile string
 	// HandleKeys seal the tokens of cursors: the first one seals, all open. None means a random
@@ -136,11 +139,14 @@ type Metrics struct {
 type GRPC struct {
 	Address    string // empty: no listener
 	Reflection bool
+	// Proxied says that listed proxies begin each connection with a header of the PROXY protocol.
+	Proxied bool
 }
 
 // REST describes the REST listener.
 type REST struct {
 	Address string // empty: no listener
+	Proxied bool   // as of GRPC
 	// Hosts lists the names that clients may use; see Config.RESTHosts.
 	Hosts []string
 	CORS  CORS
@@ -363,6 +369,7 @@ func (c *Config) check() error {
 	c.Policy.read(refuse)
 	c.checkOperators(refuse)
 	c.warnWithoutPolicy()
+	c.checkProxies(refuse)
 	c.checkExposure("grpc.address", c.GRPC.Address, refuse)
 	c.checkExposure("rest.address", c.REST.Address, refuse)
 	for _, err := range []error{

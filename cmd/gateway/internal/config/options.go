@@ -1,11 +1,13 @@
 package config
 
 import (
+	"net/netip"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/clientaddr"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/seal"
 )
@@ -141,9 +143,22 @@ var options = []option{
 		parse: into(func(c *Config) *bool { return &c.GRPC.Reflection }, parseBool),
 	},
 	{
+		Name: "grpc.proxyProtocol", Kind: "bool", Default: "false", Bool: true,
+		Doc: "Whether the proxies in proxies.addresses begin each connection to the gRPC port " +
+			"with a header of the PROXY protocol, version 1 or 2, before TLS. It names the " +
+			"client. A connection of a listed proxy without the header is closed, and one " +
+			"of another address with it.",
+		parse: into(func(c *Config) *bool { return &c.GRPC.Proxied }, parseBool),
+	},
+	{
 		Name: "rest.address", Kind: "host:port", Default: "127.0.0.1:8080",
 		Doc:   "Address on which REST, /healthz and /readyz listen, as grpc.address is for gRPC.",
 		parse: into(func(c *Config) *string { return &c.REST.Address }, parseListener),
+	},
+	{
+		Name: "rest.proxyProtocol", Kind: "bool", Default: "false", Bool: true,
+		Doc:   "As grpc.proxyProtocol, for the REST port.",
+		parse: into(func(c *Config) *bool { return &c.REST.Proxied }, parseBool),
 	},
 	{
 		Name: "rest.hosts", Reload: true, Kind: "list of names",
@@ -311,8 +326,10 @@ var options = []option{
 	{
 		Name: "connections.maxPerAddress", Reload: true, Kind: "number or none", Default: "2048",
 		Doc: "How many of them may come from one address (of IPv6, from one /64 network). All " +
-			"clients behind a proxy or a NAT have one address. It does not apply to Unix domain " +
-			"sockets.",
+			"clients behind a NAT have one address. It does not apply to Unix domain sockets, " +
+			"and not to the connections of the proxies in proxies.addresses, which are those of " +
+			"many clients; those that a proxy has named by the PROXY protocol count for the " +
+			"client.",
 		parse: into(func(c *Config) *int { return &c.Connections.MaxPerAddress }, parseLimit),
 	},
 	{
@@ -327,6 +344,25 @@ var options = []option{
 		Doc: "How many calls one HTTP/2 connection of a client may have in flight. Clients wait " +
 			"with more.",
 		parse: into(func(c *Config) *int { return &c.Connections.MaxStreams }, parseCount),
+	},
+	{
+		Name: "proxies.addresses", Kind: "list of networks",
+		Doc: "Proxies and load balancers in front of the gateway whose word on a client's " +
+			"address counts: IP addresses or networks such as 10.0.0.0/8, one on each line or " +
+			"separated by commas. They name the client as proxies.header, grpc.proxyProtocol and " +
+			"rest.proxyProtocol say. List no network that clients are in: each could name " +
+			"another address as its own.",
+		parse: into(func(c *Config) *[]netip.Prefix { return &c.Proxies.Networks }, parseNetworks),
+	},
+	{
+		Name: "proxies.header", Kind: "Forwarded, X-Forwarded-For or none", Default: none,
+		Doc: "Header of requests, and key in the metadata of gRPC, in which the proxies in " +
+			"proxies.addresses append the address that they were called from: Forwarded (RFC " +
+			"7239) or X-Forwarded-For. It is read from the right: the client is the first " +
+			"address that is not in proxies.addresses. Of other addresses the header does not " +
+			"count, and the other header never does.",
+		parse: into(func(c *Config) *clientaddr.Header { return &c.Proxies.Header },
+			parseProxyHeader),
 	},
 	{
 		Name: "debug.address", Kind: "host:port", Default: none,
@@ -446,8 +482,9 @@ var options = []option{
 		Doc: "How many cursors one principal may hold open in this gateway. One more ends, " +
 			"of those whose second page was not asked for, the cursor used longest ago. If " +
 			"there is none, a call that may open one more gets RESOURCE_EXHAUSTED and is not " +
-			"run. none turns the limit off. It does not apply to clients that are not " +
-			"authenticated.",
+			"run. Open transactions count, too. Clients that are not authenticated are one " +
+			"principal for each address. All principals together hold at most 100000, of which " +
+			"one gets 80% if it is alone, and less beside others, also with none.",
 		parse: into(func(c *Config) *int { return &c.Cursors.MaxPerPrincipal }, parseLimit),
 	},
 	{
@@ -520,7 +557,8 @@ var options = []option{
 		Doc: "Largest part of the connections of a pool (maxPoolSize), on all servers together, " +
 			"for operations that were sent and whose clients have gone; at least one. Such an " +
 			"operation goes on for at most 30 seconds, so that a write or a page is not lost. " +
-			"One more ends when its client goes; a write takes the place of a read, which ends.",
+			"One more ends when its client goes; a write takes the place of a read, which ends. " +
+			"One principal gets 80% of them if it is alone, and less beside others.",
 		parse: into(func(c *Config) *float64 { return &c.MaxAbandoned }, parsePercent),
 	},
 	{

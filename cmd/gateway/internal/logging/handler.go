@@ -140,10 +140,10 @@ var limited = []string{
 	"request failed", "request refused", "request refused by the policy",
 	"request refused: the client is no operator", "request ended by the shutdown", "slow request",
 	"server unavailable", "server changed", "connection pool cleared", "replica joined",
-	"replica left", "panic",
+	"replica left", "panic", "audit lines lost",
 }
 
-// subjects are the attributes that tell kinds of records apart. They are bounded, or nearly so.
+// subjects are the attributes that tell kinds of records apart, by their first maxSubject bytes.
 var subjects = []string{
 	"server", "replica", "host", "reason", "option", "problem", "was", "is", "method", "rule",
 }
@@ -153,7 +153,7 @@ func kindOf(r *slog.Record) string {
 	b.WriteString(r.Message)
 	r.Attrs(func(a slog.Attr) bool {
 		if slices.Contains(subjects, a.Key) {
-			b.WriteString("\x00" + a.Key + "=" + a.Value.String())
+			b.WriteString("\x00" + a.Key + "=" + cut(a.Value.String(), maxSubject))
 		}
 		return true
 	})
@@ -196,8 +196,46 @@ func (l *limiter) admit(
 		s.timer = time.AfterFunc(s.until.Sub(now), s.flush)
 	}
 	s.counted++
-	s.last = r.Clone()
+	s.last = kept(r)
 	return false
+}
+
+const (
+	maxSubject = 256
+	// maxKept is how many bytes of the text of an attribute are kept of a record that is counted.
+	maxKept = 1 << 10
+)
+
+// kept returns the record as it is kept until its window ends: with the texts of errors, which can
+// have the replies of servers, and of long texts the beginning.
+func kept(r *slog.Record) slog.Record {
+	k := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		switch v := a.Value.Resolve(); v.Kind() {
+		case slog.KindString, slog.KindAny:
+			text := v.String()
+			if v.Kind() == slog.KindString || isError(v) || len(text) > maxKept {
+				a.Value = slog.StringValue(strings.Clone(cut(text, maxKept)))
+			}
+		default:
+		}
+		k.AddAttrs(a)
+		return true
+	})
+	return k
+}
+
+func isError(v slog.Value) bool {
+	_, ok := v.Any().(error)
+	return ok
+}
+
+// cut returns a text, or its beginning of so many bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // roomLocked reports whether one more kind can be remembered. If there are too many, it forgets

@@ -3,7 +3,9 @@ package logging_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"log/slog"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -319,6 +321,37 @@ func TestManyKinds(t *testing.T) {
 		if !strings.Contains(out.String(), "reason=1499 repeated=999\n") {
 			t.Error("the other kinds were not counted")
 		}
+	})
+}
+
+// large is an error that keeps a reply.
+type large struct{ reply []byte }
+
+func (e *large) Error() string { return "command failed: " + string(e.reply) }
+
+// TestRepeatsAreBounded writes as many kinds of records as are remembered, twice each, with long
+// texts and with errors that keep replies of servers: little of it is kept until the windows end.
+func TestRepeatsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := logging.New(io.Discard, config.Log{})
+		heap := func() uint64 {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc
+		}
+		before := heap()
+		const size = 64 << 10
+		for i := range 1500 {
+			for range 2 {
+				log.Warn("request failed", "host", strconv.Itoa(i)+strings.Repeat("h", size),
+					"err", &large{bytes.Repeat([]byte("e"), size)})
+			}
+		}
+		if kept := int64(heap() - before); kept > 8<<20 {
+			t.Errorf("%d KiB are kept of 1,000 kinds of records, want at most 8 each", kept>>10)
+		}
+		logging.Close(log)
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/mooringdb/mooring/service/audit"
+	"github.com/mooringdb/mooring/service/flood"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -19,7 +21,10 @@ type calls struct {
 	durations *prometheus.HistogramVec
 	streams   *prometheus.CounterVec
 	errors    *prometheus.CounterVec
-	methods   map[string]*method // by full name, as gRPC has it
+	lost      *prometheus.CounterVec // lines of the audit log
+	unlisted  *prometheus.CounterVec // refusals that it has in a summary only
+	floods    *prometheus.CounterVec // what is refused and closed before calls
+	methods   map[string]*method     // by full name, as gRPC has it
 	other     *method
 }
 
@@ -47,6 +52,24 @@ func (c *calls) init(m *Metrics) {
 		"Calls that failed, and requests that were refused before they were calls, by the reason "+
 			"that the client gets and the gRPC status.",
 		"reason", "rpc_response_status_code")
+	c.lost = m.counter("mooring_audit_lines_lost_total",
+		"Lines that the audit log has not, by reason: full (it is written too slowly) or failed "+
+			"(it cannot be written).",
+		"reason")
+	for _, reason := range []string{audit.Full, audit.Failed} {
+		c.lost.WithLabelValues(reason)
+	}
+	c.unlisted = m.counter("mooring_audit_refusals_summarized_total",
+		"Refusals that the audit log has in a summary, and not in lines of their own.")
+	c.unlisted.WithLabelValues()
+	c.floods = m.counter("mooring_flood_refusals_total",
+		"What is refused before it is known who calls, by kind: connections (reset when they are "+
+			"accepted), calls (connections closed, since too many of their calls are of no use) "+
+			"or streams (of health and reflection).",
+		"kind")
+	for _, kind := range []string{flood.Connections, flood.Calls, flood.Streams} {
+		c.floods.WithLabelValues(kind)
+	}
 	c.methods, c.other = map[string]*method{}, &method{name: other}
 	protoregistry.GlobalFiles.RangeFiles(func(file protoreflect.FileDescriptor) bool {
 		for i := range file.Services().Len() {
@@ -102,6 +125,23 @@ func (m *Metrics) Ended(name string, stream bool, code codes.Code, reason string
 
 // Refused counts a request that was refused before it was a call.
 func (m *Metrics) Refused(code codes.Code, reason string) { m.calls.failed(code, reason) }
+
+var _ audit.Meter = (*Metrics)(nil)
+
+// AuditLost counts lines of the audit log that were lost.
+func (m *Metrics) AuditLost(because string, lines int) {
+	m.calls.lost.WithLabelValues(because).Add(float64(lines))
+}
+
+// AuditSummarized counts refusals that the audit log has in a summary.
+func (m *Metrics) AuditSummarized(refusals int) {
+	m.calls.unlisted.WithLabelValues().Add(float64(refusals))
+}
+
+var _ flood.Meter = (*Metrics)(nil)
+
+// Flood counts what is refused or closed before it is known who calls.
+func (m *Metrics) Flood(what string) { m.calls.floods.WithLabelValues(what).Inc() }
 
 func (c *calls) failed(code codes.Code, reason string) {
 	if !rpcerr.IsListed(reason) {

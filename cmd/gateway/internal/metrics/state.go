@@ -86,7 +86,9 @@ func newState(m *Metrics) *state {
 		handles: gauge("mooring_handles",
 			"Cursors and transactions that wait for the next call, or serve one, by kind.", "kind"),
 		used: gauge("mooring_admission_used",
-			"What calls hold of a resource: bytes of memory, calls or streams.", "resource"),
+			"What is held of a resource: bytes of memory, calls, streams, change streams, "+
+				"handles (open cursors and transactions), or abandoned operations, whose "+
+				"clients have gone.", "resource"),
 		budget: gauge("mooring_admission_limit",
 			"The most of a resource that all calls may hold; 0: there is no limit.", "resource"),
 		queued: gauge("mooring_admission_waiting",

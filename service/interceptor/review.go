@@ -1,0 +1,160 @@
+package interceptor
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/policy"
+)
+
+// A stream is open for as long as its client likes. When the rules of the policy or the API keys
+// are replaced, each open stream is decided again, and ends if its client would not be allowed the
+// same now.
+
+// live holds the open streams. mu guards streams, and nothing blocks while it is held.
+type live struct {
+	mu      sync.Mutex
+	streams map[*pass]struct{}
+}
+
+func (l *live) add(c *pass) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.streams == nil {
+		l.streams = map[*pass]struct{}{}
+	}
+	l.streams[c] = struct{}{}
+}
+
+// remove removes a stream, and reports whether it was there.
+func (l *live) remove(c *pass) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, found := l.streams[c]
+	delete(l.streams, c)
+	return found
+}
+
+func (l *live) all() []*pass {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]*pass, 0, len(l.streams))
+	for c := range l.streams {
+		all = append(all, c)
+	}
+	return all
+}
+
+// review ends the open streams whose clients would not be allowed them now.
+func (x *Chain) review() {
+	for _, c := range x.live.all() {
+		err := x.withdrawn(c)
+		if err == nil || !x.live.remove(c) { // it is told once, also if two files change
+			continue
+		}
+		c.logEnd(err)
+		c.place.cancel(err)
+	}
+}
+
+var (
+	// errRemoved ends a stream whose client's API key is removed.
+	errRemoved = &caller.Error{
+		Problem: caller.Invalid, Message: "the API key of the stream does not count any more",
+	}
+	// errSooner ends a stream whose client's API key ends sooner than it did when the stream began.
+	errSooner = &caller.Error{
+		Problem: caller.Invalid,
+		Message: "the API key of the stream ends sooner than it did: begin again",
+	}
+)
+
+// withdrawn returns an error if the client of a call would not be allowed what it was.
+func (x *Chain) withdrawn(c *pass) error {
+	id, err := x.current(c)
+	if err != nil || x.cfg.Policy == nil {
+		return err
+	}
+	return x.cfg.Policy.Still(id, &c.grounds)
+}
+
+// removed returns an error if the API key of a stream's client was replaced before the stream was
+// one of the open ones: review may have come before. The replica that a client has called decides
+// about it.
+func (x *Chain) removed(c *pass) error {
+	if c.call.Forwarded {
+		return nil
+	}
+	_, err := x.current(c)
+	return err
+}
+
+// logEnd logs that the policy ends an open stream, if err says so.
+func (c *pass) logEnd(err error) {
+	if refusal, ok := errors.AsType[*policy.Refusal](err); ok {
+		c.logRefusal(context.Background(), "open stream ended by the policy", refusal)
+	}
+}
+
+// current returns the client of a call as it is now.
+func (x *Chain) current(c *pass) (*caller.Identity, error) {
+	id := c.call.Identity
+	if x.cfg.Callers == nil || id == nil {
+		return id, nil
+	}
+	now, ok := x.cfg.Callers.Current(id)
+	switch {
+	case !ok:
+		return nil, errRemoved
+	case !now.Expires.IsZero() && (id.Expires.IsZero() || now.Expires.Before(id.Expires)):
+		return nil, errSooner
+	}
+	return now, nil
+}
+
+// rights implements call.Rights.
+type rights struct{ *pass }
+
+// Taken returns what the call was allowed by.
+func (r rights) Taken() string { return r.grounds.Text() }
+
+// Check returns an error if the client would not be allowed now what another call was. It adds that
+// to what this call is allowed by.
+func (r rights) Check(taken string) error {
+	var g policy.Grounds
+	if err := g.Add(taken); err != nil {
+		return err
+	}
+	_ = r.grounds.Add(taken)
+	err := r.chain.cfg.Policy.Still(r.call.Identity, &g)
+	if refusal, ok := errors.AsType[*policy.Refusal](err); ok {
+		r.logRefusal(context.Background(), "request refused by the policy", refusal)
+	}
+	return err
+}
+
+// Event returns what the client of a change stream may see of an event now.
+func (r rights) Event(event bson.Raw) (bson.Raw, bool) {
+	id, err := r.chain.current(r.pass)
+	if err != nil {
+		return nil, false
+	}
+	return r.chain.cfg.Policy.Event(id, event)
+}
+
+// ended returns why a call that has failed with err was canceled, if that is what its client is
+// told: the shutdown, or what review has found.
+func ended(ctx context.Context, err error) error {
+	if err == nil || !isCanceled(err) {
+		return err
+	}
+	cause := context.Cause(ctx)
+	if _, ok := errors.AsType[*policy.Refusal](cause); ok || errors.Is(cause, errCut) ||
+		errors.Is(cause, errRemoved) || errors.Is(cause, errSooner) {
+		return cause
+	}
+	return err // the handler itself saw an interrupted send
+}

@@ -1,0 +1,255 @@
+package policy
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/service/caller"
+)
+
+// Grounds holds what the requests of a call were allowed by: each decision, with what it was about.
+// What the call has opened (a stream, a cursor, a transaction) goes on as long as each of them
+// would be made again. The zero value holds none. It is safe for concurrent use and must not be
+// copied.
+type Grounds struct {
+	mu     sync.Mutex
+	first  asked // most calls have one
+	sum    Sum
+	others map[asked]Sum
+	bytes  int // of what is held
+	// beyond is set if there is no room for a decision: to what the rules and the client were then,
+	// of which any change counts.
+	beyond Sum
+}
+
+// room bounds what grounds hold.
+type room struct{ decisions, bytes int }
+
+var (
+	// ofCall is what the grounds of a call hold. They go to other replicas in the header of a
+	// forwarded call, whose size is bounded.
+	ofCall = room{1000, 36 << 10}
+	// ofTransaction is what the grounds of several calls hold.
+	ofTransaction = room{2000, 2 << 20}
+)
+
+// twoWorlds is beyond what was decided by different rules, or for a client that has changed: none
+// of these can come again for all of it.
+var twoWorlds = Sum(bytes.Repeat([]byte{0xff}, len(Sum{})))
+
+// asked says what a decision is about. The action commands is about the use of commands.
+type asked struct {
+	action string
+	on     Resource
+}
+
+// commands stands for the use of commands, which rules about any collection can end.
+const commands = "commands"
+
+// Sum stands for what a decision allows, whichever rules have made it.
+type Sum [16]byte
+
+// sumOf returns the sum of a decision.
+func sumOf(d *Decision) (s Sum) {
+	b := make([]byte, 0, 256)
+	b = append(b, boolByte(d.Allowed), boolByte(d.narrow), boolByte(d.perEvent))
+	for _, doc := range []bson.Raw{d.Filter, d.Forced} { // none is empty
+		b = append(binary.BigEndian.AppendUint32(b, uint32(len(doc))), doc...)
+	}
+	for _, list := range [][]string{d.Hidden, d.ReadOnly, d.Commands, d.Options} {
+		b = binary.BigEndian.AppendUint32(b, uint32(len(list)))
+		for _, text := range list {
+			b = append(binary.BigEndian.AppendUint32(b, uint32(len(text))), text...)
+		}
+	}
+	whole := sha256.Sum256(b)
+	copy(s[:], whole[:])
+	return s
+}
+
+func boolByte(yes bool) byte {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// add adds a decision of a client. The rules of s have made it.
+func (g *Grounds) add(s *state, who *caller.Identity, a asked, sum Sum) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.put(a, sum, ofCall) {
+		g.exceed(s.world(who))
+	}
+}
+
+// put holds a decision, and reports whether there is room for it. Its caller has the lock.
+func (g *Grounds) put(a asked, sum Sum, most room) bool {
+	_, known := g.others[a]
+	if known || g.first == a { // the first decision about it counts
+		return true
+	}
+	size := len(sum) + 3 + len(a.action) + len(a.on.Database) + len(a.on.Collection)
+	if len(g.others) >= most.decisions || g.bytes+size > most.bytes || a.on.isLong() {
+		return false
+	}
+	g.bytes += size
+	if g.first.action == "" {
+		g.first, g.sum = a, sum
+		return true
+	}
+	if g.others == nil {
+		g.others = map[asked]Sum{}
+	}
+	// A name may be a part of a large request.
+	a.on = Resource{strings.Clone(a.on.Database), strings.Clone(a.on.Collection)}
+	g.others[a] = sum
+	return true
+}
+
+// exceed records the world of a decision for which there is no room. Its caller has the lock.
+func (g *Grounds) exceed(world Sum) {
+	if g.beyond != (Sum{}) && g.beyond != world {
+		world = twoWorlds
+	}
+	g.beyond = world
+}
+
+// world returns a sum of all rules and of what they see of a client.
+func (s *state) world(who *caller.Identity) (sum Sum) {
+	digest := who.Digest()
+	whole := sha256.Sum256(append(s.policy.sum[:], digest[:]...))
+	copy(sum[:], whole[:])
+	return sum
+}
+
+// all returns the decisions, and what Grounds.beyond says.
+func (g *Grounds) all() (made map[asked]Sum, beyond Sum) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	made = make(map[asked]Sum, 1+len(g.others))
+	if g.first.action != "" {
+		made[g.first] = g.sum
+	}
+	for a, sum := range g.others {
+		made[a] = sum
+	}
+	return made, g.beyond
+}
+
+// Text returns what the grounds are, for Add. It is no text for people.
+func (g *Grounds) Text() string {
+	made, beyond := g.all()
+	b := append([]byte{}, beyond[:]...)
+	for a, sum := range made {
+		for _, text := range []string{a.action, a.on.Database, a.on.Collection} {
+			b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
+		}
+		b = append(b, sum[:]...)
+	}
+	return string(b)
+}
+
+// Add adds what Text has returned, also at another replica. It refuses more than ofTransaction.
+func (g *Grounds) Add(text string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if text == "" {
+		return nil
+	}
+	r := decoder{rest: []byte(text)}
+	beyond := r.sum()
+	for len(r.rest) > 0 {
+		a := asked{r.text(), Resource{r.text(), r.text()}}
+		if sum := r.sum(); !r.bad && !g.put(a, sum, ofTransaction) {
+			return &Refusal{
+				Action: a.action, On: a.on, Rule: noRule,
+				Problem: "belongs to a transaction of more than 2000 kinds of operations",
+			}
+		}
+	}
+	if r.bad {
+		return errGrounds
+	}
+	if beyond != (Sum{}) {
+		g.exceed(beyond)
+	}
+	return nil
+}
+
+var errGrounds = errors.New("these are no grounds of a call")
+
+// decoder takes values off the front of rest; bad says that there was too little, and stays.
+type decoder struct {
+	rest []byte
+	bad  bool
+}
+
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.rest)) {
+		d.bad, d.rest = true, nil
+		return nil
+	}
+	head := d.rest[:n]
+	d.rest = d.rest[n:]
+	return head
+}
+
+func (d *decoder) text() string {
+	n, size := binary.Uvarint(d.rest)
+	if size <= 0 {
+		d.bad, d.rest = true, nil
+		return ""
+	}
+	d.rest = d.rest[size:]
+	return string(d.take(n))
+}
+
+func (d *decoder) sum() (s Sum) {
+	copy(s[:], d.take(uint64(len(s))))
+	return s
+}
+
+// Still returns nil if the rules allow a client what it was allowed, within the same limits.
+// Otherwise its error is a *Refusal. who may have other groups or claims than the client had.
+func (e *Enforcer) Still(who *caller.Identity, g *Grounds) error {
+	s := e.state.Load()
+	made, beyond := g.all()
+	for a, sum := range made {
+		if refusal := s.changed(who, a, sum); refusal != nil {
+			return refusal
+		}
+	}
+	if beyond != (Sum{}) && beyond != s.world(who) {
+		return &Refusal{
+			Principal: principalName(who), Action: "the call", Rule: noRule, Changed: true,
+		}
+	}
+	return nil
+}
+
+// changed returns a Refusal if a decision would not be made again; nil: it would.
+func (s *state) changed(who *caller.Identity, a asked, before Sum) *Refusal {
+	r := &Refusal{Principal: principalName(who), Action: brief(a.action), On: a.on.brief()}
+	if a.action == commands {
+		if r.Rule = s.standing(who).commandless; r.Rule == "" {
+			return nil
+		}
+		r.Action = "RunCommand"
+		return r
+	}
+	d := s.decide(question{who, a.action, a.on})
+	if r.Rule = d.Rule; d.sum == before {
+		return nil
+	}
+	r.Changed = d.Allowed
+	return r
+}

@@ -1,0 +1,69 @@
+package transaction_test
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/service/policy"
+	"github.com/mooringdb/mooring/service/servicetest"
+)
+
+// TestCommitIsDecidedAgain replaces the rules while transactions are open. A commit is refused, and
+// the transaction aborted, if its client would not be allowed its operations any more.
+func TestCommitIsDecidedAgain(t *testing.T) {
+	parse := func(text string) *policy.Policy {
+		t.Helper()
+		p, err := policy.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	const wide = `permit (principal, action, resource);`
+	e := policy.NewEnforcer(policy.Config{Policy: parse(wide)})
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{Policy: e})
+	for i, row := range []struct {
+		name, rules string
+		want        codes.Code
+	}{
+		{"the same", wide, codes.OK},
+		{"other rules that permit it", `permit (principal, action in Action::"write", resource in Database::"bank");`, codes.OK},
+		{"no write", `permit (principal, action in Action::"read", resource);`, codes.PermissionDenied},
+		{"a forbid", wide + ` forbid (principal, action == Action::"InsertOne", resource == Collection::"bank.accounts");`, codes.PermissionDenied},
+		{"a limit", `@readonly("n") permit (principal, action, resource);`, codes.PermissionDenied},
+	} {
+		e.Replace(parse(wide))
+		begun, err := b.Transaction.Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = b.Document.InsertOne(t.Context(), &mooringv1.InsertOneRequest{
+			Database: "bank", Collection: "accounts", Transaction: new(begun.Transaction),
+			Document: doc(`{"_id": ` + string(rune('0'+i)) + `, "n": 1}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Replace(parse(row.rules))
+		for range 2 {
+			_, err = b.Transaction.Commit(t.Context(), &mooringv1.TransactionServiceCommitRequest{Transaction: new(begun.Transaction)})
+			if row.want == codes.OK && err != nil || row.want != codes.OK && err == nil {
+				t.Errorf("%s: %v", row.name, err)
+			}
+			if row.want != codes.OK && status.Code(err) == codes.PermissionDenied {
+				continue
+			}
+		}
+		e.Replace(parse(wide))
+		found, err := b.Document.CountDocuments(t.Context(), &mooringv1.CountDocumentsRequest{
+			Database: "bank", Collection: "accounts", Filter: doc(`{"_id": ` + string(rune('0'+i)) + `}`),
+		})
+		if err != nil || (found.GetCount() == 1) != (row.want == codes.OK) {
+			t.Errorf("%s: %d documents, %v", row.name, found.GetCount(), err)
+		}
+	}
+}
