@@ -1,5 +1,6 @@
-// Command embedded runs FerretDB v1 with SQLite, in a temporary directory, as a MongoDB server for
-// demonstrations and tests.
+// Command embedded runs FerretDB v1 with SQLite, in a temporary directory, as a replica set of one
+// member for demonstrations and tests. FerretDB finds and changes documents; transactions, change
+// streams and sessions are of lab/internal/replicaset, before it.
 //
 // It prints one line, its connection string, when it accepts connections, and runs until SIGTERM
 // or SIGINT. The directory is removed on the way out. With a certificate it listens with TLS, and
@@ -14,16 +15,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
-	"net"
-	"net/url"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
-	"github.com/FerretDB/FerretDB/ferretdb"
+	"github.com/mooringdb/mooring/lab/internal/ferret"
+	"github.com/mooringdb/mooring/lab/internal/rawconn"
+	"github.com/mooringdb/mooring/lab/internal/replicaset"
 )
 
 func main() {
@@ -45,25 +44,11 @@ func main() {
 // files names what TLS needs. Without a certificate there is no TLS.
 type files struct{ certificate, key, authority string }
 
-// listen opens the front's listener and returns its connection string.
-func listen(address string, f files) (net.Listener, string, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, "", err
-	}
-	uri := "mongodb://" + l.Addr().String() + "/"
-	if f.certificate == "" {
-		return l, uri, nil
-	}
-	cfg, err := f.config()
-	if err != nil {
-		return nil, "", errors.Join(err, l.Close())
-	}
-	return tls.NewListener(l, cfg), uri + "?tls=true", nil
-}
-
-// config reads the files.
+// config reads the files. It returns nil if there is no certificate.
 func (f files) config() (*tls.Config, error) {
+	if f.certificate == "" {
+		return nil, nil
+	}
 	certificate, err := tls.LoadX509KeyPair(f.certificate, f.key)
 	if err != nil {
 		return nil, err
@@ -93,41 +78,34 @@ func run(address string, secure files) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
-	server, err := ferretdb.New(&ferretdb.Config{
-		Listener: ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},
-		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{
-			Level: slog.LevelError,
-		})),
-		Handler: "sqlite",
-		// The trailing slash is required; ?mode=memory deadlocks.
-		SQLiteURL: "file:" + filepath.ToSlash(dir) + "/",
-	})
+	cfg, err := secure.config()
 	if err != nil {
 		return err
 	}
-
-	done := make(chan error, 1) // one result, so that Run never waits for a reader
-	go func() { done <- server.Run(ctx) }()
-	// MongoDBURI waits until the listener has its address.
-	backend, err := url.Parse(server.MongoDBURI())
+	backend, done, err := ferret.Start(ctx, dir)
 	if err != nil {
 		return err
 	}
-	l, uri, err := listen(address, secure)
+	engine := rawconn.NewEngine(backend)
+	defer engine.Close()
+	set, err := replicaset.Listen(address, engine, replicaset.Config{TLS: cfg})
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1) // one result, as above
-	go func() { ended <- front(ctx, l, backend.Host) }()
+	defer set.Close()
+	uri := "mongodb://" + string(set.Address()) + "/"
+	if cfg != nil {
+		uri += "?tls=true"
+	}
 	fmt.Println(uri)
 
 	select {
 	case err := <-done:
 		return err
-	case err := <-ended:
-		return err
 	case <-ctx.Done():
 	}
+	set.Close()
+	engine.Close()
 	// FerretDB waits for its clients to go; a demonstration does not.
 	select {
 	case err := <-done:

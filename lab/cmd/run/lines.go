@@ -73,6 +73,11 @@ func lines(g *gateway.Gateway) []line {
 		{"update", post(documents+":updateOne",
 			`{"filter":{"_id":7},"update":{"$set":{"status":"paid"}}}`)},
 		{
+			"a transfer in a transaction: both updates take effect, or neither",
+			post(g.REST+"/v1/transactions:run", `{"operations":[`+transfer("anna", -30)+","+
+				transfer("ben", 30)+`]}`),
+		},
+		{
 			"a command of the database",
 			post(fmt.Sprintf("%s/v1/databases/%s:runCommand", g.REST, sampleDatabase),
 				`{"command":{"count":"orders"}}`),
@@ -83,4 +88,11 @@ func lines(g *gateway.Gateway) []line {
 				`mooring.v1.DocumentService/FindOne`, where, g.GRPC)},
 		{"how many there are", call("DocumentService/CountDocuments", fmt.Sprintf(`{%s}`, where))},
 	}
+}
+
+// transfer returns an operation of a transaction that adds to the balance of an account.
+func transfer(id string, amount int) string {
+	return fmt.Sprintf(`{"updateOne":{"database":"bank","collection":"accounts",`+
+		`"filter":{"_id":"%s"},"update":{"$inc":{"balance":%d}}},"expect":{"matchedCount":1}}`,
+		id, amount)
 }

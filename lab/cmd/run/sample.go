@@ -17,14 +17,26 @@ const (
 	sampleSize       = 250
 )
 
-// loadSample fills the sample collection through the gateway.
+// accounts are what the examples of transactions move money between.
+var accounts = []map[string]any{
+	{"_id": "anna", "balance": 100}, {"_id": "ben", "balance": 100},
+}
+
+// loadSample fills the sample collections through the gateway.
 func loadSample(ctx context.Context, rest string) error {
-	body, err := json.Marshal(map[string]any{"documents": sample()})
+	if err := load(ctx, rest, sampleDatabase, sampleCollection, sample()); err != nil {
+		return err
+	}
+	return load(ctx, rest, "bank", "accounts", accounts)
+}
+
+func load(ctx context.Context, rest, database, collection string, documents any) error {
+	body, err := json.Marshal(map[string]any{"documents": documents})
 	if err != nil {
 		return err
 	}
 	url := fmt.Sprintf("%s/v1/databases/%s/collections/%s/documents:insertMany", rest,
-		sampleDatabase, sampleCollection)
+		database, collection)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return err
