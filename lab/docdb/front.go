@@ -1,0 +1,335 @@
+package docdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/wire"
+)
+
+// Config says how a front behaves.
+type Config struct {
+	// TransactionLife is how long a transaction may be in progress; 0: a minute.
+	TransactionLife time.Duration
+	// LockWait is how long a write of a transaction waits for a document that another transaction
+	// has changed, before it is a write conflict; 0: 20 ms. MongoDB does not wait at all.
+	LockWait time.Duration
+	// History is how many bytes of changes are kept for resuming; 0: 256 MB.
+	History int
+}
+
+// setName is the name of the replica set.
+const setName = "rs"
+
+// connections is the number of connections to the engine. Each transaction in progress has one.
+const connections = 120
+
+// Front speaks MongoDB's protocol for one engine. All methods may be called at any time.
+type Front struct {
+	cfg      Config
+	commands map[string]command
+	pool     *pgxpool.Pool
+	server   *fakemongo.Server
+	log      *changeLog
+	clock    clock
+	ctx      context.Context //nolint:containedctx // ends with the front: commands have no other
+	stop     context.CancelFunc
+
+	// mu guards the fields below. Nothing blocks while it is held.
+	mu         sync.Mutex
+	cursors    map[int64]*cursor
+	lastCursor int64
+	sessions   map[string]*session
+	snapshots  map[uint64]*transaction // by the LSN that they read
+}
+
+// Listen prepares the engine that a DSN names, and serves MongoDB's protocol for it on a free port
+// of the loopback interface. The caller closes the front.
+func Listen(ctx context.Context, dsn string, cfg Config) (*Front, error) {
+	if cfg.TransactionLife == 0 {
+		cfg.TransactionLife = time.Minute
+	}
+	if cfg.LockWait == 0 {
+		cfg.LockWait = 20 * time.Millisecond
+	}
+	if cfg.History == 0 {
+		cfg.History = 256 << 20
+	}
+	poolConfig, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	poolConfig.MaxConns = connections
+	poolConfig.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {}
+	f := &Front{
+		cfg: cfg, commands: commandTable(), cursors: map[int64]*cursor{},
+		sessions: map[string]*session{}, snapshots: map[uint64]*transaction{},
+	}
+	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+	//nolint:contextcheck // the front outlives its start
+	if f.pool, err = pgxpool.NewWithConfig(f.ctx, poolConfig); err != nil {
+		return nil, err
+	}
+	if err = f.prepare(ctx, dsn); err == nil {
+		f.server, err = fakemongo.Listen("127.0.0.1:0", nil)
+	}
+	if err != nil {
+		f.Close() //nolint:contextcheck // the front's own end
+		return nil, err
+	}
+	//nolint:contextcheck // commands have no context but the front's
+	f.server.Intercept(func(cmd *fakemongo.Command, _ fakemongo.Handler) fakemongo.Reply {
+		return fakemongo.Document(f.answer(cmd))
+	})
+	return f, nil
+}
+
+// prepare makes the front's tables, if they are not there, and begins to read changes.
+func (f *Front) prepare(ctx context.Context, dsn string) error {
+	for _, statement := range schema {
+		if _, err := f.pool.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("prepare the engine: %w", err)
+		}
+	}
+	var base, now int64
+	err := f.pool.QueryRow(ctx, "SELECT base, "+lsnColumn+" FROM mooring.clock").Scan(&base, &now)
+	if err != nil {
+		return fmt.Errorf("prepare the engine: %w", err)
+	}
+	f.clock.base = uint64(base) << 32
+	f.clock.saw(uint64(now))
+	f.log, err = openLog(f.ctx, dsn, f.cfg.History) //nolint:contextcheck // it outlives the start
+	return err
+}
+
+// schema is what the front keeps in the engine: statements of retryable writes and transactions,
+// the collections that keep images, and the second that cluster times begin with. Changed rows
+// come with their old contents in the slot.
+var schema = []string{
+	`CREATE SCHEMA IF NOT EXISTS mooring`,
+	`CREATE TABLE IF NOT EXISTS mooring.statements
+		(lsid bytea, txn bigint, stmt int, result bytea, PRIMARY KEY (lsid, txn, stmt))`,
+	`CREATE TABLE IF NOT EXISTS mooring.images (db text, coll text, PRIMARY KEY (db, coll))`,
+	`CREATE TABLE IF NOT EXISTS mooring.clock (one int PRIMARY KEY, base bigint)`,
+	`INSERT INTO mooring.clock VALUES (1, extract(epoch from now())::bigint)
+		ON CONFLICT DO NOTHING`,
+	`CREATE OR REPLACE FUNCTION mooring.keep() RETURNS event_trigger LANGUAGE plpgsql AS $$
+		DECLARE o record;
+		BEGIN
+			FOR o IN SELECT * FROM pg_event_trigger_ddl_commands()
+				WHERE command_tag = 'CREATE TABLE' AND schema_name = 'documentdb_data'
+			LOOP
+				EXECUTE 'ALTER TABLE ' || o.object_identity || ' REPLICA IDENTITY FULL';
+			END LOOP;
+		END $$`,
+	`DO $$ BEGIN
+		IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'mooring') THEN
+			CREATE EVENT TRIGGER mooring ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
+				EXECUTE FUNCTION mooring.keep();
+			ALTER TABLE documentdb_api_catalog.collections REPLICA IDENTITY FULL;
+			CREATE PUBLICATION mooring FOR TABLES IN SCHEMA documentdb_data,
+				TABLE documentdb_api_catalog.collections, TABLE mooring.images;
+		END IF;
+	END $$`,
+	`SELECT pg_create_logical_replication_slot('mooring', 'pgoutput')
+		WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'mooring')`,
+}
+
+// Address returns host and port of the front.
+func (f *Front) Address() string { return string(f.server.Address()) }
+
+// URI returns a connection string of the front.
+func (f *Front) URI() string { return "mongodb://" + f.Address() + "/?replicaSet=" + setName }
+
+// Close ends transactions, streams and connections, and waits for them.
+func (f *Front) Close() {
+	f.stop()
+	if f.server != nil {
+		f.server.Close()
+	}
+	if f.log != nil {
+		f.log.close()
+	}
+	f.killSessions(func(string) bool { return true })
+	f.dropSnapshots(0)
+	f.pool.Close()
+}
+
+// querier runs SQL: it is the pool, or the connection of a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// request holds a command and where it runs.
+type request struct {
+	*fakemongo.Command
+	front *Front
+	lsid  string
+	body  bson.Raw // with the document sequences in it
+	// within is the transaction, or the snapshot, that the command runs in; nil: none.
+	within *transaction
+	on     querier
+}
+
+// answer returns the reply to a command, with the times of the deployment.
+func (f *Front) answer(cmd *fakemongo.Command) bson.Raw {
+	reply, err := f.run(cmd)
+	if err != nil {
+		reply = refusal(err, cmd.Body.Has("autocommit"))
+	}
+	return bson.NewBuilder(nil).AppendElements(reply).AppendElements(f.clock.times()).Finish()
+}
+
+func (f *Front) run(cmd *fakemongo.Command) (bson.Raw, error) {
+	run, known := f.commands[cmd.Name]
+	if !known {
+		return nil, fail(commandNotFound, "no such command: '%s'", cmd.Name)
+	}
+	r := &request{
+		Command: cmd, front: f, lsid: lsidOf(cmd.Body), body: withSequences(cmd), on: f.pool,
+	}
+	reply, err := f.inSession(r, run)
+	if f.ctx.Err() != nil {
+		err = fail(interruptedAtShutdown, "interrupted at shutdown")
+	}
+	if err != nil {
+		return nil, translated(err)
+	}
+	return reply, nil
+}
+
+// withSequences returns a command's body with its document sequences as arrays.
+func withSequences(cmd *fakemongo.Command) bson.Raw {
+	if len(cmd.Sequences) == 0 {
+		return cmd.Body
+	}
+	b := bson.NewBuilder(nil).AppendElements(cmd.Body)
+	for name, docs := range cmd.Sequences {
+		b.OpenArray(name)
+		for _, doc := range docs {
+			b.Document("", doc)
+		}
+		b.Close()
+	}
+	return b.Finish()
+}
+
+// lsnColumn is the position in the log as a column of each query.
+const lsnColumn = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
+
+// call runs a function of the engine that returns a document, and notes the time.
+func (r *request) call(function string, args ...any) (bson.Raw, error) {
+	var reply []byte
+	var at int64
+	err := r.on.QueryRow(r.front.ctx, "SELECT ("+function+")::bytea, "+lsnColumn, args...).
+		Scan(&reply, &at)
+	if err != nil {
+		return nil, err
+	}
+	r.front.clock.saw(uint64(at))
+	return reply, nil
+}
+
+// column runs a function on a database and a document, and returns one column of its result.
+func (r *request) column(column, function, database string, spec bson.Raw) (bson.Raw, error) {
+	return r.call("SELECT "+column+" FROM documentdb_api."+function+"($1, $2::bytea)", database,
+		[]byte(spec))
+}
+
+// clock holds the cluster time: the LSN that the engine has come to, behind the second in which
+// the database was made. So a time is a position in the log of changes, and grows.
+type clock struct {
+	base uint64
+	last atomic.Uint64
+}
+
+func (c *clock) saw(lsn uint64) {
+	for {
+		last := c.last.Load()
+		if lsn <= last || c.last.CompareAndSwap(last, lsn) {
+			return
+		}
+	}
+}
+
+// value returns the cluster time of a position.
+func (c *clock) value(lsn uint64) bson.Value {
+	n := c.base + lsn
+	return bson.TimestampValue(uint32(n>>32), uint32(n))
+}
+
+// position returns the position of a cluster time; 0 if it is before all.
+func (c *clock) position(v bson.Value) uint64 {
+	t, i, _ := v.Timestamp()
+	n := uint64(t)<<32 | uint64(i)
+	return max(n, c.base) - c.base
+}
+
+func (c *clock) times() bson.Raw {
+	now := c.value(c.last.Load())
+	return bson.NewBuilder(nil).Value("operationTime", now).
+		OpenDocument("$clusterTime").Value("clusterTime", now).
+		OpenDocument("signature").Binary("hash", 0, make([]byte, 20)).Int64("keyId", 0).
+		Close().Close().Finish()
+}
+
+// hello returns what the front says of itself.
+func (r *request) hello() (bson.Raw, error) {
+	primary := "isWritablePrimary"
+	if r.Name != "hello" {
+		primary = "ismaster"
+	}
+	me := r.front.Address()
+	b := bson.NewBuilder(nil).Bool("helloOk", true).Bool(primary, true).Bool("secondary", false)
+	b.String("setName", setName).Int32("setVersion", 1).String("me", me).String("primary", me)
+	b.OpenArray("hosts").String("", me).Close()
+	b.ObjectID("electionId", bson.ObjectID{0x7f, 0xff, 0xff, 0xff, 11: 1})
+	b.OpenDocument("lastWrite").DateTime("lastWriteDate", time.Now().UnixMilli()).Close()
+	b.Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", wire.MaxMessage)
+	b.Int32("maxWriteBatchSize", 25_000).Int32("logicalSessionTimeoutMinutes", 30)
+	b.Int32("connectionId", int32(r.Connection)).Int32("minWireVersion", 0)
+	return b.Int32("maxWireVersion", 21).Bool("readOnly", false).Double("ok", 1).Finish(), nil
+}
+
+// inTx runs f in an SQL transaction of its own, which is rolled back if f fails. Conflicts, which
+// outside of MongoDB's transactions only creations at the same time have, are tried again.
+func (r *request) inTx(f func() error) error {
+	if r.within != nil {
+		return f()
+	}
+	pool := r.on
+	defer func() { r.on = pool }()
+	for attempt := 0; ; attempt++ {
+		tx, err := r.front.pool.Begin(r.front.ctx)
+		if err != nil {
+			return err
+		}
+		r.on = tx
+		if err = f(); err == nil {
+			err = tx.Commit(r.front.ctx)
+		} else {
+			_ = tx.Rollback(r.front.ctx) // the error before says more
+		}
+		if !isConflict(err) && !isRace(err) || attempt == 10 {
+			return err
+		}
+	}
+}
+
+// isRace reports whether two commands have created the same collection.
+func isRace(err error) bool {
+	sql, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && sql.Code == "23505" &&
+		(sql.SchemaName == "documentdb_api_catalog" || sql.SchemaName == "pg_catalog")
+}

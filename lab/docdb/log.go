@@ -1,0 +1,340 @@
+package docdb
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// namespace names a collection.
+type namespace struct{ db, coll string }
+
+func (n namespace) append(b *bson.Builder, key string) {
+	b.OpenDocument(key).String("db", n.db)
+	if n.coll != "" {
+		b.String("coll", n.coll)
+	}
+	b.Close()
+}
+
+// entry holds one committed SQL transaction.
+type entry struct {
+	lsn     uint64 // of its commit
+	at      time.Time
+	about   bson.Raw // lsid and txnNumber, if it was a transaction of the protocol
+	changes []change
+	size    int
+}
+
+// change holds one change of an entry.
+type change struct {
+	kind          string // the operationType
+	ns, to        namespace
+	before, after bson.Raw
+	images        bool // the collection keeps them
+}
+
+// changeLog reads the slot, and keeps what is committed: in its order, each transaction as a whole.
+// The goroutine that reads owns the fields that have no lock.
+type changeLog struct {
+	conn  *pgconn.PgConn
+	limit int
+	done  chan struct{}
+	stop  context.CancelFunc
+
+	relations map[uint32]*pglogrepl.RelationMessage
+	tables    map[string]namespace // of collections, by the names of their tables
+	images    map[namespace]bool
+	current   entry
+	replaces  bool
+
+	// mu guards the fields below.
+	mu      sync.Mutex
+	entries []entry
+	size    int
+	last    uint64        // the commit that was read last
+	lost    uint64        // all commits up to this one are forgotten
+	failed  error         // why nothing more is read; nil: it is read
+	changed chan struct{} // closed, and replaced, at each change
+}
+
+// messagePrefix begins the prefixes of the front's messages in the log.
+const messagePrefix = "mooring."
+
+// openLog begins to read the slot of the database of a DSN.
+func openLog(ctx context.Context, dsn string, limit int) (*changeLog, error) {
+	conn, err := pgconn.Connect(ctx, dsn+" replication=database")
+	if err != nil {
+		return nil, err
+	}
+	err = pglogrepl.StartReplication(ctx, conn, "mooring", 0, pglogrepl.StartReplicationOptions{
+		Mode: pglogrepl.LogicalReplication,
+		PluginArgs: []string{
+			"proto_version '1'", "publication_names 'mooring'", "messages 'true'", "binary 'true'",
+		},
+	})
+	if err != nil {
+		_ = conn.Close(ctx)
+		return nil, fmt.Errorf("read the slot: %w", err)
+	}
+	l := &changeLog{
+		conn: conn, limit: limit, done: make(chan struct{}), changed: make(chan struct{}),
+		relations: map[uint32]*pglogrepl.RelationMessage{},
+		tables:    map[string]namespace{}, images: map[namespace]bool{},
+	}
+	ctx, l.stop = context.WithCancel(ctx)
+	go l.run(ctx)
+	return l, nil
+}
+
+func (l *changeLog) close() {
+	l.stop()
+	<-l.done
+}
+
+// statusTime is how often the engine hears that its changes are read.
+const statusTime = 5 * time.Second
+
+func (l *changeLog) run(ctx context.Context) {
+	defer close(l.done)
+	defer func() { _ = l.conn.Close(context.WithoutCancel(ctx)) }()
+	err := l.status(ctx)
+	for next := time.Now().Add(statusTime); err == nil; {
+		if time.Now().After(next) {
+			if err = l.status(ctx); err != nil {
+				break
+			}
+			next = time.Now().Add(statusTime)
+		}
+		wait, cancel := context.WithDeadline(ctx, next)
+		var m pgproto3.BackendMessage
+		m, err = l.conn.ReceiveMessage(wait)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil && pgconn.Timeout(err):
+			err = nil
+		case err == nil:
+			err = l.receive(m)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = fmt.Errorf("read the log of changes: %w", err)
+	l.wakeLocked()
+}
+
+func (l *changeLog) wakeLocked() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// status says how far the engine may forget: as far as the front has.
+func (l *changeLog) status(ctx context.Context) error {
+	l.mu.Lock()
+	kept := l.lost
+	l.mu.Unlock()
+	return pglogrepl.SendStandbyStatusUpdate(ctx, l.conn, pglogrepl.StandbyStatusUpdate{
+		WALWritePosition: pglogrepl.LSN(max(kept, 1)),
+	})
+}
+
+func (l *changeLog) receive(m pgproto3.BackendMessage) error {
+	if e, failed := m.(*pgproto3.ErrorResponse); failed {
+		return pgconn.ErrorResponseToPgError(e)
+	}
+	data, ok := m.(*pgproto3.CopyData)
+	if !ok || len(data.Data) == 0 || data.Data[0] != pglogrepl.XLogDataByteID {
+		return nil
+	}
+	x, err := pglogrepl.ParseXLogData(data.Data[1:])
+	if err != nil {
+		return err
+	}
+	message, err := pglogrepl.Parse(x.WALData)
+	if err != nil {
+		return err
+	}
+	return l.apply(message)
+}
+
+func (l *changeLog) apply(message pglogrepl.Message) error {
+	switch m := message.(type) {
+	case *pglogrepl.RelationMessage:
+		l.relations[m.RelationID] = m
+	case *pglogrepl.BeginMessage:
+		l.current, l.replaces = entry{lsn: uint64(m.FinalLSN), at: m.CommitTime}, false
+	case *pglogrepl.InsertMessage:
+		return l.row(m.RelationID, nil, m.Tuple)
+	case *pglogrepl.UpdateMessage:
+		return l.row(m.RelationID, m.OldTuple, m.NewTuple)
+	case *pglogrepl.DeleteMessage:
+		return l.row(m.RelationID, m.OldTuple, nil)
+	case *pglogrepl.LogicalDecodingMessage:
+		l.message(strings.TrimPrefix(m.Prefix, messagePrefix), slices.Clone(m.Content))
+	case *pglogrepl.CommitMessage:
+		l.commit()
+	}
+	return nil
+}
+
+// message applies what the front has written into the log itself.
+func (l *changeLog) message(kind string, content bson.Raw) {
+	switch kind {
+	case "replace", "update":
+		l.replaces = kind == "replace"
+	case "transaction":
+		l.current.about = content
+	case "dropDatabase":
+		db := text(content, "db")
+		if slices.ContainsFunc(l.current.changes, func(c change) bool { return c.ns.db == db }) {
+			l.add(change{kind: kind, ns: namespace{db: db}})
+		}
+	}
+}
+
+// row applies a row that was inserted, updated or deleted: before or after is nil.
+func (l *changeLog) row(id uint32, before, after *pglogrepl.TupleData) error {
+	relation := l.relations[id]
+	if relation == nil {
+		return errors.New("a row of an unknown table")
+	}
+	old, now := columns(relation, before), columns(relation, after)
+	switch {
+	case relation.Namespace == "documentdb_data":
+		l.document(relation.RelationName, old["document"], now["document"])
+	case relation.RelationName == "collections":
+		l.collection(old, now)
+	case relation.RelationName == "images":
+		if now != nil {
+			l.images[namespace{string(now["db"]), string(now["coll"])}] = true
+		} else {
+			delete(l.images, namespace{string(old["db"]), string(old["coll"])})
+		}
+	}
+	return nil
+}
+
+// columns returns the values of a row by name.
+func columns(relation *pglogrepl.RelationMessage, row *pglogrepl.TupleData) map[string][]byte {
+	if row == nil {
+		return nil
+	}
+	values := map[string][]byte{}
+	for i, c := range row.Columns {
+		if c.Data != nil {
+			values[relation.Columns[i].Name] = slices.Clone(c.Data)
+		}
+	}
+	return values
+}
+
+// document applies a change of a document.
+func (l *changeLog) document(table string, before, after bson.Raw) {
+	ns, known := l.tables[table]
+	if !known {
+		return
+	}
+	c := change{ns: ns, before: before, after: after, images: l.images[ns]}
+	switch {
+	case before == nil:
+		c.kind = "insert"
+	case after == nil && before != nil:
+		c.kind = "delete"
+	case string(before) == string(after):
+		return
+	case l.replaces:
+		c.kind = "replace"
+	default:
+		c.kind = "update"
+	}
+	l.add(c)
+}
+
+// collection applies a change of the list of collections.
+func (l *changeLog) collection(old, now map[string][]byte) {
+	names := func(row map[string][]byte) (ns namespace, table string) {
+		ns = namespace{string(row["database_name"]), string(row["collection_name"])}
+		if id := row["collection_id"]; len(id) == 8 {
+			table = fmt.Sprintf("documents_%d", binary.BigEndian.Uint64(id))
+		}
+		return ns, table
+	}
+	row := now
+	if now == nil {
+		row = old
+	}
+	ns, table := names(row)
+	if row["view_definition"] != nil || strings.HasPrefix(ns.coll, "system.") {
+		return
+	}
+	switch {
+	case old == nil:
+		l.add(change{kind: "create", ns: ns})
+	case now == nil:
+		delete(l.tables, table)
+		l.add(change{kind: "drop", ns: ns})
+		return
+	default:
+		if before, _ := names(old); before != ns {
+			l.add(change{kind: "rename", ns: before, to: ns})
+		}
+	}
+	l.tables[table] = ns
+}
+
+func (l *changeLog) add(c change) {
+	l.current.changes = append(l.current.changes, c)
+	l.current.size += len(c.before) + len(c.after) + changeSize
+}
+
+// changeSize is about what a change takes besides its documents.
+const changeSize = 200
+
+// commit adds the transaction that was read, and forgets the oldest ones over the limit.
+func (l *changeLog) commit() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = l.current.lsn
+	if len(l.current.changes) > 0 {
+		l.entries = append(l.entries, l.current)
+		l.size += l.current.size
+	}
+	drop := 0
+	for ; l.size > l.limit && drop < len(l.entries)-1; drop++ {
+		l.size -= l.entries[drop].size
+		l.lost = l.entries[drop].lsn
+	}
+	l.entries = slices.Delete(l.entries, 0, drop)
+	l.wakeLocked()
+}
+
+// from returns the entries from a position on, and the commit that was read last. It fails if the
+// position is forgotten. changed is closed once there is more.
+func (l *changeLog) from(
+	p position,
+) (entries []entry, last uint64, changed <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil {
+		return nil, 0, nil, l.failed
+	}
+	if p.lsn < l.lost || p.lsn == l.lost && p.part != whole && p.lsn > 0 {
+		return nil, 0, nil, fail(historyLost, "the log begins behind that time")
+	}
+	i, _ := slices.BinarySearchFunc(l.entries, p.lsn, func(e entry, lsn uint64) int {
+		return cmp.Compare(e.lsn, lsn)
+	})
+	return slices.Clone(l.entries[i:]), l.last, l.changed, nil
+}
