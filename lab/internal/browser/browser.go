@@ -20,6 +20,21 @@ import (
 // names lists what the program is called.
 var names = []string{"chromium", "chromium-browser", "google-chrome"}
 
+// Missing is the message of tests that are skipped where there is no browser.
+const Missing = "chromium is not installed: apt-get install chromium"
+
+// Installed reports whether there is a browser to start.
+func Installed() bool { return find() != "" }
+
+func find() string {
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
 // Browser represents a running browser.
 type Browser struct {
 	t    testing.TB
@@ -35,15 +50,9 @@ type Browser struct {
 // more flags.
 func Start(t testing.TB, args ...string) *Browser {
 	t.Helper()
-	var path string
-	for _, name := range names {
-		if found, err := exec.LookPath(name); err == nil {
-			path = found
-			break
-		}
-	}
+	path := find()
 	if path == "" {
-		t.Skip("chromium is not installed: apt-get install chromium")
+		t.Skip(Missing)
 	}
 	// A browser that has ended may have children that still write there.
 	profile, err := os.MkdirTemp("", "mooring-browser-") //nolint:usetesting // it may not be empty

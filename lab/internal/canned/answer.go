@@ -73,7 +73,7 @@ func (s *Server) run(dst []byte, req request) []byte {
 	}
 	name := first.Key()
 	if name == "hello" || name == "isMaster" || name == "ismaster" {
-		return append(dst, hello()...)
+		return append(dst, s.hello()...)
 	}
 	s.commands.Add(1)
 	if name == "getMore" {
@@ -105,7 +105,7 @@ func (s *Server) run(dst []byte, req request) []byte {
 			AppendInt32("n", n).AppendInt32("nModified", n).AppendDouble("ok", 1).Build()...)
 	case "count":
 		return appendOK(dst, "n", int32(src.count))
-	case "ping", "endSessions", "buildInfo", "buildinfo":
+	case "ping", "endSessions", "buildInfo", "buildinfo", "commitTransaction", "abortTransaction":
 		return appendOK(dst, "n", 0)
 	}
 	return appendError(dst, 59, "CommandNotFound", "no such command: '"+name+"'")
@@ -248,9 +248,12 @@ func (s *Server) killCursors(dst []byte, req request) []byte {
 		1).Build()...)
 }
 
-func hello() []byte {
-	return bsoncore.NewDocumentBuilder().
-		AppendBoolean("helloOk", true).
+func (s *Server) hello() []byte {
+	b := bsoncore.NewDocumentBuilder()
+	if s.sharded.Load() {
+		b.AppendString("msg", "isdbgrid")
+	}
+	return b.AppendBoolean("helloOk", true).
 		AppendBoolean("isWritablePrimary", true).
 		AppendBoolean("ismaster", true).
 		AppendInt32("maxBsonObjectSize", 16<<20).

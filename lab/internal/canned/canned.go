@@ -41,6 +41,8 @@ type Server struct {
 	*fakemongo.Server
 	done chan struct{} // closed by Close
 
+	sharded atomic.Bool
+
 	commands, opened, killed, getMores atomic.Int64
 
 	sources sync.Map // of string to func() (source, error): the collections that were read
@@ -100,6 +102,10 @@ func (s *Server) Close() error {
 	s.Server.Close()
 	return nil
 }
+
+// SetSharded makes the server a mongos, which has transactions, or a standalone server again, for
+// connections that are opened from now on.
+func (s *Server) SetSharded(on bool) { s.sharded.Store(on) }
 
 // wait blocks as long as a slow collection takes.
 func (s *Server) wait(d time.Duration) {

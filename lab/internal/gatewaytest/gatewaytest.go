@@ -10,9 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +26,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/connstring"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/contract/safeguard"
 	"github.com/mooringdb/mooring/lab/internal/gateway"
 	"github.com/mooringdb/mooring/lab/internal/proc"
 )
@@ -60,9 +63,38 @@ func New() *Suite {
 	return s
 }
 
+// Without returns a suite of its own for a test, whose gateway is built without a safeguard
+// (internal/contract/safeguard).
+func Without(t testing.TB, name string) *Suite {
+	t.Helper()
+	off, err := safeguard.Named(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := safeguard.Overlay(root, t.TempDir(), []safeguard.Safeguard{off})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New()
+	s.gateway = sync.OnceValues(func() (string, error) {
+		return s.build("", ".", "./cmd/gateway", "-overlay", overlay)
+	})
+	t.Cleanup(s.end)
+	return s
+}
+
 // Run runs the tests and then stops and removes what they shared.
 func (s *Suite) Run(m *testing.M) int {
-	code := m.Run()
+	defer s.end()
+	return m.Run()
+}
+
+// end stops and removes what the tests shared.
+func (s *Suite) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.db != nil {
@@ -71,7 +103,6 @@ func (s *Suite) Run(m *testing.M) int {
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir)
 	}
-	return code
 }
 
 // IsEmbedded says whether the server is the embedded database, which lacks much.
@@ -123,6 +154,25 @@ func (s *Suite) Gateway(t testing.TB) string { return must(t, s.gateway) }
 // Embedded builds the embedded database, if that was not done yet, and gives the binary's path.
 func (s *Suite) Embedded(t testing.TB) string { return must(t, s.embedded) }
 
+// Key makes an API key of a principal, and returns it and its line for the file of keys.
+func (s *Suite) Key(t testing.TB, principal string) (key, line string) {
+	t.Helper()
+	out, err := exec.Command(s.Gateway(t), "key", "api", "new", "--principal", principal).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.Lines(string(out)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(text), " ")
+		switch name {
+		case "key":
+			key = strings.TrimSpace(value)
+		case "line":
+			line = strings.TrimSpace(value)
+		}
+	}
+	return key, line
+}
+
 // Command builds one of lab's own commands and gives the binary's path.
 func (s *Suite) Command(t testing.TB, name string) string {
 	return must(t, func() (string, error) { return s.build("", "lab", "./cmd/"+name) })
@@ -157,10 +207,19 @@ func (g *Gateway) Kill(t testing.TB) {
 // Its log is printed when the test fails.
 func (s *Suite) Start(t testing.TB, uri string, args ...string) *Gateway {
 	t.Helper()
+	return s.StartLogging(t, nil, uri, args...)
+}
+
+// StartLogging starts a gateway as Start does, and writes all of its log to log, too.
+func (s *Suite) StartLogging(
+	t testing.TB, log io.Writer, uri string, args ...string,
+) *Gateway {
+	t.Helper()
 	started, err := gateway.Start(t.Context(), gateway.Config{
 		Binary:    s.Gateway(t),
 		URI:       uri,
 		Directory: t.TempDir(),
+		Log:       log,
 		Args:      append([]string{"--debug-address", "127.0.0.1:0"}, args...),
 	})
 	if err != nil {
@@ -220,7 +279,7 @@ func (s *Suite) startServer() (string, error) {
 }
 
 // build builds a program with the flags that make uses, so that they share Go's build cache.
-func (s *Suite) build(env, module, pkg string) (string, error) {
+func (s *Suite) build(env, module, pkg string, flags ...string) (string, error) {
 	if path := os.Getenv(env); env != "" && path != "" {
 		return filepath.Abs(path)
 	}
@@ -233,7 +292,8 @@ func (s *Suite) build(env, module, pkg string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, filepath.Base(pkg))
-	cmd := exec.Command("go", "build", "-trimpath", "-o", path, pkg)
+	args := append([]string{"build", "-trimpath", "-o", path}, flags...)
+	cmd := exec.Command("go", append(args, pkg)...)
 	cmd.Dir = filepath.Join(root, module)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

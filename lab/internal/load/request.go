@@ -39,6 +39,15 @@ func REST(base, collection string, id int32, limit int64) Job {
 	}
 }
 
+// Insert gives the job of an insertOne as REST sends it.
+func Insert(base, collection string) Job {
+	return Job{
+		URL: fmt.Sprintf("%s/v1/databases/%s/collections/%s/documents:insertOne", base, Database,
+			collection),
+		Body: `{"document": {"sku": "A-4711", "quantity": 3, "price": 12.5, "tags": ["a", "b"]}}`,
+	}
+}
+
 // GRPC gives the job of a findOne (limit 0) or a find as gRPC sends it.
 func GRPC(address, collection string, id int32, limit int64) Job {
 	return Job{GRPC: address, Collection: collection, ID: id, Limit: limit}
