@@ -45,11 +45,13 @@ type bench struct {
 	directory string
 
 	ours, raw, maps, rpc subject
-	// guarded is ours with an API key and a policy, and traced ours with traces. old is another
-	// build of the gateway, and has no name if there is none.
-	guarded, traced, old subject
-	key                  string // of guarded
-	collector            string // the URL of what gets the traces
+	// guarded is ours with an API key and a policy, traced ours with traces, and audited ours with
+	// an audit log. old is another build of the gateway, and has no name if there is none.
+	guarded, traced, audited, old subject
+
+	key       string // of guarded
+	collector string // the URL of what gets the traces
+	auditLog  string // the file of audited
 }
 
 // newProcesses returns a bench without any process yet.
@@ -92,6 +94,9 @@ func newBench(ctx context.Context, binary, old string) (_ *bench, err error) {
 		return nil, err
 	}
 	if err := b.startTraced(ctx, binary, uri); err != nil {
+		return nil, err
+	}
+	if err := b.startAudited(ctx, binary, uri); err != nil {
 		return nil, err
 	}
 
@@ -160,6 +165,7 @@ type scenario struct {
 	requests int   // in a round
 	limit    int64 // 0: findOne
 	rest     bool
+	insert   bool // insertOne over REST
 	// contenders: the first is what the plain ratio compares with; the others are named in theirs.
 	contenders []subject
 	suffixes   []string
@@ -189,21 +195,25 @@ func (b *bench) scenarios() []scenario {
 	}
 	all = append(all, b.guardedScenarios(find)...)
 	all = append(all, b.tracedScenarios(find)...)
+	all = append(all, b.auditedScenarios()...)
 	return slices.DeleteFunc(all, func(s scenario) bool {
 		return b.only != nil && !b.only.MatchString(s.name)
 	})
 }
 
-// traces reports whether a scenario has traces.
-func (b *bench) traces() bool {
-	return slices.ContainsFunc(b.scenarios(), func(s scenario) bool { return s.side == b.traced })
+// uses reports whether a scenario measures a gateway.
+func (b *bench) uses(side subject) bool {
+	return slices.ContainsFunc(b.scenarios(), func(s scenario) bool { return s.side == side })
 }
 
 // job returns the scenario's request for one side.
 func (s scenario) job(to subject) load.Job {
 	const id = 42
 	job := load.GRPC(to.grpc, collection, id, s.limit)
-	if s.rest {
+	switch {
+	case s.insert:
+		job = load.Insert(to.rest, collection)
+	case s.rest:
 		job = load.REST(to.rest, collection, id, s.limit)
 	}
 	job.Key = s.key
@@ -250,8 +260,13 @@ func (b *bench) run(ctx context.Context, w io.Writer) error {
 			}
 		}
 	}
-	if b.traces() {
+	if b.uses(b.traced) {
 		if err := b.checkCollector(ctx); err != nil {
+			return err
+		}
+	}
+	if b.uses(b.audited) {
+		if err := b.checkAudit(); err != nil {
 			return err
 		}
 	}

@@ -11,8 +11,9 @@
 // requests with an API key to the gateway with a policy of 20 rules, divided by the same requests
 // to the gateway without. Those with -traces are requests to a gateway that records 1 % of its
 // traces and sends them to a collector, divided by the same requests to the gateway without traces.
-// For both, "difference" says what they add to a request: the median of the rounds' differences,
-// the least and the most. With --old, the contender is another build of the gateway.
+// That with -audit is an insertOne to a gateway that writes an audit log, divided by the same
+// without. For all three, "difference" says what they add to a request: the median of the rounds'
+// differences, the least and the most. With --old, the contender is another build of the gateway.
 //
 // Before that it measures BSON and Extended JSON beside the official driver
 // (lab/internal/bsonbench; there a ratio is of rates, so more is better), pools beside those of

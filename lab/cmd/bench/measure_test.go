@@ -3,6 +3,8 @@ package main
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,8 +33,8 @@ func TestCases(t *testing.T) {
 		}
 		return all
 	}
-	if got := len(names("")); got != 10 {
-		t.Errorf("%d cases, want 10", got)
+	if got := len(names("")); got != 11 {
+		t.Errorf("%d cases, want 11", got)
 	}
 	want := []string{"rest-find-one-policy", "grpc-find-one-policy"}
 	if got := names("policy$"); !slices.Equal(got, want) {
@@ -55,5 +57,21 @@ func TestCollector(t *testing.T) {
 	resp.Body.Close()
 	if err := b.checkCollector(t.Context()); err != nil || resp.StatusCode != http.StatusOK {
 		t.Errorf("after a POST: %v, %s", err, resp.Status)
+	}
+}
+
+// TestAuditLog checks that a run whose gateway writes no audit log fails.
+func TestAuditLog(t *testing.T) {
+	b := &bench{auditLog: filepath.Join(t.TempDir(), "audit.log")}
+	for _, text := range []string{"", "a line\n"} { // no file yet, then an empty one
+		if err := b.checkAudit(); err == nil {
+			t.Errorf("a run without audit lines is good (before %q)", text)
+		}
+		if err := os.WriteFile(b.auditLog, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.checkAudit(); err != nil {
+		t.Error(err)
 	}
 }
