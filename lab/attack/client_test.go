@@ -109,6 +109,9 @@ func (c *rawClient) note(f http2.Frame) {
 }
 
 func (c *rawClient) endLocked(id uint32) {
+	if _, open := c.windows[id]; !open {
+		return // a stream that is refused ends with a status, and then with a reset
+	}
 	c.ended++
 	delete(c.windows, id)
 	c.grown.Broadcast()
@@ -249,6 +252,9 @@ func prefix(length int) []byte { return binary.BigEndian.AppendUint32([]byte{0},
 
 // isCut waits until the gateway has ended the connection, for at most that time.
 func (c *rawClient) isCut(within time.Duration) bool {
+	if c.isOver() {
+		return true
+	}
 	timer := time.NewTimer(within)
 	defer timer.Stop()
 	select {

@@ -27,7 +27,8 @@ var restAttacks = []attack{
 		var sending sync.WaitGroup
 		var conns []net.Conn
 		for range n {
-			c := post(t, g, "orders_1/documents:insertMany", fmt.Sprintf("Content-Length: %d\r\n\r\n", size))
+			c := post(t, g, "orders_1/documents:insertMany", jsonBody,
+				fmt.Sprintf("Content-Length: %d\r\n\r\n", size))
 			defer func() { _ = c.Close() }()
 			conns = append(conns, c)
 			sending.Go(func() {
@@ -53,7 +54,7 @@ var restAttacks = []attack{
 			})
 		}
 		hanging.Wait()
-		<-time.After(time.Duration(of(10, 2)) * time.Second)
+		<-time.After(seconds(10, 1))
 		return tally(hanging.answers)
 	}},
 	{"clients that stay", func(t *testing.T, g *target) string {
@@ -64,22 +65,22 @@ var restAttacks = []attack{
 		for range n {
 			hanging.Go(func() { hanging.hang(t, ctx, g, "waits") })
 		}
-		<-time.After(time.Duration(of(10, 7)) * time.Second)
+		<-time.After(seconds(10, 7))
 		cancel()
 		hanging.Wait()
 		return tally(hanging.answers)
 	}},
 	{"REST streams not read", func(t *testing.T, g *target) string {
-		n, seconds := of(60, 8), of(25, 10)
+		n := of(60, 8)
 		var conns []net.Conn
 		for range n {
-			c := post(t, g, "docs_100_15500000/documents:streamFind",
+			c := post(t, g, "docs_100_15500000/documents:streamFind", jsonBody,
 				"Accept: application/x-ndjson\r\nContent-Length: 2\r\n\r\n{}")
 			defer func() { _ = c.Close() }()
 			conns = append(conns, c)
 		}
-		<-time.After(time.Duration(seconds) * time.Second)
-		return tally(statuses(t, conns))
+		<-time.After(seconds(25, 10))
+		return tally(soon(conns))
 	}},
 	{"100 finds of 3 MiB", func(t *testing.T, g *target) string {
 		return flood(t, g, of(100, 10), "docs_3000_1024")
@@ -144,14 +145,14 @@ func together(n, seconds int, work func()) {
 }
 
 // post begins a request, with the end of its header and the beginning of its body.
-func post(t *testing.T, g *target, path, rest string) net.Conn {
+func post(t *testing.T, g *target, path, content, rest string) net.Conn {
 	t.Helper()
 	c, err := connect(t, g.REST)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _ = io.WriteString(c, "POST "+collections+path+" HTTP/1.1\r\nHost: localhost\r\n"+
-		"Content-Type: application/json\r\n"+rest)
+		"Content-Type: "+content+"\r\n"+rest)
 	return c
 }
 
@@ -176,7 +177,7 @@ func stopBodies(t *testing.T, g *target, n int, beginning string) string {
 	t.Helper()
 	var conns []net.Conn
 	for range n {
-		c := post(t, g, "orders_1/documents:find", beginning)
+		c := post(t, g, "orders_1/documents:find", jsonBody, beginning)
 		defer func() { _ = c.Close() }()
 		conns = append(conns, c)
 	}

@@ -19,6 +19,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -34,7 +35,9 @@ const (
 	roleVariable = "LAB_ATTACK_ROLE"
 	serverRole   = "server"
 	clientRole   = "client"
-	// targetVariable holds the addresses of gRPC, REST and the server for the client.
+	// shardedServer, as the target of a server, makes it a mongos, which has transactions.
+	shardedServer = "sharded"
+	// targetVariable holds the addresses of gRPC, REST and the server for the client, and its key.
 	targetVariable = "LAB_ATTACK_TARGET"
 )
 
@@ -85,6 +88,7 @@ func serve() {
 		fmt.Fprintln(os.Stderr, err)
 		return
 	}
+	s.SetSharded(os.Getenv(targetVariable) == shardedServer)
 	fmt.Println(s.URI()) //nolint:forbidigo // for the process that started this one
 	<-make(chan struct{})
 }
@@ -120,8 +124,8 @@ func p99(times []time.Duration) time.Duration {
 func call(target string) error {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)
-	addresses := strings.Fields(target)
-	through, err := callers(addresses[0], addresses[1])
+	addresses := append(strings.Fields(target), "") // without a key
+	through, err := callers(addresses[0], addresses[1], addresses[3])
 	if err != nil {
 		return err
 	}
@@ -145,22 +149,34 @@ func call(target string) error {
 }
 
 // callers returns the calls through the gateway.
-func callers(grpcAddress, restAddress string) ([]func() error, error) {
+func callers(grpcAddress, restAddress, key string) ([]func() error, error) {
 	cc, err := grpc.NewClient("passthrough:///"+grpcAddress,
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return nil, err
 	}
 	documents := mooringv1.NewDocumentServiceClient(cc)
+	ctx := context.Background()
+	if key != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "api-key", key)
+	}
 	path := restAddress + "/v1/databases/d/collections/orders_1/documents:findOne"
 	return []func() error{
 		func() error {
-			_, err := documents.FindOne(context.Background(),
+			_, err := documents.FindOne(ctx,
 				&mooringv1.FindOneRequest{Database: "d", Collection: "orders_1"})
 			return err
 		},
 		func() error {
-			resp, err := http.Post(path, "application/json", strings.NewReader("{}"))
+			r, err := http.NewRequest(http.MethodPost, path, strings.NewReader("{}"))
+			if err != nil {
+				return err
+			}
+			r.Header.Set("Content-Type", jsonBody)
+			if key != "" {
+				r.Header.Set("Api-Key", key)
+			}
+			resp, err := http.DefaultClient.Do(r)
 			if err != nil {
 				return err
 			}
