@@ -6,12 +6,15 @@ package tenant
 import (
 	"encoding/json"
 	"math/rand/v2"
+	"net/http"
 )
 
 // request holds one call of REST: the path and the body, in which databaseName stands for the name
 // of the world's database.
 type request struct {
 	path string
+	// get says that the call has no body, and its method is GET.
+	get  bool
 	body map[string]any
 	// lines is the body of an import, in place of body.
 	lines []doc
@@ -27,6 +30,8 @@ type generator struct {
 	next int // the _id of the next document that is inserted
 	// simple makes only what a scripted server knows.
 	simple bool
+	// wide makes calls on databases, too, and on a collection that a rule forbids.
+	wide bool
 }
 
 // databaseName stands for the name of a database.
@@ -48,7 +53,12 @@ func pick[T any](g *generator, items ...T) T { return items[g.IntN(len(items))] 
 
 func (g *generator) id() int { return pick(g, own, foreign) + g.IntN(population) }
 
-func (g *generator) collection() string { return pick(g, "orders", "parts") }
+func (g *generator) collection() string {
+	if g.wide && g.IntN(12) == 0 {
+		return vault
+	}
+	return pick(g, "orders", "parts")
+}
 
 func (g *generator) field() string {
 	return pick(g, "n", "s", "arr", "sub.x", "sub", "tenant", "ref", "_id", "secret", "missing")
@@ -399,6 +409,14 @@ func (r request) text() string {
 		out = append(append(out, text...), '\n')
 	}
 	return string(out)
+}
+
+// method returns the method of the call.
+func (r request) method() string {
+	if r.get {
+		return http.MethodGet
+	}
+	return http.MethodPost
 }
 
 // contentType returns the type of the body.

@@ -2,12 +2,12 @@ package tenant
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -35,6 +35,8 @@ var collections = []string{"orders", "parts"}
 type world struct {
 	db    *mongo.Database
 	other bool
+	// secret is the value of a field of the tenant's own documents; empty: they do not have it.
+	secret string
 }
 
 // fill replaces all documents.
@@ -47,7 +49,7 @@ func (w *world) fill(t *testing.T) {
 		}
 		var docs []any
 		for i := range population {
-			docs = append(docs, bson.D{
+			ownDocument := bson.D{
 				{Key: "_id", Value: own + i},
 				{Key: "tenant", Value: "a"},
 				{Key: "n", Value: i % 5},
@@ -55,7 +57,11 @@ func (w *world) fill(t *testing.T) {
 				{Key: "arr", Value: bson.A{i % 4, i % 3}},
 				{Key: "sub", Value: bson.D{{Key: "x", Value: i % 2}}},
 				{Key: "ref", Value: own + (i+1)%population},
-			})
+			}
+			if w.secret != "" {
+				ownDocument = append(ownDocument, bson.E{Key: "secret", Value: w.secret})
+			}
+			docs = append(docs, ownDocument)
 			if w.other {
 				docs = append(docs, bson.D{
 					{Key: "_id", Value: foreign + i},
@@ -93,7 +99,11 @@ func (w *world) contents(t *testing.T) (ofOwn, ofOther string) {
 			if id, ok := d.Lookup("_id").AsInt64OK(); ok && id >= foreign && id < inserted {
 				into = &texts[1]
 			}
-			fmt.Fprintln(into, name, d)
+			text := d.String()
+			if into == &texts[0] && w.secret != "" {
+				text = strings.Replace(text, w.secret, "the secret", 1)
+			}
+			fmt.Fprintln(into, name, text)
 		}
 	}
 	return texts[0].String(), texts[1].String()
@@ -101,7 +111,7 @@ func (w *world) contents(t *testing.T) (ofOwn, ofOther string) {
 
 // canonical returns an answer without what differs between any two calls, and with arrays in an
 // order of their own: servers return documents in any order unless they are sorted.
-func canonical(t *testing.T, answer gatewaytest.Response, db string) string {
+func canonical(t *testing.T, answer gatewaytest.Response, databases *strings.Replacer) string {
 	t.Helper()
 	var all []any // one value, and several of a stream
 	for lines := json.NewDecoder(bytes.NewReader(answer.Body)); lines.More(); {
@@ -115,13 +125,14 @@ func canonical(t *testing.T, answer gatewaytest.Response, db string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strconv.Itoa(answer.Status) + " " + strings.ReplaceAll(string(text), db, "DB")
+	return strconv.Itoa(answer.Status) + " " + databases.Replace(string(text))
 }
 
 func arrange(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		delete(v, "requestId")
+		delete(v, "uuid") // of a collection
 		for key, item := range v {
 			v[key] = arrange(item)
 		}
@@ -140,6 +151,10 @@ type place struct {
 	empty, full *world
 	gen         *generator
 	request     func(*generator) request
+	// oneIn says which share of the requests must succeed; 0: one in 5.
+	oneIn int
+	// watched opens change streams, if it is not nil; seen ends them, and returns the leaks.
+	watched func(t *testing.T, g *gatewaytest.Gateway, key string) (seen func() []string)
 }
 
 // anyServer returns the server of the suite.
@@ -169,17 +184,27 @@ func scripted(t *testing.T) *place {
 	}
 }
 
+// Rules of a policy, with inWorlds for the condition that a call is one of the tenant's.
+const (
+	inWorlds = `when { principal.claims has tenant && resource has database && @worlds.contains(resource.database) };`
+	openRule = `permit (principal, action in [Action::"read", Action::"write"], resource) ` + inWorlds
+	// ownOnly limits a rule to the documents of the tenant.
+	ownOnly  = `@filter("{'tenant': {'$claim': 'tenant'}}") @forced("{'tenant': {'$claim': 'tenant'}}") `
+	filtered = ownOnly + openRule
+)
+
 // experiment sends requests in both worlds, and returns how the tenant could tell them apart.
-func experiment(t *testing.T, at *place, filtered bool, requests int) (leaks []string) {
+func experiment(t *testing.T, at *place, rules string, requests int) (leaks []string) {
 	empty, full := at.empty, at.full
-	annotations := `@filter("{'tenant': {'$claim': 'tenant'}}") @forced("{'tenant': {'$claim': 'tenant'}}")`
-	if !filtered {
-		annotations = ""
+	worlds := fmt.Sprintf("[%q, %q]", empty.db.Name(), full.db.Name())
+	databases := strings.NewReplacer(empty.db.Name(), "DB", full.db.Name(), "DB")
+	key, line := suite.Key(t, "ann")
+	g := suite.Start(t, at.uri, "--policy-file", file(t, "policy", strings.ReplaceAll(rules, "@worlds", worlds)),
+		"--auth-api-keys-file", file(t, "keys", line+" claim.tenant=a"))
+	if at.watched != nil {
+		seen := at.watched(t, g, key)
+		defer func() { leaks = append(leaks, seen()...) }()
 	}
-	rule := annotations + fmt.Sprintf(`permit (principal, action in [Action::"read", Action::"write"], resource) when
-		{ principal.claims has tenant && ["%s", "%s"].contains(resource.database) };`, empty.db.Name(), full.db.Name())
-	key, line := newKey(t)
-	g := suite.Start(t, at.uri, "--policy-file", file(t, "policy", rule), "--auth-api-keys-file", file(t, "keys", line+" claim.tenant=a"))
 	at.gen.Rand = rand.New(rand.NewPCG(1, 15))
 	allowed := 0
 	var otherBefore string
@@ -192,13 +217,13 @@ func experiment(t *testing.T, at *place, filtered bool, requests int) (leaks []s
 		r := at.request(at.gen)
 		ask := func(w *world) (string, bool) {
 			name := strings.NewReplacer(databaseName, w.db.Name())
-			answer := g.Post(t, name.Replace(r.path), name.Replace(r.text()),
+			answer := g.Do(t, r.method(), name.Replace(r.path), name.Replace(r.text()),
 				gatewaytest.Header{Name: "api-key", Value: key},
 				gatewaytest.Header{Name: "content-type", Value: r.contentType()})
 			if strings.Contains(string(answer.Body), marker) {
 				leaks = append(leaks, fmt.Sprintf("%s %s shows %s", r.path, r.text(), answer.Body))
 			}
-			return canonical(t, answer, w.db.Name()), answer.Status == 200
+			return canonical(t, answer, databases), answer.Status == 200
 		}
 		without, ok := ask(empty)
 		with, _ := ask(full)
@@ -225,29 +250,10 @@ func experiment(t *testing.T, at *place, filtered bool, requests int) (leaks []s
 		}
 	}
 	t.Logf("%d of %d requests succeed, %d leaks", allowed, requests, len(leaks))
-	if allowed < requests/5 {
+	if allowed < requests/cmp.Or(at.oneIn, 5) {
 		t.Errorf("only %d of %d requests succeed", allowed, requests)
 	}
 	return leaks
-}
-
-// newKey returns an API key and its line.
-func newKey(t *testing.T) (key, line string) {
-	t.Helper()
-	out, err := exec.Command(suite.Gateway(t), "key", "api", "new", "--principal", "ann").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for text := range strings.Lines(string(out)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(text), " ")
-		switch name {
-		case "key":
-			key = strings.TrimSpace(value)
-		case "line":
-			line = strings.TrimSpace(value)
-		}
-	}
-	return key, line
 }
 
 func file(t *testing.T, name, text string) string {
@@ -274,7 +280,7 @@ func requests(t *testing.T) int {
 
 // TestIsolation checks that a tenant cannot tell whether there are documents of another one.
 func TestIsolation(t *testing.T) {
-	for i, leak := range experiment(t, anyServer(t), true, requests(t)) {
+	for i, leak := range experiment(t, anyServer(t), filtered, requests(t)) {
 		if i < 10 {
 			t.Error(leak)
 		}
@@ -283,19 +289,19 @@ func TestIsolation(t *testing.T) {
 
 // TestIsolationOfSeveral checks the same of bulk writes of clients and of transactions.
 func TestIsolationOfSeveral(t *testing.T) {
-	for i, leak := range experiment(t, scripted(t), true, requests(t)) {
+	for i, leak := range experiment(t, scripted(t), filtered, requests(t)) {
 		if i < 10 {
 			t.Error(leak)
 		}
 	}
-	if leaks := experiment(t, scripted(t), false, 100); len(leaks) == 0 {
+	if leaks := experiment(t, scripted(t), openRule, 100); len(leaks) == 0 {
 		t.Error("the experiment finds no leak where there is no filter")
 	}
 }
 
 // TestLeakIsFound checks that the same requests tell the worlds apart without the filter.
 func TestLeakIsFound(t *testing.T) {
-	if leaks := experiment(t, anyServer(t), false, 100); len(leaks) == 0 {
+	if leaks := experiment(t, anyServer(t), openRule, 100); len(leaks) == 0 {
 		t.Error("the experiment finds no leak where there is no filter")
 	}
 }
@@ -304,7 +310,7 @@ func TestLeakIsFound(t *testing.T) {
 func TestDuplicateKey(t *testing.T) {
 	w := &world{db: suite.Direct(t).Database(suite.Database(t)), other: true}
 	w.fill(t)
-	key, line := newKey(t)
+	key, line := suite.Key(t, "ann")
 	rule := `@filter("{'tenant': 'a'}") @forced("{'tenant': 'a'}") permit (principal, action, resource);`
 	g := suite.Start(t, suite.URI(t), "--policy-file", file(t, "policy", rule), "--auth-api-keys-file", file(t, "keys", line))
 	for path, body := range map[string]string{
