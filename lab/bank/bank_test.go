@@ -3,6 +3,7 @@ package bank_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -11,8 +12,11 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/lab/docdb"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+	"github.com/mooringdb/mooring/lab/internal/history"
 	"github.com/mooringdb/mooring/lab/internal/mischief"
 )
 
@@ -43,28 +47,43 @@ type bank struct {
 	replicas   *gatewaytest.Replicas
 	tally      *tally
 	tellers    []*teller
+	clerks     []*clerk
+	recorder   *history.Recorder // of the clerks
 
 	time, uptime     time.Duration
 	elections, kills int // on a sharded cluster, changes of shards
 	dropped, refused int
 	acknowledged     int // known after the audit
+	ways             map[string]int
 }
 
 // open opens a bank on a scripted deployment behind two replicas of the gateway.
-func open(t *testing.T, topology deployment.Topology) *bank {
+func open(t *testing.T, topology deployment.Topology, engine func(*deployment.Deployment)) *bank {
+	return openOn(t, suite, topology, engine)
+}
+
+// openOn opens one on the gateways of another suite, with more flags.
+func openOn(
+	t *testing.T, suite *gatewaytest.Suite, topology deployment.Topology,
+	engine func(*deployment.Deployment), args ...string,
+) *bank {
 	if testing.Short() {
 		t.Skip("builds the gateway")
 	}
 	d := deployment.ListenUnrecorded(t, topology, deployment.Versions[0])
+	engine(d)
 	var docs []bson.Raw
 	for i := range count {
 		docs = append(docs, bson.NewBuilder(nil).Int32("_id", int32(i)).Int32("balance", start).
 			Finish())
 	}
-	d.SetDocuments(database+"."+accounts, docs...)
+	if err := d.SetCollection(database, accounts, nil, docs); err != nil {
+		t.Fatal(err)
+	}
 	b := &bank{
-		t: t, deployment: d, replicas: suite.StartReplicas(t, replicas, d.URI(true, nil)),
+		t: t, deployment: d, replicas: suite.StartReplicas(t, replicas, d.URI(true, nil), args...),
 		tally:  &tally{reasons: map[string]int{}, texts: map[string]string{}, ends: map[string]int{}},
+		ways:   map[string]int{},
 		time:   10 * time.Second,
 		uptime: 3 * time.Second,
 	}
@@ -101,6 +120,9 @@ func (b *bank) run() {
 	for _, t := range b.tellers {
 		working.Go(func() { t.work(over, patience) })
 	}
+	for _, c := range b.clerks {
+		working.Go(func() { c.work(over, patience) })
+	}
 	for i := range 2 {
 		working.Go(func() { b.read(over, b.protocol(i)) })
 	}
@@ -111,7 +133,8 @@ func (b *bank) run() {
 func (b *bank) disturb() (calm func()) {
 	d := mischief.New(mischief.Config{
 		Seed1: seed, Drops: 0.02, Overloads: 0.02, Commands: []string{
-			"find", "insert", "update", "commitTransaction", "abortTransaction",
+			"find", "insert", "update", "delete", "findAndModify", "commitTransaction",
+			"abortTransaction",
 		},
 	})
 	b.deployment.Disturb(d.Disturb)
@@ -239,8 +262,7 @@ func (b *bank) audit() (wrong []string) {
 	for _, t := range b.tellers {
 		for i, f := range t.done {
 			if i%perLedger == 0 {
-				docs, _ := b.deployment.Documents(database + "." + f.ledger())
-				for _, doc := range docs {
+				for _, doc := range b.contents(f.ledger()) {
 					id, _ := doc.Lookup("_id")
 					name, _ := id.Str()
 					written[name] = doc
@@ -248,6 +270,9 @@ func (b *bank) audit() (wrong []string) {
 			}
 			result := t.outcomes[i]
 			results[result]++
+			if result == acknowledged {
+				b.ways[t.way()]++
+			}
 			doc, is := written[f.id()]
 			if is && result == poor || !is && result == acknowledged {
 				complain("transfer %s: outcome %d, in the ledger: %t", f.id(), result, is)
@@ -267,7 +292,7 @@ func (b *bank) audit() (wrong []string) {
 	if len(written) > 0 {
 		complain("%d transfers of the ledgers are unknown", len(written))
 	}
-	docs, _ := b.deployment.Documents(database + "." + accounts)
+	docs := b.contents(accounts)
 	if len(docs) != count {
 		complain("there are %d accounts", len(docs))
 	}
@@ -287,6 +312,7 @@ func (b *bank) audit() (wrong []string) {
 	for reason, n := range b.tally.reasons {
 		b.t.Logf("%d times %s: %s", n, reason, b.tally.texts[reason])
 	}
+	b.t.Logf("acknowledged by way: %v", b.ways)
 	if results[unfinished] > 0 {
 		complain("of %d transfers it is not known what became of them", results[unfinished])
 	}
@@ -295,6 +321,16 @@ func (b *bank) audit() (wrong []string) {
 	}
 	b.acknowledged = results[acknowledged]
 	return wrong
+}
+
+// contents returns the documents of a collection, past the gateway.
+func (b *bank) contents(name string) []bson.Raw {
+	b.t.Helper()
+	docs, err := b.deployment.Contents(database, name)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return docs
 }
 
 // happened complains about what happened too seldom for the time that the bank was open. The rates
@@ -319,6 +355,11 @@ func (b *bank) happened() (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%d %s, want %d or more", row.n, row.what, least))
 		}
 	}
+	for _, way := range []string{"REST", "gRPC", "REST by Run", "gRPC by Run"} {
+		if n := b.ways[way]; n < b.acknowledged/40 {
+			wrong = append(wrong, fmt.Sprintf("%d of %d transfers by %s", n, b.acknowledged, way))
+		}
+	}
 	return wrong
 }
 
@@ -328,20 +369,31 @@ func integer(doc bson.Raw, name string) int {
 	return int(n)
 }
 
-// TestBank has the bank on a replica set, TestShardedBank on two mongoses. LAB_BANK is how long.
-func TestBank(t *testing.T) { test(t, deployment.ReplicaSet) }
+// TestBank has the bank on a replica set, TestShardedBank on two mongoses, TestBankOnEngine on a
+// replica set with PostgreSQL and DocumentDB behind it. LAB_BANK is how long.
+func TestBank(t *testing.T) { test(t, deployment.ReplicaSet, scripted, desks*perDesk) }
 
-func TestShardedBank(t *testing.T) { test(t, deployment.Sharded) }
+func TestShardedBank(t *testing.T) { test(t, deployment.Sharded, scripted, desks*perDesk) }
+
+func TestBankOnEngine(t *testing.T) {
+	test(t, deployment.ReplicaSet, func(d *deployment.Deployment) { docdb.Serve(t, d) }, 0)
+}
+
+// scripted leaves a deployment its own data.
+func scripted(*deployment.Deployment) {}
 
 // test moves money between accounts in transactions, by REST and gRPC through two replicas, of
 // which one is killed now and then, over connections that are dropped, to primaries that are
 // elected.
-func test(t *testing.T, topology deployment.Topology) {
-	b := open(t, topology)
+func test(
+	t *testing.T, topology deployment.Topology, engine func(*deployment.Deployment), clerks int,
+) {
+	b := open(t, topology, engine)
+	b.employ(clerks)
 	calm := b.disturb()
 	b.run()
 	calm()
-	for _, complaint := range slices.Concat(b.audit(), b.happened()) {
+	for _, complaint := range slices.Concat(b.audit(), b.judge(), b.happened()) {
 		t.Error(complaint)
 	}
 	if b.tally.wrong > 0 {
@@ -355,8 +407,14 @@ func test(t *testing.T, topology deployment.Topology) {
 }
 
 // TestControl moves money without transactions: the readers must find sums that are wrong.
-func TestControl(t *testing.T) {
-	b := open(t, deployment.ReplicaSet)
+func TestControl(t *testing.T) { testControl(t, scripted) }
+
+func TestControlOnEngine(t *testing.T) {
+	testControl(t, func(d *deployment.Deployment) { docdb.Serve(t, d) })
+}
+
+func testControl(t *testing.T, engine func(*deployment.Deployment)) {
+	b := open(t, deployment.ReplicaSet, engine)
 	b.time = 2 * time.Second
 	for _, teller := range b.tellers {
 		teller.careless, teller.impatience = true, 0
@@ -371,7 +429,7 @@ func TestControl(t *testing.T) {
 // TestControlOfStatements repeats statements that have no numbers: the audit must find money that
 // was moved twice.
 func TestControlOfStatements(t *testing.T) {
-	b := open(t, deployment.ReplicaSet)
+	b := open(t, deployment.ReplicaSet, scripted)
 	b.time = 3 * time.Second
 	for _, teller := range b.tellers {
 		teller.runs, teller.uncounted, teller.impatience = false, true, 0.3
@@ -382,5 +440,51 @@ func TestControlOfStatements(t *testing.T) {
 		return strings.Contains(complaint, "by the ledgers")
 	}) {
 		t.Error("no statement was run twice, though many were repeated")
+	}
+}
+
+// TestControlOfTheJudge has clerks work on gateways that lack a safeguard each: porcupine must find
+// that no order explains what they see. On one that lacks none it must find nothing. Half of the
+// commits are answered after the gateway's deadline.
+func TestControlOfTheJudge(t *testing.T) {
+	const (
+		timeout     = 400 * time.Millisecond
+		alwaysTried = "the result of a statement is remembered"
+	)
+	for _, without := range []string{
+		"", "the session of a key comes from the key",
+		alwaysTried,
+		"a Run of unknown outcome is not repeated",
+	} {
+		t.Run("without "+without, func(t *testing.T) {
+			if os.Getenv("LAB_BANK") == "" && without != "" && without != alwaysTried {
+				t.Skip("takes the time to build another gateway: make bank-control")
+			}
+			gateways := suite
+			if without != "" {
+				gateways = gatewaytest.Without(t, without)
+			}
+			b := openOn(t, gateways, deployment.ReplicaSet, scripted, "--requests-timeout",
+				timeout.String())
+			b.time, b.tellers = 3*time.Second, nil
+			b.employ(desks * perDesk)
+			b.deployment.Disturb(
+				func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+					if cmd.Name == "commitTransaction" && rand.IntN(2) == 0 {
+						return next(cmd).After(timeout * 3 / 2)
+					}
+					return next(cmd)
+				})
+			b.run()
+			b.replicas.Stop()
+			v := b.recorder.Judge(history.Contents{}, verdictTime)
+			t.Log(v)
+			if found := len(v.Violations) > 0; found != (without != "") {
+				t.Errorf("the judge has found violations: %t", found)
+			}
+			if len(v.Violations) > 0 {
+				t.Log(v.Violations[0])
+			}
+		})
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/mooringdb/mooring/lab/internal/history"
 )
 
 const (
@@ -73,6 +75,10 @@ type api interface {
 	// have the renewed token of the session if they are given one.
 	find(ctx context.Context, s statement, session, filter string) (page, error)
 	next(ctx context.Context, s statement, before page) (page, error)
+	// step carries out a clerk's step with an Idempotency-Key, or with "" without one, and returns
+	// it with what the gateway says of it. runSteps does that with several by Run.
+	step(ctx context.Context, s statement, key string, step history.Step) (history.Step, error)
+	runSteps(ctx context.Context, steps []history.Step) ([]history.Step, error)
 }
 
 // page is a part of the accounts that were read.

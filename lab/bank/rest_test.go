@@ -17,14 +17,20 @@ type overREST struct{ base string }
 
 // answer is what is read of responses.
 type answer struct {
+	result
 	Transaction, Session, Cursor string
-	MatchedCount                 int
 	Documents                    []struct{ Balance int }
+	Results                      []map[string]json.RawMessage
 	Error                        *struct{ Reason, Retry, Message string }
 }
 
 // post makes a call. fields are the members of the body, each of which begins with a comma.
 func (r overREST) post(ctx context.Context, path, fields string) (answer, error) {
+	return r.keyed(ctx, "", path, fields)
+}
+
+// keyed makes a call with an Idempotency-Key, if it has one.
+func (r overREST) keyed(ctx context.Context, key, path, fields string) (answer, error) {
 	body := "{" + strings.TrimPrefix(fields, ",") + "}"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base+path,
 		strings.NewReader(body))
@@ -32,6 +38,9 @@ func (r overREST) post(ctx context.Context, path, fields string) (answer, error)
 		return answer{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return answer{}, err

@@ -65,6 +65,15 @@ func (t *teller) work(ctx, grace context.Context) {
 	}
 }
 
+// way returns by what the teller makes its transfers.
+func (t *teller) way() string {
+	way := [...]string{"REST", "gRPC"}[t.id%2]
+	if t.runs {
+		way += " by Run"
+	}
+	return way
+}
+
 // transfer makes the transaction until its outcome is known. The document of the transfer, and a
 // duplicate of it, show that an attempt before has succeeded.
 func (t *teller) transfer(ctx context.Context, f transfer) outcome {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,8 +17,10 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/lab/docdb"
 	"github.com/mooringdb/mooring/lab/internal/browser"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
@@ -57,21 +58,19 @@ type scene struct {
 	replicas   *gatewaytest.Replicas
 	writer     *client.Client
 	web, rpc   *cable
-	url        string
-	page       page
 	followers  map[string]follower
 	written    int
 }
 
 // newScene starts everything, and a follower for each transport. It returns once all follow.
-func newScene(t *testing.T) *scene {
+func newScene(t *testing.T, serve func(*deployment.Deployment)) *scene {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the gateway")
 	}
-	chromium := browser.Start(t)
 	s := &scene{t: t, deployment: deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])}
-	key, line := newKey(t)
+	serve(s.deployment)
+	key, line := suite.Key(t, "shop")
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte(line), 0o600); err != nil {
 		t.Fatal(err)
@@ -82,42 +81,37 @@ func newScene(t *testing.T) *scene {
 	s.web = newCable(s.replicas, restAddress)
 	s.rpc = newCable(s.replicas, func(r *gatewaytest.Replica) string { return r.GRPC })
 	ticket := s.ticket(key)
-	s.url = s.web.serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	url := s.web.serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = fmt.Fprintf(w, following, ticket)
 	}))
-	s.page = page{chromium.Open(s.url)}
-	ndjson, rpc := lines(t, s.url, key), messages(t, s.rpc.serveTCP(t), key)
-	s.followers = map[string]follower{"events": s.page, "lines": ndjson, "messages": rpc}
+	ndjson, rpc := lines(t, url, key), messages(t, s.rpc.serveTCP(t), key)
+	s.followers = map[string]follower{"lines": ndjson, "messages": rpc}
 	ndjson.follow()
 	rpc.follow()
+	if browser.Installed() {
+		p := page{browser.Start(t).Open(url)}
+		s.followers["events"] = p
+		gatewaytest.Eventually(t, patience, p.opened)
+	}
 	gatewaytest.Eventually(t, patience, func() error {
-		var loaded bool
-		if s.page.Evaluate(`typeof story === "function"`, &loaded); !loaded {
-			return errors.New("the page is not there yet")
-		}
-		if s.page.story().Opened == 0 || ndjson.last() == nil || rpc.last() == nil {
-			return fmt.Errorf("a stream is not open: %+v", s.page.story())
+		if ndjson.last() == nil || rpc.last() == nil {
+			return errors.New("a stream is not open")
 		}
 		return nil
 	})
 	return s
 }
 
-func restAddress(r *gatewaytest.Replica) string { return strings.TrimPrefix(r.REST, "http://") }
-
-// newKey returns a new API key, and its line for the gateway.
-func newKey(t *testing.T) (key, line string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), suite.Gateway(t), "key", "api", "new", "--principal", "shop")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
+// untold skips the rest of a test that has told all but what a browser sees, if there is none.
+func (s *scene) untold() {
+	s.t.Helper()
+	if !browser.Installed() {
+		s.t.Skip(browser.Missing)
 	}
-	first, second, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return strings.TrimSpace(strings.TrimPrefix(first, "key")),
-		strings.TrimSpace(strings.TrimPrefix(second, "line"))
 }
+
+func restAddress(r *gatewaytest.Replica) string { return strings.TrimPrefix(r.REST, "http://") }
 
 func (s *scene) connect(uri string) {
 	s.t.Helper()
@@ -159,8 +153,41 @@ func (s *scene) ticket(key string) string {
 	return ticket.URL
 }
 
-// write inserts n documents, whose _ids count on.
+// write inserts n documents, whose _ids count on: half of them in a transaction. Before it, the
+// same documents are in a transaction that aborts.
 func (s *scene) write(n int) {
+	s.t.Helper()
+	plain := n / 2
+	s.insert(nil, plain)
+	s.written += plain
+	s.transaction(n-plain, func(session *client.Session) error {
+		return session.AbortTransaction(s.t.Context(), client.EndTransactionOptions{})
+	})
+	s.transaction(n-plain, func(session *client.Session) error {
+		return session.CommitTransaction(s.t.Context(), client.EndTransactionOptions{})
+	})
+	s.written += n - plain
+}
+
+// transaction inserts the next n documents in a transaction, which end ends.
+func (s *scene) transaction(n int, end func(*client.Session) error) {
+	s.t.Helper()
+	session, err := s.writer.StartSession(session.Options{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer session.End(s.t.Context())
+	if err := session.StartTransaction(client.TransactionOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.insert(session, n)
+	if err := end(session); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// insert inserts the next n documents.
+func (s *scene) insert(session *client.Session, n int) {
 	s.t.Helper()
 	if n == 0 {
 		return
@@ -170,10 +197,11 @@ func (s *scene) write(n int) {
 		docs[i] = bson.NewBuilder(nil).Int32("_id", int32(s.written+i)).Finish()
 	}
 	ns := client.Namespace{Database: database, Collection: collection}
-	if _, err := s.writer.InsertMany(s.t.Context(), ns, docs, client.InsertManyOptions{}); err != nil {
+	opt := client.InsertManyOptions{}
+	opt.Session = session
+	if _, err := s.writer.InsertMany(s.t.Context(), ns, docs, opt); err != nil {
 		s.t.Fatal(err)
 	}
-	s.written += n
 }
 
 // caughtUp waits until all followers have seen as many events.
@@ -205,8 +233,18 @@ func (s *scene) closed() {
 // TestChanges has a browser, a client of lines and a client of gRPC follow a collection while
 // connections are cut on either side and replicas are restarted. Each gets each event once and in
 // order. An invalidate event ends them all.
-func TestChanges(t *testing.T) {
-	s, p := newScene(t), planned()
+func TestChanges(t *testing.T) { testChanges(t, scripted) }
+
+// TestChangesOnEngine follows the changes of PostgreSQL with DocumentDB, by its resume tokens.
+func TestChangesOnEngine(t *testing.T) {
+	testChanges(t, func(d *deployment.Deployment) { docdb.Serve(t, d) })
+}
+
+// scripted leaves a deployment its own data.
+func scripted(*deployment.Deployment) {}
+
+func testChanges(t *testing.T, serve func(*deployment.Deployment)) {
+	s, p := newScene(t, serve), planned()
 	acts := p.cuts + p.restarts
 	for act := range acts {
 		n := p.events*(act+1)/acts - s.written
@@ -241,6 +279,7 @@ func TestChanges(t *testing.T) {
 		}
 		t.Logf("%s: %d events over %d streams, which ended with %v", name, len(got.Events), got.Opened, counts(got.Ends))
 	}
+	s.untold()
 }
 
 // difference returns the first place where two lists differ.
@@ -264,7 +303,7 @@ func counts(texts []string) map[string]int {
 // TestHistoryLost lets the deployment forget what comes after the tokens of interrupted streams.
 // Each follower learns it by an event of its own, and opens no further stream.
 func TestHistoryLost(t *testing.T) {
-	s := newScene(t)
+	s := newScene(t, scripted)
 	s.write(5)
 	s.caughtUp(5)
 	lost, err := extjson.Parse(nil, []byte(
@@ -287,4 +326,5 @@ func TestHistoryLost(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
+	s.untold()
 }

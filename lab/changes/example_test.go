@@ -30,7 +30,7 @@ func TestLiveList(t *testing.T) {
 	}
 	chromium := browser.Start(t)
 	d := deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])
-	key, line := newKey(t)
+	key, line := suite.Key(t, "shop")
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte(line), 0o600); err != nil {
 		t.Fatal(err)

@@ -252,6 +252,18 @@ func (p page) story() story {
 	return s
 }
 
+// opened returns an error while the page has no stream.
+func (p page) opened() error {
+	var loaded bool
+	if p.Evaluate(`typeof story === "function"`, &loaded); !loaded {
+		return errors.New("the page is not there yet")
+	}
+	if s := p.story(); s.Opened == 0 {
+		return fmt.Errorf("the page's stream is not open: %+v", s)
+	}
+	return nil
+}
+
 // following is a page whose EventSource follows the stream of a URL.
 const following = `<!doctype html><title>changes</title><script>
 const events = [], ends = [];

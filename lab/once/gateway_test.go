@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/lab/docdb"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+	"github.com/mooringdb/mooring/lab/internal/history"
 	"github.com/mooringdb/mooring/lab/internal/mischief"
 )
 
@@ -36,6 +39,44 @@ type replicas struct {
 	t        *testing.T
 	client   http.Client
 	restarts int
+	recorder *history.Recorder
+}
+
+// steps returns what a write does to its document, as a history has it: an update that counts up
+// appends to it, and makes it.
+func (w write) steps(done bool) []history.Step {
+	if w%2 == 1 {
+		return []history.Step{{Kind: history.Append, Document: w.name(), Value: int(w), Upsert: true}}
+	}
+	return []history.Step{{Kind: history.Insert, Document: w.name(), Value: int(w), Done: done}}
+}
+
+func (w write) name() string { return fmt.Sprintf("write %d", w) }
+
+// record records an operation of a write, whose document is judged by itself.
+func (r *replicas) record(w write, called time.Duration, o history.Operation) {
+	o.Group = w.name()
+	r.recorder.Add(int(w), called, o)
+}
+
+// judge has porcupine look for an order that explains what is there in the end.
+func (r *replicas) judge(done []int64) {
+	for w, n := range done {
+		seen := &history.Contents{}
+		if n > 0 {
+			seen = &history.Contents{
+				Exists: true, Items: history.Items(slices.Repeat([]int{w}, int(n))),
+			}
+		}
+		r.record(write(w), r.recorder.Now(), history.Operation{Steps: []history.Step{{
+			Kind: history.Read, Document: write(w).name(), Seen: seen,
+		}}})
+	}
+	v := r.recorder.Judge(history.Contents{}, time.Second)
+	r.t.Log(v)
+	for _, complaint := range slices.Concat(v.Violations, v.Undecided) {
+		r.t.Error(complaint)
+	}
 }
 
 // answer is what a client reads of a response.
@@ -93,16 +134,26 @@ func (r *replicas) call(ctx context.Context, w write) (answer, error) {
 // with a key, or a call whose answer is lost, is repeated after the time that the gateway says, and
 // nothing else is.
 func (r *replicas) perform(ctx context.Context, w write) (done result, calls int) {
+	called := r.recorder.Now()
+	defer func() {
+		if done == unknown {
+			r.record(w, called, history.Operation{Unknown: true, Steps: w.steps(true)})
+		}
+	}()
 	for begun := time.Now(); time.Since(begun) < patience; {
 		calls++
 		a, err := r.call(ctx, w)
 		switch {
 		case err == nil && a.status == http.StatusOK:
+			if done != acknowledged {
+				r.record(w, called, history.Operation{Steps: w.steps(true)})
+			}
 			done = acknowledged
 			if rand.Float64() >= repeated {
 				return done, calls
 			}
 		case err == nil && a.isDuplicate():
+			r.record(w, called, history.Operation{Steps: w.steps(false)})
 			return duplicate, calls
 		case err == nil && (a.Error == nil || a.Error.Retry != "same-request"):
 			r.t.Errorf("write %d: %d %+v", w, a.status, a.Error)
@@ -118,16 +169,27 @@ func (r *replicas) perform(ctx context.Context, w write) (done result, calls int
 // TestOnceThroughGateway has clients repeat calls with an Idempotency-Key on two replicas of the
 // gateway, which are restarted meanwhile, in front of the same mischief.
 func TestOnceThroughGateway(t *testing.T) {
+	testThroughGateway(t, count(t, 2000), func(*deployment.Deployment) {})
+}
+
+// TestOnceThroughGatewayOnEngine is the same with PostgreSQL and DocumentDB behind it.
+func TestOnceThroughGatewayOnEngine(t *testing.T) {
+	testThroughGateway(t, count(t, 1000), func(d *deployment.Deployment) { docdb.Serve(t, d) })
+}
+
+func testThroughGateway(t *testing.T, n int, serve func(*deployment.Deployment)) {
 	if testing.Short() {
 		t.Skip("builds the gateway")
 	}
-	n := count(t, 2000)
 	callers := min(max(workers, n/perCaller), mostCallers)
 	d := deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])
+	serve(d)
 	disturber := newDisturber(1)
 	d.Disturb(disturber.Disturb)
 	uri := d.URI(false, nil) + "&maxPoolSize=500&maxConnecting=16"
-	r := &replicas{Replicas: suite.StartReplicas(t, 2, uri), t: t}
+	r := &replicas{
+		Replicas: suite.StartReplicas(t, 2, uri), t: t, recorder: history.NewRecorder(),
+	}
 	r.client.Transport = &http.Transport{MaxIdleConnsPerHost: mostCallers}
 	over, stop := context.WithCancel(t.Context())
 	var background, running sync.WaitGroup
@@ -151,7 +213,9 @@ func TestOnceThroughGateway(t *testing.T) {
 	for _, c := range calls {
 		made += c
 	}
-	all := sum(results, read(t, d, n))
+	there := read(t, d, n)
+	r.judge(there)
+	all := sum(results, there)
 	dropped, refused := disturber.Counts()
 	happened(t, map[string]events{
 		"dropped connections": {dropped.Before + dropped.Between + dropped.After, n / 40},
