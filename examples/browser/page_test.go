@@ -45,7 +45,7 @@ eval(script);
 // TestLateList checks that the list of a stream that is over does not replace the newer list.
 func TestLateList(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
-		t.Skip("needs node")
+		t.Skip("node is not installed")
 	}
 	_, script, _ := strings.Cut(string(page), "<script>")
 	script, _, _ = strings.Cut(script, "</script>")

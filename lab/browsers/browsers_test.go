@@ -29,6 +29,7 @@ import (
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/lab/internal/browser"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+	"github.com/mooringdb/mooring/lab/internal/registry"
 )
 
 var suite = gatewaytest.New()
@@ -60,14 +61,7 @@ func install(t *testing.T) (dir string) {
 			t.Fatal(err)
 		}
 	}
-	if out, err := run(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit", "--no-fund"); err != nil {
-		for _, cause := range []string{"ENOTFOUND", "EAI_AGAIN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET"} {
-			if strings.Contains(out, cause) {
-				t.Skipf("the npm registry cannot be reached: %s", cause)
-			}
-		}
-		t.Fatalf("%v\n%s", err, out)
-	}
+	registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit", "--no-fund")
 	return dir
 }
 

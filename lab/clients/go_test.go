@@ -207,10 +207,15 @@ func TestGoWatch(t *testing.T) {
 			Json: `{"$timestamp": {"t": 1, "i": 1}}`,
 		}}
 	}
+	n := 0
 	for seen, err := range client.In[change](c, "shop", "orders").Watch(t.Context(), start) {
+		n++
 		if err != nil || seen.FullDocument.ID != 1 {
 			t.Errorf("Watch yields %+v, %v", seen, err)
 		}
 		break
+	}
+	if n != 1 {
+		t.Errorf("Watch yields %d changes", n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+	"github.com/mooringdb/mooring/lab/internal/registry"
 )
 
 var suite = gatewaytest.New()
@@ -58,8 +59,8 @@ func (s server) env(more ...string) []string {
 }
 
 // onEachServer runs tests before a scripted replica set, and before the server of
-// MOORING_TEST_URI, or else the embedded database. Those two have no transactions and no change
-// streams, so tests of these run on the first one only.
+// MOORING_TEST_URI, or else the embedded database. A server of MOORING_TEST_URI may have no
+// transactions and no change streams, so tests of these do not run on it.
 // The gateways have these options.
 func onEachServer(t *testing.T, test func(t *testing.T, on server), options ...string) {
 	t.Helper()
@@ -71,7 +72,7 @@ func onEachServer(t *testing.T, test func(t *testing.T, on server), options ...s
 		name = "live server"
 	}
 	t.Run(name, func(t *testing.T) {
-		test(t, server{suite.Start(t, suite.URI(t), options...), suite.Database(t), false})
+		test(t, server{suite.Start(t, suite.URI(t), options...), suite.Database(t), suite.IsEmbedded()})
 	})
 }
 
@@ -82,27 +83,6 @@ func root(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-// offline are the words of npm and go where a registry cannot be reached.
-var offline = []string{
-	"ENOTFOUND", "EAI_AGAIN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET", "dial tcp",
-}
-
-// fetch runs a package manager that needs its registry, and skips the test if that cannot be
-// reached.
-func fetch(t *testing.T, dir string, env []string, name string, args ...string) {
-	t.Helper()
-	out, err := output(t, dir, env, name, args...)
-	if err == nil {
-		return
-	}
-	for _, cause := range offline {
-		if strings.Contains(out, cause) {
-			t.Skipf("%s: a registry cannot be reached: %s", name, cause)
-		}
-	}
-	t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 }
 
 // run runs a program, which must succeed whatever it says.
@@ -164,9 +144,10 @@ var tools, deno packages
 // packages is a copy of a directory with a package.json, in which npm has installed what that
 // names.
 type packages struct {
-	once      sync.Once
-	dir       string
-	installed bool
+	once        sync.Once
+	dir         string
+	installed   bool
+	unreachable bool // the registry
 }
 
 // install returns the copy, which it makes once. It skips the test if npm cannot install.
@@ -182,11 +163,15 @@ func (p *packages) install(t *testing.T, source string) string {
 		if err := os.CopyFS(dir, files(source)); err != nil {
 			t.Fatal(err)
 		}
-		fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress")
+		defer func() { p.unreachable = t.Skipped() }()
+		registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress")
 		p.installed = true
 	})
+	if p.unreachable {
+		t.Skipf("npm: a registry cannot be reached after three tries: %s is not installed", source)
+	}
 	if !p.installed {
-		t.Skipf("npm has not installed %s", source)
+		t.Fatalf("npm has not installed %s", source)
 	}
 	return p.dir
 }

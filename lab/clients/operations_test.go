@@ -340,6 +340,7 @@ func (s *scenario) fail(id string) {
 // TestExamplesFitTheirSchemas checks the examples in openapi.json.
 func TestExamplesFitTheirSchemas(t *testing.T) {
 	d := newDescription(t)
+	bodies, examples := 0, 0
 	for id, op := range d.operations {
 		for code := range op.responses {
 			at, resolved := d.resolve(op.at + "/responses/" + escape(code))
@@ -350,6 +351,7 @@ func TestExamplesFitTheirSchemas(t *testing.T) {
 				if !ok {
 					continue
 				}
+				examples++
 				where := at + "/content/" + escape(kind)
 				text, isLines := example.(string)
 				if !isLines {
@@ -363,8 +365,12 @@ func TestExamplesFitTheirSchemas(t *testing.T) {
 		}
 		kind, body := op.body()
 		if kind == "application/json" {
+			bodies++
 			d.check(t, id, op.at+"/requestBody/content/"+escape(kind)+"/schema", []byte(body))
 		}
+	}
+	if bodies < 40 || examples < 1000 {
+		t.Errorf("%d operations have %d bodies and %d examples", len(d.operations), bodies, examples)
 	}
 }
 

@@ -3,6 +3,8 @@ package clients_test
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/mooringdb/mooring/lab/internal/registry"
 )
 
 const grpcurl = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4"
@@ -19,7 +21,7 @@ func TestReflection(t *testing.T) {
 	const answer = `{\"_id\":7,\"total\":5}`
 	t.Run("grpcurl", func(t *testing.T) {
 		bin := t.TempDir()
-		fetch(t, root(t), []string{"GOBIN=" + bin}, "go", "install", grpcurl)
+		registry.Fetch(t, root(t), []string{"GOBIN=" + bin}, "go", "install", grpcurl)
 		curl := func(args ...string) string {
 			return run(t, bin, nil, filepath.Join(bin, "grpcurl"), append([]string{"-plaintext"}, args...)...)
 		}

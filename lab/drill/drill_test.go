@@ -246,10 +246,13 @@ func TestPolicyBroken(t *testing.T) {
 		t.Errorf("find = %d %s", r.Status, r.Body)
 	}
 	d.wantReady(http.StatusOK, "")
-	d.wantAlerts(nil, []string{"MooringReloadFailed"})
 	write(rule)
 	read()
 	d.wantMetric(is(1), reloaded, of)
+	write("permit (")
+	read()
+	d.wantMetric(is(0), reloaded, of)
+	d.wantAlerts(nil, []string{"MooringReloadFailed"})
 }
 
 // replicaArgs returns the options of replicas that share a key.

@@ -37,13 +37,14 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKey: where writes cannot be repeated, as on the embedded server, nothing is run.
+// TestIdempotencyKey repeats a call. Where writes cannot be repeated, nothing is run; the embedded
+// database repeats them.
 func TestIdempotencyKey(t *testing.T) {
 	g := suite.Start(t, suite.URI(t))
 	db := suite.Database(t)
 	key := gatewaytest.Header{Name: "Idempotency-Key", Value: "one"}
 	first := g.Post(t, gatewaytest.Documents(db, "things", "insertOne"), `{"document": {"n": 1}}`, key)
-	if first.Status == 400 && bytes.Contains(first.Body, []byte("IdempotencyKeyUnsupported")) {
+	if !suite.IsEmbedded() && first.Status == 400 && bytes.Contains(first.Body, []byte("IdempotencyKeyUnsupported")) {
 		wantJSON(t, g.Post(t, gatewaytest.Documents(db, "things", "countDocuments"), `{}`).Body, `{"count": 0}`)
 		return
 	}

@@ -53,7 +53,8 @@ func closed(nc net.Conn) error {
 }
 
 // TestSOCKS5 sends a find to a real server through a real proxy, over TLS with a client
-// certificate. The certificate is for the server's name, which the proxy looks up.
+// certificate. The certificate is for the server's name, which the proxy looks up. The connection
+// is a direct one, since the server has another name in its replica set.
 func TestSOCKS5(t *testing.T) {
 	port := startProxy(t, "user", "secret & more")
 	ca := certtest.Authority(t, certtest.ECDSA)
@@ -74,6 +75,7 @@ func TestSOCKS5(t *testing.T) {
 				"tlsCertificateKeyFile": {certtest.File(t, "client.pem", client.CertificateBlock(), client.KeyBlock(t))},
 				"proxyHost":             {"127.0.0.1"},
 				"proxyPort":             {port},
+				"directConnection":      {"true"},
 			}
 			if tt.user != "" {
 				query.Set("proxyUsername", tt.user)

@@ -16,6 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/prometheus"
 )
@@ -139,6 +145,7 @@ var activities = []activity{
 	{name: "election", do: elect, pause: time.Second},
 	{name: "server down", do: takeDown, pause: time.Second},
 	{name: "pinned cursor", do: pin, pause: often},
+	{name: "watches of health", do: watchHealth, pause: time.Second},
 	{name: "too many finds", do: find(2, "slow", "find", "{}"), pause: often, many: 10},
 }
 
@@ -264,6 +271,25 @@ func pin(w *world, ctx context.Context) error {
 	}
 	_, err = w.post(ctx, 2, "/v1/cursors:close", `{"cursor":"`+cursor+`"}`)
 	return err
+}
+
+// watchHealth asks for more watches of the health of a replica than a connection may have.
+func watchHealth(w *world, ctx context.Context) error {
+	conn, err := grpc.NewClient(w.replicas[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	for range 40 {
+		stream, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{})
+		if err != nil {
+			return err
+		}
+		if _, err := stream.Recv(); status.Code(err) == codes.Unimplemented {
+			return nil
+		}
+	}
+	return errors.New("40 watches are open")
 }
 
 // post sends a request to a gateway, and returns the body of a response of 200.

@@ -101,6 +101,7 @@ func (w *world) startReplicas() {
 	uri := w.set.URI(false, nil) + "&compressors=zlib&minPoolSize=1&heartbeatFrequencyMS=500"
 	args := []string{
 		"--handle-keys-file", file, "--idempotency-key-file", file, "--replica-address", "127.0.0.1:0",
+		"--cursors-max-per-principal", "none",
 	}
 	gone := w.startGateway(uri, args...)
 	w.rest = []string{gone.REST}
@@ -113,7 +114,8 @@ func (w *world) startReplicas() {
 	}
 	<-gone.Done()
 	w.rest = nil
-	w.replicas[0] = w.startGateway(uri, args...)
+	// The disk of its audit log is full.
+	w.replicas[0] = w.startGateway(uri, append(args, "--audit-file", "/dev/full")...)
 	w.replicas[1] = w.startGateway(uri, append(args, "--replica-peers", w.replicas[0].Replica)...)
 }
 
@@ -172,6 +174,7 @@ func (w *world) startBalanced() {
 	w.balanced = w.startGateway("mongodb://"+string(server.Address())+
 		"/?loadBalanced=true&maxPoolSize=3&waitQueueTimeoutMS=100",
 		"--requests-max-in-flight", "6", "--requests-queue-time", "200ms",
+		"--audit-file", filepath.Join(w.t.TempDir(), "audit"),
 		"--tls-key-file", certtest.File(w.t, "key", pair.KeyBlock(w.t)),
 		"--tls-certificate-file", certtest.File(w.t, "certificate", pair.CertificateBlock()))
 }

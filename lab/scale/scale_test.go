@@ -42,19 +42,62 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// TestPage compares the table and the plot of docs/scaling.md with the simulation and the points in
-// testdata. To rewrite them: MOORING_REWRITE=1 go test ./scale
-func TestPage(t *testing.T) {
-	var measured []scale.Point
+// TestErlang compares the share of requests that wait with Erlang's formula C, for a balancer that
+// gives each replica its part of the load.
+func TestErlang(t *testing.T) {
+	for _, row := range []struct{ replicas, pool int }{{1, 9}, {1, 12}, {2, 6}, {4, 3}, {8, 2}} {
+		l := scale.Load{Rate: 400, Service: 0.020, Seconds: 3000, MaxPool: row.pool}
+		got := scale.Simulate(l, row.replicas, 1).Waited
+		want := erlangC(l.Rate*l.Service/float64(row.replicas), row.pool)
+		if math.Abs(got-want) > 0.02 {
+			t.Errorf("%d replicas with pools of %d: %.3f of the requests wait, want %.3f",
+				row.replicas, row.pool, got, want)
+		}
+	}
+}
+
+// erlangC returns the share that waits for one of so many servers, at a load in erlangs.
+func erlangC(load float64, servers int) float64 {
+	term, sum := 1.0, 0.0 // load^k / k!
+	for k := range servers {
+		sum += term
+		term *= load / float64(k+1)
+	}
+	all := term * float64(servers) / (float64(servers) - load)
+	return all / (sum + all)
+}
+
+// TestMeasured compares the simulation with what was measured on real replicas.
+func TestMeasured(t *testing.T) {
+	points := measured(t)
+	if len(points) < 3 {
+		t.Fatalf("there are %d measured points", len(points))
+	}
+	for _, p := range points {
+		got := scale.Simulate(load, p.Replicas, 1).Total()
+		if off := math.Abs(float64(got-p.Connections)) / float64(p.Connections); off > 0.3 {
+			t.Errorf("%d replicas: %d connections are simulated, and %d measured", p.Replicas, got, p.Connections)
+		}
+	}
+}
+
+func measured(t *testing.T) (points []scale.Point) {
+	t.Helper()
 	text, err := os.ReadFile("testdata/measured.json")
+	if err == nil {
+		err = json.Unmarshal(text, &points)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(text, &measured); err != nil {
-		t.Fatal(err)
-	}
-	points := map[int]string{}
-	for _, p := range measured {
+	return points
+}
+
+// TestPage compares the table and the plot of docs/scaling.md with the simulation and the points in
+// testdata. To rewrite them: MOORING_REWRITE=1 go test ./scale
+func TestPage(t *testing.T) {
+	all, points := measured(t), map[int]string{}
+	for _, p := range all {
 		points[p.Replicas] = fmt.Sprint(p.Connections)
 	}
 	var results []scale.Result
@@ -75,7 +118,7 @@ func TestPage(t *testing.T) {
 		t.Fatalf("%s lacks the lines %q and %q", page, begin, end)
 	}
 	same(t, page, head+begin+"\n"+table+"\n"+end+tail)
-	same(t, "../../docs/scaling.svg", scale.Plot(results, measured))
+	same(t, "../../docs/scaling.svg", scale.Plot(results, all))
 }
 
 // same compares a file with its text, or writes it.
