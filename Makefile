@@ -2,7 +2,9 @@
 # -race) a C compiler are needed; the tools are pinned in go.mod and tools/*/go.mod and come through
 # the Go module proxy.
 
-GO   ?= go
+GO      ?= go
+# What runs the tests of CI's steps. CI has tools/skips run it, which judges what is skipped.
+GO_TEST ?= $(GO) test
 BUF  := $(GO) tool -modfile=tools/buf/go.mod buf
 LINT := $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 HELM := $(GO) tool -modfile=tools/helm/go.mod helm
@@ -24,6 +26,7 @@ WATCHERS ?= 1000
 BANK     ?= 5m
 PAGERS   ?= 10m
 ATTACK   ?= 5
+WORST    ?= 1
 SERIES   ?= 10m
 SEEDS    ?= 20
 FIRST    ?= 1
@@ -31,6 +34,9 @@ CALLS    ?= 500
 # What tools/prose reads: everything but gen/ and third_party/.
 PLAIN    := . client/... clients/... cmd/... core/... deploy/... docs/... examples/... internal/... lab/... proto/... \
 	service/... tools/...
+# lab's packages whose tests use the server of MOORING_TEST_URI.
+ON_SERVER = $(shell cd lab && grep -lrE 'MOORING_TEST_URI|suite\.(URI|Address|Direct|IsEmbedded)\b' \
+	--include='*_test.go' . | xargs -n1 dirname | sort -u)
 # The profile that test-unit writes, if it is named, for `make coverage`.
 COVER    ?=
 
@@ -83,7 +89,7 @@ test-unit: ### unit tests and specification cases
 ifeq ($(RACE),)
 	@echo "no C compiler found: the tests run WITHOUT the race detector"
 endif
-	$(GO) test $(RACE) $(if $(COVER),-coverprofile=$(COVER)) ./...
+	$(GO_TEST) $(RACE) $(if $(COVER),-coverprofile=$(COVER)) ./...
 
 .PHONY: coverage
 coverage: ## the coverage of the last run with COVER=coverage.txt: total and lowest packages
@@ -91,11 +97,25 @@ coverage: ## the coverage of the last run with COVER=coverage.txt: total and low
 
 .PHONY: attack
 attack: ## what hostile clients cost: each attack five times (ATTACK=5), a table of memory and p99
-	cd lab && LAB_ATTACK=$(ATTACK) $(GO) test -count=1 -timeout 2h -v ./attack
+	cd lab && LAB_ATTACK=$(ATTACK) $(GO) test -count=1 -timeout 2h -v -skip TestNeighbours ./attack
+
+.PHONY: neighbours
+neighbours: ## what 15 forms of a hostile tenant cost a quiet one, each ATTACK=5 times: p99, refusals
+	cd lab && LAB_ATTACK=$(ATTACK) $(GO) test -count=1 -timeout 2h -v -run TestNeighbours ./attack
+
+.PHONY: worst
+worst: ## the largest requests in their worst shapes, every RPC and protocol: memory, CPU (WORST=1: all; SHARD=1/100, WITHIN=5m, SEED=1, ROW=)
+	cd lab && WORST=$(WORST) SHARD=$(SHARD) WITHIN=$(WITHIN) SEED=$(SEED) ROW="$(ROW)" $(GO) test -count=1 -timeout 24h -v ./worst
 
 .PHONY: test-lab
 test-lab: ### lab's tests: MOORING_TEST_URI, or the embedded database
-	cd lab && $(GO) test $(RACE) -count=1 -timeout 20m ./...
+	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 20m ./...
+
+.PHONY: test-server
+test-server: ## the tests that use the server of MOORING_TEST_URI, and only these
+	@test -n "$$MOORING_TEST_URI" || { echo "MOORING_TEST_URI names no server"; exit 1; }
+	$(GO_TEST) $(RACE) -count=1 -run TestLive ./core/client
+	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 20m $(ON_SERVER)
 
 .PHONY: conformance
 conformance: ### the specifications' own tests as a table (of SPECIFICATIONS_DIR; WITHOUT=1: there is none)
@@ -147,8 +167,8 @@ breaking: ## compare the API with the newest release tag (reports only where the
 
 .PHONY: helm-check
 helm-check: ## render the chart with eight files of values, decode all manifests strictly, run the Pod
-	cd tools/helm && $(GO) test -count=1 ./...
-	MOORING_TEST_HELM=1 $(GO) test -count=1 ./deploy/...
+	cd tools/helm && $(GO_TEST) -count=1 ./...
+	MOORING_TEST_HELM=1 $(GO_TEST) -count=1 ./deploy/...
 
 .PHONY: kube-check
 kube-check: ## apply the chart's manifests to a real API server (dry run), restricted Pods enforced; minutes
@@ -225,6 +245,10 @@ fairness: ## measure what calls take beside another client's flood, with the fai
 wire-compare: ## compare what three drivers send for the same operations (MOORING_TEST_URI)
 	cd lab && $(GO) test -count=1 -v ./wire
 
+.PHONY: filters
+filters: ## compare the policy's filters with two other evaluators on 100,000 random pairs
+	cd lab && LAB_FILTERS=100000 $(GO) test -count=1 -timeout 30m -v ./filters
+
 .PHONY: changes
 changes: ## 10000 changes to a browser and two clients, through 50 cuts and 5 restarts of replicas
 	cd lab && LAB_CHANGES=full $(GO) test -count=1 -timeout 30m -v ./changes
@@ -248,8 +272,12 @@ contract-control: ## switch three of ten safeguards off, drawn by FIRST=1, at on
 	$(GO) run ./tools/contract -seed $(FIRST)
 
 .PHONY: bank
-bank: ## BANK=5m of transfers in transactions, while connections, primaries and replicas go
-	cd lab && LAB_BANK=$(BANK) $(GO) test -count=1 -timeout 1h -v ./bank
+bank: ## BANK=5m of transfers and judged histories, while connections, primaries and replicas go
+	cd lab && LAB_BANK=$(BANK) $(GO) test -count=1 -timeout 2h -v ./bank
+
+.PHONY: bank-control
+bank-control: ## take three safeguards out, one at a time: porcupine must find that histories break
+	cd lab && LAB_BANK=1m $(GO) test -count=1 -v -run TestControlOfTheJudge ./bank
 
 .PHONY: drill
 drill: ## twelve faults: metrics, log lines and alerts (on a real Prometheus) of each

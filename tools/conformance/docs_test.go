@@ -17,7 +17,7 @@ func TestDocs(t *testing.T) {
 	}
 	exists := map[string]bool{}
 	test := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	err = filepath.WalkDir(filepath.Join(root, "core"), func(path string, _ os.DirEntry, err error) error {
+	read := func(path string, _ os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -26,9 +26,11 @@ func TestDocs(t *testing.T) {
 			exists[string(found[1])] = true
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	}
+	for _, top := range []string{"core", "service", "cmd", "lab"} {
+		if err := filepath.WalkDir(filepath.Join(root, top), read); err != nil {
+			t.Fatal(err)
+		}
 	}
 	names := regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(page, -1)
 	if len(names) < 50 {
