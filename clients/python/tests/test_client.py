@@ -1,7 +1,7 @@
 """Tests of the client before a gateway: python3 -m unittest.
 
 MOORING_REST and MOORING_DATABASE say which one. MOORING_REPLICA_SET=1 says that it is before a
-replica set, which has change streams and can compare documents, as the embedded database cannot.
+replica set, which has change streams and can compare documents.
 """
 
 import datetime
