@@ -47,7 +47,7 @@ var (
 // mu guards the fields below it. Connections are closed without it.
 type connections struct {
 	identity *identity
-	secure   credentials.TransportCredentials
+	secure   *links
 	dial     dialFunc
 
 	mu     sync.Mutex
@@ -63,6 +63,7 @@ type dialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 type connection struct {
 	conn  *grpc.ClientConn
 	key   string // the key that was presented first when the connection was made
+	peer  string // the other replica's key, empty until it is known
 	calls int    // running calls
 	used  uint64 // the count of uses when it was used last
 	gone  bool   // it left the map; the last call closes it
@@ -90,7 +91,11 @@ func (c *connections) get(address string) (*connection, error) {
 		}
 		p = &connection{key: c.identity.presented()}
 		var err error
-		if p.conn, err = p.dial(address, c.dial, c.secure); err != nil {
+		if p.conn, err = p.dial(address, c.dial, c.secure.with(func(peer string) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			p.peer = peer
+		})); err != nil {
 			return nil, err
 		}
 		c.open[address] = p
@@ -145,14 +150,16 @@ func (c *connections) oldestLocked() string {
 	return oldest
 }
 
-// renew drops the connections that were made with another key than the current first key. Calls
-// that run on them go on. When the old key leaves the ring, no connection needs it.
+// renew drops the connections that were made with another key than the current first key, or to a
+// replica whose key has left the ring: the latter are about to be closed, and the next call must
+// not begin on one that gRPC takes for open. Calls that run on the others go on. When the old key
+// leaves the ring, no connection needs it.
 func (c *connections) renew() {
 	key := c.identity.presented()
 	var unused []*connection
 	c.mu.Lock()
 	for address, p := range c.open {
-		if p.key != key {
+		if p.key != key || p.peer != "" && !c.identity.knows(p.peer) {
 			unused = append(unused, c.dropLocked(address)...)
 		}
 	}

@@ -16,6 +16,9 @@ import (
 type links struct {
 	credentials.TransportCredentials
 	shared *linkSet
+	// made is called with the peer's public key before a connection that this side makes is used.
+	// It is nil on the side that listens.
+	made func(peer string)
 }
 
 // linkSet holds the open connections of both sides.
@@ -38,8 +41,8 @@ type link struct {
 
 func newLinks(id *identity, log *slog.Logger) *links {
 	return &links{
-		credentials.NewTLS(id.config()),
-		&linkSet{
+		TransportCredentials: credentials.NewTLS(id.config()),
+		shared: &linkSet{
 			identity: id, log: log, refusals: newNotices(warnEvery), open: map[*link]struct{}{},
 		},
 	}
@@ -52,6 +55,9 @@ func (l *links) ClientHandshake(
 	ctx context.Context, _ string, raw net.Conn,
 ) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := l.TransportCredentials.ClientHandshake(ctx, serverName, raw)
+	if state, ok := info.(credentials.TLSInfo); ok && l.made != nil {
+		l.made(peerKey(state.State))
+	}
 	return l.shared.add(raw, secure, info, err)
 }
 
@@ -63,7 +69,13 @@ func (l *links) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, e
 
 // Clone returns a copy that shares the set of connections.
 func (l *links) Clone() credentials.TransportCredentials {
-	return &links{l.TransportCredentials.Clone(), l.shared}
+	return &links{l.TransportCredentials.Clone(), l.shared, l.made}
+}
+
+// with returns credentials that share the set of connections, for a connection that is told its
+// peer's key.
+func (l *links) with(made func(peer string)) credentials.TransportCredentials {
+	return &links{l.TransportCredentials, l.shared, made}
 }
 
 // add adds a connection whose handshake has ended.
