@@ -44,14 +44,18 @@ func (f *fixture) start(change func(*paging.Config)) *node {
 
 func (f *fixture) open(total, batch, size int) paging.Page {
 	f.t.Helper()
-	page, err := f.r.Open(f.t.Context(), paging.Opening{
-		Principal: "anna", Namespace: paging.Namespace{Database: "shop", Collection: "orders"},
-		Run: func(context.Context, int32) (paging.Cursor, error) { return f.s.find(total, batch, size), nil },
-	})
+	page, err := f.tryOpen(total, batch, size)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	return page
+}
+
+func (f *fixture) tryOpen(total, batch, size int) (paging.Page, error) {
+	return f.r.Open(f.t.Context(), paging.Opening{
+		Principal: "anna", Namespace: paging.Namespace{Database: "shop", Collection: "orders"},
+		Run: func(context.Context, int32) (paging.Cursor, error) { return f.s.find(total, batch, size), nil },
+	})
 }
 
 func (f *fixture) next(token string) (paging.Page, error) {
