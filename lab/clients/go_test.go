@@ -136,7 +136,8 @@ func testGoDocument(t *testing.T, on server) {
 	if names, err := client.Distinct[string](ctx, orders, "customer", bson.M{"_id": 2}); err != nil || !slices.Equal(names, []string{"Dora"}) {
 		t.Errorf("Distinct = %v, %v", names, err)
 	}
-	if n, err := orders.EstimatedDocumentCount(ctx); err != nil || n != 2 {
+	// A live server may count from statistics of a moment ago.
+	if n, err := orders.EstimatedDocumentCount(ctx); err != nil || n > 2 || on.replicaSet && n != 2 {
 		t.Errorf("EstimatedDocumentCount = %v, %v", n, err)
 	}
 	if o, err := orders.FindOneAndReplace(ctx, bson.M{"_id": 2}, order{ID: 2, Customer: "Eva"}); err != nil || o.Customer != "Dora" {
