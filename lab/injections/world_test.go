@@ -216,9 +216,11 @@ func (w *world) open(t *testing.T) {
 	var ticket struct{ URL string }
 	ask("/v1/changeStreams:ticket", `{"watch": {"database": "`+w.other+`", "collection": "orders"}}`, &ticket)
 	w.idempotent = "order-7"
-	ask(gatewaytest.Documents(w.shared, "orders", "updateOne"),
-		`{"filter": {"_id": 5001, "tenant": "b"}, "update": {"$set": {"z": 4}}}`, &struct{}{},
-		gatewaytest.Header{Name: "Idempotency-Key", Value: w.idempotent})
+	if suite.IsEmbedded() { // a standalone server cannot repeat a write
+		ask(gatewaytest.Documents(w.shared, "orders", "updateOne"),
+			`{"filter": {"_id": 5001, "tenant": "b"}, "update": {"$set": {"z": 4}}}`, &struct{}{},
+			gatewaytest.Header{Name: "Idempotency-Key", Value: w.idempotent})
+	}
 	w.cursor, w.session, w.ticket = cursor.Cursor, session.Session, filepath.Base(ticket.URL)
 	if w.cursor == "" || w.session == "" || w.ticket == "" {
 		t.Fatalf("cursor %q, session %q, ticket %q", w.cursor, w.session, w.ticket)
