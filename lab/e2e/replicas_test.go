@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,7 +80,7 @@ func startReplicas(t testing.TB, uri string, args ...string) []*gatewaytest.Gate
 	if err := os.WriteFile(keys, key, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addresses := []string{freeAddress(t), freeAddress(t)}
+	addresses := gatewaytest.FreeAddresses(t, 2)
 	var replicas []*gatewaytest.Gateway
 	for _, address := range addresses {
 		replicas = append(replicas, suite.Start(t, uri, append([]string{
@@ -90,17 +89,6 @@ func startReplicas(t testing.TB, uri string, args ...string) []*gatewaytest.Gate
 		}, args...)...))
 	}
 	return replicas
-}
-
-// freeAddress returns an address on which no process listens now.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // TestPagesFromAnyReplica reads each cursor's pages from two gateways in turn, over REST and

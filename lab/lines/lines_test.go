@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,7 +101,7 @@ type stack struct {
 
 func start(t *testing.T) *stack {
 	t.Helper()
-	admin := freePort(t)
+	admin := gatewaytest.FreeAddresses(t, 1)[0]
 	p, err := proc.Start(proc.Config{Path: suite.Command(t, "run"), Args: []string{
 		"--gateway", suite.Gateway(t), "--embedded", suite.Embedded(t),
 		"--port", "0", "--grpc-port", "0", "--", "--admin-address=" + admin,
@@ -162,19 +161,6 @@ func shell(t *testing.T) *stack {
 }
 
 var banner = regexp.MustCompile(`^export MOORING_REST=(\S+) MOORING_GRPC=(\S+) `)
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return address
-}
 
 // prelude is what the pages say that their commands stand for. A stream that has no end is ended
 // after a moment, in which another client writes.

@@ -69,16 +69,13 @@ func (s *Suite) startReplicas(
 			t.Fatal(err)
 		}
 	}
-	addresses := make([]string, places)
-	for i := range addresses {
-		addresses[i] = freeAddress(t)
-	}
+	free := FreeAddresses(t, 2*places)
+	rest, peers := free[:places], free[places:]
 	for i := range places {
 		r.cfgs = append(r.cfgs, gateway.Config{
-			Binary: s.Gateway(t), URI: uri, REST: freeAddress(t), Args: append([]string{
+			Binary: s.Gateway(t), URI: uri, REST: rest[i], Args: append([]string{
 				"--handle-keys-file", r.HandleKeys, "--idempotency-key-file", r.IdempotencyKey,
-				"--replica-address", addresses[i],
-				"--replica-peers", strings.Join(addresses, ","),
+				"--replica-address", peers[i], "--replica-peers", strings.Join(peers, ","),
 			}, args...),
 		})
 	}
@@ -125,20 +122,28 @@ func (r *Replicas) RESTAddresses() (all []string) {
 	return all
 }
 
-// freeAddress returns an address on which no process listens now. It prefers an address that no
-// outgoing connection has as its own, since such a connection could take the port while a replica
-// is replaced.
-func freeAddress(t *testing.T) string {
+// FreeAddresses returns n addresses on which no process listens now. Where it can, it returns those
+// of a host that only this process uses: neither an outgoing connection nor another test takes such
+// a port while a replica is replaced.
+func FreeAddresses(t testing.TB, n int) []string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.2:0")
-	if err != nil { // only Linux has all of 127.0.0.0/8
-		l, err = net.Listen("tcp", "127.0.0.1:0")
+	pid := os.Getpid()
+	host := net.IPv4(127, 128|byte(pid>>16), byte(pid>>8), byte(pid)).String()
+	if l, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+		host = "127.0.0.1" // only Linux has all of 127.0.0.0/8
+	} else {
+		_ = l.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
+	var addresses []string
+	for range n {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }() // not before all have theirs
+		addresses = append(addresses, l.Addr().String())
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return addresses
 }
 
 // start starts a replica in the place of one that has ended. The test fails if it does not start.
