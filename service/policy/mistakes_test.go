@@ -135,3 +135,15 @@ func TestNoMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestEachMistake checks that a rule's second mistake is told, although what to write is the same
+// as for its first one, and each once.
+func TestEachMistake(t *testing.T) {
+	_, err := policy.Parse([]byte("forbid (principal, action, resource) when {\n" +
+		"principal.nam == \"a\" &&\nprincipal.nane == \"b\" };"))
+	for _, line := range []string{"line 2", "line 3"} {
+		if err == nil || strings.Count(err.Error(), line) != 1 {
+			t.Errorf("error %v, want %s once", err, line)
+		}
+	}
+}
