@@ -81,6 +81,9 @@ type Guard struct {
 type source struct {
 	open, held int
 	wasted     bucket
+	// suspect is the time until which the address counts as one that wastes, in Unix nanoseconds.
+	// Guard.mu does not guard it.
+	suspect atomic.Int64
 }
 
 // Connection counts what one connection costs. A nil Connection may cost anything.
@@ -271,11 +274,24 @@ func (c *Connection) waste(now time.Time) (closed int, flood bool) {
 	}
 	// Both count it.
 	mine, all := c.wasted.take(mostWasted, now), c.of.wasted.take(mostWastedOfAddress, now)
+	if !all {
+		c.of.suspect.Store(now.Add(refill).UnixNano())
+	}
 	if mine && (all || c.trusted.Load()) {
 		return 0, false
 	}
 	c.closing = true
 	return g.closed.add(now), true
+}
+
+// Suspect reports whether the calls of the connection's address were of no use too often, a moment
+// ago, and none on the connection had a credential that counts.
+func (c *Connection) Suspect() bool {
+	if c == nil || c.trusted.Load() {
+		return false
+	}
+	until := c.of.suspect.Load()
+	return until != 0 && time.Now().UnixNano() < until
 }
 
 // key keys the *Connection of a request.

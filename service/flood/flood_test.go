@@ -294,3 +294,31 @@ func TestAddressesAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestSuspect checks which connections count as a flood, and for how long.
+func TestSuspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := flood.New(0, 0, slog.New(slog.DiscardHandler), nil)
+		c, _ := enter(t, g, one)
+		trusted, _ := enter(t, g, one)
+		trusted.Trust()
+		for range 5 {
+			if c.Suspect() {
+				t.Fatal("a client is suspect before its address has wasted too much")
+			}
+			wasteful, _ := enter(t, g, one)
+			for range 1000 {
+				wasteful.Waste()
+			}
+		}
+		other, _ := enter(t, g, another)
+		if !c.Suspect() || trusted.Suspect() || other.Suspect() {
+			t.Errorf("of an address that wastes: %t, with a credential: %t, of another address: %t",
+				c.Suspect(), trusted.Suspect(), other.Suspect())
+		}
+		time.Sleep(2 * time.Second) //nolint:forbidigo // fake time
+		if c.Suspect() {
+			t.Error("the address is suspect two seconds later")
+		}
+	})
+}

@@ -3,6 +3,7 @@ package server
 import (
 	"net"
 	"net/netip"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -210,6 +211,7 @@ type client struct {
 	cost  *flood.Connection // nil: its listener has no guard
 	addr  *clientAddr
 	spoke atomic.Bool
+	first int // bytes read, up to firstBytes; used by Read alone
 	// answering says that a handler of REST answers on the connection.
 	answering atomic.Bool
 	lengths   lengths
@@ -257,9 +259,23 @@ func (c *client) Write(b []byte) (int, error) {
 // tookAt returns the time at which the connection last took bytes.
 func (c *client) tookAt() time.Time { return time.Unix(0, c.took.Load()) }
 
-// Read records that the client has sent data.
+const (
+	// pieceBytes is what is read at a time of a connection that may be a flood. It has the headers
+	// of some 15 calls; what calls of no use cost is known when they have ended.
+	pieceBytes = 512
+	// firstBytes is what a connection is read in such pieces at its beginning.
+	firstBytes = 4 << 10
+)
+
+// Read records that the client has sent data. A connection that may be a flood is read in small
+// pieces, and after the goroutines that are ready, which are the calls that it began before.
 func (c *client) Read(b []byte) (int, error) {
+	if c.first < firstBytes || c.cost.Suspect() {
+		b = b[:min(len(b), pieceBytes)]
+		runtime.Gosched()
+	}
 	n, err := c.Conn.Read(b)
+	c.first = min(c.first+n, firstBytes)
 	if n > 0 && !c.spoke.Load() {
 		c.spoke.Store(true)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooringdb/mooring/service/flood"
 	"github.com/mooringdb/mooring/service/server"
 )
 
@@ -299,3 +300,46 @@ type connFrom struct {
 }
 
 func (c connFrom) RemoteAddr() net.Addr { return c.from }
+
+// TestPieces checks that the beginning of a connection is read in small pieces, as is one of an
+// address whose calls were of no use, and the rest whole.
+func TestPieces(t *testing.T) {
+	g := flood.New(0, 0, slog.New(slog.DiscardHandler), nil)
+	p := pipeListener{make(chan net.Conn, 1), make(chan struct{})}
+	l := server.Guarded(p, g)
+	defer func() { _ = l.Close() }()
+	near, far := net.Pipe()
+	p.conns <- near
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		_, _ = far.Write(make([]byte, 20<<10))
+		_ = far.Close()
+	}()
+	var sizes []int
+	b := make([]byte, 8<<10)
+	for {
+		n, err := c.Read(b)
+		if err != nil {
+			break
+		}
+		if sizes = append(sizes, n); len(sizes) == 9 {
+			for range 5 {
+				wasteful, _ := g.Enter(netip.AddrFrom4([4]byte{192, 0, 2, 1}), func() {})
+				for range 1000 {
+					wasteful.Waste()
+				}
+			}
+		}
+	}
+	<-sent
+	want := append(slices.Repeat([]int{512}, 8), 8<<10)
+	want = append(want, slices.Repeat([]int{512}, 16)...)
+	if !slices.Equal(sizes, want) {
+		t.Errorf("read %v, want %v", sizes, want)
+	}
+}
