@@ -12,7 +12,7 @@ import (
 // runtime collects when the heap has grown to the limit; what is allocated until it has collected
 // goes beyond, which for buffers of 48 MB can be a half of the limit.
 type Heap struct {
-	// mu guards the fields below. It is held while garbage is collected, which others wait for, too.
+	// mu guards the fields below. It is held while garbage is collected: others wait for that, too.
 	mu    sync.Mutex
 	used  [1]metrics.Sample
 	since int64 // bytes that room was asked for since the last collection
