@@ -411,7 +411,7 @@ class Scripted(unittest.TestCase):
         self.assertEqual(seen[0][0]["Idempotency-Key"], "k")
 
     def test_an_error_has_the_key_of_the_call(self):
-        options = {"exactly_once": True, "retries": 0, "timeout": None, "socket_timeout": 0.2}
+        options = {"exactly_once": True, "retries": 0, "timeout": None, "socket_timeout": 1.0}
         collection, seen = self.serve((200, "{", 100), (0, ""), **options)
         for reason in ("NoAnswer", "SocketTimeout"):
             with self.assertRaises(MooringError) as caught:

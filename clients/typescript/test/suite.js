@@ -222,7 +222,7 @@ test('headers and deadlines', async (env) => {
 
 test('a silent gateway', async (env) => {
   const silent = { silent: true };
-  const s = await env.answering([silent, silent, { body: '{"document":{}}\n', silent }], { socketTimeout: 200 });
+  const s = await env.answering([silent, silent, { body: '{"document":{}}\n', silent }], { socketTimeout: 1000 });
   const orders = s.client.collection('a', 'b');
   await assert.rejects(orders.findOne(), { reason: 'SocketTimeout', retry: 'never' });
   await assert.rejects(all(orders.stream()), { reason: 'SocketTimeout', retry: 'never' });
@@ -233,7 +233,7 @@ test('a silent gateway', async (env) => {
 
 test('a caller that is slow, before a gateway that is not silent', async (env) => {
   const line = '{"document":{}}\n';
-  const s = await env.answering([{ pieces: [line, line, line, line, line, line, line, '{"end":{}}\n'], every: 150 }], { socketTimeout: 600 });
+  const s = await env.answering([{ pieces: [line, line, line, line, line, line, line, '{"end":{}}\n'], every: 400 }], { socketTimeout: 2000 });
   let lines = 0;
   for await (const _ of s.client.collection('a', 'b').stream()) {
     if (lines === 0) await new Promise((resolve) => setTimeout(resolve, 900));
@@ -246,8 +246,8 @@ test('a caller that is slow, before a gateway that is not silent', async (env) =
 test('an answer that takes longer than the gateway may be silent', async (env) => {
   const pieces = ['{', '"document"', ':', '{', '"a"', ':', '1', '}}'];
   const failure = [...failed('WriteOutcomeUnknown', 'never')];
-  const slow = { status: 500, pieces: [...failure.splice(0, 7), failure.join('')], every: 150 };
-  const s = await env.answering([{ pieces, every: 150 }, slow, { body: '{', silent: true }], { socketTimeout: 600 });
+  const slow = { status: 500, pieces: [...failure.splice(0, 7), failure.join('')], every: 400 };
+  const s = await env.answering([{ pieces, every: 400 }, slow, { body: '{', silent: true }], { socketTimeout: 2000 });
   const orders = s.client.collection('a', 'b');
   assert.deepEqual(await orders.findOne(), { a: 1 });
   await assert.rejects(orders.findOne(), { reason: 'WriteOutcomeUnknown', httpStatus: 500 });
@@ -375,7 +375,7 @@ test('exactly-once writes before a gateway', 'replicaSet', async (env) => {
 
 test('an error has the key of the call', async (env) => {
   const silent = { silent: true };
-  const s = await env.answering([{ body: '{', cut: true }, silent], { exactlyOnce: true, retries: 0, socketTimeout: 200 });
+  const s = await env.answering([{ body: '{', cut: true }, silent], { exactlyOnce: true, retries: 0, socketTimeout: 1000 });
   const orders = s.client.collection('a', 'b');
   for (const reason of ['NoAnswer', 'SocketTimeout']) {
     const err = await orders.insertOne({}).then(() => fail('it succeeds'), (e) => e);
