@@ -98,3 +98,33 @@ func TestUpdatesAreCharged(t *testing.T) {
 		})
 	}
 }
+
+// TestMessagesGiveBack checks that the check of a stream's message returns what the message before
+// was charged, so that an import may be larger than the memory that there is.
+func TestMessagesGiveBack(t *testing.T) {
+	const size = 1 << 20
+	raw := bson.NewBuilder(nil).Int32("t", 1).String("a", strings.Repeat("x", size)).Finish()
+	text := `{"t": 1, "a": "` + strings.Repeat("x", size) + `"}`
+	var account admission.Account
+	admission.New(admission.Config{Bytes: 16 * size}).Open(&account, admission.Principal{Name: "key:a"})
+	defer account.Close()
+	ctx := context.WithValue(t.Context(), admission.AccountKey{}, &account)
+	call := enforcer(t, `@filter("{'t': 1}")`+permitAll).Begin(nil, "/mooring.v1.DocumentService/Import", true)
+	most := int64(0)
+	for i := range 100 {
+		doc := payload.NewDocument(raw)
+		if i%2 == 1 {
+			doc = &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: text}}
+		}
+		err := call.Check(ctx, &mooringv1.ImportRequest{
+			Database: "d", Collection: "c", Documents: []*mooringv1.Document{doc},
+		})
+		if err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		most = max(most, account.Held())
+	}
+	if most < size || most > 4*size {
+		t.Errorf("at most %d bytes are charged for messages of %d", most, size)
+	}
+}

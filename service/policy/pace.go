@@ -16,12 +16,27 @@ type pace struct {
 	// charged yet.
 	ctx  context.Context //nolint:containedctx // for the time of one check
 	owed int
+	// charged is what the check of a message was charged, and vacated what it has vacated of that.
+	charged, vacated int64
 }
 
 // owedMost is how many bytes a check writes before they are charged: most requests write less.
 const owedMost = 64 << 10
 
-// take charges n bytes that the check is about to write. They are the call's until it ends.
+// begin begins the check of a message. It gives back what the check of the message before was
+// charged: a stream has no end, and what its handler keeps of a message is the handler's to charge.
+func (p *pace) begin(ctx context.Context) {
+	if p.charged > 0 {
+		account := admission.From(p.ctx)
+		account.Vacate(-p.vacated)
+		account.Shrink(p.charged)
+		p.charged, p.vacated = 0, 0
+	}
+	p.done, p.ctx = ctx.Done(), ctx
+}
+
+// take charges n bytes that the check is about to write. They are the call's until it ends, or its
+// next message is checked.
 func (p *pace) take(n int) error {
 	if p == nil || p.ctx == nil {
 		return nil
@@ -31,14 +46,23 @@ func (p *pace) take(n int) error {
 	}
 	owed := int64(p.owed)
 	p.owed = 0
-	return admission.From(p.ctx).Grow(p.ctx, owed)
+	return p.Charge(owed)
 }
 
 // Charge implements payload.Charger, for the BSON that the check makes of JSON.
-func (p *pace) Charge(bytes int64) error { return admission.From(p.ctx).Grow(p.ctx, bytes) }
+func (p *pace) Charge(bytes int64) error {
+	if err := admission.From(p.ctx).Grow(p.ctx, bytes); err != nil {
+		return err
+	}
+	p.charged += bytes
+	return nil
+}
 
 // Vacate implements payload.Charger.
-func (p *pace) Vacate(bytes int64) { admission.From(p.ctx).Vacate(bytes) }
+func (p *pace) Vacate(bytes int64) {
+	admission.From(p.ctx).Vacate(bytes)
+	p.vacated += bytes
+}
 
 // errEnded stops a check. Call.Check returns the cause in its place.
 var errEnded = errors.New("the call has ended")

@@ -68,7 +68,7 @@ func (c *Call) Rule() string { return c.rule }
 // not change the BSON that the request had. Its errors are *Refusal, those of payload, and the
 // cause of a context that ends before the check.
 func (c *Call) Check(ctx context.Context, request proto.Message) error {
-	c.pace.done, c.pace.ctx = ctx.Done(), ctx
+	c.pace.begin(ctx)
 	c.decoder.By = &c.pace
 	err := c.decide(request)
 	if errors.Is(err, errEnded) {
