@@ -27,7 +27,7 @@ const owedMost = 64 << 10
 // charged: a stream has no end, and what its handler keeps of a message is the handler's to charge.
 func (p *pace) begin(ctx context.Context) {
 	if p.charged > 0 {
-		account := admission.From(p.ctx)
+		account := admission.From(p.ctx) //nolint:contextcheck // it is the call's for all messages
 		account.Vacate(-p.vacated)
 		account.Shrink(p.charged)
 		p.charged, p.vacated = 0, 0
