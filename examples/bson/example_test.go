@@ -71,7 +71,7 @@ func Example_errors() {
 	doc[len(doc)-3] = 7 // not a boolean
 	fmt.Println(doc.Validate())
 	// Output:
-	// extended JSON: $date must be as in RFC 3339, with at most milliseconds at a.0.at (offset 24)
+	// extended JSON: $date must be as in RFC 3339, with a zone at a.0.at (offset 24)
 	// a.0.at 24
 	// bson: boolean is neither 0 nor 1 at a.b (offset 14)
 }

@@ -3,9 +3,8 @@ package extjson
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/hex"
 	"math"
-	"strconv"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -17,7 +16,7 @@ func Append(dst []byte, d bson.Raw, m Mode) ([]byte, error) {
 	if len(d) == 0 {
 		return append(dst, '{', '}'), nil
 	}
-	w := writer{src: d, mode: m}
+	w := writer{src: slices.Clip(d), mode: m}
 	out, next := w.document(dst, 0, len(d), 1, false)
 	if next < 0 {
 		return dst, &SyntaxError{
@@ -33,7 +32,7 @@ func Append(dst []byte, d bson.Raw, m Mode) ([]byte, error) {
 
 // AppendValue appends the JSON text of v to dst. On error dst is returned as it was.
 func AppendValue(dst []byte, v bson.Value, m Mode) ([]byte, error) {
-	w := writer{src: v.Data, mode: m}
+	w := writer{src: slices.Clip(v.Data), mode: m}
 	out, next := w.value(dst, v.Type, 0, len(v.Data), 0)
 	if next < 0 {
 		invalid := w.problem == problemUTF8
@@ -53,7 +52,7 @@ func AppendValue(dst []byte, v bson.Value, m Mode) ([]byte, error) {
 // the limit that they must not read beyond, and return the position after what
 // they have read, or -1 with offset and problem set.
 type writer struct {
-	src     []byte
+	src     []byte // has no capacity beyond its end: strings are read up to their capacity
 	mode    Mode
 	offset  int
 	problem string
@@ -139,6 +138,9 @@ func (w *writer) index(pos, limit int) int {
 
 // key writes a key with its colon.
 func (w *writer) key(dst []byte, pos, limit int) ([]byte, int) {
+	if dst, n := appendKey(dst, w.src[pos:limit]); n > 0 {
+		return dst, pos + n
+	}
 	n := plainLen(w.src[pos:limit])
 	if pos+n == limit {
 		return w.fail(dst, pos-1, problemKey)
@@ -240,16 +242,20 @@ func (w *writer) truncated(dst []byte, pos int) ([]byte, int) {
 	return w.fail(dst, pos, problemTruncated)
 }
 
+// booleans has the texts false and true, to be written without a branch.
+var booleans = [2]uint64{
+	'f' | 'a'<<8 | 'l'<<16 | 's'<<24 | 'e'<<32, 't' | 'r'<<8 | 'u'<<16 | 'e'<<24,
+}
+
 func (w *writer) boolean(dst []byte, pos, limit int) ([]byte, int) {
-	switch {
-	case pos == limit:
+	if pos == limit {
 		return w.fail(dst, pos, problemTruncated)
-	case w.src[pos] == 0:
-		return append(dst, "false"...), pos + 1
-	case w.src[pos] == 1:
-		return append(dst, "true"...), pos + 1
 	}
-	return w.fail(dst, pos, problemBool)
+	b := w.src[pos]
+	if b > 1 {
+		return w.fail(dst, pos, problemBool)
+	}
+	return appendWord(dst, booleans[b], 5-int(b)), pos + 1
 }
 
 // textAt returns the bytes of the string at pos.
@@ -280,9 +286,9 @@ func (w *writer) text(dst []byte, pos, limit int) ([]byte, int) {
 
 func (w *writer) int32(dst []byte, n int64) []byte {
 	if w.mode != Canonical {
-		return strconv.AppendInt(dst, n, 10)
+		return appendInt(dst, n)
 	}
-	dst = strconv.AppendInt(append(dst, `{"$numberInt":"`...), n, 10)
+	dst = appendInt(append(dst, `{"$numberInt":"`...), n)
 	return append(dst, '"', '}')
 }
 
@@ -300,8 +306,8 @@ func (w *writer) wide(dst []byte, t bson.Type, bits uint64) []byte {
 	if w.mode == Plain {
 		before, between, after = `{"T":`, `,"I":`, "}"
 	}
-	dst = strconv.AppendUint(append(dst, before...), bits>>32, 10)
-	dst = strconv.AppendUint(append(dst, between...), bits&math.MaxUint32, 10)
+	dst = appendUint(append(dst, before...), bits>>32)
+	dst = appendUint(append(dst, between...), bits&math.MaxUint32)
 	return append(dst, after...)
 }
 
@@ -310,9 +316,9 @@ const maxSafe = 1<<53 - 1
 
 func (w *writer) int64(dst []byte, n int64) []byte {
 	if w.mode != Canonical && (w.mode != RelaxedSafe || n <= maxSafe && n >= -maxSafe) {
-		return strconv.AppendInt(dst, n, 10)
+		return appendInt(dst, n)
 	}
-	dst = strconv.AppendInt(append(dst, `{"$numberLong":"`...), n, 10)
+	dst = appendInt(append(dst, `{"$numberLong":"`...), n)
 	return append(dst, '"', '}')
 }
 
@@ -345,7 +351,7 @@ func (w *writer) dateTime(dst []byte, ms int64) []byte {
 	case w.mode == Plain:
 		return append(appendPlainDate(append(dst, '"'), ms), '"')
 	case w.mode == Canonical || ms < 0 || ms > maxDate:
-		dst = strconv.AppendInt(append(dst, `{"$date":{"$numberLong":"`...), ms, 10)
+		dst = appendInt(append(dst, `{"$date":{"$numberLong":"`...), ms)
 		return append(dst, `"}}`...)
 	}
 	dst = append(dst, `{"$date":"`...)
@@ -354,11 +360,15 @@ func (w *writer) dateTime(dst []byte, ms int64) []byte {
 }
 
 func (w *writer) objectID(dst, id []byte) []byte {
+	const text = `{"$oid":"000000000000000000000000"}`
 	if w.mode == Plain {
-		return append(hex.AppendEncode(append(dst, '"'), id), '"')
+		dst = append(dst, `"000000000000000000000000"`...)
+		putHex(dst[len(dst)-25:], id)
+		return dst
 	}
-	dst = hex.AppendEncode(append(dst, `{"$oid":"`...), id)
-	return append(dst, '"', '}')
+	dst = append(dst, text...)
+	putHex(dst[len(dst)-26:], id)
+	return dst
 }
 
 // binary writes a binary that begins with before: base64 first, or subtype first
@@ -380,7 +390,7 @@ func (w *writer) binary(dst []byte, pos, limit int, before string) ([]byte, int)
 	}
 	dst = append(dst, before...)
 	if w.mode == Plain {
-		dst = strconv.AppendUint(dst, uint64(subtype), 10)
+		dst = appendUint(dst, uint64(subtype))
 		dst = base64.StdEncoding.AppendEncode(append(dst, `,"Data":"`...), data)
 		return append(dst, `"}`...), next
 	}

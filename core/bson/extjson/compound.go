@@ -13,7 +13,13 @@ import (
 
 func (p *parser) binary() bool {
 	begin, start := p.pos, len(p.dst)
-	values, ok := p.pair(kindBinary, "base64", "subType")
+	var values [2]token
+	var ok bool
+	if p.legacy && begin < len(p.src) && p.src[begin] == '"' {
+		values, ok = p.legacyBinary()
+	} else {
+		values, ok = p.pair(kindBinary, "base64", "subType")
+	}
 	if !ok {
 		return false
 	}
@@ -122,7 +128,7 @@ func (p *parser) timestamp() bool {
 func (s *scanner) uint32() (int64, bool) {
 	begin := s.pos
 	if begin < len(s.src) && s.src[begin]-'0' < 10 {
-		n, end, kind := scanNumber(s.src, begin)
+		n, _, end, kind := scanNumber(s.src, begin)
 		if kind == numberInt && n <= math.MaxUint32 {
 			s.pos = end
 			return n, true

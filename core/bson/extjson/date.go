@@ -18,15 +18,19 @@ func floorDiv(n, d int64) (q, r int64) {
 }
 
 // civil returns the date of a number of days after 1970-01-01. Years are counted from March, in
-// eras of 400 years, so that the leap day ends a year.
+// eras of 400 years, so that the leap day ends a year. Within an era, it computes as Neri and
+// Schneider do in "Euclidean affine functions and their application to calendar algorithms": year
+// and day, then month and day, are the halves of one product.
 func civil(days int64) (year int64, month, day int) {
 	era, d := floorDiv(days+719_468, 146_097)
-	y := (d - d/1460 + d/36_524 - d/146_096) / 365
-	d -= 365*y + y/4 - y/100
-	m := (5*d + 2) / 153 // March is 0
-	day = int(d-(153*m+2)/5) + 1
-	month, year = int(m)+3, y+era*400
-	if month > 12 {
+	quarters := 4*uint32(d) + 3
+	century, q := quarters/146_097, quarters%146_097|3
+	product := 2_939_745 * uint64(q)
+	y, dayOfYear := uint32(product>>32), uint32(product)/2_939_745/4
+	n := 2141*dayOfYear + 197_913
+	month, day = int(n>>16), int(n&0xFFFF/2141)+1
+	year = era*400 + int64(100*century+y)
+	if dayOfYear >= 306 { // January or February
 		month, year = month-12, year+1
 	}
 	return year, month, day
@@ -59,30 +63,45 @@ func daysIn(year int64, month int) int {
 func appendDate(dst []byte, ms int64, fraction bool) []byte {
 	days, rest := floorDiv(ms, msPerDay)
 	year, month, day := civil(days)
-	dst = append(dst, '0'+byte(year/1000), '0'+byte(year/100%10),
-		'0'+byte(year/10%10), '0'+byte(year%10))
+	dst = append(dst, "0000"...)
+	put2(dst[len(dst)-4:], uint32(year)/100)
+	put2(dst[len(dst)-2:], uint32(year)%100)
 	return appendMonth(dst, month, day, rest, fraction)
 }
 
 // appendMonth writes what follows the year.
 func appendMonth(dst []byte, month, day int, ms int64, fraction bool) []byte {
-	s := ms / 1000
-	h, m := s/3600, s/60%60
-	s %= 60
-	dst = append(dst, '-', '0'+byte(month/10), '0'+byte(month%10),
-		'-', '0'+byte(day/10), '0'+byte(day%10),
-		'T', '0'+byte(h/10), '0'+byte(h%10), ':', '0'+byte(m/10), '0'+byte(m%10),
-		':', '0'+byte(s/10), '0'+byte(s%10))
+	at, seconds, milli := len(dst), uint32(ms)/1000, uint32(ms)%1000
 	if fraction {
-		ms %= 1000
-		dst = append(dst, '.', '0'+byte(ms/100), '0'+byte(ms/10%10), '0'+byte(ms%10))
+		dst = append(dst, "-00-00T00:00:00.000Z"...)
+		put2(dst[at+16:], milli/10)
+		dst[at+18] = '0' + byte(milli%10)
+	} else {
+		dst = append(dst, "-00-00T00:00:00Z"...)
 	}
-	return append(dst, 'Z')
+	b := dst[at:]
+	put2(b[1:], uint32(month))
+	put2(b[4:], uint32(day))
+	put2(b[7:], seconds/3600)
+	put2(b[10:], seconds/60%60)
+	put2(b[13:], seconds%60)
+	return dst
 }
 
-// parseDate reads an RFC 3339 date and time, with up to three digits of a
-// fraction: the format's precision ends at milliseconds.
-func parseDate(s []byte) (ms int64, ok bool) {
+// moment returns the seconds from 1970 to a date and time in UTC, and whether there is such a day
+// and time.
+func moment(year, month, day, hour, minute, second int) (seconds int64, ok bool) {
+	if month < 1 || month > 12 || hour > 23 || minute > 59 || second > 59 ||
+		day < 1 || day > 28 && day > daysIn(int64(year), month) {
+		return 0, false
+	}
+	days := daysSince(int64(year), month, day)
+	return days*86_400 + int64(hour*3600+minute*60+second), true
+}
+
+// parseDate reads an RFC 3339 date and time. The format's precision ends at milliseconds: further
+// digits are dropped. If legacy is set, the zone may lack its colon.
+func parseDate(s []byte, legacy bool) (ms int64, ok bool) {
 	if len(s) < len("0000-00-00T00:00:00Z") || s[4] != '-' || s[7] != '-' ||
 		s[10]|0x20 != 't' || s[13] != ':' || s[16] != ':' {
 		return 0, false
@@ -93,19 +112,22 @@ func parseDate(s []byte) (ms int64, ok bool) {
 	hour, ok3 := digits(s[11:13])
 	minute, ok4 := digits(s[14:16])
 	second, ok5 := digits(s[17:19])
-	if !(ok0 && ok1 && ok2 && ok3 && ok4 && ok5) ||
-		month < 1 || month > 12 || hour > 23 || minute > 59 || second > 59 ||
-		day < 1 || day > daysIn(int64(year), month) {
+	if !(ok0 && ok1 && ok2 && ok3 && ok4 && ok5) {
+		return 0, false
+	}
+	seconds, ok := moment(year, month, day, hour, minute, second)
+	if !ok {
 		return 0, false
 	}
 	fraction, rest, ok := parseFraction(s[19:])
 	if !ok {
 		return 0, false
 	}
+	if legacy && len(rest) == len("+0100") {
+		rest = append(append(make([]byte, 0, 6), rest[:3]...), ':', rest[3], rest[4])
+	}
 	offset, ok := parseZone(rest)
-	seconds := daysSince(int64(year), month, day)*86_400 +
-		int64(hour*3600+minute*60+second) - int64(offset)*60
-	return seconds*1000 + int64(fraction), ok
+	return (seconds-int64(offset)*60)*1000 + int64(fraction), ok
 }
 
 // parseFraction reads ".5" as 500.
@@ -118,7 +140,7 @@ func parseFraction(s []byte) (ms int, rest []byte, ok bool) {
 		ms += int(s[n]-'0') * scale
 		scale /= 10
 	}
-	return ms, s[n:], n > 1 && n <= 4
+	return ms, s[n:], n > 1
 }
 
 // parseZone reads "Z" or "+01:00", in minutes.

@@ -70,6 +70,9 @@ type Parser struct {
 	Limit Limit
 	// Memory, if set, provides the memory for what does not fit dst. Otherwise append does.
 	Memory Memory
+	// Legacy takes older forms of two types, too: {"$date": 1356351330501}, a zone without its
+	// colon, and {"$binary": "AQID", "$type": "00"}.
+	Legacy bool
 }
 
 // Memory provides memory for BSON that grows.
@@ -124,7 +127,7 @@ func (by Parser) parser(dst, json []byte) parser {
 	}
 	p := parser{
 		scanner: scanner{src: json}, dst: dst, start: len(dst), limit: limit,
-		memory: by.Memory,
+		memory: by.Memory, legacy: by.Legacy,
 	}
 	if p.spare = spare; by.Memory == nil {
 		p.spare = math.MinInt / 2 // there is always room
@@ -137,9 +140,9 @@ func (by Parser) parser(dst, json []byte) parser {
 const spare = 64
 
 // room makes room for n more bytes, if the memory is not append's. It reports whether there is.
-func (p *parser) room(n int) bool {
-	return cap(p.dst)-len(p.dst) >= n+p.spare || p.grow(n)
-}
+func (p *parser) room(n int) bool { return p.hasRoom(n) || p.grow(n) }
+
+func (p *parser) hasRoom(n int) bool { return cap(p.dst)-len(p.dst) >= n+p.spare }
 
 // grow asks for more than room does, so that the end of a document with one long text needs no
 // further growth.
@@ -192,6 +195,7 @@ type parser struct {
 	memory  Memory // nil: append's
 	spare   int    // see room
 	refused error  // of memory
+	legacy  bool   // see Parser.Legacy
 	depth   int    // of objects and arrays that are open and no wrappers
 }
 
@@ -244,6 +248,12 @@ func (p *parser) value() (bson.Type, bool) {
 func (p *parser) object(plain bool) (bson.Type, bool) {
 	begin, start := p.pos, len(p.dst)
 	if !plain && begin+2 < len(p.src) && p.src[begin+2] == '$' {
+		if p.exactObjectID() {
+			return bson.TypeObjectID, true
+		}
+		if p.exactDate() {
+			return bson.TypeDateTime, true
+		}
 		if kind, n := wrapperAt(p.src[begin:]); kind != notSpecial {
 			p.pos += n
 			return p.wrapper(kind)
@@ -267,7 +277,8 @@ func (p *parser) object(plain bool) (bson.Type, bool) {
 	for first := true; ; first = false {
 		at, keyPos := len(p.dst), p.pos
 		p.dst = append(p.dst, 0)
-		if !p.key() {
+		colon := p.shortKey()
+		if !colon && !p.key() {
 			return 0, false
 		}
 		if p.dst[at+1] == '$' && !plain {
@@ -277,13 +288,15 @@ func (p *parser) object(plain bool) (bson.Type, bool) {
 				}
 				p.dst = p.dst[:start]
 				p.depth--
+				if colon {
+					p.pos--
+				}
 				return p.wrapper(kind)
 			}
 		}
-		if p.skip() != ':' {
-			return 0, p.expected("':'")
+		if !colon && !p.colon() {
+			return 0, false
 		}
-		p.pos++
 		p.skip()
 		t, ok := p.value()
 		if !ok {
@@ -395,6 +408,23 @@ func (p *parser) key() bool {
 	return p.cstring(t, begin, "zero byte in a key")
 }
 
+// shortKey reads a key and the colon right behind it, if the key is ASCII without escapes and has
+// less than eight bytes, or else nothing.
+func (p *parser) shortKey() bool {
+	start := p.pos + 1
+	if start+8 >= len(p.src) || p.src[start-1] != '"' {
+		return false
+	}
+	w := binary.LittleEndian.Uint64(p.src[start:])
+	n := plainBytes(w)
+	if n == 8 || byte(w>>(8*n)) != '"' || p.src[start+n+1] != ':' || !p.hasRoom(n) {
+		return false
+	}
+	p.putBytes(w&(1<<(8*n)-1), n+1)
+	p.pos = start + n + 2
+	return true
+}
+
 // cstring appends the text of a token and a zero byte.
 func (p *parser) cstring(t token, begin int, problem string) bool {
 	if !p.room(t.end - t.start) {
@@ -419,6 +449,9 @@ func (p *parser) cstring(t token, begin int, problem string) bool {
 
 // text reads a string and appends it in the layout of BSON.
 func (p *parser) text() bool {
+	if n := p.plainString(); n >= 0 {
+		return p.plainText(n)
+	}
 	begin, start := p.pos, len(p.dst)
 	t, ok := p.token()
 	if !ok || !p.room(t.end-t.start) {
@@ -434,22 +467,41 @@ func (p *parser) text() bool {
 	return p.setLength(begin, start, len(p.dst)-start-4)
 }
 
+// plainText appends the string of n bytes at pos, which plainString has found.
+func (p *parser) plainText(n int) bool {
+	if !p.room(n) {
+		return false
+	}
+	start := p.pos + 1
+	p.pos = start + n + 1
+	p.put32(uint32(n) + 1)
+	if n < 8 { // plainString has seen that there are eight bytes
+		p.putBytes(binary.LittleEndian.Uint64(p.src[start:])&(1<<(8*n)-1), n+1)
+		return true
+	}
+	p.dst = append(p.dst, p.src[start:start+n]...)
+	p.dst = append(p.dst, 0)
+	return true
+}
+
 // number reads a JSON number: an int32 or int64 if it is an integer that fits,
 // else a double.
 func (p *parser) number() (bson.Type, bool) {
 	begin := p.pos
-	n, end, kind := scanNumber(p.src, p.pos)
+	n, scale, end, kind := scanNumber(p.src, p.pos)
 	p.pos = end
-	if kind == numberBad {
+	switch {
+	case kind == numberBad:
 		return 0, p.expected("a digit")
-	}
-	if kind == numberInt {
-		if n == int64(int32(n)) {
-			p.put32(uint32(n))
-			return bson.TypeInt32, true
-		}
+	case kind == numberInt && n == int64(int32(n)):
+		p.put32(uint32(n))
+		return bson.TypeInt32, true
+	case kind == numberInt:
 		p.put64(uint64(n))
 		return bson.TypeInt64, true
+	case kind == numberDecimal:
+		p.put64(math.Float64bits(float64(n) / powersOf10[scale]))
+		return bson.TypeDouble, true
 	}
 	if end-begin > maxNumber {
 		return 0, p.fail(begin, "number is too long")
@@ -465,64 +517,6 @@ func (p *parser) number() (bson.Type, bool) {
 // maxNumber is how long the text of a number may be: strconv copies what it
 // refuses.
 const maxNumber = 1024
-
-type numberKind uint8
-
-const (
-	numberBad   numberKind = iota
-	numberInt              // an integer of 64 bits
-	numberFloat            // anything else
-)
-
-// scanNumber reads a number as the JSON grammar has it.
-func scanNumber(src []byte, pos int) (n int64, end int, kind numberKind) {
-	negative := src[pos] == '-'
-	if negative {
-		pos++
-	}
-	start := pos
-	var u uint64
-	for ; pos < len(src) && src[pos]-'0' < 10; pos++ {
-		u = u*10 + uint64(src[pos]-'0') // wraps only after 19 digits; see below
-	}
-	digits := pos - start
-	if digits == 0 || digits > 1 && src[start] == '0' {
-		return 0, start + min(digits, 1), numberBad
-	}
-	kind = numberInt
-	if pos < len(src) && src[pos] == '.' {
-		kind = numberFloat
-		if pos, digits = scanDigits(src, pos+1); digits == 0 {
-			return 0, pos, numberBad
-		}
-	}
-	if pos < len(src) && src[pos]|0x20 == 'e' {
-		kind = numberFloat
-		pos++
-		if pos < len(src) && (src[pos] == '+' || src[pos] == '-') {
-			pos++
-		}
-		if pos, digits = scanDigits(src, pos); digits == 0 {
-			return 0, pos, numberBad
-		}
-	}
-	switch {
-	case kind == numberFloat || digits > 19:
-		return 0, pos, numberFloat
-	case negative && u <= 1<<63:
-		return -int64(u), pos, numberInt
-	case !negative && u < 1<<63:
-		return int64(u), pos, numberInt
-	}
-	return 0, pos, numberFloat
-}
-
-func scanDigits(src []byte, pos int) (end, n int) {
-	start := pos
-	for ; pos < len(src) && src[pos]-'0' < 10; pos++ {
-	}
-	return pos, pos - start
-}
 
 // index appends the head of element n of an array: room for its type, and its key.
 func (p *parser) index(n int) {
@@ -544,6 +538,13 @@ func (p *parser) put32(n uint32) {
 func (p *parser) put64(n uint64) {
 	p.dst = append(p.dst, byte(n), byte(n>>8), byte(n>>16), byte(n>>24),
 		byte(n>>32), byte(n>>40), byte(n>>48), byte(n>>56))
+}
+
+// putBytes appends the first n bytes of w.
+func (p *parser) putBytes(w uint64, n int) {
+	end := len(p.dst) + n
+	p.put64(w)
+	p.dst = p.dst[:end]
 }
 
 // view returns b as a string without a copy.

@@ -1,11 +1,6 @@
 package extjson
 
-import (
-	"math"
-	"strconv"
-
-	"github.com/mooringdb/mooring/core/bson"
-)
+import "github.com/mooringdb/mooring/core/bson"
 
 // plain writes what the Atlas Data API wrote for the types that are no JSON
 // types: the fields of its own structures, without their types.
@@ -37,14 +32,6 @@ func (w *writer) plain(dst []byte, t bson.Type, pos, limit, depth int) ([]byte, 
 	return w.fail(dst, pos, problemType)
 }
 
-// appendPlainDouble writes a number as JavaScript does: 1, not 1.0.
-func appendPlainDouble(dst []byte, f float64) []byte {
-	if a := math.Abs(f); a != 0 && (a < 1e-6 || a >= 1e21) {
-		return strconv.AppendFloat(dst, f, 'e', -1, 64)
-	}
-	return strconv.AppendFloat(dst, f, 'f', -1, 64)
-}
-
 // appendPlainDate writes any date with milliseconds. Years of more than four
 // digits have a sign, as in JavaScript.
 func appendPlainDate(dst []byte, ms int64) []byte {
@@ -61,6 +48,6 @@ func appendPlainDate(dst []byte, ms int64) []byte {
 	for width := int64(100_000); width > year && width > 1; width /= 10 {
 		dst = append(dst, '0')
 	}
-	dst = strconv.AppendInt(dst, year, 10)
+	dst = appendInt(dst, year)
 	return appendMonth(dst, month, day, rest, true)
 }

@@ -19,13 +19,11 @@ func (p *parser) objectID() bool {
 	if len(s) != 24 {
 		return p.fail(begin, "$oid must have 24 hexadecimal digits")
 	}
-	for i := 0; i < 24; i += 2 {
-		high, low := unhex(s[i]), unhex(s[i+1])
-		if high|low > 15 {
-			return p.fail(begin, "$oid must have 24 hexadecimal digits")
-		}
-		p.dst = append(p.dst, high<<4|low)
+	id, ok := unhex12(s)
+	if !ok {
+		return p.fail(begin, "$oid must have 24 hexadecimal digits")
 	}
+	p.dst = append(p.dst, id[:]...)
 	return true
 }
 
@@ -160,15 +158,16 @@ func (p *parser) date() bool {
 	}
 	begin := p.pos
 	if begin >= len(p.src) || p.src[begin] != '"' {
-		return p.fail(begin, `$date must be a string or {"$numberLong": …}`)
+		return p.legacy && p.legacyDate() ||
+			p.fail(begin, `$date must be a string or {"$numberLong": …}`)
 	}
 	s, ok := p.argument(kindDate)
 	if !ok {
 		return false
 	}
-	ms, ok := parseDate(s)
+	ms, ok := parseDate(s, p.legacy)
 	if !ok {
-		return p.fail(begin, "$date must be as in RFC 3339, with at most milliseconds")
+		return p.fail(begin, "$date must be as in RFC 3339, with a zone")
 	}
 	p.put64(uint64(ms))
 	return true
@@ -206,7 +205,7 @@ func (p *parser) uuid() bool {
 func (s *scanner) one(k kind) bool {
 	begin := s.pos
 	if begin < len(s.src) && s.src[begin] == '1' {
-		n, end, kind := scanNumber(s.src, begin)
+		n, _, end, kind := scanNumber(s.src, begin)
 		s.pos = end
 		if kind == numberInt && n == 1 {
 			return true

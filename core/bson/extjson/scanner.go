@@ -1,6 +1,7 @@
 package extjson
 
 import (
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -41,7 +42,20 @@ func (s *scanner) tooLarge() bool {
 
 // skip goes to the next byte that is no white space and returns it, 0 at the end.
 func (s *scanner) skip() byte {
+	if s.pos < len(s.src) && s.src[s.pos] > ' ' {
+		return s.src[s.pos]
+	}
+	return s.skipSpace()
+}
+
+// skipSpace does what skip does where white space is likely.
+func (s *scanner) skipSpace() byte {
+	const indent = 0x2020202020202020
 	for s.pos < len(s.src) {
+		if s.pos+8 <= len(s.src) && binary.LittleEndian.Uint64(s.src[s.pos:]) == indent {
+			s.pos += 8
+			continue
+		}
 		c := s.src[s.pos]
 		if c > ' ' || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
 			return c
@@ -49,6 +63,28 @@ func (s *scanner) skip() byte {
 		s.pos++
 	}
 	return 0
+}
+
+// maxPlain is the length of the longest string that plainString looks at.
+const maxPlain = 64 << 10
+
+// plainString returns the length of the string whose opening quote is at pos, if it is ASCII
+// without escapes, and -1 if it is not, or if the text ends too soon to look at eight bytes
+// together.
+func (s *scanner) plainString() int {
+	rest := s.src[s.pos+1:]
+	rest = rest[:min(len(rest), maxPlain)]
+	for i := 0; i+8 <= len(rest); i += 8 {
+		n := plainBytes(binary.LittleEndian.Uint64(rest[i:]))
+		if n == 8 {
+			continue
+		}
+		if rest[i+n] == '"' {
+			return i + n
+		}
+		break
+	}
+	return -1
 }
 
 // aValue is what expected names where any value may stand.

@@ -2,9 +2,7 @@ package extjson
 
 import (
 	"encoding/binary"
-	"math"
 	"math/bits"
-	"strconv"
 	"unicode/utf8"
 )
 
@@ -73,28 +71,80 @@ func cstringLen(s []byte) int {
 	return -1
 }
 
+// longText is the length from which a text is copied as a whole, so that its buffer grows once.
+const longText = 128
+
 // appendString writes s in quotes, and reports whether it is valid UTF-8.
 func appendString(dst, s []byte) ([]byte, bool) {
 	dst = append(dst, '"')
-	n := plainLen(s)
-	dst = append(dst, s[:n]...)
-	if n == len(s) {
-		return append(dst, '"'), true
-	}
-	s = s[n:]
-	if !utf8.Valid(s) {
-		return dst, false
-	}
-	for {
-		n := unescapedLen(s)
-		dst = append(dst, s[:n]...)
-		if n == len(s) {
-			return append(dst, '"'), true
+	var seen uint64
+	for i := 0; ; {
+		if len(s)-i >= longText {
+			n := unescapedLen(s[i:])
+			dst = append(dst, s[i:i+n]...)
+			i, seen = i+n, highBits // which may be there
 		}
-		dst = appendEscape(dst, s[n])
-		s = s[n+1:]
+		w := uint64(0)
+		for ; i+8 <= len(s); i += 8 {
+			w = binary.LittleEndian.Uint64(s[i:])
+			if special(w) != 0 {
+				break
+			}
+			seen |= w
+			dst = binary.LittleEndian.AppendUint64(dst, w)
+		}
+		if i+8 > len(s) {
+			w = lastWord(s, i)
+		}
+		seen |= w
+		n := bits.TrailingZeros64(special(w)) >> 3
+		if i+n == len(s) {
+			return appendWord(dst, w, n+1), seen&highBits == 0 || utf8.Valid(s)
+		}
+		dst = appendEscape(appendWord(dst, w, n), s[i+n])
+		i += n + 1
 	}
 }
+
+// lastWord returns the bytes of s from i on, which are less than eight, with quotes behind them. It
+// may look at the bytes up to the capacity of s.
+func lastWord(s []byte, i int) uint64 {
+	const quotes = '"' * lowBits
+	left := len(s) - i
+	if i+8 <= cap(s) {
+		w := binary.LittleEndian.Uint64(s[i : i+8])
+		return w&(1<<(8*left)-1) | quotes<<(8*left)
+	}
+	w := uint64(quotes)
+	for k, c := range s[i:] {
+		w ^= uint64(c^'"') << (8 * k)
+	}
+	return w
+}
+
+// appendKey writes the key that s begins with, and a colon. n is the length of the key with the
+// zero byte that ends it, or 0 if it has bytes that are escaped or not ASCII, or if s ends too soon
+// to look at eight bytes together.
+func appendKey(dst, s []byte) (_ []byte, n int) {
+	out := append(dst, '"')
+	for i := 0; i+8 <= len(s); i += 8 {
+		w := binary.LittleEndian.Uint64(s[i:])
+		n := plainBytes(w)
+		if n == 8 {
+			out = binary.LittleEndian.AppendUint64(out, w)
+			continue
+		}
+		if s[i+n] != 0 {
+			break
+		}
+		return append(appendWord(out, w&(1<<(8*n)-1)|'"'<<(8*n), n+1), ':'), i + n + 1
+	}
+	return dst, 0
+}
+
+// plainBytes returns how many of the eight bytes come before the first that is not ASCII or is
+// escaped in JSON.
+func plainBytes(w uint64) int { return bits.TrailingZeros64(special(w)|w&highBits) >> 3 }
 
 func appendEscape(dst []byte, c byte) []byte {
 	switch c {
@@ -112,20 +162,4 @@ func appendEscape(dst []byte, c byte) []byte {
 		return append(dst, '\\', 'r')
 	}
 	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-}
-
-// appendDouble writes a finite double with the fewest digits that read back the
-// same, and always as what JSON calls a non-integer: 1.0, 1.5, -0.0, 1E+18.
-func appendDouble(dst []byte, f float64) []byte {
-	a := math.Abs(f)
-	if a < 1e15 && a == math.Trunc(a) {
-		if f == 0 && math.Signbit(f) {
-			return append(dst, "-0.0"...)
-		}
-		return append(strconv.AppendInt(dst, int64(f), 10), '.', '0')
-	}
-	if a < 1e-5 || a >= 1e15 {
-		return strconv.AppendFloat(dst, f, 'E', -1, 64)
-	}
-	return strconv.AppendFloat(dst, f, 'f', -1, 64)
 }

@@ -151,12 +151,30 @@ func hex4(s []byte) (r rune, ok bool) {
 }
 
 // unhex returns the value of a hexadecimal digit, above 15 if c is none.
-func unhex(c byte) byte {
-	if d := c - '0'; d < 10 {
-		return d
+func unhex(c byte) byte { return hexValues[c] }
+
+var hexValues = func() (v [256]byte) {
+	for i := range v {
+		switch c := byte(i); {
+		case c-'0' < 10:
+			v[i] = c - '0'
+		case c|0x20-'a' < 6:
+			v[i] = c | 0x20 - 'a' + 10
+		default:
+			v[i] = 0xFF
+		}
 	}
-	if d := c | 0x20 - 'a'; d < 6 {
-		return d + 10
+	return v
+}()
+
+// unhex12 reads the 24 hexadecimal digits that s begins with.
+func unhex12(s []byte) (id [12]byte, ok bool) {
+	s = s[:24]
+	var all byte
+	for i := range id {
+		high, low := unhex(s[2*i]), unhex(s[2*i+1])
+		all |= high | low
+		id[i] = high<<4 | low
 	}
-	return 0xFF
+	return id, all <= 15
 }
