@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 )
 
@@ -80,7 +81,7 @@ func found(docs int) bson.Raw {
 }
 
 // cannedClient returns a client whose commands are all answered with the reply.
-func cannedClient(b *testing.B, reply bson.Raw) *client.Client {
+func cannedClient(b testing.TB, reply bson.Raw) *client.Client {
 	hello := bson.NewBuilder(nil).Bool("isWritablePrimary", true).Int32("minWireVersion", 6).Int32("maxWireVersion", 21).
 		Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("maxWriteBatchSize", 100_000).
 		Bool("helloOk", true).Int32("logicalSessionTimeoutMinutes", 30).Int32("ok", 1).Finish()
@@ -170,4 +171,37 @@ func BenchmarkInsert(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkLentBatch reads batches of 100 KB in lent memory.
+func BenchmarkLentBatch(b *testing.B) {
+	cur := endless(b, 100)
+	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
+	defer cancel()
+	b.ReportAllocs()
+	for b.Loop() {
+		batch, err := cur.NextLent(ctx)
+		if err != nil || len(batch.Documents) != 100 {
+			b.Fatal(len(batch.Documents), err)
+		}
+		batch.Lent.Release()
+	}
+}
+
+// endless returns a cursor whose batches all have docs documents of 1 KB.
+func endless(tb testing.TB, docs int) *cursor.Cursor {
+	reply := bson.NewBuilder(nil).OpenDocument("cursor")
+	for _, name := range []string{"firstBatch", "nextBatch"} {
+		reply.OpenArray(name)
+		for i := range docs {
+			reply.OpenDocument("").Int32("_id", int32(i)).String("pad", string(make([]byte, 1000))).Close()
+		}
+		reply.Close()
+	}
+	c := cannedClient(tb, reply.Int64("id", 5).String("ns", "shop.orders").Close().Int32("ok", 1).Finish())
+	cur, err := c.Find(tb.Context(), client.Namespace{Database: "shop", Collection: "orders"}, client.FindOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return cur
 }

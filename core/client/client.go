@@ -84,7 +84,7 @@ type Options struct {
 	// Spare, if set, is called before a message of that size is compressed; see conn.Config.
 	Spare func(ctx context.Context, size int) (done func(), ok bool)
 	// Turn, if set, returns the turn of reading such a reply; see conn.Config.
-	Turn func() conn.Turn
+	Turn func(context.Context) conn.Turn
 	// Caller, if set, returns whose operation it is, by its context; see pool.Config.Caller and
 	// operation.NewRunOns.
 	Caller func(ctx context.Context) any

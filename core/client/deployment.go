@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -62,8 +63,14 @@ func (l *lease) Hello() *description.Server { return l.conn.Resource().Descripti
 
 func (l *lease) ID() uint64 { return l.conn.ID() }
 
-func (l *lease) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
-	return l.conn.Resource().RoundTrip(ctx, msg)
+func (l *lease) RoundTrip(
+	ctx context.Context, msg []byte, lend bool,
+) (bson.Raw, *buffer.Buffer, error) {
+	if lend {
+		return l.conn.Resource().RoundTripLent(ctx, msg)
+	}
+	reply, err := l.conn.Resource().RoundTrip(ctx, msg)
+	return reply, nil, err
 }
 
 func (l *lease) Write(ctx context.Context, msg []byte) error {

@@ -167,7 +167,7 @@ func (w *watched) Read(p []byte) (int, error) {
 func TestLargeRepliesInTurns(t *testing.T) {
 	turns := &turn{}
 	cfg := conn.Config{
-		Admit: (&admitting{}).admit, Turn: func() conn.Turn { return turns },
+		Admit: (&admitting{}).admit, Turn: func(context.Context) conn.Turn { return turns },
 	}
 	s := fakemongo.NewServer(t, nil)
 	var read *watched

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/compress"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/wire"
@@ -140,12 +141,20 @@ func mayCompress(msg []byte) bool {
 // unpack returns the message inside a compressed one, of at most replies.max bytes. The message
 // itself names its compressor.
 func (c *Conn) unpack(
-	h wire.Header, m *wire.Compressed, into *wire.Msg,
-) (wire.Header, wire.Message, error) {
-	msg, err := compress.Decompress(m.BeginOriginal(nil, h), compress.ID(m.Compressor),
+	h wire.Header, m *wire.Compressed, into *wire.Msg, lend bool,
+) (wire.Header, wire.Message, *buffer.Buffer, error) {
+	var room []byte // else Decompress allocates, once it has checked the size
+	var lent *buffer.Buffer
+	if lend {
+		if lent = buffer.Get(wire.HeaderSize + int(m.UncompressedSize)); lent != nil {
+			room = lent.Bytes()[:0]
+		}
+	}
+	msg, err := compress.Decompress(m.BeginOriginal(room, h), compress.ID(m.Compressor),
 		int(m.UncompressedSize), int(c.replies.max-wire.HeaderSize), m.Data)
 	if err != nil {
-		return h, nil, err
+		lent.Release()
+		return h, nil, nil, err
 	}
 	if tell := c.packer.tell; tell != nil {
 		tell(event.MessageCompressed{
@@ -153,7 +162,12 @@ func (c *Conn) unpack(
 			Compressed: wire.HeaderSize + compressedHeader + len(m.Data),
 		})
 	}
-	return wire.ParseInto(into, msg)
+	h, inner, err := wire.ParseInto(into, msg)
+	if err != nil {
+		lent.Release()
+		return h, nil, nil, err
+	}
+	return h, inner, lent, nil
 }
 
 // compressedHeader is the size of the fields of an OP_COMPRESSED before its data.

@@ -18,6 +18,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/conn/ocsp"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
@@ -105,7 +106,7 @@ type Config struct {
 	Spare func(ctx context.Context, size int) (done func(), ok bool)
 
 	// Turn, if set, returns the turn of reading such a reply, which is heavy work.
-	Turn func() Turn
+	Turn func(ctx context.Context) Turn
 
 	// Query sends the first hello over OP_QUERY, for a monitor that asks if a server is too old
 	// for OP_MSG. It excludes ServerAPI and LoadBalanced.
@@ -229,20 +230,36 @@ func (c *Conn) unblock() { _ = c.nc.SetDeadline(time.Unix(1, 0)) }
 // large, nothing is sent and the connection stays usable. If ctx ends when the reply is complete,
 // RoundTrip returns the reply.
 func (c *Conn) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
+	body, _, err := c.roundTrip(ctx, msg, false)
+	return body, err
+}
+
+// RoundTripLent does what RoundTrip does, but reads the reply into lent memory, of which the caller
+// has one reference. It is nil if the reply is not of a size that is lent: the body is then new, as
+// that of RoundTrip.
+func (c *Conn) RoundTripLent(
+	ctx context.Context, msg []byte,
+) (bson.Raw, *buffer.Buffer, error) {
+	return c.roundTrip(ctx, msg, true)
+}
+
+func (c *Conn) roundTrip(
+	ctx context.Context, msg []byte, lend bool,
+) (bson.Raw, *buffer.Buffer, error) {
 	if wire.MsgFlags(msg)&wire.MoreToCome != 0 {
 		panic("bug: RoundTrip of a message that wants no reply")
 	}
 	if err := c.check(ctx, msg); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r := c.begin(ctx)
 	defer r.end()
 	if err := c.write(ctx, msg); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	body, err := c.readReply(ctx)
+	body, lent, err := c.readReply(ctx, lend)
 	r.complete = err == nil
-	return body, err
+	return body, lent, err
 }
 
 // Write sends msg, a complete OP_MSG with moreToCome, to which the server sends no reply. Errors
@@ -365,47 +382,55 @@ func (c *Conn) write(ctx context.Context, msg []byte) error {
 
 // readReply reads replies up to that to the last request. It drops replies to requests that
 // wanted none, which some servers send nevertheless.
-func (c *Conn) readReply(ctx context.Context) (bson.Raw, error) {
+func (c *Conn) readReply(ctx context.Context, lend bool) (bson.Raw, *buffer.Buffer, error) {
 	for {
 		var msg wire.Msg
-		h, m, err := c.readMessage(ctx, &msg)
+		h, m, lent, err := c.readMessage(ctx, &msg, lend)
 		if err != nil {
-			return nil, c.fail(ctx, "read", true, err)
+			return nil, nil, c.fail(ctx, "read", true, err)
 		}
 		if h.ResponseTo != c.requestID && c.wantedNone(h.ResponseTo) {
+			lent.Release()
 			continue
 		}
 		body, err := replyBody(h, m, c.requestID)
 		if err != nil {
-			return nil, c.fail(ctx, "read", true, err)
+			lent.Release()
+			return nil, nil, c.fail(ctx, "read", true, err)
 		}
 		c.answered = c.requestID
-		return body, nil
+		return body, lent, nil
 	}
 }
 
 // readMessage reads the next message, to whichever request, and decompresses it if necessary. It
-// uses msg, which must be zero, for an OP_MSG.
+// uses msg, which must be zero, for an OP_MSG. With lend the message may be in lent memory, of
+// which the caller has the reference.
 func (c *Conn) readMessage(
-	ctx context.Context, msg *wire.Msg,
-) (wire.Header, wire.Message, error) {
-	buf, err := c.replies.read(ctx)
+	ctx context.Context, msg *wire.Msg, lend bool,
+) (wire.Header, wire.Message, *buffer.Buffer, error) {
+	buf, lent, err := c.replies.read(ctx, lend)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF // callers take io.EOF for the end of a result
 	}
 	if err != nil {
-		return wire.Header{}, nil, err
+		return wire.Header{}, nil, nil, err
 	}
 	h, m, err := wire.ParseInto(msg, buf)
 	if packed, ok := m.(*wire.Compressed); ok {
+		defer lent.Release()
 		done, err := c.replies.admitted(ctx, packed.UncompressedSize)
 		if err != nil {
-			return h, nil, err
+			return h, nil, nil, err
 		}
 		defer done()
-		return c.unpack(h, packed, msg)
+		return c.unpack(h, packed, msg, lend)
 	}
-	return h, m, err
+	if err != nil {
+		lent.Release()
+		return h, nil, nil, err
+	}
+	return h, m, lent, nil
 }
 
 // wantedNone reports whether id is of a request between the last answered one and the current

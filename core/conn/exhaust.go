@@ -53,7 +53,7 @@ func (c *Conn) sendAwait(ctx context.Context, msg []byte) (bson.Raw, error) {
 // announced.
 func (c *Conn) readStreamed(ctx context.Context) (bson.Raw, error) {
 	var received wire.Msg
-	h, m, err := c.readMessage(ctx, &received)
+	h, m, _, err := c.readMessage(ctx, &received, false)
 	if err != nil {
 		return nil, c.fail(ctx, "read", true, err)
 	}

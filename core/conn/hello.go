@@ -76,7 +76,7 @@ func (c *Conn) exchange(ctx context.Context, msg []byte) (bson.Raw, error) {
 	if err := c.write(ctx, msg); err != nil {
 		return nil, asHello(err)
 	}
-	reply, err := c.readReply(ctx)
+	reply, _, err := c.readReply(ctx, false)
 	r.complete = err == nil
 	return reply, asHello(err)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/wire"
 )
 
@@ -15,7 +16,7 @@ type replies struct {
 	socket *socket // nil with TLS, of which a part of a record may have arrived: no turns
 	max    int32
 	admit  func(ctx context.Context, size int) (done func(), err error) // may be nil
-	turn   func() Turn                                                  // may be nil
+	turn   func(ctx context.Context) Turn                               // may be nil
 }
 
 // newReplies returns what reads nc, which is the transport, or TLS on it.
@@ -33,55 +34,72 @@ func newReplies(cfg *Config, transport *socket, nc net.Conn) replies {
 	return r
 }
 
-// read reads the bytes of the next message.
-func (r *replies) read(ctx context.Context) ([]byte, error) {
-	if r.admit != nil {
-		length, err := wire.Length(r.reader, r.max)
-		if err != nil {
-			return nil, err
-		}
-		done, err := r.admitted(ctx, length)
-		if err != nil {
-			return nil, err
-		}
-		defer done()
-		if r.turn != nil && length >= LargeReply && r.socket != nil {
-			return r.inTurns(int(length))
+// read reads the bytes of the next message. With lend it reads them into lent memory, unless the
+// message is small or huge. The caller has the reference.
+func (r *replies) read(ctx context.Context, lend bool) ([]byte, *buffer.Buffer, error) {
+	length, err := wire.Length(r.reader, r.max)
+	if err != nil {
+		return nil, nil, err
+	}
+	done, err := r.admitted(ctx, length)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	msg, lent := take(int(length), lend)
+	if r.admit != nil && r.turn != nil && length >= LargeReply && r.socket != nil {
+		err = r.inTurns(ctx, msg)
+	} else {
+		err = wire.ReadInto(r.reader, msg)
+	}
+	if err != nil {
+		lent.Release()
+		return nil, nil, err
+	}
+	return msg, lent, nil
+}
+
+// take returns memory for a message.
+func take(n int, lend bool) ([]byte, *buffer.Buffer) {
+	if lend {
+		if lent := buffer.Get(n); lent != nil {
+			return lent.Bytes(), lent
 		}
 	}
-	return wire.ReadFrom(r.reader, r.max)
+	return make([]byte, n), nil
 }
 
 // inTurns reads a message. In its turn it reads what has arrived, and it waits for more outside of
 // it.
-func (r *replies) inTurns(length int) ([]byte, error) {
+func (r *replies) inTurns(ctx context.Context, msg []byte) error {
 	const piece = 256 << 10 // takes far less time than a turn
-	turn := r.turn()
+	turn := r.turn(ctx)
 	turn.Take()
 	defer turn.Leave()
-	msg := make([]byte, length)
-	for at := 0; at < length; {
+	for at := 0; at < len(msg); {
 		if r.reader.Buffered() == 0 && r.socket.arrival() == arrivedNothing {
 			turn.Leave()
 			if _, err := r.reader.Peek(1); err != nil {
-				return nil, err
+				return err
 			}
 			turn.Take()
 		}
 		turn.Yield()
-		n, err := r.reader.Read(msg[at:min(at+piece, length)])
+		n, err := r.reader.Read(msg[at:min(at+piece, len(msg))])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		at += n
 	}
-	return msg, nil
+	return nil
 }
 
 // admitted asks for leave to read a reply of that size.
 func (r *replies) admitted(ctx context.Context, size int32) (done func(), err error) {
 	if r.admit == nil || size < LargeReply {
-		return func() {}, nil
+		return nothing, nil
 	}
 	return r.admit(ctx, int(size))
 }
+
+func nothing() {}

@@ -5,7 +5,8 @@
 // continue it. It holds no connection between its calls, except behind a load balancer. There only
 // the connection that opened the cursor leads to the service that holds it, so the cursor pins the
 // connection until it is exhausted or closed. The package retries nothing, since a getMore cannot
-// be repeated, and does not decode documents: those of a batch are views on the reply.
+// be repeated, and does not decode documents: those of a batch are views on the reply. They stay
+// valid, unless the caller asks for lent memory.
 package cursor
 
 import (
@@ -19,6 +20,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -39,6 +41,9 @@ type Batch struct {
 	Buffer int
 	// PostBatchResumeToken is a change stream's position after the batch; nil for other cursors.
 	PostBatchResumeToken bson.Raw
+	// Lent is the memory of the reply, of which the caller of NextLent has one reference. Nil: what
+	// the batch has stays valid.
+	Lent *buffer.Buffer
 }
 
 // State holds all that a getMore needs. It can be stored, sealed into a token and given to another
@@ -133,7 +138,20 @@ func Continue(r *operation.Runner, s State) *Cursor {
 // panic leaves it open whether the server has moved on, every further call returns an error, so
 // that no batch is skipped silently. After any other error Next may be called again. Close the
 // cursor in any case.
+//
+// What the batch has stays valid. NextLent is cheaper.
 func (c *Cursor) Next(ctx context.Context) (Batch, error) {
+	b, err := c.next(ctx, false)
+	b.Lent.Keep() // the first batch may be in lent memory
+	b.Lent = nil
+	return b, err
+}
+
+// NextLent does what Next does, with memory that is used again: documents, their list and the
+// resume token are valid until the last Release of Batch.Lent.
+func (c *Cursor) NextLent(ctx context.Context) (Batch, error) { return c.next(ctx, true) }
+
+func (c *Cursor) next(ctx context.Context, lend bool) (Batch, error) {
 	c.mu.Lock()
 	if b, ready, err := c.readyLocked(); ready {
 		c.mu.Unlock()
@@ -142,6 +160,7 @@ func (c *Cursor) Next(ctx context.Context) (Batch, error) {
 	ctx, done := c.runner.Begin(ctx, c.timeout, c.deadline)
 	defer done()
 	ctx, op := c.beginLocked(ctx)
+	op.Lend = lend
 	c.mu.Unlock()
 	return c.fetch(ctx, op)
 }
@@ -214,7 +233,7 @@ func (c *Cursor) getMore(ctx context.Context, op *operation.Operation) (reply, e
 		}
 		return reply{}, err
 	}
-	return parse(res.Server, res.Reply, nextBatch)
+	return parse(res.Server, res.Reply, nextBatch, res.Lent)
 }
 
 // heard keeps what the server said of itself on the connection of a command; nil is nothing.
@@ -426,6 +445,7 @@ func (c *Cursor) stop(ctx context.Context, timeout *time.Duration, atOnce bool) 
 	if c.broken == nil && !c.doneLocked() {
 		c.broken = ErrClosed
 	}
+	c.first.Lent.Release()
 	c.first, c.hasFirst = Batch{}, false
 	e := c.endLocked()
 	e.atOnce = atOnce
@@ -454,6 +474,22 @@ func (c *Cursor) Batches(ctx context.Context) iter.Seq2[Batch, error] {
 		for c.hasNext() {
 			b, err := c.Next(ctx)
 			if !yield(b, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// LentBatches does what Batches does, with NextLent: a batch is valid until the body of the loop
+// has ended.
+func (c *Cursor) LentBatches(ctx context.Context) iter.Seq2[Batch, error] {
+	return func(yield func(Batch, error) bool) {
+		defer func() { _ = c.Close(ctx) }()
+		for c.hasNext() {
+			b, err := c.NextLent(ctx)
+			goesOn := yield(b, err)
+			b.Lent.Release()
+			if !goesOn || err != nil {
 				return
 			}
 		}

@@ -36,6 +36,7 @@ type Options struct {
 func Open(
 	ctx context.Context, r *operation.Runner, op operation.Operation, opt Options,
 ) (*Cursor, error) {
+	op.Lend = true
 	c, _, err := OpenResult(ctx, r, op, opt)
 	return c, err
 }
@@ -138,7 +139,7 @@ func (c *Cursor) open(ctx context.Context, res *operation.Result, opt Options) e
 
 // begin sets the state and the first batch, and returns what is left to do if the cursor has ended.
 func (c *Cursor) begin(res *operation.Result, opt Options) (end ending, err error) {
-	p, err := parse(res.Server, res.Reply, firstBatch)
+	p, err := parse(res.Server, res.Reply, firstBatch, res.Lent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 
@@ -17,11 +18,20 @@ type reply struct {
 }
 
 // parse reads the reply of a command whose batch has this name. It checks all that it uses.
-func parse(from address.Address, doc bson.Raw, batchName string) (reply, error) {
+// The batch gets the reference to lent, which is nil if the reply is not in lent memory. After an
+// error the collector has the memory.
+func parse(
+	from address.Address, doc bson.Raw, batchName string, lent *buffer.Buffer,
+) (reply, error) {
 	p := parser{from: from, batchName: batchName}
-	err := p.parse(doc)
+	p.batch.Lent = lent
+	if err := p.parse(doc); err != nil {
+		lent.Keep()
+		p.batch.Lent = nil
+		return p.reply, err
+	}
 	p.batch.Buffer = len(doc)
-	return p.reply, err
+	return p.reply, nil
 }
 
 // The names of the batches in the replies of commands that open cursors, and of getMore. Only the
@@ -135,7 +145,7 @@ func (p *parser) documents(a bson.Raw) ([]bson.Raw, error) {
 	if n == 0 {
 		return nil, nil
 	}
-	docs := make([]bson.Raw, 0, n)
+	docs := p.batch.Lent.Documents(n)[:0]
 	for it = a.Iter(); it.Next(); {
 		d, ok := it.Value().Document()
 		if !ok {
@@ -178,7 +188,7 @@ func (b *Batch) cut(n int) {
 // Left returns the state of the cursor that a reply says is open on a server. ok is false if there
 // is none. The state keeps no part of the reply.
 func Left(from address.Address, doc bson.Raw) (s State, ok bool) {
-	r, err := parse(from, doc, firstBatch)
+	r, err := parse(from, doc, firstBatch, nil)
 	if err != nil || r.id == 0 {
 		return State{}, false
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
@@ -35,8 +36,11 @@ type Conn interface {
 	// ID returns the pool's number of the connection.
 	ID() uint64
 	// RoundTrip sends a complete OP_MSG, whose buffer may be reused afterwards, and returns the
-	// body of the reply, which the caller owns.
-	RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error)
+	// body of the reply, which the caller owns. With lend the reply may be in lent memory, of which
+	// the caller has one reference.
+	RoundTrip(
+		ctx context.Context, msg []byte, lend bool,
+	) (reply bson.Raw, lent *buffer.Buffer, err error)
 	// Write sends a complete OP_MSG that gets no reply.
 	Write(ctx context.Context, msg []byte) error
 	// Reauthenticate authenticates the connection again, since the server asked for it with cause.
@@ -165,6 +169,9 @@ type Operation struct {
 	// canceled: until the context's deadline, for RunOnLimit at most, and only if the context's
 	// cause is context.Canceled and Runner.RunOns admits it.
 	RunOn bool
+	// Lend allows a reply in lent memory: see Result.Lent. The reply in events is then valid until
+	// the listener returns.
+	Lend bool
 	// Caller is the caller's name for the operation, in events.
 	Caller string
 	// ID, from NewID, is common to the commands of one operation in events. With 0 each command
@@ -176,6 +183,10 @@ type Operation struct {
 type Result struct {
 	// Reply has ok: 1. It belongs to the caller; nil for an unacknowledged write.
 	Reply bson.Raw
+	// Lent is the memory of the reply, of which the caller has one reference. It is nil if the
+	// reply stays valid: without Operation.Lend, after an error, with a WriteConcernError, and if
+	// the reply is not of a size that is lent.
+	Lent *buffer.Buffer
 	// Server answered.
 	Server address.Address
 	// Hello is the server as it described itself on the connection that was used.

@@ -247,7 +247,7 @@ func (x *exchange) send(ctx context.Context, c *course, op *Operation) (Result, 
 		ev.end(unacknowledgedReply, err)
 		return res, err
 	}
-	reply, err := x.conn.RoundTrip(ctx, x.req.msg)
+	reply, lent, err := x.conn.RoundTrip(ctx, x.req.msg, op.Lend)
 	if err != nil {
 		x.markDirty(err)
 		x.leave(err)
@@ -258,11 +258,17 @@ func (x *exchange) send(ctx context.Context, c *course, op *Operation) (Result, 
 	res.Reply = reply
 	err = mongoerr.FromReply(res.Server, reply)
 	if x.wantsReauthentication(err) {
+		lent.Keep()
 		ev.end(nil, err)
 		return x.sendAgain(ctx, c, op, err)
 	}
 	if op.Kind != Read && err == nil {
 		res.WriteConcernError = mongoerr.WriteConcernErrorOf(res.Server, reply)
+	}
+	if err != nil || res.WriteConcernError != nil {
+		lent.Keep() // the error has views of the reply
+	} else {
+		res.Lent = lent
 	}
 	if err == nil && op.Keep && op.On == nil && pins(x.server) {
 		x.conn.Learn(lesson(nil, res.WriteConcernError))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -94,22 +95,26 @@ func (f *fake) Reauthenticate(_ context.Context, cause error) error {
 	return f.reauthErr
 }
 
-func (f *fake) RoundTrip(ctx context.Context, msg []byte) (bson.Raw, error) {
+func (f *fake) RoundTrip(ctx context.Context, msg []byte, lend bool) (bson.Raw, *buffer.Buffer, error) {
 	if f.before != nil {
 		f.before(ctx)
 	}
 	if err := f.Write(ctx, msg); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	reply := f.reply
 	if len(f.replies) > 0 {
-		reply := f.replies[0]
+		reply = f.replies[0]
 		f.replies = f.replies[1:]
-		return reply, nil
 	}
-	if f.reply == nil {
-		return bson.NewBuilder(nil).Int32("ok", 1).Finish(), nil
+	if reply == nil {
+		reply = bson.NewBuilder(nil).Int32("ok", 1).Finish()
 	}
-	return f.reply, nil
+	if !lend {
+		return reply, nil, nil
+	}
+	lent := buffer.Get(16 << 10)
+	return lent.Bytes()[:copy(lent.Bytes(), reply)], lent, nil
 }
 
 func (f *fake) Write(_ context.Context, msg []byte) error {
@@ -402,15 +407,17 @@ func (c *canned) TopologyKind() description.Kind { return description.KindSingle
 
 func (c *canned) CheckOut(context.Context) (operation.Conn, error) { return c, nil }
 
-func (c *canned) Hello() *description.Server                          { return c.server }
-func (c *canned) ID() uint64                                          { return 1 }
-func (c *canned) RoundTrip(context.Context, []byte) (bson.Raw, error) { return c.reply, nil }
-func (c *canned) Write(context.Context, []byte) error                 { return nil }
-func (c *canned) Reauthenticate(context.Context, error) error         { return nil }
-func (c *canned) Learn(error)                                         {}
-func (c *canned) PinForCursor() error                                 { return nil }
-func (c *canned) PinForTransaction() error                            { return nil }
-func (c *canned) CheckIn(error)                                       {}
+func (c *canned) Hello() *description.Server { return c.server }
+func (c *canned) ID() uint64                 { return 1 }
+func (c *canned) RoundTrip(context.Context, []byte, bool) (bson.Raw, *buffer.Buffer, error) {
+	return c.reply, nil, nil
+}
+func (c *canned) Write(context.Context, []byte) error         { return nil }
+func (c *canned) Reauthenticate(context.Context, error) error { return nil }
+func (c *canned) Learn(error)                                 {}
+func (c *canned) PinForCursor() error                         { return nil }
+func (c *canned) PinForTransaction() error                    { return nil }
+func (c *canned) CheckIn(error)                               {}
 
 // isA reports whether err is, or wraps, an E.
 func isA[E error](err error) bool {
@@ -427,7 +434,9 @@ func (q *quick) CheckOut(context.Context) (operation.Conn, error) { return q, ni
 
 func (q *quick) CheckIn(error) {}
 
-func (q *quick) RoundTrip(context.Context, []byte) (bson.Raw, error) { return q.reply, nil }
+func (q *quick) RoundTrip(context.Context, []byte, bool) (bson.Raw, *buffer.Buffer, error) {
+	return q.reply, nil, nil
+}
 
 // TestCost bounds what a command allocates by itself, with listeners and without: nothing.
 func TestCost(t *testing.T) {

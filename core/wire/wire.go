@@ -1,8 +1,8 @@
 // Package wire turns MongoDB's messages into bytes and back: OP_MSG, OP_QUERY and OP_REPLY (which
 // only the hello to a server without OP_MSG uses), and the envelope of OP_COMPRESSED. Encoding
 // appends to the caller's buffer; decoding is strict and returns views on it. It does not
-// compress, does no I/O but Length and ReadFrom, and looks at no document beyond the frame that
-// carries it: a Raw in a decoded message has a checked length and unchecked contents.
+// compress, does no I/O but Length, ReadFrom and ReadInto, and looks at no document beyond the
+// frame that carries it: a Raw in a decoded message has a checked length and unchecked contents.
 package wire
 
 import (
@@ -107,13 +107,17 @@ func ReadFrom(r *bufio.Reader, max int32) ([]byte, error) {
 		return nil, err
 	}
 	msg := make([]byte, length)
-	if _, err := io.ReadFull(r, msg); err != nil {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, err
+	return msg, ReadInto(r, msg)
+}
+
+// ReadInto reads the message of the length that Length has returned into msg, which is as long. It
+// blocks until the message is complete.
+func ReadInto(r *bufio.Reader, msg []byte) error {
+	_, err := io.ReadFull(r, msg)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
 	}
-	return msg, nil
+	return err
 }
 
 // ParseHeader reads the header of b, which must hold at least HeaderSize bytes.
