@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/match"
 )
 
 // Enforcer applies a policy to the requests of calls. It is safe for concurrent use.
@@ -109,7 +110,10 @@ func (s *state) decide(q question) *Decision {
 	who := principal(q.who)
 	made := s.policy.Decide(&who, q.action, q.on)
 	made.sum = sumOf(&made)
-	size := len(q.on.Database) + len(q.on.Collection) + len(made.Filter) + len(made.Forced) +
+	if made.Filter != nil {
+		made.match, _ = match.Compile(made.Filter) // without it, nothing matches
+	}
+	size := len(q.on.Database) + len(q.on.Collection) + 4*len(made.Filter) + len(made.Forced) +
 		len(made.Rule)
 	if size > maxBytes/100 {
 		return &made

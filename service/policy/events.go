@@ -77,9 +77,7 @@ func (e *Enforcer) Event(who *caller.Identity, event bson.Raw) (bson.Raw, bool) 
 	if name == "invalidate" { // the stream ends, which the client sees anyway
 		return event, true
 	}
-	narrow := false
-	var filter bson.Raw
-	var hidden []string
+	var limited *Decision
 	for i, at := range []string{"ns", "to"} {
 		on, ok := namespaceOf(event, at)
 		if !ok && i > 0 {
@@ -90,14 +88,13 @@ func (e *Enforcer) Event(who *caller.Identity, event bson.Raw) (bson.Raw, bool) 
 			return nil, false
 		}
 		if d.Restricted() {
-			narrow = true
-			filter, hidden = d.Filter, d.Hidden
+			limited = d
 		}
 	}
-	if !narrow {
+	if limited == nil {
 		return event, true
 	}
-	return limitEvent(event, name, filter, hidden)
+	return limitEvent(event, name, limited)
 }
 
 // namespaceOf returns the collection or the database in a field of an event.
@@ -120,12 +117,11 @@ var plainFields = []string{
 	"_id", "operationType", "clusterTime", "wallTime", "ns", "nsType", "to", "collectionUUID",
 }
 
-// limitEvent returns an event of a collection with limits. Under a filter, a document that is not
-// sure to match does not show; what an update has changed tells of the document as it was between,
-// and does not show either.
-func limitEvent(
-	event bson.Raw, kind string, filter bson.Raw, hidden []string,
-) (bson.Raw, bool) {
+// limitEvent returns an event of a collection with limits. Under a filter, a document that does not
+// match does not show; what an update has changed tells of the document as it was between, and does
+// not show either.
+func limitEvent(event bson.Raw, kind string, limits *Decision) (bson.Raw, bool) {
+	filter, hidden := limits.Filter, limits.Hidden
 	document := kind == "insert" || kind == "update" || kind == "replace" || kind == "delete"
 	after := documentIn(event, "fullDocument")
 	before := documentIn(event, "fullDocumentBeforeChange")
@@ -134,10 +130,10 @@ func limitEvent(
 		if kind == "delete" {
 			known = before
 		}
-		if known == nil || !matches(filter, known) {
+		if known == nil || !limits.matches(known) {
 			return nil, false
 		}
-		if before != nil && !matches(filter, before) {
+		if before != nil && !limits.matches(before) {
 			before = nil
 		}
 	}

@@ -109,6 +109,34 @@ func TestEvent(t *testing.T) {
 	}
 }
 
+// TestFilterOfRule checks what a rule's filter makes of documents of events, and of those that are
+// inserted: these have one scalar at each of its paths, or nothing.
+func TestFilterOfRule(t *testing.T) {
+	e := enforcer(t, `@filter("{'t': 'a', 'n': {'$gt': 5}}") permit (principal, action, resource);`)
+	for _, row := range []struct {
+		doc            string
+		shows, inserts bool
+	}{
+		{`{"t": "a", "n": 6}`, true, true},
+		{`{"t": "a", "n": {"$numberDecimal": "5.5"}}`, true, false},
+		{`{"t": "a", "n": 5}`, false, false},
+		{`{"t": "a", "n": "6"}`, false, false},
+		{`{"t": ["b", "a"], "n": 6}`, true, false},
+		{`{"t": ["b"], "n": 6}`, false, false},
+	} {
+		event := bson.NewBuilder(nil).String("operationType", "insert").OpenDocument("ns").String("db", "d").
+			String("coll", "c").Close().Document("fullDocument", document(t, row.doc).GetBson()).Finish()
+		if _, shown := e.Event(nil, event); shown != row.shows {
+			t.Errorf("an event about %s shows: %t", row.doc, shown)
+		}
+		call := e.Begin(nil, "/mooring.v1.DocumentService/InsertOne", false)
+		err := call.Check(t.Context(), &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: document(t, row.doc)})
+		if (err == nil) != row.inserts {
+			t.Errorf("insert %s: %v", row.doc, err)
+		}
+	}
+}
+
 func bytesEqual(a, b bson.Raw) bool { return string(a) == string(b) }
 
 // TestWatchUnderLimits checks which requests have their events decided one by one.

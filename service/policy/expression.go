@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/service/admission"
 )
 
 // problem says which part of a request a decision does not allow. It names no rule.
@@ -23,8 +24,8 @@ type limits struct {
 	Decision
 	// script is true if requests may run JavaScript.
 	script bool
-	// pace stops the check when the call has ended; nil: nothing stops it.
-	pace *pace
+	// work stops the check when the call has ended, and charges it; nil: nothing does.
+	work *admission.Work
 }
 
 // isScript reports whether a key is an operator that runs JavaScript.
@@ -87,7 +88,7 @@ func (l *limits) checkExpressions(v bson.Value) error {
 }
 
 func (l *limits) checkPart(key string, v bson.Value) error {
-	if err := l.pace.step(); err != nil {
+	if err := l.work.Do(element); err != nil {
 		return err
 	}
 	if isInternal(key) {
@@ -142,7 +143,7 @@ func (l *limits) checkHarmless(v bson.Value) error {
 		return nil
 	}
 	visit := func(key string, _ bson.Value) error {
-		if err := l.pace.step(); err != nil {
+		if err := l.work.Do(element); err != nil {
 			return err
 		}
 		if strings.HasPrefix(key, "$") && !slices.Contains(harmless, key) {

@@ -71,7 +71,7 @@ func (l *limits) checkFilter(filter bson.Raw) error {
 }
 
 func (l *limits) checkCondition(key string, v bson.Value) error {
-	if err := l.pace.step(); err != nil {
+	if err := l.work.Do(element); err != nil {
 		return err
 	}
 	switch {
@@ -118,7 +118,7 @@ func (l *limits) checkCondition(key string, v bson.Value) error {
 // checkNested checks an element within the condition of a field. Such fields are in the condition's
 // own. What belongs to the top level of a filter must not stand there.
 func (l *limits) checkNested(key string, _ bson.Value) error {
-	if err := l.pace.step(); err != nil {
+	if err := l.work.Do(element); err != nil {
 		return err
 	}
 	if !strings.HasPrefix(key, "$") {
@@ -139,7 +139,7 @@ func (l *limits) checkNested(key string, _ bson.Value) error {
 // checkFields checks a document whose keys are paths of fields, such as a sort.
 func (l *limits) checkFields(d bson.Raw) error {
 	for key := range d.All() {
-		if err := l.pace.step(); err != nil {
+		if err := l.work.Do(element); err != nil {
 			return err
 		}
 		if touches(key, l.Hidden) {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/service/admission"
 )
 
 // pipelines checks the pipelines of one caller.
@@ -15,7 +16,7 @@ type pipelines struct {
 	// untouched says that other collections are read in full or not at all, since the pipeline is
 	// kept for other callers: that of a view.
 	untouched bool
-	pace      *pace
+	work      *admission.Work
 	depth     int  // of the pipeline that is checked, in others
 	faceted   bool // the pipeline that is checked is in a $facet
 }
@@ -63,7 +64,7 @@ func (p *pipelines) rewrite(stages []bson.Raw, l *limits) ([]bson.Raw, error) {
 		case "$match": // with the filter, so that a $text in it stays in the first stage
 			v, _ := checked[0].Lookup("$match")
 			client, _ := v.Document()
-			if err := p.pace.take(2 * len(client)); err != nil { // the filter, and its stage
+			if err := p.work.Copy(2 * len(client)); err != nil { // the filter, and its stage
 				return nil, err
 			}
 			head, checked = append(head, stage("$match", and(l.Filter, client))), checked[1:]
@@ -96,7 +97,7 @@ func (p *pipelines) stages(stages []bson.Raw, l *limits) ([]bson.Raw, error) {
 	defer func() { p.depth-- }()
 	checked := make([]bson.Raw, len(stages))
 	for i, s := range stages {
-		if err := p.pace.step(); err != nil {
+		if err := p.work.Do(element); err != nil {
 			return nil, err
 		}
 		if s.Len() != 1 {
@@ -127,7 +128,7 @@ func (p *pipelines) stage(
 		if repeats(operand) {
 			return nil, problem("has a stage with the same key twice")
 		}
-		if err := p.pace.take(stageCopies * len(operand)); err != nil {
+		if err := p.work.Copy(stageCopies * len(operand)); err != nil {
 			return nil, err
 		}
 	}

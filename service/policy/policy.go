@@ -22,6 +22,7 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/service/match"
 )
 
 // Policy holds the rules of one file. It does not change.
@@ -252,8 +253,9 @@ type Decision struct {
 	forbidden bool
 	// perEvent is true if a forbid or a limit could be for some of the events that it allows.
 	perEvent bool
-	// sum is set by Enforcer.
-	sum Sum
+	// sum and match are set by Enforcer. match is Filter, compiled.
+	sum   Sum
+	match *match.Filter
 }
 
 // Restricted reports whether the decision allows only a part of documents or fields.

@@ -204,7 +204,7 @@ func (r *reader) change(
 		return err
 	}
 	if r.limits.Restricted() {
-		if err := r.limits.pace.take(len(raw)); err != nil {
+		if err := r.limits.work.Copy(len(raw)); err != nil {
 			return err
 		}
 	}
@@ -249,10 +249,10 @@ func (r *reader) insert(
 		return err
 	}
 	for i, raw := range raws {
-		if err := r.limits.pace.step(); err != nil {
+		if err := r.limits.work.Do(element); err != nil {
 			return err
 		}
-		if err := r.limits.pace.take(len(raw)); err != nil {
+		if err := r.limits.work.Copy(len(raw)); err != nil {
 			return err
 		}
 		if raw, err = r.limits.insert(raw); err != nil {
@@ -292,7 +292,7 @@ func (r *reader) update(u *mooringv1.Update, upsert bool) error {
 }
 
 func (r *reader) pipelines() *pipelines {
-	return &pipelines{may: r.call.limits, database: r.on.Database, pace: &r.call.pace}
+	return &pipelines{may: r.call.limits, database: r.on.Database, work: &r.call.work}
 }
 
 // pipeline checks and replaces the pipeline of an aggregation.

@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/method"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/payload"
 )
@@ -31,7 +32,7 @@ type Call struct {
 	// perEvent says that each event of the stream is decided.
 	perEvent bool
 	rule     string
-	pace     pace
+	work     admission.Work
 	// grounds gets the decisions; nil: they are not kept.
 	grounds *Grounds
 	// reader reads the request, here so that it is not allocated.
@@ -68,14 +69,16 @@ func (c *Call) Rule() string { return c.rule }
 // not change the BSON that the request had. Its errors are *Refusal, those of payload, and the
 // cause of a context that ends before the check.
 func (c *Call) Check(ctx context.Context, request proto.Message) error {
-	c.pace.begin(ctx)
-	c.decoder.By = &c.pace
-	err := c.decide(request)
-	if errors.Is(err, errEnded) {
-		return context.Cause(ctx)
-	}
-	return err
+	// A stream has no end, and what its handler keeps of a message is the handler's to charge.
+	c.work.Release()
+	c.work = admission.From(ctx).Work(ctx)
+	defer c.work.Rest()
+	c.decoder.By = &c.work
+	return c.decide(request) //nolint:contextcheck // a turn comes soon, whatever the call
 }
+
+// element is what the check of an element of a request costs: as much as decoding so many bytes.
+const element = 32
 
 func (c *Call) decide(request proto.Message) error {
 	m := request.ProtoReflect()
@@ -142,7 +145,7 @@ func (c *Call) limits(action string, on Resource) limits {
 	d := c.state.decide(question{c.who, action, on})
 	c.grounds.add(c.state, c.who, asked{action, on}, d.sum)
 	c.quiet = c.quiet || d.Restricted()
-	return limits{*d, c.enforcer.script, &c.pace}
+	return limits{*d, c.enforcer.script, &c.work}
 }
 
 // refuse returns the Refusal of a request, or of its part that cause is about. Other errors stay as
@@ -278,7 +281,7 @@ func (c *Call) models(m protoreflect.Message, on Resource) error {
 		return errors.New("bug: policy: not a bulk write")
 	}
 	for i, model := range request.GetModels() {
-		if err := c.pace.step(); err != nil {
+		if err := c.work.Do(element); err != nil {
 			return err
 		}
 		at := on
@@ -305,7 +308,7 @@ func (c *Call) models(m protoreflect.Message, on Resource) error {
 			return c.refuse(&r.limits, action, at, err)
 		}
 	}
-	r := &reader{call: c, limits: limits{script: c.enforcer.script, pace: &c.pace}, on: on}
+	r := &reader{call: c, limits: limits{script: c.enforcer.script, work: &c.work}, on: on}
 	if err := r.expressions("let", request.GetLet()); err != nil {
 		return c.refuse(&r.limits, "BulkWrite", on, err)
 	}

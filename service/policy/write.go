@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/service/match"
 )
 
 const (
@@ -20,7 +21,7 @@ func (l *limits) insert(doc bson.Raw) (bson.Raw, error) {
 			return nil, errReadOnly
 		}
 	}
-	if l.Filter != nil && !matches(l.Filter, doc) {
+	if l.Filter != nil && !(l.matches(doc) && isPlain(l.Filter, doc)) {
 		return nil, errFiltered
 	}
 	return doc, nil
@@ -63,122 +64,31 @@ func writesIn(v bson.Value, path []string) bool {
 	return false
 }
 
-// matches reports whether a filter of a rule is sure to match a document. It does not follow arrays
-// and does not compare magnitudes: where the server might decide otherwise, the answer is no.
-func matches(filter, doc bson.Raw) bool {
-	for key, v := range filter.All() {
-		if key != "$and" && key != "$or" {
-			if !meets(doc, strings.Split(key, "."), v) {
-				return false
-			}
-			continue
-		}
-		list, _ := v.Array()
-		matched := 0
-		for sub := range list.Documents() {
-			if matches(sub, doc) {
-				matched++
-			}
-		}
-		if matched == 0 || key == "$and" && matched < list.Len() {
-			return false
-		}
-	}
-	return true
+// matches reports whether a document matches the filter of the decision, as the server compares
+// where texts compare by their bytes. What is not sure does not match.
+func (d *Decision) matches(doc bson.Raw) bool {
+	return d.match != nil && d.match.Match(doc) == match.Yes
 }
 
-// meets reports whether the field at a path is sure to meet a condition of a rule.
-func meets(doc bson.Raw, path []string, condition bson.Value) bool {
-	v, found, ok := only(doc, path)
-	if !ok {
+// isPlain reports whether each path of a filter leads to one scalar in a document, or to nothing:
+// no array or document is there, and no key is there twice. A document with an array could match
+// the filters of several callers.
+func isPlain(filter, doc bson.Raw) bool {
+	return !slices.ContainsFunc(fieldsOf(filter), func(path string) bool {
+		return !leadsToScalar(doc, path)
+	})
+}
+
+func leadsToScalar(doc bson.Raw, path string) bool {
+	name, rest, more := strings.Cut(path, ".")
+	if count(doc, name) > 1 {
 		return false
 	}
-	operators, isDocument := condition.Document()
-	if !isDocument {
-		return equal(v, found, condition) == yes
+	v, found := doc.Lookup(name)
+	if sub, ok := v.Document(); ok && more {
+		return leadsToScalar(sub, rest)
 	}
-	for operator, operand := range operators.All() {
-		if !meetsOne(v, found, operator, operand) {
-			return false
-		}
-	}
-	return true
-}
-
-func meetsOne(v bson.Value, found bool, operator string, operand bson.Value) bool {
-	switch operator {
-	case "$eq":
-		return equal(v, found, operand) == yes
-	case "$ne":
-		return equal(v, found, operand) == no
-	case "$exists":
-		want, _ := operand.Bool()
-		return found == want
-	case "$in", "$nin":
-		list, _ := operand.Array()
-		all := no
-		for _, item := range list.All() {
-			switch equal(v, found, item) {
-			case yes:
-				return operator == "$in"
-			case unsure:
-				all = unsure
-			case no:
-			}
-		}
-		return operator == "$nin" && all == no
-	default:
-		return false
-	}
-}
-
-// only returns the value at a path. It reports ok false if there could be several: a key is there
-// twice, or an array is on the path.
-func only(doc bson.Raw, path []string) (v bson.Value, found, ok bool) {
-	switch count(doc, path[0]) {
-	case 0:
-		return bson.Value{}, false, true
-	case 1:
-	default:
-		return bson.Value{}, false, false
-	}
-	v, _ = doc.Lookup(path[0])
-	if len(path) == 1 {
-		return v, true, true
-	}
-	sub, isDocument := v.Document()
-	if !isDocument {
-		return bson.Value{}, false, isScalar(v)
-	}
-	return only(sub, path[1:])
-}
-
-// answer holds the result of a comparison, which cannot always know what the server would find.
-type answer uint8
-
-const (
-	unsure answer = iota
-	yes
-	no
-)
-
-// equal compares the value of a field, if it is found, with a scalar.
-func equal(v bson.Value, found bool, scalar bson.Value) answer {
-	if !found {
-		v = bson.NullValue() // for the server, a missing field is equal to null
-	}
-	if !isScalar(v) {
-		return unsure
-	}
-	if f, ok := v.Double(); ok && f != f {
-		return unsure
-	}
-	a, isNumber := v.AsInt64()
-	b, isNumber2 := scalar.AsInt64()
-	if v.Equal(scalar) || isNumber && isNumber2 && a == b {
-		return yes
-	}
-	return no
+	return !found || isScalar(v)
 }
 
 // replacement returns a document that may replace another, with the forced values.
@@ -232,7 +142,7 @@ func (l *limits) operators(update bson.Raw, upsert bool) (bson.Raw, error) {
 			continue
 		}
 		for path, v := range fields.All() {
-			if err := l.pace.step(); err != nil {
+			if err := l.work.Do(element); err != nil {
 				return nil, err
 			}
 			to, _ := v.Str()
@@ -248,7 +158,7 @@ func (l *limits) operators(update bson.Raw, upsert bool) (bson.Raw, error) {
 	if err != nil || values.IsEmpty() {
 		return update, err
 	}
-	if err := l.pace.take(len(update) + len(values)); err != nil {
+	if err := l.work.Copy(len(update) + len(values)); err != nil {
 		return nil, err
 	}
 	return setOnInsert(update, values), nil

@@ -1,0 +1,139 @@
+// Package match decides whether a document matches a filter of MongoDB's query language, as a
+// server does that compares texts by their bytes. It knows the everyday part of the language:
+// comparisons, $in, $nin, $exists, $type, $mod, $size, $all, $elemMatch, $not, $and, $or, $nor, and
+// regular expressions that begin with ^ and have a bound. Compile refuses everything else.
+//
+// It decodes nothing: a filter is compiled once, and looks at the bytes of documents. It does no
+// I/O, and the result depends on nothing but filter and document.
+package match
+
+import "github.com/mooringdb/mooring/core/bson"
+
+// Filter holds a compiled filter. It is immutable.
+type Filter struct{ root condition }
+
+// Answer says what a filter makes of a document.
+type Answer uint8
+
+// The answers.
+const (
+	// Unknown: a decision takes more than MaxSteps.
+	Unknown Answer = iota
+	No
+	Yes
+)
+
+// MaxSteps is how many elements of a document a decision looks at, about. Few documents need more
+// than a thousand; this many take about a millisecond.
+const MaxSteps = 1 << 17
+
+// maxDepth is how deep a filter nests.
+const maxDepth = 50
+
+// Error says which part of a filter is not evaluated here, or is no filter for a server either.
+type Error struct {
+	// At is the path of the field whose condition it is; empty: none.
+	At      string
+	Problem string
+}
+
+func (e *Error) Error() string {
+	if e.At == "" {
+		return "filter: " + e.Problem
+	}
+	return "filter: " + e.At + ": " + e.Problem
+}
+
+// Compile compiles a filter, which it copies. Its errors are *Error.
+func Compile(filter bson.Raw) (*Filter, error) {
+	c := compiler{}
+	root, err := c.conditions(filter.Clone(), 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Filter{root}, nil
+}
+
+// Match decides about a document. It allocates nothing, unless it compares a Decimal128 or follows
+// a regular expression.
+func (f *Filter) Match(document bson.Raw) Answer {
+	e := evaluation{steps: MaxSteps}
+	matches := e.meets(document, &f.root)
+	switch {
+	case e.steps < 0:
+		return Unknown
+	case matches:
+		return Yes
+	}
+	return No
+}
+
+// condition holds what a document has to meet.
+type condition struct {
+	kind kind
+	of   []condition // of kindAll, kindAny and kindNone
+	// path and operators are those of kindField.
+	path      []part
+	operators []operator
+}
+
+type kind uint8
+
+const (
+	kindAll kind = iota
+	kindAny
+	kindNone
+	kindField
+)
+
+// part holds one name of a path. index is its number where it may be a position in an array, and -1
+// otherwise.
+type part struct {
+	name  string
+	index int
+}
+
+// operator holds a test, or a group whose operators must all hold, or the negation of a group.
+type operator struct {
+	test    *test // nil: a group
+	group   []operator
+	negated bool
+}
+
+// test holds what one value has to meet. A field that is missing is the zero Value.
+type test struct {
+	kind testKind
+	// operand is that of comparisons.
+	operand bson.Value
+	// list has the values of $in in their order, and null says that null is among them.
+	list     []bson.Value
+	null     bool
+	patterns []*pattern // of $in, $regex
+	types    []bson.Type
+	// number is the size, or the divisor of $mod.
+	number, remainder int64
+	// operators and filter are of $elemMatch: what a value has to meet, or a document.
+	operators []operator
+	filter    condition
+}
+
+type testKind uint8
+
+const (
+	testEqual testKind = iota
+	testGreater
+	testGreaterEqual
+	testLess
+	testLessEqual
+	testIn
+	testExists
+	testType
+	testMod
+	testPattern
+	testSize
+	testElement  // $elemMatch of values
+	testDocument // $elemMatch of documents
+)
+
+// whole reports whether a test looks at an array as a whole, and not at what is in it.
+func (t *test) whole() bool { return t.kind >= testSize }
