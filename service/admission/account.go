@@ -58,6 +58,19 @@ func (c *Account) Grow(ctx context.Context, n int64) error {
 	return c.admission.bytes.unsent(err)
 }
 
+// growNow charges n more bytes if they fit, and reports whether they do. It does not wait for them.
+func (c *Account) growNow(n int64) bool {
+	if !c.charges() {
+		return true
+	}
+	if !c.admission.bytes.spare(c.principal, n) {
+		return false
+	}
+	c.keep(n, balance.add)
+	c.admission.allocates(n)
+	return true
+}
+
 // GrowLast does what Grow does for the last bytes of a call, which then holds everything that it
 // needs to end. Such bytes come before those of calls that have longer to go. It uses what Reserve
 // has charged first. Its errors are *Error and the cause of ctx.
@@ -111,6 +124,31 @@ func (c *Account) Reserve(ctx context.Context, n int64) error {
 	}
 	c.keep(n, balance.addReserved)
 	return nil
+}
+
+// Spare charges n more bytes that the call can do without, and reports whether they fit. It does
+// not block, and takes nothing that another call waits for.
+func (c *Account) Spare(n int64) bool {
+	if !c.charges() {
+		return true
+	}
+	if !c.admission.bytes.spare(c.principal, n) {
+		return false
+	}
+	c.keep(n, balance.add)
+	return true
+}
+
+// ReserveSpare does what Reserve does, but only if the bytes fit at once, and reports whether it
+// has. It does not block.
+func (c *Account) ReserveSpare(n int64) bool {
+	if !c.charges() || n <= 0 {
+		return true
+	}
+	if !c.admission.bytes.spare(c.principal, n) {
+		return false
+	}
+	return c.keep(n, balance.addReserved)
 }
 
 // CheckTotal returns an *Error if a call could not grow to n bytes even if nothing else were held.

@@ -25,8 +25,8 @@ type Config struct {
 	Bytes int64
 	// Calls limits the calls in flight.
 	Calls Limits
-	// StreamsEach limits the open streams of one principal.
-	StreamsEach int64
+	// Streams limits the open streams.
+	Streams Limits
 	// ChangeStreams limits the open change streams, each of which holds a connection nearly all
 	// the time, and ChangeStreamsPerTicket those of one ticket.
 	ChangeStreams          Limits
@@ -112,9 +112,9 @@ type Admission struct {
 	rates                  atomic.Pointer[rates] // nil: there are no limits on rates
 	// overdraft is held by the one call that reads a reply for which there was no room.
 	overdraft chan struct{}
-	turns     chan struct{} // of heavy work
-	makeRoom  func(int64)   // Config.MakeRoom
-	pace      *pace         // of refusals
+	turns     *resource   // of heavy work; nothing is refused
+	makeRoom  func(int64) // Config.MakeRoom
+	pace      *pace       // of refusals
 }
 
 // New returns an Admission that holds nothing.
@@ -122,7 +122,7 @@ func New(cfg Config) *Admission {
 	a := &Admission{
 		bytes:   newResource("memory", Limits{Total: cfg.Bytes}, cfg.Patience),
 		calls:   newResource("calls in flight", cfg.Calls, cfg.Patience),
-		streams: newResource("open streams", Limits{Each: cfg.StreamsEach}, 0),
+		streams: newResource("open streams", cfg.Streams, 0),
 		changeStreams: newResource("change streams, of which a larger maxPoolSize allows more",
 			cfg.ChangeStreams, 0),
 		tickets: newResource("change streams for one ticket",
@@ -141,7 +141,7 @@ func New(cfg Config) *Admission {
 func (a *Admission) SetLimits(cfg Config) {
 	a.bytes.set(Limits{Total: a.bytes.usage().Limit}, cfg.Patience)
 	a.calls.set(cfg.Calls, cfg.Patience)
-	a.streams.set(Limits{Each: cfg.StreamsEach}, 0)
+	a.streams.set(cfg.Streams, 0)
 	a.changeStreams.set(cfg.ChangeStreams, 0)
 	a.tickets.set(Limits{Each: cfg.ChangeStreamsPerTicket}, 0)
 	if r := a.rates.Load(); r != nil && r.total == cfg.Rate && r.each == cfg.RateEach {

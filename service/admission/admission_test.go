@@ -94,7 +94,7 @@ func TestCanceledWait(t *testing.T) {
 }
 
 func TestStreams(t *testing.T) {
-	a := admission.New(admission.Config{StreamsEach: 2, Patience: time.Hour})
+	a := admission.New(admission.Config{Streams: admission.Limits{Each: 2}, Patience: time.Hour})
 	p := named("p")
 	for range 2 {
 		if err := a.EnterStream(t.Context(), p); err != nil {
@@ -113,6 +113,31 @@ func TestStreams(t *testing.T) {
 	}
 	if got := a.Streams().Held; got != 3 {
 		t.Errorf("%d streams, want 3", got)
+	}
+}
+
+// TestStreamsInAll checks that all principals together have so many streams, and that one of them
+// leaves some to the next.
+func TestStreamsInAll(t *testing.T) {
+	a := admission.New(admission.Config{
+		Streams: admission.Limits{Total: 10, Each: 9}, Patience: time.Hour,
+	})
+	open := func(name string) (n int, e *admission.Error) {
+		for {
+			if err := a.EnterStream(t.Context(), named(name)); err != nil {
+				return n, refusal(t, err)
+			}
+			n++
+		}
+	}
+	if n, e := open("p"); n != 8 || e.Cause != admission.OwnShare {
+		t.Errorf("one alone has %d streams, then %+v", n, e)
+	}
+	if n, e := open("q"); n != 2 || e.Cause != admission.Full {
+		t.Errorf("the next one has %d streams, then %+v", n, e)
+	}
+	if got := a.Streams(); got.Held != 10 || got.Limit != 10 {
+		t.Errorf("Streams() = %+v", got)
 	}
 }
 
@@ -306,7 +331,7 @@ func BenchmarkAccount(b *testing.B) {
 // TestRefusalsAreCounted checks the counts of refusals by resource and cause.
 func TestRefusalsAreCounted(t *testing.T) {
 	a := admission.New(admission.Config{
-		Bytes: 100, Calls: admission.Limits{Each: 1}, StreamsEach: 1, Rate: 1000, RateEach: 4,
+		Bytes: 100, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1}, Rate: 1000, RateEach: 4,
 	})
 	p := named("p")
 	for range 2 {
@@ -340,7 +365,7 @@ func TestSetLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := func(calls int64, rate float64) admission.Config {
 			return admission.Config{
-				Calls: admission.Limits{Total: calls}, Rate: rate, StreamsEach: calls, Patience: time.Minute,
+				Calls: admission.Limits{Total: calls}, Rate: rate, Streams: admission.Limits{Each: calls}, Patience: time.Minute,
 			}
 		}
 		a := admission.New(limits(1, 0))
@@ -358,7 +383,7 @@ func TestSetLimits(t *testing.T) {
 		if err := a.EnterStream(ctx, named("a")); err != nil {
 			t.Fatal(err)
 		}
-		a.SetLimits(admission.Config{Calls: admission.Limits{Total: 1}, StreamsEach: 1, Rate: 1})
+		a.SetLimits(admission.Config{Calls: admission.Limits{Total: 1}, Streams: admission.Limits{Each: 1}, Rate: 1})
 		if got := a.Calls(); got.Held != 2 || got.Limit != 1 {
 			t.Errorf("Calls() = %+v, want 2 of 1", got)
 		}
@@ -366,7 +391,7 @@ func TestSetLimits(t *testing.T) {
 			t.Errorf("a second stream: %+v", e)
 		}
 		begun := time.Now()
-		a.SetLimits(admission.Config{Calls: admission.Limits{Total: 1}, StreamsEach: 1, Rate: 1})
+		a.SetLimits(admission.Config{Calls: admission.Limits{Total: 1}, Streams: admission.Limits{Each: 1}, Rate: 1})
 		if e := refusal(t, a.EnterCall(ctx, named("c"))); e.RetryAfter == 0 || time.Since(begun) != 0 {
 			t.Errorf("the same rate again, after %v: %+v", time.Since(begun), e)
 		}
@@ -384,8 +409,8 @@ func TestSetLimits(t *testing.T) {
 // obeys the new one.
 func TestSetLimitsOfEach(t *testing.T) {
 	many := admission.Config{
-		Calls:       admission.Limits{Total: 100, Each: 100},
-		StreamsEach: 100, ChangeStreams: admission.Limits{Total: 100, Each: 100},
+		Calls:   admission.Limits{Total: 100, Each: 100},
+		Streams: admission.Limits{Total: 100, Each: 100}, ChangeStreams: admission.Limits{Total: 100, Each: 100},
 		ChangeStreamsPerTicket: 100, Rate: 100, RateEach: 100,
 	}
 	call := func(ctx context.Context, a *admission.Admission) error {
@@ -413,7 +438,10 @@ func TestSetLimitsOfEach(t *testing.T) {
 		"rate of each": {
 			limit: func(c *config, n int64) { c.RateEach = float64(n) }, enter: call,
 		},
-		"streams of each": {limit: func(c *config, n int64) { c.StreamsEach = n }, enter: stream},
+		"streams": {
+			limit: func(c *config, n int64) { c.Streams.Total = n }, enter: stream,
+		},
+		"streams of each": {limit: func(c *config, n int64) { c.Streams.Each = n }, enter: stream},
 		"change streams": {
 			limit: func(c *config, n int64) { c.ChangeStreams.Total = n }, enter: change,
 		},

@@ -75,6 +75,20 @@ func (r *resource) spare(p Principal, amount int64) bool {
 	return r.queue.take(p, amount, false) == fits
 }
 
+// othersWait reports whether demands of other principals wait.
+func (r *resource) othersWait(p Principal) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, waiting := range r.queue.turns {
+		for _, m := range waiting {
+			if m.principal != p {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // takeNow takes an amount if it fits, or if there is room for it once what can be missed is
 // reclaimed.
 func (r *resource) takeNow(p Principal, amount int64, last bool) verdict {

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"runtime"
 	"time"
 )
@@ -10,16 +11,24 @@ import (
 // that it waits for anything. Therefore heavy work has turns, and at least one of GOMAXPROCS is
 // left, of which there should be two also on one processor: Go looks at the network only when one
 // of them has nothing to do.
-const turnTime = 2 * time.Millisecond
+const (
+	turnTime = 2 * time.Millisecond
+	// ownTurnTime is how long a turn lasts if only calls of the same principal wait. In short turns
+	// all of these would hold memory at once, and wait for more.
+	ownTurnTime = 20 * time.Millisecond
+)
 
-// Turn lets a call do heavy work. Its zero value lets it work at any time. A goroutine owns it.
+// Turn lets a call do heavy work. The turns go round between principals. A goroutine owns a Turn,
+// and must not wait for anything while it has taken it: neither for memory nor for another turn, of
+// which there may be one. Its zero value lets the call work at any time.
 type Turn struct {
-	of    *Admission
-	taken bool
-	begun time.Time
+	of        *Admission
+	principal Principal
+	taken     bool
+	begun     time.Time
 }
 
-// Turn returns the turn of a call. If a is nil, work is not limited.
+// Turn returns the turn of what belongs to no call. If a is nil, work is not limited.
 func (a *Admission) Turn() Turn { return Turn{of: a} }
 
 // Turn returns the turn of the call of an account. If c is nil, work is not limited.
@@ -27,15 +36,19 @@ func (c *Account) Turn() Turn {
 	if c == nil {
 		return Turn{}
 	}
-	return c.admission.Turn()
+	return Turn{of: c.admission, principal: c.principal}
 }
+
+// endless is the context of waiting for a turn, which is short whatever becomes of the call.
+var endless = context.Background()
 
 // Take blocks until the call may work. It does nothing if it may already.
 func (t *Turn) Take() {
 	if t.of == nil || t.taken {
 		return
 	}
-	t.of.turns <- struct{}{}
+	// It cannot fail: nothing is refused, and this context does not end.
+	_, _ = t.of.turns.await(endless, t.principal, 1, false, nil)
 	t.taken, t.begun = true, time.Now()
 }
 
@@ -45,7 +58,8 @@ func (t *Turn) Yield() {
 	if !t.taken {
 		return
 	}
-	if time.Since(t.begun) >= turnTime {
+	lasts := time.Since(t.begun)
+	if lasts >= ownTurnTime || lasts >= turnTime && t.of.turns.othersWait(t.principal) {
 		t.Leave()
 		t.Take()
 	}
@@ -59,11 +73,12 @@ func (t *Turn) Leave() bool {
 		return false
 	}
 	t.taken = false
-	<-t.of.turns
+	t.of.turns.give(t.principal, 1)
 	return true
 }
 
-// newTurns returns how much heavy work there may be at once.
-func newTurns() chan struct{} {
-	return make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1))
+// newTurns returns the turns, as many as there may be at once.
+func newTurns() *resource {
+	most := max(1, runtime.GOMAXPROCS(0)-1)
+	return newResource("turns of heavy work", Limits{Total: int64(most)}, forever)
 }

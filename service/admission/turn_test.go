@@ -41,7 +41,7 @@ func TestHeavyWork(t *testing.T) {
 				if worked {
 					t.Errorf("%d processors: a turn ends at once", processors)
 				}
-				<-time.After(2 * time.Millisecond) // the time of a turn
+				<-time.After(20 * time.Millisecond) // the time of a turn
 				turns[0].Yield()
 				<-done
 				if !worked || !turns[0].Leave() || turns[0].Leave() {
