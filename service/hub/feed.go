@@ -1,0 +1,202 @@
+package hub
+
+import (
+	"bytes"
+	"sort"
+	"sync"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// feed holds what its goroutine has read of a source, and who waits for more.
+type feed struct {
+	hub    *Hub
+	key    Key
+	cancel func()
+	// opened is closed when the source is open, or failed says why it is not.
+	opened chan struct{}
+	failed error
+
+	// subscribers and linger are guarded by hub.mu.
+	subscribers int
+	linger      *time.Timer
+
+	// mu guards the fields below. Filters are called under it.
+	mu     sync.Mutex
+	ring   *ring
+	groups map[string]*group
+	// round counts the wakes of all subscribers, so that they get a newer token. At the last one,
+	// the ring ended at shown.
+	round uint64
+	shown uint64
+	woken time.Time
+	ended error // nil while the source goes on
+}
+
+func newFeed(h *Hub, key Key) *feed {
+	return &feed{
+		hub: h, key: key, opened: make(chan struct{}), groups: map[string]*group{},
+		woken: time.Now(),
+	}
+}
+
+// group holds what one filter has decided about the entries of a ring from a number on.
+type group struct {
+	filter  Filter
+	members int
+	from    uint64
+	// matches has the numbers of the events that the filter keeps, in order.
+	matches []uint64
+	// lost is the number behind the last such event that was evicted.
+	lost uint64
+	// changed is closed at the next event that the filter keeps.
+	changed chan struct{}
+}
+
+// joinLocked returns the group of a filter, with one more member, which reads from a position on.
+func (f *feed) joinLocked(filter Filter, position uint64) *group {
+	g := f.groups[filter.Text]
+	if g == nil {
+		g = &group{filter: filter, from: f.ring.end(), changed: make(chan struct{})}
+		f.groups[filter.Text] = g
+	}
+	g.members++
+	g.extend(f.ring, position)
+	return g
+}
+
+// leaveLocked takes a member from a group.
+func (f *feed) leaveLocked(g *group) {
+	if g.members--; g.members == 0 {
+		delete(f.groups, g.filter.Text)
+	}
+}
+
+// extend decides about the entries from a position on that a group does not know.
+func (g *group) extend(r *ring, position uint64) {
+	if position >= g.from {
+		return
+	}
+	var earlier []uint64
+	for n := position; n < g.from; n++ {
+		if e, what := r.next(n); what == held && e.event != nil && g.filter.keeps(e.event) {
+			earlier = append(earlier, n)
+		}
+	}
+	g.matches, g.from = append(earlier, g.matches...), position
+}
+
+// trim forgets what the ring does not hold.
+func (g *group) trim(first uint64) {
+	n := sort.Search(len(g.matches), func(i int) bool { return g.matches[i] >= first })
+	if n > 0 {
+		g.lost = g.matches[n-1] + 1
+		g.matches = g.matches[n:]
+	}
+}
+
+// behind returns the matches from a position on.
+func (g *group) behind(position uint64) []uint64 {
+	n := sort.Search(len(g.matches), func(i int) bool { return g.matches[i] >= position })
+	return g.matches[n:]
+}
+
+func (g *group) wake() {
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// add appends what a source has read, and wakes the subscribers that it is for.
+func (f *feed) add(batch Batch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	begin := f.ring.end()
+	for _, event := range batch.Events {
+		event = event.Clone()
+		f.appendLocked(entry{event: event, token: tokenOf(event)})
+	}
+	if token := batch.Token; token != nil && !bytes.Equal(token, f.ring.last()) {
+		f.appendLocked(entry{token: token.Clone()})
+	}
+	all := f.ring.end() > f.shown && time.Since(f.woken) >= f.hub.cfg.Progress
+	if all {
+		f.round++
+		f.shown, f.woken = f.ring.end(), time.Now()
+	}
+	for _, g := range f.groups {
+		n := len(g.matches)
+		if all || n > 0 && g.matches[n-1] >= begin || g.lost > begin {
+			g.wake()
+		}
+	}
+}
+
+// appendLocked appends an entry. If the account has no bytes for it, older entries make room.
+func (f *feed) appendLocked(e entry) {
+	account, n := f.hub.cfg.Account, f.ring.end()
+	if e.event != nil {
+		for _, g := range f.groups {
+			if g.filter.keeps(e.event) {
+				g.matches = append(g.matches, n)
+			}
+		}
+	}
+	charged := account.Spare(int64(e.cost()))
+	for !charged && len(f.ring.entries) > 0 {
+		account.Shrink(int64(f.ring.evict()))
+		charged = account.Spare(int64(e.cost()))
+	}
+	evicted := f.ring.append(e)
+	if !charged { // the ring has nothing else
+		for len(f.ring.entries) > 0 {
+			evicted += f.ring.evict()
+		}
+		evicted -= e.cost()
+	}
+	account.Shrink(int64(evicted))
+	for _, g := range f.groups {
+		g.trim(f.ring.first)
+	}
+}
+
+// begin lets the subscribers in.
+func (f *feed) begin(start bson.Raw) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ring = newRing(f.hub.cfg.RingBytes, start.Clone())
+	close(f.opened)
+}
+
+// end ends the subscriptions with an error, when they have read what is held.
+func (f *feed) end(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = err
+	for _, g := range f.groups {
+		g.wake()
+	}
+}
+
+// release returns the memory of a feed that is not used any more.
+func (f *feed) release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.ring != nil && len(f.ring.entries) > 0 {
+		f.hub.cfg.Account.Shrink(int64(f.ring.evict()))
+	}
+}
+
+// placeLocked returns the position behind one of some tokens, and whether the ring holds what
+// follows.
+func (f *feed) placeLocked(tokens ...bson.Raw) (uint64, bool) {
+	for _, token := range tokens {
+		if token == nil {
+			continue
+		}
+		if n, ok := f.ring.after(token); ok {
+			return n, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,260 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// The reasons that end a subscription beside those of its source.
+var (
+	// ErrBehind ends a subscription whose place the ring does not hold, if it cannot have a stream
+	// of its own. The client comes back with its token.
+	ErrBehind = errors.New("the change stream is behind, and no other can be opened to catch up")
+	// ErrClosed ends all subscriptions of a hub that is closed.
+	ErrClosed = errors.New("the hub of change streams is closed")
+)
+
+// Error ends a subscription. Token is the last token that the subscriber has got, which it can go
+// on after if Err allows that; nil: it has none.
+type Error struct {
+	Token bson.Raw
+	Err   error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Key says which streams are the same. Options has what else makes streams differ, in a form of the
+// caller.
+type Key struct {
+	Database, Collection                   string
+	FullDocument, FullDocumentBeforeChange string
+	Options                                string
+}
+
+// Batch holds what a source has read: events, which stay valid until the next call of Next, and the
+// position behind them; nil: there is no newer one than that of the last event.
+type Batch struct {
+	Events []bson.Raw
+	Token  bson.Raw
+}
+
+// Source reads a change stream, and goes on after errors that a stream recovers from. Next blocks
+// until there are events, or for the server's time to await them. All its errors are final; io.EOF
+// says that the server has ended the stream. Close may be called once, not beside Next.
+type Source interface {
+	Next(ctx context.Context) (Batch, error)
+	Close()
+}
+
+// Open opens a source that begins after a token, or now if that is nil. It returns the position
+// where the source begins; nil: the server gives none.
+type Open func(ctx context.Context, key Key, after bson.Raw) (Source, bson.Raw, error)
+
+// Account counts the bytes of the events in memory. *admission.Account implements it.
+type Account interface {
+	// Spare charges bytes if they fit, and reports whether they do. It does not block.
+	Spare(n int64) bool
+	Shrink(n int64)
+}
+
+// Config configures a Hub. Open, Account and RingBytes are required.
+type Config struct {
+	Open    Open
+	Account Account
+	// RingBytes is the most that the events of one source take.
+	RingBytes int
+	// MaxCatchUps is how many subscribers may read streams of their own; 0: none.
+	MaxCatchUps int
+	// Linger is how long a source stays open after its last subscriber; 0: 30 s.
+	Linger time.Duration
+	// Progress is how often a subscriber without events gets a newer token; 0: 10 s.
+	Progress time.Duration
+}
+
+// Hub gives subscribers the events of sources that they share. It is safe for concurrent use.
+//
+// Each source has a feed, whose goroutine reads it into a ring. A subscriber that the ring does not
+// hold the events of reads a source of its own, in its own goroutine, until it meets the ring.
+type Hub struct {
+	cfg  Config
+	ctx  context.Context //nolint:containedctx // it is the hub's, and ends with it
+	stop context.CancelCauseFunc
+	wg   sync.WaitGroup
+
+	// mu guards the fields below. feed.mu is not taken under it.
+	mu       sync.Mutex
+	feeds    map[Key]*feed
+	catchUps int
+	closed   bool
+}
+
+// New returns a hub, which the caller must close.
+func New(cfg Config) *Hub {
+	if cfg.Linger == 0 {
+		cfg.Linger = 30 * time.Second
+	}
+	if cfg.Progress == 0 {
+		cfg.Progress = 10 * time.Second
+	}
+	h := &Hub{cfg: cfg, feeds: map[Key]*feed{}}
+	h.ctx, h.stop = context.WithCancelCause(context.Background())
+	return h
+}
+
+// Close ends all subscriptions with ErrClosed, and returns when no source of a feed is open any
+// more. Subscribers close their own.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	h.closed = true
+	for _, f := range h.feeds {
+		if f.linger != nil {
+			f.linger.Stop()
+		}
+	}
+	h.mu.Unlock()
+	h.stop(ErrClosed)
+	h.wg.Wait()
+}
+
+// Filter decides which events a subscriber gets. Text says which filters are equal: it decides once
+// about each event for all of them. Match must be pure and fast; nil keeps everything.
+type Filter struct {
+	Text  string
+	Match func(event bson.Raw) bool
+}
+
+func (f Filter) keeps(event bson.Raw) bool { return f.Match == nil || f.Match(event) }
+
+// Subscribe returns a subscription to the events after a token, or from now on if that is nil. It
+// blocks while the source opens, and until ctx ends. Its errors are *Error and the
+// cause of ctx.
+func (h *Hub) Subscribe(
+	ctx context.Context, key Key, filter Filter, after bson.Raw,
+) (*Subscription, error) {
+	f, err := h.enter(key) //nolint:contextcheck // the source outlives the subscriber
+	if err != nil {
+		return nil, &Error{after, err}
+	}
+	select {
+	case <-f.opened:
+	case <-ctx.Done():
+		h.leave(f)
+		return nil, context.Cause(ctx)
+	}
+	if f.failed != nil {
+		h.leave(f)
+		return nil, &Error{after, f.failed}
+	}
+	s := &Subscription{hub: h, feed: f, filter: filter, token: after.Clone(), most: defaultBatch}
+	if s.begin(after) {
+		return s, nil
+	}
+	if err := s.fallBehind(ctx); err != nil {
+		h.leave(f)
+		return nil, &Error{s.token, err}
+	}
+	return s, nil
+}
+
+// enter returns the feed of a key, which it starts if there is none, with one more subscriber.
+func (h *Hub) enter(key Key) (*feed, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, ErrClosed
+	}
+	f := h.feeds[key]
+	if f == nil {
+		f = newFeed(h, key)
+		h.feeds[key] = f
+		f.start()
+	}
+	f.subscribers++
+	if f.linger != nil {
+		f.linger.Stop()
+		f.linger = nil
+	}
+	return f, nil
+}
+
+// leave takes a subscriber from a feed. The last one leaves it to end after a while.
+func (h *Hub) leave(f *feed) {
+	h.mu.Lock()
+	f.subscribers--
+	if f.subscribers == 0 && h.feeds[f.key] == f && !h.closed {
+		f.linger = time.AfterFunc(h.cfg.Linger, func() { h.expire(f) })
+	}
+	h.mu.Unlock()
+	h.release(f)
+}
+
+// release returns the memory of a feed that has ended and has no subscriber.
+func (h *Hub) release(f *feed) {
+	h.mu.Lock()
+	unused := f.subscribers == 0 && h.feeds[f.key] != f
+	h.mu.Unlock()
+	if unused {
+		f.release()
+	}
+}
+
+// with returns a context that ends with ctx and with the hub.
+func (h *Hub) with(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(h.ctx, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// expire ends a feed that still has no subscriber.
+func (h *Hub) expire(f *feed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f.subscribers == 0 && h.feeds[f.key] == f {
+		h.removeLocked(f)
+		f.cancel()
+	}
+}
+
+// remove takes a feed that has ended from those that are subscribed to.
+func (h *Hub) remove(f *feed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.removeLocked(f)
+}
+
+func (h *Hub) removeLocked(f *feed) {
+	if h.feeds[f.key] == f {
+		delete(h.feeds, f.key)
+	}
+	if f.linger != nil {
+		f.linger.Stop()
+		f.linger = nil
+	}
+}
+
+// takeCatchUp counts one more source of a subscriber, and reports whether there is room for it.
+func (h *Hub) takeCatchUp() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.catchUps >= h.cfg.MaxCatchUps {
+		return false
+	}
+	h.catchUps++
+	return true
+}
+
+func (h *Hub) giveCatchUp() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.catchUps--
+}

@@ -1,0 +1,349 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// TestLinger shares a source, which stays open for a while after its last subscriber.
+func TestLinger(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		a, b := f.subscribe(Filter{}, nil), f.subscribe(Filter{}, nil)
+		f.log.write(3, 10)
+		f.expect(f.read(a, 3), 0, 3)
+		f.expect(f.read(b, 3), 0, 3)
+		f.leave(a)
+		f.leave(b)
+		f.leave(b)                          // does nothing
+		time.Sleep(29 * time.Second)        //nolint:forbidigo // time is fake
+		f.leave(f.subscribe(Filter{}, nil)) // the time begins anew
+		time.Sleep(29 * time.Second)        //nolint:forbidigo // time is fake
+		c := f.subscribe(Filter{}, nil)
+		time.Sleep(time.Minute) //nolint:forbidigo // time is fake
+		if f.log.opened != 1 || f.log.open != 1 {
+			t.Fatalf("%d sources were opened, %d are open; want 1", f.log.opened, f.log.open)
+		}
+		f.leave(c)
+		time.Sleep(31 * time.Second) //nolint:forbidigo // time is fake
+		synctest.Wait()
+		if f.log.open != 0 || f.account.used != 0 {
+			t.Fatalf("%d sources are open, %d bytes held", f.log.open, f.account.used)
+		}
+	})
+}
+
+// TestJoin resumes from memory where the ring holds the token, and by a source of its own before.
+func TestJoin(t *testing.T) {
+	one := entry{eventAt(1, 10, true), tokenAt(1, true)}
+	small := func(c *Config) { c.RingBytes = 10 * one.cost() }
+	run(t, small, func(f *fixture) {
+		first := f.subscribe(Filter{}, nil)
+		f.log.write(100, 10)
+		synctest.Wait()
+		memory := f.subscribe(Filter{}, tokenAt(2*95, true))
+		f.expect(f.read(memory, 5), 95, 5)
+		if f.log.opened != 1 {
+			t.Fatalf("%d sources, want the ring to do", f.log.opened)
+		}
+		old := f.subscribe(Filter{}, tokenAt(2*20, true))
+		f.expect(f.read(old, 80), 20, 80)
+		if f.log.opened != 2 || f.log.open != 1 {
+			t.Fatalf("%d sources opened, %d open; want one to catch up", f.log.opened, f.log.open)
+		}
+		f.log.write(2, 10)
+		f.expect(f.read(old, 2), 100, 2)
+		f.expect(f.read(memory, 2), 100, 2)
+		f.expect(f.read(first, 102), 0, 102) // an overrun
+		for _, s := range []*Subscription{first, memory, old} {
+			f.leave(s)
+		}
+	})
+}
+
+// TestTooLarge reads events that no ring holds, one at a time.
+func TestTooLarge(t *testing.T) {
+	run(t, func(c *Config) { c.RingBytes = 0 }, func(f *fixture) {
+		s := f.subscribe(Filter{}, nil)
+		for n := range 3 {
+			f.log.write(1, 10)
+			f.expect(f.read(s, 1), n, 1)
+		}
+		f.leave(s)
+	})
+}
+
+// TestNoRoom tells subscribers that cannot catch up to come back with their token.
+func TestNoRoom(t *testing.T) {
+	run(t, func(c *Config) { c.RingBytes, c.MaxCatchUps = 1000, 0 }, func(f *fixture) {
+		s := f.subscribe(Filter{}, nil)
+		f.log.write(1, 10)
+		f.expect(f.read(s, 1), 0, 1)
+		f.log.write(50, 10)
+		synctest.Wait()
+		if err := f.ends(s, 1); !errors.Is(err, ErrBehind) {
+			t.Errorf("an overrun ends with %v", err)
+		}
+		f.leave(s)
+		_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, Filter{}, tokenAt(2, true))
+		if !errors.Is(err, ErrBehind) {
+			t.Errorf("an old token: %v", err)
+		}
+	})
+}
+
+// TestOpaque catches up where tokens have no order: the subscriber meets the ring at an event that
+// it has read before the ring.
+func TestOpaque(t *testing.T) {
+	run(t, func(c *Config) { c.RingBytes = 2000 }, func(f *fixture) {
+		f.log.opaque, f.log.lag = true, 2*time.Second
+		f.log.write(20, 10)
+		other := f.subscribe(Filter{}, nil)
+		f.log.write(1, 10)
+		s := f.subscribe(Filter{}, tokenAt(2*5, false))
+		f.expect(f.read(s, 16), 5, 16)
+		for n := 0; n < 5 && f.log.open > 1; n++ { // no token without an event is the same
+			_, _, _ = s.TryNext(f.t.Context())
+		}
+		if f.log.open != 1 {
+			t.Errorf("%d sources are open, want the ring to do", f.log.open)
+		}
+		f.log.write(20, 10)
+		f.expect(f.read(s, 20), 21, 20)
+		f.expect(f.read(other, 21), 20, 21)
+		f.leave(s)
+		f.leave(other)
+	})
+}
+
+// TestFatal ends all subscribers with the error of the source, after what was read before it, and
+// lets the next one open another.
+func TestFatal(t *testing.T) {
+	for _, failure := range []error{io.EOF, errors.New("history lost")} {
+		run(t, nil, func(f *fixture) {
+			a, b := f.subscribe(Filter{}, nil), f.subscribe(Filter{}, nil)
+			f.log.write(3, 10)
+			f.expect(f.read(a, 1), 0, 1)
+			f.log.fail(failure)
+			synctest.Wait()
+			for _, s := range []*Subscription{a, b} {
+				if err := f.ends(s, 3); !errors.Is(err, failure) {
+					t.Errorf("ends with %v, want %v", err, failure)
+				}
+				f.leave(s)
+			}
+			if f.account.used != 0 {
+				t.Errorf("%d bytes held after the end", f.account.used)
+			}
+			f.log.fail(nil)
+			c := f.subscribe(Filter{}, nil)
+			f.log.write(1, 10)
+			f.expect(f.read(c, 1), 3, 1)
+			f.leave(c)
+			f.log.refuse = failure
+			_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "d"}, Filter{}, nil)
+			if !errors.Is(err, failure) {
+				t.Errorf("the source does not open: %v", err)
+			}
+		})
+	}
+}
+
+// TestClose ends subscribers that wait, that catch up, and those that come later.
+func TestClose(t *testing.T) {
+	run(t, func(c *Config) { c.RingBytes = 0 }, func(f *fixture) {
+		waits := f.subscribe(Filter{Text: "none", Match: func(bson.Raw) bool { return false }}, nil)
+		f.log.write(10, 10)
+		synctest.Wait()
+		f.log.hang = true
+		behind := f.subscribe(Filter{}, tokenAt(2*4, true))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := f.ends(behind, 4); !errors.Is(err, ErrClosed) {
+				t.Errorf("catching up ends with %v", err)
+			}
+		})
+		wg.Go(func() {
+			if err := f.ends(waits, 0); !errors.Is(err, ErrClosed) {
+				t.Errorf("waiting ends with %v", err)
+			}
+		})
+		synctest.Wait()
+		f.hub.Close()
+		wg.Wait()
+		f.leave(waits)
+		f.leave(behind)
+		_, err := f.hub.Subscribe(f.t.Context(), Key{}, Filter{}, nil)
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("a closed hub: %v", err)
+		}
+	})
+}
+
+// TestProgress gives a subscriber without events newer tokens, now and then.
+func TestProgress(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		s := f.subscribe(Filter{Text: "none", Match: func(bson.Raw) bool { return false }}, nil)
+		begun := time.Now()
+		f.log.write(5, 10)
+		_, found, err := s.TryNext(f.t.Context())
+		passed := time.Since(begun)
+		if found || err != nil || numberOf(s.ResumeToken()) != 5 || passed != 10*time.Second {
+			t.Errorf("%t, %v, %v after %v", found, err, s.ResumeToken(), passed)
+		}
+		f.leave(s)
+	})
+}
+
+// TestRefused has an account that takes a few events only: the ring shrinks, and nothing is lost.
+func TestRefused(t *testing.T) {
+	for _, limit := range []int64{0, 1000} {
+		run(t, nil, func(f *fixture) {
+			f.account.limit = limit
+			s := f.subscribe(Filter{}, nil)
+			f.log.write(50, 10)
+			synctest.Wait()
+			if f.account.used > limit {
+				t.Errorf("%d bytes, want at most %d", f.account.used, limit)
+			}
+			f.expect(f.read(s, 50), 0, 50)
+			f.leave(s)
+		})
+	}
+}
+
+// TestFatalBehind ends subscribers whose events the ring does not hold with the error of the feed.
+func TestFatalBehind(t *testing.T) {
+	run(t, func(c *Config) { c.RingBytes = 0 }, func(f *fixture) {
+		failure := errors.New("history lost")
+		overrun := f.subscribe(Filter{}, nil)
+		f.log.write(20, 10)
+		synctest.Wait()
+		behind := f.subscribe(Filter{}, tokenAt(2*5, true))
+		f.log.fail(failure)
+		synctest.Wait()
+		for s, after := range map[*Subscription]int{overrun: 0, behind: 5} {
+			if err := f.ends(s, after); !errors.Is(err, failure) {
+				t.Errorf("ends with %v, want %v", err, failure)
+			}
+			f.leave(s)
+		}
+	})
+}
+
+// TestContext interrupts a subscriber that waits, and one that catches up. Both may go on.
+func TestContext(t *testing.T) {
+	run(t, func(c *Config) { c.RingBytes = 0 }, func(f *fixture) {
+		waits := f.subscribe(Filter{}, nil)
+		f.log.hang = true
+		f.log.write(20, 10)
+		synctest.Wait()
+		behind := f.subscribe(Filter{}, tokenAt(2*5, true))
+		f.log.hang = false
+		gone := errors.New("gone")
+		ctx, cancel := context.WithTimeoutCause(f.t.Context(), time.Second/2, gone)
+		defer cancel()
+		if _, _, err := behind.TryNext(ctx); !errors.Is(err, gone) {
+			t.Errorf("catching up ends with %v, want the cause", err)
+		}
+		f.expect(f.read(behind, 15), 5, 15)
+		f.expect(f.read(waits, 20), 0, 20)
+		ctx, cancel = context.WithTimeoutCause(f.t.Context(), time.Second/2, gone)
+		defer cancel()
+		if _, _, err := waits.TryNext(ctx); !errors.Is(err, gone) {
+			t.Errorf("waiting ends with %v, want the cause", err)
+		}
+		f.log.write(1, 10)
+		f.expect(f.read(waits, 1), 20, 1)
+		f.leave(waits)
+		f.leave(behind)
+	})
+}
+
+// TestExactlyOnce has 1,000 subscribers with 50 filters, which pause, leave and come back with
+// their token. Each gets what its filter makes of the whole history.
+func TestExactlyOnce(t *testing.T) {
+	const subscribers, filters, total = 1000, 50, 1000
+	run(t, func(c *Config) { c.RingBytes = 40_000 }, func(f *fixture) {
+		asked := 0 // under the lock of the feed, and by catching up
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i := range subscribers {
+			k := i % filters
+			keeps := func(event bson.Raw) bool {
+				mu.Lock()
+				asked++
+				mu.Unlock()
+				return numberOf(tokenOf(event))%filters == k
+			}
+			filter := Filter{Text: fmt.Sprint(k), Match: keeps}
+			rnd := rand.New(rand.NewPCG(uint64(i), 1))
+			s := f.subscribe(filter, nil)
+			wg.Go(func() {
+				var got []int
+				for len(got) < total/filters {
+					got = append(got, f.read(s, 1)...)
+					switch slow := i%10 == 0; {
+					case slow && rnd.IntN(4) == 0:
+						pause := time.Duration(rnd.IntN(3000)) * time.Millisecond
+						time.Sleep(pause) //nolint:forbidigo // time is fake
+					case slow && rnd.IntN(4) == 0:
+						token := s.ResumeToken()
+						f.leave(s)
+						s = f.subscribe(filter, token)
+					}
+				}
+				f.leave(s)
+				var want []int
+				for n := range total {
+					if (n+1)%filters == k {
+						want = append(want, n)
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("subscriber %d: %v, want %v", i, got, want)
+				}
+			})
+		}
+		for range total / 10 {
+			f.log.write(10, 100)
+			time.Sleep(100 * time.Millisecond) //nolint:forbidigo // time is fake
+		}
+		wg.Wait()
+		if f.log.opened < 10 {
+			t.Errorf("%d sources: nothing was overrun", f.log.opened)
+		}
+		t.Logf("%d sources, at most %d at a time; filters were asked %d times",
+			f.log.opened, f.log.most, asked)
+	})
+}
+
+// TestOncePerGroup asks equal filters once for each event.
+func TestOncePerGroup(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		asked := 0
+		filter := Filter{Text: "all", Match: func(bson.Raw) bool { asked++; return true }}
+		start := tokenAt(0, true)
+		a, b := f.subscribe(filter, nil), f.subscribe(filter, nil)
+		f.log.write(20, 10)
+		synctest.Wait()
+		c := f.subscribe(filter, start)
+		for _, s := range []*Subscription{a, b, c} {
+			s.SetBatchSize(3)
+			f.expect(f.read(s, 20), 0, 20)
+			f.leave(s)
+		}
+		if asked != 20 {
+			t.Errorf("the filter was asked %d times about 20 events", asked)
+		}
+	})
+}

@@ -1,0 +1,259 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// defaultBatch is how many events a subscription takes at a time.
+const defaultBatch = 100
+
+// Subscription reads the events that one subscriber gets, at its own pace. It is for one goroutine
+// at a time, and has the methods of a change stream.
+type Subscription struct {
+	hub    *Hub
+	feed   *feed
+	filter Filter
+
+	// taken holds events that were read and not returned.
+	taken []entry
+	// token is that of the last event that was returned, or a newer one that has been shown.
+	token bson.Raw
+	// scanned is the last token that has been looked at, and met the last of an event. Nothing
+	// between them is an event.
+	scanned, met bson.Raw
+	most         int
+
+	// group and position are set while the ring has what comes next; guarded by feed.mu.
+	group    *group
+	position uint64
+	round    uint64
+	// own is the source that the subscriber catches up by; nil while group is set.
+	own   Source
+	ended error
+}
+
+// begin begins at a token, or now, and reports whether the ring holds what follows.
+func (s *Subscription) begin(after bson.Raw) bool {
+	f := s.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.round = f.round
+	if after == nil {
+		s.token = f.ring.last().Clone()
+		s.scanned = s.token
+		s.joinLocked(f.ring.end())
+		return true
+	}
+	s.scanned, s.met = s.token, s.token
+	n, ok := f.placeLocked(s.scanned)
+	if ok {
+		s.joinLocked(n)
+	}
+	return ok
+}
+
+func (s *Subscription) joinLocked(position uint64) {
+	s.position, s.group = position, s.feed.joinLocked(s.filter, position)
+}
+
+// Buffered returns how many events TryNext returns without blocking.
+func (s *Subscription) Buffered() int { return len(s.taken) }
+
+// ResumeToken returns the token to go on after. It is never nil, unless the server gives none.
+func (s *Subscription) ResumeToken() bson.Raw { return s.token }
+
+// SetBatchSize sets how many events are taken at a time, if n is positive.
+func (s *Subscription) SetBatchSize(n int32) {
+	if n > 0 {
+		s.most = int(n)
+	}
+}
+
+// TryNext returns the next event, which stays valid and must not be changed. It blocks until there
+// is one, or a newer token, which it returns false with. If ctx ends, it returns its cause, and may
+// be called again. All other errors are *Error, and final.
+func (s *Subscription) TryNext(ctx context.Context) (event bson.Raw, found bool, err error) {
+	for len(s.taken) == 0 && s.ended == nil {
+		shown, err := s.take(ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return nil, false, context.Cause(ctx)
+		case err != nil:
+			s.ended = err
+		case shown:
+			s.token = s.scanned
+			return nil, false, nil
+		}
+	}
+	if len(s.taken) == 0 {
+		return nil, false, &Error{s.token, s.ended}
+	}
+	e := s.taken[0]
+	s.taken, s.token = s.taken[1:], e.token
+	return e.event, true, nil
+}
+
+// take takes the next events, and reports instead whether a newer token is to be shown. It may do
+// neither.
+func (s *Subscription) take(ctx context.Context) (shown bool, err error) {
+	if s.own != nil {
+		if joined, err := s.join(); joined || err != nil {
+			return false, err
+		}
+		return s.catchUp(ctx)
+	}
+	if s.group == nil {
+		return false, s.fallBehind(ctx)
+	}
+	changed, shown, err := s.read()
+	switch {
+	case errors.Is(err, errOverrun):
+		return false, s.fallBehind(ctx)
+	case err != nil || changed == nil:
+		return shown, err
+	}
+	select {
+	case <-changed:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	return false, nil
+}
+
+// errOverrun says that the ring has evicted an event of the subscriber.
+var errOverrun = errors.New("overrun")
+
+// read takes events of the ring. If there are none, it returns what to wait for.
+func (s *Subscription) read() (changed <-chan struct{}, shown bool, err error) {
+	f := s.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.position < s.group.lost {
+		s.releaseLocked()
+		if f.ended != nil && !errors.Is(f.ended, io.EOF) {
+			return nil, false, f.ended
+		}
+		return nil, false, errOverrun
+	}
+	end := f.ring.end()
+	for _, n := range s.group.behind(s.position) {
+		if len(s.taken) == s.most {
+			end = n
+			break
+		}
+		e, _ := f.ring.next(n)
+		s.taken = append(s.taken, e)
+	}
+	s.position = end
+	switch {
+	case len(s.taken) > 0:
+		last := s.taken[len(s.taken)-1].token
+		s.scanned, s.met = last, last
+		return nil, false, nil
+	case f.ended != nil:
+		return nil, false, f.ended
+	}
+	if last := f.ring.last(); last != nil {
+		s.scanned, s.met = last, last
+	}
+	shown = s.round != f.round
+	s.round = f.round
+	if shown {
+		return nil, true, nil
+	}
+	return s.group.changed, false, nil
+}
+
+// releaseLocked leaves the group.
+func (s *Subscription) releaseLocked() {
+	if s.group != nil {
+		s.feed.leaveLocked(s.group)
+		s.group = nil
+	}
+}
+
+// fallBehind opens a source of the subscriber's own, which begins after what it has looked at.
+func (s *Subscription) fallBehind(ctx context.Context) error {
+	if s.scanned == nil || !s.hub.takeCatchUp() {
+		return ErrBehind
+	}
+	ctx, cancel := s.hub.with(ctx)
+	defer cancel()
+	own, _, err := s.hub.cfg.Open(ctx, s.feed.key, s.scanned)
+	if err != nil {
+		s.hub.giveCatchUp()
+		return reason(ctx, err)
+	}
+	s.own = own
+	return nil
+}
+
+// join returns to the ring if it holds what follows, and reports whether it does.
+func (s *Subscription) join() (bool, error) {
+	f := s.feed
+	f.mu.Lock()
+	n, ok := f.placeLocked(s.scanned, s.met)
+	if ok {
+		s.joinLocked(n)
+	}
+	ended := f.ended
+	f.mu.Unlock()
+	if !ok && ended != nil && !errors.Is(ended, io.EOF) {
+		return false, ended
+	}
+	if ok {
+		s.closeOwn()
+	}
+	return ok, nil
+}
+
+// catchUp takes the next events of the subscriber's own source. Between them, join looks whether
+// the ring has come so far.
+func (s *Subscription) catchUp(ctx context.Context) (shown bool, err error) {
+	ctx, cancel := s.hub.with(ctx)
+	defer cancel()
+	batch, err := s.own.Next(ctx)
+	if err != nil {
+		s.closeOwn()
+		return false, reason(ctx, err)
+	}
+	for _, event := range batch.Events {
+		event = event.Clone()
+		token := tokenOf(event)
+		if s.filter.keeps(event) {
+			s.taken = append(s.taken, entry{event, token})
+		}
+		s.scanned, s.met = token, token
+	}
+	if batch.Token != nil {
+		s.scanned = batch.Token.Clone()
+	}
+	return len(s.taken) == 0, nil
+}
+
+func (s *Subscription) closeOwn() {
+	if s.own != nil {
+		s.own.Close()
+		s.own = nil
+		s.hub.giveCatchUp()
+	}
+}
+
+// Close ends the subscription. It returns nil.
+func (s *Subscription) Close(context.Context) error {
+	if s.feed == nil {
+		return nil
+	}
+	s.closeOwn()
+	s.feed.mu.Lock()
+	s.releaseLocked()
+	s.feed.mu.Unlock()
+	s.hub.leave(s.feed)
+	s.feed, s.taken = nil, nil
+	s.ended = ErrClosed
+	return nil
+}
