@@ -138,7 +138,7 @@ func (b *Budget) Join() (leave func()) {
 func (b *Budget) Target() int { return Target(b.total, b.open.Load()) }
 
 // Target returns the bytes of one batch: an equal share of total between open streams, within
-// MinTarget and MaxTarget. A stream holds up to two batches.
+// MinTarget and MaxTarget. A stream holds up to three batches.
 func Target(total, open int64) int {
-	return int(min(max(total/(2*max(open, 1)), MinTarget), MaxTarget))
+	return int(min(max(total/(3*max(open, 1)), MinTarget), MaxTarget))
 }

@@ -127,8 +127,8 @@ func TestBudget(t *testing.T) {
 	for range 32 {
 		leave = append(leave, b.Join())
 	}
-	if got := b.Target(); got != 256<<10 {
-		t.Errorf("with 32 streams: %d, want %d", got, 256<<10)
+	if got := b.Target(); got != 16<<20/(3*32) {
+		t.Errorf("with 32 streams: %d, want %d", got, 16<<20/(3*32))
 	}
 	for range 1000 {
 		leave = append(leave, b.Join())

@@ -131,7 +131,7 @@ type InTransaction struct {
 
 // Local holds what only a caller within the process can say of a call. It is not metadata, so a
 // client on the network cannot set it. For calls from the network, the interceptors set RequestID,
-// Identity, Account and Client alone.
+// Identity, Account, Lent and Client alone.
 type Local struct {
 	// RequestID is the id of the request in logs and errors.
 	RequestID string
@@ -139,6 +139,9 @@ type Local struct {
 	Identity *caller.Identity
 	// Account is charged with the memory of the call. Nil: the interceptors open one.
 	Account *admission.Account
+	// Lent gets the memory that the response has views of, and releases it when the response is
+	// written. Nil: the caller does not say when that is.
+	Lent *Lent
 	// Casual is true if the client may read only the first page of a result, such as after a plain
 	// GET.
 	Casual bool

@@ -84,8 +84,8 @@ type whole struct {
 
 var _ paging.Cursor = (*whole)(nil)
 
-// Next returns all documents once, then io.EOF.
-func (w *whole) Next(context.Context) (cursor.Batch, error) {
+// NextLent returns all documents once, then io.EOF.
+func (w *whole) NextLent(context.Context) (cursor.Batch, error) {
 	if w.done {
 		return cursor.Batch{}, io.EOF
 	}

@@ -45,8 +45,26 @@ func Of(name string) (c Coding, ok bool) {
 // Accept-Encoding: by its weights, and of the same weight zstd before gzip, and both before
 // Identity. It returns Identity if the client accepts no other.
 func Choose(header []string) Coding {
+	weights := weigh(header)
+	best, most := Identity, max(weights[Identity], 0)
+	for _, c := range [...]Coding{Gzip, Zstd} {
+		if w := weights[c]; w > 0 && w >= most {
+			best, most = c, w
+		}
+	}
+	return best
+}
+
+// Takes reports whether a client accepts a coding that compresses, by the values of a header such
+// as Accept-Encoding.
+func Takes(header []string, c Coding) bool { return weigh(header)[c] > 0 }
+
+// weigh returns the weights of the codings; that of Identity is negative if the header does not
+// name it, and those of the others then are that of *.
+func weigh(header []string) (weights [numCodings]float64) {
 	const unsaid = -1
-	weights, others := [numCodings]float64{unsaid, unsaid, unsaid}, float64(unsaid)
+	others := float64(unsaid)
+	weights = [numCodings]float64{unsaid, unsaid, unsaid}
 	for _, line := range header {
 		for element := range strings.SplitSeq(line, ",") {
 			name, weight := parseWeighted(element)
@@ -58,17 +76,12 @@ func Choose(header []string) Coding {
 			}
 		}
 	}
-	best, most := Identity, max(weights[Identity], 0)
 	for _, c := range [...]Coding{Gzip, Zstd} {
-		w := weights[c]
-		if w == unsaid {
-			w = others
-		}
-		if w > 0 && w >= most {
-			best, most = c, w
+		if weights[c] == unsaid {
+			weights[c] = others
 		}
 	}
-	return best
+	return weights
 }
 
 // parseWeighted parses an element such as gzip;q=0.5. A weight that is none is 0.

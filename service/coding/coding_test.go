@@ -46,6 +46,16 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+func TestTakes(t *testing.T) {
+	for accept, want := range map[string]bool{
+		"": false, "gzip": true, "zstd, gzip;q=0.1": true, "zstd": false, "*": true, "*, gzip;q=0": false, "identity": false,
+	} {
+		if got := coding.Takes([]string{accept}, coding.Gzip); got != want {
+			t.Errorf("Takes(%q, Gzip) = %v, want %v", accept, got, want)
+		}
+	}
+}
+
 func TestIsWorth(t *testing.T) {
 	if coding.IsWorth(1023) || !coding.IsWorth(1024) {
 		t.Error("messages of 1 KiB or more are worth the work")

@@ -79,14 +79,15 @@ func (s *Server) Stream(
 	if r.Forwarded { // the replica that asks learns that no other one has to be asked
 		if err := ss.SendHeader(nil); err != nil {
 			_ = taken.Cursor.Close(ctx) // never fails
+			taken.Drop()
 			return err
 		}
 	}
 	src := stream.Source{
-		Cursor: taken.Cursor, Documents: taken.Documents, MaxBatch: req.GetBatchSize(),
-		Sizer: taken.Sizer,
+		Cursor: taken.Cursor, Documents: taken.Documents, Lent: taken.Lent,
+		MaxBatch: req.GetBatchSize(), Sizer: taken.Sizer, ReadAhead: !taken.Waits,
 	}
-	taken.Documents = nil
+	taken.Documents, taken.Lent = nil, nil
 	send := func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.CursorServiceStreamResponse{Documents: docs})
 	}

@@ -136,6 +136,7 @@ func (c *call) read(do *action) (*input, error) {
 		text: body.B, make: payload.NewMaker(&c.x.Memory, len(body.B)),
 		most: c.x.MaxItems(), charge: c.x.Memory.Charge,
 	}
+	p.make.Legacy = true
 	var in *input
 	if err := c.x.Work(len(body.B), func() (err error) {
 		in, err = p.input(do)

@@ -443,6 +443,30 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestLegacyForms checks that older spellings of dates and binaries become what the usual ones do:
+// the Atlas Data API took them.
+func TestLegacyForms(t *testing.T) {
+	const date, binary = `{"$date":{"$numberLong":"1762732800000"}}`, `{"$binary":{"base64":"AQID","subType":"05"}}`
+	for legacy, usual := range map[string]string{
+		`{"$date":1762732800000}`:                      date,
+		`{"$date":"2025-11-10T00:00:00.000123+00:00"}`: date, // Python's isoformat
+		`{"$date":"2025-11-10T01:00:00+0100"}`:         date,
+		`{"$binary":"AQID","$type":"05"}`:              binary,
+	} {
+		for _, field := range []struct{ action, before, after, want string }{
+			{"insertOne", `"document":{"a":`, `}`, `document {"a":` + usual + `}`},
+			{"insertMany", `"documents":[{"a":[`, `]}]`, `documents {"a":[` + usual + `]}`},
+			{"find", `"filter":{"a":{"$gt":`, `}}`, `filter {"a":{"$gt":` + usual + `}}`},
+		} {
+			b := &backend{}
+			w := post(newHandler(t, b), "/action/"+field.action, body(field.before+legacy+field.after+","))
+			if b.request == nil || !strings.Contains(describe(t, b.request), field.want) {
+				t.Errorf("%s of %s: %d %s, %v", field.action, legacy, w.Code, w.Body, b.request)
+			}
+		}
+	}
+}
+
 // TestFieldFailures checks the errors of single fields.
 func TestFieldFailures(t *testing.T) {
 	for _, c := range []struct{ action, fields, code, text string }{

@@ -97,7 +97,10 @@ func (s *Server) StreamAggregate(
 		return err
 	}
 	cur.SetRunOn(false)
-	src := stream.Source{Cursor: cur, Of: of, MaxBatch: req.GetBatchSize()}
+	src := stream.Source{
+		Cursor: cur, Of: of, MaxBatch: req.GetBatchSize(),
+		ReadAhead: r.Transaction == nil && !cur.Pinned() && !waits(opt.Pipeline),
+	}
 	send := func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.StreamAggregateResponse{Documents: docs})
 	}

@@ -54,7 +54,7 @@ func (s *Server) Find(
 		BatchSize:   opt.BatchSize,
 		Inflation:   r.Inflation(),
 		Sized:       isSized(opt),
-		Waits:       opt.Tailable != nil && *opt.Tailable,
+		Waits:       isTailable(opt),
 		Whole:       isWhole(opt),
 		Casual:      r.Casual,
 		Run: func(ctx context.Context, first int32) (paging.Cursor, error) {
@@ -98,6 +98,9 @@ func isSized(opt client.FindOptions) bool {
 	return !single && (opt.BatchSize == nil || *opt.BatchSize > 0)
 }
 
+// isTailable reports whether the server may wait for documents.
+func isTailable(opt client.FindOptions) bool { return opt.Tailable != nil && *opt.Tailable }
+
 // StreamFind sends all documents that match.
 func (s *Server) StreamFind(
 	req *mooringv1.StreamFindRequest, ss grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
@@ -124,7 +127,10 @@ func (s *Server) StreamFind(
 		return err
 	}
 	cur.SetRunOn(false)
-	src := stream.Source{Cursor: cur, Of: of, MaxBatch: req.GetBatchSize()}
+	src := stream.Source{
+		Cursor: cur, Of: of, MaxBatch: req.GetBatchSize(),
+		ReadAhead: r.Transaction == nil && !cur.Pinned() && !isTailable(opt),
+	}
 	send := func(docs []*mooringv1.Document) error {
 		return ss.Send(&mooringv1.StreamFindResponse{Documents: docs})
 	}

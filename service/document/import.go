@@ -100,11 +100,8 @@ type importing struct {
 func (im *importing) run(message *mooringv1.ImportRequest) error {
 	r := im.reader
 	for {
-		for _, doc := range message.GetDocuments() {
-			im.add(doc)
-			if r.Err() == nil {
-				continue
-			}
+		r.Each("documents", im.read, message.GetDocuments(), im.add)
+		if r.Err() != nil {
 			if err := im.flush(); err != nil {
 				return err
 			}
@@ -139,14 +136,8 @@ func isPlain(m *mooringv1.ImportRequest) bool {
 	return plain
 }
 
-// add reads the next document.
-func (im *importing) add(doc *mooringv1.Document) {
-	r := im.reader
-	raw := r.Required("", doc)
-	if r.Err() != nil {
-		r.Within("documents." + strconv.Itoa(im.read))
-		return
-	}
+// add adds a document to the batch.
+func (im *importing) add(raw bson.Raw) {
 	im.batch = append(im.batch, raw)
 	im.bytes += len(raw)
 	im.read++

@@ -78,7 +78,7 @@ func TestSlowStreamsLeaveRoom(t *testing.T) {
 		return fakemongo.Error(1, "InternalError", "x")
 	}
 	a := admission.New(admission.Config{
-		Calls: admission.Limits{Total: pool}, StreamsEach: 2000, Patience: time.Minute,
+		Calls: admission.Limits{Total: pool}, Streams: admission.Limits{Each: 2000}, Patience: time.Minute,
 	})
 	handlers := fakemongo.Handlers{"aggregate": slow}
 	g := servicetest.Start(t, fakemongo.NewServer(t, handlers), servicetest.Config{

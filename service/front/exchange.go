@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	"github.com/mooringdb/mooring/service/admission"
 	servicecall "github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/flood"
@@ -28,8 +27,6 @@ type Exchange struct {
 	Response Response
 	// Memory charges what the request takes.
 	Memory Memory
-	// Turn is of heavy work. Work takes it.
-	Turn admission.Turn
 	// LogPath is the request's path as logs have it. It has no segment that may be a secret.
 	LogPath string
 
@@ -40,14 +37,17 @@ type Exchange struct {
 	identity *caller.Identity
 	deadline time.Time // of the call; zero: none
 	called   bool      // the request has reached the interceptors
+	// lent is the memory that responses of Conn have views of, until the exchange ends.
+	lent servicecall.Lent
 }
 
 func (h *Handler) newExchange(w http.ResponseWriter, r *http.Request) *Exchange {
 	x := &Exchange{
 		front: h, w: w, r: r, ids: [1]string{requestID(r)},
-		Turn: h.config.Admission.Turn(), LogPath: interceptor.LogPath(r.URL.Path),
+		LogPath: interceptor.LogPath(r.URL.Path),
 	}
 	x.Body.x, x.Response.x, x.Memory.x = x, x, x
+	x.Memory.work = x.Memory.account.Work(r.Context())
 	return x
 }
 
@@ -160,32 +160,19 @@ func (x *Exchange) Incoming(
 	if x.front.config.Admission != nil {
 		local.Account = &x.Memory.account
 	}
+	local.Lent = &x.lent
 	x.called = x.called || ctx.Err() == nil // Conn refuses the call otherwise
 	return inproc.WithIncoming(ctx, local, md)
 }
 
 // Work does the work on a text of that size, such as decoding it. If that is heavy, the call has a
 // turn for it, so that heavy work leaves time to small calls. Work must not wait for anything but
-// what the methods of the parts of x wait for.
+// what the methods of the parts of x wait for. What a client that has gone would get is made, too:
+// an error would say that it cannot be.
 func (x *Exchange) Work(size int, do func() error) error {
-	if size >= heavyWork {
-		x.Turn.Take()
-		defer x.Turn.Leave()
-	}
+	_ = x.Memory.Do(size)
+	defer x.Memory.work.Rest()
 	return do()
-}
-
-// heavyWork is the size of a text from which reading or writing it is heavy work.
-const heavyWork = 256 << 10
-
-// pause ends the turn of the call, if it has one, before the call waits: for its client, or for
-// memory, since the calls that hold it may need a turn to return it. The caller calls resume
-// afterwards.
-func (x *Exchange) pause() (resume func()) {
-	if !x.Turn.Leave() {
-		return func() {}
-	}
-	return x.Turn.Take
 }
 
 // Describe returns a failure as clients see it.

@@ -130,6 +130,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer x.Memory.account.Close()
+	defer x.lent.Close()
 	for _, api := range h.config.APIs {
 		if api.Takes(r) {
 			api.Serve(x)

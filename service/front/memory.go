@@ -13,7 +13,8 @@ import (
 type Memory struct {
 	x       *Exchange
 	account admission.Account // open once it is known who calls
-	text    int64             // charged by MakeRoom
+	work    admission.Work
+	text    int64 // charged by MakeRoom
 }
 
 // open opens the account of the request's client.
@@ -29,16 +30,18 @@ func (m *Memory) open() {
 }
 
 // Charge charges the request with memory before it is taken.
-func (m *Memory) Charge(bytes int64) error {
-	defer m.x.pause()()
-	return m.account.Grow(m.x.r.Context(), bytes)
-}
+func (m *Memory) Charge(bytes int64) error { return m.work.Charge(bytes) }
 
 // ChargeLast charges the request with memory of its response.
-func (m *Memory) ChargeLast(bytes int64) error {
-	defer m.x.pause()()
-	return m.account.GrowLast(m.x.r.Context(), bytes)
-}
+func (m *Memory) ChargeLast(bytes int64) error { return m.work.ChargeLast(bytes) }
+
+// Do says that work on so many bytes comes next: see admission.Work. The caller calls it in
+// Exchange.Work only.
+func (m *Memory) Do(bytes int) error { return m.work.Do(bytes) }
+
+// Spare charges the request with memory that it can do without, and reports whether it fits. It
+// does not block.
+func (m *Memory) Spare(bytes int64) bool { return m.account.Spare(bytes) }
 
 // Vacate says that nothing is in so many bytes any more that were charged; see admission.Account.
 func (m *Memory) Vacate(bytes int64) { m.account.Vacate(bytes) }

@@ -48,28 +48,29 @@ func (o *Response) StreamCoding() coding.Coding {
 	return coding.Choose(o.x.r.Header["Accept-Encoding"])
 }
 
-// Compress begins a body in a coding. It sets the header, which is not written yet. End writes the
-// end of the body.
-func (o *Response) Compress(in coding.Coding) {
+// Compress begins a body in a coding, of so many bytes before it is compressed. It sets the header,
+// which is not written yet. End writes the end of the body.
+func (o *Response) Compress(in coding.Coding, length int) {
 	if in != coding.Identity {
-		o.compress(in, o.writeWhole)
+		o.compress(in, o.writeWhole, min(length, Chunk))
 	}
 }
 
 // CompressStream does what Compress does for a stream, whose end SendLast writes.
 func (o *Response) CompressStream(in coding.Coding) {
 	if in != coding.Identity {
-		o.compress(in, o.writePieces)
+		o.compress(in, o.writePieces, Chunk)
 	}
 }
 
-func (o *Response) compress(in coding.Coding, write writerFunc) {
+// compress begins a body that is written in pieces of so many bytes.
+func (o *Response) compress(in coding.Coding, write writerFunc, piece int) {
 	o.Header()["Content-Encoding"] = []string{in.String()}
 	if o.x.r.Method == http.MethodHead {
 		return // nothing is written
 	}
 	o.x.Memory.account.Force(coding.WriterCost)
-	o.compressed = bufio.NewWriterSize(write, Chunk)
+	o.compressed = bufio.NewWriterSize(write, piece)
 	o.compressor = in.Writer(o.compressed)
 }
 
@@ -169,7 +170,7 @@ func (o *Response) writePieces(b []byte) (n int, err error) {
 // awaitClient begins a wait for the client of a stream, in which the stream has no turn and may be
 // cut. The caller calls resume afterwards.
 func (o *Response) awaitClient() (resume func()) {
-	again := o.x.pause()
+	again := o.x.Memory.work.Pause()
 	o.x.front.unread.moved(o.x)
 	return func() {
 		o.x.front.unread.over(o.x)
@@ -190,7 +191,7 @@ const (
 // disconnected or does not read. net/http writes the rest of its buffer under the last deadline,
 // and removes the deadline afterwards.
 func (o *Response) writeWhole(b []byte) (int, error) {
-	defer o.x.pause()()
+	defer o.x.Memory.work.Pause()()
 	for n := 0; ; {
 		o.until(time.Now().Add(writePatience))
 		written, err := o.x.w.Write(b[n:min(n+Chunk, len(b))])

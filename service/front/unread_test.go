@@ -47,9 +47,12 @@ func TestStreamWaitsForItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := admission.New(admission.Config{})
 		h := newHandler(t, a, func(x *front.Exchange) {
-			x.Turn.Take()
-			defer x.Turn.Leave()
-			if err := x.Response.Send(make([]byte, 3*front.Chunk)); err != nil {
+			if err := x.Admit(nil); err != nil {
+				t.Error(err)
+			}
+			if err := x.Work(3*front.Chunk, func() error {
+				return x.Response.Send(make([]byte, 3*front.Chunk))
+			}); err != nil {
 				t.Errorf("Send() = %v", err)
 			}
 		})

@@ -61,12 +61,26 @@ func NewConn(unary grpc.UnaryServerInterceptor, stream grpc.StreamServerIntercep
 	return &Conn{unary: unary, stream: stream, methods: map[string]*method{}}
 }
 
-// method describes one registered RPC. Exactly one of unary and stream is set.
+// method describes one registered RPC: a unary one, whose handler is set, or a stream.
 type method struct {
-	server any
-	unary  grpc.MethodHandler
-	stream *grpc.StreamDesc
-	info   grpc.StreamServerInfo
+	server    any
+	handler   grpc.UnaryHandler
+	unaryInfo *grpc.UnaryServerInfo
+	stream    *grpc.StreamDesc
+	info      grpc.StreamServerInfo
+}
+
+// newUnary returns a unary method. A generated handler makes an empty request, has it filled, and
+// passes it on with what it knows of the RPC, which is the same for all calls.
+func newUnary(server any, generated grpc.MethodHandler) *method {
+	m := &method{}
+	_, _ = generated(server, context.Background(), func(any) error { return nil }, func(
+		_ context.Context, _ any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+	) (any, error) {
+		m.unaryInfo, m.handler = info, handler
+		return nil, nil
+	})
+	return m
 }
 
 // RegisterService makes a service's methods callable. It panics on a second registration, as
@@ -81,7 +95,7 @@ func (c *Conn) RegisterService(desc *grpc.ServiceDesc, server any) {
 		c.methods[full] = m
 	}
 	for i := range desc.Methods {
-		add(desc.Methods[i].MethodName, &method{unary: desc.Methods[i].Handler})
+		add(desc.Methods[i].MethodName, newUnary(server, desc.Methods[i].Handler))
 	}
 	for i := range desc.Streams {
 		s := &desc.Streams[i]
@@ -98,27 +112,44 @@ func (c *Conn) RegisterService(desc *grpc.ServiceDesc, server any) {
 func (c *Conn) Invoke(
 	ctx context.Context, name string, args, reply any, opts ...grpc.CallOption,
 ) error {
+	r, err := c.Call(ctx, name, args)
+	for _, o := range opts {
+		switch o := o.(type) {
+		case grpc.HeaderCallOption:
+			*o.HeaderAddr = r.Header
+		case grpc.TrailerCallOption:
+			*o.TrailerAddr = r.Trailer
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return move(reply, r.Message)
+}
+
+// Reply holds what a unary RPC has returned.
+type Reply struct {
+	Message         any // the handler's own: the caller reads it only
+	Header, Trailer metadata.MD
+}
+
+// Call does what Invoke does and returns the handler's message, instead of moving its fields into
+// one of the caller's. A call that fails may have headers and trailers, too.
+func (c *Conn) Call(ctx context.Context, name string, args any) (r Reply, err error) {
 	m := c.methods[name]
-	if m == nil || m.unary == nil {
-		return unknownMethod(name)
+	if m == nil || m.handler == nil {
+		return r, unknownMethod(name)
 	}
 	if err := ctx.Err(); err != nil {
-		return failure(err)
+		return r, failure(err)
 	}
-	transport := &transport{method: name}
-	// The generated handler makes an empty request and calls decode to fill it. This interceptor
-	// replaces that request with the caller's.
-	withArgs := func(
-		ctx context.Context, _ any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
-	) (any, error) {
-		return c.unary(ctx, args, info, handler)
-	}
-	response, err := m.unary(m.server, serverContext(ctx, transport), noDecode, withArgs)
-	transport.fill(opts)
+	t := &transport{method: name}
+	r.Message, err = c.unary(serverContext(ctx, t), args, m.unaryInfo, m.handler)
+	r.Header, r.Trailer = t.headers()
 	if err != nil {
-		return failure(err)
+		return r, failure(err)
 	}
-	return move(reply, response)
+	return r, nil
 }
 
 // NewStream begins a streaming RPC. The handler runs on a goroutine that ends with the handler.
@@ -140,8 +171,6 @@ func (c *Conn) NewStream(
 	})
 	return (*clientStream)(p), nil
 }
-
-func noDecode(any) error { return nil }
 
 // serverContext returns the context of a handler. The caller's outgoing metadata becomes incoming.
 // A call.Local holds for one call, so the handler's own calls on a Conn have none.
@@ -262,19 +291,6 @@ func (t *transport) headers() (header, trailer metadata.MD) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.header, t.trailer
-}
-
-// fill sets the header and the trailer that the caller of a unary call asked for.
-func (t *transport) fill(opts []grpc.CallOption) {
-	header, trailer := t.headers()
-	for _, o := range opts {
-		switch o := o.(type) {
-		case grpc.HeaderCallOption:
-			*o.HeaderAddr = header
-		case grpc.TrailerCallOption:
-			*o.TrailerAddr = trailer
-		}
-	}
 }
 
 func join(md, more metadata.MD) metadata.MD {

@@ -32,7 +32,7 @@ func reasonOf(err error) string { return rpcerr.HTTP(err).Body.GetError().GetRea
 func TestAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := admission.New(admission.Config{
-			Bytes: 1000, Calls: admission.Limits{Each: 1}, StreamsEach: 1, Patience: time.Second,
+			Bytes: 1000, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1}, Patience: time.Second,
 		})
 		x := interceptor.New(interceptor.Config{Admission: a})
 		one, other := from(t.Context(), "192.0.2.1"), from(t.Context(), "192.0.2.2")
@@ -69,7 +69,7 @@ func TestAdmission(t *testing.T) {
 // that of the replica which forwards it, and needs no place: it has one at that replica.
 func TestAdmissionOfForwardedCalls(t *testing.T) {
 	a := admission.New(admission.Config{
-		Bytes: 1000, Calls: admission.Limits{Each: 1}, StreamsEach: 1, RateEach: 1,
+		Bytes: 1000, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1}, RateEach: 1,
 	})
 	x := interceptor.New(interceptor.Config{Admission: a})
 	client := netip.MustParseAddr("192.0.2.1")

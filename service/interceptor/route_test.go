@@ -51,7 +51,7 @@ func newNode(
 		t.Fatal(err)
 	}
 	n := &node{
-		limit: admission.New(admission.Config{Bytes: 1 << 20, Calls: admission.Limits{Each: 1}, StreamsEach: 1}),
+		limit: admission.New(admission.Config{Bytes: 1 << 20, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1}}),
 		steps: map[string]int{},
 	}
 	audited := audit.New(audit.Config{Handler: slog.NewTextHandler(&n.log, nil)})

@@ -35,7 +35,7 @@ func (a *alike) reply(n int32) *cursor.Batch {
 	return &cursor.Batch{Documents: docs, Bytes: count * len(a.doc)}
 }
 
-func (a *alike) Next(context.Context) (cursor.Batch, error) {
+func (a *alike) NextLent(context.Context) (cursor.Batch, error) {
 	if b := a.batch; b != nil {
 		a.batch = nil
 		return *b, nil

@@ -255,10 +255,12 @@ func (h *held) record() Record {
 		rec.Ledger, rec.Pages, rec.Asked = h.ledger.Record(), h.pages, h.asked
 		if h.last.unsent {
 			last := h.last.page
+			last.lent.keep() // it may be forgotten before it is sent
 			rec.Undelivered = &last
 		}
 	})
 	if h.cur != nil {
+		h.leftover.lent.keep()
 		mean, count := h.sizer.Seen()
 		rec.Holding = &Holding{
 			State: h.cur.State(), Leftover: h.leftover.documents,
@@ -327,7 +329,7 @@ func (p *Pager) accept(t *handle.Locked, rec *Record) {
 		h = p.newHeld(
 			handle.Handle{ID: rec.ID, Principal: rec.Principal, Opened: rec.Opened}, rec.Namespace,
 			rec.Client)
-		h.taken = rec.Taken
+		h.taken, h.waits = rec.Taken, true // it is not in the record
 	}
 	h.ledger, h.pages, h.sealer = ledger, rec.Pages, p.cfg.Keys.SealerID()
 	h.asked = rec.Asked
@@ -337,7 +339,8 @@ func (p *Pager) accept(t *handle.Locked, rec *Record) {
 		p.memory.hold(h, *last, kept.cost())
 	}
 	p.memory.release(h)
-	h.cur, h.leftover = nil, leftover{}
+	h.leftover.drop()
+	h.cur = nil
 	if g := rec.Holding; g != nil {
 		h.cur = p.cfg.Continue(g.State)
 		h.cur.SetRunOn(true)

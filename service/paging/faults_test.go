@@ -300,7 +300,8 @@ func (f *fixture) read(total, batch, size int) (complete bool) {
 			if err != nil {
 				return false
 			}
-			_, _ = taken.Cursor.Next(ctx)
+			b, _ := taken.Cursor.NextLent(ctx)
+			b.Lent.Release()
 			_ = taken.Cursor.Close(ctx)
 			taken.Release()
 			return false

@@ -23,6 +23,8 @@ type fetch struct {
 	seq uint64
 	got Page
 	ok  bool
+	// awaited says that another call waits for the page. The table's lock guards it.
+	awaited bool
 }
 
 // result waits for the work of another call to end. Neither a page nor an error: ask again.
@@ -99,7 +101,12 @@ func (g grant) finish(o page.Outcome, got Page, cost int, err error) (Page, erro
 		h.ledger, effect = h.ledger.Fetched(o)
 		end = h.carryOut(t, effect, got, cost)
 		if h.IsRemoved() && effect != page.Close {
+			got.lent.release()
 			got, err = Page{}, removedCause(g.ctx)
+		}
+		if g.fetch.awaited { // it is not known for how long
+			got.lent.keep()
+			got.lent = nil
 		}
 	})
 	if end {
@@ -165,7 +172,7 @@ func (h *held) read(
 
 // cut takes the next page from the last batch.
 func (h *held) cut(seq uint64, limits batch.Limits) (got Page, cost int) {
-	got.Documents, cost = h.leftover.cut(batch.Cut(h.leftover.documents, limits))
+	got, cost = h.leftover.cut(batch.Cut(h.leftover.documents, limits))
 	if len(h.leftover.documents) > 0 || !h.cur.Done() {
 		got.Token = h.token(seq)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/service/paging"
 )
 
@@ -18,6 +19,12 @@ type fixture struct {
 
 func newFixture(t *testing.T, change func(*paging.Config)) *fixture {
 	t.Helper()
+	lent := buffer.Lent()
+	t.Cleanup(func() {
+		if n := buffer.Lent() - lent; n != 0 {
+			t.Errorf("%d buffers are lent after all", n)
+		}
+	})
 	f := &fixture{t: t, s: newServer()}
 	f.r = f.start(change)
 	return f

@@ -286,7 +286,7 @@ func TestStreamAndCloseElsewhere(t *testing.T) {
 		}
 		ended, closed := make(chan error, 1), make(chan struct{})
 		go func() {
-			_, err := taken.Cursor.Next(t.Context())
+			_, err := taken.Cursor.NextLent(t.Context())
 			_ = taken.Cursor.Close(t.Context())
 			taken.Release()
 			ended <- err

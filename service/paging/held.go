@@ -15,7 +15,7 @@ import (
 
 // Cursor lists the methods of *cursor.Cursor that a pager needs. One goroutine at a time uses it.
 type Cursor interface {
-	Next(ctx context.Context) (cursor.Batch, error)
+	NextLent(ctx context.Context) (cursor.Batch, error)
 	Done() bool
 	State() cursor.State
 	SetBatchSize(n int32)
@@ -47,6 +47,7 @@ type held struct {
 	taken  string
 	pages  uint64     // delivered so far
 	casual bool       // see Opening
+	waits  bool       // the server waits for documents, or may: see Opening
 	asked  bool       // for the second page, or for a later one
 	sealer seal.KeyID // of the newest token
 	ledger page.Ledger
@@ -106,14 +107,14 @@ func (h *held) Removed() {
 	m.release(h)
 	m.countState(h, 0)
 	if !h.Working() {
-		h.leftover = leftover{}
+		h.leftover.drop()
 	}
 	h.unbind()
 }
 
 // End closes the cursor on its server.
 func (h *held) End(ctx context.Context) {
-	h.leftover = leftover{}
+	h.leftover.drop()
 	if h.cur == nil {
 		return
 	}
@@ -185,6 +186,7 @@ func (h *held) begin(ctx context.Context, t *handle.Locked, stream bool) grant {
 func (h *held) drop(t *handle.Locked) {
 	h.pager.memory.forget(h)
 	h.pager.memory.release(h)
-	h.cur, h.leftover = nil, leftover{}
+	h.leftover.drop()
+	h.cur = nil
 	h.settle(t)
 }

@@ -192,9 +192,13 @@ func (h *held) decide(ctx context.Context, t *handle.Locked, q page.Question) (d
 		d.grant = h.grant(ctx, t, q)
 	case page.Repeat:
 		last := h.last.page
+		last.lent.retain()
 		d.page = &last
 	case page.Wait:
 		d.work, d.fetch = h.Work(), h.fetch
+		if h.fetch != nil {
+			h.fetch.awaited = true
+		}
 	default: // the verdict is the whole answer
 	}
 	return d

@@ -4,6 +4,7 @@ import (
 	"container/list"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/admission"
 )
 
@@ -81,6 +82,7 @@ func (m *memory) count(h *held, more int) {
 // hold remembers a page instead of the one before. It stays at least until it was sent.
 func (m *memory) hold(h *held, p Page, cost int) {
 	m.forget(h)
+	p.lent.retain()
 	h.last = remembered{page: p, unsent: true, place: place{m.pages.PushBack(h), cost}}
 	m.pagesCost += cost
 	h.payer.HandOver(&h.account, int64(cost))
@@ -94,6 +96,7 @@ func (m *memory) forget(h *held) {
 	m.pages.Remove(h.last.element)
 	m.pagesCost -= h.last.cost
 	h.account.Shrink(int64(h.last.cost))
+	h.last.page.lent.release()
 	h.last = remembered{}
 }
 
@@ -128,33 +131,59 @@ type leftover struct {
 	documents []bson.Raw
 	bytes     int // of the documents
 	buffer    int // bytes of the buffer that they are views on
+	lent      lent
+}
+
+// drop forgets the documents.
+func (l *leftover) drop() {
+	l.lent.release()
+	*l = leftover{}
+}
+
+// add adds a batch.
+func (l *leftover) add(b cursor.Batch) {
+	if len(l.documents) == 0 {
+		l.documents = b.Documents
+	} else {
+		l.documents = append(l.documents, b.Documents...)
+	}
+	l.bytes += b.Bytes
+	l.buffer += max(b.Bytes, b.Buffer)
+	if b.Lent != nil {
+		l.lent = append(l.lent, b.Lent)
+	}
 }
 
 // perDocument is the memory of a document beside its bytes: its place in the list.
 const perDocument = 24
 
-// cut takes off and returns the first n documents, which have so many bytes. cost is the memory
-// that they keep beside the leftover's.
+// cut takes off and returns the first n documents, which have so many bytes, with references of
+// their own. cost is the memory that they keep beside the leftover's.
 //
 // Documents that fill less than half of a buffer are copied, so that they do not keep the buffer.
-func (l *leftover) cut(n, bytes int) (docs []bson.Raw, cost int) {
-	docs, cost = l.documents[:n:n], bytes
+func (l *leftover) cut(n, bytes int) (p Page, cost int) {
+	p.Documents, cost = l.documents[:n:n], bytes
 	l.documents, l.bytes = l.documents[n:], l.bytes-bytes
 	buffer := l.buffer
 	switch {
 	case len(l.documents) == 0:
+		p.lent = l.lent
 		*l = leftover{}
 	case 2*l.bytes < buffer:
-		l.documents, l.buffer = copied(l.documents, l.bytes), l.bytes
+		p.lent = l.lent
+		l.documents, l.buffer, l.lent = copied(l.documents, l.bytes), l.bytes, nil
 	default: // the leftover keeps the buffer anyway
-		return docs, cost + n*perDocument
+		p.lent = l.lent.retain()
+		return p, cost + n*perDocument
 	}
 	if 2*bytes < buffer {
-		docs = copied(docs, bytes)
+		p.Documents = copied(p.Documents, bytes)
+		p.lent.release()
+		p.lent = nil
 	} else {
 		cost = buffer
 	}
-	return docs, cost + n*perDocument
+	return p, cost + n*perDocument
 }
 
 // cost returns the memory that the leftover keeps.

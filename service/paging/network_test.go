@@ -348,7 +348,7 @@ func (s *pageStream) Recv() (proto.Message, error) {
 	case s.taken.Cursor.Done():
 		return nil, io.EOF
 	}
-	b, err := s.taken.Cursor.Next(s.ctx)
+	b, err := s.taken.Cursor.NextLent(s.ctx)
 	return batch{documents: b.Documents}, err
 }
 

@@ -47,5 +47,6 @@ func (p *Pager) Next(ctx context.Context, a Asking) (Page, error) {
 		got = &fetched
 	}
 	l.sending(ctx, *got)
+	got.lent.lend(ctx)
 	return *got, nil
 }

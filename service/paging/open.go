@@ -58,12 +58,14 @@ func (p *Pager) Open(ctx context.Context, o Opening) (Page, error) {
 		}
 	}
 	_, _ = rand.Read(h.ID[:]) // never fails
-	h.casual, h.ledger, h.transaction = o.Casual, page.Opened(), o.Transaction
+	h.casual, h.waits, h.ledger, h.transaction = o.Casual, o.Waits || !o.Sized, page.Opened(),
+		o.Transaction
 	h.taken = call.Taken(ctx)
 	if o.BatchSize != nil {
 		h.chosen = *o.BatchSize
 	}
 	got, err := h.first(ctx, o)
+	got.lent.lend(ctx)
 	if err == nil && got.Token == "" {
 		return got, nil
 	}
@@ -138,7 +140,7 @@ func (p *Pager) Adopt(
 		Namespace{Database: state.Database, Collection: state.Collection},
 		admission.AddressFrom(ctx))
 	_, _ = rand.Read(h.ID[:]) // never fails
-	h.casual, h.ledger, h.transaction = true, page.Opened(), transaction
+	h.casual, h.waits, h.ledger, h.transaction = true, true, page.Opened(), transaction
 	h.cur, h.sealer = p.cfg.Continue(state), p.cfg.Keys.SealerID()
 	err := h.hasRoom()
 	if err == nil {

@@ -257,7 +257,7 @@ func TestPinnedStream(t *testing.T) {
 			defer func() { _ = taken.Cursor.Close(ctx) }()
 			got := len(taken.Documents)
 			for !taken.Cursor.Done() && got < most {
-				b, err := taken.Cursor.Next(ctx)
+				b, err := taken.Cursor.NextLent(ctx)
 				if err != nil {
 					return got, err
 				}
@@ -313,7 +313,7 @@ func TestCloseEndsAPinnedStream(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := taken.Cursor.Next(ctx); !errors.Is(err, paging.ErrCursorNotFound) {
+			if _, err := taken.Cursor.NextLent(ctx); !errors.Is(err, paging.ErrCursorNotFound) {
 				t.Errorf("the stream ends with %v", err)
 			}
 			_ = taken.Cursor.Close(ctx)

@@ -93,7 +93,7 @@ func (life *node) Take(ctx context.Context, a paging.Asking) (context.Context, *
 	case reply.Stream != nil:
 		return ctx, &taken{Cursor: &relayed{stream: reply.Stream}, Release: func() {}}, nil
 	default:
-		return of, &taken{got.Cursor, got.Documents, got.Release}, nil
+		return of, &taken{got.Cursor, got.Documents, func() { got.Drop(); got.Release() }}, nil
 	}
 }
 
@@ -110,7 +110,7 @@ type relayed struct {
 	done   bool
 }
 
-func (r *relayed) Next(context.Context) (cursor.Batch, error) {
+func (r *relayed) NextLent(context.Context) (cursor.Batch, error) {
 	m, err := r.stream.Recv()
 	if errors.Is(err, io.EOF) {
 		r.done = true

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/service/paging"
@@ -78,6 +79,21 @@ func (s *server) take(id int64, st *state) cursor.Batch {
 	return b
 }
 
+// lend puts a batch into lent memory, if it has the size for it.
+func lend(b cursor.Batch) cursor.Batch {
+	b.Lent = buffer.Get(b.Bytes)
+	if b.Lent == nil {
+		return b
+	}
+	docs, room := b.Lent.Documents(len(b.Documents)), b.Lent.Bytes()
+	for i, doc := range b.Documents {
+		n := copy(room, doc)
+		docs[i], room = room[:n:n], room[n:]
+	}
+	b.Documents = docs
+	return b
+}
+
 func (s *server) count() (open, killed, fetched int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,11 +114,11 @@ type fakeCursor struct {
 	gone   func() bool // its process has ended: nothing that it does has an effect; nil: it has not
 }
 
-func (c *fakeCursor) Next(ctx context.Context) (cursor.Batch, error) {
+func (c *fakeCursor) NextLent(ctx context.Context) (cursor.Batch, error) {
 	if c.first != nil {
 		b := *c.first
 		c.first = nil
-		return b, nil
+		return lend(b), nil
 	}
 	if c.state.ID == 0 {
 		return cursor.Batch{}, io.EOF
@@ -136,7 +152,7 @@ func (c *fakeCursor) Next(ctx context.Context) (cursor.Batch, error) {
 			return cursor.Batch{}, err
 		}
 	}
-	return b, nil
+	return lend(b), nil
 }
 
 func (c *fakeCursor) Done() bool                  { return c.first == nil && c.state.ID == 0 }

@@ -34,13 +34,11 @@ func (h *held) more(ctx context.Context, n int32, limits batch.Limits) error {
 
 // take takes the next batch of the cursor, and learns from it.
 func (h *held) take(ctx context.Context) error {
-	b, err := h.cur.Next(ctx)
+	b, err := h.cur.NextLent(ctx)
 	if err != nil {
 		return err // never io.EOF alone, which follows only Done
 	}
-	h.leftover.documents = append(h.leftover.documents, b.Documents...)
-	h.leftover.bytes += b.Bytes
-	h.leftover.buffer += max(b.Bytes, b.Buffer)
+	h.leftover.add(b)
 	h.sizer.Saw(len(b.Documents), b.Bytes)
 	h.pager.cfg.Sizes.Saw(h.source, len(b.Documents), b.Bytes)
 	return nil

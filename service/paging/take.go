@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/handle"
 )
@@ -14,6 +15,10 @@ type Taken struct {
 	Cursor Cursor
 	// Documents are what was left of the last batch; they come before the next one.
 	Documents []bson.Raw
+	// Lent is the memory of Documents, of which the stream has the references.
+	Lent []*buffer.Buffer
+	// Waits: the server may wait for documents, or only one command at a time may run.
+	Waits bool
 	// Sizer is what is known of the documents' sizes.
 	Sizer batch.Sizer
 
@@ -36,8 +41,12 @@ func (p *Pager) Take(ctx context.Context, a Asking) (context.Context, *Taken, er
 }
 
 func (g grant) take(a Asking) *Taken {
-	t := &Taken{Cursor: g.h.cur, Documents: g.h.leftover.documents, Sizer: g.h.sizer, g: g}
-	g.h.cur, g.h.leftover = nil, leftover{}
+	h := g.h
+	t := &Taken{
+		Cursor: h.cur, Documents: h.leftover.documents, Lent: h.leftover.lent, Sizer: h.sizer, g: g,
+		Waits: h.waits || h.isPinned(),
+	}
+	h.cur, h.leftover = nil, leftover{}
 	t.Cursor.SetRunOn(false)
 	if a.BatchSize != nil {
 		t.Cursor.SetBatchSize(*a.BatchSize)
@@ -46,6 +55,12 @@ func (g grant) take(a Asking) *Taken {
 		t.Cursor.SetMaxAwaitTimeMS(a.MaxAwaitTimeMS)
 	}
 	return t
+}
+
+// Drop returns the memory of Documents, which the caller does not use.
+func (t *Taken) Drop() {
+	lent(t.Lent).release()
+	t.Documents, t.Lent = nil, nil
 }
 
 // Release ends the stream. What remains here remembers that the token was used.

@@ -7,8 +7,11 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 )
 
-// Charger charges a call with memory before it is taken.
-type Charger interface {
+// Worker does the work of a call, such as an admission.Work.
+type Worker interface {
+	// Do says that work on so many bytes comes next. It may block until it is the call's turn.
+	Do(bytes int) error
+	// Charge charges the call with memory before it is taken.
 	Charge(bytes int64) error
 	// Vacate says that so many bytes that were charged are for the messages to servers.
 	Vacate(bytes int64)
@@ -20,12 +23,14 @@ type Charger interface {
 // Many small documents share a buffer, a chunk. A document that does not fit begins the next one,
 // which grows with it.
 type Maker struct {
-	by Charger // nil: nothing is charged
+	by Worker // nil: nothing is charged
 	// paid is how many bytes are charged already, and not taken.
 	paid  int64
 	chunk []byte
 	// scratch is the buffer of the last value.
 	scratch []byte
+	// Legacy is that of the parser.
+	Legacy bool
 }
 
 const (
@@ -39,7 +44,7 @@ const (
 
 // NewMaker returns the Maker of a text of so many bytes, for which the call is charged twice: for
 // the text, in whose place the message to the server comes later, and for as much BSON.
-func NewMaker(by Charger, text int) Maker { return Maker{by: by, paid: int64(text) + freeBSON} }
+func NewMaker(by Worker, text int) Maker { return Maker{by: by, paid: int64(text) + freeBSON} }
 
 // Take charges the call with n more bytes.
 func (m *Maker) Take(n int) error {
@@ -58,7 +63,7 @@ func (m *Maker) Take(n int) error {
 }
 
 // Document reads the object at the beginning of json, and returns how many bytes of it were read.
-// Its errors are *extjson.SyntaxError, and those of the Charger.
+// Its errors are *extjson.SyntaxError, and those of the Worker.
 func (m *Maker) Document(json []byte) (doc bson.Raw, n int, err error) {
 	return m.document(json, m.parser().ParsePrefix)
 }
@@ -71,7 +76,9 @@ func (m *Maker) Keys(json []byte) (doc bson.Raw, n int, err error) {
 	return m.Document(json)
 }
 
-func (m *Maker) parser() extjson.Parser { return extjson.Parser{Limit: MaxDocument, Memory: m} }
+func (m *Maker) parser() extjson.Parser {
+	return extjson.Parser{Limit: MaxDocument, Memory: m, Legacy: m.Legacy}
+}
 
 func (m *Maker) document(
 	json []byte, read func(dst, json []byte) ([]byte, int, error),
@@ -94,6 +101,11 @@ func (m *Maker) document(
 		return nil, 0, err
 	}
 	m.chunk = out
+	if m.by != nil {
+		if err := m.by.Do(document + n); err != nil {
+			return nil, 0, err
+		}
+	}
 	return out[begin:len(out):len(out)], n, nil
 }
 

@@ -49,8 +49,8 @@ func (e *Error) Error() string {
 type Decoder struct {
 	// Built is true if the process has itself built the BSON. Such BSON is not validated again.
 	Built bool
-	// By charges the call with the BSON that long texts become; nil: nothing does.
-	By Charger
+	// By does the work of the call; nil: nothing is charged, and there are no turns.
+	By Worker
 }
 
 // smallText is how long a text is whose BSON is not charged.
@@ -59,6 +59,9 @@ const smallText = 4 << 10
 // parse returns the document that a text is.
 func (from Decoder) parse(text string) (bson.Raw, error) {
 	json := unsafe.Slice(unsafe.StringData(text), len(text)) // nothing changes it
+	if err := from.work(len(json)); err != nil {
+		return nil, err
+	}
 	if from.By == nil || len(json) <= smallText {
 		return MaxDocument.Parse(make([]byte, 0, len(json)+minChunk), json)
 	}
@@ -81,6 +84,9 @@ func roomOf(json []byte) int {
 // parseValue returns the value that a text is.
 func (from Decoder) parseValue(text string) (bson.Value, error) {
 	json := unsafe.Slice(unsafe.StringData(text), len(text))
+	if err := from.work(len(json)); err != nil {
+		return bson.Value{}, err
+	}
 	if from.By == nil || len(json) <= smallText {
 		v, _, err := MaxDocument.ParseValue(nil, json)
 		return v, err
@@ -117,7 +123,25 @@ func (from Decoder) validate(raw bson.Raw) error {
 	if from.Built {
 		return nil
 	}
+	if err := from.work(len(raw) / validated); err != nil {
+		return err
+	}
 	return raw.Validate()
+}
+
+const (
+	// validated is how many bytes of BSON are validated while one of JSON is parsed.
+	validated = 4
+	// document is what a document costs beside its text: as much as parsing so many bytes.
+	document = 128
+)
+
+// work says that work on so many bytes of JSON comes next.
+func (from Decoder) work(bytes int) error {
+	if from.By == nil {
+		return nil
+	}
+	return from.By.Do(document + bytes)
 }
 
 // Keys does what Raw does for documents whose order matters. Their JSON may also be an array of
@@ -214,7 +238,7 @@ func unset(field string) error {
 }
 
 // inField returns an *Error for an error of bson or extjson. It prefixes the field of an *Error
-// with field. It returns other errors, those of a Charger, as they are.
+// with field. It returns other errors, those of a Worker, as they are.
 func inField(field string, err error) error {
 	if malformed, ok := errors.AsType[*bson.ValidationError](err); ok {
 		return &Error{

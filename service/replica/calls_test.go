@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
@@ -63,6 +64,9 @@ func fill(v reflect.Value, n *int) {
 		if v.Type() == reflect.TypeFor[[]bson.Raw]() {
 			v.Set(reflect.ValueOf(documents(3, *n)))
 			return
+		}
+		if v.Type().Elem() == reflect.TypeFor[*buffer.Buffer]() {
+			return // the memory of this replica's process, which stays there
 		}
 		panic("a slice of " + v.Type().Elem().String())
 	case reflect.Array:

@@ -5,8 +5,6 @@ import (
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/mooringdb/mooring/service/call"
 )
 
 // Plain checks a request that cannot be part of a session or transaction: see ReadPlain.
@@ -16,7 +14,7 @@ func Plain(ctx context.Context, req proto.Message) error { return ReadPlain(ctx,
 // refuses fields that this version does not know, and metadata that asks for a feature the call
 // does not have.
 func ReadPlain(ctx context.Context, req proto.Message) *Reader {
-	r := &Reader{Call: call.From(ctx), ctx: ctx}
+	r := newReader(ctx)
 	r.Known("", req)
 	if len(metadata.ValueFromIncomingContext(ctx, sessionKey)) > 0 {
 		r.Refuse(sessionKey, "this call takes none")

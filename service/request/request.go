@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -31,10 +32,13 @@ import (
 // Reader reads one request. It keeps the first error; results after an error must not be used.
 type Reader struct {
 	*call.Call
-	ctx context.Context //nolint:containedctx // of the call, for which the Reader is made
 	err error
-	// charged is what Charge has charged, and vacated the part of it that Vacate was called for.
-	charged, vacated int64
+	// work has no turn between two methods: who reads a request may wait for other things.
+	work admission.Work
+}
+
+func newReader(ctx context.Context) *Reader {
+	return &Reader{Call: call.From(ctx), work: admission.From(ctx).Work(ctx)}
 }
 
 // handles describes requests, all of which can carry these tokens.
@@ -54,7 +58,7 @@ func Read(ctx context.Context, req handles, statement *int32) *Reader {
 }
 
 func read(ctx context.Context, req handles, statement *int32) *Reader {
-	r := &Reader{Call: call.From(ctx), ctx: ctx}
+	r := newReader(ctx)
 	r.Known("", req)
 	switch {
 	case r.Transaction != nil: // the interceptors have read the fields
@@ -81,7 +85,7 @@ type inSession interface {
 // ReadSession returns a Reader of a request that can be in a session and is in no transaction, or
 // reads the transaction's token itself.
 func ReadSession(ctx context.Context, req inSession) *Reader {
-	r := &Reader{Call: call.From(ctx), ctx: ctx}
+	r := newReader(ctx)
 	r.Known("", req)
 	r.openSession(ctx, req.GetSession())
 	r.refuseKey(ctx)
@@ -146,7 +150,11 @@ type closer interface {
 func (r *Reader) Page(
 	ctx context.Context, handles closer, page paging.Page,
 ) ([]*mooringv1.Document, error) {
-	docs, err := r.Encoding.Documents(page.Documents)
+	var docs []*mooringv1.Document
+	err := r.encode(page.Documents, func() (err error) { //nolint:contextcheck // a turn comes soon
+		docs, err = r.Encoding.Documents(page.Documents)
+		return err
+	})
 	if err != nil && page.Token != "" {
 		// If this fails, the cursor is killed later.
 		_ = handles.CloseCursor(ctx, paging.Asking{Principal: r.Principal, Token: page.Token})
@@ -165,7 +173,11 @@ func (r *Reader) Batches(
 ) func([]bson.Raw) error {
 	return func(docs []bson.Raw) error {
 		for len(docs) > 0 {
-			messages, unencodable := r.Encoding.Leading(docs, bytes)
+			var messages []*mooringv1.Document
+			unencodable := r.encode(docs, func() (err error) {
+				messages, err = r.Encoding.Leading(docs, bytes)
+				return err
+			})
 			if len(messages) > 0 {
 				if err := send(messages); err != nil {
 					return err
@@ -178,6 +190,20 @@ func (r *Reader) Batches(
 		}
 		return nil
 	}
+}
+
+// encode does the work on documents, which is heavy if they become JSON.
+func (r *Reader) encode(docs []bson.Raw, do func() error) error {
+	if r.Encoding == payload.BSON {
+		return do()
+	}
+	size := 0
+	for _, d := range docs {
+		size += len(d)
+	}
+	_ = r.work.Do(size) // what was read for a client that has gone may be kept until it is back
+	defer r.work.Rest()
+	return do()
 }
 
 // Inflation returns 0 if the client gets documents as BSON. Otherwise it returns how many times
@@ -268,31 +294,11 @@ func hint(m proto.Message) string {
 	return ""
 }
 
-func (r *Reader) decoder() payload.Decoder { return payload.Decoder{Built: r.Built, By: r} }
-
-// Charge charges the call with memory before it is taken. It blocks until there is memory.
-func (r *Reader) Charge(bytes int64) error {
-	err := admission.From(r.ctx).Grow(r.ctx, bytes)
-	if err == nil {
-		r.charged += bytes
-	}
-	return err
-}
-
-// Vacate says that nothing is in so many bytes any more that were charged; see admission.Account.
-func (r *Reader) Vacate(bytes int64) {
-	admission.From(r.ctx).Vacate(bytes)
-	r.vacated += bytes
-}
+func (r *Reader) decoder() payload.Decoder { return payload.Decoder{Built: r.Built, By: &r.work} }
 
 // Release returns what was charged, when nothing uses what was read any more. Otherwise it is
 // returned at the end of the call.
-func (r *Reader) Release() {
-	account := admission.From(r.ctx)
-	account.Vacate(-r.vacated)
-	account.Shrink(r.charged)
-	r.charged, r.vacated = 0, 0
-}
+func (r *Reader) Release() { r.work.Release() }
 
 // Document reads an optional document. It returns nil if the field is unset.
 func (r *Reader) Document(field string, d *mooringv1.Document) bson.Raw {
@@ -300,6 +306,7 @@ func (r *Reader) Document(field string, d *mooringv1.Document) bson.Raw {
 		return nil
 	}
 	r.Known(field, d)
+	defer r.work.Rest()
 	raw, err := r.decoder().Raw(field, d)
 	if err != nil {
 		r.fail(err)
@@ -313,6 +320,7 @@ func (r *Reader) Keys(field string, d *mooringv1.Document) bson.Raw {
 		return nil
 	}
 	r.Known(field, d)
+	defer r.work.Rest()
 	raw, err := r.decoder().Keys(field, d)
 	if err != nil {
 		r.fail(err)
@@ -335,11 +343,42 @@ func (r *Reader) Documents(field string, docs []*mooringv1.Document) []bson.Raw 
 			r.Known(field, d)
 		}
 	}
+	defer r.work.Rest()
 	raws, err := r.decoder().List(field, docs)
 	if err != nil {
 		r.fail(err)
 	}
 	return raws
+}
+
+// Each reads the documents of a list that goes on from message to message, of which the first one
+// here has the number first. It calls add with each, until one cannot be read.
+func (r *Reader) Each(
+	field string, first int, docs []*mooringv1.Document, add func(bson.Raw),
+) {
+	defer r.work.Rest()
+	for i, d := range docs {
+		raw := r.listed(d)
+		if r.err != nil {
+			r.Within(field + "." + strconv.Itoa(first+i))
+			return
+		}
+		add(raw)
+	}
+}
+
+// listed reads a document of a list.
+func (r *Reader) listed(d *mooringv1.Document) bson.Raw {
+	if d == nil {
+		r.Refuse("", "is required")
+		return nil
+	}
+	r.Known("", d)
+	raw, err := r.decoder().Raw("", d)
+	if err != nil {
+		r.fail(err)
+	}
+	return raw
 }
 
 // Array reads a list of documents as an array. It returns nil if the list is empty.
@@ -359,7 +398,7 @@ func (r *Reader) array(docs []bson.Raw) bson.Array {
 		size += len(doc) + 8
 	}
 	if size >= largeCopy {
-		if err := r.Charge(int64(size)); err != nil {
+		if err := r.work.Charge(int64(size)); err != nil {
 			r.fail(err)
 			return nil
 		}
@@ -380,12 +419,13 @@ func (r *Reader) Value(field string, v *mooringv1.Value) bson.Value {
 		return bson.Value{}
 	}
 	r.Known(field, v)
+	defer r.work.Rest()
 	value, err := r.decoder().Value(field, v)
 	if err != nil {
 		r.fail(err)
 	}
 	if len(value.Data) >= largeCopy && r.err == nil {
-		if err := r.Charge(int64(len(value.Data))); err != nil {
+		if err := r.work.Charge(int64(len(value.Data))); err != nil {
 			r.fail(err)
 			return bson.Value{}
 		}

@@ -6,15 +6,20 @@ import (
 	"crypto/x509"
 	"errors"
 	"io"
+	"log/slog"
+	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/certtest"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/flood"
 )
 
 // unread is a body that must not be read.
@@ -95,6 +100,49 @@ func TestAuthentication(t *testing.T) {
 	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
 	if w := serve(h, r); w.Code != 401 {
 		t.Errorf("a certificate that is not verified: %d", w.Code)
+	}
+}
+
+// TestStrangersWaste checks that what a client without a credential asks for counts against its
+// connection, which is closed after 1,000 requests: the description of the API, the other pages,
+// and calls that are refused. Calls with a credential do not count.
+func TestStrangersWaste(t *testing.T) {
+	key, line, err := caller.NewKey("shop", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := caller.ParseKeys([]byte(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct{ method, path, key string }{
+		{"GET", "/openapi.json", ""},
+		{"GET", "/healthz", ""},
+		{"GET", "/readyz", ""},
+		{"GET", "/", ""},
+		{"GET", documents, ""},
+		{"GET", documents, key},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			closed := 0
+			c, _ := flood.New(0, 0, slog.New(slog.DiscardHandler), nil).
+				Enter(netip.MustParseAddr("192.0.2.1"), func() { closed++ })
+			h := newHandler(t, &fake{find: func(
+				context.Context, *mooringv1.FindRequest,
+			) (*mooringv1.FindResponse, error) {
+				return &mooringv1.FindResponse{}, nil
+			}}, func(c *config) { c.Callers = caller.New(caller.Config{Keys: keys}) })
+			n := 0
+			for ; n < 2000 && closed == 0; n++ {
+				r := httptest.NewRequest(row.method, row.path, nil)
+				r.Header.Set("Api-Key", row.key)
+				h.ServeHTTP(nowhere{http.Header{}}, r.WithContext(flood.NewContext(t.Context(), c)))
+			}
+			if isKnown := row.key != ""; isKnown != (closed == 0) || !isKnown && n != 1001 {
+				t.Errorf("%s %s, with a key: %t: closed %d times after %d requests", row.method,
+					row.path, isKnown, closed, n)
+			}
+		})
 	}
 }
 

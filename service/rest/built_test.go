@@ -199,6 +199,10 @@ func TestLocal(t *testing.T) {
 		c.local = call.Local{}
 		do(c.handler, row.method, url, "", "Accept", row.accept, "Mooring-Request-Id", "r1",
 			"Mooring-Casual", "x", "Mooring-Text", "x", "Mooring-Built", "x")
+		if c.local.Lent == nil {
+			t.Error("nothing says when the response is written")
+		}
+		c.local.Lent = nil
 		if c.local != row.want {
 			t.Errorf("%s as %q: %+v, want %+v", row.method, row.accept, c.local, row.want)
 		}

@@ -185,16 +185,15 @@ type (
 	}
 )
 
-// largeResponse is the size of a response, in BSON, from which its text is not kept as a whole.
-// Such a response is encoded twice: its length is found first, and then it is written in pieces.
+// largeResponse is the size of a response, in BSON, from which its text is made and sent in pieces.
 const largeResponse = 256 << 10
 
 func (c *call) writeResponse(m proto.Message) error {
+	if size := proto.Size(m); size >= largeResponse {
+		return c.x.Work(largeResponse, func() error { return c.writeLarge(m, size) })
+	}
 	out := c.x.Buffer()
 	defer out.Free()
-	if proto.Size(m) >= largeResponse {
-		return c.writeLarge(out, m)
-	}
 	e := encoder{buf: out.B, mode: c.format.Mode, room: &c.x.Memory}
 	err := c.encode(&e, m)
 	if out.B = e.buf; err != nil {
@@ -208,32 +207,44 @@ func (c *call) writeResponse(m proto.Message) error {
 	return nil
 }
 
-// writeLarge encodes a large response twice, with the buffer.
-func (c *call) writeLarge(out *front.Buffer, m proto.Message) error {
-	e := encoder{buf: out.B, mode: c.format.Mode, room: &c.x.Memory}
-	defer func() { out.B = e.buf }()
-	c.x.Turn.Take()
-	defer c.x.Turn.Leave()
-	length := 0
+// writeLarge writes a large response in pieces. If its text was not kept, it encodes the response
+// twice: the length of the text is in the header. BSON is a copy, which is cheaper than to keep it.
+func (c *call) writeLarge(m proto.Message, size int) error {
+	text := &pieces{keeper: &c.api.texts, memory: &c.x.Memory}
+	if c.format.Type != media.BSON && c.r.Method != http.MethodHead {
+		text.reserve(size)
+	}
+	e := encoder{buf: c.api.texts.empty(), mode: c.format.Mode, room: text}
+	defer func() {
+		text.free()
+		c.api.texts.recycle(e.buf)
+	}()
 	e.flush = func() {
-		length, e.buf = length+len(e.buf), e.buf[:0]
-		c.x.Turn.Yield()
+		_ = c.x.Memory.Do(len(e.buf)) // as Work
+		e.buf = text.next(e.buf)
 	}
 	if err := c.encode(&e, m); err != nil {
 		return err
 	}
-	hasBody, err := c.writeHeader(m, length+len(e.buf))
+	hasBody, err := c.writeHeader(m, text.length+len(e.buf))
 	if err != nil || !hasBody {
 		return err
 	}
-	e.buf = e.buf[:0]
 	reads := true
-	e.flush = func() {
-		reads = reads && c.x.Response.Write(e.buf)
+	send := func(b []byte) { reads = reads && c.x.Response.Write(b) }
+	if !text.isKept() {
 		e.buf = e.buf[:0]
-		c.x.Turn.Yield()
+		e.flush = func() {
+			_ = c.x.Memory.Do(len(e.buf))
+			send(e.buf)
+			e.buf = e.buf[:0]
+		}
+		_ = c.encode(&e, m) // it has been encoded before
 	}
-	_ = c.encode(&e, m) // it has been encoded before
+	for b, ok := text.first(); ok; b, ok = text.first() {
+		send(b)
+		c.api.texts.recycle(b)
+	}
 	c.x.Response.Write(e.buf)
 	c.x.Response.End()
 	return nil
@@ -301,7 +312,7 @@ func (c *call) writeHeader(m proto.Message, length int) (hasBody bool, err error
 		c.length[0] = strconv.Itoa(length)
 		h["Content-Length"] = c.length[:]
 	}
-	c.x.Response.Compress(in)
+	c.x.Response.Compress(in, length)
 	c.x.Response.WriteHeader(code)
 	return c.r.Method != http.MethodHead, nil
 }

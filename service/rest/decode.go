@@ -145,7 +145,7 @@ func (d *decoder) field(f *field, m message) error {
 type itemLimit struct {
 	most int
 	// call is charged with the memory of items; nil: nothing is.
-	call payload.Charger
+	call payload.Worker
 }
 
 // Items are charged in steps of itemStep, itemCost bytes each, beside the bytes of the request: the

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"reflect"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -31,6 +32,31 @@ type field struct {
 	message  *plan // of kindMessage
 	// oneof is the union beside other fields that the field belongs to, nil for none.
 	oneof protoreflect.OneofDescriptor
+	// text is the place of a plain string in the generated struct, nil for other fields. Setting it
+	// there costs no allocation; protoreflect makes two for a string.
+	text []int
+}
+
+// setText sets a field of kindString.
+func (f *field) setText(m message, s string) {
+	if f.text == nil {
+		m.Set(f.fd, protoreflect.ValueOfString(s))
+		return
+	}
+	reflect.ValueOf(m.Interface()).Elem().FieldByIndex(f.text).SetString(s)
+}
+
+// textPlace returns the place of a plain string in the struct of its message.
+func textPlace(fd fieldDescriptor) []int {
+	t := reflect.TypeOf(typeOf(fd.ContainingMessage()).Zero().Interface()).Elem()
+	for i := range t.NumField() {
+		f := t.Field(i)
+		_, tag, ok := strings.Cut(f.Tag.Get("protobuf"), "name="+string(fd.Name())+",")
+		if ok && tag != "" && f.Type.Kind() == reflect.String {
+			return f.Index
+		}
+	}
+	return nil
 }
 
 // shape selects how a message is represented in JSON.
@@ -93,7 +119,9 @@ func (ps planner) plan(d messageDescriptor) *plan {
 		fd := d.Fields().Get(i)
 		name := fd.JSONName()
 		f := &field{fd: fd, name: name, quoted: `"` + name + `":`, repeated: fd.IsList()}
-		f.kind = kindOf(fd)
+		if f.kind = kindOf(fd); f.kind == kindString && !f.repeated {
+			f.text = textPlace(fd)
+		}
 		f.ordered, _ = proto.GetExtension(fd.Options(), mooringv1.E_OrderedKeys).(bool)
 		f.omitted, _ = proto.GetExtension(fd.Options(), mooringv1.E_OmitEmpty).(bool)
 		f.inPath = fd.Name() == "database" && fd.Number() == 1 ||

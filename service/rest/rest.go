@@ -38,6 +38,7 @@ type API struct {
 	routes  *node
 	errors  *plan           // of ErrorResponse
 	pages   map[string]page // by path
+	texts   keeper
 }
 
 // New returns an API.

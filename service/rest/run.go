@@ -5,7 +5,7 @@ import (
 	"context"
 	"net/http"
 
-	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -31,13 +31,12 @@ func (c *call) run(ctx context.Context) error {
 	case c.stream != nil:
 		return c.stream.run(ctx, request.Interface())
 	}
-	reply := c.route.replyType.New().Interface()
-	err = c.x.Conn().Invoke(c.incoming(ctx), c.route.rpc, request.Interface(), reply,
-		grpc.Header(&c.metadata))
+	reply, err := c.x.Conn().Call(c.incoming(ctx), c.route.rpc, request.Interface())
+	c.metadata = reply.Header
 	if err != nil {
 		return err
 	}
-	return c.respond(ctx, reply)
+	return c.respond(ctx, reply.Message.(proto.Message))
 }
 
 // buildRequest returns the request of an annotated route: the body, if the route has one, and the
@@ -56,7 +55,7 @@ func (c *call) buildRequest() (message, error) {
 // setPath sets the fields that are variables of the path.
 func (c *call) setPath(m message) {
 	for _, v := range c.path {
-		m.Set(c.route.request.byName[v.name].fd, protoreflect.ValueOfString(v.value))
+		c.route.request.byName[v.name].setText(m, v.value)
 	}
 }
 

@@ -93,7 +93,7 @@ func (s *stream) run(ctx context.Context, request proto.Message) error {
 		case err != nil:
 			return err
 		}
-		if err := s.write(m); err != nil {
+		if err := s.write(m); err != nil { //nolint:contextcheck // a turn comes soon
 			cancel()
 			for from.RecvMsg(m) == nil {
 				// The handler has not ended yet.
@@ -234,10 +234,13 @@ func (s *stream) write(m proto.Message) error {
 	defer out.Free()
 	e := encoder{buf: out.B, mode: s.c.format.Mode, room: &s.c.x.Memory}
 	defer s.c.x.Memory.ReleaseRoom()
-	if proto.Size(m) >= largeResponse {
-		s.c.x.Turn.Take()
-		defer s.c.x.Turn.Leave()
-	}
+	err := s.c.x.Work(proto.Size(m), func() error { return s.writeItems(&e, m) })
+	out.B = e.buf
+	return err
+}
+
+// writeItems writes the items of a message with e.
+func (s *stream) writeItems(e *encoder, m proto.Message) error {
 	flush := func() error {
 		s.begin()
 		s.rows = s.rows || len(e.buf) > 0
@@ -248,13 +251,12 @@ func (s *stream) write(m proto.Message) error {
 		}
 		return nil
 	}
-	err := s.append(&e, m, flush)
+	err := s.append(e, m, flush)
 	if len(e.buf) > 0 || err == nil && !s.c.begun {
 		if failed := flush(); failed != nil {
 			return failed
 		}
 	}
-	out.B = e.buf
 	return err
 }
 

@@ -2,6 +2,7 @@ package rpcerr
 
 import (
 	"errors"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 
@@ -19,6 +20,8 @@ type evidence struct {
 	// write and commit say that it is not known whether a write was done, or whether the
 	// transaction is committed.
 	write, commit bool
+	// expired says that the server gave up at the deadline.
+	expired bool
 }
 
 func evidenceOf(err error) evidence {
@@ -30,8 +33,13 @@ func evidenceOf(err error) evidence {
 		e.partly = p.Result.IsAny()
 	}
 	_, e.write = errors.AsType[*operation.OutcomeUnknownError](err)
+	e.expired = slices.Contains(expired, mongoerr.Code(err))
 	return e
 }
+
+// expired are the codes of a server that gave up at the deadline: MaxTimeMSExpired and
+// ExceededTimeLimit. It aborts the transaction of the command.
+var expired = []int32{50, 262}
 
 // advise returns whether a client may repeat a call that failed: by the row of the error, by what
 // the call has done and by what the call is. It is the only place where these meet.
@@ -41,7 +49,7 @@ func advise(r row, e evidence, of call.Call) Retry {
 		return Never // Run would run its operations again; Commit only repeats itself
 	case r.retry == Transaction:
 		return Transaction // the abort undoes what was done
-	case e.write && of.Transaction != nil:
+	case (e.write || e.expired) && of.Transaction != nil:
 		return Transaction
 	case of.Exact != nil && (e.write || r.retry == SameRequest || passes(r.code)):
 		return SameRequest // it is done once, however often it comes

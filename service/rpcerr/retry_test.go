@@ -45,6 +45,7 @@ func TestRetry(t *testing.T) {
 		{"the deadline passed in the gateway's queue", &admission.WaitError{Err: context.DeadlineExceeded}, same, same, same},
 		{"the caller left, and nothing tells more", context.Canceled, never, same, never},
 		{"the deadline passed, and nothing tells more", context.DeadlineExceeded, never, same, never},
+		{"the server gave up at the deadline", command(50, "MaxTimeMSExpired"), never, same, another},
 		{"a server stepped down", stepped, same, same, same},
 		{"a server is overloaded", busy, same, same, same},
 		{"no session is left", command(261, "TooManyLogicalSessions"), same, same, same},

@@ -74,9 +74,14 @@ func (s *stream) inflate(text []byte) ([]byte, error) {
 		}
 	}
 	account := &s.charged
+	work := account.Work(s.ctx)
+	defer work.Rest()
+	if err := work.Do(inflation * len(text)); err != nil {
+		return nil, err
+	}
 	out, err := s.coding.Inflate(text, s.limit, func(n int64) error {
 		account.Shrink(max(-n, 0))
-		return account.Grow(s.ctx, n)
+		return work.Charge(n)
 	})
 	switch {
 	case errors.Is(err, coding.ErrTooLarge):
@@ -90,8 +95,11 @@ func (s *stream) inflate(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	// The inflated bytes are charged once.
-	return out, account.Grow(s.ctx, (requestCost-1)*int64(len(out)))
+	return out, work.Charge((requestCost - 1) * int64(len(out)))
 }
+
+// inflation is about how many times a compressed message grows.
+const inflation = 8
 
 // sendCompressed sends a message to a client whose requests are compressed. The message is
 // watched, and charged, as others are. While it is compressed it is in memory three times: as it

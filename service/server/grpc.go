@@ -154,9 +154,11 @@ func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.Stream
 		var intercept grpc.UnaryServerInterceptor
 		if !isInfrastructure(method) {
 			intercept = l.cfg.Unary
+			s.inform()
 			s.lendAccount()
 		}
 		defer s.charged.Close()
+		defer s.lent.Close()
 		response, err := unary(server, s.ctx, s.RecvMsg, intercept)
 		if err != nil {
 			return err
@@ -212,6 +214,8 @@ func (cfg *GRPCConfig) stream(
 	defer s.charged.Close()
 	s.several, s.stall = info.IsClientStream, cfg.Stall
 	if !isInfrastructure(info.FullMethod) {
+		s.inform()
+		defer s.lent.Close()
 		return cfg.Stream(srv, s, info, h)
 	}
 	return cfg.infrastructure(func() error { return h(srv, s) })

@@ -51,7 +51,9 @@ type stream struct {
 	// charged is the account of the last request, and of a large response until grpc has it. A
 	// unary call uses it for all its memory.
 	charged admission.Account
-	local   call.LocalContext // of a unary call
+	local   call.LocalContext
+	// lent is the memory that a response has views of: the codec copies them.
+	lent call.Lent
 
 	// The state of the messages on their way: at most one in each direction.
 	header  [5]byte
@@ -196,7 +198,12 @@ func (s *stream) decode(watched *reading, length int, compressed bool, m any) er
 	if len(data) > smallRequest {
 		defer s.charged.Vacate(int64(len(data))) // the message keeps nothing of it
 	}
-	if err := s.checkItems(into, data); err != nil {
+	work := s.charged.Work(s.ctx)
+	if err := work.Do(len(data)); err != nil {
+		return err
+	}
+	defer work.Rest()
+	if err := s.checkItems(&work, into, data); err != nil {
 		return err
 	}
 	if err := proto.Unmarshal(data, into); err != nil {
@@ -267,12 +274,17 @@ func (s *stream) openAccount() {
 
 // lendAccount gives the account to a unary call, which reserves room for its response there.
 func (s *stream) lendAccount() {
-	if s.cfg.OpenAccount == nil {
-		return
+	if s.cfg.OpenAccount != nil {
+		s.openAccount()
+		s.local.Account = &s.charged
 	}
+}
+
+// inform tells the call what ends with this stream. The caller closes s.lent when the handler has
+// ended, and its response is sent.
+func (s *stream) inform() {
 	s.local = call.LocalContext{Context: s.ctx, Local: call.LocalFrom(s.ctx)}
-	s.openAccount()
-	s.local.Account = &s.charged
+	s.local.Lent = &s.lent
 	s.ctx = &s.local
 }
 
@@ -284,7 +296,9 @@ const (
 )
 
 // checkItems counts the items of a request, and charges the client with them if they are many.
-func (s *stream) checkItems(m proto.Message, text []byte) error {
+func (s *stream) checkItems(
+	work *admission.Work, m proto.Message, text []byte,
+) error {
 	most := s.cfg.MaxItems
 	if most == 0 {
 		most = math.MaxInt
@@ -302,7 +316,7 @@ func (s *stream) checkItems(m proto.Message, text []byte) error {
 	case n*itemCost <= smallRequest:
 		return nil
 	}
-	return s.charged.Grow(s.ctx, int64(n*itemCost))
+	return work.Charge(int64(n * itemCost))
 }
 
 // largeResponse is the size of the smallest response that is charged.

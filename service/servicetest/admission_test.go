@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -23,55 +27,210 @@ import (
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
-// TestEveryCallIsAdmitted makes a call of every RPC, over gRPC and in the process, as REST and the
-// other protocols do. A principal that has its share of the calls and streams is refused, with the
-// time to wait; another one is not. At the end nothing is held.
-func TestEveryCallIsAdmitted(t *testing.T) {
-	a := admission.New(admission.Config{
-		Calls: admission.Limits{Total: 10, Each: 1}, StreamsEach: 1,
-	})
-	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{Admission: a})
-	greedy := admission.Principal{Name: "greedy"}
-	if err := errors.Join(
-		a.EnterCall(t.Context(), greedy), a.EnterStream(t.Context(), greedy),
-	); err != nil {
-		t.Fatal(err)
+// answer is what a client learns of a call that a limit has refused.
+type answer struct {
+	refused bool
+	says    bool // when to come again
+}
+
+// way is a protocol in which clients, who have numbers, make calls.
+type way struct {
+	name string
+	// principal returns whose share the calls of a client use.
+	principal func(client int) admission.Principal
+	// send makes a call of an RPC with an empty request, and returns when it has ended. It reports
+	// false if there is no such call in the protocol.
+	send func(ctx context.Context, client int, rpc protoreflect.MethodDescriptor) (answer, bool)
+}
+
+// ways returns all protocols.
+func ways(t *testing.T, g *servicetest.Gateway, a *admission.Admission) []way {
+	t.Helper()
+	named := func(client int) admission.Principal {
+		return admission.Principal{Name: fmt.Sprint("client", client)}
 	}
-	ways := map[string]asking{
-		"gRPC": {conn: g.Conn, as: servicetest.As},
-		"in the process": {conn: g.Local, as: func(
+	onConn := func(
+		conn grpc.ClientConnInterface, as func(context.Context, string) context.Context,
+	) func(context.Context, int, protoreflect.MethodDescriptor) (answer, bool) {
+		return func(ctx context.Context, client int, rpc protoreflect.MethodDescriptor) (answer, bool) {
+			err := call(ctx, asking{conn, as, named(client).Name}, rpc, empty(t, rpc))
+			code := status.Code(err)
+			return answer{
+				code == codes.ResourceExhausted || code == codes.Unavailable, saysWhen(err),
+			}, true
+		}
+	}
+	all := []way{
+		{"gRPC", named, onConn(g.Conn, servicetest.As)},
+		{"in the process", named, onConn(g.Local, func(
 			ctx context.Context, name string,
 		) context.Context {
 			who := &caller.Identity{Principal: name}
 			return inproc.WithIncoming(ctx, calls.Local{Identity: who}, metadata.MD{})
-		}},
+		})},
 	}
-	n := 0
-	for _, rpc := range methods() {
-		for way, of := range ways {
-			n++
-			// A name of its own: the stream before may still be ending.
-			for name, refused := range map[string]bool{
-				greedy.Name: true, fmt.Sprint("quiet", n): false,
-			} {
-				err := call(t.Context(), asking{of.conn, of.as, name}, rpc, empty(t, rpc))
-				if got := status.Code(err) == codes.ResourceExhausted; got != refused {
-					t.Errorf("%s, %s, of %s: %v", rpc.FullName(), way, name, err)
-				}
-				if refused && !saysWhen(err) {
-					t.Errorf("%s, %s: the error does not say when to come again", rpc.FullName(), way)
-				}
+	h := handler(t, g, a)
+	for name, of := range map[string]func(protoreflect.MethodDescriptor) *http.Request{
+		"REST": restRequest, "Connect": connectRequest, "gRPC-Web": webRequest,
+	} {
+		all = append(all, way{name, addressed, func(
+			ctx context.Context, client int, rpc protoreflect.MethodDescriptor,
+		) (answer, bool) {
+			r := of(rpc)
+			if r == nil {
+				return answer{}, false
 			}
+			r.RemoteAddr = netip.AddrPortFrom(addressed(client).Address, 1).String()
+			return serve(h, r.WithContext(ctx)), true
+		}})
+	}
+	return all
+}
+
+// addressed returns the principal of a client without a name.
+func addressed(client int) admission.Principal {
+	return admission.Principal{
+		Address: netip.AddrFrom4([4]byte{10, byte(client >> 16), byte(client >> 8), byte(client)}),
+	}
+}
+
+// eachCall calls f with each RPC in each protocol, and a number of its own.
+func eachCall(
+	t *testing.T, g *servicetest.Gateway, a *admission.Admission,
+	f func(n int, of way, rpc protoreflect.MethodDescriptor),
+) {
+	t.Helper()
+	n := 0
+	for _, of := range ways(t, g, a) {
+		for _, rpc := range methods() {
+			if n++; of.name == "REST" && restRequest(rpc) == nil {
+				if !withoutREST[rpc.FullName()] {
+					t.Errorf("%s has no path on REST: the test needs one", rpc.FullName())
+				}
+				continue
+			}
+			f(n, of, rpc)
 		}
 	}
-	if n < 100 {
+	if n < 5*53 {
 		t.Errorf("%d calls were made: the test shows little", n)
 	}
-	a.LeaveCall(greedy)
-	a.LeaveStream(greedy)
-	servicetest.Eventually(t, "nothing to be held", func() bool {
-		return a.Calls().Held+a.Streams().Held+a.ChangeStreams().Held == 0
+}
+
+// TestEveryCallIsAdmitted makes a call of every RPC in every protocol. A principal that has its
+// share of the calls and streams is refused, with the time to wait; another one is not. At the end
+// nothing is held.
+func TestEveryCallIsAdmitted(t *testing.T) {
+	a := admission.New(admission.Config{
+		Calls:   admission.Limits{Total: 20, Each: 1},
+		Streams: admission.Limits{Each: 1},
 	})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{Admission: a})
+	const greedy = 0
+	for _, p := range []admission.Principal{addressed(greedy), {Name: "client0"}} {
+		if err := errors.Join(
+			a.EnterCall(t.Context(), p), a.EnterStream(t.Context(), p),
+		); err != nil {
+			t.Fatal(err)
+		}
+		defer a.LeaveCall(p)
+		defer a.LeaveStream(p)
+	}
+	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor) {
+		if got, _ := of.send(t.Context(), greedy, rpc); !got.refused || !got.says {
+			t.Errorf("%s, %s, of a greedy client: %+v", rpc.FullName(), of.name, got)
+		}
+		if got, _ := of.send(t.Context(), n, rpc); got.refused {
+			t.Errorf("%s, %s, of a quiet client: refused", rpc.FullName(), of.name)
+		}
+	})
+	servicetest.Eventually(t, "nothing else to be held", func() bool {
+		return a.Calls().Held+a.Streams().Held+a.ChangeStreams().Held == 4
+	})
+}
+
+// TestHeldCallsCount holds a call of every RPC in every protocol open, as a server that does not
+// answer would: it counts as its principal's share for so long, and not longer.
+func TestHeldCallsCount(t *testing.T) {
+	a := admission.New(admission.Config{
+		Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1},
+	})
+	var holds atomic.Pointer[hold] // the next call
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{
+		Admission: a,
+		Begun: func(ctx context.Context) {
+			if h := holds.Swap(nil); h != nil {
+				close(h.begun)
+				select {
+				case <-h.end:
+				case <-ctx.Done():
+				}
+			}
+		},
+	})
+	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor) {
+		h := &hold{make(chan struct{}), make(chan struct{})}
+		holds.Store(h)
+		ended := make(chan answer)
+		go func() {
+			got, _ := of.send(t.Context(), n, rpc)
+			ended <- got
+		}()
+		select {
+		case <-h.begun:
+		case got := <-ended:
+			t.Fatalf("%s, %s: %+v, and the call has not begun", rpc.FullName(), of.name, got)
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s, %s: the call does not begin", rpc.FullName(), of.name)
+		}
+		if got, _ := of.send(t.Context(), n, rpc); !got.refused || !got.says {
+			t.Errorf("%s, %s, beside one that is held: %+v", rpc.FullName(), of.name, got)
+		}
+		if got, _ := of.send(t.Context(), n+1_000, rpc); got.refused {
+			t.Errorf("%s, %s, of another client: refused", rpc.FullName(), of.name)
+		}
+		close(h.end)
+		if got := <-ended; got.refused {
+			t.Errorf("%s, %s: the call that was held is refused", rpc.FullName(), of.name)
+		}
+		servicetest.Eventually(t, "nothing to be held", func() bool {
+			return a.Calls().Held+a.Streams().Held+a.ChangeStreams().Held == 0
+		})
+	})
+}
+
+// hold holds a call open.
+type hold struct{ begun, end chan struct{} }
+
+// TestStreamsOfAllCount has as many streams open as there may be in all: one more of any principal
+// is refused in every protocol, and says when to come again. Other calls go on.
+func TestStreamsOfAllCount(t *testing.T) {
+	a := admission.New(admission.Config{Streams: admission.Limits{Total: 2}})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{Admission: a})
+	for _, name := range []string{"one", "two"} {
+		p := admission.Principal{Name: name}
+		if err := a.EnterStream(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		defer a.LeaveStream(p)
+	}
+	streams := 0
+	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor) {
+		isStream := rpc.IsStreamingClient() || rpc.IsStreamingServer()
+		if isStream {
+			streams++
+		}
+		got, _ := of.send(t.Context(), n, rpc)
+		if got.refused != isStream || got.says != isStream {
+			t.Errorf("%s, %s, beside all streams: %+v", rpc.FullName(), of.name, got)
+		}
+	})
+	if streams < 5*7 {
+		t.Errorf("%d streams were tried: the test shows little", streams)
+	}
+	if got := a.Streams(); got.Held != 2 || got.Refused[admission.Full] != uint64(streams) {
+		t.Errorf("Streams() = %+v after %d refusals", got, streams)
+	}
 }
 
 // asking makes the calls of a client with a name.

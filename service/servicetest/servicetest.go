@@ -20,7 +20,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/conn"
 	"github.com/mooringdb/mooring/core/connstring"
 	corecursor "github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/event"
@@ -92,6 +94,8 @@ type Config struct {
 	Admission *admission.Admission
 	// Idle is how long a transaction waits for its next call.
 	Idle time.Duration
+	// Begun is called for each call that has its place, before the policy decides; nil: nothing is.
+	Begun func(context.Context)
 	// Replicas reaches the other gateways.
 	Replicas interceptor.Replicas
 }
@@ -121,8 +125,17 @@ func StartOn(t testing.TB, uri string, dial Dialer, cfg Config) *Gateway {
 	return g
 }
 
+// running counts the gateways of this process: what is lent is not known to be of one of them.
+var running atomic.Int32
+
 func (g *Gateway) start(uri string, dial Dialer, cfg Config) {
 	g.t.Helper()
+	running.Add(1)
+	g.t.Cleanup(func() { // after all others
+		if n := buffer.Lent(); running.Add(-1) == 0 && n != 0 {
+			g.t.Errorf("%d buffers of replies are lent after all", n)
+		}
+	})
 	g.startClient(uri+cfg.URIOptions, dial, cfg.Admission)
 	cfg.Handles.Sizes = batch.NewSizes()
 	cfg.Streams.Sizes = cfg.Handles.Sizes
@@ -149,6 +162,10 @@ func (g *Gateway) startClient(uri string, dial Dialer, admitted *admission.Admis
 	if admitted != nil {
 		opt.AdmitReply = admitted.AdmitReply
 		opt.AdmitMessage, opt.Spare = admitted.AdmitMessage, admitted.SpareFor
+		opt.Turn = func(ctx context.Context) conn.Turn {
+			turn := admission.From(ctx).Turn()
+			return &turn
+		}
 	}
 	g.Client, err = client.New(cfg, opt)
 	if err != nil {
@@ -189,6 +206,12 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 		DefaultTimeout: cfg.DefaultTimeout,
 		Admission:      cfg.Admission,
 		Replicas:       cfg.Replicas,
+		Comment: func(ctx context.Context) *bson.Value {
+			if cfg.Begun != nil {
+				cfg.Begun(ctx)
+			}
+			return nil
+		},
 	})
 	streams := stream.New(cfg.Streams)
 	services := api.New(api.Config{
@@ -221,7 +244,7 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 		defer close(served)
 		_ = s.Serve(server.Watched(listener))
 	}()
-	conn, err := grpc.NewClient("passthrough:///gateway",
+	clientConn, err := grpc.NewClient("passthrough:///gateway",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return listener.DialContext(ctx)
@@ -229,17 +252,17 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.Conn = conn
-	g.Document = mooringv1.NewDocumentServiceClient(conn)
-	g.Resource = mooringv1.NewDocumentResourceServiceClient(conn)
-	g.Command = mooringv1.NewCommandServiceClient(conn)
-	g.Catalog = mooringv1.NewCatalogServiceClient(conn)
-	g.Cursor = mooringv1.NewCursorServiceClient(conn)
-	g.Session = mooringv1.NewSessionServiceClient(conn)
-	g.Transaction = mooringv1.NewTransactionServiceClient(conn)
-	g.Deployment = mooringv1.NewDeploymentServiceClient(conn)
+	g.Conn = clientConn
+	g.Document = mooringv1.NewDocumentServiceClient(clientConn)
+	g.Resource = mooringv1.NewDocumentResourceServiceClient(clientConn)
+	g.Command = mooringv1.NewCommandServiceClient(clientConn)
+	g.Catalog = mooringv1.NewCatalogServiceClient(clientConn)
+	g.Cursor = mooringv1.NewCursorServiceClient(clientConn)
+	g.Session = mooringv1.NewSessionServiceClient(clientConn)
+	g.Transaction = mooringv1.NewTransactionServiceClient(clientConn)
+	g.Deployment = mooringv1.NewDeploymentServiceClient(clientConn)
 	g.atEnd(func(context.Context) error {
-		_ = conn.Close()
+		_ = clientConn.Close()
 		s.Stop()
 		<-served
 		return nil

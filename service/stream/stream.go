@@ -1,8 +1,9 @@
 // Package stream sends all documents of a cursor as fast as the client receives them.
 //
-// A stream asks for the next batch when the transport has accepted the last one, so it holds two
-// batches at most, however slow its client is. Their size in bytes comes from a budget that all
-// streams share. The stream closes its cursor when it ends, whatever the reason.
+// A stream reads one batch ahead, if there is memory for it, while the transport takes the one
+// before, so that it waits for the server or for the client, and not for one after the other. It
+// holds three batches at most, however slow its client is. Their size in bytes comes from a budget
+// that all streams share. The stream closes its cursor when it ends, whatever the reason.
 package stream
 
 import (
@@ -14,20 +15,23 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
+	"github.com/mooringdb/mooring/service/call"
 )
 
-// Defaults of Config.
+// Defaults of Config. A gRPC message of DefaultMessageBytes has room for its framing in a buffer of
+// 512 KiB, or of 1 MiB if its documents are tiny. Larger buffers are not used again.
 const (
 	DefaultBudget       = 32 << 20
-	DefaultMessageBytes = 1 << 20
+	DefaultMessageBytes = 448 << 10
 )
 
 // Cursor lists the methods of *cursor.Cursor that a stream needs.
 type Cursor interface {
-	Next(ctx context.Context) (cursor.Batch, error)
+	NextLent(ctx context.Context) (cursor.Batch, error)
 	Done() bool
 	SetBatchSize(n int32)
 	Close(ctx context.Context) error
@@ -78,8 +82,14 @@ type Source struct {
 	// Cursor was opened with RunOn, so that a client that disconnects before the command's reply
 	// leaves no unknown cursor. Its getMores do not use RunOn, since closing the cursor ends them.
 	Cursor Cursor
-	// Documents are sent before those of the cursor.
+	// Documents are sent before those of the cursor. They are in Lent, of which Run gets the
+	// references.
 	Documents []bson.Raw
+	Lent      []*buffer.Buffer
+	// ReadAhead allows a batch to be read while the one before is sent. It is not for cursors whose
+	// server waits for documents, and not for those that are in a transaction or hold a connection,
+	// where one command at a time may run.
+	ReadAhead bool
 	// Of is where the documents come from; zero: nothing is learned of them.
 	Of batch.Source
 	// Sizer is what is known of the cursor's documents. If it is zero, what is known of Of counts.
@@ -114,7 +124,9 @@ func Open[C any](ctx context.Context, run func() (C, error)) (C, error) {
 
 // Run sends all documents of a source, in order, and closes its cursor. It blocks until all are
 // sent, ctx ends, or the cursor or send fails. send returns when the transport has accepted the
-// message; it may keep the documents but must not change them. If ctx ends, Run returns its cause.
+// message. If it returns nil, the documents are read until it is called for the batch after them
+// and has returned, and those of the last two until the call ends. It must not change them. If ctx
+// ends, Run returns its cause.
 func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
 	defer s.budget.Join()()
 	cur := src.Cursor
@@ -128,43 +140,112 @@ func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) err
 }
 
 func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
-	out := sender{
+	r := reader{streams: s, src: src, sizer: src.Sizer, out: sender{
 		send: send, messageBytes: s.messageBytes,
 		account: admission.From(ctx),
-	}
+	}}
 	if ctx.Err() != nil { // the command that opened the stream was refused its reply, or has run on
+		keep(src.Lent)
 		return context.Cause(ctx)
 	}
-	if err := out.all(src.Documents); err != nil {
+	if err := r.out.all(src.Documents); err != nil {
+		keep(src.Lent)
 		return err
 	}
-	src.Documents = nil
-	sizer := src.Sizer
-	if sizer == (batch.Sizer{}) {
-		sizer = batch.Resume(s.sizes.Mean(src.Of), batch.First)
+	r.out.accepted(held{rest: src.Lent})
+	r.src.Documents, r.src.Lent = nil, nil
+	if r.sizer == (batch.Sizer{}) {
+		r.sizer = batch.Resume(s.sizes.Mean(src.Of), batch.First)
 	}
-	var pause pacer
-	for !src.Cursor.Done() {
-		n := sizer.Next(s.budget.Target())
-		if src.MaxBatch > 0 {
-			n = min(n, src.MaxBatch)
-		}
-		src.Cursor.SetBatchSize(n)
-		pause.begin()
-		documents, bytes, err := out.batch(ctx, src.Cursor)
-		if err != nil {
-			return err
-		}
-		sizer.Saw(documents, bytes)
-		s.sizes.Saw(src.Of, documents, bytes)
-		if src.Cursor.Done() {
-			return nil
-		}
-		if err := pause.after(ctx, documents); err != nil {
+	defer func() { r.end(ctx) }()
+	for r.ahead != nil || !src.Cursor.Done() {
+		if err := r.batch(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func keep(lent []*buffer.Buffer) {
+	for _, b := range lent {
+		b.Keep()
+	}
+}
+
+// reader reads the batches of a cursor and sends them.
+type reader struct {
+	streams *Streams
+	src     Source
+	sizer   batch.Sizer
+	out     sender
+	ahead   *ahead // nil: nothing is read ahead
+	pause   pacer
+}
+
+// batch sends the next batch, and reads another one meanwhile. It is a separate function so that no
+// variable references the documents after it returns.
+func (r *reader) batch(ctx context.Context) error {
+	b, err := r.next(ctx)
+	if err != nil {
+		return err
+	}
+	last := held{charge: r.out.account.TakeReplies(), lent: b.Lent}
+	documents := len(b.Documents)
+	r.sizer.Saw(documents, b.Bytes)
+	r.streams.sizes.Saw(r.src.Of, documents, b.Bytes)
+	if r.src.ReadAhead && documents > 0 && !r.src.Cursor.Done() {
+		r.readAhead(ctx)
+	}
+	if err := r.out.all(b.Documents); err != nil {
+		b.Lent.Keep() // the transport may still read it
+		return err
+	}
+	r.out.accepted(last)
+	if r.ahead != nil || r.src.Cursor.Done() {
+		return nil
+	}
+	return r.pause.after(ctx, documents)
+}
+
+// next returns the batch that is read ahead, or reads one.
+func (r *reader) next(ctx context.Context) (cursor.Batch, error) {
+	if a := r.ahead; a != nil {
+		r.ahead = nil
+		return a.wait()
+	}
+	r.setSize()
+	r.pause.begin()
+	return r.out.next(ctx, r.src.Cursor)
+}
+
+// setSize sets the size of the next batch, and returns how many bytes its documents may have.
+func (r *reader) setSize() (bytes int) {
+	n := r.sizer.Next(r.streams.budget.Target())
+	if r.src.MaxBatch > 0 {
+		n = min(n, r.src.MaxBatch)
+	}
+	r.src.Cursor.SetBatchSize(n)
+	mean, _ := r.sizer.Seen()
+	return int(n) * mean
+}
+
+// readAhead begins to read the next batch, if there is memory for it.
+func (r *reader) readAhead(ctx context.Context) {
+	if r.out.account.ReserveSpare(int64(r.setSize())) {
+		r.ahead = begin(ctx, func(ctx context.Context) (cursor.Batch, error) {
+			return r.out.next(ctx, r.src.Cursor)
+		})
+	}
+}
+
+// end stops what is read ahead, and leaves the last batch to the call, since its client may read
+// it still.
+func (r *reader) end(ctx context.Context) {
+	r.ahead.stop()
+	call.Lend(ctx, r.out.before.lent)
+	for _, b := range r.out.before.rest {
+		call.Lend(ctx, b)
+	}
 }
 
 // sender splits batches into messages.
@@ -172,26 +253,26 @@ type sender struct {
 	send         func([]bson.Raw) error
 	messageBytes int
 	account      *admission.Account // of the call
-	before       int64              // charged for the batch before
+	before       held
 }
 
-// batch reads one batch and sends it. It is a separate function so that no variable references the
-// documents after it returns.
-func (s *sender) batch(ctx context.Context, cur Cursor) (n, bytes int, err error) {
-	b, err := s.next(ctx, cur)
-	if err != nil {
-		return 0, 0, err
+// held has what a batch holds until the client has taken the batch after it: the last message may
+// still be on the way when the transport has accepted it.
+type held struct {
+	charge int64
+	lent   *buffer.Buffer
+	rest   []*buffer.Buffer // of a cursor that a stream has taken over
+}
+
+// accepted records that the transport has accepted a batch. It returns the memory of the one
+// before, which the client has taken.
+func (s *sender) accepted(last held) {
+	s.before.lent.Release()
+	for _, b := range s.before.rest {
+		b.Release()
 	}
-	err = s.all(b.Documents)
-	s.release()
-	return len(b.Documents), b.Bytes, err
-}
-
-// release returns the memory of the batch before the last, which the client has taken. The last
-// message may still be on the way when the transport has accepted it.
-func (s *sender) release() {
-	s.account.Shrink(s.before)
-	s.before = s.account.TakeReplies()
+	s.account.Shrink(s.before.charge)
+	s.before = last
 }
 
 // next reads one batch, in a place among the calls in flight.
@@ -200,7 +281,7 @@ func (s *sender) next(ctx context.Context, cur Cursor) (cursor.Batch, error) {
 		return cursor.Batch{}, err
 	}
 	defer s.account.LeaveCommand()
-	return cur.Next(ctx)
+	return cur.NextLent(ctx)
 }
 
 func (s *sender) all(docs []bson.Raw) error {

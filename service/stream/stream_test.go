@@ -29,7 +29,7 @@ type fake struct {
 	closed     int
 }
 
-func (f *fake) Next(context.Context) (cursor.Batch, error) {
+func (f *fake) NextLent(context.Context) (cursor.Batch, error) {
 	if f.err != nil && len(f.sizes) == 1 {
 		return cursor.Batch{}, f.err
 	}
@@ -226,12 +226,12 @@ type relayed struct {
 	ended bool
 }
 
-func (r *relayed) Next(ctx context.Context) (cursor.Batch, error) {
+func (r *relayed) NextLent(ctx context.Context) (cursor.Batch, error) {
 	if r.left == 0 {
 		r.ended = true
 		return cursor.Batch{}, nil
 	}
-	return r.fake.Next(ctx)
+	return r.fake.NextLent(ctx)
 }
 
 func (r *relayed) Done() bool { return r.ended }
@@ -257,8 +257,8 @@ type charging struct {
 	most      int64 // that was charged
 }
 
-func (c *charging) Next(ctx context.Context) (cursor.Batch, error) {
-	b, err := c.fake.Next(ctx)
+func (c *charging) NextLent(ctx context.Context) (cursor.Batch, error) {
+	b, err := c.fake.NextLent(ctx)
 	if err != nil {
 		return b, err
 	}
@@ -293,9 +293,9 @@ type placed struct {
 	during    []int64
 }
 
-func (c *placed) Next(ctx context.Context) (cursor.Batch, error) {
+func (c *placed) NextLent(ctx context.Context) (cursor.Batch, error) {
 	c.during = append(c.during, c.admission.Calls().Held)
-	return c.fake.Next(ctx)
+	return c.fake.NextLent(ctx)
 }
 
 // TestPlaces checks that a stream has a place among the calls in flight while the server works for

@@ -110,7 +110,7 @@ func (w *watcher) batch(ctx context.Context) (n, size int, err error) {
 		}
 		w.token = tokenOf(events[len(events)-1])
 	}
-	w.out.release()
+	w.out.accepted(held{charge: w.out.account.TakeReplies()})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -207,13 +207,12 @@ func (c *call) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	response := c.method.response.New().Interface()
-	err = c.x.Conn().Invoke(c.incoming(ctx), c.method.name, request, response,
-		grpc.Header(&c.header), grpc.Trailer(&c.trailer))
+	reply, err := c.x.Conn().Call(c.incoming(ctx), c.method.name, request)
+	c.header, c.trailer = reply.Header, reply.Trailer
 	if err != nil {
 		return err
 	}
-	return c.write(response) //nolint:contextcheck // of the request
+	return c.write(reply.Message.(proto.Message)) //nolint:contextcheck // of the request
 }
 
 // stream makes a call that is a stream.
