@@ -1,0 +1,150 @@
+package console_test
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+)
+
+// document makes a document of Extended JSON.
+func document(t *testing.T, text string) bson.Raw {
+	t.Helper()
+	d, err := extjson.Parse(nil, []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// visit goes to a view, and waits until its heading is there.
+func (s *scene) visit(fragment, title string) {
+	s.t.Helper()
+	s.do("location.hash = " + quote(fragment))
+	s.eventually(`document.querySelector("h1")?.textContent === ` + quote(title))
+}
+
+// edit replaces the text of the editor, which is in a shadow root.
+func (s *scene) edit(text string) {
+	s.t.Helper()
+	const content = `document.querySelector("div.editor")?.shadowRoot?.querySelector(".cm-content")`
+	s.eventually(content)
+	s.do(content + ".focus()")
+	s.page.SelectAll()
+	s.page.Type(text)
+}
+
+// TestQuery reads 500 documents in pages, aggregates, and copies a query as a line of curl, which
+// then gives the same documents.
+func TestQuery(t *testing.T) {
+	s := newScene(t)
+	var orders []bson.Raw
+	for i := range 500 {
+		orders = append(orders, document(t, fmt.Sprintf(`{"_id":%d,"customer":"c%d","total":{"$numberDecimal":"%d.50"},"2":1,"1":2}`, i, i%7, i)))
+	}
+	s.deployment.SetDocuments("shop.orders", orders...)
+	s.visit("#/query?db=shop&in=orders", "Sign in to Mooring")
+	s.signIn(s.reader)
+	s.shows("key:reader")
+	s.click("Run")
+	for page := range 5 {
+		s.shows(fmt.Sprintf("Documents %d to %d", 100*page+1, 100*page+100))
+		var first string
+		s.page.Evaluate(`document.querySelector("tbody td").textContent`, &first)
+		if want := fmt.Sprintf("%d Int32", 100*page); first != want {
+			t.Errorf("page %d begins with %q, want %q", page+1, first, want)
+		}
+		s.click("Next page") // after the last one it finds that there is none
+	}
+	s.eventually(`[...document.querySelectorAll("button")].find(b => b.textContent === "Next page").disabled`)
+	s.shows("the last ones")
+	var columns string
+	s.page.Evaluate(`[...document.querySelectorAll("th")].map(h => h.textContent).join()`, &columns)
+	if columns != "_id,customer,total,2,1" { // JavaScript's objects would move 1 and 2 to the front
+		t.Errorf("the columns are %s", columns)
+	}
+	s.isClean()
+	s.shoot("query")
+	s.judge("a result as a table")
+	s.click("JSON")
+	s.shows("Decimal128")
+	s.judge("a result as JSON")
+
+	s.visit("#/held", "Held")
+	s.shows("What clients hold is for operators to see")
+	s.page.Errors() // Chromium notes the status of the call
+	s.visit("#/query?db=shop&in=orders&kind=aggregate&q="+`[{"$match":{"_id":{"$lt":3}}},{"$project":{"customer":1}}]`, "Query")
+	s.click("Run")
+	s.shows("Documents 1 to 3, the last ones")
+	s.isClean()
+
+	s.click("Show the code")
+	var line string
+	s.page.Evaluate(`document.querySelector(".code").textContent`, &line)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
+	cmd.Env = append(cmd.Environ(), "MOORING_KEY="+s.reader)
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Count(string(out), `"customer"`) != 3 {
+		t.Errorf("the line of curl: %v\n%s\n%s", err, line, out)
+	}
+	if strings.Contains(line, s.reader) {
+		t.Error("the line has the key in it")
+	}
+}
+
+// TestRefusedQuery checks that an error says what and where.
+func TestRefusedQuery(t *testing.T) {
+	s := newScene(t)
+	s.visit(`#/query?db=shop&in=orders&q={"total":{"$gtt":1}}`, "Sign in to Mooring")
+	s.signIn(s.reader)
+	s.click("Run")
+	s.shows("The query was refused")
+	s.shows("$gtt")
+	s.eventually(`document.querySelector("[role=alert] .facts").innerText.includes("Request")`)
+	s.shoot("refused-query")
+	s.judge("a refused query")
+	s.page.Errors() // Chromium notes the status of the call
+	s.edit(`{"total":`)
+	s.click("Run")
+	s.shows("filter: ")
+	s.isClean() // it is not sent
+}
+
+// TestEditorSize checks how much is loaded once the editor is.
+func TestEditorSize(t *testing.T) {
+	s := newScene(t)
+	s.visit("#/query", "Sign in to Mooring")
+	s.signIn(s.reader)
+	s.eventually(`document.querySelector("div.editor")?.shadowRoot?.querySelector(".cm-content")`)
+	const most = 250 << 10
+	if n := s.loaded(); n > most {
+		t.Errorf("with the editor it is %d bytes, want %d at most", n, most)
+	} else {
+		t.Logf("with the editor it is %d bytes", n)
+	}
+	s.isClean()
+}
+
+// TestCode checks that a name and a text with everything that shells give a meaning to are only
+// text in the line of curl.
+func TestCode(t *testing.T) {
+	s := newScene(t)
+	const odd = `it's "$(x)" \ ` + "`y`"
+	s.deployment.SetDocuments("shop."+odd, document(t, `{"_id":1,"a":`+quote(odd)+`}`))
+	s.signIn(s.reader)
+	s.visit("#/deployment", "Deployment")
+	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(odd) + `, q: ` + quote(`{"a":`+quote(odd)+`}`) + `})`)
+	s.click("Run")
+	s.shows("Documents 1 to 1")
+	s.click("Show the code")
+	var line string
+	s.page.Evaluate(`document.querySelector(".code").textContent`, &line)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
+	cmd.Env = append(cmd.Environ(), "MOORING_KEY="+s.reader)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), `"_id":1`) {
+		t.Errorf("the line of curl: %v\n%s\n%s", err, line, out)
+	}
+}

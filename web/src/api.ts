@@ -1,0 +1,191 @@
+// Calls of the gateway's public API, and the credential that they carry. The credential is a
+// variable of this module and is kept nowhere else: closing or reloading the page forgets it.
+import { signal } from '@preact/signals';
+
+const root = new URL('..', new URL('.', document.baseURI));
+let key: string | undefined;
+
+/** session says whether calls can be made: whether the user has signed in, or need not. */
+export const session = signal<'unknown' | 'needed' | 'open' | 'signed-in'>('unknown');
+/** principal is who the gateway says that the user is. */
+export const principal = signal('');
+/** refused says why the credential does not count any more. */
+export const refused = signal<ApiError | undefined>(undefined);
+
+export interface ErrorBody {
+  status: string;
+  reason: string;
+  code: number;
+  message: string;
+  requestId?: string;
+  retry?: string;
+  field?: string;
+  offset?: number;
+  server?: { code?: number; codeName?: string; labels?: string[]; errInfo?: unknown };
+}
+
+/** ApiError is the failure of a call. Its status is 0 if there was no answer. */
+export class ApiError extends Error {
+  constructor(
+    readonly http: number,
+    readonly body: ErrorBody,
+  ) {
+    super(body.message);
+  }
+}
+
+interface Options {
+  method?: 'GET' | 'POST';
+  body?: string;
+  accept?: string;
+  signal?: AbortSignal | undefined;
+}
+
+/** urlOf returns the address of a path of the API. */
+export const urlOf = (path: string): string => new URL(path.replace(/^\//, ''), root).href;
+
+const unanswered = (message: string): ApiError =>
+  new ApiError(0, { status: 'UNAVAILABLE', reason: 'NoAnswer', code: 14, message });
+
+async function send(path: string, o: Options): Promise<Response> {
+  const headers: Record<string, string> = { Accept: o.accept ?? 'application/json' };
+  if (key !== undefined) headers['Authorization'] = `Bearer ${key}`;
+  if (o.body !== undefined) headers['Content-Type'] = 'application/json';
+  let response: Response;
+  try {
+    response = await fetch(urlOf(path), {
+      method: o.method ?? (o.body === undefined ? 'GET' : 'POST'),
+      headers,
+      cache: 'no-store',
+      ...(o.body === undefined ? {} : { body: o.body }),
+      ...(o.signal ? { signal: o.signal } : {}),
+    });
+  } catch (e) {
+    if (o.signal?.aborted) throw e;
+    throw unanswered('The gateway does not answer.');
+  }
+  if (response.ok) return response;
+  const failed = await failure(response);
+  if (failed.http === 401) {
+    refused.value = failed;
+    signOut();
+  }
+  throw failed;
+}
+
+async function failure(response: Response): Promise<ApiError> {
+  try {
+    const { error } = (await response.json()) as { error: ErrorBody };
+    if (typeof error.message === 'string') return new ApiError(response.status, error);
+  } catch {
+    // A proxy has answered.
+  }
+  return new ApiError(response.status, {
+    status: '', reason: '', code: 2, message: `HTTP ${response.status} ${response.statusText}`,
+  });
+}
+
+/** text makes a call and returns its answer as it is written. */
+export async function text(path: string, o: Options = {}): Promise<string> {
+  return (await send(path, o)).text();
+}
+
+/** call makes a call whose answer is JSON. */
+export async function call<T>(path: string, o: Options = {}): Promise<T> {
+  return (await send(path, o)).json() as Promise<T>;
+}
+
+/** lines makes a call whose answer is a stream, and yields its lines up to its end. */
+export async function* lines(path: string, o: Options): AsyncGenerator<string> {
+  const response = await send(path, { accept: 'application/x-ndjson', ...o });
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (let rest = ''; ; ) {
+      const { done, value } = await reader.read().catch((e: unknown) => {
+        if (o.signal?.aborted) throw e;
+        throw unanswered('The stream has broken off.');
+      });
+      if (done) throw unanswered('The stream has broken off.');
+      const parts = (rest + value).split('\n');
+      rest = parts.pop()!;
+      for (const line of parts) {
+        if (line.startsWith('{"error":')) {
+          throw new ApiError(response.status, (JSON.parse(line) as { error: ErrorBody }).error);
+        }
+        if (line.startsWith('{"end":')) return;
+        yield line;
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => undefined);
+  }
+}
+
+/** start finds out whether the gateway asks for a credential. */
+export async function start(): Promise<void> {
+  const settings = await call<{ signIn: boolean }>('console/settings.json');
+  session.value = settings.signIn ? 'needed' : 'open';
+}
+
+/** signIn tries a credential; undefined is none, for browsers with a client certificate. */
+export async function signIn(credential: string | undefined): Promise<void> {
+  key = credential;
+  refused.value = undefined;
+  try {
+    principal.value = (await call<{ principal: string }>('console/principal.json')).principal;
+  } catch (e) {
+    key = undefined;
+    throw e;
+  }
+  session.value = 'signed-in';
+}
+
+/** signOut forgets the credential. */
+export function signOut(): void {
+  key = undefined;
+  if (session.value === 'signed-in') session.value = 'needed';
+}
+
+/** Attempt is how a call of the reference went. */
+export interface Attempt {
+  status: number;
+  requestId: string;
+  text: string;
+  /** cut says that more of the answer came than is kept. */
+  cut: boolean;
+}
+
+const mostText = 256 << 10;
+
+/** attempt makes any call, and tells of its answer as it comes. */
+export async function attempt(
+  method: string, path: string, body: string | undefined, accept: string,
+  stop: AbortSignal, tell: (a: Attempt) => void,
+): Promise<void> {
+  const response = await fetch(urlOf(path), {
+    method, signal: stop, cache: 'no-store',
+    headers: {
+      Accept: accept,
+      ...(key === undefined ? {} : { Authorization: `Bearer ${key}` }),
+      ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+    },
+    ...(body === undefined ? {} : { body }),
+  });
+  const told: Attempt = {
+    status: response.status, requestId: response.headers.get('Mooring-Request-Id') ?? '',
+    text: '', cut: false,
+  };
+  tell({ ...told });
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  for (let part = await reader?.read(); part && !part.done; part = await reader!.read()) {
+    told.text += part.value;
+    if (told.text.length > mostText) {
+      told.text = told.text.slice(0, mostText);
+      told.cut = true;
+      void reader!.cancel();
+      tell({ ...told });
+      return;
+    }
+    tell({ ...told });
+  }
+}

@@ -1,0 +1,118 @@
+// Documents, as a tree of text and as a table. Nothing of a document is ever anything but text.
+import { isArray, isObject, short, type Value } from './ejson';
+
+/** Tree shows a value with the types of its parts. */
+export function Tree({ value }: { value: Value }) {
+  return (
+    <pre class="tree" tabIndex={0}>
+      <Node value={value} indent="" />
+    </pre>
+  );
+}
+
+function Node({ value: v, indent }: { value: Value; indent: string }) {
+  const deeper = `${indent}  `;
+  if (isObject(v)) {
+    return (
+      <>
+        {'{'}
+        {v.fields.map(([name, x], i) => (
+          <span key={i}>
+            {`\n${deeper}`}
+            <span class="name">{name}</span>: <Node value={x} indent={deeper} />
+          </span>
+        ))}
+        {v.fields.length > 0 && `\n${indent}`}
+        {'}'}
+      </>
+    );
+  }
+  if (isArray(v)) {
+    return (
+      <>
+        {'['}
+        {v.items.map((x, i) => (
+          <span key={i}>
+            {`\n${deeper}`}
+            <Node value={x} indent={deeper} />
+          </span>
+        ))}
+        {v.items.length > 0 && `\n${indent}`}
+        {']'}
+      </>
+    );
+  }
+  return <Scalar value={v} />;
+}
+
+function Scalar({ value: v }: { value: { type: string; text: string } }) {
+  return (
+    <>
+      <span class={`value ${v.type.split(' ')[0]}`}>
+        {v.type === 'String' ? JSON.stringify(v.text) : v.text}
+      </span>
+      {!plain.has(v.type) && <span class="type"> {v.type}</span>}
+    </>
+  );
+}
+
+/** plain are the types that the text of a value shows by itself. */
+const plain = new Set(['String', 'Bool', 'Number']);
+
+const mostColumns = 40;
+
+/** Table shows documents with a column for each field of the first level. */
+export function Table({ documents, label }: { documents: Value[]; label: string }) {
+  const names = new Set<string>();
+  for (const d of documents) {
+    for (const [name] of isObject(d) ? d.fields : []) {
+      if (names.size < mostColumns) names.add(name);
+    }
+  }
+  const columns = [...names];
+  return (
+    <div class="scroll" role="region" aria-label={label} tabIndex={0}>
+      <table class="documents">
+        <thead>
+          <tr>
+            {columns.map((name) => (
+              <th key={name} scope="col">
+                {name || <span class="muted">(empty)</span>}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {documents.map((d, i) => {
+            const fields = new Map(isObject(d) ? d.fields : []);
+            return (
+              <tr key={i}>
+                {columns.map((name) => {
+                  const v = fields.get(name);
+                  return <td key={name}>{v && <Cell value={v} />}</td>;
+                })}
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Cell({ value: v }: { value: Value }) {
+  if (isObject(v) || isArray(v)) {
+    return (
+      <span class="value" title={v.type}>
+        {short(v, 60)}
+      </span>
+    );
+  }
+  return (
+    <>
+      <span class={`value ${v.type.split(' ')[0]}`}>{v.text.slice(0, 120)}</span>
+      {v.text.length > 120 && '…'}
+      {!plain.has(v.type) && <span class="type"> {v.type}</span>}
+    </>
+  );
+}

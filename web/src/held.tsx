@@ -1,0 +1,211 @@
+import { useEffect, useState } from 'preact/hooks';
+import { ApiError, call } from './api';
+import { age, until } from './format';
+import { Confirm, Failure } from './parts';
+import { route } from './router';
+
+interface Handle {
+  id: string;
+  kind: string;
+  principal: string;
+  namespace: string;
+  server?: string;
+  pinned: boolean;
+  busy: boolean;
+  pages: string | number;
+  replica?: string;
+  openTime: string;
+  lastUseTime: string;
+  expireTime: string;
+}
+
+interface Page {
+  handles?: Handle[];
+  cursor?: string;
+  unreachable?: { address: string; error: string }[];
+}
+
+const size = 200;
+
+/** Held lists what clients hold. A list is audited, so it is asked for only when the user asks. */
+export function Held() {
+  const [handles, setHandles] = useState<Handle[]>();
+  const [more, setMore] = useState<string>();
+  const [lost, setLost] = useState<Page['unreachable']>([]);
+  const [error, setError] = useState<unknown>();
+  const [asking, setAsking] = useState<Handle>();
+  const [said, setSaid] = useState('');
+  const [filter, setFilter] = useState(() => ({
+    principal: route.value.query.get('principal') ?? '',
+    namespace: route.value.query.get('namespace') ?? '',
+    pinned: route.value.query.get('pinned') === '1',
+  }));
+
+  const list = async (cursor?: string): Promise<void> => {
+    const q = new URLSearchParams({ batchSize: String(size) });
+    if (filter.principal) q.set('principal', filter.principal);
+    if (filter.namespace) q.set('namespace', filter.namespace);
+    if (filter.pinned) q.set('pinned', 'true');
+    if (cursor) q.set('cursor', cursor);
+    try {
+      const page = await call<Page>(`v1/deployment/handles?${q}`);
+      setHandles((old) => [...((cursor && old) || []), ...(page.handles ?? [])]);
+      setMore(page.cursor);
+      setLost(page.unreachable ?? []);
+      setError(undefined);
+    } catch (e) {
+      setError(e);
+    }
+  };
+  useEffect(() => void list(), []);
+
+  const kill = async (h: Handle): Promise<void> => {
+    setAsking(undefined);
+    try {
+      await call('v1/deployment/handles:kill', { body: JSON.stringify({ id: h.id }) });
+      setSaid(`The ${h.kind} on ${h.namespace} has ended.`);
+      await list();
+    } catch (e) {
+      setError(e);
+    }
+  };
+
+  if (error instanceof ApiError && error.http === 403 && !handles) {
+    return <Failure error={error} what="What clients hold is for operators to see" />;
+  }
+  const byPrincipal = new Map<string, { all: number; pinned: number }>();
+  for (const h of handles ?? []) {
+    const n = byPrincipal.get(h.principal) ?? { all: 0, pinned: 0 };
+    byPrincipal.set(h.principal, { all: n.all + 1, pinned: n.pinned + Number(h.pinned) });
+  }
+  return (
+    <>
+      <form
+        class="fields"
+        onSubmit={(e) => {
+          e.preventDefault();
+          setSaid('');
+          void list();
+        }}
+      >
+        <p>
+          <label for="principal">Principal</label>
+          <input
+            id="principal"
+            placeholder="any"
+            value={filter.principal}
+            onInput={(e) => setFilter({ ...filter, principal: e.currentTarget.value })}
+          />
+        </p>
+        <p>
+          <label for="namespace">Database or collection</label>
+          <input
+            id="namespace"
+            placeholder="shop.orders"
+            value={filter.namespace}
+            onInput={(e) => setFilter({ ...filter, namespace: e.currentTarget.value })}
+          />
+        </p>
+        <p class="check">
+          <input
+            id="pinned"
+            type="checkbox"
+            checked={filter.pinned}
+            onInput={(e) => setFilter({ ...filter, pinned: e.currentTarget.checked })}
+          />
+          <label for="pinned">Only with a pinned connection</label>
+        </p>
+        <p>
+          <button type="submit" class="primary">
+            List
+          </button>
+        </p>
+      </form>
+      {error !== undefined && <Failure error={error} />}
+      <p role="status">{said}</p>
+      {lost!.map((r) => (
+        <p key={r.address} class="notice bad">
+          The replica {r.address} could not be asked: {r.error}
+        </p>
+      ))}
+      {handles?.length === 0 && <p class="muted">Clients hold no cursors now.</p>}
+      {handles && handles.length > 0 && (
+        <>
+          <p>
+            {handles.length}
+            {more ? ' or more' : ''} {handles.length === 1 ? 'cursor' : 'cursors'}:{' '}
+            {[...byPrincipal]
+              .sort((a, b) => b[1].all - a[1].all)
+              .slice(0, 12)
+              .map(([name, n]) => `${name || 'without a name'} ${n.all}${n.pinned ? ` (${n.pinned} pinned)` : ''}`)
+              .join(', ')}
+          </p>
+          <div class="scroll" role="region" aria-label="What clients hold" tabIndex={0}>
+            <table class="list">
+              <thead>
+                <tr>
+                  {['Principal', 'On', 'Open for', 'Unused for', 'Ends in', 'Pages', 'Server', 'State'].map((h) => (
+                    <th key={h} scope="col">
+                      {h}
+                    </th>
+                  ))}
+                  <th scope="col">
+                    <span class="hidden">Action</span>
+                  </th>
+                </tr>
+              </thead>
+              <tbody>
+                {handles.map((h) => (
+                  <tr key={h.id}>
+                    <td>{h.principal || <span class="muted">–</span>}</td>
+                    <td class="mono">{h.namespace}</td>
+                    <td>{age(h.openTime)}</td>
+                    <td>{age(h.lastUseTime)}</td>
+                    <td>{until(h.expireTime)}</td>
+                    <td>{h.pages}</td>
+                    <td class="mono">
+                      {h.server}
+                      {h.replica && <span class="muted"> at {h.replica}</span>}
+                    </td>
+                    <td>
+                      {[h.busy ? 'busy' : 'idle', ...(h.pinned ? ['pinned'] : [])].join(', ')}
+                    </td>
+                    <td>
+                      <button
+                        type="button"
+                        aria-label={`Kill the ${h.kind} of ${h.principal || 'a client without a name'} on ${h.namespace}`}
+                        onClick={() => setAsking(h)}
+                      >
+                        Kill
+                      </button>
+                    </td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+        </>
+      )}
+      {more && (
+        <p class="actions">
+          <button type="button" onClick={() => void list(more)}>
+            More
+          </button>
+        </p>
+      )}
+      {asking && (
+        <Confirm
+          title={`Kill this ${asking.kind}?`}
+          action="Kill it"
+          onDone={(yes) => (yes ? void kill(asking) : setAsking(undefined))}
+        >
+          <p>
+            It is of <strong>{asking.principal || 'a client without a name'}</strong> on{' '}
+            <code>{asking.namespace}</code>, open for {age(asking.openTime)}. What its client is
+            doing with it fails, and the client cannot go on with it.
+          </p>
+        </Confirm>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,102 @@
+import { signal } from '@preact/signals';
+import { render, type ComponentType } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { principal, session, signOut, start } from './api';
+import { Deployment } from './deployment';
+import { Held } from './held';
+import { Failure } from './parts';
+import { QueryView } from './query';
+import { Reference } from './reference';
+import { linkTo, route } from './router';
+import { SignIn } from './signin';
+import './style.css';
+import { Tail } from './tail';
+
+interface View {
+  title: string;
+  show: ComponentType;
+}
+
+const views: Record<string, View> = {
+  deployment: { title: 'Deployment', show: Deployment },
+  held: { title: 'Held', show: Held },
+  query: { title: 'Query', show: QueryView },
+  tail: { title: 'Live tail', show: Tail },
+  api: { title: 'API', show: Reference },
+};
+const first = 'deployment';
+
+const unreached = signal<unknown>(undefined);
+
+function App() {
+  switch (session.value) {
+    case 'unknown':
+      return unreached.value ? (
+        <main id="main" class="sign-in">
+          <Failure error={unreached.value} />
+        </main>
+      ) : null;
+    case 'needed':
+      return <SignIn />;
+    default:
+      return <Shell />;
+  }
+}
+
+function Shell() {
+  const name = route.value.view in views ? route.value.view : first;
+  const view = views[name]!;
+  const main = useRef<HTMLElement>(null);
+  const shown = useRef(name);
+  useEffect(() => {
+    document.title = `${view.title} · Mooring`;
+    if (shown.current !== name) main.current!.focus();
+    shown.current = name;
+  }, [name]);
+  return (
+    <>
+      <a
+        class="skip"
+        href="#main"
+        onClick={(e) => {
+          e.preventDefault();
+          main.current!.focus();
+        }}
+      >
+        Skip to the content
+      </a>
+      <header class="top">
+        <p class="brand">Mooring</p>
+        <nav aria-label="Views">
+          <ul>
+            {Object.entries(views).map(([key, v]) => (
+              <li key={key}>
+                <a href={linkTo(key)} aria-current={key === name ? 'page' : undefined}>
+                  {v.title}
+                </a>
+              </li>
+            ))}
+          </ul>
+        </nav>
+        {session.value === 'signed-in' && (
+          <p class="user">
+            <span class="muted">{principal.value}</span>
+            <button type="button" class="quiet" onClick={signOut}>
+              Sign out
+            </button>
+          </p>
+        )}
+      </header>
+      <main id="main" ref={main} tabIndex={-1}>
+        <h1>{view.title}</h1>
+        <view.show key={name} />
+      </main>
+      <footer>
+        <a href="licenses.txt">Licences</a>
+      </footer>
+    </>
+  );
+}
+
+render(<App />, document.getElementById('app')!);
+start().catch((e: unknown) => (unreached.value = e));

@@ -1,0 +1,350 @@
+import { signal } from '@preact/signals';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { ApiError, call, session, text } from './api';
+import { bodyOf, fieldsOf, languages, mainAt, pathOf, segment, type Query } from './code';
+import { Table, Tree } from './document';
+import { field, isArray, isObject, parse, type Value } from './ejson';
+import { LazyEditor } from './lazy';
+import { Failure } from './parts';
+import { remember, route } from './router';
+
+interface Page {
+  documents: Value[];
+  /** first is the place of the first document in the result. */
+  first: number;
+  cursor: string | undefined;
+}
+
+const starts = { find: '{}', aggregate: '[\n  { "$match": {} }\n]' };
+
+const initial = (): Query => {
+  const q = route.value.query;
+  const kind = q.get('kind') === 'aggregate' ? 'aggregate' : 'find';
+  return {
+    database: q.get('db') ?? '', collection: q.get('in') ?? '', kind,
+    text: q.get('q') ?? starts[kind], projection: q.get('projection') ?? '',
+    sort: q.get('sort') ?? '', limit: q.get('limit') ?? '', batchSize: 100,
+  };
+};
+
+/** names are the databases and collections that the user may list; none if the user may not. */
+const databases = signal<string[]>([]);
+const collections = signal<string[]>([]);
+
+async function list(path: string, key: 'databases' | 'collections'): Promise<string[]> {
+  try {
+    const found = await call<Record<string, { name: string }[] | undefined>>(path);
+    return (found[key] ?? []).map((d) => d.name).sort();
+  } catch {
+    return []; // the names can still be written
+  }
+}
+
+/** check says what is wrong with the texts of a query, before it is sent. */
+function check(q: Query): string | undefined {
+  if (!q.database || !q.collection) return 'Name a database and a collection.';
+  for (const [name, json] of fieldsOf(q)) {
+    try {
+      JSON.parse(json);
+    } catch (e) {
+      return `${name}: ${(e as Error).message}`;
+    }
+  }
+  return undefined;
+}
+
+export function QueryView() {
+  const [q, setQuery] = useState(initial);
+  const [pages, setPages] = useState<Page[]>([]);
+  const [at, setAt] = useState(0);
+  const [error, setError] = useState<unknown>();
+  const [wrong, setWrong] = useState<string>();
+  const [took, setTook] = useState<number>();
+  const [as, setAs] = useState<'table' | 'json'>('table');
+  const running = useRef<AbortController | undefined>(undefined);
+  const [busy, setBusy] = useState(false);
+  const open = useRef<string | undefined>(undefined);
+  const set = (some: Partial<Query>): void => setQuery((old) => ({ ...old, ...some }));
+
+  useEffect(() => {
+    void list('v1/databases', 'databases').then((l) => (databases.value = l));
+    return () => {
+      running.current?.abort();
+      close();
+    };
+  }, []);
+  useEffect(() => {
+    collections.value = [];
+    if (q.database && (databases.value.includes(q.database) || databases.value.length === 0)) {
+      void list(`v1/databases/${segment(q.database)}/collections`, 'collections')
+        .then((l) => (collections.value = l));
+    }
+  }, [q.database, databases.value]);
+
+  /** close gives back the cursor that is open, if there is one. */
+  const close = (): void => {
+    const cursor = open.current;
+    open.current = undefined;
+    if (cursor) call('v1/cursors:close', { body: JSON.stringify({ cursor }) }).catch(() => undefined);
+  };
+
+  const ask = async (path: string, body: string, first: number): Promise<Page | undefined> => {
+    const stop = (running.current = new AbortController());
+    setBusy(true);
+    setError(undefined);
+    const began = performance.now();
+    try {
+      const answer = parse(await text(path, { body, accept: 'application/ejson', signal: stop.signal }));
+      const list = field(answer, 'documents');
+      const cursor = field(answer, 'cursor');
+      setTook(performance.now() - began);
+      open.current = cursor && 'text' in cursor ? cursor.text : undefined;
+      return { documents: list && isArray(list) ? list.items : [], first, cursor: open.current };
+    } catch (e) {
+      if (!stop.signal.aborted) setError(e);
+      return undefined;
+    } finally {
+      if (running.current === stop) setBusy(false);
+    }
+  };
+
+  const run = async (): Promise<void> => {
+    const problem = check(q);
+    setWrong(problem);
+    if (problem) return;
+    running.current?.abort();
+    close();
+    setPages([]);
+    setAt(0);
+    remember('query', {
+      db: q.database, in: q.collection, kind: q.kind, q: q.text,
+      ...(q.projection && { projection: q.projection }), ...(q.sort && { sort: q.sort }),
+      ...(q.limit && { limit: q.limit }),
+    });
+    const page = await ask(pathOf(q), bodyOf(q), 1);
+    if (page) setPages([page]);
+  };
+
+  const next = async (): Promise<void> => {
+    if (at + 1 < pages.length) return setAt(at + 1);
+    const last = pages.at(-1)!;
+    const page = await ask(
+      'v1/cursors:next', JSON.stringify({ cursor: last.cursor, batchSize: q.batchSize }),
+      last.first + last.documents.length);
+    if (!page) return;
+    if (page.documents.length === 0) {
+      // The end was not known before: the page that shows is the last one.
+      setPages((old) => [...old.slice(0, -1), { ...last, cursor: page.cursor }]);
+      return;
+    }
+    setPages((old) => [...old, page]);
+    setAt(at + 1);
+  };
+
+  const shown = pages[at];
+  const hasNext = shown && (at + 1 < pages.length || shown.cursor !== undefined);
+  const fields = [...new Set(pages.flatMap((p) => p.documents.slice(0, 50)).flatMap((d) =>
+    isObject(d) ? d.fields.map(([name]) => name) : []))];
+  return (
+    <>
+      <form
+        class="query"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void run();
+        }}
+      >
+        <div class="fields">
+          <Field label="Database" value={q.database} names={databases.value} onInput={(database) => set({ database })} />
+          <Field label="Collection" value={q.collection} names={collections.value} onInput={(collection) => set({ collection })} />
+          <p>
+            <label for="kind">Call</label>
+            <select
+              id="kind"
+              value={q.kind}
+              onInput={(e) => {
+                const kind = e.currentTarget.value as Query['kind'];
+                set({ kind, ...(q.text.trim() === starts[q.kind].trim() && { text: starts[kind] }) });
+              }}
+            >
+              <option value="find">find</option>
+              <option value="aggregate">aggregate</option>
+            </select>
+          </p>
+        </div>
+        <p class="label" aria-hidden="true">
+          {q.kind === 'find' ? 'Filter' : 'Pipeline'}
+        </p>
+        <LazyEditor
+          key={q.kind}
+          label={q.kind === 'find' ? 'Filter' : 'Pipeline'}
+          text={q.text}
+          fields={fields}
+          stages={q.kind === 'aggregate'}
+          problem={placeOf(error, q)}
+          onChange={(json) => set({ text: json })}
+          onRun={() => void run()}
+        />
+        {q.kind === 'find' && (
+          <div class="fields">
+            <Field label="Projection" placeholder='{"total": 1}' value={q.projection} onInput={(projection) => set({ projection })} />
+            <Field label="Sort" placeholder='{"total": -1}' value={q.sort} onInput={(sort) => set({ sort })} />
+            <Field label="Limit" placeholder="none" value={q.limit} onInput={(limit) => set({ limit })} />
+          </div>
+        )}
+        <p class="actions">
+          <button type="submit" class="primary" disabled={busy}>
+            Run
+          </button>
+          {busy && (
+            <button
+              type="button"
+              onClick={() => {
+                running.current?.abort();
+                setBusy(false);
+              }}
+            >
+              Cancel
+            </button>
+          )}
+          <CopyAs query={q} />
+        </p>
+      </form>
+      {wrong && (
+        <p class="notice bad" role="alert">
+          {wrong}
+        </p>
+      )}
+      {error !== undefined && <Failure error={error} what="The query was refused" />}
+      <p class="summary" role="status">
+        {shown && (
+          <>
+            {shown.documents.length === 0
+              ? 'No documents'
+              : `Documents ${shown.first} to ${shown.first + shown.documents.length - 1}`}
+            {!hasNext && shown.documents.length > 0 && ', the last ones'}
+            {took !== undefined && <span class="muted"> in {took.toFixed(0)} ms</span>}
+          </>
+        )}
+      </p>
+      {shown && shown.documents.length > 0 && (
+        <>
+          <div class="actions results">
+            <button type="button" aria-pressed={as === 'table'} onClick={() => setAs('table')}>
+              Table
+            </button>
+            <button type="button" aria-pressed={as === 'json'} onClick={() => setAs('json')}>
+              JSON
+            </button>
+            <Pager at={at} hasNext={Boolean(hasNext) && !busy} onMove={setAt} onNext={() => void next()} />
+          </div>
+          {as === 'table' ? (
+            <Table documents={shown.documents} label="Result" />
+          ) : (
+            <ol class="trees" start={shown.first}>
+              {shown.documents.map((d, i) => (
+                <li key={i}>
+                  <Tree value={d} />
+                </li>
+              ))}
+            </ol>
+          )}
+        </>
+      )}
+    </>
+  );
+}
+
+/** placeOf returns where in the editor's text an error of the gateway is. */
+function placeOf(error: unknown, q: Query): { at: number; message: string } | undefined {
+  if (!(error instanceof ApiError) || error.body.offset === undefined) return undefined;
+  const bytes = Number(error.body.offset) - mainAt(q);
+  if (bytes < 0 || bytes > new TextEncoder().encode(q.text).length) return undefined;
+  const before = new TextEncoder().encode(q.text).slice(0, bytes);
+  return { at: new TextDecoder().decode(before).length, message: error.body.message };
+}
+
+function Pager(p: { at: number; hasNext: boolean; onMove: (at: number) => void; onNext: () => void }) {
+  return (
+    <>
+      <button type="button" disabled={p.at === 0} onClick={() => p.onMove(p.at - 1)}>
+        Previous page
+      </button>
+      <button type="button" disabled={!p.hasNext} onClick={p.onNext}>
+        Next page
+      </button>
+    </>
+  );
+}
+
+function Field(p: {
+  label: string;
+  value: string;
+  placeholder?: string;
+  names?: string[];
+  onInput: (value: string) => void;
+}) {
+  const id = useId();
+  return (
+    <p>
+      <label for={id}>{p.label}</label>
+      <input
+        id={id}
+        class="mono"
+        value={p.value}
+        placeholder={p.placeholder}
+        autocomplete="off"
+        spellcheck={false}
+        list={p.names ? `${id}-names` : undefined}
+        onInput={(e) => p.onInput(e.currentTarget.value)}
+      />
+      {p.names && (
+        <datalist id={`${id}-names`}>
+          {p.names.map((n) => (
+            <option key={n} value={n} />
+          ))}
+        </datalist>
+      )}
+    </p>
+  );
+}
+
+function CopyAs({ query }: { query: Query }) {
+  const [language, setLanguage] = useState('curl');
+  const [said, setSaid] = useState('');
+  const code = (): string => {
+    const problem = check(query);
+    return problem ?? languages[language]!(query, session.value === 'signed-in');
+  };
+  return (
+    <span class="copy">
+      <span role="status">{said}</span>
+      <label for="language">Copy as</label>
+      <select
+        id="language"
+        value={language}
+        onInput={(e) => {
+          setLanguage(e.currentTarget.value);
+          setSaid('');
+        }}
+      >
+        {Object.keys(languages).map((name) => (
+          <option key={name}>{name}</option>
+        ))}
+      </select>
+      <button
+        type="button"
+        onClick={() => {
+          navigator.clipboard.writeText(code()).then(
+            () => setSaid('Copied'), () => setSaid('The browser does not let the page copy: see below'));
+        }}
+      >
+        Copy
+      </button>
+      <details>
+        <summary>Show the code</summary>
+        <pre class="code" tabIndex={0}>{code()}</pre>
+      </details>
+    </span>
+  );
+}
