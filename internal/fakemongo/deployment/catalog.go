@@ -1,6 +1,7 @@
 package deployment
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"strings"
@@ -12,9 +13,6 @@ func (h *host) create(cmd *request) (reply, error) {
 	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, exists := s.collections[namespace(cmd)]; exists {
-		return reply{}, fail(namespaceExists, "Collection %s already exists.", namespace(cmd))
-	}
 	if err := checkValidator(cmd.Body); err != nil {
 		return reply{}, err
 	}
@@ -33,6 +31,14 @@ func (h *host) create(cmd *request) (reply, error) {
 		}
 	}
 	c.options = options.Finish()
+	if other, exists := s.collections[namespace(cmd)]; exists {
+		same := bytes.Equal(c.options, other.options) ||
+			c.options.IsEmpty() && other.options.IsEmpty()
+		if h.wire < wire70 || !same {
+			return reply{}, fail(namespaceExists, "Collection %s already exists.", namespace(cmd))
+		}
+		return ok(nil)
+	}
 	s.setLocked("create", namespace(cmd), &c)
 	return ok(nil)
 }
@@ -54,14 +60,17 @@ func (h *host) drop(cmd *request) (reply, error) {
 	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := s.existingLocked(cmd)
+	c, err := s.existingLocked(cmd)
 	if err != nil && h.wire < wire70 {
 		return reply{}, fail(namespaceNotFound, "ns not found")
 	}
-	if err == nil {
-		s.dropLocked(namespace(cmd))
+	if err != nil {
+		return ok(nil)
 	}
-	return ok(nil)
+	s.dropLocked(namespace(cmd))
+	return ok(func(b *bson.Builder) {
+		b.Int32("nIndexesWas", int32(len(c.allIndexes()))).String("ns", namespace(cmd))
+	})
 }
 
 func (s *store) dropLocked(namespace string) {
@@ -228,6 +237,7 @@ func (h *host) createIndexes(cmd *request) (reply, error) {
 	s := cmd.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	_, missing := s.existingLocked(cmd)
 	c := new(*s.lookLocked(namespace(cmd)))
 	before := len(c.indexes) + 1
 	for _, index := range cmd.Documents("indexes") {
@@ -242,12 +252,43 @@ func (h *host) createIndexes(cmd *request) (reply, error) {
 				return reply{}, fail(badValue, "an index has no option %s here", key)
 			}
 		}
-		c.indexes = append(slices.Clone(c.indexes), bson.With(index, "v", bson.Int32Value(2)))
+		there, err := c.hasIndex(index)
+		if err != nil {
+			return reply{}, err
+		}
+		if !there {
+			c.indexes = append(slices.Clone(c.indexes), bson.With(index, "v", bson.Int32Value(2)))
+		}
 	}
-	s.setLocked("createIndexes", namespace(cmd), c)
+	after := len(c.indexes) + 1
+	if after > before || missing != nil {
+		s.setLocked("createIndexes", namespace(cmd), c)
+	}
 	return ok(func(b *bson.Builder) {
-		b.Int32("numIndexesBefore", int32(before)).Int32("numIndexesAfter", int32(len(c.indexes)+1))
+		b.Int32("numIndexesBefore", int32(before)).Int32("numIndexesAfter", int32(after))
+		if missing != nil {
+			b.Bool("createdCollectionAutomatically", true)
+		}
+		if after == before {
+			b.String("note", "all indexes already exist")
+		}
 	})
+}
+
+// hasIndex reports whether there is an index with that name and key. An index with the same name
+// and another key is an error.
+func (c *collection) hasIndex(index bson.Raw) (bool, error) {
+	for _, other := range c.allIndexes() {
+		if !field(index, "name").Equal(field(other, "name")) {
+			continue
+		}
+		if bytes.Equal(document(index, "key"), document(other, "key")) {
+			return true, nil
+		}
+		return false, fail(indexKeyConflict, "An existing index has the same name as the "+
+			"requested index, and another key")
+	}
+	return false, nil
 }
 
 func (h *host) dropIndexes(cmd *request) (reply, error) {
@@ -259,11 +300,16 @@ func (h *host) dropIndexes(cmd *request) (reply, error) {
 		return reply{}, err
 	}
 	c = new(*c)
+	was := func(b *bson.Builder) { b.Int32("nIndexesWas", int32(len(c.allIndexes()))) }
+	dropped, err := ok(was)
+	if err != nil {
+		return reply{}, err
+	}
 	name := field(cmd.Body, "index")
 	if all, _ := name.Str(); all == "*" {
 		c.indexes = nil
 		s.setLocked("dropIndexes", namespace(cmd), c)
-		return ok(nil)
+		return dropped, nil
 	}
 	kept := slices.DeleteFunc(slices.Clone(c.indexes), func(index bson.Raw) bool {
 		return name.Equal(field(index, "name"))
@@ -273,7 +319,7 @@ func (h *host) dropIndexes(cmd *request) (reply, error) {
 	}
 	c.indexes = kept
 	s.setLocked("dropIndexes", namespace(cmd), c)
-	return ok(nil)
+	return dropped, nil
 }
 
 func (h *host) listIndexes(cmd *request) (reply, error) {

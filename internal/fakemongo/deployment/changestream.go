@@ -52,6 +52,13 @@ func (h *host) openStream(cmd *request, options bson.Raw, stages []bson.Raw) (re
 		pipeline: pipeline{store: d.store, scope: sc, database: cmd.Database},
 	}
 	c.collection, _ = field(cmd.Body, "aggregate").Str()
+	for _, stage := range stages {
+		name := stage.FirstKey()
+		if known := pipelineStages[name]; known != nil && name != "$match" {
+			return reply{}, fail(illegalOperation,
+				"%s is not permitted in a $changeStream pipeline", name)
+		}
+	}
 	d.store.mu.Lock()
 	c.next = 2 * len(d.store.log)
 	_, err = c.pipeline.stagesLocked(nil, stages)

@@ -174,12 +174,21 @@ func (h *host) killCursors(cmd *request) (reply, error) {
 	defer h.mu.Unlock()
 	return ok(func(b *bson.Builder) {
 		b.OpenArray("cursorsKilled")
+		var unknown []int64
 		for _, v := range ids.All() {
 			id, _ := v.AsInt64()
+			if h.cursors[id] == nil {
+				unknown = append(unknown, id)
+				continue
+			}
 			delete(h.cursors, id)
 			b.Int64("", id)
 		}
-		b.Close()
+		b.Close().OpenArray("cursorsNotFound")
+		for _, id := range unknown {
+			b.Int64("", id)
+		}
+		b.Close().OpenArray("cursorsAlive").Close().OpenArray("cursorsUnknown").Close()
 	})
 }
 

@@ -168,6 +168,38 @@ func TestCommands(t *testing.T) {
 			{`{"find": "c", "projection": {"a": {"$setField": {"field": 1}}}}`, `{"ok": 0, "code": 2}`},
 			{`{"aggregate": "c", "pipeline": [{"$out": "d"}], "cursor": {}, "readConcern": {"level": "linearizable"}}`, `{"ok": 0, "code": 72}`},
 		},
+		"an update keeps the _id": {
+			three,
+			{`{"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$set": {"_id": 9}}}]}`, `{"n": 0, "writeErrors": [{"index": 0, "code": 66, "errmsg": {"$$type": "string"}}]}`},
+			{`{"findAndModify": "c", "query": {"_id": 2}, "update": {"_id": 9}}`, `{"ok": 0, "code": 66, "codeName": "ImmutableField"}`},
+			{`{"find": "c", "filter": {"_id": 2}}`, `{"cursor": {"firstBatch": [{"_id": 2, "a": 1}], "id": 0, "ns": "db.c"}}`},
+			{`{"find": "c", "skip": -1}`, `{"ok": 0, "code": 51024}`},
+		},
+		"$inc is for numbers": {
+			three,
+			{`{"update": "c", "updates": [{"q": {"_id": 3}, "u": {"$inc": {"b": 1}}}]}`, `{"n": 0, "writeErrors": [{"index": 0, "code": 14, "errmsg": {"$$type": "string"}}]}`},
+			{`{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"z": "x"}}}]}`, `{"n": 0, "writeErrors": [{"index": 0, "code": 14, "errmsg": {"$$type": "string"}}]}`},
+		},
+		"findAndModify says what it did": {
+			three,
+			{`{"findAndModify": "c", "query": {"_id": 1}, "update": {"a": 4}}`, `{"lastErrorObject": {"n": 1, "updatedExisting": true}}`},
+			{`{"findAndModify": "c", "query": {"_id": 9}, "update": {"a": 4}}`, `{"lastErrorObject": {"n": 0, "updatedExisting": false}, "value": null}`},
+			{`{"findAndModify": "c", "query": {"_id": 9}, "update": {"a": 4}, "upsert": true}`, `{"lastErrorObject": {"n": 1, "updatedExisting": false, "upserted": 9}, "value": null}`},
+			{`{"findAndModify": "c", "query": {"_id": 9}, "remove": true}`, `{"lastErrorObject": {"n": 1}, "value": {"_id": 9, "a": 4}}`},
+			{`{"findAndModify": "c", "query": {"_id": 9}, "remove": true}`, `{"lastErrorObject": {"n": 0}, "value": null}`},
+		},
+		"what is not there is told": {
+			three,
+			{`{"killCursors": "c", "cursors": [{"$numberLong": "7"}]}`, `{"cursorsKilled": [], "cursorsNotFound": [7], "cursorsAlive": [], "cursorsUnknown": []}`},
+			{`{"aggregate": "c", "pipeline": []}`, `{"ok": 0, "code": 9, "codeName": "FailedToParse"}`},
+			{`{"drop": "c"}`, `{"nIndexesWas": 1, "ns": "db.c"}`},
+		},
+		"an index is made once": {
+			{`{"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "x"}]}`, `{"numIndexesBefore": 1, "numIndexesAfter": 2, "createdCollectionAutomatically": true}`},
+			{`{"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "x"}]}`, `{"numIndexesBefore": 2, "numIndexesAfter": 2, "note": {"$$type": "string"}}`},
+			{`{"createIndexes": "c", "indexes": [{"key": {"b": 1}, "name": "x"}]}`, `{"ok": 0, "code": 86, "codeName": "IndexKeySpecsConflict"}`},
+			{`{"dropIndexes": "c", "index": "x"}`, `{"nIndexesWas": 2}`},
+		},
 		"a cursor stays open behind a full batch": {
 			three,
 			{`{"find": "c", "batchSize": 3}`, `{"cursor": {"firstBatch": {"$$type": "array"}, "id": 1099511627777, "ns": "db.c"}}`},
@@ -189,6 +221,7 @@ func TestCommands(t *testing.T) {
 		"a tailable cursor of a capped collection": {
 			{`{"create": "c", "capped": true, "size": 4096, "max": 2}`, `{"ok": 1}`},
 			{`{"create": "c"}`, `{"ok": 0, "code": 48}`},
+			{`{"create": "c", "capped": true, "size": 4096, "max": 2}`, `{"ok": 1}`},
 			three,
 			{`{"find": "c", "tailable": true}`, `{"cursor": {"firstBatch": [{"_id": 2, "a": 1}, {"_id": 3, "a": 2, "b": {"x": "y"}}], "id": 1099511627777, "ns": "db.c"}}`},
 			{`{"getMore": {"$numberLong": "1099511627777"}, "collection": "c"}`, `{"cursor": {"nextBatch": [], "id": 1099511627777, "ns": "db.c"}}`},

@@ -41,6 +41,8 @@ const (
 	tooManySessions      = 261
 	uuidMismatch         = 361
 	validationFailure    = 121
+	immutableField       = 66
+	belowLimit           = 51024
 	alreadyInitialized   = 23
 	incompleteHistory    = 217
 	failedToParse        = 9
@@ -48,6 +50,7 @@ const (
 	dollarPrefixed       = 52
 	invalidOptions       = 72
 	indexNotFound        = 27
+	indexKeyConflict     = 86
 	namespaceExists      = 48
 	noMatchingDocument   = 47
 	cursorNotFound       = 43
@@ -83,6 +86,8 @@ var codeNames = map[int32]string{
 	tooManySessions:      "TooManyLogicalSessions",
 	uuidMismatch:         "CollectionUUIDMismatch",
 	validationFailure:    "DocumentValidationFailure",
+	immutableField:       "ImmutableField",
+	belowLimit:           "Location51024",
 	alreadyInitialized:   "AlreadyInitialized",
 	40156:                "Location40156",
 	40158:                "Location40158",
@@ -101,6 +106,7 @@ var codeNames = map[int32]string{
 	apiDeprecationError:  "APIDeprecationError",
 	namespaceNotFound:    "NamespaceNotFound",
 	indexNotFound:        "IndexNotFound",
+	indexKeyConflict:     "IndexKeySpecsConflict",
 	cannotConvertIndex:   "CannotConvertIndexToUnique",
 	dollarPrefixed:       "DollarPrefixedFieldName",
 	64:                   "WriteConcernFailed",

@@ -20,7 +20,15 @@ func (h *host) aggregate(cmd *request) (reply, error) {
 				"%s cannot be used with a linearizable read concern", stage.FirstKey())
 		}
 	}
+	if !cmd.Body.Has("cursor") && !cmd.Body.Has("explain") {
+		return reply{}, fail(failedToParse,
+			"The 'cursor' option is required, except for aggregate with the explain argument")
+	}
 	if all := slices.Collect(stages.Documents()); len(all) > 0 && all[0].Has("$changeStream") {
+		if cmd.transaction != nil {
+			return reply{}, fail(notInTransaction, "$changeStream cannot run within a "+
+				"multi-document transaction.")
+		}
 		return h.openStream(cmd, document(all[0], "$changeStream"), all[1:])
 	}
 	p := pipeline{

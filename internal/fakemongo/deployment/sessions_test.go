@@ -306,6 +306,12 @@ func TestTransactions(t *testing.T) {
 			{"a", commit("S1"), fine},
 			{"a", all, found(`{"_id": 1}, {"_id": 2}`)},
 		},
+		"what a transaction cannot be": {
+			{"a", `{"insert": "c", "documents": [{"_id": 1}], "lsid": "S1", "txnNumber": {"$numberLong": "2"}}`, fine},
+			{"a", insert("2", start("S1")), `{"ok": 0, "code": 225, "codeName": "TransactionTooOld"}`},
+			{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}, ` + start("S2") + `}`, `{"ok": 0, "code": 263}`},
+			{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {}}, {"$sort": {"_id": 1}}], "cursor": {}}`, `{"ok": 0, "code": 20, "codeName": "IllegalOperation"}`},
+		},
 		"everything that changes data": {
 			{"a", `{"insert": "c", "documents": [{"_id": 1, "a": 1}, {"_id": 2}, {"_id": 3}]}`, fine},
 			{"a", `{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"a": 1}}}], ` + start("S1") + `}`, `{"n": 1}`},

@@ -164,6 +164,10 @@ func (s *store) collectionLocked(namespace string) *collection {
 
 // findLocked returns the documents that match, in order, without those that are skipped.
 func (s *store) findLocked(namespace string, q query) ([]bson.Raw, error) {
+	if q.skip < 0 {
+		return nil, fail(belowLimit,
+			"BSON field 'skip' value must be >= 0, actual value '%d'", q.skip)
+	}
 	c := s.lookLocked(namespace)
 	docs := c.docs
 	if view, _ := field(c.options, "viewOn").Str(); view != "" {

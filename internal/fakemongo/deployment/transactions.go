@@ -40,6 +40,10 @@ func (h *host) inTransaction(r *request, s *session, number int64) error {
 	if slices.Contains(notInTransactions, r.Name) {
 		return fail(notInTransaction, "Cannot run '%s' in a multi-document transaction.", r.Name)
 	}
+	if number < s.number {
+		return fail(transactionTooOld,
+			"Cannot run transaction %d: a newer one has begun: %d", number, s.number)
+	}
 	ends := r.Name == "commitTransaction" || r.Name == "abortTransaction"
 	if starts, _ := field(r.Body, "startTransaction").Bool(); starts {
 		if ends || number == s.number {

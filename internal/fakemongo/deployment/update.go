@@ -112,6 +112,16 @@ func (c change) kind() string {
 
 // apply returns doc after the change, with the same _id.
 func (c change) apply(doc bson.Raw) (bson.Raw, error) {
+	changed, err := c.changed(doc)
+	before, had := doc.Lookup("_id")
+	if after, _ := changed.Lookup("_id"); err == nil && had && !(scope{}).equal(before, after) {
+		return nil, fail(immutableField, "the update changes the _id of a document")
+	}
+	return changed, err
+}
+
+// changed returns the same, maybe with another _id.
+func (c change) changed(doc bson.Raw) (bson.Raw, error) {
 	stages, isPipeline := c.update.Array()
 	u, isDoc := c.update.Document()
 	changed := u
@@ -171,11 +181,17 @@ var operators = map[string]func(old, argument bson.Value) (bson.Value, error){
 	"$set":   func(_, argument bson.Value) (bson.Value, error) { return argument, nil },
 	"$unset": func(bson.Value, bson.Value) (bson.Value, error) { return bson.Value{}, nil },
 	"$inc": func(old, argument bson.Value) (bson.Value, error) {
+		by, isNumber := argument.AsInt64()
+		if !isNumber {
+			return bson.Value{}, fail(typeMismatch, "Cannot increment with non-numeric argument")
+		}
 		if old.IsZero() {
 			return argument, nil
 		}
-		n, _ := old.AsInt64()
-		by, _ := argument.AsInt64()
+		n, isNumber := old.AsInt64()
+		if !isNumber {
+			return bson.Value{}, fail(typeMismatch, "Cannot apply $inc to a value of another type")
+		}
 		return bson.Int32Value(int32(n + by)), nil
 	},
 	"$push": push,
@@ -331,10 +347,14 @@ func (h *host) findAndModify(cmd *request) (reply, error) {
 	}
 	return ok(func(b *bson.Builder) {
 		b.Value("value", did.value)
-		if !did.upserted.IsZero() {
-			b.OpenDocument("lastErrorObject").Int32("n", 1).Bool("updatedExisting", false).
-				Value("upserted", did.upserted).Close()
+		b.OpenDocument("lastErrorObject").Int32("n", did.n)
+		if remove, _ := field(cmd.Body, "remove").Bool(); !remove {
+			b.Bool("updatedExisting", did.modified > 0)
 		}
+		if !did.upserted.IsZero() {
+			b.Value("upserted", did.upserted)
+		}
+		b.Close()
 	})
 }
 
@@ -364,7 +384,11 @@ func (h *host) findAndModifyLocked(cmd *request) (result, error) {
 		}
 		value = bson.DocumentValue(kept[0])
 	}
-	return result{value: value, upserted: upserted}, nil
+	did := result{n: int32(len(found)), modified: int32(len(found)), value: value}
+	if !upserted.IsZero() {
+		did.n, did.upserted = 1, upserted
+	}
+	return did, nil
 }
 
 // modifyLocked changes the document that was found. It returns the document before or after the
