@@ -75,8 +75,8 @@ func newClient(
 		AdmitReply:    admitted.AdmitReply,
 		AdmitMessage:  admitted.AdmitMessage,
 		Spare:         admitted.SpareFor,
-		Turn: func() conn.Turn {
-			turn := admitted.Turn()
+		Turn: func(ctx context.Context) conn.Turn {
+			turn := admission.From(ctx).Turn()
 			return &turn
 		},
 		Caller: admission.CallerOf,

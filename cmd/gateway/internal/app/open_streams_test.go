@@ -178,10 +178,10 @@ func TestOpenStreams(t *testing.T) {
 // stays open, and returns what it says.
 func (g *gateway) importTo(key string) []opened {
 	g.t.Helper()
-	documents := make([]*mooringv1.Document, 2048)
+	documents := make([]*mooringv1.Document, 128)
 	for i := range documents {
 		documents[i] = &mooringv1.Document{Encoding: &mooringv1.Document_Json{
-			Json: `{"pad": "` + strings.Repeat("x", 1<<10) + `"}`,
+			Json: `{"pad": "` + strings.Repeat("x", 16<<10) + `"}`,
 		}}
 	}
 	request := &mooringv1.ImportRequest{Database: "db", Collection: "c", Documents: documents}
@@ -270,7 +270,7 @@ func TestOpenImports(t *testing.T) {
 			open := g.importTo(key)
 			g.until(func() (bool, string) {
 				docs, _ := d.Documents("db.c")
-				return len(docs) >= len(open)*1024, fmt.Sprint(len(docs), " documents")
+				return len(docs) >= len(open)*63, fmt.Sprint(len(docs), " documents")
 			})
 			for file, text := range map[string]string{policyFile: row.policy, keysFile: row.keys} {
 				if err := os.Rename(secretFile(t, "new", text), file); err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
+	"github.com/mooringdb/mooring/service/console"
 	"github.com/mooringdb/mooring/service/dataapi"
 	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/inproc"
@@ -122,6 +123,13 @@ func besideREST(cfg *config.Config) ([]front.API, error) {
 		apis = append(apis, dataapi.New(dataapi.Config{
 			Sources: cfg.DataAPI.Sources, InsertStatus: cfg.DataAPI.InsertStatus,
 		}))
+	}
+	if cfg.Console {
+		page, err := console.New(console.Config{SignIn: cfg.AuthEnabled()})
+		if err != nil {
+			return nil, err
+		}
+		apis = append(apis, page)
 	}
 	return apis, nil
 }

@@ -116,7 +116,7 @@ func (p *liveParts) apply(c *config.Config) error {
 	if p.Callers != nil && c.Auth.APIKeysFile == "" {
 		p.Callers.Replace(c.Auth.APIKeys)
 	}
-	p.Admission.SetLimits(limits(c))
+	p.Admission.SetLimits(limits(c, p.Admission.Bytes().Limit))
 	p.Chain.SetTimeouts(interceptor.Timeouts{
 		Default: c.RequestTimeout, Max: c.MaxRequestTimeout,
 	})

@@ -83,6 +83,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		"rest.cors.credentials":            "true",
 		"connections.max":                  "100",
 		"connections.maxPerAddress":        "100",
+		"streams.max":                      "70",
 		"streams.maxPerPrincipal":          "7",
 		"changeStreams.maxPerPrincipal":    "30",
 		"changeStreams.maxPerTicket":       "2",

@@ -89,14 +89,25 @@ func (c *chainConfig) comment() func(context.Context) *bson.Value {
 }
 
 func newAdmission(cfg *config.Config) *admission.Admission {
-	l := limits(cfg)
-	l.Bytes = memory.New(cfg.MemoryBudget, memory.Read()).Budget
+	budget := memory.New(cfg.MemoryBudget, memory.Read()).Budget
+	l := limits(cfg, budget)
+	l.Bytes = budget
 	l.MakeRoom = memory.NewHeap().MakeRoom
 	return admission.New(l)
 }
 
-// limits returns the limits that can change while the gateway runs.
-func limits(cfg *config.Config) admission.Config {
+// perStream is how much of the memory budget there is for each stream that may be open. An idle one
+// takes about 40 KiB that are not charged.
+const perStream = 128 << 10
+
+// limits returns the limits that can change while the gateway runs, with that memory budget.
+func limits(cfg *config.Config, budget int64) admission.Config {
+	streams := admission.Limits{
+		Total: int64(cfg.Streams.Max), Each: int64(cfg.Streams.MaxPerPrincipal),
+	}
+	if cfg.Streams.Max == config.Auto {
+		streams.Total = max(1, budget/perStream)
+	}
 	r := cfg.Requests
 	pools := uint64(pool.DefaultMaxSize)
 	if cfg.MongoDB.MaxPoolSize != nil {
@@ -106,7 +117,7 @@ func limits(cfg *config.Config) admission.Config {
 		Calls: admission.Limits{
 			Total: int64(r.MaxInFlight), Each: int64(r.MaxInFlightPerPrincipal),
 		},
-		StreamsEach: int64(cfg.Streams.MaxPerPrincipal),
+		Streams: streams,
 		ChangeStreams: admission.Limits{
 			Total: changestream.MaxOpen(pools), Each: int64(cfg.ChangeStreams.MaxPerPrincipal),
 		},

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 )
@@ -44,14 +45,7 @@ func TestBounds(t *testing.T) {
 	if !ok || !ok2 {
 		t.Fatal("the page lacks its table of bounds")
 	}
-	var options bytes.Buffer
-	if err := config.Markdown(&options); err != nil {
-		t.Fatal(err)
-	}
-	defaults := map[string]string{}
-	for _, row := range cells(options.String(), 3) {
-		defaults[row[0]] = row[3]
-	}
+	defaults := allDefaults(t)
 	described := map[string]bool{}
 	for _, row := range cells(table, 4) {
 		option, text, metric := row[1], row[2], row[4]
@@ -70,5 +64,54 @@ func TestBounds(t *testing.T) {
 	}
 	if len(described) < 25 || len(defaults) < 50 {
 		t.Errorf("%d rows, %d options", len(described), len(defaults))
+	}
+}
+
+// allDefaults returns the defaults of all options, as docs/configuration.md has them.
+func allDefaults(t *testing.T) map[string]string {
+	t.Helper()
+	var options bytes.Buffer
+	if err := config.Markdown(&options); err != nil {
+		t.Fatal(err)
+	}
+	defaults := map[string]string{}
+	for _, row := range cells(options.String(), 3) {
+		defaults[row[0]] = row[3]
+	}
+	return defaults
+}
+
+// limit matches a number with its unit, and the option in parentheses that sets it.
+var limit = regexp.MustCompile(
+	"([0-9][0-9,]*)(?: (MiB|minutes|s|%))?[ ,][^();|0-9]*\\(`([a-zA-Z.]+)`\\)")
+
+// TestLimits checks that the limits in docs/api.md whose options it names are their defaults.
+func TestLimits(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "\n## Limits\n")
+	section, _, _ := strings.Cut(rest, "\n## ")
+	defaults, named := allDefaults(t), map[string]bool{}
+	for _, m := range limit.FindAllStringSubmatch(section, -1) {
+		unit := map[string]string{"minutes": "m"}[m[2]]
+		if unit == "" {
+			unit = m[2]
+		}
+		got, want := strings.ReplaceAll(m[1], ",", "")+unit, defaults[m[3]]
+		of, _ := time.ParseDuration(got)
+		if wanted, err := time.ParseDuration(want); got != want && (err != nil || of != wanted) {
+			t.Errorf("%s has the default %q, docs/api.md says %q", m[3], want, got)
+		}
+		named[m[3]] = true
+	}
+	for _, option := range []string{
+		"requests.maxSize", "requests.maxItems", "pages.maxSize", "cursors.idle",
+		"transactions.idle", "cursors.maxPerPrincipal", "cursors.maxPinned",
+	} {
+		if !named[option] {
+			t.Errorf("docs/api.md has no limit for %s", option)
+		}
 	}
 }

@@ -38,6 +38,8 @@ type Config struct {
 	REST REST
 	// DataAPI describes the Atlas Data API on the REST listener.
 	DataAPI DataAPI
+	// Console says whether the REST listener serves the console.
+	Console bool
 	// DebugAddress is the address of the debugging listener; empty means none.
 	DebugAddress string
 	// AdminAddress is the address of the listener with the metrics; empty means none.
@@ -217,6 +219,9 @@ type Pages struct {
 // Streams limits what open streams may hold, all together.
 type Streams struct {
 	Memory int64
+	// Max limits the open streams of all principals; 0 means no limit, and Auto one that follows
+	// from the memory budget.
+	Max int
 	// MaxPerPrincipal limits the open streams of one principal; 0 means no limit.
 	MaxPerPrincipal int
 }
@@ -409,7 +414,7 @@ func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // complete computes the values that follow from other options.
 func (c *Config) complete() {
-	if c.Requests.MaxInFlight == isAuto {
+	if c.Requests.MaxInFlight == Auto {
 		c.Requests.MaxInFlight = autoInFlight(c.MongoDB.MaxPoolSize)
 	}
 }

@@ -78,6 +78,7 @@ func TestDefaults(t *testing.T) {
 			MaxItems: 100_000, MaxInFlight: 100, QueueTime: 5 * time.Second,
 		}},
 		{"memory.budget", c.MemoryBudget, int64(0)},
+		{"streams.max", c.Streams.Max, config.Auto},
 		{"streams.maxPerPrincipal", c.Streams.MaxPerPrincipal, 2000},
 		{"changeStreams", c.ChangeStreams, config.ChangeStreams{MaxPerTicket: 5}},
 		{"drain.timeout", c.DrainTimeout, 20 * time.Second},
@@ -260,13 +261,13 @@ func TestLimitsOfRequests(t *testing.T) {
 	c, err := load(t, []string{
 		"--uri", uri, "--requests-max-in-flight-per-principal=3",
 		"--requests-rate=100", "--requests-rate-per-principal=10", "--requests-queue-time=0s",
-		"--streams-max-per-principal=none", "--requests-max-items=5", "--memory-budget=192MiB",
+		"--streams-max-per-principal=none", "--streams-max=77", "--requests-max-items=5", "--memory-budget=192MiB",
 	}, nil)
 	want := config.Requests{
 		MaxItems: 5, MaxInFlight: 100, MaxInFlightPerPrincipal: 3,
 		Rate: 100, RatePerPrincipal: 10,
 	}
-	if err != nil || c.Requests != want || c.Streams.MaxPerPrincipal != 0 ||
+	if err != nil || c.Requests != want || c.Streams.MaxPerPrincipal != 0 || c.Streams.Max != 77 ||
 		c.MemoryBudget != 192<<20 {
 		t.Errorf("Load = %+v, %+v, %v; want %+v", c.Requests, c.Streams, err, want)
 	}

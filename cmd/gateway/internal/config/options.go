@@ -206,6 +206,13 @@ var options = []option{
 		parse: into(func(c *Config) *int { return &c.DataAPI.InsertStatus }, parseInsertStatus),
 	},
 	{
+		Name: "console.enabled", Kind: "bool", Default: "false", Bool: true,
+		Doc: "Whether the REST port serves the console at /console/ (docs/console.md). Its pages " +
+			"are the same for everyone; what they show needs the credentials and the permissions " +
+			"of the API.",
+		parse: into(func(c *Config) *bool { return &c.Console }, parseBool),
+	},
+	{
 		Name: "tls.certificateFile", Kind: "path",
 		Doc: "PEM file with the certificate chain of the gRPC and the REST listener. Without it " +
 			"they serve plain text. The gateway reads the three files of TLS every five seconds, " +
@@ -497,7 +504,7 @@ var options = []option{
 	{
 		Name: "pages.maxSize", Kind: "size", Default: "3MiB",
 		Doc: "Largest page of documents. The messages of a stream are no larger, and have at " +
-			"most 1 MiB. A single document that is larger is sent alone. Most gRPC clients " +
+			"most 448 KiB. A single document that is larger is sent alone. Most gRPC clients " +
 			"refuse " +
 			"messages over 4 MiB unless you raise their limit.",
 		parse: into(func(c *Config) *int64 { return &c.Pages.MaxSize }, sizeWithin(1<<10, 48<<20)),
@@ -507,6 +514,14 @@ var options = []option{
 		Doc: "Memory that the batches of all streams share: the more streams, the smaller their " +
 			"batches, but never below 64 KiB.",
 		parse: into(func(c *Config) *int64 { return &c.Streams.Memory }, sizeWithin(1<<20, 1<<40)),
+	},
+	{
+		Name: "streams.max", Reload: true, Kind: "number, auto or none", Default: auto,
+		Doc: "How many streams may be open in all, of which one principal gets 80% if it is " +
+			"alone, and less beside others. One more gets UNAVAILABLE, or RESOURCE_EXHAUSTED if " +
+			"its principal has more than all others together. An open stream takes about 40 KiB " +
+			"beside what it is charged with: auto is one for each 128 KiB of memory.budget.",
+		parse: into(func(c *Config) *int { return &c.Streams.Max }, parseAutoLimit),
 	},
 	{
 		Name: "streams.maxPerPrincipal", Reload: true, Kind: "number or none", Default: "2000",

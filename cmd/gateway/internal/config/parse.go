@@ -139,17 +139,17 @@ func parseLimit(text string) (int, error) {
 	return int(n), nil
 }
 
-// auto is the value of a limit that follows from other options. isAuto stands for it until check
-// computes the limit.
+// auto is the value of a limit that follows from other options. Auto stands for it until the limit
+// is computed.
 const (
-	auto   = "auto"
-	isAuto = -1
+	auto = "auto"
+	Auto = -1
 )
 
 // parseAutoLimit reads what parseLimit reads, and auto.
 func parseAutoLimit(text string) (int, error) {
 	if text == auto {
-		return isAuto, nil
+		return Auto, nil
 	}
 	return parseLimit(text)
 }
