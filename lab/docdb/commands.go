@@ -23,6 +23,7 @@ func commandTable() map[string]command {
 		"getMore": (*request).getMore, "killCursors": (*request).killCursors,
 		"count":    pass("documentdb_api.count_query($1, $2::bytea)"),
 		"distinct": pass("documentdb_api.distinct_query($1, $2::bytea)"),
+		"explain":  (*request).explain,
 		"validate": pass("documentdb_api.validate($1, $2::bytea)"),
 		"create":   (*request).create, "collMod": (*request).collMod,
 		"drop": (*request).drop, "dropDatabase": (*request).dropDatabase,
@@ -146,6 +147,29 @@ func (r *request) rename() (reply bson.Raw, err error) {
 
 func (r *request) listDatabases() (bson.Raw, error) {
 	return r.call("documentdb_api.list_databases($1::bytea)", []byte(r.body))
+}
+
+// plans are the functions whose plans the engine tells.
+var plans = map[string]string{
+	"find": "find", "aggregate": "pipeline", "count": "count", "distinct": "distinct",
+}
+
+// explain answers with PostgreSQL's own plan of a query, as its text.
+func (r *request) explain() (bson.Raw, error) {
+	spec := document(r.body, "explain")
+	function, known := plans[spec.FirstKey()]
+	if !known {
+		return nil, fail(commandNotFound, "explain knows no command: '%s'", spec.FirstKey())
+	}
+	var plan string
+	err := r.on.QueryRow(r.front.ctx, "EXPLAIN (FORMAT JSON) SELECT document FROM "+
+		"documentdb_api_catalog.bson_aggregation_"+function+"($1, $2::bytea)", r.Database,
+		[]byte(spec)).Scan(&plan)
+	if err != nil {
+		return nil, err
+	}
+	b := bson.NewBuilder(nil).OpenDocument("queryPlanner").String("winningPlan", plan).Close()
+	return b.Document("command", spec).Double("ok", 1).Finish(), nil
 }
 
 func (r *request) scale() float64 {

@@ -131,6 +131,9 @@ func translated(err error) error {
 	if !ok {
 		return err
 	}
+	if isRace(sql) {
+		return fail(writeConflict, "%s", sql.Message)
+	}
 	if s, known := states()[sql.Code]; known {
 		return &serverError{code: s.code, message: sql.Message}
 	}
@@ -139,8 +142,19 @@ func translated(err error) error {
 
 // isConflict reports whether the engine refused because of another writer.
 func isConflict(err error) bool {
+	if e, ok := errors.AsType[*serverError](err); ok {
+		return e.code == writeConflict
+	}
 	sql, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && slices.Contains(conflicts, sql.Code)
+	return ok && (slices.Contains(conflicts, sql.Code) || isRace(sql))
+}
+
+// isRace reports whether two commands have created the same collection, or the first one of the
+// same database.
+func isRace(sql *pgconn.PgError) bool {
+	return sql.Code == "23505" &&
+		(sql.SchemaName == "documentdb_api_catalog" || sql.SchemaName == "pg_catalog") ||
+		strings.HasPrefix(sql.Message, "Unable to create ")
 }
 
 // unpackState returns the state that the engine puts into write errors: five characters of six

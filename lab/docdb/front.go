@@ -2,7 +2,6 @@ package docdb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -302,16 +301,17 @@ func (r *request) hello() (bson.Raw, error) {
 	return b.Int32("maxWireVersion", 21).Bool("readOnly", false).Double("ok", 1).Finish(), nil
 }
 
-// inTx runs f in an SQL transaction of its own, which is rolled back if f fails. Conflicts, which
-// outside of MongoDB's transactions only creations at the same time have, are tried again.
+// inTx runs f in an SQL transaction of its own, which is rolled back if f fails. What conflicts
+// with other writers is run again, as MongoDB does outside of its transactions. At READ COMMITTED
+// the engine would delete nothing if another writer changes the document meanwhile.
 func (r *request) inTx(f func() error) error {
 	if r.within != nil {
 		return f()
 	}
 	pool := r.on
 	defer func() { r.on = pool }()
-	for attempt := 0; ; attempt++ {
-		tx, err := r.front.pool.Begin(r.front.ctx)
+	for {
+		tx, err := r.front.pool.BeginTx(r.front.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 		if err != nil {
 			return err
 		}
@@ -321,15 +321,8 @@ func (r *request) inTx(f func() error) error {
 		} else {
 			_ = tx.Rollback(r.front.ctx) // the error before says more
 		}
-		if !isConflict(err) && !isRace(err) || attempt == 10 {
+		if !isConflict(err) {
 			return err
 		}
 	}
-}
-
-// isRace reports whether two commands have created the same collection.
-func isRace(err error) bool {
-	sql, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && sql.Code == "23505" &&
-		(sql.SchemaName == "documentdb_api_catalog" || sql.SchemaName == "pg_catalog")
 }

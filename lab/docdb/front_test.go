@@ -1,10 +1,14 @@
 package docdb_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -82,6 +86,9 @@ var stories = map[string][]step{
 		{`{"nonsense": 1}`, `{"ok": 0, "code": 59, "codeName": "CommandNotFound"}`},
 		{`{"find": "c", "filter": {"$nonsense": 1}}`, `{"ok": 0, "code": 2, "codeName": "BadValue"}`},
 		{`{"findAndModify": "c", "query": {"_id": 7}, "update": {"$set": {"a": 1}}, "upsert": true, "new": true}`, `{"value": {"_id": 7, "a": 1}}`},
+		{`{"explain": {"find": "c", "filter": {"a": 1}}}`, `{"ok": 1, "command": {"find": "c"}}`},
+		{`{"explain": {"aggregate": "c", "pipeline": [{"$count": "n"}], "cursor": {}}}`, fine},
+		{`{"explain": {"insert": "c"}}`, `{"ok": 0, "code": 59}`},
 	},
 	"no dirty read": {
 		{insert(`{"_id": 1, "n": 1}, {"_id": 2, "n": 2}`, ""), `{"n": 2}`},
@@ -271,4 +278,52 @@ func differs(path string, want, got bson.Raw) string {
 		}
 	}
 	return ""
+}
+
+// TestWriteBehindTransaction has writes wait for a transaction that changes their document: each
+// applies to what the transaction has left.
+func TestWriteBehindTransaction(t *testing.T) {
+	engine, err := docdb.StartEngine(t.Context(), docdb.Directory(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(engine.Stop)
+	f, err := docdb.Listen(t.Context(), engine.DSN(), docdb.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	sql, err := pgx.Connect(t.Context(), engine.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sql.Close(context.Background()) })
+	e := rawconn.NewEngine(f.Address())
+	t.Cleanup(e.Close)
+	perform := func(number int, s step) {
+		if reply, diff := run(t, e, "behind", 0, s); diff != "" {
+			t.Errorf("%d: %s\n%s\nreply %s", number, s.command, diff,
+				match.Text(bson.DocumentValue(reply)))
+		}
+	}
+	for number, waiting := range []step{
+		{`{"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]}`, `{"n": 1}`},
+		{add(1, 10, ""), `{"n": 1, "nModified": 1}`},
+		{`{"findAndModify": "c", "query": {"_id": 1}, "remove": true}`, `{"value": {"n": 11}}`},
+		{`{"update": "c", "updates": [{"q": {"n": 1}, "u": {"$set": {"n": 0}}}]}`, `{"n": 0}`},
+	} {
+		perform(number, step{`{"delete": "c", "deletes": [{"q": {}, "limit": 0}]}`, fine})
+		perform(number, step{insert(`{"_id": 1, "n": 1}`, ""), `{"n": 1}`})
+		perform(number, step{add(1, 10, begin(1, number)), `{"n": 1}`})
+		var done sync.WaitGroup
+		done.Go(func() { perform(number, waiting) })
+		for waits := 0; waits == 0; {
+			if err := sql.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity
+				WHERE wait_event_type = 'Lock'`).Scan(&waits); err != nil {
+				t.Fatal(err)
+			}
+		}
+		perform(number, step{commit(1, number), fine})
+		done.Wait()
+	}
 }

@@ -76,7 +76,7 @@ func orAbsent(fields map[string]string, path string) string {
 }
 
 //go:embed differences.md
-var explained string
+var differences string
 
 // explanation is a row of differences.md: patterns for the fields of a difference, and why it is.
 type explanation struct {

@@ -63,13 +63,18 @@ func record(
 	return out
 }
 
-// prepare gives the collections of the operations their documents, past the deployment's hosts.
-func prepare(t *testing.T, on *deployment.Deployment) {
-	t.Helper()
-	docs := []bson.Raw{
+// documents returns what is in a collection before each operation.
+func documents() []bson.Raw {
+	return []bson.Raw{
 		d(`{"_id": 1, "a": 1, "l": [1, 2]}`), d(`{"_id": 2, "a": 2}`), d(`{"_id": 3, "a": 3}`),
 		d(`{"_id": 4, "a": 1}`), d(`{"_id": 5, "a": 1}`),
 	}
+}
+
+// prepare gives the collections of the operations their documents, past the deployment's hosts.
+func prepare(t *testing.T, on *deployment.Deployment) {
+	t.Helper()
+	docs := documents()
 	if err := on.Prepare(database); err != nil {
 		t.Fatal(err)
 	}
