@@ -19,12 +19,9 @@ func (b *bench) startAudited(ctx context.Context, binary, uri string) (err error
 	return err
 }
 
-// auditedScenarios returns the insert of one document, with an audit log and without.
-func (b *bench) auditedScenarios() []scenario {
-	return []scenario{{
-		name: "rest-insert-one-audit", requests: 20000, rest: true, insert: true,
-		side: b.audited, contenders: []subject{b.ours}, suffixes: []string{""}, added: true,
-	}}
+// auditedCases returns the insert of one document, with an audit log and without.
+func (b *bench) auditedCases() []scenario {
+	return b.added("insert-one-audit", b.audited, insertOne)
 }
 
 // checkAudit makes sure that the audit log has lines: otherwise that gateway was measured without.

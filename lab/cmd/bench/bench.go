@@ -4,50 +4,42 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
+	"net/url"
 	"os"
 	"regexp"
-	"runtime"
-	"slices"
+	"strings"
 	"time"
 
-	"github.com/mooringdb/mooring/lab/internal/contender"
 	"github.com/mooringdb/mooring/lab/internal/gateway"
-	"github.com/mooringdb/mooring/lab/internal/load"
 	"github.com/mooringdb/mooring/lab/internal/proc"
 )
 
-// collection is what every request reads: documents of about 500 bytes, more of them than any
-// request wants.
-const collection = "orders_100000"
-
-// warmUp is how many requests each side answers before the first that counts.
-const warmUp = 2000
-
-// subject represents a process whose cost is measured, seen through one of its protocols.
+// subject represents a process whose cost is measured.
 type subject struct {
-	name  string
-	pid   int
-	debug string // http://host:port of its /debug/vars
-	rest  string // http://host:port with the prefix of its paths
-	grpc  string
+	name   string
+	suffix string // of the ratios to it
+	pid    int
+	debug  string // http://host:port of its /debug/vars
+	rest   string // http://host:port
+	grpc   string // host:port
 }
 
-// bench holds the processes of one run.
+// bench holds the processes of one run, and what is measured on them.
 type bench struct {
 	rounds  int
-	scale   float64
-	callers int
+	turn    time.Duration // how long each side works in a round
+	callers []int
+	sweeps  bool           // whether the cases of the plots are measured, too
 	only    *regexp.Regexp // matches the names of the cases; nil: all
 
 	self      string // this program
 	processes []*proc.Process
 	directory string
 
-	ours, raw, maps, rpc subject
-	// guarded is ours with an API key and a policy, traced ours with traces, and audited ours with
-	// an audit log. old is another build of the gateway, and has no name if there is none.
-	guarded, traced, audited, old subject
+	// floor and thin are the contenders. guarded is ours with an API key and a policy, traced ours
+	// with traces, and audited ours with an audit log. old is another build of the gateway, and has
+	// no name if there is none.
+	ours, floor, thin, guarded, traced, audited, old subject
 
 	key       string // of guarded
 	collector string // the URL of what gets the traces
@@ -79,6 +71,10 @@ func newBench(ctx context.Context, binary, old string) (_ *bench, err error) {
 	if err != nil {
 		return nil, err
 	}
+	address, err := url.QueryUnescape(strings.Trim(strings.TrimPrefix(uri, "mongodb:"), "/"))
+	if err != nil {
+		return nil, err
+	}
 
 	plain := gateway.Config{Binary: binary, URI: uri}
 	if b.ours, err = b.startGateway(ctx, "mooring", plain); err != nil {
@@ -89,6 +85,7 @@ func newBench(ctx context.Context, binary, old string) (_ *bench, err error) {
 		if b.old, err = b.startGateway(ctx, "mooring, old", plain); err != nil {
 			return nil, err
 		}
+		b.old.suffix = "-vs-old"
 	}
 	if err := b.startGuarded(ctx, binary, uri); err != nil {
 		return nil, err
@@ -99,23 +96,13 @@ func newBench(ctx context.Context, binary, old string) (_ *bench, err error) {
 	if err := b.startAudited(ctx, binary, uri); err != nil {
 		return nil, err
 	}
-
-	line, thin, err := b.start(ctx, "contender", uri)
-	if err != nil {
+	if b.thin, err = b.startContender(ctx, "thin", uri); err != nil {
 		return nil, err
 	}
-	var a addresses
-	if err := json.Unmarshal([]byte(line), &a); err != nil {
-		return nil, fmt.Errorf("contender: %w", err)
+	if b.floor, err = b.startContender(ctx, "floor", address); err != nil {
+		return nil, err
 	}
-	base := "http://" + a.REST
-	b.raw = subject{
-		name: "thin, bson.Raw", pid: thin.Pid(), debug: base, rest: base + contender.RawPrefix,
-	}
-	b.maps = subject{
-		name: "thin, bson.M", pid: thin.Pid(), debug: base, rest: base + contender.MapPrefix,
-	}
-	b.rpc = subject{name: "thin, grpc-go", pid: thin.Pid(), debug: base, grpc: a.GRPC}
+	b.floor.suffix = "-vs-floor"
 	return b, nil
 }
 
@@ -126,13 +113,30 @@ func (b *bench) startGateway(
 	if c.Directory, err = os.MkdirTemp(b.directory, ""); err != nil {
 		return subject{}, err
 	}
-	c.Args = append([]string{"--debug-address", "127.0.0.1:0"}, c.Args...)
+	// The load generator has one address.
+	c.Args = append([]string{
+		"--debug-address", "127.0.0.1:0", "--connections-max-per-address", "none",
+	}, c.Args...)
 	g, err := gateway.Start(ctx, c)
 	if err != nil {
 		return subject{}, err
 	}
 	b.processes = append(b.processes, g.Process)
 	return subject{name: name, pid: g.Pid(), debug: g.Debug, rest: g.REST, grpc: g.GRPC}, nil
+}
+
+// startContender starts a contender, whose role is its name, before a server.
+func (b *bench) startContender(ctx context.Context, name, server string) (subject, error) {
+	line, p, err := b.start(ctx, name, server)
+	if err != nil {
+		return subject{}, err
+	}
+	var a addresses
+	if err := json.Unmarshal([]byte(line), &a); err != nil {
+		return subject{}, fmt.Errorf("%s: %w", name, err)
+	}
+	base := "http://" + a.REST
+	return subject{name: name, pid: p.Pid(), debug: base, rest: base, grpc: a.GRPC}, nil
 }
 
 // start starts this program in a role and reads the first line that it prints.
@@ -156,123 +160,4 @@ func (b *bench) stop() {
 		_ = b.processes[i].Stop(10 * time.Second)
 	}
 	_ = os.RemoveAll(b.directory)
-}
-
-// scenario holds one request, and the servers that answer it.
-type scenario struct {
-	side     subject
-	name     string
-	requests int   // in a round
-	limit    int64 // 0: findOne
-	rest     bool
-	insert   bool // insertOne over REST
-	// contenders: the first is what the plain ratio compares with; the others are named in theirs.
-	contenders []subject
-	suffixes   []string
-	key        string // the API key in all requests, also to a gateway that does not ask for it
-	// added says that the side does more than the contender: what it adds is printed, too.
-	added bool
-}
-
-func (b *bench) scenarios() []scenario {
-	find := []scenario{
-		{name: "rest-find-one", requests: 20000, rest: true},
-		{name: "rest-find-100", requests: 2000, limit: 100, rest: true},
-		{name: "grpc-find-one", requests: 20000},
-		{name: "grpc-find-100", requests: 4000, limit: 100},
-	}
-	var all []scenario
-	for _, s := range find {
-		s.side = b.ours
-		s.contenders, s.suffixes = []subject{b.rpc}, []string{""}
-		if s.rest {
-			s.contenders, s.suffixes = []subject{b.raw, b.maps}, []string{"", "-vs-bsonm"}
-		}
-		if b.old.name != "" {
-			s.contenders, s.suffixes = []subject{b.old}, []string{"-vs-old"}
-		}
-		all = append(all, s)
-	}
-	all = append(all, b.guardedScenarios(find)...)
-	all = append(all, b.tracedScenarios(find)...)
-	all = append(all, b.auditedScenarios()...)
-	return slices.DeleteFunc(all, func(s scenario) bool {
-		return b.only != nil && !b.only.MatchString(s.name)
-	})
-}
-
-// uses reports whether a scenario measures a gateway.
-func (b *bench) uses(side subject) bool {
-	return slices.ContainsFunc(b.scenarios(), func(s scenario) bool { return s.side == side })
-}
-
-// job returns the scenario's request for one side.
-func (s scenario) job(to subject) load.Job {
-	const id = 42
-	job := load.GRPC(to.grpc, collection, id, s.limit)
-	switch {
-	case s.insert:
-		job = load.Insert(to.rest, collection)
-	case s.rest:
-		job = load.REST(to.rest, collection, id, s.limit)
-	}
-	job.Key = s.key
-	return job
-}
-
-// run measures every scenario and prints the table, then the ratios.
-func (b *bench) run(ctx context.Context, w io.Writer) error {
-	if err := b.verify(ctx); err != nil {
-		return err
-	}
-	fmt.Fprintf(w,
-		"%d rounds, medians; %d callers; %s, %d processors; documents of %d bytes from a "+
-			"canned-reply server\n\n",
-		b.rounds, b.callers, runtime.Version(), runtime.NumCPU(), documentSize())
-	fmt.Fprintf(w, "%-20s %-15s %14s %15s %15s %12s\n",
-		"case", "gateway", "CPU µs/request", "(least … most)", "allocs/request", "requests/s")
-	var ratios []string
-	for _, s := range b.scenarios() {
-		results, err := b.measure(ctx, s)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		for i, r := range results {
-			fmt.Fprintf(w, "%-20s %-15s %14.1f %15s %15.1f %12.0f\n", s.name, r.name,
-				r.cpu.median(),
-				fmt.Sprintf("(%.1f … %.1f)", r.cpu.least(),
-					r.cpu.most()), r.allocations.median(), r.rate.median())
-			if i == 0 {
-				continue
-			}
-			ours, suffix := results[0], s.suffixes[i-1]
-			ratios = append(ratios,
-				fmt.Sprintf("ratio %s-cpu%s %.3f", s.name, suffix,
-					ours.cpu.median()/r.cpu.median()),
-				fmt.Sprintf("ratio %s-allocs%s %.3f", s.name, suffix,
-					ours.allocations.median()/r.allocations.median()))
-			if s.added {
-				cpu := ours.cpu.minus(r.cpu)
-				ratios = append(ratios, fmt.Sprintf(
-					"difference %s %+.1f µs (%+.1f … %+.1f) %+.1f allocations", s.name,
-					cpu.median(), cpu.least(), cpu.most(),
-					ours.allocations.minus(r.allocations).median()))
-			}
-		}
-	}
-	if b.uses(b.traced) {
-		if err := b.checkCollector(ctx); err != nil {
-			return err
-		}
-	}
-	if b.uses(b.audited) {
-		if err := b.checkAudit(); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintln(w)
-	for _, line := range ratios {
-		fmt.Fprintln(w, line)
-	}
-	return nil
 }

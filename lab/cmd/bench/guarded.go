@@ -56,19 +56,11 @@ func twentyRules() string {
 	return text.String()
 }
 
-// guardedScenarios returns the finds of one document, with an API key and a policy and without.
-func (b *bench) guardedScenarios(find []scenario) []scenario {
-	var guarded []scenario
-	for _, s := range find {
-		if s.limit > 0 {
-			continue
-		}
-		s.name += "-policy"
-		s.side, s.contenders, s.suffixes, s.added = b.guarded, []subject{b.ours}, []string{""}, true
-		s.key = b.key
-		guarded = append(guarded, s)
-	}
-	return guarded
+// guardedCases returns the findOne with an API key and a policy, and without.
+func (b *bench) guardedCases() []scenario {
+	job := findOne
+	job.Key = b.key // also to the gateway that does not ask for it
+	return b.added("find-one-policy", b.guarded, job)
 }
 
 // keyAndLine reads what `mooring key api new` prints: the key, and its line for the file of keys.

@@ -1,19 +1,29 @@
-// Command bench measures what a request costs in the gateway, beside a thin gateway over the
-// official driver: processor time, from the kernel's accounting of the gateway's process alone,
-// and allocations, as its runtime counts them.
+// Command bench measures what a request costs in the gateway, beside two contenders
+// (lab/internal/contender): the floor, which is the least that a gateway can do, and a thin gateway
+// over the official driver. It reads processor time, from the kernel's accounting of the gateway's
+// process alone, allocations, as its runtime counts them, and the process's peak of memory; the
+// load generator tells how long requests take.
 //
 //	bench --gateway ../bin/mooring
 //
 // Server (canned replies), gateways and load generator are processes of their own; the roles other
-// than the gateway are this program again, under another first argument. The contenders take
-// turns, round by round, and the table shows the median of the rounds. The last lines are for
-// machines: "ratio <case> <value>", ours divided by the contender's. The cases with -policy are
-// requests with an API key to the gateway with a policy of 20 rules, divided by the same requests
-// to the gateway without. Those with -traces are requests to a gateway that records 1 % of its
-// traces and sends them to a collector, divided by the same requests to the gateway without traces.
-// That with -audit is an insertOne to a gateway that writes an audit log, divided by the same
-// without. For all three, "difference" says what they add to a request: the median of the rounds'
-// differences, the least and the most. With --old, the contender is another build of the gateway.
+// than the gateway are this program again, under another first argument. The sides take turns,
+// round by round, and the table shows the median of the rounds. The documents of a stream are
+// divided among the callers, and its cost is that of all; its times are those until the first
+// documents. A peak is the largest of a turn, and so holds what earlier turns have left.
+//
+// The last lines are for machines: "ratio <case>-cpu <value>" is ours divided by the thin
+// gateway's, with -vs-floor by the floor's, and with --old by another build's, which is the only
+// contender then. The cases with -policy are requests with an API key to the gateway with a policy
+// of 20 rules, divided by the same requests to the gateway without. Those with -traces are requests
+// to a gateway that records 1 % of its traces and sends them to a collector, divided by the same
+// requests to the gateway without traces. Those with -audit are an insertOne to a gateway that
+// writes an audit log, divided by the same without. For all three, "difference" says what they add
+// to a request: the median of the rounds' differences, the least and the most.
+//
+// With --full there are also the cases with 1 and 256 callers, and those that show the cost over
+// documents in a page, over the size of a document and over clients. --pages makes the tables and
+// plots of docs/performance.md, and the table of README.md, from a file that --results has written.
 //
 // Before that it measures BSON and Extended JSON beside the official driver
 // (lab/internal/bsonbench; there a ratio is of rates, so more is better), pools beside those of
@@ -30,6 +40,7 @@ import (
 	"os/signal"
 	"regexp"
 	"syscall"
+	"time"
 
 	"github.com/mooringdb/mooring/lab/internal/bsonbench"
 	"github.com/mooringdb/mooring/lab/internal/loginbench"
@@ -40,8 +51,9 @@ import (
 var roles = map[string]func(context.Context, []string) error{
 	"canned":    runCanned,
 	"collector": runCollector,
-	"contender": runContender,
+	"floor":     runFloor,
 	"load":      runLoad,
+	"thin":      runThin,
 
 	loginbench.Role: loginbench.Serve,
 }
@@ -65,20 +77,28 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	gateway := flags.String("gateway", "../bin/mooring", "the gateway's `binary`")
 	old := flags.String("old", "", "another build's `binary`, which is the contender then")
-	rounds := flags.Int("rounds", 5, "how often each contender gets its turn")
-	scale := flags.Float64("scale", 1, "`factor` on the number of requests in a round")
-	callers := flags.Int("callers", 16, "how many callers send requests at the same time")
+	rounds := flags.Int("rounds", 5, "how often each side gets its turn")
+	turn := flags.Duration("turn", time.Second, "how `long` a turn is")
+	full := flags.Bool("full", false,
+		"measure with 1 and 256 callers, too, and over growing pages, documents and clients")
 	only := flags.String("only", "",
 		"measure one `part` alone: bson, pool, login or driver (in this process), or gateway "+
 			"(requests)")
 	cases := flags.String("case", "",
 		"measure only the requests whose case the regular `expression` matches")
+	results := flags.String("results", "", "write the table of the requests to a `file`, too")
+	pages := flags.String("pages", "",
+		"measure nothing, but write the tables and plots of docs/performance.md and README.md, "+
+			"below this `root`, from the results")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	names, err := regexp.Compile(*cases)
 	if err != nil {
 		return fmt.Errorf("--case: %w", err)
+	}
+	if *pages != "" {
+		return writePages(*pages, *results)
 	}
 	for _, part := range []struct {
 		name string
@@ -102,6 +122,14 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer b.stop()
-	b.rounds, b.scale, b.callers, b.only = *rounds, *scale, *callers, names
-	return b.run(ctx, os.Stdout)
+	b.rounds, b.turn, b.sweeps, b.only = *rounds, *turn, *full, names
+	b.callers = []int{mainCallers}
+	if *full {
+		b.callers = allCallers
+	}
+	rows, err := b.run(ctx, os.Stdout)
+	if err != nil || *results == "" {
+		return err
+	}
+	return writeResults(*results, rows)
 }

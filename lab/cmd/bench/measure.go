@@ -45,25 +45,31 @@ type cost struct {
 	cpu         samples // microseconds a request
 	allocations samples // a request
 	rate        samples // requests a second
+	p50, p99    samples // milliseconds
+	peak        samples // MiB that the process has had in its turn
 }
 
 // measure lets every side of a scenario have its turns, ours first and in every other round last.
 func (b *bench) measure(ctx context.Context, s scenario) ([]cost, error) {
-	sides := append([]subject{s.side}, s.contenders...)
-	costs := make([]cost, len(sides))
+	if slices.Contains(s.sides, b.floor) {
+		if err := b.prepare(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	costs := make([]cost, len(s.sides))
 	for round := range b.rounds {
-		for i := range sides {
+		for i := range s.sides {
 			if round%2 == 1 {
-				i = len(sides) - 1 - i
+				i = len(s.sides) - 1 - i
 			}
-			side := sides[i]
+			side := s.sides[i]
 			if round == 0 {
-				if _, err := b.load(ctx, s.job(side), warmUp); err != nil {
+				if _, err := b.load(ctx, s.to(side), b.turn/4); err != nil {
 					return nil, fmt.Errorf("%s: %w", side.name, err)
 				}
 				costs[i].name = side.name
 			}
-			if err := b.turn(ctx, s, side, &costs[i]); err != nil {
+			if err := b.measureTurn(ctx, s, side, &costs[i]); err != nil {
 				return nil, fmt.Errorf("%s: %w", side.name, err)
 			}
 		}
@@ -71,18 +77,21 @@ func (b *bench) measure(ctx context.Context, s scenario) ([]cost, error) {
 	return costs, nil
 }
 
-// turn measures one side once. Reading the figures allocates, too, so the allocations are read
-// outside, and the processor time inside.
-func (b *bench) turn(ctx context.Context, s scenario, side subject, c *cost) error {
+// measureTurn measures one side once. Reading the figures allocates, too, so the allocations are
+// read outside, and the processor time inside.
+func (b *bench) measureTurn(ctx context.Context, s scenario, side subject, c *cost) error {
 	before, err := gateway.ReadVars(ctx, side.debug)
 	if err != nil {
+		return err
+	}
+	if err := proc.ResetPeakRSS(side.pid); err != nil {
 		return err
 	}
 	start, err := proc.CPU(side.pid)
 	if err != nil {
 		return err
 	}
-	result, err := b.load(ctx, s.job(side), s.requests)
+	result, err := b.load(ctx, s.to(side), b.turn)
 	if err != nil {
 		return err
 	}
@@ -90,24 +99,32 @@ func (b *bench) turn(ctx context.Context, s scenario, side subject, c *cost) err
 	if err != nil {
 		return err
 	}
+	peak, err := proc.PeakRSS(side.pid)
+	if err != nil {
+		return err
+	}
 	after, err := gateway.ReadVars(ctx, side.debug)
 	if err != nil {
 		return err
 	}
-	n := float64(b.scaled(s.requests))
+	n := result.Requests
+	if s.job.Operation == load.StreamFind {
+		n /= float64(s.job.Callers) // all callers' streams are one of 100,000 documents
+	}
 	c.cpu = append(c.cpu, float64((end-start).Microseconds())/n)
 	c.allocations = append(c.allocations, float64(after.Memory.Mallocs-before.Memory.Mallocs)/n)
 	c.rate = append(c.rate, n/result.Elapsed.Seconds())
+	c.p50 = append(c.p50, result.P50.Seconds()*1000)
+	c.p99 = append(c.p99, result.P99.Seconds()*1000)
+	c.peak = append(c.peak, float64(peak)/(1<<20))
 	return nil
 }
 
-func (b *bench) scaled(requests int) int { return max(1, int(float64(requests)*b.scale)) }
-
 // load runs a job in a process of its own.
-func (b *bench) load(ctx context.Context, job load.Job, requests int) (load.Result, error) {
+func (b *bench) load(ctx context.Context, job load.Job, turn time.Duration) (load.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	job.Requests, job.Callers = b.scaled(requests), b.callers
+	job.Time = turn
 	text, err := json.Marshal(job)
 	if err != nil {
 		return load.Result{}, err

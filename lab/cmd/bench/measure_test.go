@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,17 +28,21 @@ func TestSamples(t *testing.T) {
 
 func TestCases(t *testing.T) {
 	names := func(only string) (all []string) {
-		b := &bench{only: regexp.MustCompile(only)}
+		b := &bench{callers: []int{1, 16}, only: regexp.MustCompile(only)}
 		for _, s := range b.scenarios() {
 			all = append(all, s.name)
 		}
 		return all
 	}
-	if got := len(names("")); got != 11 {
-		t.Errorf("%d cases, want 11", got)
+	if got, want := len(names("")), 2*(2*len(requests)+4); got != want {
+		t.Errorf("%d cases, want %d", got, want)
 	}
 	want := []string{"rest-find-one-policy", "grpc-find-one-policy"}
 	if got := names("policy$"); !slices.Equal(got, want) {
+		t.Errorf("cases %v, want %v", got, want)
+	}
+	want = []string{"rest-stream-callers-1", "rest-stream"}
+	if got := names("rest-stream"); !slices.Equal(got, want) {
 		t.Errorf("cases %v, want %v", got, want)
 	}
 }
@@ -73,5 +78,47 @@ func TestAuditLog(t *testing.T) {
 	}
 	if err := b.checkAudit(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPages compares the pages that show results with the results in testdata. To rewrite them:
+// make performance-pages
+func TestPages(t *testing.T) {
+	const root = "../../.."
+	rows, err := readResults("testdata/performance.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := pages(root, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range files {
+		got, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil || string(got) != want {
+			t.Errorf("%s does not show the results; make performance-pages rewrites it (%v)", path, err)
+		}
+	}
+	for _, p := range protocols {
+		for _, r := range requests {
+			if _, ok := table(rows).trio(p.prefix + r.name); !ok {
+				t.Errorf("no results of %s%s", p.prefix, r.name)
+			}
+		}
+	}
+}
+
+// TestResults checks that rows are read as they were written.
+func TestResults(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results.json")
+	rows := []row{
+		{Case: "a", Side: ours, CPU: 1.5, Allocations: 2, P50: 3, P99: 4, Peak: 5},
+		{Case: "b", Side: "audit", More: &more{1, 2}},
+	}
+	if err := writeResults(path, rows); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readResults(path); err != nil || !reflect.DeepEqual(got, rows) {
+		t.Errorf("readResults() = %+v, %v, want %+v", got, err, rows)
 	}
 }

@@ -46,23 +46,38 @@ func runCanned(ctx context.Context, args []string) error {
 // addresses holds what the contender prints when it is ready.
 type addresses struct{ REST, GRPC string }
 
-// runContender runs the thin gateway. Its argument is the connection string.
-func runContender(ctx context.Context, args []string) error {
+// runThin runs the thin gateway. Its argument is the connection string.
+func runThin(ctx context.Context, args []string) error {
 	if len(args) != 1 {
-		return errors.New("contender: want the connection string")
+		return errors.New("thin: want the connection string")
 	}
 	client, err := mongo.Connect(options.Client().ApplyURI(args[0]))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = client.Disconnect(context.WithoutCancel(ctx)) }()
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(64 << 20))
+	mooringv1.RegisterDocumentServiceServer(server, &contender.Documents{Client: client})
+	return serveContender(ctx, contender.Handler(client), server)
+}
 
+// runFloor runs the floor. Its argument is the server's address.
+func runFloor(ctx context.Context, args []string) error {
+	if len(args) != 1 {
+		return errors.New("floor: want the server's address")
+	}
+	floor := contender.NewFloor(args[0])
+	return serveContender(ctx, floor.Handler(), floor.Server())
+}
+
+// serveContender serves a contender and its figures, and prints where.
+func serveContender(ctx context.Context, h http.Handler, server *grpc.Server) error {
 	rest, err := listen(ctx)
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/", contender.Handler(client))
+	mux.Handle("/", h)
 	mux.Handle("/debug/vars", expvar.Handler())
 	web := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = web.Serve(rest) }()
@@ -72,8 +87,6 @@ func runContender(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer()
-	mooringv1.RegisterDocumentServiceServer(server, &contender.Documents{Client: client})
 	go func() { _ = server.Serve(rpc) }()
 	defer server.Stop()
 

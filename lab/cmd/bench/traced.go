@@ -27,15 +27,10 @@ func (b *bench) startTraced(ctx context.Context, binary, uri string) (err error)
 	return err
 }
 
-// tracedScenarios returns the finds with traces on and off.
-func (b *bench) tracedScenarios(find []scenario) []scenario {
-	var traced []scenario
-	for _, s := range find {
-		s.name += "-traces"
-		s.side, s.contenders, s.suffixes, s.added = b.traced, []subject{b.ours}, []string{""}, true
-		traced = append(traced, s)
-	}
-	return traced
+// tracedCases returns the finds with traces on and off.
+func (b *bench) tracedCases() []scenario {
+	return append(b.added("find-one-traces", b.traced, findOne),
+		b.added("find-100-traces", b.traced, find100)...)
 }
 
 // checkCollector stops the gateway with traces, which sends its last spans then, and makes sure

@@ -1,12 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"reflect"
-	"strings"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 
@@ -14,73 +11,87 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/load"
 )
 
-// verify makes sure, before anything is measured, that all sides do the same work: every REST
-// answer holds exactly the server's documents. (The load generator counts the documents of the
-// gRPC answers.)
+// verify makes sure, before anything is measured, that all sides that decode do the same work:
+// every REST answer holds exactly the server's documents. (The load generator checks the gRPC
+// answers.)
 func (b *bench) verify(ctx context.Context) error {
-	for _, side := range []subject{b.ours, b.raw, b.maps} {
-		one, err := ask(ctx, load.REST(side.rest, collection, 1, 0))
-		if err != nil {
-			return fmt.Errorf("%s: %w", side.name, err)
-		}
-		many, err := ask(ctx, load.REST(side.rest, collection, 1, 100))
-		if err != nil {
-			return fmt.Errorf("%s: %w", side.name, err)
-		}
-		docs := append([]bson.Raw{one.Document}, many.Documents...)
-		if len(docs) != 101 {
-			return fmt.Errorf("%s: %d documents, want 100", side.name, len(docs)-1)
-		}
-		for i, doc := range docs {
-			want, err := canned.Document(collection, max(0, i-1))
+	for _, side := range []subject{b.ours, b.thin} {
+		for _, c := range []struct {
+			job  load.Job
+			read func([]byte) ([]bson.Raw, error)
+		}{
+			{findOne, readBody},
+			{find100, readBody},
+			{load.Job{
+				Operation: load.StreamFind, Collection: small, Documents: 200,
+			}, readLines},
+		} {
+			c.job.REST = side.rest
+			bodies, err := askREST(ctx, c.job)
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", side.name, err)
 			}
-			if !sameFields(doc, want) {
-				return fmt.Errorf("%s: document %d is %v, want %v", side.name, i, doc,
-					bson.Raw(want))
+			documents, err := c.read(bodies[0])
+			if err == nil {
+				err = same(c.job, documents)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", side.name, c.job.Operation, err)
 			}
 		}
 	}
 	return nil
 }
 
-// answer holds the body of both operations.
-type answer struct {
-	Document  bson.Raw   `bson:"document"`
-	Documents []bson.Raw `bson:"documents"`
+// same compares documents with those that the server sent.
+func same(j load.Job, documents []bson.Raw) error {
+	if want := max(j.Documents, 1); len(documents) != want {
+		return fmt.Errorf("%d documents, want %d", len(documents), want)
+	}
+	for i, doc := range documents {
+		want, err := canned.Document(j.Collection, i)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(doc, want) {
+			return fmt.Errorf("document %d is %v, want %v", i, doc, bson.Raw(want))
+		}
+	}
+	return nil
 }
 
-func ask(ctx context.Context, j load.Job) (answer, error) {
-	var a answer
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, j.URL, strings.NewReader(j.Body))
-	if err != nil {
-		return a, err
+// readBody returns the documents of a findOne or a find.
+func readBody(body []byte) ([]bson.Raw, error) {
+	var a struct {
+		Document  bson.Raw   `bson:"document"`
+		Documents []bson.Raw `bson:"documents"`
 	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return a, err
+	err := bson.UnmarshalExtJSON(body, false, &a)
+	if a.Document != nil {
+		return []bson.Raw{a.Document}, err
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return a, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return a, fmt.Errorf("%s: %s", resp.Status, body)
-	}
-	return a, bson.UnmarshalExtJSON(body, false, &a)
+	return a.Documents, err
 }
 
-// sameFields compares documents whose fields may stand in another order, as bson.M leaves them.
-func sameFields(got, want bson.Raw) bool {
-	var g, w bson.M
-	return bson.Unmarshal(got, &g) == nil && bson.Unmarshal(want, &w) == nil &&
-		reflect.DeepEqual(g, w)
+// readLines returns the documents of a stream: its lines hold a document each, by itself or in a
+// field. The line that says that the gateway's stream is complete has none.
+func readLines(body []byte) (documents []bson.Raw, err error) {
+	for line := range bytes.Lines(body) {
+		var doc bson.Raw
+		if err := bson.UnmarshalExtJSON(line, false, &doc); err != nil {
+			return nil, err
+		}
+		if inner, ok := doc.Lookup("document").DocumentOK(); ok {
+			doc = inner
+		}
+		if _, err := doc.LookupErr("end"); err != nil {
+			documents = append(documents, doc)
+		}
+	}
+	return documents, nil
 }
 
-func documentSize() int {
+func documentSize(collection string) int {
 	doc, err := canned.Document(collection, 0)
 	if err != nil {
 		panic("bug: " + err.Error())

@@ -115,10 +115,10 @@ func (b *Browser) Open(url string) *Page {
 	for _, domain := range []string{"Runtime.enable", "Log.enable"} {
 		b.call(p.session, domain, map[string]any{}, &struct{}{})
 	}
-	// Until then expressions would run in the empty page before it.
+	// Until then expressions would run in the empty page before it, or, between the two, nowhere.
 	for deadline := time.Now().Add(time.Minute); ; {
 		var at string
-		if p.Evaluate("location.href", &at); at != "about:blank" {
+		if err := p.evaluate("location.href", &at); err == nil && at != "about:blank" {
 			return p
 		}
 		if time.Now().After(deadline) {
@@ -130,21 +130,30 @@ func (b *Browser) Open(url string) *Page {
 // Evaluate runs an expression in the page and puts its value into a variable.
 func (p *Page) Evaluate(expression string, into any) {
 	p.browser.t.Helper()
+	if err := p.evaluate(expression, into); err != nil {
+		p.browser.t.Fatal(err)
+	}
+}
+
+func (p *Page) evaluate(expression string, into any) error {
 	var reply struct {
 		Result struct {
 			Value json.RawMessage `json:"value"`
 		} `json:"result"`
 		Exception json.RawMessage `json:"exceptionDetails"`
 	}
-	p.browser.call(p.session, "Runtime.evaluate", map[string]any{
+	if err := p.browser.try(p.session, "Runtime.evaluate", map[string]any{
 		"expression": expression, "returnByValue": true, "awaitPromise": true,
-	}, &reply)
+	}, &reply); err != nil {
+		return err
+	}
 	if reply.Exception != nil {
-		p.browser.t.Fatalf("%s: %s", expression, reply.Exception)
+		return fmt.Errorf("%s: %s", expression, reply.Exception)
 	}
 	if err := json.Unmarshal(reply.Result.Value, into); err != nil {
-		p.browser.t.Fatalf("%s = %s: %v", expression, reply.Result.Value, err)
+		return fmt.Errorf("%s = %s: %w", expression, reply.Result.Value, err)
 	}
+	return nil
 }
 
 // Errors returns what the page's console has shown as errors, and forgets it: exceptions, calls of
@@ -159,6 +168,57 @@ func (p *Page) Errors() []string {
 	delete(p.browser.errs, p.session)
 	return errs
 }
+
+// Emulate has the page drawn for a screen of that size, in a colour scheme: light or dark.
+func (p *Page) Emulate(width, height int, scheme string) {
+	p.browser.t.Helper()
+	p.browser.call(p.session, "Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
+	}, &struct{}{})
+	p.browser.call(p.session, "Emulation.setEmulatedMedia", map[string]any{
+		"features": []any{map[string]any{"name": "prefers-color-scheme", "value": scheme}},
+	}, &struct{}{})
+}
+
+// Screenshot returns what the page looks like, as a PNG.
+func (p *Page) Screenshot() []byte {
+	p.browser.t.Helper()
+	var taken struct {
+		Data []byte `json:"data"` // base64
+	}
+	p.browser.call(p.session, "Page.captureScreenshot", map[string]any{"format": "png"}, &taken)
+	return taken.Data
+}
+
+// Type types a text where the focus is.
+func (p *Page) Type(text string) {
+	p.browser.t.Helper()
+	p.browser.call(p.session, "Input.insertText", map[string]any{"text": text}, &struct{}{})
+}
+
+// SelectAll selects all of the text where the focus is.
+func (p *Page) SelectAll() {
+	p.browser.t.Helper()
+	for _, event := range []string{"rawKeyDown", "keyUp"} {
+		p.browser.call(p.session, "Input.dispatchKeyEvent", map[string]any{
+			"type": event, "key": "a", "code": "KeyA", "windowsVirtualKeyCode": 65,
+			"modifiers": 2, "commands": []string{"selectAll"}, // Ctrl
+		}, &struct{}{})
+	}
+}
+
+// Press presses and releases a key, such as Tab.
+func (p *Page) Press(key string) {
+	p.browser.t.Helper()
+	for _, event := range []string{"rawKeyDown", "keyUp"} {
+		p.browser.call(p.session, "Input.dispatchKeyEvent", map[string]any{
+			"type": event, "key": key, "code": key, "windowsVirtualKeyCode": keyCodes[key],
+		}, &struct{}{})
+	}
+}
+
+// keyCodes has what Chromium wants beside the name of a key.
+var keyCodes = map[string]int{"Tab": 9, "Enter": 13, "Escape": 27}
 
 // event describes what a page reports by itself, as far as it is an error.
 type event struct {
@@ -182,6 +242,12 @@ func (b *Browser) note(session, method string, params json.RawMessage) {
 // call runs a command of the protocol and waits for its reply.
 func (b *Browser) call(session, method string, params map[string]any, into any) {
 	b.t.Helper()
+	if err := b.try(session, method, params, into); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *Browser) try(session, method string, params map[string]any, into any) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last++
@@ -190,8 +256,9 @@ func (b *Browser) call(session, method string, params map[string]any, into any) 
 		command["sessionId"] = session
 	}
 	if err := b.exchange(command, into); err != nil {
-		b.t.Fatalf("%s: %v", method, err)
+		return fmt.Errorf("%s: %w", method, err)
 	}
+	return nil
 }
 
 // exchange writes a command and reads up to its reply. Messages end with a zero byte.

@@ -13,10 +13,10 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 )
 
-// Document holds one document to measure with.
+// Document holds one document to measure with, or several of one kind.
 type Document struct {
 	Name string
-	BSON bson.Raw
+	Docs []bson.Raw
 }
 
 // archives are the specifications' benchmark documents: the files of each archive, and what they
@@ -35,8 +35,8 @@ var archives = []struct {
 
 var order = []string{"flat", "deep", "full", "tweet", "small", "large"}
 
-// Documents returns the documents of the specifications, if they are present, and one with every
-// common type. The note says what is missing.
+// Documents returns the documents of the specifications, if they are present, one with every common
+// type, and a page of documents with 60 fields. The note says what is missing.
 func Documents() (docs []Document, note string) {
 	found, err := specified()
 	if err != nil {
@@ -45,10 +45,11 @@ func Documents() (docs []Document, note string) {
 	}
 	for _, name := range order {
 		if d, ok := found[name]; ok {
-			docs = append(docs, Document{name, d})
+			docs = append(docs, Document{name, []bson.Raw{d}})
 		}
 	}
-	return append(docs, Document{"mixed", mixed()}), note
+	return append(docs, Document{"mixed", []bson.Raw{mixed()}},
+		Document{"sixty", sixty()}), note
 }
 
 func specified() (map[string]bson.Raw, error) {

@@ -256,7 +256,7 @@ func TestMistakesAreFound(t *testing.T) {
 		"negative zero loses its sign": replaced(`"-0.0"`, `"0.0"`),
 		"symbols become strings":       replaced(`{"$symbol":`, `{"$code":`),
 		"options are not sorted":       replaced(`"options":"imsx"`, `"options":"xsmi"`),
-		"dates lose their zeros":       replaced(`.100Z`, `.1000Z`),
+		"dates lose their zeros":       replaced(`.100Z`, `.001Z`),
 		"subtypes are decimal":         replaced(`"subType":"80"`, `"subType":"128"`),
 		"a backslash is not escaped":   replaced(`\\`, `\`),
 		"embedded documents unchecked": careless,

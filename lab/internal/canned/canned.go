@@ -5,6 +5,7 @@
 // The name of a collection says what is in it:
 //
 //	orders_N         N documents of about 500 bytes with the types that a shop has
+//	mixed_N          N documents of about 1 KB, 60 fields of all common types
 //	docs_N_SIZE      N documents of exactly SIZE bytes
 //	mix_N_SIZE_SIZE… N documents of these sizes, in turn
 //	control_N_SIZE   as docs_N_SIZE, with texts of control characters

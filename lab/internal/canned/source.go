@@ -83,6 +83,8 @@ func parseCollection(name string) (source, error) {
 	switch {
 	case kind == "orders" && len(numbers) == 1:
 		return source{templates: [][]byte{order}, count: numbers[0]}, nil
+	case kind == "mixed" && len(numbers) == 1:
+		return source{templates: [][]byte{mixed()}, count: numbers[0]}, nil
 	case kind == "docs" && len(numbers) == 2 && numbers[1] >= minPadded:
 		return source{templates: [][]byte{padded(numbers[1])}, count: numbers[0]}, nil
 	case kind == "mix" && len(numbers) > 1 && slices.Min(numbers[1:]) >= minPadded:
@@ -102,7 +104,7 @@ func parseCollection(name string) (source, error) {
 	case kind == "slow" && len(numbers) == 1:
 		return source{delay: time.Duration(numbers[0]) * time.Millisecond}, nil
 	}
-	return source{}, fmt.Errorf("collection %q is none of orders_N, docs_N_SIZE, "+
+	return source{}, fmt.Errorf("collection %q is none of orders_N, mixed_N, docs_N_SIZE, "+
 		"mix_N_SIZE_SIZE…, control_N_SIZE (SIZE at least %d), late_N_MS, slow_MS", name, minPadded)
 }
 
@@ -147,4 +149,35 @@ func item(sku, name string, quantity int32, price float64) []byte {
 		AppendInt32("quantity", quantity).
 		AppendDouble("price", price).
 		Build()
+}
+
+// mixed returns a document of 60 fields, of as many types as applications mix.
+func mixed() []byte {
+	b := bsoncore.NewDocumentBuilder().AppendInt32("_id", 0)
+	for i := range int32(59) {
+		key := fmt.Sprintf("key%d", i)
+		switch i % 10 {
+		case 0:
+			b.AppendString(key, "a text of ASCII")
+		case 1:
+			b.AppendInt32(key, i*1_000_003)
+		case 2:
+			b.AppendDouble(key, float64(i)*1.37)
+		case 3:
+			b.AppendInt64(key, int64(i)<<40)
+		case 4:
+			b.AppendDateTime(key, 1_790_000_000_000+int64(i)*86_400_123)
+		case 5:
+			b.AppendBoolean(key, i%20 == 5)
+		case 6:
+			b.AppendString(key, "Gdańsk \"Nowy Port\"")
+		case 7:
+			b.AppendObjectID(key, [12]byte{0x65, 0x1f, 0x3c, 0x0a, 1, 2, 3, 4, 5, 6, 7, byte(i)})
+		case 8:
+			b.AppendArray(key, bsoncore.NewArrayBuilder().AppendInt32(i).AppendString("x").Build())
+		case 9:
+			b.AppendNull(key)
+		}
+	}
+	return b.Build()
 }

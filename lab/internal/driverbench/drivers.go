@@ -48,7 +48,7 @@ func (o *ours) read(ctx context.Context, use func([]byte)) error {
 	if err != nil {
 		return err
 	}
-	for batch, err := range cur.Batches(ctx) {
+	for batch, err := range cur.LentBatches(ctx) {
 		if err != nil {
 			return err
 		}

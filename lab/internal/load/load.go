@@ -4,42 +4,63 @@
 package load
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"io"
-	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// Job says what to send, and how often. It travels between processes as JSON.
+// Database is the name of the database that every job uses.
+const Database = "bench"
+
+// Operation names what the requests of a Job do.
+type Operation string
+
+// The operations, by the names of their RPCs.
+const (
+	FindOne    Operation = "FindOne"
+	Find       Operation = "Find"
+	StreamFind Operation = "StreamFind"
+	InsertOne  Operation = "InsertOne"
+	InsertMany Operation = "InsertMany"
+)
+
+// Job says what to send, to whom, and how often. It travels between processes as JSON.
 type Job struct {
-	URL        string `json:",omitempty"` // a POST to this URL ...
-	Body       string `json:",omitempty"`
-	GRPC       string `json:",omitempty"` // ... or a call to this address
-	Collection string `json:",omitempty"` // in the database bench
-	ID         int32  `json:",omitempty"` // of findOne's filter
-	Limit      int64  `json:",omitempty"` // of a find; 0 is a findOne
+	REST string `json:",omitempty"` // http://host:port of a gateway, with the prefix of its paths, or
+	GRPC string `json:",omitempty"` // host:port of one
+
+	Operation  Operation
+	Collection string
+	Documents  int    // that a Find, a StreamFind or an InsertMany has
 	Key        string `json:",omitempty"` // the API key, as a bearer's token
-	Requests   int
-	Callers    int
+
+	Callers  int
+	Requests int           // how many requests are sent, or, if 0,
+	Time     time.Duration // how long callers begin new ones; each sends one at least
 }
 
 // Result holds the outcome of a Job.
 type Result struct {
 	Elapsed time.Duration
 	Bytes   int64 // of all documents or bodies that came back
+	// Requests is how many were answered. A stream counts for the part of its documents that came.
+	Requests float64
+	// P50 and P99 are the times until a request was answered: a stream with its first document,
+	// others as a whole.
+	P50, P99 time.Duration
 }
 
-// call sends one request and gives the size of the answer.
-type call func(context.Context) (int, error)
+// answer holds what one request brought.
+type answer struct {
+	bytes     int
+	documents int           // of a stream
+	first     time.Duration // until its first document
+}
+
+// call sends one request.
+type call func(context.Context) (answer, error)
 
 // Run does the job. The first failure ends it.
 func Run(ctx context.Context, j Job) (Result, error) {
@@ -51,19 +72,36 @@ func Run(ctx context.Context, j Job) (Result, error) {
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var left, total atomic.Int64
-	left.Store(int64(j.Requests))
+	over := make(chan struct{}) // closed when the time is over
+	if j.Requests == 0 {
+		defer time.AfterFunc(j.Time, func() { close(over) }).Stop()
+	}
+	var sent atomic.Int64
+	more := func(c *caller) bool {
+		if ctx.Err() != nil {
+			return false
+		}
+		if j.Requests > 0 {
+			return sent.Add(1) <= int64(j.Requests)
+		}
+		select {
+		case <-over:
+			return len(c.latencies) == 0 // each caller sends one at least
+		default:
+			return true
+		}
+	}
+	callers := make([]caller, j.Callers)
 	var wg sync.WaitGroup
 	start := time.Now()
-	for range j.Callers {
+	for i := range callers {
 		wg.Go(func() {
-			for left.Add(-1) >= 0 && ctx.Err() == nil {
-				n, err := one(ctx)
-				if err != nil {
+			c := &callers[i]
+			for more(c) {
+				if err := c.send(ctx, j, one); err != nil {
 					cancel(err)
 					return
 				}
-				total.Add(int64(n))
 			}
 		})
 	}
@@ -71,82 +109,54 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	if err := context.Cause(ctx); err != nil {
 		return Result{}, err
 	}
-	return Result{Elapsed: time.Since(start), Bytes: total.Load()}, nil
+	return sum(callers, time.Since(start)), nil
+}
+
+// caller holds what one caller has seen.
+type caller struct {
+	bytes     int64
+	requests  float64
+	latencies []time.Duration
+}
+
+// send sends one request.
+func (c *caller) send(ctx context.Context, j Job, one call) error {
+	start := time.Now()
+	a, err := one(ctx)
+	if err != nil {
+		return err
+	}
+	c.bytes += int64(a.bytes)
+	if j.Operation == StreamFind {
+		c.requests += float64(a.documents) / float64(j.Documents)
+		c.latencies = append(c.latencies, a.first)
+		return nil
+	}
+	c.requests++
+	c.latencies = append(c.latencies, time.Since(start))
+	return nil
+}
+
+// sum adds up what all callers have seen.
+func sum(callers []caller, elapsed time.Duration) Result {
+	r := Result{Elapsed: elapsed}
+	var latencies []time.Duration
+	for _, c := range callers {
+		r.Bytes += c.bytes
+		r.Requests += c.requests
+		latencies = append(latencies, c.latencies...)
+	}
+	if n := len(latencies); n > 0 {
+		slices.Sort(latencies)
+		r.P50, r.P99 = latencies[n/2], latencies[n*99/100]
+	}
+	return r
 }
 
 func (j Job) call() (_ call, stop func(), _ error) {
-	if j.GRPC == "" {
-		t := &http.Transport{MaxIdleConnsPerHost: j.Callers, DisableCompression: true}
-		return j.post(&http.Client{Transport: t}), t.CloseIdleConnections, nil
+	if j.GRPC != "" {
+		return j.grpc()
 	}
-	conn, err := grpc.NewClient(j.GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return nil, nil, err
-	}
-	documents := keyed{mooringv1.NewDocumentServiceClient(conn), j.Key}
-	if j.Limit > 0 {
-		return j.find(documents), func() { _ = conn.Close() }, nil
-	}
-	return j.findOne(documents), func() { _ = conn.Close() }, nil
-}
-
-func (j Job) post(c *http.Client) call {
-	return func(ctx context.Context) (int, error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, j.URL,
-			bytes.NewReader([]byte(j.Body)))
-		if err != nil {
-			return 0, err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		if j.Key != "" {
-			req.Header.Set("Authorization", "Bearer "+j.Key)
-		}
-		resp, err := c.Do(req)
-		if err != nil {
-			return 0, err
-		}
-		defer resp.Body.Close()
-		n, err := io.Copy(io.Discard, resp.Body)
-		if err == nil && resp.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s: %s", j.URL, resp.Status)
-		}
-		return int(n), err
-	}
-}
-
-func (j Job) findOne(c mooringv1.DocumentServiceClient) call {
-	req := &mooringv1.FindOneRequest{
-		Database: Database, Collection: j.Collection, Filter: filter(j.ID),
-	}
-	return func(ctx context.Context) (int, error) {
-		resp, err := c.FindOne(ctx, req)
-		if err != nil {
-			return 0, err
-		}
-		if len(resp.GetDocument().GetBson()) == 0 {
-			return 0, fmt.Errorf("findOne of %s: no document", j.Collection)
-		}
-		return len(resp.GetDocument().GetBson()), nil
-	}
-}
-
-func (j Job) find(c mooringv1.DocumentServiceClient) call {
-	req := &mooringv1.FindRequest{
-		Database: Database, Collection: j.Collection, Filter: filter(j.ID), Limit: &j.Limit,
-	}
-	return func(ctx context.Context) (int, error) {
-		resp, err := c.Find(ctx, req)
-		if err != nil {
-			return 0, err
-		}
-		if int64(len(resp.GetDocuments())) != j.Limit {
-			return 0, fmt.Errorf("find of %s: %d documents, want %d", j.Collection,
-				len(resp.GetDocuments()), j.Limit)
-		}
-		n := 0
-		for _, d := range resp.GetDocuments() {
-			n += len(d.GetBson())
-		}
-		return n, nil
-	}
+	one, stop := j.rest()
+	return one, stop, nil
 }
