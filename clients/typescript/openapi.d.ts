@@ -4,139 +4,6 @@
  */
 
 export interface paths {
-    "/v1/changeStreams/{ticket}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * The stream that the ticket was made for, as the client that has asked for it.
-         * @description It needs no credentials.
-         */
-        get: operations["watchTicket"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/changeStreams:ticket": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * A URL that opens exactly this stream as the client that asks for the ticket, for an hour.
-         * @description A page can give it to EventSource, which cannot send credentials.
-         */
-        post: operations["createTicket"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/cursors:close": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Closes a cursor before its end, so that the server can forget it. */
-        post: operations["closeCursor"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/cursors:next": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * The next page.
-         * @description Each page brings a new token; a page without one is the last. A page may be short or empty.
-         *
-         *     Repeating the call with the same token is safe: it returns the same page as long as the gateway holds it, and else fails with 409, reason CursorTokenReused. It never returns a different page.
-         */
-        post: operations["nextPage"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/cursors:stream": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * The rest of a cursor as a stream.
-         * @description The cursor ends with the stream.
-         */
-        post: operations["streamCursor"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/databases": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** The databases: a document for each, with its name and size. */
-        get: operations["listDatabases"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/databases/{database}/collections": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** The collections and views of a database: a document for each, with its name, type and options. */
-        get: operations["listCollections"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/databases/{database}/collections/{collection}/documents": {
         parameters: {
             query?: never;
@@ -155,38 +22,6 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
-        trace?: never;
-    };
-    "/v1/databases/{database}/collections/{collection}/documents/{id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * The document.
-         * @description It is GET …/documents/{id}, with If-None-Match (304) and If-Match (412).
-         */
-        get: operations["getDocument"];
-        /**
-         * Replaces the document, or creates it.
-         * @description It is PUT …/documents/{id}, whose answer is 201 if the document was created.
-         */
-        put: operations["putDocument"];
-        post?: never;
-        /**
-         * Deletes the document.
-         * @description It is DELETE …/documents/{id}, whose answer is 204.
-         */
-        delete: operations["deleteDocument"];
-        options?: never;
-        head?: never;
-        /**
-         * Changes the document.
-         * @description It is PATCH …/documents/{id}, with operators (an object) or a pipeline (an array) as the body.
-         */
-        patch: operations["patchDocument"];
         trace?: never;
     };
     "/v1/databases/{database}/collections/{collection}/documents:aggregate": {
@@ -599,6 +434,448 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/databases/{database}:aggregate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The results of a pipeline on a collection or on the database, in pages. */
+        post: operations["aggregateDatabase"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/databases/{database}:explainAggregate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * How the server would run a pipeline on a collection or on the database: its reply to `explain`, as it is.
+         * @description With a verbosity other than `queryPlanner` the server runs the pipeline to the end, but it writes nothing.
+         */
+        post: operations["explainAggregateDatabase"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/databases/{database}:streamAggregate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** The results of a pipeline on a collection or on the database, as a stream. */
+        post: operations["streamAggregateDatabase"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1:bulkWrite": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Runs writes of several kinds, in as few commands as the server allows: on one collection, or, if neither database nor collection is set, on many, which needs MongoDB 8.0.
+         * @description A failure in part is an error with the status of the first write error, and the error says what was done; with returnPartialSuccess it is 207 with all write errors in the response.
+         */
+        post: operations["bulkWriteNamespaces"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/databases/{database}/collections/{collection}/documents/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The document.
+         * @description It is GET …/documents/{id}, with If-None-Match (304) and If-Match (412).
+         */
+        get: operations["getDocument"];
+        /**
+         * Replaces the document, or creates it.
+         * @description It is PUT …/documents/{id}, whose answer is 201 if the document was created.
+         */
+        put: operations["putDocument"];
+        post?: never;
+        /**
+         * Deletes the document.
+         * @description It is DELETE …/documents/{id}, whose answer is 204.
+         */
+        delete: operations["deleteDocument"];
+        options?: never;
+        head?: never;
+        /**
+         * Changes the document.
+         * @description It is PATCH …/documents/{id}, with operators (an object) or a pipeline (an array) as the body.
+         */
+        patch: operations["patchDocument"];
+        trace?: never;
+    };
+    "/v1/cursors:close": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Closes a cursor before its end, so that the server can forget it. */
+        post: operations["closeCursor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/cursors:next": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The next page.
+         * @description Each page brings a new token; a page without one is the last. A page may be short or empty.
+         *
+         *     Repeating the call with the same token is safe: it returns the same page as long as the gateway holds it, and else fails with 409, reason CursorTokenReused. It never returns a different page.
+         */
+        post: operations["nextPage"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/cursors:stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The rest of a cursor as a stream.
+         * @description The cursor ends with the stream.
+         */
+        post: operations["streamCursor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/transactions:abort": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Aborts a transaction.
+         * @description It may be repeated.
+         */
+        post: operations["abortTransaction"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/transactions:begin": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begins a transaction.
+         * @description Nothing is sent before its first operation.
+         */
+        post: operations["beginTransaction"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/transactions:commit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Commits a transaction.
+         * @description It may be repeated, also after it has succeeded. If it is not known whether the transaction is committed, the error is 503 with reason UnknownTransactionCommitResult: repeat the call until it is known.
+         */
+        post: operations["commitTransaction"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/transactions:run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Runs operations in a transaction of their own, one after the other, and commits it: all of them take effect, or none.
+         * @description After an error that allows it, it runs all of them again, or repeats the commit, until the call's deadline, or for two minutes.
+         *
+         *     If an operation does not have the result that it expects, the transaction is aborted, and the error is 412, reason ExpectationFailed; its field has the index of the operation.
+         */
+        post: operations["runTransaction"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions:end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Ends a session, so that the deployment can forget it, with its cursors. */
+        post: operations["endSession"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions:start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Starts a session.
+         * @description No server is asked.
+         */
+        post: operations["startSession"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/changeStreams/{ticket}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The stream that the ticket was made for, as the client that has asked for it.
+         * @description It needs no credentials.
+         */
+        get: operations["watchTicket"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/changeStreams:ticket": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A URL that opens exactly this stream as the client that asks for the ticket, for an hour.
+         * @description A page can give it to EventSource, which cannot send credentials.
+         */
+        post: operations["createTicket"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/databases/{database}/collections/{collection}:watch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
+         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
+         *
+         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
+         */
+        get: operations["watchCollectionByQuery"];
+        put?: never;
+        /**
+         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
+         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
+         *
+         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
+         */
+        post: operations["watchCollection"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/databases/{database}:watch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
+         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
+         *
+         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
+         */
+        get: operations["watchDatabaseByQuery"];
+        put?: never;
+        /**
+         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
+         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
+         *
+         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
+         */
+        post: operations["watchDatabase"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/deployment:watch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
+         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
+         *
+         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
+         */
+        get: operations["watchDeploymentByQuery"];
+        put?: never;
+        /**
+         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
+         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
+         *
+         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
+         */
+        post: operations["watchDeployment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/databases": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The databases: a document for each, with its name and size. */
+        get: operations["listDatabases"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/databases/{database}/collections": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The collections and views of a database: a document for each, with its name, type and options. */
+        get: operations["listCollections"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/databases/{database}/collections/{collection}/indexes": {
         parameters: {
             query?: never;
@@ -804,51 +1081,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/databases/{database}/collections/{collection}:watch": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
-         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
-         *
-         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
-         */
-        get: operations["watchCollectionByQuery"];
-        put?: never;
-        /**
-         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
-         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
-         *
-         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
-         */
-        post: operations["watchCollection"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/databases/{database}:aggregate": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** The results of a pipeline on a collection or on the database, in pages. */
-        post: operations["aggregateDatabase"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/databases/{database}:drop": {
         parameters: {
             query?: never;
@@ -863,26 +1095,6 @@ export interface paths {
          * @description One that does not exist is no error.
          */
         post: operations["dropDatabase"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/databases/{database}:explainAggregate": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * How the server would run a pipeline on a collection or on the database: its reply to `explain`, as it is.
-         * @description With a verbosity other than `queryPlanner` the server runs the pipeline to the end, but it writes nothing.
-         */
-        post: operations["explainAggregateDatabase"];
         delete?: never;
         options?: never;
         head?: never;
@@ -926,23 +1138,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/databases/{database}:streamAggregate": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** The results of a pipeline on a collection or on the database, as a stream. */
-        post: operations["streamAggregateDatabase"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/v1/databases/{database}:streamRunCursorCommand": {
         parameters: {
             query?: never;
@@ -954,34 +1149,6 @@ export interface paths {
         put?: never;
         /** Runs a command that answers with a cursor, and streams all its documents. */
         post: operations["streamRunCursorCommand"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/databases/{database}:watch": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
-         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
-         *
-         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
-         */
-        get: operations["watchDatabaseByQuery"];
-        put?: never;
-        /**
-         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
-         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
-         *
-         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
-         */
-        post: operations["watchDatabase"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1088,173 +1255,6 @@ export interface paths {
         get: operations["watchTopology"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/deployment:watch": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
-         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
-         *
-         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
-         */
-        get: operations["watchDeploymentByQuery"];
-        put?: never;
-        /**
-         * The changes of a collection, of a database if collection is unset, or of the deployment if database is unset, too.
-         * @description The first line comes as soon as the stream is open. Later lines have events, or, while nothing changes, a newer resume token. The stream goes on by itself after errors that the deployment recovers from, such as an election. It ends after an `invalidate` event, such as that of a dropped collection. If it fails, another stream that starts after the last resume token misses nothing and repeats nothing, at any replica of the gateway. A stream whose events are no longer in the deployment's log fails with 410.
-         *
-         *     It is application/x-ndjson, or text/event-stream, whose event ids are resume tokens: a browser's EventSource goes on after the last event by itself. A GET takes pipeline, fullDocument, fullDocumentBeforeChange, resumeAfter, startAfter, startAtOperationTime, batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode) and readConcern (the level) in its query.
-         */
-        post: operations["watchDeployment"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/sessions:end": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Ends a session, so that the deployment can forget it, with its cursors. */
-        post: operations["endSession"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/sessions:start": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Starts a session.
-         * @description No server is asked.
-         */
-        post: operations["startSession"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/transactions:abort": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Aborts a transaction.
-         * @description It may be repeated.
-         */
-        post: operations["abortTransaction"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/transactions:begin": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Begins a transaction.
-         * @description Nothing is sent before its first operation.
-         */
-        post: operations["beginTransaction"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/transactions:commit": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Commits a transaction.
-         * @description It may be repeated, also after it has succeeded. If it is not known whether the transaction is committed, the error is 503 with reason UnknownTransactionCommitResult: repeat the call until it is known.
-         */
-        post: operations["commitTransaction"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/transactions:run": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Runs operations in a transaction of their own, one after the other, and commits it: all of them take effect, or none.
-         * @description After an error that allows it, it runs all of them again, or repeats the commit, until the call's deadline, or for two minutes.
-         *
-         *     If an operation does not have the result that it expects, the transaction is aborted, and the error is 412, reason ExpectationFailed; its field has the index of the operation.
-         */
-        post: operations["runTransaction"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1:bulkWrite": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Runs writes of several kinds, in as few commands as the server allows: on one collection, or, if neither database nor collection is set, on many, which needs MongoDB 8.0.
-         * @description A failure in part is an error with the status of the first write error, and the error says what was done; with returnPartialSuccess it is 207 with all write errors in the response.
-         */
-        post: operations["bulkWriteNamespaces"];
         delete?: never;
         options?: never;
         head?: never;
@@ -4225,7 +4225,7 @@ export interface components {
             };
         };
         /** @description What failed. */
-        Error: {
+        Failure: {
             headers: {
                 "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
                 [name: string]: unknown;
@@ -4635,6 +4635,8 @@ export interface components {
         };
     };
     parameters: {
+        /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+        deadline: string;
         /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
         idempotencyKey: string;
         /** @description Etags: the call fails with 412 unless the document has one of them. `*` stands for any document. */
@@ -4647,8 +4649,6 @@ export interface components {
         prefer: string;
         /** @description An id of your choice, which the gateway's log and the response have, too. */
         requestID: string;
-        /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-        requestTimeout: string;
         /** @description The session's token, if it is not in the body. */
         session: string;
         /** @description The same as Request-Timeout. The shorter one counts. */
@@ -4681,507 +4681,6 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
-    watchTicket: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
-                "Last-Event-ID"?: components["parameters"]["lastEventID"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The ticket.
-                 * @example AQ3kXz0v
-                 */
-                ticket: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
-                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            /** @description The stream that Last-Event-ID belongs to has ended. */
-            204: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            410: components["responses"]["Gone"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    createTicket: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "watch": {
-                 *         "database": "shop",
-                 *         "collection": "orders",
-                 *         "fullDocument": "updateLookup"
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["CreateTicketRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["CreateTicketResponse"];
-                    /**
-                     * @example {
-                     *       "url": "/v1/changeStreams/AQ3kXz0v",
-                     *       "expireTime": "2026-11-20T13:00:00Z"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["CreateTicketResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    closeCursor: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "cursor": "Ad9wKTe6Q1c0"
-                 *     }
-                 */
-                "application/json": components["schemas"]["CloseCursorRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["CloseCursorResponse"];
-                    /** @example {} */
-                    "application/json": components["schemas"]["CloseCursorResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    nextPage: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "cursor": "Ad9wKTe6Q1c0",
-                 *       "batchSize": 2
-                 *     }
-                 */
-                "application/json": components["schemas"]["NextPageRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/bson": string;
-                    "application/ejson": components["schemas"]["NextPageResponse"];
-                    /**
-                     * @example {
-                     *       "documents": [
-                     *         {
-                     *           "_id": 8,
-                     *           "customer": "Ada",
-                     *           "status": "open",
-                     *           "total": 277.3
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["NextPageResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    streamCursor: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "cursor": "Ad9wKTe6Q1c0"
-                 *     }
-                 */
-                "application/json": components["schemas"]["StreamCursorRequest"];
-            };
-        };
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"document": {"_id": 8, "customer": "Ada", "status": "open", "total": 277.3}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    listDatabases: {
-        parameters: {
-            query?: {
-                /** @description Which ones; all unless set. */
-                filter?: string;
-                /** @description How many the first page has at most, and each following one unless NextPage says otherwise. */
-                batchSize?: number;
-                /** @description How long the server may work on it, in milliseconds. The call's own deadline is usually what you want. */
-                maxTimeMS?: number;
-                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
-                comment?: string;
-                /**
-                 * @description Return the names alone, which costs the server less.
-                 * @example false
-                 */
-                nameOnly?: boolean;
-                /** @description Only those that the gateway's user may read; the server decides unless set. */
-                authorizedDatabases?: boolean;
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/bson": string;
-                    "application/ejson": components["schemas"]["ListDatabasesResponse"];
-                    /**
-                     * @example {
-                     *       "documents": [
-                     *         {
-                     *           "name": "shop",
-                     *           "sizeOnDisk": 40960,
-                     *           "empty": false
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ListDatabasesResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    listCollections: {
-        parameters: {
-            query?: {
-                /** @description Which ones; all unless set. */
-                filter?: string;
-                /** @description How many the first page has at most, and each following one unless NextPage says otherwise. */
-                batchSize?: number;
-                /** @description How long the server may work on it, in milliseconds. The call's own deadline is usually what you want. */
-                maxTimeMS?: number;
-                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
-                comment?: string;
-                /**
-                 * @description Return names and types alone, which costs the server less.
-                 * @example true
-                 */
-                nameOnly?: boolean;
-                /** @description With nameOnly: only those that the gateway's user may read. */
-                authorizedCollections?: boolean;
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/bson": string;
-                    "application/ejson": components["schemas"]["ListCollectionsResponse"];
-                    /**
-                     * @example {
-                     *       "documents": [
-                     *         {
-                     *           "name": "orders",
-                     *           "type": "collection",
-                     *           "options": {}
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ListCollectionsResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
     findByQuery: {
         parameters: {
             query?: {
@@ -5221,7 +4720,7 @@ export interface operations {
                 /** @description The transaction's token, if it is not in the body. */
                 "Mooring-Transaction"?: components["parameters"]["transaction"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
@@ -5283,7 +4782,2476 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    aggregate: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "pipeline": [
+                 *         {
+                 *           "$match": {
+                 *             "status": "open"
+                 *           }
+                 *         },
+                 *         {
+                 *           "$limit": 2
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["AggregateRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["AggregateResponse"];
+                    /**
+                     * @example {
+                     *       "documents": [
+                     *         {
+                     *           "_id": 7,
+                     *           "customer": "Niklaus",
+                     *           "status": "open",
+                     *           "total": 485.07
+                     *         },
+                     *         {
+                     *           "_id": 8,
+                     *           "customer": "Ada",
+                     *           "status": "open",
+                     *           "total": 277.3
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AggregateResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    bulkWrite: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "models": [
+                 *         {
+                 *           "insertOne": {
+                 *             "document": {
+                 *               "_id": 1003
+                 *             }
+                 *           }
+                 *         },
+                 *         {
+                 *           "updateOne": {
+                 *             "filter": {
+                 *               "_id": 7
+                 *             },
+                 *             "update": {
+                 *               "$set": {
+                 *                 "status": "paid"
+                 *               }
+                 *             }
+                 *           }
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["BulkWriteRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["BulkWriteResponse"];
+                    /**
+                     * @example {
+                     *       "acknowledged": true,
+                     *       "insertedCount": 1,
+                     *       "insertedIds": [
+                     *         {
+                     *           "index": 0,
+                     *           "id": 1003
+                     *         }
+                     *       ],
+                     *       "matchedCount": 1,
+                     *       "modifiedCount": 1,
+                     *       "deletedCount": 0,
+                     *       "upsertedCount": 0,
+                     *       "upsertedIds": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkWriteResponse"];
+                };
+            };
+            /** @description With returnPartialSuccess: some writes have failed, and writeErrors says which. */
+            207: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["BulkWriteResponse"];
+                    "application/json": components["schemas"]["BulkWriteResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    countDocuments: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "status": "open"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["CountDocumentsRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["CountDocumentsResponse"];
+                    /**
+                     * @example {
+                     *       "count": 2
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CountDocumentsResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    deleteMany: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "status": "canceled"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["DeleteManyRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["DeleteManyResponse"];
+                    /**
+                     * @example {
+                     *       "acknowledged": true,
+                     *       "deletedCount": 3
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DeleteManyResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    deleteOne: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "_id": 101
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["DeleteOneRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["DeleteOneResponse"];
+                    /**
+                     * @example {
+                     *       "acknowledged": true,
+                     *       "deletedCount": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DeleteOneResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    distinct: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "fieldName": "status",
+                 *       "filter": {
+                 *         "total": {
+                 *           "$gt": 10
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["DistinctRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["DistinctResponse"];
+                    /**
+                     * @example {
+                     *       "values": [
+                     *         "open",
+                     *         "paid"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DistinctResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    estimatedDocumentCount: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["EstimatedDocumentCountRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["EstimatedDocumentCountResponse"];
+                    /**
+                     * @example {
+                     *       "count": 10
+                     *     }
+                     */
+                    "application/json": components["schemas"]["EstimatedDocumentCountResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    explainAggregate: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "pipeline": [
+                 *         {
+                 *           "$match": {
+                 *             "status": "open"
+                 *           }
+                 *         },
+                 *         {
+                 *           "$limit": 2
+                 *         }
+                 *       ],
+                 *       "verbosity": "queryPlanner"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ExplainAggregateRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["ExplainAggregateResponse"];
+                    /**
+                     * @example {
+                     *       "reply": {
+                     *         "queryPlanner": {
+                     *           "namespace": "shop.orders",
+                     *           "winningPlan": {
+                     *             "stage": "IDHACK"
+                     *           }
+                     *         },
+                     *         "ok": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ExplainAggregateResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    explainFind: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "_id": 7
+                 *       },
+                 *       "verbosity": "queryPlanner"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ExplainFindRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["ExplainFindResponse"];
+                    /**
+                     * @example {
+                     *       "reply": {
+                     *         "queryPlanner": {
+                     *           "namespace": "shop.orders",
+                     *           "winningPlan": {
+                     *             "stage": "IDHACK"
+                     *           }
+                     *         },
+                     *         "ok": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ExplainFindResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    find: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "status": "open"
+                 *       },
+                 *       "sort": {
+                 *         "total": -1
+                 *       },
+                 *       "batchSize": 2
+                 *     }
+                 */
+                "application/json": components["schemas"]["FindRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["FindResponse"];
+                    /**
+                     * @example {
+                     *       "documents": [
+                     *         {
+                     *           "_id": 7,
+                     *           "customer": "Niklaus",
+                     *           "status": "open",
+                     *           "total": 485.07
+                     *         },
+                     *         {
+                     *           "_id": 8,
+                     *           "customer": "Ada",
+                     *           "status": "open",
+                     *           "total": 277.3
+                     *         }
+                     *       ],
+                     *       "cursor": "Ad9wKTe6Q1c0"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FindResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    findOne: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "_id": 7
+                 *       },
+                 *       "projection": {
+                 *         "customer": 1,
+                 *         "status": 1,
+                 *         "total": 1
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["FindOneRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["FindOneResponse"];
+                    /**
+                     * @example {
+                     *       "document": {
+                     *         "_id": 7,
+                     *         "customer": "Niklaus",
+                     *         "status": "open",
+                     *         "total": 485.07
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FindOneResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    findOneAndDelete: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "_id": 9
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["FindOneAndDeleteRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["FindOneAndDeleteResponse"];
+                    /**
+                     * @example {
+                     *       "document": null,
+                     *       "acknowledged": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FindOneAndDeleteResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    findOneAndReplace: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "_id": 8
+                 *       },
+                 *       "replacement": {
+                 *         "customer": "Ada",
+                 *         "status": "paid"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["FindOneAndReplaceRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["FindOneAndReplaceResponse"];
+                    /**
+                     * @example {
+                     *       "document": {
+                     *         "_id": 8,
+                     *         "customer": "Ada",
+                     *         "status": "open",
+                     *         "total": 277.3
+                     *       },
+                     *       "acknowledged": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FindOneAndReplaceResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    findOneAndUpdate: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "_id": 7
+                 *       },
+                 *       "update": {
+                 *         "$set": {
+                 *           "status": "paid"
+                 *         }
+                 *       },
+                 *       "returnDocument": "after"
+                 *     }
+                 */
+                "application/json": components["schemas"]["FindOneAndUpdateRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["FindOneAndUpdateResponse"];
+                    /**
+                     * @example {
+                     *       "document": {
+                     *         "_id": 7,
+                     *         "customer": "Niklaus",
+                     *         "status": "paid",
+                     *         "total": 485.07
+                     *       },
+                     *       "acknowledged": true
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FindOneAndUpdateResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    importDocuments: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Stop at the first failure; true unless set.
+                 * @example false
+                 */
+                ordered?: boolean;
+                /** @description Whether to write documents that do not pass the collection's validation. */
+                bypassDocumentValidation?: boolean;
+                /** @description Report failures of single writes in the response, instead of failing. */
+                returnPartialSuccess?: boolean;
+                /** @description When the write counts as done; the deployment's default unless set. */
+                writeConcern?: string;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/bson": string;
+                /**
+                 * @example {"_id": 2001, "customer": "Ada"}
+                 *     {"_id": 2002, "customer": "Ben"}
+                 */
+                "application/x-ndjson": string;
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["ImportResponse"];
+                    /**
+                     * @example {
+                     *       "acknowledged": true,
+                     *       "insertedCount": 2,
+                     *       "failedCount": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ImportResponse"];
+                };
+            };
+            /** @description With returnPartialSuccess: some writes have failed, and writeErrors says which. */
+            207: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["ImportResponse"];
+                    "application/json": components["schemas"]["ImportResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    insertMany: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "documents": [
+                 *         {
+                 *           "_id": 101,
+                 *           "customer": "Ada"
+                 *         },
+                 *         {
+                 *           "_id": 102,
+                 *           "customer": "Ben"
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["InsertManyRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["InsertManyResponse"];
+                    /**
+                     * @example {
+                     *       "acknowledged": true,
+                     *       "insertedCount": 2,
+                     *       "insertedIds": [
+                     *         {
+                     *           "index": 0,
+                     *           "id": 101
+                     *         },
+                     *         {
+                     *           "index": 1,
+                     *           "id": 102
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["InsertManyResponse"];
+                };
+            };
+            /** @description With returnPartialSuccess: some writes have failed, and writeErrors says which. */
+            207: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["InsertManyResponse"];
+                    "application/json": components["schemas"]["InsertManyResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    insertOne: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "document": {
+                 *         "customer": "Ada",
+                 *         "placed": {
+                 *           "$date": "2026-11-20T12:00:00Z"
+                 *         },
+                 *         "total": 39.95
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["InsertOneRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["InsertOneResponse"];
+                    /**
+                     * @example {
+                     *       "acknowledged": true,
+                     *       "insertedId": {
+                     *         "$oid": "6b00520000000000000000aa"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["InsertOneResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    replaceOne: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "_id": 7
+                 *       },
+                 *       "replacement": {
+                 *         "customer": "Niklaus",
+                 *         "status": "paid"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ReplaceOneRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["ReplaceOneResponse"];
+                    /**
+                     * @example {
+                     *       "acknowledged": true,
+                     *       "matchedCount": 1,
+                     *       "modifiedCount": 1,
+                     *       "upsertedCount": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ReplaceOneResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    streamAggregate: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "pipeline": [
+                 *         {
+                 *           "$match": {
+                 *             "status": "open"
+                 *           }
+                 *         },
+                 *         {
+                 *           "$limit": 2
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["StreamAggregateRequest"];
+            };
+        };
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"document": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}
+                     *     {"document": {"_id": 8, "customer": "Ada", "status": "open", "total": 277.3}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    streamFindByQuery: {
+        parameters: {
+            query?: {
+                /** @description Which documents; all unless set. */
+                filter?: string;
+                /** @description Which fields to return; all unless set. */
+                projection?: string;
+                /** @description In which order. Also as pairs: `[["b", 1], ["2", -1]]`. */
+                sort?: string;
+                /** @description The index to use. */
+                hint?: string;
+                /** @description How strings compare: `{"locale": "sv", "strength": 2}`. */
+                collation?: string;
+                /** @description How many documents at most, over all pages; 0 is no limit. */
+                limit?: number;
+                /** @description How many documents to leave out at the beginning. */
+                skip?: number;
+                /** @description How many documents the server returns at once at most; chosen by the gateway, by size, unless set. */
+                batchSize?: number;
+                /** @description How long the server may work on it, in milliseconds. The call's own deadline is usually what you want. */
+                maxTimeMS?: number;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /** @description Which members may answer; `primary` unless set. The mode. */
+                readPreference?: string;
+                /** @description How consistent the read is; the deployment's default unless set. The level. */
+                readConcern?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
+                "Last-Event-ID"?: components["parameters"]["lastEventID"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"document": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            /** @description The stream that Last-Event-ID belongs to has ended. */
+            204: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    streamFind: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "status": "open"
+                 *       },
+                 *       "limit": 2
+                 *     }
+                 */
+                "application/json": components["schemas"]["StreamFindRequest"];
+            };
+        };
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"document": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}
+                     *     {"document": {"_id": 8, "customer": "Ada", "status": "open", "total": 277.3}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    updateMany: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "status": "open"
+                 *       },
+                 *       "update": {
+                 *         "$set": {
+                 *           "status": "late"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["UpdateManyRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["UpdateManyResponse"];
+                    /**
+                     * @example {
+                     *       "acknowledged": true,
+                     *       "matchedCount": 4,
+                     *       "modifiedCount": 4,
+                     *       "upsertedCount": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["UpdateManyResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    updateOne: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "_id": 7
+                 *       },
+                 *       "update": {
+                 *         "$set": {
+                 *           "status": "paid"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["UpdateOneRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["UpdateOneResponse"];
+                    /**
+                     * @example {
+                     *       "acknowledged": true,
+                     *       "matchedCount": 1,
+                     *       "modifiedCount": 1,
+                     *       "upsertedCount": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["UpdateOneResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    aggregateDatabase: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "pipeline": [
+                 *         {
+                 *           "$listLocalSessions": {}
+                 *         },
+                 *         {
+                 *           "$limit": 1
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["AggregateRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["AggregateResponse"];
+                    /**
+                     * @example {
+                     *       "documents": [
+                     *         {
+                     *           "_id": {
+                     *             "id": {
+                     *               "$uuid": "3b241101-e2bb-4255-8caf-4136c566a962"
+                     *             }
+                     *           },
+                     *           "lastUse": {
+                     *             "$date": "2026-11-20T12:00:00Z"
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["AggregateResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    explainAggregateDatabase: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "pipeline": [
+                 *         {
+                 *           "$listLocalSessions": {}
+                 *         }
+                 *       ],
+                 *       "verbosity": "queryPlanner"
+                 *     }
+                 */
+                "application/json": components["schemas"]["ExplainAggregateRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["ExplainAggregateResponse"];
+                    /**
+                     * @example {
+                     *       "reply": {
+                     *         "stages": [],
+                     *         "ok": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ExplainAggregateResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    streamAggregateDatabase: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "pipeline": [
+                 *         {
+                 *           "$listLocalSessions": {}
+                 *         },
+                 *         {
+                 *           "$limit": 1
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["StreamAggregateRequest"];
+            };
+        };
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"document": {"_id": {"id": {"$uuid": "3b241101-e2bb-4255-8caf-4136c566a962"}}, "lastUse": {"$date": "2026-11-20T12:00:00Z"}}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    bulkWriteNamespaces: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
+                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "models": [
+                 *         {
+                 *           "namespace": "shop.orders",
+                 *           "insertOne": {
+                 *             "document": {
+                 *               "_id": 1004
+                 *             }
+                 *           }
+                 *         },
+                 *         {
+                 *           "namespace": "shop.audit",
+                 *           "insertOne": {
+                 *             "document": {
+                 *               "order": 1004
+                 *             }
+                 *           }
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["BulkWriteRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["BulkWriteResponse"];
+                    /**
+                     * @example {
+                     *       "acknowledged": true,
+                     *       "insertedCount": 2,
+                     *       "insertedIds": [],
+                     *       "matchedCount": 0,
+                     *       "modifiedCount": 0,
+                     *       "deletedCount": 0,
+                     *       "upsertedCount": 0,
+                     *       "upsertedIds": []
+                     *     }
+                     */
+                    "application/json": components["schemas"]["BulkWriteResponse"];
+                };
+            };
+            /** @description With returnPartialSuccess: some writes have failed, and writeErrors says which. */
+            207: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["BulkWriteResponse"];
+                    "application/json": components["schemas"]["BulkWriteResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
         };
     };
     getDocument: {
@@ -5318,7 +7286,7 @@ export interface operations {
                 /** @description Etags, or `*`: a document that has one of them is not sent again, or with PUT not replaced. */
                 "If-None-Match"?: components["parameters"]["ifNoneMatch"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
@@ -5391,7 +7359,7 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
         };
     };
     putDocument: {
@@ -5426,7 +7394,7 @@ export interface operations {
                 /** @description `return=minimal` asks for an answer without the document. */
                 Prefer?: components["parameters"]["prefer"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
@@ -5542,7 +7510,7 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
         };
     };
     deleteDocument: {
@@ -5571,7 +7539,7 @@ export interface operations {
                 /** @description Etags: the call fails with 412 unless the document has one of them. `*` stands for any document. */
                 "If-Match"?: components["parameters"]["ifMatch"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
@@ -5621,7 +7589,7 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
         };
     };
     patchDocument: {
@@ -5660,7 +7628,7 @@ export interface operations {
                 /** @description `return=minimal` asks for an answer without the document. */
                 Prefer?: components["parameters"]["prefer"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
@@ -5751,10 +7719,10 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
         };
     };
-    aggregate: {
+    closeCursor: {
         parameters: {
             query?: {
                 /** @description The same as Request-Timeout. The shorter one counts. */
@@ -5766,74 +7734,35 @@ export interface operations {
                 /** @description The transaction's token, if it is not in the body. */
                 "Mooring-Transaction"?: components["parameters"]["transaction"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
+            path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
                 /**
                  * @example {
-                 *       "pipeline": [
-                 *         {
-                 *           "$match": {
-                 *             "status": "open"
-                 *           }
-                 *         },
-                 *         {
-                 *           "$limit": 2
-                 *         }
-                 *       ]
+                 *       "cursor": "Ad9wKTe6Q1c0"
                  *     }
                  */
-                "application/json": components["schemas"]["AggregateRequest"];
+                "application/json": components["schemas"]["CloseCursorRequest"];
             };
         };
         responses: {
             /** @description What the call returns. */
             200: {
                 headers: {
-                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
                     "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
                     "Mooring-Session": components["headers"]["Mooring-Session"];
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/bson": string;
-                    "application/ejson": components["schemas"]["AggregateResponse"];
-                    /**
-                     * @example {
-                     *       "documents": [
-                     *         {
-                     *           "_id": 7,
-                     *           "customer": "Niklaus",
-                     *           "status": "open",
-                     *           "total": 485.07
-                     *         },
-                     *         {
-                     *           "_id": 8,
-                     *           "customer": "Ada",
-                     *           "status": "open",
-                     *           "total": 277.3
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["AggregateResponse"];
+                    "application/ejson": components["schemas"]["CloseCursorResponse"];
+                    /** @example {} */
+                    "application/json": components["schemas"]["CloseCursorResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -5853,10 +7782,10 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
         };
     };
-    bulkWrite: {
+    nextPage: {
         parameters: {
             query?: {
                 /** @description The same as Request-Timeout. The shorter one counts. */
@@ -5867,752 +7796,23 @@ export interface operations {
                 "Mooring-Session"?: components["parameters"]["session"];
                 /** @description The transaction's token, if it is not in the body. */
                 "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
-                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
+            path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
                 /**
                  * @example {
-                 *       "models": [
-                 *         {
-                 *           "insertOne": {
-                 *             "document": {
-                 *               "_id": 1003
-                 *             }
-                 *           }
-                 *         },
-                 *         {
-                 *           "updateOne": {
-                 *             "filter": {
-                 *               "_id": 7
-                 *             },
-                 *             "update": {
-                 *               "$set": {
-                 *                 "status": "paid"
-                 *               }
-                 *             }
-                 *           }
-                 *         }
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["BulkWriteRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["BulkWriteResponse"];
-                    /**
-                     * @example {
-                     *       "acknowledged": true,
-                     *       "insertedCount": 1,
-                     *       "insertedIds": [
-                     *         {
-                     *           "index": 0,
-                     *           "id": 1003
-                     *         }
-                     *       ],
-                     *       "matchedCount": 1,
-                     *       "modifiedCount": 1,
-                     *       "deletedCount": 0,
-                     *       "upsertedCount": 0,
-                     *       "upsertedIds": []
-                     *     }
-                     */
-                    "application/json": components["schemas"]["BulkWriteResponse"];
-                };
-            };
-            /** @description With returnPartialSuccess: some writes have failed, and writeErrors says which. */
-            207: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["BulkWriteResponse"];
-                    "application/json": components["schemas"]["BulkWriteResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    countDocuments: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "status": "open"
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["CountDocumentsRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["CountDocumentsResponse"];
-                    /**
-                     * @example {
-                     *       "count": 2
-                     *     }
-                     */
-                    "application/json": components["schemas"]["CountDocumentsResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    deleteMany: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "status": "canceled"
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["DeleteManyRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["DeleteManyResponse"];
-                    /**
-                     * @example {
-                     *       "acknowledged": true,
-                     *       "deletedCount": 3
-                     *     }
-                     */
-                    "application/json": components["schemas"]["DeleteManyResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    deleteOne: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
-                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "_id": 101
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["DeleteOneRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["DeleteOneResponse"];
-                    /**
-                     * @example {
-                     *       "acknowledged": true,
-                     *       "deletedCount": 1
-                     *     }
-                     */
-                    "application/json": components["schemas"]["DeleteOneResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    distinct: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "fieldName": "status",
-                 *       "filter": {
-                 *         "total": {
-                 *           "$gt": 10
-                 *         }
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["DistinctRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["DistinctResponse"];
-                    /**
-                     * @example {
-                     *       "values": [
-                     *         "open",
-                     *         "paid"
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["DistinctResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    estimatedDocumentCount: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /** @example {} */
-                "application/json": components["schemas"]["EstimatedDocumentCountRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["EstimatedDocumentCountResponse"];
-                    /**
-                     * @example {
-                     *       "count": 10
-                     *     }
-                     */
-                    "application/json": components["schemas"]["EstimatedDocumentCountResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    explainAggregate: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "pipeline": [
-                 *         {
-                 *           "$match": {
-                 *             "status": "open"
-                 *           }
-                 *         },
-                 *         {
-                 *           "$limit": 2
-                 *         }
-                 *       ],
-                 *       "verbosity": "queryPlanner"
-                 *     }
-                 */
-                "application/json": components["schemas"]["ExplainAggregateRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["ExplainAggregateResponse"];
-                    /**
-                     * @example {
-                     *       "reply": {
-                     *         "queryPlanner": {
-                     *           "namespace": "shop.orders",
-                     *           "winningPlan": {
-                     *             "stage": "IDHACK"
-                     *           }
-                     *         },
-                     *         "ok": 1
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ExplainAggregateResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    explainFind: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "_id": 7
-                 *       },
-                 *       "verbosity": "queryPlanner"
-                 *     }
-                 */
-                "application/json": components["schemas"]["ExplainFindRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["ExplainFindResponse"];
-                    /**
-                     * @example {
-                     *       "reply": {
-                     *         "queryPlanner": {
-                     *           "namespace": "shop.orders",
-                     *           "winningPlan": {
-                     *             "stage": "IDHACK"
-                     *           }
-                     *         },
-                     *         "ok": 1
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ExplainFindResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    find: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "status": "open"
-                 *       },
-                 *       "sort": {
-                 *         "total": -1
-                 *       },
+                 *       "cursor": "Ad9wKTe6Q1c0",
                  *       "batchSize": 2
                  *     }
                  */
-                "application/json": components["schemas"]["FindRequest"];
+                "application/json": components["schemas"]["NextPageRequest"];
             };
         };
         responses: {
@@ -6626,603 +7826,20 @@ export interface operations {
                 };
                 content: {
                     "application/bson": string;
-                    "application/ejson": components["schemas"]["FindResponse"];
+                    "application/ejson": components["schemas"]["NextPageResponse"];
                     /**
                      * @example {
                      *       "documents": [
-                     *         {
-                     *           "_id": 7,
-                     *           "customer": "Niklaus",
-                     *           "status": "open",
-                     *           "total": 485.07
-                     *         },
                      *         {
                      *           "_id": 8,
                      *           "customer": "Ada",
                      *           "status": "open",
                      *           "total": 277.3
                      *         }
-                     *       ],
-                     *       "cursor": "Ad9wKTe6Q1c0"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["FindResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    findOne: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "_id": 7
-                 *       },
-                 *       "projection": {
-                 *         "customer": 1,
-                 *         "status": 1,
-                 *         "total": 1
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["FindOneRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["FindOneResponse"];
-                    /**
-                     * @example {
-                     *       "document": {
-                     *         "_id": 7,
-                     *         "customer": "Niklaus",
-                     *         "status": "open",
-                     *         "total": 485.07
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["FindOneResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    findOneAndDelete: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
-                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "_id": 9
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["FindOneAndDeleteRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["FindOneAndDeleteResponse"];
-                    /**
-                     * @example {
-                     *       "document": null,
-                     *       "acknowledged": true
-                     *     }
-                     */
-                    "application/json": components["schemas"]["FindOneAndDeleteResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    findOneAndReplace: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
-                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "_id": 8
-                 *       },
-                 *       "replacement": {
-                 *         "customer": "Ada",
-                 *         "status": "paid"
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["FindOneAndReplaceRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["FindOneAndReplaceResponse"];
-                    /**
-                     * @example {
-                     *       "document": {
-                     *         "_id": 8,
-                     *         "customer": "Ada",
-                     *         "status": "open",
-                     *         "total": 277.3
-                     *       },
-                     *       "acknowledged": true
-                     *     }
-                     */
-                    "application/json": components["schemas"]["FindOneAndReplaceResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    findOneAndUpdate: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
-                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "_id": 7
-                 *       },
-                 *       "update": {
-                 *         "$set": {
-                 *           "status": "paid"
-                 *         }
-                 *       },
-                 *       "returnDocument": "after"
-                 *     }
-                 */
-                "application/json": components["schemas"]["FindOneAndUpdateRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["FindOneAndUpdateResponse"];
-                    /**
-                     * @example {
-                     *       "document": {
-                     *         "_id": 7,
-                     *         "customer": "Niklaus",
-                     *         "status": "paid",
-                     *         "total": 485.07
-                     *       },
-                     *       "acknowledged": true
-                     *     }
-                     */
-                    "application/json": components["schemas"]["FindOneAndUpdateResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    importDocuments: {
-        parameters: {
-            query?: {
-                /**
-                 * @description Stop at the first failure; true unless set.
-                 * @example false
-                 */
-                ordered?: boolean;
-                /** @description Whether to write documents that do not pass the collection's validation. */
-                bypassDocumentValidation?: boolean;
-                /** @description Report failures of single writes in the response, instead of failing. */
-                returnPartialSuccess?: boolean;
-                /** @description When the write counts as done; the deployment's default unless set. */
-                writeConcern?: string;
-                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
-                comment?: string;
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/bson": string;
-                /**
-                 * @example {"_id": 2001, "customer": "Ada"}
-                 *     {"_id": 2002, "customer": "Ben"}
-                 */
-                "application/x-ndjson": string;
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["ImportResponse"];
-                    /**
-                     * @example {
-                     *       "acknowledged": true,
-                     *       "insertedCount": 2,
-                     *       "failedCount": 0
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ImportResponse"];
-                };
-            };
-            /** @description With returnPartialSuccess: some writes have failed, and writeErrors says which. */
-            207: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["ImportResponse"];
-                    "application/json": components["schemas"]["ImportResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    insertMany: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
-                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "documents": [
-                 *         {
-                 *           "_id": 101,
-                 *           "customer": "Ada"
-                 *         },
-                 *         {
-                 *           "_id": 102,
-                 *           "customer": "Ben"
-                 *         }
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["InsertManyRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["InsertManyResponse"];
-                    /**
-                     * @example {
-                     *       "acknowledged": true,
-                     *       "insertedCount": 2,
-                     *       "insertedIds": [
-                     *         {
-                     *           "index": 0,
-                     *           "id": 101
-                     *         },
-                     *         {
-                     *           "index": 1,
-                     *           "id": 102
-                     *         }
                      *       ]
                      *     }
                      */
-                    "application/json": components["schemas"]["InsertManyResponse"];
-                };
-            };
-            /** @description With returnPartialSuccess: some writes have failed, and writeErrors says which. */
-            207: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["InsertManyResponse"];
-                    "application/json": components["schemas"]["InsertManyResponse"];
+                    "application/json": components["schemas"]["NextPageResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -7242,188 +7859,10 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
         };
     };
-    insertOne: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
-                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "document": {
-                 *         "customer": "Ada",
-                 *         "placed": {
-                 *           "$date": "2026-11-20T12:00:00Z"
-                 *         },
-                 *         "total": 39.95
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["InsertOneRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["InsertOneResponse"];
-                    /**
-                     * @example {
-                     *       "acknowledged": true,
-                     *       "insertedId": {
-                     *         "$oid": "6b00520000000000000000aa"
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["InsertOneResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    replaceOne: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
-                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "_id": 7
-                 *       },
-                 *       "replacement": {
-                 *         "customer": "Niklaus",
-                 *         "status": "paid"
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["ReplaceOneRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["ReplaceOneResponse"];
-                    /**
-                     * @example {
-                     *       "acknowledged": true,
-                     *       "matchedCount": 1,
-                     *       "modifiedCount": 1,
-                     *       "upsertedCount": 0
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ReplaceOneResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    streamAggregate: {
+    streamCursor: {
         parameters: {
             query?: {
                 /** @description The same as Request-Timeout. The shorter one counts. */
@@ -7435,2308 +7874,7 @@ export interface operations {
                 /** @description The transaction's token, if it is not in the body. */
                 "Mooring-Transaction"?: components["parameters"]["transaction"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "pipeline": [
-                 *         {
-                 *           "$match": {
-                 *             "status": "open"
-                 *           }
-                 *         },
-                 *         {
-                 *           "$limit": 2
-                 *         }
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["StreamAggregateRequest"];
-            };
-        };
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"document": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}
-                     *     {"document": {"_id": 8, "customer": "Ada", "status": "open", "total": 277.3}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    streamFindByQuery: {
-        parameters: {
-            query?: {
-                /** @description Which documents; all unless set. */
-                filter?: string;
-                /** @description Which fields to return; all unless set. */
-                projection?: string;
-                /** @description In which order. Also as pairs: `[["b", 1], ["2", -1]]`. */
-                sort?: string;
-                /** @description The index to use. */
-                hint?: string;
-                /** @description How strings compare: `{"locale": "sv", "strength": 2}`. */
-                collation?: string;
-                /** @description How many documents at most, over all pages; 0 is no limit. */
-                limit?: number;
-                /** @description How many documents to leave out at the beginning. */
-                skip?: number;
-                /** @description How many documents the server returns at once at most; chosen by the gateway, by size, unless set. */
-                batchSize?: number;
-                /** @description How long the server may work on it, in milliseconds. The call's own deadline is usually what you want. */
-                maxTimeMS?: number;
-                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
-                comment?: string;
-                /** @description Which members may answer; `primary` unless set. The mode. */
-                readPreference?: string;
-                /** @description How consistent the read is; the deployment's default unless set. The level. */
-                readConcern?: string;
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
-                "Last-Event-ID"?: components["parameters"]["lastEventID"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"document": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            /** @description The stream that Last-Event-ID belongs to has ended. */
-            204: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    streamFind: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "status": "open"
-                 *       },
-                 *       "limit": 2
-                 *     }
-                 */
-                "application/json": components["schemas"]["StreamFindRequest"];
-            };
-        };
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"document": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}
-                     *     {"document": {"_id": 8, "customer": "Ada", "status": "open", "total": 277.3}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    updateMany: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "status": "open"
-                 *       },
-                 *       "update": {
-                 *         "$set": {
-                 *           "status": "late"
-                 *         }
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["UpdateManyRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["UpdateManyResponse"];
-                    /**
-                     * @example {
-                     *       "acknowledged": true,
-                     *       "matchedCount": 4,
-                     *       "modifiedCount": 4,
-                     *       "upsertedCount": 0
-                     *     }
-                     */
-                    "application/json": components["schemas"]["UpdateManyResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    updateOne: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
-                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "filter": {
-                 *         "_id": 7
-                 *       },
-                 *       "update": {
-                 *         "$set": {
-                 *           "status": "paid"
-                 *         }
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["UpdateOneRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["UpdateOneResponse"];
-                    /**
-                     * @example {
-                     *       "acknowledged": true,
-                     *       "matchedCount": 1,
-                     *       "modifiedCount": 1,
-                     *       "upsertedCount": 0
-                     *     }
-                     */
-                    "application/json": components["schemas"]["UpdateOneResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    listIndexes: {
-        parameters: {
-            query?: {
-                /** @description How many the first page has at most, and each following one unless NextPage says otherwise. */
-                batchSize?: number;
-                /** @description How long the server may work on it, in milliseconds. The call's own deadline is usually what you want. */
-                maxTimeMS?: number;
-                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
-                comment?: string;
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/bson": string;
-                    "application/ejson": components["schemas"]["ListIndexesResponse"];
-                    /**
-                     * @example {
-                     *       "documents": [
-                     *         {
-                     *           "v": 2,
-                     *           "key": {
-                     *             "_id": 1
-                     *           },
-                     *           "name": "_id_"
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ListIndexesResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    createIndexes: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "indexes": [
-                 *         {
-                 *           "key": {
-                 *             "customer": 1,
-                 *             "placed": -1
-                 *           }
-                 *         }
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["CreateIndexesRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["CreateIndexesResponse"];
-                    /**
-                     * @example {
-                     *       "names": [
-                     *         "customer_1_placed_-1"
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["CreateIndexesResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    dropIndexes: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "index": "customer_1_placed_-1"
-                 *     }
-                 */
-                "application/json": components["schemas"]["DropIndexesRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["DropIndexesResponse"];
-                    /** @example {} */
-                    "application/json": components["schemas"]["DropIndexesResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    listSearchIndexes: {
-        parameters: {
-            query?: {
-                /** @description How many the first page has at most, and each following one unless NextPage says otherwise. */
-                batchSize?: number;
-                /** @description How long the server may work on it, in milliseconds. The call's own deadline is usually what you want. */
-                maxTimeMS?: number;
-                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
-                comment?: string;
-                /**
-                 * @description Only the one with this name.
-                 * @example default
-                 */
-                name?: string;
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/bson": string;
-                    "application/ejson": components["schemas"]["ListSearchIndexesResponse"];
-                    /**
-                     * @example {
-                     *       "documents": [
-                     *         {
-                     *           "id": "6524096020da840844a4c4a7",
-                     *           "name": "default",
-                     *           "status": "READY",
-                     *           "queryable": true
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ListSearchIndexesResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    createSearchIndexes: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "indexes": [
-                 *         {
-                 *           "name": "default",
-                 *           "definition": {
-                 *             "mappings": {
-                 *               "dynamic": true
-                 *             }
-                 *           }
-                 *         }
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["CreateSearchIndexesRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["CreateSearchIndexesResponse"];
-                    /**
-                     * @example {
-                     *       "names": [
-                     *         "default"
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["CreateSearchIndexesResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    dropSearchIndex: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "name": "default"
-                 *     }
-                 */
-                "application/json": components["schemas"]["DropSearchIndexRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["DropSearchIndexResponse"];
-                    /** @example {} */
-                    "application/json": components["schemas"]["DropSearchIndexResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    updateSearchIndex: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "name": "default",
-                 *       "definition": {
-                 *         "mappings": {
-                 *           "dynamic": false
-                 *         }
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["UpdateSearchIndexRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["UpdateSearchIndexResponse"];
-                    /** @example {} */
-                    "application/json": components["schemas"]["UpdateSearchIndexResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    collMod: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "changeStreamPreAndPostImages": {
-                 *         "enabled": true
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["CollModRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["CollModResponse"];
-                    /** @example {} */
-                    "application/json": components["schemas"]["CollModResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    createCollection: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "capped": true,
-                 *       "size": 1048576
-                 *     }
-                 */
-                "application/json": components["schemas"]["CreateCollectionRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["CreateCollectionResponse"];
-                    /** @example {} */
-                    "application/json": components["schemas"]["CreateCollectionResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    dropCollection: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /** @example {} */
-                "application/json": components["schemas"]["DropCollectionRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["DropCollectionResponse"];
-                    /** @example {} */
-                    "application/json": components["schemas"]["DropCollectionResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    renameCollection: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "to": "orders2026",
-                 *       "dropTarget": true
-                 *     }
-                 */
-                "application/json": components["schemas"]["RenameCollectionRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["RenameCollectionResponse"];
-                    /** @example {} */
-                    "application/json": components["schemas"]["RenameCollectionResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    watchCollectionByQuery: {
-        parameters: {
-            query?: {
-                /** @description The stages that events pass, in order, such as a $match. They must leave the `_id` of events as it is, which is their resume token. */
-                pipeline?: string;
-                /**
-                 * @description Which document an update's event has beside the change: default (none), updateLookup, whenAvailable or required.
-                 * @example updateLookup
-                 */
-                fullDocument?: string;
-                /** @description Whether events have the document as it was before: off, whenAvailable or required. */
-                fullDocumentBeforeChange?: string;
-                /** @description Start after this resume token. It must not be that of an invalidate event. */
-                resumeAfter?: string;
-                /** @description Start after this resume token, which may be that of an invalidate event. */
-                startAfter?: string;
-                /** @description Start at this time: `{"$timestamp": {"t": 1, "i": 2}}`. */
-                startAtOperationTime?: string;
-                /** @description How many events the server returns at once at most; chosen by the gateway, by size, unless set. */
-                batchSize?: number;
-                /** @description How long the server waits for an event before it answers with a newer resume token, in milliseconds. */
-                maxAwaitTimeMS?: number;
-                /** @description How strings compare in the pipeline: `{"locale": "sv", "strength": 2}`. */
-                collation?: string;
-                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
-                comment?: string;
-                /** @description Whether there are events of more kinds, such as the creation of collections and indexes. Needs MongoDB 6.0. */
-                showExpandedEvents?: boolean;
-                /** @description Which members may answer; `primary` unless set. The mode. */
-                readPreference?: string;
-                /** @description How consistent the read is: `majority`, which is also the default. The level. */
-                readConcern?: string;
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
-                "Last-Event-ID"?: components["parameters"]["lastEventID"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
-                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            /** @description The stream that Last-Event-ID belongs to has ended. */
-            204: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            410: components["responses"]["Gone"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    watchCollection: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-                /**
-                 * @description The collection. A name that begins with ~ is the base64url of a name.
-                 * @example orders
-                 */
-                collection: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "pipeline": [
-                 *         {
-                 *           "$match": {
-                 *             "operationType": "insert"
-                 *           }
-                 *         }
-                 *       ],
-                 *       "fullDocument": "updateLookup"
-                 *     }
-                 */
-                "application/json": components["schemas"]["WatchRequest"];
-            };
-        };
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
-                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            410: components["responses"]["Gone"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    aggregateDatabase: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "pipeline": [
-                 *         {
-                 *           "$listLocalSessions": {}
-                 *         },
-                 *         {
-                 *           "$limit": 1
-                 *         }
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["AggregateRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/bson": string;
-                    "application/ejson": components["schemas"]["AggregateResponse"];
-                    /**
-                     * @example {
-                     *       "documents": [
-                     *         {
-                     *           "_id": {
-                     *             "id": {
-                     *               "$uuid": "3b241101-e2bb-4255-8caf-4136c566a962"
-                     *             }
-                     *           },
-                     *           "lastUse": {
-                     *             "$date": "2026-11-20T12:00:00Z"
-                     *           }
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["AggregateResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    dropDatabase: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /** @example {} */
-                "application/json": components["schemas"]["DropDatabaseRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["DropDatabaseResponse"];
-                    /** @example {} */
-                    "application/json": components["schemas"]["DropDatabaseResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    explainAggregateDatabase: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "pipeline": [
-                 *         {
-                 *           "$listLocalSessions": {}
-                 *         }
-                 *       ],
-                 *       "verbosity": "queryPlanner"
-                 *     }
-                 */
-                "application/json": components["schemas"]["ExplainAggregateRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["ExplainAggregateResponse"];
-                    /**
-                     * @example {
-                     *       "reply": {
-                     *         "stages": [],
-                     *         "ok": 1
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ExplainAggregateResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    runCommand: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "command": {
-                 *         "ping": 1
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["RunCommandRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["RunCommandResponse"];
-                    /**
-                     * @example {
-                     *       "reply": {
-                     *         "ok": 1
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["RunCommandResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    runCursorCommand: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "command": {
-                 *         "listCollections": 1,
-                 *         "nameOnly": true
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["RunCursorCommandRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/bson": string;
-                    "application/ejson": components["schemas"]["RunCursorCommandResponse"];
-                    /**
-                     * @example {
-                     *       "documents": [
-                     *         {
-                     *           "name": "orders",
-                     *           "type": "collection"
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["RunCursorCommandResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    streamAggregateDatabase: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "pipeline": [
-                 *         {
-                 *           "$listLocalSessions": {}
-                 *         },
-                 *         {
-                 *           "$limit": 1
-                 *         }
-                 *       ]
-                 *     }
-                 */
-                "application/json": components["schemas"]["StreamAggregateRequest"];
-            };
-        };
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"document": {"_id": {"id": {"$uuid": "3b241101-e2bb-4255-8caf-4136c566a962"}}, "lastUse": {"$date": "2026-11-20T12:00:00Z"}}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    streamRunCursorCommand: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "command": {
-                 *         "find": "orders",
-                 *         "filter": {
-                 *           "_id": 7
-                 *         }
-                 *       }
-                 *     }
-                 */
-                "application/json": components["schemas"]["StreamRunCursorCommandRequest"];
-            };
-        };
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"document": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            409: components["responses"]["Conflict"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    watchDatabaseByQuery: {
-        parameters: {
-            query?: {
-                /** @description The stages that events pass, in order, such as a $match. They must leave the `_id` of events as it is, which is their resume token. */
-                pipeline?: string;
-                /**
-                 * @description Which document an update's event has beside the change: default (none), updateLookup, whenAvailable or required.
-                 * @example updateLookup
-                 */
-                fullDocument?: string;
-                /** @description Whether events have the document as it was before: off, whenAvailable or required. */
-                fullDocumentBeforeChange?: string;
-                /** @description Start after this resume token. It must not be that of an invalidate event. */
-                resumeAfter?: string;
-                /** @description Start after this resume token, which may be that of an invalidate event. */
-                startAfter?: string;
-                /** @description Start at this time: `{"$timestamp": {"t": 1, "i": 2}}`. */
-                startAtOperationTime?: string;
-                /** @description How many events the server returns at once at most; chosen by the gateway, by size, unless set. */
-                batchSize?: number;
-                /** @description How long the server waits for an event before it answers with a newer resume token, in milliseconds. */
-                maxAwaitTimeMS?: number;
-                /** @description How strings compare in the pipeline: `{"locale": "sv", "strength": 2}`. */
-                collation?: string;
-                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
-                comment?: string;
-                /** @description Whether there are events of more kinds, such as the creation of collections and indexes. Needs MongoDB 6.0. */
-                showExpandedEvents?: boolean;
-                /** @description Which members may answer; `primary` unless set. The mode. */
-                readPreference?: string;
-                /** @description How consistent the read is: `majority`, which is also the default. The level. */
-                readConcern?: string;
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
-                "Last-Event-ID"?: components["parameters"]["lastEventID"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
-                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            /** @description The stream that Last-Event-ID belongs to has ended. */
-            204: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            410: components["responses"]["Gone"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    watchDatabase: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path: {
-                /**
-                 * @description The database. A name that begins with ~ is the base64url of a name.
-                 * @example shop
-                 */
-                database: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "pipeline": [
-                 *         {
-                 *           "$match": {
-                 *             "operationType": "insert"
-                 *           }
-                 *         }
-                 *       ],
-                 *       "fullDocument": "updateLookup"
-                 *     }
-                 */
-                "application/json": components["schemas"]["WatchRequest"];
-            };
-        };
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
-                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            410: components["responses"]["Gone"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    listHandles: {
-        parameters: {
-            query?: {
-                /**
-                 * @description How many are returned at most: 100 if unset, and never more than 1000.
-                 * @example 10
-                 */
-                batchSize?: number;
-                /** @description Only those of this principal. Clients that are not authenticated are the principal with the empty name. */
-                principal?: string;
-                /**
-                 * @description Only those on this namespace: a collection, "shop.orders", or all of a database, "shop".
-                 * @example shop.orders
-                 */
-                namespace?: string;
-                /** @description Only those that hold a connection, or only those that hold none. */
-                pinned?: boolean;
-                /** @description The token from the last page. The other fields must be those of the last call. */
-                cursor?: string;
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["ListHandlesResponse"];
-                    /**
-                     * @example {
-                     *       "handles": [
-                     *         {
-                     *           "id": "ee8fd49eabbd3cac20339e9f85afe961",
-                     *           "kind": "cursor",
-                     *           "principal": "",
-                     *           "namespace": "shop.orders",
-                     *           "server": "127.0.0.1:27017",
-                     *           "pinned": false,
-                     *           "busy": false,
-                     *           "pages": 1,
-                     *           "openTime": "2026-11-20T15:49:17.309Z",
-                     *           "lastUseTime": "2026-11-20T15:49:17.309Z",
-                     *           "expireTime": "2026-11-20T15:59:17.309Z"
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ListHandlesResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    killHandle: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
@@ -9747,374 +7885,10 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "id": "ee8fd49eabbd3cac20339e9f85afe961"
+                 *       "cursor": "Ad9wKTe6Q1c0"
                  *     }
                  */
-                "application/json": components["schemas"]["KillHandleRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["KillHandleResponse"];
-                    /** @example {} */
-                    "application/json": components["schemas"]["KillHandleResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    listPools: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["ListPoolsResponse"];
-                    /**
-                     * @example {
-                     *       "pools": [
-                     *         {
-                     *           "address": "127.0.0.1:27017",
-                     *           "state": "ready",
-                     *           "generation": 0,
-                     *           "total": 1,
-                     *           "available": 1,
-                     *           "inUse": 0,
-                     *           "cursors": 0,
-                     *           "transactions": 0,
-                     *           "pending": 0,
-                     *           "waiting": 0,
-                     *           "minSize": 0,
-                     *           "maxSize": 100,
-                     *           "maxPinned": 80,
-                     *           "services": []
-                     *         }
-                     *       ]
-                     *     }
-                     */
-                    "application/json": components["schemas"]["ListPoolsResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    getTopology: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["GetTopologyResponse"];
-                    /**
-                     * @example {
-                     *       "topology": {
-                     *         "kind": "ReplicaSetWithPrimary",
-                     *         "setName": "rs",
-                     *         "logicalSessionTimeoutMinutes": 30,
-                     *         "servers": [
-                     *           {
-                     *             "address": "127.0.0.1:27017",
-                     *             "kind": "RSPrimary",
-                     *             "setName": "rs",
-                     *             "setVersion": 1,
-                     *             "electionId": "7fffffff0000000000000001",
-                     *             "primary": "127.0.0.1:27017",
-                     *             "hosts": [
-                     *               "127.0.0.1:27017"
-                     *             ],
-                     *             "passives": [],
-                     *             "arbiters": [],
-                     *             "tags": {
-                     *               "dc": "east"
-                     *             },
-                     *             "minWireVersion": 0,
-                     *             "maxWireVersion": 21,
-                     *             "maxBsonObjectSize": 16777216,
-                     *             "maxMessageSizeBytes": 48000000,
-                     *             "maxWriteBatchSize": 100000,
-                     *             "logicalSessionTimeoutMinutes": 30,
-                     *             "averageRTTMicros": 572,
-                     *             "minRTTMicros": 384,
-                     *             "lastUpdateTime": "2026-11-20T14:20:53.837Z"
-                     *           }
-                     *         ]
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["GetTopologyResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    watchTopology: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
-                "Last-Event-ID"?: components["parameters"]["lastEventID"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /** @example {"topology": {"kind": "ReplicaSetWithPrimary", "setName": "rs", "logicalSessionTimeoutMinutes": 30, "servers": [{"address": "127.0.0.1:27017", "kind": "RSPrimary", "setName": "rs", "setVersion": 1, "electionId": "7fffffff0000000000000001", "primary": "127.0.0.1:27017", "hosts": ["127.0.0.1:27017"], "passives": [], "arbiters": [], "tags": {"dc": "east"}, "minWireVersion": 0, "maxWireVersion": 21, "maxBsonObjectSize": 16777216, "maxMessageSizeBytes": 48000000, "maxWriteBatchSize": 100000, "logicalSessionTimeoutMinutes": 30, "averageRTTMicros": 572, "minRTTMicros": 384, "lastUpdateTime": "2026-11-20T14:20:53.837Z"}]}} */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            /** @description The stream that Last-Event-ID belongs to has ended. */
-            204: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    watchDeploymentByQuery: {
-        parameters: {
-            query?: {
-                /** @description The stages that events pass, in order, such as a $match. They must leave the `_id` of events as it is, which is their resume token. */
-                pipeline?: string;
-                /**
-                 * @description Which document an update's event has beside the change: default (none), updateLookup, whenAvailable or required.
-                 * @example updateLookup
-                 */
-                fullDocument?: string;
-                /** @description Whether events have the document as it was before: off, whenAvailable or required. */
-                fullDocumentBeforeChange?: string;
-                /** @description Start after this resume token. It must not be that of an invalidate event. */
-                resumeAfter?: string;
-                /** @description Start after this resume token, which may be that of an invalidate event. */
-                startAfter?: string;
-                /** @description Start at this time: `{"$timestamp": {"t": 1, "i": 2}}`. */
-                startAtOperationTime?: string;
-                /** @description How many events the server returns at once at most; chosen by the gateway, by size, unless set. */
-                batchSize?: number;
-                /** @description How long the server waits for an event before it answers with a newer resume token, in milliseconds. */
-                maxAwaitTimeMS?: number;
-                /** @description How strings compare in the pipeline: `{"locale": "sv", "strength": 2}`. */
-                collation?: string;
-                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
-                comment?: string;
-                /** @description Whether there are events of more kinds, such as the creation of collections and indexes. Needs MongoDB 6.0. */
-                showExpandedEvents?: boolean;
-                /** @description Which members may answer; `primary` unless set. The mode. */
-                readPreference?: string;
-                /** @description How consistent the read is: `majority`, which is also the default. The level. */
-                readConcern?: string;
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
-                "Last-Event-ID"?: components["parameters"]["lastEventID"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
-                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
-                     *     {"end": {}}
-                     */
-                    "application/x-ndjson": string;
-                    "text/event-stream": string;
-                };
-            };
-            /** @description The stream that Last-Event-ID belongs to has ended. */
-            204: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            410: components["responses"]["Gone"];
-            414: components["responses"]["RequestURITooLong"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    watchDeployment: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "pipeline": [
-                 *         {
-                 *           "$match": {
-                 *             "operationType": "insert"
-                 *           }
-                 *         }
-                 *       ],
-                 *       "fullDocument": "updateLookup"
-                 *     }
-                 */
-                "application/json": components["schemas"]["WatchRequest"];
+                "application/json": components["schemas"]["StreamCursorRequest"];
             };
         };
         responses: {
@@ -10126,8 +7900,7 @@ export interface operations {
                 };
                 content: {
                     /**
-                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
-                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
+                     * @example {"document": {"_id": 8, "customer": "Ada", "status": "open", "total": 277.3}}
                      *     {"end": {}}
                      */
                     "application/x-ndjson": string;
@@ -10140,7 +7913,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             406: components["responses"]["NotAcceptable"];
             408: components["responses"]["RequestTimeout"];
-            410: components["responses"]["Gone"];
+            409: components["responses"]["Conflict"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             421: components["responses"]["MisdirectedRequest"];
@@ -10151,128 +7924,7 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    endSession: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The session's token, if it is not in the body. */
-                "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "session": "AQ8qkT2mJx4w"
-                 *     }
-                 */
-                "application/json": components["schemas"]["EndSessionRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["EndSessionResponse"];
-                    /** @example {} */
-                    "application/json": components["schemas"]["EndSessionResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
-        };
-    };
-    startSession: {
-        parameters: {
-            query?: {
-                /** @description The same as Request-Timeout. The shorter one counts. */
-                timeout?: components["parameters"]["timeout"];
-            };
-            header?: {
-                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
-                /** @description An id of your choice, which the gateway's log and the response have, too. */
-                "Mooring-Request-Id"?: components["parameters"]["requestID"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                /**
-                 * @example {
-                 *       "causalConsistency": true
-                 *     }
-                 */
-                "application/json": components["schemas"]["StartSessionRequest"];
-            };
-        };
-        responses: {
-            /** @description What the call returns. */
-            200: {
-                headers: {
-                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
-                    "Mooring-Session": components["headers"]["Mooring-Session"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/ejson": components["schemas"]["StartSessionResponse"];
-                    /**
-                     * @example {
-                     *       "session": "AQ8qkT2mJx4w"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["StartSessionResponse"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            406: components["responses"]["NotAcceptable"];
-            408: components["responses"]["RequestTimeout"];
-            413: components["responses"]["RequestEntityTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            421: components["responses"]["MisdirectedRequest"];
-            422: components["responses"]["UnprocessableEntity"];
-            429: components["responses"]["TooManyRequests"];
-            431: components["responses"]["RequestHeaderFieldsTooLarge"];
-            500: components["responses"]["InternalServerError"];
-            501: components["responses"]["NotImplemented"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
         };
     };
     abortTransaction: {
@@ -10287,7 +7939,7 @@ export interface operations {
                 /** @description The transaction's token, if it is not in the body. */
                 "Mooring-Transaction"?: components["parameters"]["transaction"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
@@ -10335,7 +7987,7 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
         };
     };
     beginTransaction: {
@@ -10348,7 +8000,7 @@ export interface operations {
                 /** @description The session's token, if it is not in the body. */
                 "Mooring-Session"?: components["parameters"]["session"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
@@ -10405,7 +8057,7 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
         };
     };
     commitTransaction: {
@@ -10420,7 +8072,7 @@ export interface operations {
                 /** @description The transaction's token, if it is not in the body. */
                 "Mooring-Transaction"?: components["parameters"]["transaction"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
@@ -10468,7 +8120,7 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
         };
     };
     runTransaction: {
@@ -10481,7 +8133,7 @@ export interface operations {
                 /** @description The session's token, if it is not in the body. */
                 "Mooring-Session"?: components["parameters"]["session"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
@@ -10585,10 +8237,10 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
         };
     };
-    bulkWriteNamespaces: {
+    endSession: {
         parameters: {
             query?: {
                 /** @description The same as Request-Timeout. The shorter one counts. */
@@ -10597,12 +8249,8 @@ export interface operations {
             header?: {
                 /** @description The session's token, if it is not in the body. */
                 "Mooring-Session"?: components["parameters"]["session"];
-                /** @description The transaction's token, if it is not in the body. */
-                "Mooring-Transaction"?: components["parameters"]["transaction"];
-                /** @description A text of your choice, at most 255 bytes, a new one for each write. The same call with the same key, within 30 minutes, is executed once and gives the first result. */
-                "Idempotency-Key"?: components["parameters"]["idempotencyKey"];
                 /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
-                "Request-Timeout"?: components["parameters"]["requestTimeout"];
+                "Request-Timeout"?: components["parameters"]["deadline"];
                 /** @description An id of your choice, which the gateway's log and the response have, too. */
                 "Mooring-Request-Id"?: components["parameters"]["requestID"];
             };
@@ -10613,27 +8261,67 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "models": [
-                 *         {
-                 *           "namespace": "shop.orders",
-                 *           "insertOne": {
-                 *             "document": {
-                 *               "_id": 1004
-                 *             }
-                 *           }
-                 *         },
-                 *         {
-                 *           "namespace": "shop.audit",
-                 *           "insertOne": {
-                 *             "document": {
-                 *               "order": 1004
-                 *             }
-                 *           }
-                 *         }
-                 *       ]
+                 *       "session": "AQ8qkT2mJx4w"
                  *     }
                  */
-                "application/json": components["schemas"]["BulkWriteRequest"];
+                "application/json": components["schemas"]["EndSessionRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["EndSessionResponse"];
+                    /** @example {} */
+                    "application/json": components["schemas"]["EndSessionResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    startSession: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "causalConsistency": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["StartSessionRequest"];
             };
         };
         responses: {
@@ -10645,32 +8333,1003 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/ejson": components["schemas"]["BulkWriteResponse"];
+                    "application/ejson": components["schemas"]["StartSessionResponse"];
                     /**
                      * @example {
-                     *       "acknowledged": true,
-                     *       "insertedCount": 2,
-                     *       "insertedIds": [],
-                     *       "matchedCount": 0,
-                     *       "modifiedCount": 0,
-                     *       "deletedCount": 0,
-                     *       "upsertedCount": 0,
-                     *       "upsertedIds": []
+                     *       "session": "AQ8qkT2mJx4w"
                      *     }
                      */
-                    "application/json": components["schemas"]["BulkWriteResponse"];
+                    "application/json": components["schemas"]["StartSessionResponse"];
                 };
             };
-            /** @description With returnPartialSuccess: some writes have failed, and writeErrors says which. */
-            207: {
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    watchTicket: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
+                "Last-Event-ID"?: components["parameters"]["lastEventID"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The ticket.
+                 * @example AQ3kXz0v
+                 */
+                ticket: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
+                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            /** @description The stream that Last-Event-ID belongs to has ended. */
+            204: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            410: components["responses"]["Gone"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    createTicket: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "watch": {
+                 *         "database": "shop",
+                 *         "collection": "orders",
+                 *         "fullDocument": "updateLookup"
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["CreateTicketRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["CreateTicketResponse"];
+                    /**
+                     * @example {
+                     *       "url": "/v1/changeStreams/AQ3kXz0v",
+                     *       "expireTime": "2026-11-20T13:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CreateTicketResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    watchCollectionByQuery: {
+        parameters: {
+            query?: {
+                /** @description The stages that events pass, in order, such as a $match. They must leave the `_id` of events as it is, which is their resume token. */
+                pipeline?: string;
+                /**
+                 * @description Which document an update's event has beside the change: default (none), updateLookup, whenAvailable or required.
+                 * @example updateLookup
+                 */
+                fullDocument?: string;
+                /** @description Whether events have the document as it was before: off, whenAvailable or required. */
+                fullDocumentBeforeChange?: string;
+                /** @description Start after this resume token. It must not be that of an invalidate event. */
+                resumeAfter?: string;
+                /** @description Start after this resume token, which may be that of an invalidate event. */
+                startAfter?: string;
+                /** @description Start at this time: `{"$timestamp": {"t": 1, "i": 2}}`. */
+                startAtOperationTime?: string;
+                /** @description How many events the server returns at once at most; chosen by the gateway, by size, unless set. */
+                batchSize?: number;
+                /** @description How long the server waits for an event before it answers with a newer resume token, in milliseconds. */
+                maxAwaitTimeMS?: number;
+                /** @description How strings compare in the pipeline: `{"locale": "sv", "strength": 2}`. */
+                collation?: string;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /** @description Whether there are events of more kinds, such as the creation of collections and indexes. Needs MongoDB 6.0. */
+                showExpandedEvents?: boolean;
+                /** @description Which members may answer; `primary` unless set. The mode. */
+                readPreference?: string;
+                /** @description How consistent the read is: `majority`, which is also the default. The level. */
+                readConcern?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
+                "Last-Event-ID"?: components["parameters"]["lastEventID"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
+                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            /** @description The stream that Last-Event-ID belongs to has ended. */
+            204: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            410: components["responses"]["Gone"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    watchCollection: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "pipeline": [
+                 *         {
+                 *           "$match": {
+                 *             "operationType": "insert"
+                 *           }
+                 *         }
+                 *       ],
+                 *       "fullDocument": "updateLookup"
+                 *     }
+                 */
+                "application/json": components["schemas"]["WatchRequest"];
+            };
+        };
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
+                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            410: components["responses"]["Gone"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    watchDatabaseByQuery: {
+        parameters: {
+            query?: {
+                /** @description The stages that events pass, in order, such as a $match. They must leave the `_id` of events as it is, which is their resume token. */
+                pipeline?: string;
+                /**
+                 * @description Which document an update's event has beside the change: default (none), updateLookup, whenAvailable or required.
+                 * @example updateLookup
+                 */
+                fullDocument?: string;
+                /** @description Whether events have the document as it was before: off, whenAvailable or required. */
+                fullDocumentBeforeChange?: string;
+                /** @description Start after this resume token. It must not be that of an invalidate event. */
+                resumeAfter?: string;
+                /** @description Start after this resume token, which may be that of an invalidate event. */
+                startAfter?: string;
+                /** @description Start at this time: `{"$timestamp": {"t": 1, "i": 2}}`. */
+                startAtOperationTime?: string;
+                /** @description How many events the server returns at once at most; chosen by the gateway, by size, unless set. */
+                batchSize?: number;
+                /** @description How long the server waits for an event before it answers with a newer resume token, in milliseconds. */
+                maxAwaitTimeMS?: number;
+                /** @description How strings compare in the pipeline: `{"locale": "sv", "strength": 2}`. */
+                collation?: string;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /** @description Whether there are events of more kinds, such as the creation of collections and indexes. Needs MongoDB 6.0. */
+                showExpandedEvents?: boolean;
+                /** @description Which members may answer; `primary` unless set. The mode. */
+                readPreference?: string;
+                /** @description How consistent the read is: `majority`, which is also the default. The level. */
+                readConcern?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
+                "Last-Event-ID"?: components["parameters"]["lastEventID"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
+                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            /** @description The stream that Last-Event-ID belongs to has ended. */
+            204: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            410: components["responses"]["Gone"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    watchDatabase: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "pipeline": [
+                 *         {
+                 *           "$match": {
+                 *             "operationType": "insert"
+                 *           }
+                 *         }
+                 *       ],
+                 *       "fullDocument": "updateLookup"
+                 *     }
+                 */
+                "application/json": components["schemas"]["WatchRequest"];
+            };
+        };
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
+                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            410: components["responses"]["Gone"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    watchDeploymentByQuery: {
+        parameters: {
+            query?: {
+                /** @description The stages that events pass, in order, such as a $match. They must leave the `_id` of events as it is, which is their resume token. */
+                pipeline?: string;
+                /**
+                 * @description Which document an update's event has beside the change: default (none), updateLookup, whenAvailable or required.
+                 * @example updateLookup
+                 */
+                fullDocument?: string;
+                /** @description Whether events have the document as it was before: off, whenAvailable or required. */
+                fullDocumentBeforeChange?: string;
+                /** @description Start after this resume token. It must not be that of an invalidate event. */
+                resumeAfter?: string;
+                /** @description Start after this resume token, which may be that of an invalidate event. */
+                startAfter?: string;
+                /** @description Start at this time: `{"$timestamp": {"t": 1, "i": 2}}`. */
+                startAtOperationTime?: string;
+                /** @description How many events the server returns at once at most; chosen by the gateway, by size, unless set. */
+                batchSize?: number;
+                /** @description How long the server waits for an event before it answers with a newer resume token, in milliseconds. */
+                maxAwaitTimeMS?: number;
+                /** @description How strings compare in the pipeline: `{"locale": "sv", "strength": 2}`. */
+                collation?: string;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /** @description Whether there are events of more kinds, such as the creation of collections and indexes. Needs MongoDB 6.0. */
+                showExpandedEvents?: boolean;
+                /** @description Which members may answer; `primary` unless set. The mode. */
+                readPreference?: string;
+                /** @description How consistent the read is: `majority`, which is also the default. The level. */
+                readConcern?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
+                "Last-Event-ID"?: components["parameters"]["lastEventID"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
+                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            /** @description The stream that Last-Event-ID belongs to has ended. */
+            204: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            410: components["responses"]["Gone"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    watchDeployment: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "pipeline": [
+                 *         {
+                 *           "$match": {
+                 *             "operationType": "insert"
+                 *           }
+                 *         }
+                 *       ],
+                 *       "fullDocument": "updateLookup"
+                 *     }
+                 */
+                "application/json": components["schemas"]["WatchRequest"];
+            };
+        };
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"progress": {"resumeToken": {"_data": "826B0051"}}}
+                     *     {"document": {"_id": {"_data": "826B0052"}, "operationType": "insert", "ns": {"db": "shop", "coll": "orders"}, "documentKey": {"_id": 7}, "fullDocument": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            410: components["responses"]["Gone"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    listDatabases: {
+        parameters: {
+            query?: {
+                /** @description Which ones; all unless set. */
+                filter?: string;
+                /** @description How many the first page has at most, and each following one unless NextPage says otherwise. */
+                batchSize?: number;
+                /** @description How long the server may work on it, in milliseconds. The call's own deadline is usually what you want. */
+                maxTimeMS?: number;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /**
+                 * @description Return the names alone, which costs the server less.
+                 * @example false
+                 */
+                nameOnly?: boolean;
+                /** @description Only those that the gateway's user may read; the server decides unless set. */
+                authorizedDatabases?: boolean;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["ListDatabasesResponse"];
+                    /**
+                     * @example {
+                     *       "documents": [
+                     *         {
+                     *           "name": "shop",
+                     *           "sizeOnDisk": 40960,
+                     *           "empty": false
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListDatabasesResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    listCollections: {
+        parameters: {
+            query?: {
+                /** @description Which ones; all unless set. */
+                filter?: string;
+                /** @description How many the first page has at most, and each following one unless NextPage says otherwise. */
+                batchSize?: number;
+                /** @description How long the server may work on it, in milliseconds. The call's own deadline is usually what you want. */
+                maxTimeMS?: number;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /**
+                 * @description Return names and types alone, which costs the server less.
+                 * @example true
+                 */
+                nameOnly?: boolean;
+                /** @description With nameOnly: only those that the gateway's user may read. */
+                authorizedCollections?: boolean;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["ListCollectionsResponse"];
+                    /**
+                     * @example {
+                     *       "documents": [
+                     *         {
+                     *           "name": "orders",
+                     *           "type": "collection",
+                     *           "options": {}
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListCollectionsResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    listIndexes: {
+        parameters: {
+            query?: {
+                /** @description How many the first page has at most, and each following one unless NextPage says otherwise. */
+                batchSize?: number;
+                /** @description How long the server may work on it, in milliseconds. The call's own deadline is usually what you want. */
+                maxTimeMS?: number;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["ListIndexesResponse"];
+                    /**
+                     * @example {
+                     *       "documents": [
+                     *         {
+                     *           "v": 2,
+                     *           "key": {
+                     *             "_id": 1
+                     *           },
+                     *           "name": "_id_"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListIndexesResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    createIndexes: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "indexes": [
+                 *         {
+                 *           "key": {
+                 *             "customer": 1,
+                 *             "placed": -1
+                 *           }
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["CreateIndexesRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
                 headers: {
                     "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
                     "Mooring-Session": components["headers"]["Mooring-Session"];
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/ejson": components["schemas"]["BulkWriteResponse"];
-                    "application/json": components["schemas"]["BulkWriteResponse"];
+                    "application/ejson": components["schemas"]["CreateIndexesResponse"];
+                    /**
+                     * @example {
+                     *       "names": [
+                     *         "customer_1_placed_-1"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CreateIndexesResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -10690,7 +9349,1348 @@ export interface operations {
             501: components["responses"]["NotImplemented"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["GatewayTimeout"];
-            default: components["responses"]["Error"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    dropIndexes: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "index": "customer_1_placed_-1"
+                 *     }
+                 */
+                "application/json": components["schemas"]["DropIndexesRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["DropIndexesResponse"];
+                    /** @example {} */
+                    "application/json": components["schemas"]["DropIndexesResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    listSearchIndexes: {
+        parameters: {
+            query?: {
+                /** @description How many the first page has at most, and each following one unless NextPage says otherwise. */
+                batchSize?: number;
+                /** @description How long the server may work on it, in milliseconds. The call's own deadline is usually what you want. */
+                maxTimeMS?: number;
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+                comment?: string;
+                /**
+                 * @description Only the one with this name.
+                 * @example default
+                 */
+                name?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["ListSearchIndexesResponse"];
+                    /**
+                     * @example {
+                     *       "documents": [
+                     *         {
+                     *           "id": "6524096020da840844a4c4a7",
+                     *           "name": "default",
+                     *           "status": "READY",
+                     *           "queryable": true
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListSearchIndexesResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    createSearchIndexes: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "indexes": [
+                 *         {
+                 *           "name": "default",
+                 *           "definition": {
+                 *             "mappings": {
+                 *               "dynamic": true
+                 *             }
+                 *           }
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["CreateSearchIndexesRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["CreateSearchIndexesResponse"];
+                    /**
+                     * @example {
+                     *       "names": [
+                     *         "default"
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CreateSearchIndexesResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    dropSearchIndex: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "default"
+                 *     }
+                 */
+                "application/json": components["schemas"]["DropSearchIndexRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["DropSearchIndexResponse"];
+                    /** @example {} */
+                    "application/json": components["schemas"]["DropSearchIndexResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    updateSearchIndex: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "default",
+                 *       "definition": {
+                 *         "mappings": {
+                 *           "dynamic": false
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["UpdateSearchIndexRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["UpdateSearchIndexResponse"];
+                    /** @example {} */
+                    "application/json": components["schemas"]["UpdateSearchIndexResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    collMod: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "changeStreamPreAndPostImages": {
+                 *         "enabled": true
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["CollModRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["CollModResponse"];
+                    /** @example {} */
+                    "application/json": components["schemas"]["CollModResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    createCollection: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "capped": true,
+                 *       "size": 1048576
+                 *     }
+                 */
+                "application/json": components["schemas"]["CreateCollectionRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["CreateCollectionResponse"];
+                    /** @example {} */
+                    "application/json": components["schemas"]["CreateCollectionResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    dropCollection: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["DropCollectionRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["DropCollectionResponse"];
+                    /** @example {} */
+                    "application/json": components["schemas"]["DropCollectionResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    renameCollection: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "to": "orders2026",
+                 *       "dropTarget": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["RenameCollectionRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["RenameCollectionResponse"];
+                    /** @example {} */
+                    "application/json": components["schemas"]["RenameCollectionResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    dropDatabase: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /** @example {} */
+                "application/json": components["schemas"]["DropDatabaseRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["DropDatabaseResponse"];
+                    /** @example {} */
+                    "application/json": components["schemas"]["DropDatabaseResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    runCommand: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "command": {
+                 *         "ping": 1
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["RunCommandRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["RunCommandResponse"];
+                    /**
+                     * @example {
+                     *       "reply": {
+                     *         "ok": 1
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RunCommandResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    runCursorCommand: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "command": {
+                 *         "listCollections": 1,
+                 *         "nameOnly": true
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["RunCursorCommandRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    "Mooring-Session": components["headers"]["Mooring-Session"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/bson": string;
+                    "application/ejson": components["schemas"]["RunCursorCommandResponse"];
+                    /**
+                     * @example {
+                     *       "documents": [
+                     *         {
+                     *           "name": "orders",
+                     *           "type": "collection"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RunCursorCommandResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    streamRunCursorCommand: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The session's token, if it is not in the body. */
+                "Mooring-Session"?: components["parameters"]["session"];
+                /** @description The transaction's token, if it is not in the body. */
+                "Mooring-Transaction"?: components["parameters"]["transaction"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "command": {
+                 *         "find": "orders",
+                 *         "filter": {
+                 *           "_id": 7
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["StreamRunCursorCommandRequest"];
+            };
+        };
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"document": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}
+                     *     {"end": {}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    listHandles: {
+        parameters: {
+            query?: {
+                /**
+                 * @description How many are returned at most: 100 if unset, and never more than 1000.
+                 * @example 10
+                 */
+                batchSize?: number;
+                /** @description Only those of this principal. Clients that are not authenticated are the principal with the empty name. */
+                principal?: string;
+                /**
+                 * @description Only those on this namespace: a collection, "shop.orders", or all of a database, "shop".
+                 * @example shop.orders
+                 */
+                namespace?: string;
+                /** @description Only those that hold a connection, or only those that hold none. */
+                pinned?: boolean;
+                /** @description The token from the last page. The other fields must be those of the last call. */
+                cursor?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["ListHandlesResponse"];
+                    /**
+                     * @example {
+                     *       "handles": [
+                     *         {
+                     *           "id": "ee8fd49eabbd3cac20339e9f85afe961",
+                     *           "kind": "cursor",
+                     *           "principal": "",
+                     *           "namespace": "shop.orders",
+                     *           "server": "127.0.0.1:27017",
+                     *           "pinned": false,
+                     *           "busy": false,
+                     *           "pages": 1,
+                     *           "openTime": "2026-11-20T15:49:17.309Z",
+                     *           "lastUseTime": "2026-11-20T15:49:17.309Z",
+                     *           "expireTime": "2026-11-20T15:59:17.309Z"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListHandlesResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    killHandle: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "id": "ee8fd49eabbd3cac20339e9f85afe961"
+                 *     }
+                 */
+                "application/json": components["schemas"]["KillHandleRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["KillHandleResponse"];
+                    /** @example {} */
+                    "application/json": components["schemas"]["KillHandleResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    listPools: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["ListPoolsResponse"];
+                    /**
+                     * @example {
+                     *       "pools": [
+                     *         {
+                     *           "address": "127.0.0.1:27017",
+                     *           "state": "ready",
+                     *           "generation": 0,
+                     *           "total": 1,
+                     *           "available": 1,
+                     *           "inUse": 0,
+                     *           "cursors": 0,
+                     *           "transactions": 0,
+                     *           "pending": 0,
+                     *           "waiting": 0,
+                     *           "minSize": 0,
+                     *           "maxSize": 100,
+                     *           "maxPinned": 80,
+                     *           "services": []
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListPoolsResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    getTopology: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["GetTopologyResponse"];
+                    /**
+                     * @example {
+                     *       "topology": {
+                     *         "kind": "ReplicaSetWithPrimary",
+                     *         "setName": "rs",
+                     *         "logicalSessionTimeoutMinutes": 30,
+                     *         "servers": [
+                     *           {
+                     *             "address": "127.0.0.1:27017",
+                     *             "kind": "RSPrimary",
+                     *             "setName": "rs",
+                     *             "setVersion": 1,
+                     *             "electionId": "7fffffff0000000000000001",
+                     *             "primary": "127.0.0.1:27017",
+                     *             "hosts": [
+                     *               "127.0.0.1:27017"
+                     *             ],
+                     *             "passives": [],
+                     *             "arbiters": [],
+                     *             "tags": {
+                     *               "dc": "east"
+                     *             },
+                     *             "minWireVersion": 0,
+                     *             "maxWireVersion": 21,
+                     *             "maxBsonObjectSize": 16777216,
+                     *             "maxMessageSizeBytes": 48000000,
+                     *             "maxWriteBatchSize": 100000,
+                     *             "logicalSessionTimeoutMinutes": 30,
+                     *             "averageRTTMicros": 572,
+                     *             "minRTTMicros": 384,
+                     *             "lastUpdateTime": "2026-11-20T14:20:53.837Z"
+                     *           }
+                     *         ]
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["GetTopologyResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    watchTopology: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description What EventSource sends when it reconnects: the id of the last event that it has received. */
+                "Last-Event-ID"?: components["parameters"]["lastEventID"];
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream. The last line is an end or an error; with `Accept: application/x-ndjson;bare=true` there are only documents. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /** @example {"topology": {"kind": "ReplicaSetWithPrimary", "setName": "rs", "logicalSessionTimeoutMinutes": 30, "servers": [{"address": "127.0.0.1:27017", "kind": "RSPrimary", "setName": "rs", "setVersion": 1, "electionId": "7fffffff0000000000000001", "primary": "127.0.0.1:27017", "hosts": ["127.0.0.1:27017"], "passives": [], "arbiters": [], "tags": {"dc": "east"}, "minWireVersion": 0, "maxWireVersion": 21, "maxBsonObjectSize": 16777216, "maxMessageSizeBytes": 48000000, "maxWriteBatchSize": 100000, "logicalSessionTimeoutMinutes": 30, "averageRTTMicros": 572, "minRTTMicros": 384, "lastUpdateTime": "2026-11-20T14:20:53.837Z"}]}} */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            /** @description The stream that Last-Event-ID belongs to has ended. */
+            204: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
         };
     };
 }

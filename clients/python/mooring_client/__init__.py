@@ -1,4 +1,4 @@
-"""A client of the Mooring gateway for MongoDB. It needs only the standard library.
+"""A client of the Mooring gateway for MongoDB.
 
     from mooring_client import Client
 
@@ -7,10 +7,21 @@
     for order in orders.find({"customer": "Ada"}, batchSize=500):
         print(order)
 
-Documents are Extended JSON: `{"$oid": "…"}` is an ObjectId. With `Client(url, bson=True)` they have
-the types of pymongo's package bson.
+AsyncClient has the same methods for asyncio. Documents are Extended JSON: `{"$oid": "…"}` is an
+ObjectId. With `Client(url, bson=True)` they have the types of pymongo's package bson.
 """
 
-from ._client import Client, Collection, Database, MooringError, Versioned
+from ._async import AsyncClient, AsyncCollection, AsyncDatabase
+from ._calls import MooringError, Versioned
+from ._client import Client, Collection, Database
 
-__all__ = ["Client", "Collection", "Database", "MooringError", "Versioned"]
+__all__ = [
+    "AsyncClient",
+    "AsyncCollection",
+    "AsyncDatabase",
+    "Client",
+    "Collection",
+    "Database",
+    "MooringError",
+    "Versioned",
+]

@@ -1,12 +1,16 @@
 """Tests of the client before a gateway: python3 -m unittest.
 
 MOORING_REST and MOORING_DATABASE say which one. MOORING_REPLICA_SET=1 says that it is before a
-replica set, which has change streams and can compare documents.
+replica set, which has change streams and can compare documents. Each test runs twice: with the
+client for threads, and with the one for asyncio.
 """
 
+import asyncio
 import datetime
 import errno
+import functools
 import http.server
+import inspect
 import json
 import os
 import socket
@@ -14,7 +18,8 @@ import threading
 import unittest
 import unittest.mock
 
-from mooring_client import Client, MooringError
+import mooring_client
+from mooring_client import MooringError
 
 URL = os.environ.get("MOORING_REST", "http://127.0.0.1:8080")
 DATABASE = os.environ.get("MOORING_DATABASE", "python")
@@ -29,18 +34,70 @@ except ImportError:
     bson = None
 
 
-def filled(name, client=None):
+class Blocking:
+    """An AsyncClient, or what it returns, whose methods wait for their results on a loop."""
+
+    def __init__(self, loop, inner):
+        self._loop, self._inner = loop, inner
+
+    def __getattr__(self, name):
+        attribute = getattr(self._inner, name)
+        if not callable(attribute):
+            return self._blocking(attribute)
+        return lambda *args, **options: self._blocking(attribute(*args, **options))
+
+    def _blocking(self, value):
+        if inspect.iscoroutine(value):
+            return self._loop.run_until_complete(value)
+        if inspect.isasyncgen(value):
+            return self._items(value)
+        ours = type(value).__module__.startswith("mooring_client")
+        return Blocking(self._loop, value) if ours and not isinstance(value, tuple) else value
+
+    def _items(self, generator):
+        try:
+            while True:
+                try:
+                    yield self._loop.run_until_complete(anext(generator))
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._loop.run_until_complete(generator.aclose())
+
+
+class Clients(unittest.TestCase):
+    """A test whose clients are closed at its end."""
+
+    asynchronous = False
+
+    def client(self, *args, **options):
+        if not self.asynchronous:
+            client = mooring_client.Client(*args, **options)
+        else:
+            client = Blocking(self.loop, mooring_client.AsyncClient(*args, **options))
+        self.addCleanup(client.close)
+        return client
+
+    @functools.cached_property
+    def loop(self):
+        loop = asyncio.new_event_loop()
+        self.addCleanup(loop.close)
+        return loop
+
+
+def filled(client, name):
     """Returns a collection with ten orders."""
-    orders = (client or Client(URL)).database(DATABASE).collection(name)
+    orders = client.database(DATABASE).collection(name)
     orders.delete_many({})
-    result = orders.insert_many([{"_id": i, "customer": f"c{i}", "total": i * 5} for i in range(10)])
+    documents = [{"_id": i, "customer": f"c{i}", "total": i * 5} for i in range(10)]
+    result = orders.insert_many(documents)
     assert result["insertedCount"] == 10, result
     return orders
 
 
-class Gateway(unittest.TestCase):
+class Gateway(Clients):
     def test_reads_and_writes(self):
-        orders = filled("words")
+        orders = filled(self.client(URL), "words")
         self.assertEqual(orders.find_one({"_id": 3})["customer"], "c3")
         self.assertIsNone(orders.find_one({"_id": 99}))
         changed = orders.update_one({"_id": 3}, {"$set": {"total": 1}})
@@ -55,13 +112,13 @@ class Gateway(unittest.TestCase):
         self.assertEqual(sorted(orders.distinct("total", {"_id": {"$lt": 2}})), [0, 5])
 
     def test_names_that_a_path_cannot_have(self):
-        odd = Client(URL).database(DATABASE).collection("a b:~ü")
+        odd = self.client(URL).database(DATABASE).collection("a b:~ü")
         odd.delete_many({})
         odd.insert_one({"_id": 1})
         self.assertEqual(odd.find_one(), {"_id": 1})
 
     def test_one_document(self):
-        orders = filled("resource")
+        orders = filled(self.client(URL), "resource")
         self.assertEqual(orders.put(3, {"total": 1}).document, {"_id": 3, "total": 1})
         first = orders.patch(3, {"$set": {"total": 2}})
         self.assertEqual(first.document, {"_id": 3, "total": 2})
@@ -87,7 +144,7 @@ class Gateway(unittest.TestCase):
 
     @needs_replica_set
     def test_no_update_is_lost(self):
-        orders = filled("preconditions")
+        orders = filled(self.client(URL), "preconditions")
         first = orders.get(3)
         second = orders.patch(3, {"$set": {"total": 2}}, if_match=first.etag)
         for change in (
@@ -105,8 +162,8 @@ class Gateway(unittest.TestCase):
 
     @needs_replica_set
     def test_exactly_once(self):
-        filled("once")
-        client = Client(URL, exactly_once=True)
+        filled(self.client(URL), "once")
+        client = self.client(URL, exactly_once=True)
         orders = client.database(DATABASE).collection("once")
         self.assertEqual(orders.insert_one({"_id": 10})["insertedId"], 10)
         self.assertEqual(orders.update_one({"_id": 10}, {"$inc": {"total": 1}})["modifiedCount"], 1)
@@ -120,7 +177,7 @@ class Gateway(unittest.TestCase):
         self.assertEqual(orders.update_many({}, seen, exactly_once=False)["modifiedCount"], 11)
 
     def test_dates(self):
-        orders = filled("dates")
+        orders = filled(self.client(URL), "dates")
         at = datetime.datetime(2026, 11, 22, 10, 0, 0, 123000, datetime.timezone.utc)
         orders.insert_one({"_id": "a", "at": at, "all": [at]})
         date = {"$date": "2026-11-22T10:00:00.123Z"}
@@ -138,7 +195,7 @@ class Gateway(unittest.TestCase):
             orders.insert_one({"at": {1}})
 
     def test_dates_of_every_zone(self):
-        orders = filled("zones")
+        orders = filled(self.client(URL), "zones")
 
         def zone(**offset):
             return datetime.timezone(datetime.timedelta(**offset))
@@ -155,27 +212,27 @@ class Gateway(unittest.TestCase):
             orders.delete_one({"_id": "zone"})
 
     def test_pages(self):
-        orders = filled("pages")
+        orders = filled(self.client(URL), "pages")
         pages = orders.pages({}, sort={"_id": 1}, batchSize=4)
         self.assertEqual([len(page) for page in pages], [4, 4, 2])
         self.assertEqual(len(list(orders.find({"_id": {"$gte": 5}}, batchSize=2))), 5)
         self.assertEqual(len(list(orders.aggregate([{"$match": {"_id": {"$lt": 3}}}]))), 3)
 
     def test_a_cursor_that_is_left_is_closed(self):
-        orders = filled("left")
+        orders = filled(self.client(URL), "left")
         documents = orders.find({}, batchSize=2)
         next(documents)
         documents.close()
         query = {"namespace": f"{DATABASE}.left"}
-        answer = Client(URL).call("/v1/deployment/handles", method="GET", query=query)
+        answer = self.client(URL).call("/v1/deployment/handles", method="GET", query=query)
         self.assertEqual(answer["handles"], [])
 
     def test_streams(self):
-        orders = filled("streams")
+        orders = filled(self.client(URL), "streams")
         self.assertEqual(len(list(orders.stream({}, batchSize=3))), 10)
 
     def test_errors(self):
-        orders = filled("errors")
+        orders = filled(self.client(URL), "errors")
         with self.assertRaises(MooringError) as caught:
             orders.insert_many([{"_id": 20}, {"_id": 1}])
         err = caught.exception
@@ -187,7 +244,7 @@ class Gateway(unittest.TestCase):
 
     @unittest.skipIf(bson is None, "pymongo is not installed")
     def test_bson(self):
-        exact = Client(URL, bson=True).database(DATABASE).collection("bson")
+        exact = self.client(URL, bson=True).database(DATABASE).collection("bson")
         exact.delete_many({})
         document = {"_id": bson.ObjectId(), "big": bson.Int64(2**60), "small": 5}
         exact.insert_one(document)
@@ -197,7 +254,7 @@ class Gateway(unittest.TestCase):
 
     @needs_replica_set
     def test_changes(self):
-        orders = filled("changes")
+        orders = filled(self.client(URL), "changes")
         lines = orders._client.lines(f"{orders._path}:watch", {})
         self.assertIn("progress", next(lines))  # from here on nothing is missed
         orders.insert_one({"_id": "new"})
@@ -211,7 +268,7 @@ def failed(reason, retry):
     return json.dumps({"error": error})
 
 
-class Scripted(unittest.TestCase):
+class Scripted(Clients):
     """Tests before a server that gives answers, one after the other."""
 
     def serve(self, *answers, retry_after=None, **options):
@@ -247,7 +304,7 @@ class Scripted(unittest.TestCase):
         self.addCleanup(server.shutdown)
         self.addCleanup(over.set)
         options = {"token": "secret", "timeout": 5, **options}
-        client = Client(f"http://127.0.0.1:{server.server_port}", **options)
+        client = self.client(f"http://127.0.0.1:{server.server_port}", **options)
         return client.database("a").collection("b"), seen
 
     def test_repeats_what_may_be_repeated(self):
@@ -289,12 +346,14 @@ class Scripted(unittest.TestCase):
 
     def test_a_connection_that_the_kernel_gives_up(self):
         """That is no silence that the client has measured, and its error has no time."""
+        if self.asynchronous:
+            self.skipTest("the sockets of asyncio are not made by create_connection")
         gave_up = OSError(errno.ETIMEDOUT, "Connection timed out")
         connect = socket.create_connection
 
         class GivenUp(socket.socket):
-            def recv_into(self, *args):
-                while super().recv_into(*args):
+            def recv(self, *args):
+                while super().recv(*args):
                     pass  # the server has ended
                 raise gave_up
 
@@ -339,15 +398,23 @@ class Scripted(unittest.TestCase):
                 collection.insert_one({})
             self.assertEqual((caught.exception.reason, caught.exception.retry), (reason, "never"))
 
+    def test_clients_share_certificates(self):
+        self.client("https://gateway.example")
+        with unittest.mock.patch("ssl.SSLContext.load_verify_locations") as load:
+            self.client("https://gateway.example")
+            self.client("http://gateway.example")
+        load.assert_not_called()
+
     def test_wrong_options(self):
         database = "mongodb://ada:secret@db.example"
-        for url in ("127.0.0.1:8080", "gateway.example", "localhost:8080/", "ftp://gateway", database):
+        others = ("127.0.0.1:8080", "gateway.example", "localhost:8080/", "ftp://gateway")
+        for url in (*others, database):
             with self.assertRaisesRegex(ValueError, "begins with http:// or https://") as caught:
-                Client(url)
+                self.client(url)
             self.assertNotIn(url, str(caught.exception))
         with unittest.mock.patch.dict("sys.modules", {"bson": None}):
             with self.assertRaisesRegex(ImportError, "pip install pymongo"):
-                Client("http://gateway.example", bson=True)
+                self.client("http://gateway.example", bson=True)
 
     def test_repeats_nothing_that_may_be_done_twice(self):
         """Each call gets no answer. Those that are repeated are reads, or known to the gateway."""
@@ -462,8 +529,9 @@ class Scripted(unittest.TestCase):
         collection, _ = self.serve((404, "<html>"))
         with self.assertRaises(MooringError) as caught:
             collection.find_one()
-        self.assertEqual((caught.exception.reason, caught.exception.http_status), ("NoGateway", 404))
-        gone = Client("http://127.0.0.1:1", retries=0).database("a").collection("b")
+        err = caught.exception
+        self.assertEqual((err.reason, err.http_status), ("NoGateway", 404))
+        gone = self.client("http://127.0.0.1:1", retries=0).database("a").collection("b")
         for call, retry in (
             (gone.find_one, "same-request"),
             (lambda _: list(gone.stream()), "same-request"),
@@ -501,6 +569,84 @@ class Scripted(unittest.TestCase):
                 {"startAfter": {"_data": "2"}},
             ],
         )
+
+    def test_texts_with_other_separators(self):
+        text = "a\u2028b\u0085c\x1cd"
+        line = json.dumps({"document": {"_id": text}}, ensure_ascii=False) + "\n"
+        collection, _ = self.serve((200, line + '{"end": {}}\n'))
+        self.assertEqual(list(collection.stream()), [{"_id": text}])
+
+
+class Connections(Clients):
+    """Tests before a server that keeps connections, and counts them."""
+
+    def setUp(self):
+        self.opened = opened = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def setup(self):
+                opened.append(self)
+                super().setup()
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                stream = self.path.endswith("streamFind")
+                text = b'{"document": {}}\n{"end": {}}\n' if stream else b'{"document": null}'
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *args):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        self.url = f"http://127.0.0.1:{server.server_port}"
+
+    def test_are_kept(self):
+        collection = self.client(self.url).database("a").collection("b")
+        for _ in range(100):
+            self.assertIsNone(collection.find_one())
+        for _ in range(10):
+            self.assertEqual(list(collection.stream()), [{}])
+        self.assertEqual(len(self.opened), 1)
+
+    def test_send_without_delay(self):
+        if self.asynchronous:
+            self.skipTest("the sockets of asyncio are not made by create_connection")
+        dialed, connect = [], socket.create_connection
+
+        def dial(*args, **options):
+            dialed.append(connect(*args, **options))
+            return dialed[-1]
+
+        with unittest.mock.patch("socket.create_connection", dial):
+            self.assertIsNone(self.client(self.url).database("a").collection("b").find_one())
+        (connection,) = dialed
+        self.assertTrue(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+    def test_calls_at_the_same_time(self):
+        async def ask():
+            async with mooring_client.AsyncClient(self.url) as client:
+                orders = client.database("a").collection("b")
+                return await asyncio.gather(*(orders.find_one() for _ in range(20)))
+
+        self.assertEqual(asyncio.run(ask()), [None] * 20)
+
+
+def asynchronous(cls):
+    """Returns a class of the same tests with the client for asyncio."""
+    return type(f"Async{cls.__name__}", (cls,), {"asynchronous": True})
+
+
+AsyncGateway, AsyncScripted = asynchronous(Gateway), asynchronous(Scripted)
+AsyncConnections = asynchronous(Connections)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,382 @@
+"""What a call is, what its answer means, and when it is made again. Nothing here does I/O."""
+
+import base64
+import datetime
+import functools
+import json
+import math
+import random
+import re
+import secrets
+import socket
+import ssl
+import time
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+import httpx
+
+from ._operations import REPEAT
+
+Document = Dict[str, Any]
+
+# Statuses of a proxy that does not know what the gateway has done.
+_OF_PROXIES = frozenset([502, 503, 504])
+
+# How long the client waits after a call's deadline, in seconds, so that the gateway's own error
+# comes first.
+_GRACE = 10.0
+
+# How long the end of a cursor is waited for, in seconds.
+CLOSING = 2.0
+
+
+class MooringError(Exception):
+    """A call that has failed. Its attributes are the fields of the gateway's error.
+
+    `body` has all of them; `result` says what a call with several writes did before it failed.
+    """
+
+    def __init__(self, body: Mapping[str, Any], http_status: int):
+        error = body["error"]
+        super().__init__(f"{error['reason']}: {error['message']}")
+        self.body = error
+        self.http_status = http_status
+        self.status: str = error["status"]
+        self.reason: str = error["reason"]
+        self.message: str = error["message"]
+        self.retry: str = error["retry"]
+        self.request_id: str = error.get("requestId", "")
+        self.field: Optional[str] = error.get("field")
+        self.server: Document = error.get("server", {})
+        self.write_errors: List[Document] = error.get("writeErrors", [])
+        self.result: Optional[Document] = body.get("result")
+        # How long to wait before the call is repeated, in seconds, if the gateway says so.
+        self.retry_after: Optional[float] = None
+        # The key of the call: the same call with it is not executed twice.
+        self.idempotency_key: Optional[str] = None
+
+
+def failure(reason: str, retry: str, message: str, status: int = 0) -> MooringError:
+    error = {"status": "UNAVAILABLE", "reason": reason, "retry": retry, "message": message}
+    return MooringError({"error": error}, status)
+
+
+class Versioned(NamedTuple):
+    """A document and its ETag, which is None if the gateway gives none."""
+
+    document: Document
+    etag: Optional[str]
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+
+
+def segment(name: str) -> str:
+    """Writes a name in a path. Names that proxies may change are written as base64url."""
+    if _PLAIN.fullmatch(name):
+        return name
+    return "~" + base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
+
+
+def divide(options: Document) -> Tuple[Document, Document]:
+    """Divides options into those of the body and those of the call."""
+    of_call = ("timeout", "headers", "idempotency_key", "exactly_once")
+    body = {name: value for name, value in options.items() if name not in of_call}
+    return body, {name: options[name] for name in of_call if name in options}
+
+
+def backoff(attempt: int, after: Optional[float]) -> float:
+    """Returns the time before a repetition: the gateway's if there is one, else a random time that
+    becomes longer."""
+    return after if after else random.random() * min(0.1 * 2**attempt, 5)
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+def _extended(value: Any) -> Any:
+    """Returns the Extended JSON of a date, which is the one type that has a form of its own."""
+    if not isinstance(value, datetime.datetime):
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    if value.utcoffset() is None:
+        advice = "write when.astimezone(), or with timezone.utc"
+        raise TypeError(f"{value!r} has no time zone: {advice}")
+    # Not isoformat, whose zones may have seconds. astimezone fails at the ends of the calendar.
+    return {"$date": {"$numberLong": str((value - _EPOCH) // datetime.timedelta(milliseconds=1))}}
+
+
+class Codec(NamedTuple):
+    """Reads and writes documents, and names their form to the gateway."""
+
+    loads: Callable[[Any], Any]
+    dumps: Callable[[Any], str]
+    accept: str
+    accept_lines: str
+
+
+def json_codec() -> Codec:
+    dumps = functools.partial(json.dumps, default=_extended)
+    return Codec(json.loads, dumps, "application/json", "application/x-ndjson")
+
+
+def bson_codec() -> Codec:
+    try:
+        from bson import json_util
+    except ImportError as err:
+        message = "bson=True needs the package bson of pymongo: pip install pymongo"
+        raise ImportError(message) from err
+
+    options = json_util.CANONICAL_JSON_OPTIONS
+    return Codec(
+        lambda text: json_util.loads(text, json_options=options),
+        lambda value: json_util.dumps(value, json_options=options),
+        "application/ejson",
+        "application/x-ndjson;profile=canonical",
+    )
+
+
+class Call(NamedTuple):
+    """A request, and what its sender says beside it."""
+
+    path: str
+    body: Any = None
+    method: str = "POST"
+    query: Optional[Mapping[str, Any]] = None
+    timeout: Optional[float] = None
+    headers: Optional[Mapping[str, str]] = None
+    idempotency_key: Optional[str] = None
+    exactly_once: Optional[bool] = None
+
+    def _repeat(self) -> str:
+        """Returns whether the call can be repeated: "never", "read", "key" or "token"."""
+        if self.method == "POST":
+            return REPEAT.get(self.path.rpartition(":")[2], "never")
+        return "read" if self.method == "GET" else "key"
+
+    def _options(self) -> Mapping[str, Any]:
+        """Returns the options that are in the body. The body of a PUT is a document."""
+        return self.body if self.method == "POST" and isinstance(self.body, Mapping) else {}
+
+    def _in_transaction(self, headers: Mapping[str, str]) -> bool:
+        has = self._options().get("transaction") is not None
+        return has or _header(headers, "mooring-transaction") is not None
+
+    def takes_key(self, headers: Mapping[str, str]) -> bool:
+        """Reports whether an exactly-once client gives the call a key. A statement's number has
+        its place. The gateway refuses some writes with a key, such as updateMany."""
+        return self._repeat() == "key" and not self._in_transaction(headers)
+
+    def repeatable(self, headers: Mapping[str, str]) -> bool:
+        """Reports whether the call, without a key, may be repeated if no answer comes. Other calls
+        are repeated only if the gateway says so."""
+        if self._repeat() == "token":
+            return True
+        if self._in_transaction(headers):
+            return self._options().get("statement") is not None
+        return self._repeat() == "read"
+
+
+def _header(headers: Mapping[str, str], name: str) -> Optional[str]:
+    return next((value for key, value in headers.items() if key.lower() == name), None)
+
+
+class Settings:
+    """What a client says of all its calls."""
+
+    def __init__(
+        self,
+        url: str,
+        token: Optional[str],
+        timeout: Optional[float],
+        socket_timeout: Optional[float],
+        retries: int,
+        bson: bool,
+        exactly_once: bool,
+        headers: Optional[Mapping[str, str]],
+    ):
+        self.url = url.rstrip("/")
+        if not re.match("https?://", self.url, re.IGNORECASE):
+            # The URL is not quoted: that of a database has a password.
+            raise ValueError("the URL of a gateway begins with http:// or https://")
+        self._headers = dict(headers or {})
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._timeout = timeout
+        self._socket_timeout = socket_timeout
+        self._retries = retries
+        self._exactly_once = exactly_once
+        self.codec = bson_codec() if bson else json_codec()
+
+    def attempts(self, call: Call, accept: str) -> "Attempts":
+        timeout = self._timeout if call.timeout is None else call.timeout
+        return Attempts(self, call, self._headers_of(call, accept), timeout)
+
+    def _headers_of(self, call: Call, accept: str) -> Dict[str, str]:
+        headers = {**self._headers, "Accept": accept}
+        if call.method in _WITH_BODY:
+            headers["Content-Type"] = "application/json"
+        headers.update(call.headers or {})
+        once = self._exactly_once if call.exactly_once is None else call.exactly_once
+        if call.idempotency_key is not None:
+            headers["Idempotency-Key"] = call.idempotency_key
+        elif once and _header(headers, "idempotency-key") is None and call.takes_key(headers):
+            headers["Idempotency-Key"] = secrets.token_hex(16)
+        return headers
+
+
+_WITH_BODY = frozenset(["POST", "PUT", "PATCH"])
+
+# The connections of a client. Those that are idle end after five seconds, which is before the
+# gateway ends them: a request is not sent on one that the gateway is just closing.
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=5.0)
+
+
+@functools.cache
+def trust() -> ssl.SSLContext:
+    """Returns the TLS settings that all clients share, since the certificates take long to read.
+    They are those of httpx, with SSL_CERT_FILE and SSL_CERT_DIR as the first client finds them."""
+    return httpx.create_ssl_context()
+
+
+def undelayed(response: httpx.Response) -> None:
+    """Sets TCP_NODELAY on the connection of a response, as newer versions of httpx do: a request is
+    sent in two parts, and the second would wait for the gateway's delayed acknowledgement."""
+    connection = response.extensions["network_stream"].get_extra_info("socket")
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+class Attempts:
+    """The attempts of one call. Each has the same request, but for the time that is left."""
+
+    def __init__(
+        self, settings: Settings, call: Call, headers: Dict[str, str], timeout: Optional[float]
+    ):
+        self._settings = settings
+        self._headers = headers
+        self._timeout = timeout
+        self._key = _header(headers, "idempotency-key")
+        known = self._key is not None or call.repeatable(headers)
+        # The advice if the gateway may have got the request.
+        self._unknown = "same-request" if known else "never"
+        self._ends = math.inf if timeout is None else time.monotonic() + timeout
+        self._failed = 0
+        dumps = settings.codec.dumps
+        self._request: Document = {"method": call.method, "url": settings.url + call.path}
+        if call.query:
+            self._request["params"] = {
+                k: v if isinstance(v, str) else dumps(v) for k, v in call.query.items()
+            }
+        if call.method in _WITH_BODY:
+            self._request["content"] = dumps({} if call.body is None else call.body).encode()
+
+    @property
+    def _wait(self) -> Optional[float]:
+        """How long the gateway may send nothing, in seconds."""
+        return self._settings._socket_timeout if self._timeout is None else self._timeout + _GRACE
+
+    def request(self) -> Document:
+        """Returns the arguments of httpx's build_request for the next attempt."""
+        headers = self._headers
+        if self._timeout is not None:
+            headers = {**headers, "Request-Timeout": f"{int(self._timeout * 1000)}ms"}
+        return {**self._request, "headers": headers, "timeout": self._wait}
+
+    def pause(self, err: MooringError) -> float:
+        """Returns how long to wait before the next attempt, in seconds. If there is none, it raises
+        the failure of the last one."""
+        err.idempotency_key = self._key
+        if err.reason == "SocketTimeout" and self._key is not None:
+            err.retry = "same-request"  # by the caller
+            raise err
+        pause = backoff(self._failed, err.retry_after)
+        late = time.monotonic() + pause >= self._ends
+        if err.retry != "same-request" or self._failed >= self._settings._retries or late:
+            raise err
+        self._failed += 1
+        if self._timeout is not None:
+            self._timeout = max(self._ends - time.monotonic() - pause, 0.001)
+        return pause
+
+    def unanswered(self, err: Exception) -> MooringError:
+        """Returns the failure of an attempt that has no answer."""
+        url = self._settings.url
+        if isinstance(err, httpx.TimeoutException) and not _kernel(err):
+            message = f"{url} has sent nothing for {self._wait:g} s"
+            return failure("SocketTimeout", "never", message)
+        cause = err.__cause__ or err
+        return failure("NoAnswer", self._unknown, f"no answer from {url}: {err or cause!r}")
+
+    def refused(self, response: httpx.Response, text: bytes) -> MooringError:
+        """Returns the failure of an attempt that an answer says."""
+        status = response.status_code
+        try:
+            err = MooringError(self._settings.codec.loads(text), status)
+        except (ValueError, KeyError, TypeError):
+            message = f"{status} {response.reason_phrase}, which is no answer of a gateway"
+            retry = self._unknown if status in _OF_PROXIES else "never"
+            err = failure("NoGateway", retry, message, status)
+        after = response.headers.get("Retry-After", "")
+        err.retry_after = float(after) if after.isdecimal() else None
+        return err
+
+
+def _kernel(err: Optional[BaseException]) -> bool:
+    """Reports whether the kernel gave a connection up. The end of the client's own wait, which is
+    an error of the same type, has no number."""
+    while err is not None:
+        if isinstance(err, OSError) and err.errno is not None:
+            return True
+        err = err.__cause__ or err.__context__
+    return False
+
+
+def answered(response: httpx.Response) -> bool:
+    """Reports whether a response is an answer and no error."""
+    return response.status_code < 300 or response.status_code == 304
+
+
+class Lines:
+    """Divides the bytes of a stream into lines. Only b"\\n" ends one, since texts in JSON may have
+    the other separators that Python knows."""
+
+    def __init__(self) -> None:
+        self._begun: List[bytes] = []
+
+    def feed(self, chunk: bytes) -> List[bytes]:
+        """Returns the lines that end in a chunk."""
+        *ended, rest = chunk.split(b"\n")
+        if ended:
+            ended[0] = b"".join([*self._begun, ended[0]])
+            self._begun = []
+        if rest:
+            self._begun.append(rest)
+        return ended
+
+
+class Resume:
+    """Where a change stream goes on."""
+
+    def __init__(self, options: Document):
+        self.options = options
+        self._token = options.get("startAfter")
+        self._failures = 0
+
+    def seen(self, line: Document) -> Optional[Document]:
+        """Notes a line, and returns the change that it has."""
+        self._failures = 0
+        change = line.get("document")
+        self._token = change["_id"] if change else line["progress"]["resumeToken"]
+        rest = {
+            k: v for k, v in self.options.items() if not k.startswith(("resume", "startAt"))
+        }
+        self.options = {**rest, "startAfter": self._token}
+        return change
+
+    def pause(self, err: MooringError) -> float:
+        """Returns how long to wait before the stream goes on, in seconds. If it cannot, it raises
+        the failure."""
+        # FAILED_PRECONDITION: the deployment has lost what comes after the token.
+        if err.retry == "never" or err.status == "FAILED_PRECONDITION" or self._token is None:
+            raise err
+        self._failures += 1
+        return backoff(self._failures, err.retry_after)
