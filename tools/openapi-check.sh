@@ -1,7 +1,7 @@
 #!/bin/sh
-# Checks openapi.json with the tools of others, which npm has: redocly's lint, and the types that
-# openapi-typescript makes of it, with which a client must compile. It also makes the files of
-# the clients that come from openapi.json, and fails if they were out of date. Without npm,
+# Checks openapi.json with the tools of others, which npm has: the lints of redocly and spectral, and
+# what openapi-typescript and hey-api make of it, with which a client must compile. It also makes the
+# files of the clients that come from openapi.json, and fails if they were out of date. Without npm,
 # or where its registry cannot be reached in three tries, it says so and checks nothing. The file that
 # NOT_RUN names, if any, gets a line then.
 set -eu
@@ -25,8 +25,11 @@ for try in 1 2 3; do
 done
 bin=node_modules/.bin
 REDOCLY_TELEMETRY=off "$bin/redocly" lint --config redocly.yaml "$document"
+"$bin/spectral" lint --fail-severity=hint --ruleset spectral.yaml "$document"
 "$bin/openapi-typescript" "$document" -o openapi.d.ts
 "$bin/tsc" -p .
+"$bin/openapi-ts" -i "$document" -o hey -c @hey-api/client-fetch --no-log-file
+"$bin/tsc" -p tsconfig.hey.json
 
 clients=../../clients
 cp openapi.d.ts "$clients/typescript/openapi.d.ts"

@@ -97,10 +97,10 @@ func (s status) description() string {
 	return text
 }
 
-// responses returns the responses of failures: one for each status, and Error for any other.
+// responses returns the responses of failures: one for each status, and Failure for any other.
 func responses(s *schemas, statuses []status) object {
 	failure := s.ref(s.message(errorMessage))
-	all := object{"Error": object{
+	all := object{"Failure": object{
 		"description": "What failed.", "headers": headers("Mooring-Request-Id"),
 		"content": object{"application/json": object{"schema": failure}},
 	}}

@@ -77,13 +77,13 @@ func readImage(path string) (*protoregistry.Files, error) {
 
 // document represents an OpenAPI document, as far as this command knows it.
 type document struct {
-	OpenAPI    string                           `json:"openapi"`
-	Info       object                           `json:"info"`
-	Servers    []object                         `json:"servers"`
-	Security   []object                         `json:"security"`
-	Tags       []object                         `json:"tags"`
-	Paths      map[string]map[string]*operation `json:"paths"`
-	Components object                           `json:"components"`
+	OpenAPI    string   `json:"openapi"`
+	Info       object   `json:"info"`
+	Servers    []object `json:"servers"`
+	Security   []object `json:"security"`
+	Tags       []object `json:"tags"`
+	Paths      paths    `json:"paths"`
+	Components object   `json:"components"`
 }
 
 func (d *document) complete(s *schemas, statuses []status) error {
@@ -167,7 +167,7 @@ func (d *document) name(s *schemas) error {
 	return nil
 }
 
-// tag describes the groups of operations, one for each service.
+// tag describes the groups of operations, one for each service, in their order.
 func (d *document) tag(s *schemas) {
 	d.Tags = nil
 	services := map[string]protoreflect.Descriptor{}
@@ -181,6 +181,6 @@ func (d *document) tag(s *schemas) {
 		d.Tags = append(d.Tags, object{"name": name, "description": capital(text)})
 	}
 	slices.SortFunc(d.Tags, func(a, b object) int {
-		return strings.Compare(fmt.Sprint(a["name"]), fmt.Sprint(b["name"]))
+		return compareTags(fmt.Sprint(a["name"]), fmt.Sprint(b["name"]))
 	})
 }

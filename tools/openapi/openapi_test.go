@@ -128,6 +128,46 @@ func TestReferences(t *testing.T) {
 	}
 }
 
+// TestNames checks that no two components have one name, in any case: generators make types of
+// all kinds of components.
+func TestNames(t *testing.T) {
+	kinds := map[string]string{}
+	for kind, all := range published(t).Components {
+		names, _ := all.(object)
+		for name := range names {
+			word := strings.ToLower(strings.ReplaceAll(name, "-", ""))
+			if other, taken := kinds[word]; taken {
+				t.Errorf("%s is the name of one of the %s and of the %s", name, kind, other)
+			}
+			kinds[word] = kind
+		}
+	}
+}
+
+// TestOrder checks that the groups of operations are in the order of their tags, and documents
+// before the calls of the catalog that drop them.
+func TestOrder(t *testing.T) {
+	d := published(t)
+	var tags []string
+	for _, tag := range d.Tags {
+		tags = append(tags, fmt.Sprint(tag["name"]))
+	}
+	if !slices.Equal(tags, inOrder) {
+		t.Errorf("the tags are %q, want %q", tags, inOrder)
+	}
+	at := func(path string) int { return strings.Index(string(openapi.JSON), "  \""+path+"\": {") }
+	last := ""
+	for _, path := range slices.SortedFunc(maps.Keys(d.Paths), func(a, b string) int {
+		return at(a) - at(b)
+	}) {
+		if tag := d.Paths.tag(path); compareTags(last, tag) > 0 && last != "" {
+			t.Errorf("%s of %s comes after %s", path, tag, last)
+		} else {
+			last = tag
+		}
+	}
+}
+
 // walk calls f with each object of a value.
 func walk(t *testing.T, where string, value any, f func(where string, of object)) {
 	t.Helper()

@@ -141,7 +141,7 @@ func (op *operation) complete(s *schemas, verb, path string, statuses []status) 
 			op.Responses[fmt.Sprint(st.code)] = st.reference()
 		}
 	}
-	op.Responses["default"] = object{"$ref": "#/components/responses/Error"}
+	op.Responses["default"] = object{"$ref": "#/components/responses/Failure"}
 }
 
 // importBody is the body of an import.
@@ -189,7 +189,7 @@ func (op *operation) headers(verb, path string) []object {
 	if verb == "get" && op.method.IsStreamingServer() {
 		names = append(names, "lastEventID")
 	}
-	names = append(names, "requestTimeout", "requestID", "timeout")
+	names = append(names, "deadline", "requestID", "timeout")
 	refs := make([]object, len(names))
 	for i, name := range names {
 		refs[i] = object{"$ref": "#/components/parameters/" + name}

@@ -22,7 +22,7 @@ var sharedParameters = object{
 	"prefer": header("Prefer", "`return=minimal` asks for an answer without the document."),
 	"lastEventID": header("Last-Event-ID", "What EventSource sends when it reconnects: the id of "+
 		"the last event that it has received."),
-	"requestTimeout": header("Request-Timeout",
+	"deadline": header("Request-Timeout",
 		"The deadline of the call, as a duration: `5s`, `250ms`."),
 	"requestID": header("Mooring-Request-Id", "An id of your choice, which the gateway's log and "+
 		"the response have, too."),

@@ -70,7 +70,11 @@ var rules = []rule{
 	{`registry cannot be reached after three tries: `, missing, nil},
 	{`^chromium is not installed`, missing, anyCommand(browsers...)},
 	{`^pymongo is not installed`, missing, python("pymongo")},
-	{`^no Python can make a virtual environment$`, missing, python("venv, ensurepip")},
+	{
+		`^no Python can make a virtual environment with httpx$`, missing,
+		python("venv, ensurepip, httpx"),
+	},
+	{`^/usr/bin/python3 has no httpx: `, missing, python("httpx")},
 	{`^/usr/bin/python3 has no `, missing, python("grpc, google.protobuf")},
 	{`^(\S+\.jar) is not installed$`, missing, func(w world, m []string) string {
 		return file(w, []string{"", "/usr/share/java/" + m[1]})

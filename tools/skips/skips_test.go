@@ -141,7 +141,11 @@ func TestVerdict(t *testing.T) {
 		{"grpc-netty.jar is not installed", missing, "/usr/share/java/grpc-netty.jar is there"},
 		{"pymongo is not installed (Debian: python3-pymongo)", missing, "python3 has pymongo"},
 		{"/usr/bin/python3 has no grpc", missing, "python3 has grpc, google.protobuf"},
-		{"no Python can make a virtual environment", missing, "python3 has venv, ensurepip"},
+		{"/usr/bin/python3 has no httpx: apt-get", missing, "python3 has httpx"},
+		{
+			"no Python can make a virtual environment with httpx", missing,
+			"python3 has venv, ensurepip, httpx",
+		},
 		{"no specifications: neither of both", missing, "/specifications"},
 		{"there is no bin/otelcol: make collector builds it", missing, "bin/otelcol is there"},
 		{"needs root: the gateway runs in a root directory of its own", missing, "this is root"},
