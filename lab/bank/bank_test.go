@@ -376,7 +376,7 @@ func TestBank(t *testing.T) { test(t, deployment.ReplicaSet, scripted, desks*per
 func TestShardedBank(t *testing.T) { test(t, deployment.Sharded, scripted, desks*perDesk) }
 
 func TestBankOnEngine(t *testing.T) {
-	test(t, deployment.ReplicaSet, func(d *deployment.Deployment) { docdb.Serve(t, d) }, 0)
+	test(t, deployment.ReplicaSet, func(d *deployment.Deployment) { docdb.Serve(t, d) }, desks*perDesk)
 }
 
 // scripted leaves a deployment its own data.
@@ -407,15 +407,15 @@ func test(
 }
 
 // TestControl moves money without transactions: the readers must find sums that are wrong.
-func TestControl(t *testing.T) { testControl(t, scripted) }
+func TestControl(t *testing.T) { testControl(t, scripted, 2*time.Second) }
 
 func TestControlOnEngine(t *testing.T) {
-	testControl(t, func(d *deployment.Deployment) { docdb.Serve(t, d) })
+	testControl(t, func(d *deployment.Deployment) { docdb.Serve(t, d) }, 10*time.Second)
 }
 
-func testControl(t *testing.T, engine func(*deployment.Deployment)) {
+func testControl(t *testing.T, engine func(*deployment.Deployment), spell time.Duration) {
 	b := open(t, deployment.ReplicaSet, engine)
-	b.time = 2 * time.Second
+	b.time = spell
 	for _, teller := range b.tellers {
 		teller.careless, teller.impatience = true, 0
 	}

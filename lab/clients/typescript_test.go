@@ -11,24 +11,58 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mooringdb/mooring/gen/openapi"
 	"github.com/mooringdb/mooring/lab/internal/browser"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
+	"github.com/mooringdb/mooring/lab/internal/registry"
 )
 
 // TestGeneratedClient compiles a client of openapi-typescript and openapi-fetch under strict rules,
 // and runs it.
 func TestGeneratedClient(t *testing.T) {
 	g := startScripted(t)
-	dir := installTools(t)
-	if err := os.CopyFS(filepath.Join(dir, "gen"), os.DirFS(filepath.Join(root(t), "gen", "openapi"))); err != nil {
-		t.Fatal(err)
-	}
+	dir := withDescription(t, installTools(t))
 	bin := filepath.Join(dir, "node_modules", ".bin")
-	run(t, dir, nil, filepath.Join(bin, "openapi-typescript"), "gen/openapi.json", "-o", "openapi.d.ts")
+	run(t, dir, nil, filepath.Join(bin, "openapi-typescript"), "openapi.json", "-o", "openapi.d.ts")
 	run(t, dir, nil, filepath.Join(bin, "tsc"), "-p", ".")
 	out := run(t, dir, nil, "node", "build/typed.js", g.REST, "typed")
 	want(t, out, "inserted 3", "read Ada Ben Cid", "queried 1", "streamed 3",
 		"refused 409 DuplicateKey never")
+}
+
+// TestHeyAPI compiles a client of @hey-api/openapi-ts under strict rules, and runs it.
+func TestHeyAPI(t *testing.T) {
+	g := startScripted(t)
+	dir := withDescription(t, installTools(t))
+	bin := filepath.Join(dir, "node_modules", ".bin")
+	run(t, dir, nil, filepath.Join(bin, "openapi-ts"), "-i", "openapi.json", "-o", "hey",
+		"-c", "@hey-api/client-fetch", "--no-log-file")
+	run(t, dir, nil, filepath.Join(bin, "tsc"), "-p", "tsconfig.hey.json")
+	out := run(t, dir, nil, "node", "build/hey.js", g.REST, "hey")
+	want(t, out, "inserted 1", "read Ada", "refused 409 DuplicateKey never")
+}
+
+// TestOapiCodegen compiles a Go client of oapi-codegen, and runs it.
+func TestOapiCodegen(t *testing.T) {
+	g := startScripted(t)
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(root(t), "tools", "oapi"))); err != nil {
+		t.Fatal(err)
+	}
+	registry.Fetch(t, dir, nil, "go", "mod", "download")
+	run(t, withDescription(t, dir), nil, "go", "tool", "oapi-codegen", "-config", "oapi.yaml", "openapi.json")
+	run(t, dir, nil, "go", "build", "-o", "oapi", ".")
+	out := run(t, dir, nil, filepath.Join(dir, "oapi"), g.REST, "oapi")
+	want(t, out, "inserted 1", "read Ada", "refused 409 DuplicateKey never")
+}
+
+// withDescription writes openapi.json into a directory, which it returns.
+func withDescription(t *testing.T, dir string) string {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "openapi.json"), openapi.JSON, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // TestTypeScript packs clients/typescript and installs it elsewhere. There it runs the tests in

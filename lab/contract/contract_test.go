@@ -31,7 +31,10 @@ const (
 	wait = 5 * time.Millisecond
 )
 
-// TestClients makes operations through each client. The one for Python has no imports.
+// debian is the Python that has Debian's packages, of which the client needs httpx.
+const debian = "/usr/bin/python3"
+
+// TestClients makes operations through each client.
 func TestClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the gateway")
@@ -60,7 +63,7 @@ func TestClients(t *testing.T) {
 		},
 		{
 			"Python",
-			[]string{"python3", "-B", script("hands.py")},
+			[]string{debian, "-B", script("hands.py")},
 			"PYTHONPATH=" + filepath.Join(root, "clients", "python"),
 			[]contract.Way{
 				contract.Plain, contract.Key, contract.Statement, contract.Commit, contract.Run,
@@ -72,6 +75,9 @@ func TestClients(t *testing.T) {
 			t.Parallel()
 			if _, err := exec.LookPath(c.program[0]); err != nil {
 				t.Skipf("%s is not installed", c.program[0])
+			}
+			if c.program[0] == debian && exec.Command(debian, "-c", "import httpx").Run() != nil {
+				t.Skipf("%s has no httpx: apt-get install python3-httpx", debian)
 			}
 			d := deployment.ListenUnrecorded(t, deployment.ReplicaSet, "8.0.0")
 			// A server that refuses has not changed: its hello tells nothing before the next check.

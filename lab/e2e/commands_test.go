@@ -69,7 +69,7 @@ func TestBench(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, suite.Command(t, "bench"),
-		"--gateway", suite.Gateway(t), "--rounds", "1", "--scale", "0.05")
+		"--gateway", suite.Gateway(t), "--rounds", "1", "--turn", "100ms")
 	// It ends the processes that it has started, which hold its output, too.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
@@ -84,8 +84,9 @@ func TestBench(t *testing.T) {
 		names = append(names, string(f[1]))
 	}
 	for _, want := range []string{
-		"rest-find-one-cpu", "rest-find-100-allocs", "rest-find-100-cpu-vs-bsonm",
-		"grpc-find-one-cpu", "grpc-find-100-allocs", "rest-find-one-policy-cpu",
+		"rest-find-one-cpu", "rest-find-100-allocs", "rest-find-100-cpu-vs-floor",
+		"grpc-find-one-cpu", "grpc-find-100-allocs", "grpc-stream-cpu-vs-floor",
+		"rest-insert-100-cpu-vs-floor", "rest-find-one-policy-cpu",
 		"grpc-find-one-policy-allocs",
 	} {
 		if !slices.Contains(names, want) {

@@ -109,9 +109,9 @@ func TestPinBudget(t *testing.T) {
 
 // job is that of the readers.
 func job(g *gatewaytest.Gateway, requests int) load.Job {
-	j := load.GRPC(g.GRPC, "c", 0, 0)
-	j.Requests, j.Callers = requests, readers
-	return j
+	return load.Job{
+		GRPC: g.GRPC, Operation: load.FindOne, Collection: "c", Requests: requests, Callers: readers,
+	}
 }
 
 // TestStarvation measures what the readers get with and without the sitters.

@@ -1,3 +1,3 @@
-// Package filters compares what the gateway's policy decides by a rule's filter with what mingo and
-// lungo's mongokit make of the same filter and document. It has tests only.
+// Package filters compares what service/match, and with it the gateway's policy, makes of a filter
+// and a document with what mingo and lungo's mongokit make of them. It has tests only.
 package filters

@@ -13,7 +13,11 @@ import (
 type pair struct{ filter, document bson.Raw }
 
 // generator draws pairs from few names and values, so that many match.
-type generator struct{ *rand.Rand }
+type generator struct {
+	*rand.Rand
+	// rules says that filters are those that rules of a policy may have.
+	rules bool
+}
 
 // scalars are the values that may stand in a rule's filter; documents have them, too.
 var scalars = values(`[null, true, false, 0, 1, 2, {"$numberInt": "-1"}, {"$numberLong": "1"},
@@ -45,7 +49,7 @@ var names = []string{"a", "b", "c"}
 
 func pick[T any](g generator, of []T) T { return of[g.IntN(len(of))] }
 
-func (g generator) pair() pair { return pair{g.filter(2), g.document(3)} }
+func (g generator) pair() pair { return pair{g.filter(2, g.path), g.document(3)} }
 
 func (g generator) document(depth int) bson.Raw {
 	b := bson.NewBuilder(nil)
@@ -75,65 +79,139 @@ func (g generator) value(depth int) bson.Value {
 }
 
 // filter returns a filter of up to three conditions, of which some join others.
-func (g generator) filter(depth int) bson.Raw {
+func (g generator) filter(depth int, path func() string) bson.Raw {
+	joins := []string{"$and", "$or", "$nor"}
+	if g.rules {
+		joins = joins[:2]
+	}
 	b := bson.NewBuilder(nil)
 	used := map[string]bool{}
 	for range 1 + g.IntN(3) {
-		key := g.path()
+		key := path()
 		if depth > 0 && g.IntN(6) == 0 {
-			key = pick(g, []string{"$and", "$or"})
+			key = pick(g, joins)
 		}
 		if used[key] {
 			continue
 		}
 		used[key] = true
 		if !strings.HasPrefix(key, "$") {
-			b.Value(key, g.condition())
+			b.Value(key, g.condition(depth))
 			continue
 		}
 		b.OpenArray(key)
 		for range 1 + g.IntN(3) {
-			b.Document("", g.filter(depth-1))
+			b.Document("", g.filter(depth-1, path))
 		}
 		b.Close()
 	}
 	return b.Finish()
 }
 
+func (g generator) name() string { return pick(g, names) }
+
 func (g generator) path() string {
-	path := pick(g, names)
+	path := g.name()
 	for g.IntN(3) == 0 {
-		path += "." + pick(g, names)
+		path += "." + g.name()
+	}
+	if !g.rules && g.IntN(8) == 0 {
+		path += pick(g, []string{".0", ".1", ".0.a", ".0.0"})
 	}
 	return path
 }
 
-func (g generator) condition() bson.Value {
-	if g.IntN(3) == 0 {
+// operand returns what a field is compared with.
+func (g generator) operand() bson.Value {
+	switch n := g.IntN(12); {
+	case g.rules || n > 3:
 		return pick(g, scalars)
+	case n == 0:
+		return pick(g, comparable)
+	}
+	return g.value(2)
+}
+
+// comparable are operands that are no scalars; see others.
+var comparable = values(`[{"$numberDecimal": "1"}, {"$numberDecimal": "1.50"}, {"$minKey": 1},
+	{"$maxKey": 1}, {"$timestamp": {"t": 1, "i": 1}}, {"$binary": {"base64": "AQ==",
+	"subType": "00"}}]`)
+
+func (g generator) list(most int, item func() bson.Value) bson.Value {
+	b := bson.NewBuilder(nil).OpenArray("list")
+	for range g.IntN(most) {
+		b.Value("", item())
+	}
+	list, _ := b.Close().Finish().Lookup("list")
+	return list
+}
+
+// plain returns an operand that is no regular expression, which some operators do not take.
+func (g generator) plain() bson.Value {
+	for {
+		if v := g.operand(); v.Type != bson.TypeRegex {
+			return v
+		}
+	}
+}
+
+func (g generator) condition(depth int) bson.Value {
+	if g.IntN(3) == 0 {
+		return g.operand()
+	}
+	operators := []string{
+		"$eq", "$ne", "$in", "$nin", "$exists", "$in", "$nin", "$ne", "$gt", "$gte", "$lt", "$lte",
+	}
+	if !g.rules {
+		operators = append(operators, "$type", "$mod", "$size", "$all", "$regex", "$gt", "$lt")
+		if depth > 0 {
+			operators = append(operators, "$not", "$elemMatch", "$elemMatch", "$elemMatch")
+		}
 	}
 	b := bson.NewBuilder(nil)
 	used := map[string]bool{}
 	for range 1 + g.IntN(2) {
-		operator := pick(g, []string{
-			"$eq", "$ne", "$in", "$nin", "$exists", "$in", "$nin", "$ne", "$gt", "$gte", "$lt", "$lte",
-		})
+		operator := pick(g, operators)
 		if used[operator] {
 			continue
 		}
 		used[operator] = true
-		switch operator {
-		case "$exists":
-			b.Bool(operator, g.IntN(2) == 0)
-		case "$in", "$nin":
-			b.OpenArray(operator)
-			for range g.IntN(5) {
-				b.Value("", pick(g, scalars))
-			}
-			b.Close()
-		default:
-			b.Value(operator, pick(g, scalars))
-		}
+		b.Value(operator, g.argument(operator, depth))
 	}
 	return bson.DocumentValue(b.Finish())
+}
+
+// argument returns what an operator takes.
+func (g generator) argument(operator string, depth int) bson.Value {
+	switch operator {
+	case "$exists":
+		return bson.BoolValue(g.IntN(2) == 0)
+	case "$in", "$nin":
+		return g.list(5, g.operand)
+	case "$all":
+		return g.list(3, g.plain)
+	case "$size":
+		return bson.Int32Value(int32(g.IntN(4)))
+	case "$mod":
+		return pick(g, values(`[[2, 1], [2, 0], [{"$numberLong": "3"}, 1], [-1, 0]]`))
+	case "$type":
+		return pick(g, values(`["string", "int", "number", "null", "object", "array", "bool", 1, 2,
+			["long", "date"], ["double", "array"]]`))
+	case "$regex":
+		return pick(g, values(`["^a", "^[A-Z]", "^a$", "^(1|é)", "^a{0,1}$"]`))
+	case "$not":
+		for {
+			if v := g.condition(depth - 1); v.Type == bson.TypeDocument {
+				if d, _ := v.Document(); strings.HasPrefix(d.FirstKey(), "$") {
+					return v
+				}
+			}
+		}
+	case "$elemMatch":
+		if g.IntN(2) == 0 {
+			return bson.DocumentValue(g.filter(depth-1, g.name))
+		}
+		return g.argument("$not", depth)
+	}
+	return g.plain()
 }

@@ -22,6 +22,7 @@ func printLines(w io.Writer, g *gateway.Gateway, uri string, notes ...string) {
 			fmt.Fprintln(w, note)
 		}
 	}
+	fmt.Fprintf(w, "The console: %s/console/\n", g.REST)
 	fmt.Fprintf(w,
 		"Mooring is running: REST on %s, gRPC on %s, before the embedded database %s\n",
 		g.REST, g.GRPC, uri)

@@ -68,7 +68,8 @@ func run(ctx context.Context, args []string) error {
 	}
 	g, err := gateway.Start(ctx, gateway.Config{
 		Binary: *binary, URI: uri, Directory: dir, Log: os.Stderr,
-		REST: rest.address, GRPC: grpc.address, Args: flags.Args(),
+		REST: rest.address, GRPC: grpc.address,
+		Args: append([]string{"--console-enabled"}, flags.Args()...),
 	})
 	if err != nil {
 		return err

@@ -37,7 +37,7 @@ func TestTakenPort(t *testing.T) {
 	var banner bytes.Buffer
 	g := &gateway.Gateway{REST: "http://127.0.0.1:9", GRPC: "127.0.0.1:10"}
 	printLines(&banner, g, "mongodb://h", "", want)
-	for _, line := range []string{"\n" + want + "\n", "\nexport MOORING_REST=http://127.0.0.1:9 MOORING_GRPC=127.0.0.1:10 "} {
+	for _, line := range []string{"\n" + want + "\nThe console: http://127.0.0.1:9/console/\n", "\nexport MOORING_REST=http://127.0.0.1:9 MOORING_GRPC=127.0.0.1:10 "} {
 		if !strings.Contains(banner.String(), line) {
 			t.Errorf("the banner lacks %q: %s", line, &banner)
 		}
