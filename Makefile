@@ -17,6 +17,9 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 TARGETS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 FUZZTIME ?= 10s
+# The packages that hold lent memory: see core/buffer.
+LENT     := ./core/buffer ./core/conn ./core/operation ./core/cursor ./service/call ./service/stream \
+	./service/paging ./service/cursor ./service/document ./service/servicetest
 CHAOS    ?= 10m
 SOAK     ?= 1000000
 MUTANTS  ?= 100
@@ -37,6 +40,8 @@ PLAIN    := . client/... clients/... cmd/... core/... deploy/... docs/... exampl
 # lab's packages whose tests use the server of MOORING_TEST_URI.
 ON_SERVER = $(shell cd lab && grep -lrE 'MOORING_TEST_URI|suite\.(URI|Address|Direct|IsEmbedded)\b' \
 	--include='*_test.go' . | xargs -n1 dirname | sort -u)
+# Runs a target of these on PostgreSQL with DocumentDB, if MOORING_TEST_URI names no other server.
+ON_ENGINE = cd lab && $(GO) run ./cmd/docdb $(MAKE) --no-print-directory -C .. $@
 # The profile that test-unit writes, if it is named, for `make coverage`.
 COVER    ?=
 
@@ -72,6 +77,14 @@ run: bin/mooring ### start the gateway on an embedded database with sample data 
 	@exec bin/mooring-run --gateway bin/mooring --embedded bin/mooring-embedded \
 		$(if $(PORT),--port $(PORT)) $(if $(GRPC_PORT),--grpc-port $(GRPC_PORT)) -- $(ARGS)
 
+.PHONY: console
+console: ## build the console from web/ into service/console/dist, which is committed (npm)
+	GO="$(GO)" tools/console.sh build
+
+.PHONY: console-check
+console-check: ## fail if service/console/dist is not what web/ gives (npm; without it: says so)
+	GO="$(GO)" tools/console.sh check
+
 .PHONY: clean
 clean: ### remove what make built
 	rm -rf bin dist
@@ -90,6 +103,10 @@ ifeq ($(RACE),)
 	@echo "no C compiler found: the tests run WITHOUT the race detector"
 endif
 	$(GO_TEST) $(RACE) $(if $(COVER),-coverprofile=$(COVER)) ./...
+
+.PHONY: test-poison
+test-poison: ## the tests of what holds lent memory, which is overwritten when it is taken back
+	$(GO_TEST) $(RACE) -tags poison $(LENT)
 
 .PHONY: coverage
 coverage: ## the coverage of the last run with COVER=coverage.txt: total and lowest packages
@@ -112,18 +129,25 @@ test-lab: ### lab's tests: MOORING_TEST_URI, or the embedded database
 	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 20m ./...
 
 .PHONY: test-server
-test-server: ## the tests that use the server of MOORING_TEST_URI, and only these
-	@test -n "$$MOORING_TEST_URI" || { echo "MOORING_TEST_URI names no server"; exit 1; }
+test-server: ## the tests that use a server, on that of MOORING_TEST_URI, or on the engine of LAB_DOCDB
+ifdef MOORING_TEST_URI
 	$(GO_TEST) $(RACE) -count=1 -run TestLive ./core/client
 	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 20m $(ON_SERVER)
+else
+	$(ON_ENGINE)
+endif
 
 .PHONY: conformance
 conformance: ### the specifications' own tests as a table (of SPECIFICATIONS_DIR; WITHOUT=1: there is none)
 	@$(GO) run ./tools/conformance $(if $(WITHOUT),-without)
 
 .PHONY: conformance-full
-conformance-full: ## the same, the suites about data also on the server of MOORING_TEST_URI
+conformance-full: ## the same, the suites about data also on the server of test-server
+ifdef MOORING_TEST_URI
 	@$(GO) run ./tools/conformance -full
+else
+	@$(ON_ENGINE)
+endif
 
 .PHONY: lint
 lint: ### plain English, golangci-lint, buf lint and format, helm lint
@@ -187,8 +211,20 @@ release-check: release ## make the release again, elsewhere and without a cache:
 ##@ Experiments (minutes to hours)
 
 .PHONY: bench
-bench: bin/mooring ### CPU and allocations per request, beside a thin gateway over the official driver
-	cd lab && $(GO) run ./cmd/bench --gateway ../bin/mooring
+bench: bin/mooring ### what requests cost, beside the least that they can and a thin gateway (ARGS=--full)
+	cd lab && $(GO) run ./cmd/bench --gateway ../bin/mooring $(ARGS)
+
+# The results that docs/performance.md and README.md show.
+PERFORMANCE := cmd/bench/testdata/performance.json
+
+.PHONY: performance
+performance: bin/mooring ## measure what docs/performance.md shows and rewrite it (an hour, on a quiet machine)
+	cd lab && $(GO) run ./cmd/bench --gateway ../bin/mooring --only gateway --full --results $(PERFORMANCE)
+	@$(MAKE) --no-print-directory performance-pages
+
+.PHONY: performance-pages
+performance-pages: ## rewrite the tables and plots of docs/performance.md and README.md from the last results
+	cd lab && $(GO) run ./cmd/bench --pages .. --results $(PERFORMANCE)
 
 .PHONY: coldstart
 coldstart: bin/mooring ## measure one read of functions that start cold, beside a driver connection of their own
@@ -242,11 +278,16 @@ fairness: ## measure what calls take beside another client's flood, with the fai
 	MOORING_FAIRNESS=1 $(GO) test -count=1 -v -run TestFairness ./cmd/gateway/internal/app
 
 .PHONY: wire-compare
-wire-compare: ## compare what three drivers send for the same operations (MOORING_TEST_URI)
-	cd lab && $(GO) test -count=1 -v ./wire
+wire-compare: ## compare what three drivers send for the same operations, on the server of test-server
+ifdef MOORING_TEST_URI
+	cd lab && MOORING_TEST_URI= $(GO) test -count=1 -v -run TestSameAttempts ./wire
+	cd lab && $(GO) test -count=1 -v -run TestSameCommands ./wire
+else
+	$(ON_ENGINE)
+endif
 
 .PHONY: filters
-filters: ## compare the policy's filters with two other evaluators on 100,000 random pairs
+filters: ## compare filters with two other evaluators on 100,000 random pairs
 	cd lab && LAB_FILTERS=100000 $(GO) test -count=1 -timeout 30m -v ./filters
 
 .PHONY: changes
