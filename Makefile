@@ -132,7 +132,8 @@ test-lab: ### lab's tests: MOORING_TEST_URI, or the embedded database
 test-server: ## the tests that use a server, on that of MOORING_TEST_URI, or on the engine of LAB_DOCDB
 ifdef MOORING_TEST_URI
 	$(GO_TEST) $(RACE) -count=1 -run TestLive ./core/client
-	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 20m $(ON_SERVER)
+	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 20m $(filter-out ./injections,$(ON_SERVER))
+	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 20m ./injections # alone: it compares all that is there
 else
 	$(ON_ENGINE)
 endif

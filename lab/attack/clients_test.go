@@ -257,15 +257,18 @@ func (g *target) keep(
 	t *testing.T, ctx context.Context, n int, head, body string,
 ) map[string]int {
 	t.Helper()
-	conns := make([]net.Conn, n)
+	var conns []net.Conn
 	var sending sync.WaitGroup
-	for i := range conns {
+	for range n {
 		c, err := attacker.DialContext(ctx, "tcp", strings.TrimPrefix(g.REST, "http://"))
+		if err != nil && ctx.Err() != nil && len(conns) > 0 {
+			break // a busy machine opens fewer in the time
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close() }()
-		conns[i] = c
+		conns = append(conns, c)
 		sending.Go(func() {
 			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 			_, _ = io.WriteString(c, head+"Host: localhost\r\nContent-Type: "+jsonBody+"\r\nApi-Key: "+
