@@ -38,10 +38,14 @@ type way struct {
 	name string
 	// principal returns whose share the calls of a client use.
 	principal func(client int) admission.Principal
-	// send makes a call of an RPC with an empty request, and returns when it has ended. It reports
-	// false if there is no such call in the protocol.
-	send func(ctx context.Context, client int, rpc protoreflect.MethodDescriptor) (answer, bool)
+	// send makes a call, and returns when it has ended. It reports false if there is no such call in
+	// the protocol.
+	send send
 }
+
+type send func(
+	ctx context.Context, client int, rpc protoreflect.MethodDescriptor, request proto.Message,
+) (answer, bool)
 
 // ways returns all protocols.
 func ways(t *testing.T, g *servicetest.Gateway, a *admission.Admission) []way {
@@ -51,9 +55,11 @@ func ways(t *testing.T, g *servicetest.Gateway, a *admission.Admission) []way {
 	}
 	onConn := func(
 		conn grpc.ClientConnInterface, as func(context.Context, string) context.Context,
-	) func(context.Context, int, protoreflect.MethodDescriptor) (answer, bool) {
-		return func(ctx context.Context, client int, rpc protoreflect.MethodDescriptor) (answer, bool) {
-			err := call(ctx, asking{conn, as, named(client).Name}, rpc, empty(t, rpc))
+	) send {
+		return func(
+			ctx context.Context, client int, rpc protoreflect.MethodDescriptor, request proto.Message,
+		) (answer, bool) {
+			err := call(ctx, asking{conn, as, named(client).Name}, rpc, request)
 			code := status.Code(err)
 			return answer{
 				code == codes.ResourceExhausted || code == codes.Unavailable, saysWhen(err),
@@ -70,13 +76,16 @@ func ways(t *testing.T, g *servicetest.Gateway, a *admission.Admission) []way {
 		})},
 	}
 	h := handler(t, g, a)
-	for name, of := range map[string]func(protoreflect.MethodDescriptor) *http.Request{
-		"REST": restRequest, "Connect": connectRequest, "gRPC-Web": webRequest,
+	for name, of := range map[string]func(
+		protoreflect.MethodDescriptor, proto.Message,
+	) *http.Request{
+		"REST": restRequest, "Data API": dataAPIRequest, "Connect": connectRequest,
+		"gRPC-Web": webRequest,
 	} {
 		all = append(all, way{name, addressed, func(
-			ctx context.Context, client int, rpc protoreflect.MethodDescriptor,
+			ctx context.Context, client int, rpc protoreflect.MethodDescriptor, request proto.Message,
 		) (answer, bool) {
-			r := of(rpc)
+			r := of(rpc, request)
 			if r == nil {
 				return answer{}, false
 			}
@@ -94,25 +103,33 @@ func addressed(client int) admission.Principal {
 	}
 }
 
-// eachCall calls f with each RPC in each protocol, and a number of its own.
+// eachCall calls f with each RPC in each protocol, and a number of its own. The requests are empty,
+// but for those of the Data API, which would not become calls.
 func eachCall(
 	t *testing.T, g *servicetest.Gateway, a *admission.Admission,
-	f func(n int, of way, rpc protoreflect.MethodDescriptor),
+	f func(n int, of way, rpc protoreflect.MethodDescriptor, request proto.Message),
 ) {
 	t.Helper()
 	n := 0
 	for _, of := range ways(t, g, a) {
 		for _, rpc := range methods() {
-			if n++; of.name == "REST" && restRequest(rpc) == nil {
-				if !withoutREST[rpc.FullName()] {
+			request := empty(t, rpc)
+			switch of.name {
+			case "REST":
+				if restRequest(rpc, request) == nil {
 					t.Errorf("%s has no path on REST: the test needs one", rpc.FullName())
 				}
-				continue
+			case "Data API":
+				if !actions[rpc.FullName()] {
+					continue
+				}
+				request = requestOf(t, rpc)
 			}
-			f(n, of, rpc)
+			n++
+			f(n, of, rpc, request)
 		}
 	}
-	if n < 5*53 {
+	if n < 5*53+len(actions) {
 		t.Errorf("%d calls were made: the test shows little", n)
 	}
 }
@@ -136,11 +153,11 @@ func TestEveryCallIsAdmitted(t *testing.T) {
 		defer a.LeaveCall(p)
 		defer a.LeaveStream(p)
 	}
-	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor) {
-		if got, _ := of.send(t.Context(), greedy, rpc); !got.refused || !got.says {
+	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor, request proto.Message) {
+		if got, _ := of.send(t.Context(), greedy, rpc, request); !got.refused || !got.says {
 			t.Errorf("%s, %s, of a greedy client: %+v", rpc.FullName(), of.name, got)
 		}
-		if got, _ := of.send(t.Context(), n, rpc); got.refused {
+		if got, _ := of.send(t.Context(), n, rpc, request); got.refused {
 			t.Errorf("%s, %s, of a quiet client: refused", rpc.FullName(), of.name)
 		}
 	})
@@ -168,12 +185,12 @@ func TestHeldCallsCount(t *testing.T) {
 			}
 		},
 	})
-	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor) {
+	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor, request proto.Message) {
 		h := &hold{make(chan struct{}), make(chan struct{})}
 		holds.Store(h)
 		ended := make(chan answer)
 		go func() {
-			got, _ := of.send(t.Context(), n, rpc)
+			got, _ := of.send(t.Context(), n, rpc, request)
 			ended <- got
 		}()
 		select {
@@ -183,10 +200,10 @@ func TestHeldCallsCount(t *testing.T) {
 		case <-time.After(10 * time.Second):
 			t.Fatalf("%s, %s: the call does not begin", rpc.FullName(), of.name)
 		}
-		if got, _ := of.send(t.Context(), n, rpc); !got.refused || !got.says {
+		if got, _ := of.send(t.Context(), n, rpc, request); !got.refused || !got.says {
 			t.Errorf("%s, %s, beside one that is held: %+v", rpc.FullName(), of.name, got)
 		}
-		if got, _ := of.send(t.Context(), n+1_000, rpc); got.refused {
+		if got, _ := of.send(t.Context(), n+1_000, rpc, request); got.refused {
 			t.Errorf("%s, %s, of another client: refused", rpc.FullName(), of.name)
 		}
 		close(h.end)
@@ -215,12 +232,15 @@ func TestStreamsOfAllCount(t *testing.T) {
 		defer a.LeaveStream(p)
 	}
 	streams := 0
-	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor) {
+	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor, request proto.Message) {
 		isStream := rpc.IsStreamingClient() || rpc.IsStreamingServer()
+		if name := rpc.Name(); of.name == "Data API" && (name == "Find" || name == "Aggregate") {
+			isStream = true // it reads all
+		}
 		if isStream {
 			streams++
 		}
-		got, _ := of.send(t.Context(), n, rpc)
+		got, _ := of.send(t.Context(), n, rpc, request)
 		if got.refused != isStream || got.says != isStream {
 			t.Errorf("%s, %s, beside all streams: %+v", rpc.FullName(), of.name, got)
 		}
