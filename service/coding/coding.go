@@ -99,8 +99,6 @@ func parseWeighted(element string) (name string, weight float64) {
 	return strings.TrimSpace(name), weight
 }
 
-// least is the size of the smallest message that is worth the work.
-const least = 1 << 10
-
-// IsWorth reports whether a message of n bytes is worth the work.
-func IsWorth(n int) bool { return n >= least }
+// DefaultMinSize is the size from which a message is compressed, unless a limit is configured. A
+// smaller one fits into two packets as it is.
+const DefaultMinSize = 2 << 10

@@ -56,12 +56,6 @@ func TestTakes(t *testing.T) {
 	}
 }
 
-func TestIsWorth(t *testing.T) {
-	if coding.IsWorth(1023) || !coding.IsWorth(1024) {
-		t.Error("messages of 1 KiB or more are worth the work")
-	}
-}
-
 // TestWriter checks that what is flushed can be read, and that Writers are used again.
 func TestWriter(t *testing.T) {
 	for _, c := range []coding.Coding{coding.Gzip, coding.Zstd} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
 )
@@ -51,6 +52,8 @@ type Config struct {
 	Refusals interceptor.Refusals
 	// CORS says which pages of other origins may call.
 	CORS CORS
+	// MinCompressed is the size from which a response is compressed. 0 means coding.DefaultMinSize.
+	MinCompressed int
 	// APIs lists what is served. A request belongs to the first one that takes it, and is not found
 	// if none does.
 	APIs []API
@@ -96,6 +99,9 @@ func New(config Config) (*Handler, error) {
 	}
 	if config.StallTimeout == 0 {
 		config.StallTimeout = interceptor.DefaultStallTimeout
+	}
+	if config.MinCompressed == 0 {
+		config.MinCompressed = coding.DefaultMinSize
 	}
 	h := &Handler{config: config}
 	h.SetAccess(config.Hosts, config.CORS)

@@ -35,9 +35,14 @@ func (o *Response) SetRetryAfter(failed rpcerr.Response) {
 	}
 }
 
+// IsWorthCompressing reports whether a text of that length is compressed for clients that accept it.
+func (o *Response) IsWorthCompressing(length int) bool {
+	return length >= o.x.front.config.MinCompressed
+}
+
 // CodingFor returns the coding of a response whose text has that length.
 func (o *Response) CodingFor(length int) coding.Coding {
-	if !coding.IsWorth(length) {
+	if !o.IsWorthCompressing(length) {
 		return coding.Identity
 	}
 	return o.StreamCoding()

@@ -89,9 +89,18 @@ func TestCoding(t *testing.T) {
 			t.Errorf("%q: HEAD %v", row.accept, head.Header())
 		}
 	}
-	r.document = `{"_id": 7}`
-	if w := do(h, "GET", documents+"/7", "", "Accept-Encoding", "gzip"); w.Header().Get("Content-Encoding") != "" {
-		t.Error("a short text is compressed")
+	larger := newHandler(t, &fake{resources: r}, func(c *config) { c.MinCompressed = 4 << 10 })
+	for _, row := range []struct {
+		h      http.Handler
+		length int
+		want   string
+	}{{h, 2<<10 - 1, ""}, {h, 2 << 10, "gzip"}, {larger, 4<<10 - 1, ""}, {larger, 4 << 10, "gzip"}} {
+		const around = len(`{"_id":7,"a":""}`)
+		r.document = `{"_id":7,"a":"` + strings.Repeat("x", row.length-around) + `"}`
+		w := do(row.h, "GET", documents+"/7", "", "Accept-Encoding", "gzip")
+		if got := w.Header().Get("Content-Encoding"); got != row.want {
+			t.Errorf("a text of %d bytes is in %q, want %q", row.length, got, row.want)
+		}
 	}
 	for _, coding := range []string{"gzip", "zstd"} {
 		w := do(h, "GET", "/openapi.json", "", "Accept-Encoding", coding)

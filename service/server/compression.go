@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -139,7 +140,7 @@ func (s *stream) pack(
 		return nil, nil, err
 	}
 	header = make([]byte, 5)
-	if coding.IsWorth(len(text)) {
+	if len(text) >= cmp.Or(s.cfg.MinCompressed, coding.DefaultMinSize) {
 		header[0], text = 1, s.coding.Append(nil, text)
 	}
 	binary.BigEndian.PutUint32(header[1:], uint32(len(text)))

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
@@ -85,6 +86,28 @@ func TestCompression(t *testing.T) {
 			for range 2 {
 				if err := stream.RecvMsg(out); err != nil || len(out.Value) != 2<<20 {
 					t.Errorf("%s: a message of the stream: %d bytes, %v", name, len(out.Value), err)
+				}
+			}
+		})
+	}
+}
+
+// TestMinCompressed checks from which size a response is compressed.
+func TestMinCompressed(t *testing.T) {
+	for _, least := range []int{0, 8 << 10} {
+		inBubble(t, server.GRPCConfig{MinCompressed: least}, func(t *testing.T, s *rawServer) {
+			cc, read := s.client(t)
+			defer func() { _ = cc.Close() }()
+			for _, size := range []uint32{1900, 2100, 8000, 8200} {
+				before := read.Load()
+				in := wrapperspb.Bytes(binary.BigEndian.AppendUint32(nil, size))
+				if err := cc.Invoke(t.Context(), "/test.Test/Unary", in, &wrapperspb.BytesValue{},
+					grpc.UseCompressor("gzip")); err != nil {
+					t.Fatal(err)
+				}
+				want := int(size) >= cmp.Or(least, 2<<10)
+				if got := read.Load()-before < 1000; got != want {
+					t.Errorf("from %d bytes: one of %d is compressed: %t", least, size, got)
 				}
 			}
 		})

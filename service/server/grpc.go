@@ -31,6 +31,8 @@ type GRPCConfig struct {
 	MaxSizeOf      func(method string) int
 	// MaxItems limits the items of all lists of a message; 0 means no limit.
 	MaxItems int
+	// MinCompressed is the size from which a response is compressed; 0: coding.DefaultMinSize.
+	MinCompressed int
 	// OpenAccount opens an account of the client that makes the call of ctx: that of a unary call,
 	// which its call.Local has and which is closed when the response was sent, or one for the large
 	// messages of a stream. If it is nil, nothing is charged.

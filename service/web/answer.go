@@ -66,7 +66,7 @@ func (c *call) writeSized(m proto.Message, size int) error {
 		return nil
 	}
 	flags := byte(0)
-	if c.out != coding.Identity && coding.IsWorth(len(data)) {
+	if c.out != coding.Identity && c.x.Response.IsWorthCompressing(len(data)) {
 		data, flags = c.out.Append(nil, data), flagCompressed
 	}
 	return c.writeEnvelope(flags, data)
@@ -75,7 +75,7 @@ func (c *call) writeSized(m proto.Message, size int) error {
 // writeUnary writes the response of a unary call of Connect.
 func (c *call) writeUnary(data []byte) {
 	h := c.x.Response.Header()
-	if c.out != coding.Identity && coding.IsWorth(len(data)) {
+	if c.out != coding.Identity && c.x.Response.IsWorthCompressing(len(data)) {
 		data = c.out.Append(nil, data)
 		h.Set("Content-Encoding", c.out.String())
 	}

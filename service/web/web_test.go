@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/front"
 )
 
 // TestUnary makes a call in each form, with and without compression.
@@ -80,6 +82,21 @@ func TestStreams(t *testing.T) {
 			}
 			if w.Body.Len() > 2500 {
 				t.Errorf("%s: %d bytes are not compressed", f.contentType, w.Body.Len())
+			}
+		}
+	}
+}
+
+// TestMinCompressed checks from which size a response is compressed, in each form.
+func TestMinCompressed(t *testing.T) {
+	for _, f := range slices.Concat(unary, webs) {
+		for _, least := range []int{0, 1 << 10} {
+			h := newHandler(t, &backend{}, func(c *front.Config) { c.MinCompressed = least })
+			request := f.request(t, coding.Identity, &mooringv1.FindOneRequest{Filter: filter(1200)})
+			w := send(h, "FindOne", f.contentType, request, "Accept-Encoding", "gzip",
+				"Grpc-Accept-Encoding", "gzip")
+			if n := w.Body.Len(); (least == 0) != (n > 1200) {
+				t.Errorf("%s, from %d bytes: %d bytes", f.contentType, least, n)
 			}
 		}
 	}

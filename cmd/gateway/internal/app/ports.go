@@ -66,6 +66,7 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 			Stream: around.Stream(), Stopping: stop.Done(), Stall: cfg.Cursors.Idle,
 			MaxSizeOf: api.MaxSizeOf(int(cfg.MaxRequestSize)), Room: room(),
 			MaxItems: cfg.Requests.MaxItems, OpenAccount: around.OpenAccount,
+			MinCompressed: int(cfg.MinCompressed),
 		}
 		if cfg.AuthEnabled() {
 			c.Authenticate = around.Authenticate
@@ -104,9 +105,9 @@ func newFront(cfg *config.Config, log *slog.Logger, conn *inproc.Conn, api *rest
 		MaxBodyBytes: cfg.MaxRequestSize, MaxItems: cfg.Requests.MaxItems,
 		Callers: callers, Admission: admitted, Hosts: cfg.RESTHosts(),
 		CORS:         front.CORS(cfg.REST.CORS),
-		StallTimeout: cfg.Cursors.Idle,
-		Refusals:     interceptor.Refusals{Logger: log, Meter: m, Audit: audited},
-		Terse:        cfg.Terse(),
+		StallTimeout: cfg.Cursors.Idle, MinCompressed: int(cfg.MinCompressed),
+		Refusals: interceptor.Refusals{Logger: log, Meter: m, Audit: audited},
+		Terse:    cfg.Terse(),
 	})
 }
 

@@ -89,6 +89,8 @@ type Config struct {
 	MemoryBudget int64
 	// MaxRequestSize limits one request message or body, in bytes.
 	MaxRequestSize int64
+	// MinCompressed is the size from which a response is compressed, in bytes.
+	MinCompressed int64
 	// RequestTimeout limits unary calls without a deadline; 0 means no limit.
 	RequestTimeout time.Duration
 	// MaxRequestTimeout limits unary calls, whatever deadline they have; 0 means no limit.

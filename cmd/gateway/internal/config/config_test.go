@@ -73,6 +73,7 @@ func TestDefaults(t *testing.T) {
 		{"pages.maxSize", c.Pages.MaxSize, int64(3 << 20)},
 		{"streams.memory", c.Streams.Memory, int64(32 << 20)},
 		{"requests.maxSize", c.MaxRequestSize, int64(64 << 20)},
+		{"responses.minCompressed", c.MinCompressed, int64(2 << 10)},
 		{"requests.timeout", c.RequestTimeout, time.Duration(0)},
 		{"requests", c.Requests, config.Requests{
 			MaxItems: 100_000, MaxInFlight: 100, QueueTime: 5 * time.Second,

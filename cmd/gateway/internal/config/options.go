@@ -568,6 +568,14 @@ var options = []option{
 		parse: into(func(c *Config) *int64 { return &c.MaxRequestSize }, sizeWithin(1<<10, 1<<30)),
 	},
 	{
+		Name: "responses.minCompressed", Kind: "size", Default: "2KiB",
+		Doc: "Size from which a response, or a message of one, is compressed for a client that " +
+			"accepts that: with gzip or zstd, both at their fastest level. Each response that is " +
+			"being compressed counts as 1 MiB more of the budget. REST's streams are compressed " +
+			"whatever the size of their items. Take a larger size where the network is fast.",
+		parse: into(func(c *Config) *int64 { return &c.MinCompressed }, sizeWithin(256, 1<<30)),
+	},
+	{
 		Name: "requests.maxAbandoned", Kind: "percent", Default: "20%",
 		Doc: "Largest part of the connections of a pool (maxPoolSize), on all servers together, " +
 			"for operations that were sent and whose clients have gone; at least one. Such an " +
