@@ -116,6 +116,9 @@ export type DocumentOptions<Id extends OperationId> = CallOptions & {
       : Query<Id>[K];
 };
 
+/** A document that need not have an _id: the gateway gives an inserted one an ObjectId. */
+export type OptionalId<T extends object> = T extends unknown ? Omit<T, '_id'> & { [K in keyof T & '_id']?: T[K] } : never;
+
 /** A document and its ETag, which is null if the gateway gives none. */
 export interface Versioned<T extends object = Document> {
   document: T;
@@ -164,15 +167,15 @@ export declare class Collection<T extends object = Document> {
   distinct(fieldName: string, filter?: Document, options?: Options<'distinct', 'fieldName' | 'filter'>): Promise<unknown[]>;
   countDocuments(filter?: Document, options?: Options<'countDocuments', 'filter'>): Promise<number>;
   estimatedDocumentCount(options?: Options<'estimatedDocumentCount', never>): Promise<number>;
-  insertOne(document: T, options?: Options<'insertOne', 'document'>): Promise<ResponseBody<'insertOne'>>;
-  insertMany(documents: T[], options?: Options<'insertMany', 'documents'>): Promise<ResponseBody<'insertMany'>>;
+  insertOne(document: OptionalId<T>, options?: Options<'insertOne', 'document'>): Promise<ResponseBody<'insertOne'>>;
+  insertMany(documents: OptionalId<T>[], options?: Options<'insertMany', 'documents'>): Promise<ResponseBody<'insertMany'>>;
   updateOne(filter: Document, update: Update, options?: Options<'updateOne', 'filter' | 'update'>): Promise<ResponseBody<'updateOne'>>;
   updateMany(filter: Document, update: Update, options?: Options<'updateMany', 'filter' | 'update'>): Promise<ResponseBody<'updateMany'>>;
-  replaceOne(filter: Document, replacement: T, options?: Options<'replaceOne', 'filter' | 'replacement'>): Promise<ResponseBody<'replaceOne'>>;
+  replaceOne(filter: Document, replacement: OptionalId<T>, options?: Options<'replaceOne', 'filter' | 'replacement'>): Promise<ResponseBody<'replaceOne'>>;
   deleteOne(filter: Document, options?: Options<'deleteOne', 'filter'>): Promise<ResponseBody<'deleteOne'>>;
   deleteMany(filter: Document, options?: Options<'deleteMany', 'filter'>): Promise<ResponseBody<'deleteMany'>>;
   findOneAndUpdate(filter: Document, update: Update, options?: Options<'findOneAndUpdate', 'filter' | 'update'>): Promise<T | null>;
-  findOneAndReplace(filter: Document, replacement: T, options?: Options<'findOneAndReplace', 'filter' | 'replacement'>): Promise<T | null>;
+  findOneAndReplace(filter: Document, replacement: OptionalId<T>, options?: Options<'findOneAndReplace', 'filter' | 'replacement'>): Promise<T | null>;
   findOneAndDelete(filter: Document, options?: Options<'findOneAndDelete', 'filter'>): Promise<T | null>;
   bulkWrite(models: Schemas['WriteModel'][], options?: Options<'bulkWrite', 'models'>): Promise<ResponseBody<'bulkWrite'>>;
   /** The changes of the collection; it goes on after the last one where a stream is interrupted. */

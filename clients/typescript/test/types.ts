@@ -23,6 +23,10 @@ export async function uses(): Promise<void> {
   if (found.etag !== null) await orders.patch(1, { $set: { total: 5 } }, { ifMatch: found.etag, timeout: 5000 });
   const again: Order | undefined = (await orders.get(1, { ifNoneMatch: found.etag ?? '*', filter: { total: 5 } }))?.document;
   console.log(again?.customer);
+  await orders.insertOne({ customer: 'Ada', total: 39.95 });
+  await orders.insertMany([{ customer: 'Ada' }, { _id: 7, customer: 'Eva' }]);
+  await orders.replaceOne({ _id: 7 }, { customer: 'Ada' });
+  await client.database('shop').collection('any').insertOne({ customer: 'Ada' });
   await orders.put(1, { customer: 'Ada' }, { ifNoneMatch: '*' });
   await orders.delete({ $oid: '651f3c0a0102030405060708' }, { ifMatch: '*' });
   const { headers } = await client.exchange('getTopology');
@@ -37,6 +41,10 @@ export async function uses(): Promise<void> {
   try {
     // @ts-expect-error The collection has documents with a customer.
     await orders.insertOne({ _id: 1 });
+    // @ts-expect-error Its _id is a number.
+    await orders.insertOne({ _id: 'x', customer: 'Ada' });
+    // @ts-expect-error It has no such field.
+    await orders.insertOne({ customer: 'Ada', totl: 5 });
     // @ts-expect-error There is no such option.
     await orders.findOne({}, { sorted: {} });
     // @ts-expect-error A patch has no such precondition.
