@@ -137,7 +137,7 @@ type Config struct {
 // Authenticator finds out who calls. It is safe for concurrent use.
 type Authenticator struct {
 	keys        atomic.Pointer[KeyTable]
-	tokens      *tokens // nil: tokens do not count
+	tokens      *tokens // nil: none is accepted
 	certificate CertificateName
 	// certificates has the identities of the certificates of connections, so that each call of a
 	// connection has the same one.
@@ -195,7 +195,7 @@ func (a *Authenticator) authenticate(
 		return findKey(a.keys.Load(), c.text, now)
 	case kindToken:
 		if a.tokens == nil {
-			return nil, invalid("tokens do not count here")
+			return nil, invalid("this gateway accepts no bearer tokens")
 		}
 		return a.tokens.identify(ctx, c.text, now, func() bool {
 			return a.failures.exhausted(p.Address, now)

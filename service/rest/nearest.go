@@ -126,7 +126,7 @@ func nearest(text string, names iter.Seq[string]) string {
 	if len(text) > maxHint {
 		return ""
 	}
-	best, least := "", likeness{beside: len(text)/3 + 1, bytes: len(text)}
+	best, least := "", likeness{beside: (len(text) + 1) / 3, bytes: len(text)}
 	for name := range names {
 		if name == "" {
 			continue

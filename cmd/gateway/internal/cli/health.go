@@ -20,6 +20,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
@@ -33,7 +34,7 @@ const (
 
 func healthFlags(flags *pflag.FlagSet) {
 	flags.String("rest", "", "URL of REST: http://host:port, or https:// with TLS (default port "+
-		"80 or 443)")
+		"80 or 443). Without it and --grpc, both are asked at their default addresses")
 	flags.String("grpc", "", "URL of gRPC, in the same form")
 	flags.String("ca-file", "", "authorities of the certificate (the system's unless given)")
 	flags.Bool("any-certificate", false, "do not verify the certificate: it may have other names")
@@ -54,16 +55,28 @@ func checkHealth(c call) error {
 		return err
 	}
 	kinds := [...]struct {
-		flag string
-		ask  func(u *url.URL, secure *tls.Config, dial dialer) probe
-	}{{"rest", restProbe}, {"grpc", grpcProbe}}
+		flag  string
+		ask   func(u *url.URL, secure *tls.Config, dial dialer) probe
+		url   string // if none is given
+		given string
+	}{
+		{"rest", restProbe, "http://" + config.DefaultRESTAddress, ""},
+		{"grpc", grpcProbe, "http://" + config.DefaultGRPCAddress, ""},
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	asked := false
-	for _, kind := range kinds {
-		text, err := c.flags.GetString(kind.flag)
+	isGiven := false
+	for i := range kinds {
+		text, err := c.flags.GetString(kinds[i].flag)
 		if err != nil {
 			return err
+		}
+		kinds[i].given, isGiven = text, isGiven || text != ""
+	}
+	for _, kind := range kinds {
+		text := kind.given
+		if !isGiven {
+			text = kind.url
 		}
 		if text == "" {
 			continue
@@ -73,16 +86,12 @@ func checkHealth(c call) error {
 			return &usageError{fmt.Sprintf("health: --%s must be http:// or https:// and a host",
 				kind.flag)}
 		}
-		asked = true
 		if err := untilReady(ctx, kind.ask(u, secure, c.dial)); err != nil {
 			return fmt.Errorf("%s at %s: %w", kind.flag, text, err)
 		}
 		if _, err := fmt.Fprintf(c.stdout, "%s at %s is ready\n", kind.flag, text); err != nil {
 			return err
 		}
-	}
-	if !asked {
-		return &usageError{"health: --rest or --grpc is required"}
 	}
 	return nil
 }

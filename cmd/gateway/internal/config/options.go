@@ -45,6 +45,12 @@ const (
 	mongoPassword = "mongodb.password"
 )
 
+// Addresses on which the gateway listens unless others are configured.
+const (
+	DefaultGRPCAddress = "127.0.0.1:27080"
+	DefaultRESTAddress = "127.0.0.1:8080"
+)
+
 // fileSuffix follows the name of a secret in the name of the option for its file.
 const fileSuffix = "File"
 
@@ -129,7 +135,7 @@ var options = []option{
 		parse: into(func(c *Config) *[]string { return &c.Token.Command }, parseLines),
 	},
 	{
-		Name: "grpc.address", Kind: "host:port", Default: "127.0.0.1:27080",
+		Name: "grpc.address", Kind: "host:port", Default: DefaultGRPCAddress,
 		Doc: "Address on which gRPC listens. With port 0 the kernel chooses a port; unix:/path " +
 			"is a Unix domain socket; none turns gRPC off. The default can be reached from this " +
 			"machine only. An address that others can reach needs TLS and authentication, or " +
@@ -151,7 +157,7 @@ var options = []option{
 		parse: into(func(c *Config) *bool { return &c.GRPC.Proxied }, parseBool),
 	},
 	{
-		Name: "rest.address", Kind: "host:port", Default: "127.0.0.1:8080",
+		Name: "rest.address", Kind: "host:port", Default: DefaultRESTAddress,
 		Doc:   "Address on which REST, /healthz and /readyz listen, as grpc.address is for gRPC.",
 		parse: into(func(c *Config) *string { return &c.REST.Address }, parseListener),
 	},

@@ -58,8 +58,8 @@ func parseOrNone(text string) (string, error) {
 func parseURI(c *Config, text string) error {
 	if text == "" {
 		return errors.New(
-			"is required: set --uri-file, MOORING_URI_FILE or uriFile in the configuration " +
-				"file (or uri in one of these ways)")
+			"is required, as in `mooring serve mongodb://127.0.0.1:27017`; or set --uri-file, " +
+				"MOORING_URI_FILE, or uriFile in the configuration file")
 	}
 	c.mongoUser.uri = text
 	var err error
