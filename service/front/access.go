@@ -26,6 +26,11 @@ type CORS struct {
 // corsAge is how many seconds a browser may keep the answer to a preflight.
 const corsAge = 600
 
+var sentMethods = []string{
+	http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+	http.MethodDelete,
+}
+
 // sentHeaders lists the headers of requests that are not safe by themselves.
 var sentHeaders = []string{
 	"Accept", "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
@@ -49,11 +54,8 @@ func newCORS(c CORS) *cors.Cors {
 		return nil
 	}
 	return cors.New(cors.Options{
-		AllowedOrigins: c.Origins,
-		AllowedMethods: []string{
-			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
-			http.MethodDelete,
-		},
+		AllowedOrigins:   c.Origins,
+		AllowedMethods:   sentMethods,
 		AllowedHeaders:   slices.Concat(sentHeaders, c.Headers),
 		ExposedHeaders:   exposedHeaders,
 		AllowCredentials: c.Credentials, MaxAge: corsAge,
@@ -62,13 +64,14 @@ func newCORS(c CORS) *cors.Cors {
 
 // access says by which names, and from which pages, the API may be called.
 type access struct {
-	hosts []string   // Config.Hosts
-	cors  *cors.Cors // nil: no page may call
+	hosts   []string   // Config.Hosts
+	cors    *cors.Cors // nil: no page may call
+	headers []string   // CORS.Headers
 }
 
 // SetAccess changes Config.Hosts and Config.CORS for the requests that begin from now on.
 func (h *Handler) SetAccess(hosts []string, c CORS) {
-	h.access.Store(&access{hosts, newCORS(c)})
+	h.access.Store(&access{hosts, newCORS(c), c.Headers})
 }
 
 // serveCORS sets the headers for a page of an allowed origin. It answers a preflight, which
@@ -78,7 +81,19 @@ func (a *access) serveCORS(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	a.cors.HandlerFunc(w, r)
-	return isPreflight(r)
+	if !isPreflight(r) {
+		return false
+	}
+	const allowed = "Access-Control-Allow-Origin"
+	if header := w.Header(); header.Get(allowed) == "" && a.cors.OriginAllowed(r) {
+		// The page asks for a header or a method that is not listed. Told what is, the browser
+		// blames that, and not the page's origin.
+		header.Set(allowed, r.Header.Get("Origin"))
+		header.Set("Access-Control-Allow-Methods", strings.Join(sentMethods, ", "))
+		header.Set("Access-Control-Allow-Headers",
+			strings.Join(slices.Concat(sentHeaders, a.headers), ", "))
+	}
+	return true
 }
 
 // isPreflight reports whether a browser asks what a page may send.

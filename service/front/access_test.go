@@ -137,7 +137,9 @@ func TestCORS(t *testing.T) {
 		{"preflight", some, "OPTIONS", app, []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "api-key,content-type,x-own"}, 204, app},
 		{"preflight of PUT", some, "OPTIONS", app, []string{"Access-Control-Request-Method", "PUT", "Access-Control-Request-Headers", "if-match"}, 204, app},
 		{"preflight of a subdomain", some, "OPTIONS", "https://a.b.example", []string{"Access-Control-Request-Method", "POST"}, 204, "https://a.b.example"},
-		{"preflight with another header", some, "OPTIONS", app, []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "x-other"}, 204, ""},
+		{"preflight with another header", some, "OPTIONS", app, []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "x-other"}, 204, app},
+		{"preflight with another header of another origin", some, "OPTIONS", other, []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "x-other"}, 204, ""},
+		{"preflight of another method", some, "OPTIONS", app, []string{"Access-Control-Request-Method", "PURGE"}, 204, app},
 		{"preflight of another origin", some, "OPTIONS", other, []string{"Access-Control-Request-Method", "POST"}, 204, ""},
 		{"call", some, "POST", app, []string{"Api-Key", key}, 200, app},
 		{"call without a credential", some, "POST", app, nil, 401, app},
@@ -165,6 +167,9 @@ func TestCORS(t *testing.T) {
 		got := w.Header()
 		if w.Code != c.code || got.Get("Access-Control-Allow-Origin") != c.allowed {
 			t.Errorf("%s: %d for %q, want %d for %q", c.name, w.Code, got.Get("Access-Control-Allow-Origin"), c.code, c.allowed)
+		}
+		if text := got.Get("Access-Control-Allow-Headers"); strings.Contains(text, "x-other") || strings.Contains(c.name, " with another header") && (c.allowed != "") != strings.Contains(text, "Api-Key, ") {
+			t.Errorf("%s: allowed headers are %q", c.name, text)
 		}
 		if credentials := got.Get("Access-Control-Allow-Credentials") == "true"; credentials != (c.cors.Credentials && c.allowed != "") {
 			t.Errorf("%s: Access-Control-Allow-Credentials = %v", c.name, credentials)
