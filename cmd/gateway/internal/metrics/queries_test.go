@@ -34,7 +34,10 @@ func rules(t *testing.T) map[string]string {
 	t.Helper()
 	var file struct {
 		Groups []struct {
-			Rules []struct{ Alert, Expr string }
+			Rules []struct {
+				Alert, Expr string
+				Annotations map[string]string
+			}
 		}
 	}
 	if err := yaml.Unmarshal(read(t, alerts), &file); err != nil {
@@ -44,6 +47,10 @@ func rules(t *testing.T) map[string]string {
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			all[r.Alert] = r.Expr
+			if url := r.Annotations["runbook_url"]; !strings.HasSuffix(url,
+				"/docs/runbook.md#"+strings.ToLower(r.Alert)) {
+				t.Errorf("%s has the runbook %q", r.Alert, url)
+			}
 		}
 	}
 	return all
