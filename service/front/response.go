@@ -35,7 +35,8 @@ func (o *Response) SetRetryAfter(failed rpcerr.Response) {
 	}
 }
 
-// IsWorthCompressing reports whether a text of that length is compressed for clients that accept it.
+// IsWorthCompressing reports whether a text of that length is compressed for a client that
+// accepts it.
 func (o *Response) IsWorthCompressing(length int) bool {
 	return length >= o.x.front.config.MinCompressed
 }

@@ -185,8 +185,8 @@ func TestMalformedRequests(t *testing.T) {
 	t.Logf("%d requests", n)
 }
 
-// mostTime is the processor time that an answer may take; the race detector takes ten times as much.
-// What else the process did in that time is counted, too; so there are three attempts.
+// mostTime is the processor time that an answer may take; the race detector takes ten times as
+// much. What else the process did in that time is counted, too; so there are three attempts.
 const mostTime = time.Second * underRace
 
 // processorTime returns what this process has used.

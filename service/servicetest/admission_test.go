@@ -38,8 +38,8 @@ type way struct {
 	name string
 	// principal returns whose share the calls of a client use.
 	principal func(client int) admission.Principal
-	// send makes a call, and returns when it has ended. It reports false if there is no such call in
-	// the protocol.
+	// send makes a call, and returns when it has ended. It reports false if the protocol has none
+	// of the RPC.
 	send send
 }
 

@@ -18,9 +18,9 @@ import (
 )
 
 // TestNoCallWaitsInItsTurn makes a large call of every RPC in every protocol, with and without
-// limits of a policy, while so much memory is left that it has to wait for more: at each place where
-// it waits, the only turn of heavy work must be free, since those that hold the memory may need it.
-// Then the call goes on to its end, so it takes no second turn in its turn either.
+// limits of a policy, while so much memory is left that it has to wait for more: at each place
+// where it waits, the only turn of heavy work must be free, since those that hold the memory may
+// need it. Then the call goes on to its end, so it takes no second turn in its turn either.
 func TestNoCallWaitsInItsTurn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one turn
 	const budget = 64 << 20
@@ -63,7 +63,11 @@ func TestNoCallWaitsInItsTurn(t *testing.T) {
 		name string
 		few  int
 	}{
-		{"gRPC", 150}, {"in the process", 150}, {"REST", 60}, {"Connect", 80}, {"gRPC-Web", 80},
+		{"gRPC", 150},
+		{"in the process", 150},
+		{"REST", 60},
+		{"Connect", 80},
+		{"gRPC-Web", 80},
 		{"Data API", 20},
 	} {
 		if waits[of.name] < of.few {

@@ -83,7 +83,10 @@ func lines(g *gateway.Gateway) []line {
 			post(fmt.Sprintf("%s/v1/databases/%s:runCommand", g.REST, sampleDatabase),
 				`{"command":{"count":"orders"}}`),
 		},
-		{"what gRPC offers", fmt.Sprintf("%s %s list", grpcurl, g.GRPC)},
+		{
+			"what gRPC offers; the first time Go compiles grpcurl, silently, for a minute or two",
+			fmt.Sprintf("%s %s list", grpcurl, g.GRPC),
+		},
 		{"one document over gRPC, as JSON", grpcurl + ` -H 'mooring-document-encoding: json'` +
 			fmt.Sprintf(` -d '{%s,"filter":{"json":"{\"_id\":7}"}}' %s `+
 				`mooring.v1.DocumentService/FindOne`, where, g.GRPC)},
