@@ -133,3 +133,16 @@ func shown(t *testing.T, d *policy.Decision) string {
 	}
 	return text
 }
+
+// TestConflictsOnce checks that rules that do not go together are named once, however many actions
+// and resources they are about.
+func TestConflictsOnce(t *testing.T) {
+	p := parse(t, `
+		@id("a") @filter("{'t': 1}") permit (principal, action, resource == Collection::"d.c");
+		@id("b") @hidden("x") permit (principal, action, resource);`)
+	on := []policy.Resource{{Database: "d", Collection: "c"}, {Database: "d", Collection: "c"}}
+	found := p.Conflicts(&policy.Principal{Name: "key:a"}, on)
+	if len(found) != 1 || found[0].Rules != "a, b" {
+		t.Errorf("Conflicts() = %v", found)
+	}
+}

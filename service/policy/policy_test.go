@@ -64,6 +64,7 @@ func TestParse(t *testing.T) {
 		{"array", `@filter("{'a': [1]}")` + permitAll, "array"},
 		{"$in", `@filter("{'a': {'$in': 1}}")` + permitAll, "$in"},
 		{"$in of documents", `@filter("{'a': {'$in': [{'b': 1}]}}")` + permitAll, "cannot stand"},
+		{"$gt of an array", `@filter("{'a': {'$gt': [1]}}")` + permitAll, "cannot stand"},
 		{"$exists", `@filter("{'a': {'$exists': 1}}")` + permitAll, "$exists"},
 		{"path with a position", `@filter("{'a.0': 1}")` + permitAll, "a.0"},
 		{"hidden _id", `@hidden("_id")` + permitAll, "_id"},

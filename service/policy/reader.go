@@ -119,8 +119,10 @@ func (r *reader) field(m protoreflect.Message, f method.Field, v protoreflect.Va
 		u, _ := v.Message().Interface().(*mooringv1.Update)
 		return r.update(u, upserts(m))
 	case mooringv1.Check_CHECK_ID:
-		d, _ := v.Message().Interface().(*mooringv1.Value)
-		return r.id(m, d)
+		if upserts(m) { // which writes it
+			return l.checkUpsert(bson.NewBuilder(nil).Null("_id").Finish())
+		}
+		return nil
 	case mooringv1.Check_CHECK_IF_MATCH:
 		if len(l.Hidden) > 0 && (v.List().Len() != 1 || v.List().Get(0).String() != "*") {
 			return problem("compares whole documents, which have fields that the caller may " +
@@ -174,19 +176,6 @@ func upserts(m protoreflect.Message) bool {
 func isCreation(m protoreflect.Message) bool {
 	put, ok := m.Interface().(*mooringv1.PutDocumentRequest)
 	return ok && put.GetOnlyCreate()
-}
-
-// id checks the _id that names the document of a request. It is part of the filter of an upsert.
-func (r *reader) id(m protoreflect.Message, v *mooringv1.Value) error {
-	if v.GetEncoding() == nil || !upserts(m) {
-		return nil // the service refuses a Value without its form
-	}
-	id, err := r.call.decoder.Value("id", v)
-	if err != nil {
-		return err
-	}
-	filter := bson.NewBuilder(nil).OpenDocument("_id").Value("$eq", id).Close().Finish()
-	return r.limits.checkUpsert(filter)
 }
 
 // change replaces a document of the request.
