@@ -13,6 +13,7 @@ import (
 type feed struct {
 	hub    *Hub
 	key    Key
+	open   Open
 	cancel func()
 	// opened is closed when the source is open, or failed says why it is not.
 	opened chan struct{}
@@ -34,9 +35,9 @@ type feed struct {
 	ended error // nil while the source goes on
 }
 
-func newFeed(h *Hub, key Key) *feed {
+func newFeed(h *Hub, key Key, open Open) *feed {
 	return &feed{
-		hub: h, key: key, opened: make(chan struct{}), groups: map[string]*group{},
+		hub: h, key: key, open: open, opened: make(chan struct{}), groups: map[string]*group{},
 		woken: time.Now(),
 	}
 }
@@ -114,10 +115,10 @@ func (f *feed) add(batch Batch) {
 	begin := f.ring.end()
 	for _, event := range batch.Events {
 		event = event.Clone()
-		f.appendLocked(entry{event: event, token: tokenOf(event)})
+		f.appendLocked(&entry{event: event, token: tokenOf(event)})
 	}
 	if token := batch.Token; token != nil && !bytes.Equal(token, f.ring.last()) {
-		f.appendLocked(entry{token: token.Clone()})
+		f.appendLocked(&entry{token: token.Clone()})
 	}
 	all := f.ring.end() > f.shown && time.Since(f.woken) >= f.hub.cfg.Progress
 	if all {
@@ -133,7 +134,7 @@ func (f *feed) add(batch Batch) {
 }
 
 // appendLocked appends an entry. If the account has no bytes for it, older entries make room.
-func (f *feed) appendLocked(e entry) {
+func (f *feed) appendLocked(e *entry) {
 	account, n := f.hub.cfg.Account, f.ring.end()
 	if e.event != nil {
 		for _, g := range f.groups {
@@ -178,13 +179,32 @@ func (f *feed) end(err error) {
 	}
 }
 
-// release returns the memory of a feed that is not used any more.
-func (f *feed) release() {
+// release evicts the oldest entries, until so many bytes are free or there is none, and returns how
+// many are.
+func (f *feed) release(n int64) (freed int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for f.ring != nil && len(f.ring.entries) > 0 {
-		f.hub.cfg.Account.Shrink(int64(f.ring.evict()))
+	if f.ring == nil {
+		return 0
 	}
+	for freed < n && len(f.ring.entries) > 0 {
+		freed += int64(f.ring.evict())
+	}
+	f.hub.cfg.Account.Shrink(freed)
+	for _, g := range f.groups {
+		g.trim(f.ring.first)
+	}
+	return freed
+}
+
+// size returns the bytes of the ring.
+func (f *feed) size() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ring == nil {
+		return 0
+	}
+	return int64(f.ring.bytes)
 }
 
 // placeLocked returns the position behind one of some tokens, and whether the ring holds what

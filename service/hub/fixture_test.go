@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -57,13 +56,11 @@ func numberOf(token bson.Raw) int {
 		n, _ := v.Int32()
 		return int(n / 2)
 	}
-	s, _ := data(token)
-	var n int
-	_, _ = fmt.Sscanf(s, "82%08X", &n)
-	return n / 2
+	at, _ := timeOf(token)
+	return int(at / 2)
 }
 
-func (l *history) Open(ctx context.Context, _ Key, after bson.Raw) (Source, bson.Raw, error) {
+func (l *history) Open(ctx context.Context, after bson.Raw) (Source, bson.Raw, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refuse != nil {
@@ -174,7 +171,7 @@ func run(t *testing.T, change func(*Config), test func(f *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{t: t, log: newHistory(), account: &ledger{limit: 1 << 30}}
 		cfg := Config{
-			Open: f.log.Open, Account: f.account, RingBytes: 1 << 20, MaxCatchUps: 1000,
+			Account: f.account, RingBytes: 1 << 20, MaxCatchUps: 1000, MaxLingering: 1,
 		}
 		if change != nil {
 			change(&cfg)
@@ -192,7 +189,7 @@ func run(t *testing.T, change func(*Config), test func(f *fixture)) {
 
 func (f *fixture) subscribe(filter Filter, after bson.Raw) *Subscription {
 	f.t.Helper()
-	s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, filter, after)
+	s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, filter, after, f.log.Open)
 	if err != nil {
 		f.t.Fatal(err)
 	}

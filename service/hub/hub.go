@@ -3,6 +3,9 @@ package hub
 import (
 	"context"
 	"errors"
+	"maps"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,8 +57,10 @@ type Source interface {
 }
 
 // Open opens a source that begins after a token, or now if that is nil. It returns the position
-// where the source begins; nil: the server gives none.
-type Open func(ctx context.Context, key Key, after bson.Raw) (Source, bson.Raw, error)
+// where the source begins; nil: the server gives none. It may be called at any time as long as its
+// subscriber, or another one of the same key, is there, and its sources go on without them. If
+// there is no room for a source, the error is ErrBehind.
+type Open func(ctx context.Context, after bson.Raw) (Source, bson.Raw, error)
 
 // Account counts the bytes of the events in memory. *admission.Account implements it.
 type Account interface {
@@ -64,9 +69,8 @@ type Account interface {
 	Shrink(n int64)
 }
 
-// Config configures a Hub. Open, Account and RingBytes are required.
+// Config configures a Hub. Account and RingBytes are required.
 type Config struct {
-	Open    Open
 	Account Account
 	// RingBytes is the most that the events of one source take.
 	RingBytes int
@@ -74,6 +78,8 @@ type Config struct {
 	MaxCatchUps int
 	// Linger is how long a source stays open after its last subscriber; 0: 30 s.
 	Linger time.Duration
+	// MaxLingering is how many sources without a subscriber stay open; 0: none.
+	MaxLingering int
 	// Progress is how often a subscriber without events gets a newer token; 0: 10 s.
 	Progress time.Duration
 }
@@ -92,7 +98,9 @@ type Hub struct {
 	mu       sync.Mutex
 	feeds    map[Key]*feed
 	catchUps int
-	closed   bool
+	// lingering counts the feeds whose linger is set.
+	lingering int
+	closed    bool
 }
 
 // New returns a hub, which the caller must close.
@@ -114,9 +122,7 @@ func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
 	for _, f := range h.feeds {
-		if f.linger != nil {
-			f.linger.Stop()
-		}
+		h.stayLocked(f)
 	}
 	h.mu.Unlock()
 	h.stop(ErrClosed)
@@ -132,13 +138,13 @@ type Filter struct {
 
 func (f Filter) keeps(event bson.Raw) bool { return f.Match == nil || f.Match(event) }
 
-// Subscribe returns a subscription to the events after a token, or from now on if that is nil. It
-// blocks while the source opens, and until ctx ends. Its errors are *Error and the
-// cause of ctx.
+// Subscribe returns a subscription to the events after a token, or from now on if that is nil. The
+// first subscriber of a key opens its source, and each one that catches up its own. Subscribe
+// blocks while a source opens, and until ctx ends. Its errors are *Error and the cause of ctx.
 func (h *Hub) Subscribe(
-	ctx context.Context, key Key, filter Filter, after bson.Raw,
+	ctx context.Context, key Key, filter Filter, after bson.Raw, open Open,
 ) (*Subscription, error) {
-	f, err := h.enter(key) //nolint:contextcheck // the source outlives the subscriber
+	f, err := h.enter(key, open) //nolint:contextcheck // the source outlives the subscriber
 	if err != nil {
 		return nil, &Error{after, err}
 	}
@@ -152,7 +158,9 @@ func (h *Hub) Subscribe(
 		h.leave(f)
 		return nil, &Error{after, f.failed}
 	}
-	s := &Subscription{hub: h, feed: f, filter: filter, token: after.Clone(), most: defaultBatch}
+	s := &Subscription{
+		hub: h, feed: f, filter: filter, open: open, token: after.Clone(), most: defaultBatch,
+	}
 	if s.begin(after) {
 		return s, nil
 	}
@@ -164,7 +172,7 @@ func (h *Hub) Subscribe(
 }
 
 // enter returns the feed of a key, which it starts if there is none, with one more subscriber.
-func (h *Hub) enter(key Key) (*feed, error) {
+func (h *Hub) enter(key Key, open Open) (*feed, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -172,24 +180,36 @@ func (h *Hub) enter(key Key) (*feed, error) {
 	}
 	f := h.feeds[key]
 	if f == nil {
-		f = newFeed(h, key)
+		f = newFeed(h, key, open)
 		h.feeds[key] = f
 		f.start()
 	}
 	f.subscribers++
-	if f.linger != nil {
-		f.linger.Stop()
-		f.linger = nil
-	}
+	h.stayLocked(f)
 	return f, nil
 }
 
-// leave takes a subscriber from a feed. The last one leaves it to end after a while.
+// stayLocked keeps a feed that was left to end.
+func (h *Hub) stayLocked(f *feed) {
+	if f.linger != nil {
+		f.linger.Stop()
+		f.linger = nil
+		h.lingering--
+	}
+}
+
+// leave takes a subscriber from a feed. The last one leaves it to end after a while, or now if
+// others linger.
 func (h *Hub) leave(f *feed) {
 	h.mu.Lock()
 	f.subscribers--
-	if f.subscribers == 0 && h.feeds[f.key] == f && !h.closed {
+	switch last := f.subscribers == 0 && h.feeds[f.key] == f && !h.closed; {
+	case last && h.lingering < h.cfg.MaxLingering:
 		f.linger = time.AfterFunc(h.cfg.Linger, func() { h.expire(f) })
+		h.lingering++
+	case last:
+		h.removeLocked(f)
+		f.cancel()
 	}
 	h.mu.Unlock()
 	h.release(f)
@@ -201,8 +221,49 @@ func (h *Hub) release(f *feed) {
 	unused := f.subscribers == 0 && h.feeds[f.key] != f
 	h.mu.Unlock()
 	if unused {
-		f.release()
+		f.release(math.MaxInt64)
 	}
+}
+
+// Reclaim evicts events until so many bytes are free or no ring has any. Subscribers that need them
+// catch up.
+func (h *Hub) Reclaim(n int64) {
+	for _, f := range h.all() {
+		if n -= f.release(n); n <= 0 {
+			return
+		}
+	}
+}
+
+// Stats says what a hub does.
+type Stats struct {
+	Subscribers int
+	// Shared counts the sources that subscribers share, and CatchUps those of single ones.
+	Shared, CatchUps int
+	// RingBytes is what the events in the rings take.
+	RingBytes int64
+}
+
+// Stats returns the present figures.
+func (h *Hub) Stats() Stats {
+	var s Stats
+	for _, f := range h.all() {
+		s.RingBytes += f.size()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.Shared, s.CatchUps = len(h.feeds), h.catchUps
+	for _, f := range h.feeds {
+		s.Subscribers += f.subscribers
+	}
+	return s
+}
+
+// all returns the feeds that can be subscribed to.
+func (h *Hub) all() []*feed {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Values(h.feeds))
 }
 
 // with returns a context that ends with ctx and with the hub.
@@ -236,10 +297,7 @@ func (h *Hub) removeLocked(f *feed) {
 	if h.feeds[f.key] == f {
 		delete(h.feeds, f.key)
 	}
-	if f.linger != nil {
-		f.linger.Stop()
-		f.linger = nil
-	}
+	h.stayLocked(f)
 }
 
 // takeCatchUp counts one more source of a subscriber, and reports whether there is room for it.

@@ -44,7 +44,7 @@ func TestLinger(t *testing.T) {
 
 // TestJoin resumes from memory where the ring holds the token, and by a source of its own before.
 func TestJoin(t *testing.T) {
-	one := entry{eventAt(1, 10, true), tokenAt(1, true)}
+	one := entry{event: eventAt(1, 10, true), token: tokenAt(1, true)}
 	small := func(c *Config) { c.RingBytes = 10 * one.cost() }
 	run(t, small, func(f *fixture) {
 		first := f.subscribe(Filter{}, nil)
@@ -94,7 +94,7 @@ func TestNoRoom(t *testing.T) {
 			t.Errorf("an overrun ends with %v", err)
 		}
 		f.leave(s)
-		_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, Filter{}, tokenAt(2, true))
+		_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, Filter{}, tokenAt(2, true), f.log.Open)
 		if !errors.Is(err, ErrBehind) {
 			t.Errorf("an old token: %v", err)
 		}
@@ -150,7 +150,7 @@ func TestFatal(t *testing.T) {
 			f.expect(f.read(c, 1), 3, 1)
 			f.leave(c)
 			f.log.refuse = failure
-			_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "d"}, Filter{}, nil)
+			_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "d"}, Filter{}, nil, f.log.Open)
 			if !errors.Is(err, failure) {
 				t.Errorf("the source does not open: %v", err)
 			}
@@ -182,7 +182,7 @@ func TestClose(t *testing.T) {
 		wg.Wait()
 		f.leave(waits)
 		f.leave(behind)
-		_, err := f.hub.Subscribe(f.t.Context(), Key{}, Filter{}, nil)
+		_, err := f.hub.Subscribe(f.t.Context(), Key{}, Filter{}, nil, f.log.Open)
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("a closed hub: %v", err)
 		}
@@ -344,6 +344,85 @@ func TestOncePerGroup(t *testing.T) {
 		}
 		if asked != 20 {
 			t.Errorf("the filter was asked %d times about 20 events", asked)
+		}
+	})
+}
+
+// TestReaders keeps events charged that a slow subscriber has taken, and the ring does not hold any
+// more, and takes large events one at a time.
+func TestReaders(t *testing.T) {
+	run(t, func(c *Config) { c.RingBytes = 1 << 20 }, func(f *fixture) {
+		slow, fast := f.subscribe(Filter{}, nil), f.subscribe(Filter{}, nil)
+		f.log.write(3, 200<<10)
+		f.expect(f.read(slow, 1), 0, 1)
+		if n := slow.Buffered(); n != 0 {
+			t.Errorf("%d more events were taken beside a large one", n)
+		}
+		one := int64((&entry{event: eventAt(2, 200<<10, true), token: tokenAt(2, true)}).cost())
+		f.expect(f.read(fast, 3), 0, 3)
+		f.log.write(10, 200<<10)
+		f.expect(f.read(fast, 10), 3, 10)
+		if ring := f.hub.Stats().RingBytes; f.account.used != ring+one {
+			t.Errorf("%d bytes are charged, %d of the ring, want one event of %d more",
+				f.account.used, ring, one)
+		}
+		f.expect(f.read(slow, 1), 1, 1) // by catching up
+		if ring := f.hub.Stats().RingBytes; f.account.used != ring {
+			t.Errorf("%d bytes are charged, want %d", f.account.used, ring)
+		}
+		f.leave(slow)
+		f.leave(fast)
+	})
+}
+
+// TestReclaim evicts as much as others need. Nothing is lost.
+func TestReclaim(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		s := f.subscribe(Filter{}, nil)
+		f.log.write(20, 1000)
+		synctest.Wait()
+		before := f.account.used
+		f.hub.Reclaim(5000)
+		if freed := before - f.account.used; freed < 5000 || freed > 7000 {
+			t.Errorf("%d bytes are free, want about 5000", freed)
+		}
+		if got := f.hub.Stats(); got.Subscribers != 1 || got.Shared != 1 || got.CatchUps != 0 ||
+			got.RingBytes != f.account.used {
+			t.Errorf("%+v, and %d bytes are charged", got, f.account.used)
+		}
+		f.expect(f.read(s, 20), 0, 20)
+		if f.hub.Reclaim(1 << 30); f.hub.Stats().RingBytes != 0 {
+			t.Errorf("the ring holds %d bytes", f.hub.Stats().RingBytes)
+		}
+		f.log.write(1, 1000)
+		f.expect(f.read(s, 1), 20, 1)
+		f.leave(s)
+	})
+}
+
+// TestMaxLingering ends sources at once whose last subscriber goes while others linger.
+func TestMaxLingering(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		var all []*Subscription
+		for _, name := range []string{"a", "b", "c"} {
+			s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: name}, Filter{}, nil, f.log.Open)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, s)
+		}
+		for _, s := range all {
+			f.leave(s)
+		}
+		synctest.Wait()
+		if f.log.open != 1 {
+			t.Errorf("%d sources linger, want 1", f.log.open)
+		}
+		f.leave(f.subscribe(Filter{}, nil)) // ends at once as well
+		time.Sleep(31 * time.Second)        //nolint:forbidigo // time is fake
+		synctest.Wait()
+		if f.log.open != 0 {
+			t.Errorf("%d sources are open after the time, want none", f.log.open)
 		}
 	})
 }

@@ -5,6 +5,7 @@ package hub
 import (
 	"bytes"
 	"sort"
+	"strconv"
 
 	"github.com/mooringdb/mooring/core/bson"
 )
@@ -14,10 +15,16 @@ const entryBytes = 128
 
 // entry holds an event, or a mark: a resume token without an event. A mark's event is nil. Neither
 // changes.
-type entry struct{ event, token bson.Raw }
+type entry struct {
+	event, token bson.Raw
+	// readers counts the subscribers that have taken the event and not come back for more.
+	readers int
+	// evicted says that the ring does not hold the entry any more.
+	evicted bool
+}
 
 // cost returns the bytes that an entry takes in a ring, which has a copy of the token as its key.
-func (e entry) cost() int { return len(e.event) + 2*len(e.token) + entryBytes }
+func (e *entry) cost() int { return len(e.event) + 2*len(e.token) + entryBytes }
 
 // found says what a ring has at a position.
 type found uint8
@@ -32,7 +39,7 @@ const (
 // are numbered from 0 on; a subscriber is the number of the entry that it reads next.
 type ring struct {
 	budget  int
-	entries []entry
+	entries []*entry
 	// first is the number of entries[0], or of the next entry if there is none.
 	first uint64
 	bytes int // the entries' cost
@@ -41,6 +48,8 @@ type ring struct {
 	before bson.Raw
 	// numbers has the entries by their tokens.
 	numbers map[string]uint64
+	// unordered says that an entry has come whose time is not known, or is before that of another.
+	unordered bool
 }
 
 // newRing returns an empty ring of a stream that begins at a token; nil: the token is not known.
@@ -49,9 +58,12 @@ func newRing(budget int, start bson.Raw) *ring {
 }
 
 // append appends an entry, which it keeps, and evicts the oldest ones beyond the budget. If the
-// entry alone is larger, it is evicted as well. It returns the bytes that evicted entries held,
-// which may include the new one's.
-func (r *ring) append(e entry) (evicted int) {
+// entry alone is larger, it is evicted as well. It returns the bytes that are free then, as evict
+// does, which may include the new one's.
+func (r *ring) append(e *entry) (evicted int) {
+	at, known := timeOf(e.token)
+	last, _ := timeOf(r.last())
+	r.unordered = r.unordered || !known || at < last
 	r.numbers[string(e.token)] = r.end()
 	r.entries = append(r.entries, e)
 	r.bytes += e.cost()
@@ -61,10 +73,11 @@ func (r *ring) append(e entry) (evicted int) {
 	return evicted
 }
 
-// evict evicts the oldest entry, which must exist, and returns the bytes that it held.
+// evict evicts the oldest entry, which must exist, and returns the bytes that are free then: none
+// while the entry has readers.
 func (r *ring) evict() int {
 	e := r.entries[0]
-	r.entries[0] = entry{}
+	r.entries[0] = nil
 	r.entries = r.entries[1:]
 	if key := string(e.token); r.numbers[key] == r.first {
 		delete(r.numbers, key)
@@ -72,6 +85,10 @@ func (r *ring) evict() int {
 	r.first++
 	r.bytes -= e.cost()
 	r.before = e.token.Clone() // the event's memory goes
+	e.evicted = true
+	if e.readers > 0 {
+		return 0
+	}
 	return e.cost()
 }
 
@@ -79,18 +96,20 @@ func (r *ring) evict() int {
 func (r *ring) end() uint64 { return r.first + uint64(len(r.entries)) }
 
 // next returns the entry at a position.
-func (r *ring) next(position uint64) (entry, found) {
+func (r *ring) next(position uint64) (*entry, found) {
 	switch {
 	case position < r.first:
-		return entry{}, overrun
+		return nil, overrun
 	case position >= r.end():
-		return entry{}, atEnd
+		return nil, atEnd
 	}
 	return r.entries[position-r.first], held
 }
 
-// after returns the position behind a resume token, and whether the ring holds all that follows
-// it. Where tokens have an order, the token need not be one that the ring has seen.
+// after returns the position behind a resume token, and whether the ring is sure to hold all that
+// follows it. The token is one that the ring has seen, or one between them: its time is after that
+// of what was evicted, before that of the newest entry, and no entry's. What else there is at the
+// same time has an order that only the server knows.
 func (r *ring) after(token bson.Raw) (position uint64, ok bool) {
 	if n, ok := r.numbers[string(token)]; ok {
 		return n + 1, true
@@ -98,12 +117,21 @@ func (r *ring) after(token bson.Raw) (position uint64, ok bool) {
 	if r.before != nil && bytes.Equal(token, r.before) {
 		return r.first, true
 	}
-	if !isBefore(r.before, token) || !isBefore(token, r.last()) {
+	at, known := timeOf(token)
+	gone, begun := timeOf(r.before)
+	if r.unordered || !known || !begun || at <= gone {
 		return 0, false
 	}
 	n := sort.Search(len(r.entries), func(i int) bool {
-		return isBefore(token, r.entries[i].token)
+		has, _ := timeOf(r.entries[i].token)
+		return has >= at
 	})
+	if n == len(r.entries) {
+		return 0, false
+	}
+	if has, _ := timeOf(r.entries[n].token); has == at {
+		return 0, false
+	}
 	return r.first + uint64(n), true
 }
 
@@ -116,20 +144,23 @@ func (r *ring) last() bson.Raw {
 	return r.entries[len(r.entries)-1].token
 }
 
-// isBefore reports whether a token is known to be older than another. MongoDB's tokens are
-// {_data: <hexadecimal>}, whose strings have the order of the events; others have no order.
-func isBefore(a, b bson.Raw) bool {
-	older, ok := data(a)
-	newer, both := data(b)
-	return ok && both && older < newer
-}
+// timeDigits is how many hexadecimal digits a time has in a token.
+const timeDigits = 16
 
-func data(token bson.Raw) (string, bool) {
+// timeOf returns the cluster time of a token. MongoDB's tokens are {_data: <hexadecimal>}, and
+// begin with it: a byte of its type, 0x82, and eight of its value, as big-endian. The events of a
+// stream have the order of their times.
+func timeOf(token bson.Raw) (at uint64, ok bool) {
 	if token == nil {
-		return "", false
+		return 0, false
 	}
 	v, _ := token.Lookup("_data")
-	return v.Str()
+	text, _ := v.Str()
+	if len(text) < 2+timeDigits || text[:2] != "82" {
+		return 0, false
+	}
+	at, err := strconv.ParseUint(text[2:2+timeDigits], 16, 64)
+	return at, err == nil
 }
 
 // tokenOf returns an event's resume token, a view on the event.

@@ -14,7 +14,7 @@ import (
 func tokenAt(n int, ordered bool) bson.Raw {
 	b := bson.NewBuilder(nil)
 	if ordered {
-		return b.String("_data", fmt.Sprintf("82%08X", n)).Finish()
+		return b.String("_data", fmt.Sprintf("82%016X", n)).Finish()
 	}
 	return b.Int32("opaque", int32(n)).Finish()
 }
@@ -28,12 +28,12 @@ func eventAt(n, size int, ordered bool) bson.Raw {
 // naive is a ring that keeps everything, and finds what a ring still has by adding up.
 type naive struct {
 	budget int
-	all    []entry
+	all    []*entry
 	start  bson.Raw
 	cut    int // all before it was evicted
 }
 
-func (m *naive) append(e entry) {
+func (m *naive) append(e *entry) {
 	m.all = append(m.all, e)
 	for m.cut < len(m.all) && m.bytes() > m.budget {
 		m.cut++
@@ -69,9 +69,9 @@ func TestRingIsTheModel(t *testing.T) {
 			case 0, 1, 2:
 				n := 2 * (len(m.all) + 1)
 				event := eventAt(n, rnd.IntN(600), ordered)
-				e := entry{event: event, token: tokenOf(event)}
+				e := &entry{event: event, token: tokenOf(event)}
 				if rnd.IntN(5) == 0 {
-					e = entry{token: tokenAt(n, ordered)}
+					e = &entry{token: tokenAt(n, ordered)}
 				}
 				before := r.bytes
 				evicted := r.append(e)
@@ -132,9 +132,9 @@ func checkAfter(t *testing.T, r *ring, m *naive, number int, ordered bool) {
 
 // TestRingEdges has budgets that hold nothing, or just one event, and streams without a start.
 func TestRingEdges(t *testing.T) {
-	event := func(n int) entry {
+	event := func(n int) *entry {
 		e := eventAt(n, 100, true)
-		return entry{event: e, token: tokenOf(e)}
+		return &entry{event: e, token: tokenOf(e)}
 	}
 	one := event(1).cost()
 	for name, c := range map[string]struct {
@@ -178,4 +178,41 @@ func (r *ring) firstToken() bson.Raw {
 		return r.entries[0].token
 	}
 	return r.before
+}
+
+// TestAfter asks a ring for tokens that it has not seen. It knows their place by their time alone.
+func TestAfter(t *testing.T) {
+	token := func(text string) bson.Raw { return bson.NewBuilder(nil).String("_data", text).Finish() }
+	const at = "8268" // and 14 digits
+	r := newRing(1<<20, token(at+"00000000000010AA"))
+	for _, text := range []string{
+		"00000000000020AA", "00000000000020BB", "00000000000030", "00000000000040",
+	} {
+		r.append(&entry{token: token(at + text)})
+	}
+	for text, want := range map[string]int{
+		at + "00000000000010AA":     0,  // where the ring begins
+		at + "00000000000010BB":     -1, // something else at that time
+		at + "0000000000000F":       -1,
+		at + "00000000000011":       0,
+		at + "00000000000020AA":     1,
+		at + "00000000000020AB":     -1, // only the server knows
+		at + "00000000000025ZZ":     2,
+		at + "00000000000030":       3,
+		at + "00000000000035":       3,
+		at + "00000000000041":       -1, // the future
+		at + "00000":                -1,
+		"8168" + "0000000000003500": -1, // another type
+		"zz":                        -1,
+		"":                          -1,
+	} {
+		n, ok := r.after(token(text))
+		if ok != (want >= 0) || ok && int(n) != want {
+			t.Errorf("after(%s) = %d, %t; want %d", text, n, ok, want)
+		}
+	}
+	r.append(&entry{token: token("opaque")})
+	if n, ok := r.after(token(at + "00000000000035")); ok {
+		t.Errorf("in a ring with a token that has no time, another is at %d", n)
+	}
 }

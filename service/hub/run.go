@@ -17,7 +17,7 @@ func (f *feed) start() {
 func (f *feed) run(ctx context.Context) {
 	defer f.cancel()
 	defer f.hub.release(f)
-	source, start, err := f.hub.cfg.Open(ctx, f.key, nil)
+	source, start, err := f.open(ctx, nil)
 	if err != nil {
 		f.hub.remove(f) // before its subscribers come back
 		f.failed = reason(ctx, err)

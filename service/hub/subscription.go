@@ -8,8 +8,13 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// defaultBatch is how many events a subscription takes at a time.
-const defaultBatch = 100
+const (
+	// defaultBatch is how many events a subscription takes at a time.
+	defaultBatch = 100
+	// takeBytes is how many bytes of events a subscription takes at a time, or one event. The ring
+	// stays charged for them.
+	takeBytes = 256 << 10
+)
 
 // Subscription reads the events that one subscriber gets, at its own pace. It is for one goroutine
 // at a time, and has the methods of a change stream.
@@ -17,9 +22,10 @@ type Subscription struct {
 	hub    *Hub
 	feed   *feed
 	filter Filter
+	open   Open
 
 	// taken holds events that were read and not returned.
-	taken []entry
+	taken []*entry
 	// token is that of the last event that was returned, or a newer one that has been shown.
 	token bson.Raw
 	// scanned is the last token that has been looked at, and met the last of an event. Nothing
@@ -31,6 +37,8 @@ type Subscription struct {
 	group    *group
 	position uint64
 	round    uint64
+	// reading holds the entries of the ring that the subscriber uses; guarded by feed.mu.
+	reading []*entry
 	// own is the source that the subscriber catches up by; nil while group is set.
 	own   Source
 	ended error
@@ -73,7 +81,8 @@ func (s *Subscription) SetBatchSize(n int32) {
 	}
 }
 
-// TryNext returns the next event, which stays valid and must not be changed. It blocks until there
+// TryNext returns the next event, which stays valid and must not be changed. The hub counts it as
+// used until TryNext is called and nothing is buffered. It blocks until there
 // is one, or a newer token, which it returns false with. If ctx ends, it returns its cause, and may
 // be called again. All other errors are *Error, and final.
 func (s *Subscription) TryNext(ctx context.Context) (event bson.Raw, found bool, err error) {
@@ -93,7 +102,10 @@ func (s *Subscription) TryNext(ctx context.Context) (event bson.Raw, found bool,
 		return nil, false, &Error{s.token, s.ended}
 	}
 	e := s.taken[0]
-	s.taken, s.token = s.taken[1:], e.token
+	s.token = e.token
+	if s.taken = s.taken[1:]; len(s.taken) == 0 {
+		s.taken, s.token = nil, e.token.Clone() // which frees the events
+	}
 	return e.event, true, nil
 }
 
@@ -132,6 +144,7 @@ func (s *Subscription) read() (changed <-chan struct{}, shown bool, err error) {
 	f := s.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	s.returnLocked()
 	if s.position < s.group.lost {
 		s.releaseLocked()
 		if f.ended != nil && !errors.Is(f.ended, io.EOF) {
@@ -139,20 +152,12 @@ func (s *Subscription) read() (changed <-chan struct{}, shown bool, err error) {
 		}
 		return nil, false, errOverrun
 	}
-	end := f.ring.end()
-	for _, n := range s.group.behind(s.position) {
-		if len(s.taken) == s.most {
-			end = n
-			break
-		}
-		e, _ := f.ring.next(n)
-		s.taken = append(s.taken, e)
-	}
-	s.position = end
+	s.takeLocked()
 	switch {
 	case len(s.taken) > 0:
-		last := s.taken[len(s.taken)-1].token
+		last := s.taken[len(s.taken)-1].token.Clone()
 		s.scanned, s.met = last, last
+		s.round = f.round // the events have newer tokens
 		return nil, false, nil
 	case f.ended != nil:
 		return nil, false, f.ended
@@ -166,6 +171,33 @@ func (s *Subscription) read() (changed <-chan struct{}, shown bool, err error) {
 		return nil, true, nil
 	}
 	return s.group.changed, false, nil
+}
+
+// takeLocked takes the next events of the ring, for as long as the subscriber uses them.
+func (s *Subscription) takeLocked() {
+	ring, bytes := s.feed.ring, 0
+	end := ring.end()
+	for _, n := range s.group.behind(s.position) {
+		e, _ := ring.next(n)
+		bytes += len(e.event)
+		if len(s.taken) == s.most || bytes > takeBytes && len(s.taken) > 0 {
+			end = n
+			break
+		}
+		e.readers++
+		s.taken = append(s.taken, e)
+	}
+	s.position, s.reading = end, s.taken
+}
+
+// returnLocked returns the events that the subscriber has used.
+func (s *Subscription) returnLocked() {
+	for _, e := range s.reading {
+		if e.readers--; e.readers == 0 && e.evicted {
+			s.hub.cfg.Account.Shrink(int64(e.cost()))
+		}
+	}
+	s.reading = nil
 }
 
 // releaseLocked leaves the group.
@@ -183,7 +215,7 @@ func (s *Subscription) fallBehind(ctx context.Context) error {
 	}
 	ctx, cancel := s.hub.with(ctx)
 	defer cancel()
-	own, _, err := s.hub.cfg.Open(ctx, s.feed.key, s.scanned)
+	own, _, err := s.open(ctx, s.scanned)
 	if err != nil {
 		s.hub.giveCatchUp()
 		return reason(ctx, err)
@@ -225,7 +257,7 @@ func (s *Subscription) catchUp(ctx context.Context) (shown bool, err error) {
 		event = event.Clone()
 		token := tokenOf(event)
 		if s.filter.keeps(event) {
-			s.taken = append(s.taken, entry{event, token})
+			s.taken = append(s.taken, &entry{event: event, token: token})
 		}
 		s.scanned, s.met = token, token
 	}
@@ -250,6 +282,7 @@ func (s *Subscription) Close(context.Context) error {
 	}
 	s.closeOwn()
 	s.feed.mu.Lock()
+	s.returnLocked()
 	s.releaseLocked()
 	s.feed.mu.Unlock()
 	s.hub.leave(s.feed)
