@@ -27,10 +27,12 @@ type Config struct {
 	Calls Limits
 	// Streams limits the open streams.
 	Streams Limits
-	// ChangeStreams limits the open change streams, each of which holds a connection nearly all
-	// the time, and ChangeStreamsPerTicket those of one ticket.
+	// ChangeStreams limits the open change streams, and ChangeStreamsPerTicket those of one ticket.
 	ChangeStreams          Limits
 	ChangeStreamsPerTicket int64
+	// ChangeCursors limits the cursors of change streams, each of which holds a connection nearly
+	// all the time. Many streams can share one.
+	ChangeCursors Limits
 	// Rate and RateEach limit the calls per second, of all principals and of each.
 	Rate, RateEach float64
 	// Patience is how long a call waits for what does not fit. If it is 0, nothing waits.
@@ -109,6 +111,7 @@ func (e *WaitError) Delivery() mongoerr.Delivery { return mongoerr.Unsent }
 type Admission struct {
 	bytes, calls, streams  *resource
 	changeStreams, tickets *resource
+	changeCursors          *resource
 	rates                  atomic.Pointer[rates] // nil: there are no limits on rates
 	// overdraft is held by the one call that reads a reply for which there was no room.
 	overdraft chan struct{}
@@ -120,13 +123,14 @@ type Admission struct {
 // New returns an Admission that holds nothing.
 func New(cfg Config) *Admission {
 	a := &Admission{
-		bytes:   newResource("memory", Limits{Total: cfg.Bytes}, cfg.Patience),
-		calls:   newResource("calls in flight", cfg.Calls, cfg.Patience),
-		streams: newResource("open streams", cfg.Streams, 0),
-		changeStreams: newResource("change streams, of which a larger maxPoolSize allows more",
-			cfg.ChangeStreams, 0),
+		bytes:         newResource("memory", Limits{Total: cfg.Bytes}, cfg.Patience),
+		calls:         newResource("calls in flight", cfg.Calls, cfg.Patience),
+		streams:       newResource("open streams", cfg.Streams, 0),
+		changeStreams: newResource("change streams", cfg.ChangeStreams, 0),
 		tickets: newResource("change streams for one ticket",
 			Limits{Each: cfg.ChangeStreamsPerTicket}, 0),
+		changeCursors: newResource("cursors of change streams, of which a larger maxPoolSize "+
+			"allows more", cfg.ChangeCursors, 0),
 		overdraft: make(chan struct{}, 1),
 		turns:     newTurns(),
 		makeRoom:  cfg.MakeRoom,
@@ -144,6 +148,7 @@ func (a *Admission) SetLimits(cfg Config) {
 	a.streams.set(cfg.Streams, 0)
 	a.changeStreams.set(cfg.ChangeStreams, 0)
 	a.tickets.set(Limits{Each: cfg.ChangeStreamsPerTicket}, 0)
+	a.changeCursors.set(cfg.ChangeCursors, 0)
 	if r := a.rates.Load(); r != nil && r.total == cfg.Rate && r.each == cfg.RateEach {
 		return // the calls of the last second still count
 	}
@@ -187,6 +192,9 @@ func (a *Admission) ChangeStreams() Usage {
 	}
 	return u
 }
+
+// ChangeCursors returns how many cursors of change streams are open.
+func (a *Admission) ChangeCursors() Usage { return a.changeCursors.usage() }
 
 // Rates returns how many calls were refused since there were too many in one second. Nothing is
 // held, and nothing waits.
@@ -275,5 +283,22 @@ func (c *Account) LeaveChangeStream(ticket string) {
 	c.admission.changeStreams.give(c.principal, 1)
 	if ticket != "" {
 		c.admission.tickets.give(Principal{Name: ticket}, 1)
+	}
+}
+
+// EnterChangeCursor admits the cursor of a change stream. It does not block. If it returns nil, the
+// caller must call LeaveChangeCursor when the cursor is closed. Its errors are *Error.
+func (c *Account) EnterChangeCursor(ctx context.Context) error {
+	if !c.charges() {
+		return nil
+	}
+	return c.admission.changeCursors.take(ctx, c.principal, 1)
+}
+
+// LeaveChangeCursor ends a cursor that EnterChangeCursor has admitted. It may be called after
+// Close.
+func (c *Account) LeaveChangeCursor() {
+	if c.charges() {
+		c.admission.changeCursors.give(c.principal, 1)
 	}
 }

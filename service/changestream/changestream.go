@@ -1,7 +1,7 @@
 // Package changestream implements ChangeStreamService: streams of changes, and the tickets that
-// open them. Each stream has a cursor of its own on the server, which ends with the stream.
-// core/changestream reads the changes and resumes after errors; service/stream sends them at the
-// pace of the client.
+// open them. Streams share the cursors of service/hub if share.go finds that they can; another one
+// has a cursor of its own on the server, which ends with the stream. core/changestream reads the
+// changes and resumes after errors; service/stream sends them at the pace of the client.
 package changestream
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
-	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/hub"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/stream"
@@ -30,6 +30,8 @@ type Config struct {
 	Client  *client.Client
 	Streams *stream.Streams
 	Tickets *Tickets
+	// Hub is closed by the caller, when all calls have ended.
+	Hub *hub.Hub
 	// Stopping ends when the gateway begins to stop. Watches, which may have no other end, end
 	// then.
 	Stopping context.Context //nolint:containedctx // it is the gateway's, not a call's
@@ -41,6 +43,8 @@ type Server struct {
 	cfg Config
 	// stopped counts the streams that have ended because the gateway stops.
 	stopped atomic.Int64
+	// own counts the streams with a cursor of their own.
+	own atomic.Int64
 }
 
 var _ mooringv1.ChangeStreamServiceServer = (*Server)(nil)
@@ -56,6 +60,26 @@ var errStopping = &rpcerr.Error{
 		"another replica",
 	Err: context.Canceled,
 }
+
+// errBehind ends a stream that needs a cursor to catch up, and there is none. Others use them for a
+// short time only.
+var errBehind = &rpcerr.Error{
+	Reason: rpcerr.ChangeStreamBehind,
+	Message: "too many streams of this replica catch up: the stream goes on after its last " +
+		"resume token, a little later or at another replica",
+	Err: hub.ErrBehind,
+}
+
+// Stats says how many streams there are, by their cursors.
+type Stats struct {
+	hub.Stats
+
+	// Own counts the streams with a cursor of their own.
+	Own int
+}
+
+// Stats returns the present figures.
+func (s *Server) Stats() Stats { return Stats{s.cfg.Hub.Stats(), int(s.own.Load())} }
 
 // Stopped returns the number of open streams that have ended because the gateway stops.
 func (s *Server) Stopped() int { return int(s.stopped.Load()) }
@@ -81,30 +105,52 @@ func (s *Server) Watch(
 	if err := r.Err(); err != nil {
 		return err
 	}
-	maxBatch := req.GetBatchSize()
-	opt.BatchSize, opt.RunOn = s.cfg.Streams.First(batch.Source{}, opt.BatchSize), true
-	changes, err := s.cfg.Client.Watch(ctx, ns, opt)
+	changes, shared, err := s.open(ctx, r, req, ns, opt)
 	if err != nil {
 		return s.explain(ctx, err)
 	}
+	out := &sender{ss, shared}
 	err = s.cfg.Streams.Watch(ctx, stream.Watch{
-		Changes: changes, MaxBatch: maxBatch,
+		Changes: changes, MaxBatch: req.GetBatchSize(),
 		Send: func(events []bson.Raw) error {
-			return sendAllowed(r, ss, s.cfg.Streams.MessageBytes(), events)
+			return sendAllowed(r, out, s.cfg.Streams.MessageBytes(), events)
 		},
-		Progress: func(token bson.Raw) error { return sendProgress(r, ss, token) },
+		Progress: func(token bson.Raw) error { return sendProgress(r, out, token) },
 	})
 	return s.explain(ctx, err)
+}
+
+// open opens the stream of a request, and reports whether it shares a cursor.
+func (s *Server) open(
+	ctx context.Context, r *request.Reader, req *mooringv1.WatchRequest,
+	ns client.Namespace, opt client.WatchOptions,
+) (changes stream.Changes, shared bool, err error) {
+	topology, _ := s.cfg.Client.WatchTopology()
+	of, ok := sharing(req, ns, &opt, topology.Servers)
+	if !ok || r.Session != nil {
+		changes, err = s.openOwn(ctx, ns, opt)
+		return changes, false, err
+	}
+	subscription, err := s.subscribe(ctx, of, s.newOpener(ctx, ns, &opt))
+	if err != nil {
+		return nil, true, err
+	}
+	return &sharedChanges{subscription, of, func(
+		ctx context.Context, after bson.Raw,
+	) (stream.Changes, error) {
+		opt.ResumeAfter, opt.StartAfter = nil, after
+		return s.openOwn(ctx, ns, opt)
+	}}, true, nil
 }
 
 // reserved is how many connections of a pool change streams leave to other calls, or a fifth of a
 // smaller pool.
 const reserved = 20
 
-// MaxOpen returns how many streams may be open at a time where pools have this maximum size; 0
-// stands for no maximum, and the result 0 for any number. Each stream uses a connection while the
-// server waits for changes, so other calls have only what is left of the pool.
-func MaxOpen(maxPoolSize uint64) int64 {
+// MaxCursors returns how many cursors of streams may be open at a time where pools have this
+// maximum size; 0 stands for no maximum, and the result 0 for any number. Each cursor uses a
+// connection while the server waits for changes, so other calls have only what is left of the pool.
+func MaxCursors(maxPoolSize uint64) int64 {
 	if maxPoolSize == 0 {
 		return 0
 	}
@@ -118,6 +164,12 @@ func (s *Server) explain(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errStopping) {
 		s.stopped.Add(1)
 		return errStopping
+	}
+	switch {
+	case errors.Is(err, hub.ErrClosed):
+		return errStopping
+	case errors.Is(err, hub.ErrBehind):
+		return errBehind
 	}
 	_, timedOut := errors.AsType[*operation.TimeoutError](err)
 	if (timedOut || errors.Is(err, context.DeadlineExceeded)) && !isOver(ctx) {
@@ -134,10 +186,21 @@ func isOver(ctx context.Context) bool {
 	return ctx.Err() != nil || timed && !time.Now().Before(deadline)
 }
 
+// sender sends the messages of a stream.
+type sender struct {
+	ss grpc.ServerStreamingServer[mooringv1.WatchResponse]
+	// shared is what the first message says, and false after it.
+	shared bool
+}
+
+func (s *sender) send(m *mooringv1.WatchResponse) error {
+	m.Shared, s.shared = s.shared, false
+	return s.ss.Send(m)
+}
+
 // sendAllowed sends what the client may see of events, and a token behind those that it may not.
 func sendAllowed(
-	r *request.Reader, ss grpc.ServerStreamingServer[mooringv1.WatchResponse],
-	bytes int, events []bson.Raw,
+	r *request.Reader, ss *sender, bytes int, events []bson.Raw,
 ) error {
 	if r.Events == nil {
 		return sendEvents(r, ss, bytes, events)
@@ -165,8 +228,7 @@ func sendAllowed(
 
 // sendEvents sends events, in messages with at most so many bytes, or one event.
 func sendEvents(
-	r *request.Reader, ss grpc.ServerStreamingServer[mooringv1.WatchResponse],
-	bytes int, events []bson.Raw,
+	r *request.Reader, ss *sender, bytes int, events []bson.Raw,
 ) error {
 	send := r.Batches(bytes, func(docs []*mooringv1.Document) error {
 		last, _ := events[len(docs)-1].Lookup("_id")
@@ -176,20 +238,20 @@ func sendEvents(
 		if err != nil {
 			return err
 		}
-		return ss.Send(&mooringv1.WatchResponse{Documents: docs, ResumeToken: token})
+		return ss.send(&mooringv1.WatchResponse{Documents: docs, ResumeToken: token})
 	})
 	return send(events)
 }
 
 // sendProgress sends a message without events.
 func sendProgress(
-	r *request.Reader, ss grpc.ServerStreamingServer[mooringv1.WatchResponse], token bson.Raw,
+	r *request.Reader, ss *sender, token bson.Raw,
 ) error {
 	encoded, err := r.Encoding.Document(token)
 	if err != nil {
 		return err
 	}
-	return ss.Send(&mooringv1.WatchResponse{ResumeToken: encoded})
+	return ss.send(&mooringv1.WatchResponse{ResumeToken: encoded})
 }
 
 // withoutTransaction represents a request that no transaction can have.

@@ -3,6 +3,8 @@ package changestream
 import (
 	"time"
 
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/description"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/caller"
 )
@@ -12,4 +14,9 @@ func (t *Tickets) Seal(
 	of *caller.Identity, watch *mooringv1.WatchRequest,
 ) (ticket string, expires time.Time, err error) {
 	return t.seal(of, watch)
+}
+
+// CompareByCollection reports whether a server may compare texts by a collection's collation.
+func CompareByCollection(ns client.Namespace, servers []*description.Server) bool {
+	return serversOf(servers).compareByCollection(ns)
 }

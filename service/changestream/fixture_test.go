@@ -23,8 +23,10 @@ import (
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/front"
+	"github.com/mooringdb/mooring/service/hub"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/seal"
@@ -43,13 +45,17 @@ type gateway struct {
 	tickets *changestream.Tickets
 	rest    http.Handler
 	gate    *interceptor.Gate
-	stop    context.CancelFunc
+	hub     *hub.Hub
+	// admission has no limit on bytes, unless options say so.
+	admission *admission.Admission
+	stop      context.CancelFunc
 	// lossy says that servers may keep cursors whose connections break.
 	lossy bool
 }
 
-// maxOpen is how many streams a replica may have, and maxPerTicket a ticket.
-const maxOpen, maxPerTicket = 5, 2
+// maxOpen is how many cursors of streams a replica may have, maxEach how many streams one
+// principal, and maxPerTicket a ticket.
+const maxOpen, maxEach, maxPerTicket = 5, 12, 2
 
 var keys = func() *seal.Ring {
 	key, err := seal.NewKey([]byte(strings.Repeat("k", 32)))
@@ -68,6 +74,7 @@ type options struct {
 	uri     string // such as "&timeoutMS=5"
 	streams stream.Config
 	policy  *policy.Enforcer
+	bytes   int64
 }
 
 // start starts a replica. Time is fake, and the replica ends with the test.
@@ -79,7 +86,15 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 		t.Fatal(err)
 	}
 	g := &gateway{t: t}
-	if g.client, err = client.New(cfg, client.Options{Dialer: d.Dial}); err != nil {
+	g.admission = admission.New(admission.Config{
+		Bytes:                  opt.bytes,
+		ChangeStreams:          admission.Limits{Each: maxEach},
+		ChangeCursors:          admission.Limits{Total: maxOpen},
+		ChangeStreamsPerTicket: maxPerTicket,
+	})
+	if g.client, err = client.New(cfg, client.Options{
+		Dialer: d.Dial, AdmitReply: g.admission.AdmitReply,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.client.Start(t.Context()); err != nil {
@@ -88,18 +103,16 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 	stopping, stop := context.WithCancel(context.Background())
 	g.stop, g.gate = stop, interceptor.NewGate()
 	g.tickets = changestream.NewTickets(keys, "test")
+	g.hub = changestream.NewHub(g.admission, maxOpen)
 	chain := interceptor.New(interceptor.Config{
 		Policy: opt.policy,
 		Gate:   g.gate, Sessions: session.NewSessions(g.client, keys, "test"),
-		Admission: admission.New(admission.Config{
-			ChangeStreams:          admission.Limits{Total: maxOpen},
-			ChangeStreamsPerTicket: maxPerTicket,
-		}),
+		Admission: g.admission,
 	})
 	conn := inproc.NewConn(chain.Unary(), chain.Stream())
 	g.service = changestream.New(changestream.Config{
 		Client: g.client, Streams: stream.New(opt.streams), Tickets: g.tickets,
-		Stopping: stopping,
+		Stopping: stopping, Hub: g.hub,
 	})
 	mooringv1.RegisterChangeStreamServiceServer(conn, g.service)
 	g.api = mooringv1.NewChangeStreamServiceClient(conn)
@@ -107,6 +120,10 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		g.hub.Close()
+		if n := g.admission.ChangeCursors().Held + g.admission.Bytes().Held; n > 0 {
+			t.Errorf("cursors or bytes are charged: %d", n)
+		}
 		if err := g.client.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
@@ -170,6 +187,14 @@ type watch struct {
 // onShop is a request for the changes of db.c.
 func onShop() *mooringv1.WatchRequest {
 	return &mooringv1.WatchRequest{Database: "db", Collection: new("c")}
+}
+
+// ownOnShop is another, whose pipeline needs a cursor of its own.
+func ownOnShop() *mooringv1.WatchRequest {
+	all := payload.NewDocument(bson.NewBuilder(nil).OpenDocument("$match").Close().Finish())
+	r := onShop()
+	r.Pipeline = []*mooringv1.Document{all, all}
+	return r
 }
 
 // watch opens a stream and reads its first message, which has no events.

@@ -138,7 +138,7 @@ func TestCountComesFirst(t *testing.T) {
 		}
 		var held []*watch
 		for open() != codes.ResourceExhausted {
-			if held = append(held, g.watch(onShop())); len(held) > maxOpen {
+			if held = append(held, g.watch(onShop())); len(held) > maxEach {
 				t.Fatal("a wrong request beyond the count is read")
 			}
 		}

@@ -48,15 +48,22 @@ func eventID(token bson.Raw) string { return base64.RawURLEncoding.EncodeToStrin
 
 // appendProgress writes a resume token that is no event's, or nothing if there is none yet. It must
 // not be lost, because the stream may have passed many events that its pipeline drops.
-func (s *stream) appendProgress(e *encoder, token *mooringv1.Document) error {
+func (s *stream) appendProgress(e *encoder, m *mooringv1.WatchResponse) error {
+	token := m.GetResumeToken()
 	switch {
 	case token == nil || s.c.format.Bare:
 		return nil
 	case s.c.format.Type == media.SSE:
+		if m.GetShared() { // as a comment, since an event would be one of the stream's
+			e.buf = append(e.buf, ": shared\n"...)
+		}
 		e.buf = append(e.buf, "id: "+eventID(token.GetBson())+"\n\n"...)
 		return nil
 	}
 	around := frame{`{"progress":{"resumeToken":`, "}}\n"}
+	if m.GetShared() {
+		around.after = `,"shared":true}}` + "\n"
+	}
 	return e.framed(around, func() error { return e.document(token) })
 }
 

@@ -111,7 +111,7 @@ func (s *stream) append(e *encoder, m proto.Message, flush func() error) error {
 		return e.framed(around, func() error { return e.field(one, m.ProtoReflect()) })
 	}
 	if changes, ok := m.(*mooringv1.WatchResponse); ok && len(changes.GetDocuments()) == 0 {
-		return s.appendProgress(e, changes.GetResumeToken())
+		return s.appendProgress(e, changes)
 	}
 	batch, _ := m.(hasDocuments)
 	for _, d := range batch.GetDocuments() {

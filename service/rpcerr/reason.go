@@ -56,6 +56,7 @@ const (
 	StatementResultLost   Reason = "StatementResultLost"
 	ExpectationFailed     Reason = "ExpectationFailed"
 	StreamStalled         Reason = "StreamStalled"
+	ChangeStreamBehind    Reason = "ChangeStreamBehind"
 	PinLimitExceeded      Reason = "PinLimitExceeded"
 	HandleLimitExceeded   Reason = "HandleLimitExceeded"
 	HandleNotFound        Reason = "HandleNotFound"
@@ -144,6 +145,7 @@ var reasons = byReason([]row{
 	{codes.Aborted, http.StatusConflict, StatementResultLost, Transaction},
 	{codes.FailedPrecondition, http.StatusPreconditionFailed, ExpectationFailed, Never},
 	{codes.DeadlineExceeded, http.StatusRequestTimeout, StreamStalled, Restart},
+	{codes.Unavailable, http.StatusServiceUnavailable, ChangeStreamBehind, Restart},
 	{codes.ResourceExhausted, http.StatusTooManyRequests, PinLimitExceeded, SameRequest},
 	{codes.ResourceExhausted, http.StatusTooManyRequests, HandleLimitExceeded, SameRequest},
 	{codes.NotFound, http.StatusNotFound, HandleNotFound, Never},

@@ -214,12 +214,14 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 		},
 	})
 	streams := stream.New(cfg.Streams)
+	hub := changestream.NewHub(cfg.Admission, 0)
+	g.atEnd(func(context.Context) error { hub.Close(); return nil })
 	services := api.New(api.Config{
 		Client: g.Client, Handles: g.Handles, Streams: streams,
 		Sessions: sessions, Transactions: g.Transactions,
 		ChangeStreams: changestream.New(changestream.Config{
 			Client: g.Client, Streams: streams, Stopping: context.Background(),
-			Tickets: changestream.NewTickets(g.keys, "test"),
+			Tickets: changestream.NewTickets(g.keys, "test"), Hub: hub,
 		}),
 	})
 	s, wire := server.NewGRPC(server.GRPCConfig{

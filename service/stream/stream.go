@@ -77,6 +77,9 @@ func New(cfg Config) *Streams {
 // MessageBytes returns the number of bytes that the documents of a message should not exceed.
 func (s *Streams) MessageBytes() int { return s.messageBytes }
 
+// Target returns the bytes that a batch of a stream should have now.
+func (s *Streams) Target() int { return s.budget.Target() }
+
 // Source describes where a stream's documents come from.
 type Source struct {
 	// Cursor was opened with RunOn, so that a client that disconnects before the command's reply
@@ -179,7 +182,7 @@ type reader struct {
 	sizer   batch.Sizer
 	out     sender
 	ahead   *ahead // nil: nothing is read ahead
-	pause   pacer
+	pause   Pacer
 }
 
 // batch sends the next batch, and reads another one meanwhile. It is a separate function so that no
@@ -204,7 +207,7 @@ func (r *reader) batch(ctx context.Context) error {
 	if r.ahead != nil || r.src.Cursor.Done() {
 		return nil
 	}
-	return r.pause.after(ctx, documents)
+	return r.pause.After(ctx, documents)
 }
 
 // next returns the batch that is read ahead, or reads one.
@@ -214,7 +217,7 @@ func (r *reader) next(ctx context.Context) (cursor.Batch, error) {
 		return a.wait()
 	}
 	r.setSize()
-	r.pause.begin()
+	r.pause.Begin()
 	return r.out.next(ctx, r.src.Cursor)
 }
 
@@ -301,17 +304,21 @@ func isCanceled(err error) bool {
 	return errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled
 }
 
-// pacer delays the getMores of a tailable cursor whose server does not wait at the end.
-type pacer struct{ begun time.Time }
+// Pacer delays the getMores of a tailable cursor whose server does not wait at the end. The zero
+// value is ready.
+type Pacer struct{ begun time.Time }
 
 const (
 	quick      = 20 * time.Millisecond  // a faster empty batch means that the server did not wait
 	quietPause = 250 * time.Millisecond // before the next getMore
 )
 
-func (p *pacer) begin() { p.begun = time.Now() }
+// Begin begins a getMore.
+func (p *Pacer) Begin() { p.begun = time.Now() }
 
-func (p *pacer) after(ctx context.Context, documents int) error {
+// After blocks for the pause after a getMore that has brought so many documents, if there is one.
+// If ctx ends before, it returns its cause.
+func (p *Pacer) After(ctx context.Context, documents int) error {
 	if documents > 0 || time.Since(p.begun) > quick {
 		return nil
 	}

@@ -56,14 +56,14 @@ func (s *Streams) watch(ctx context.Context, w *watcher) error {
 		return err
 	}
 	var sizer batch.Sizer
-	var pause pacer
+	var pause Pacer
 	for {
 		n := sizer.Next(s.budget.Target())
 		if w.MaxBatch > 0 {
 			n = min(n, w.MaxBatch)
 		}
 		w.Changes.SetBatchSize(n)
-		pause.begin()
+		pause.Begin()
 		documents, size, err := w.batch(ctx)
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -72,7 +72,7 @@ func (s *Streams) watch(ctx context.Context, w *watcher) error {
 			return err
 		}
 		sizer.Saw(documents, size)
-		if err := pause.after(ctx, documents); err != nil {
+		if err := pause.After(ctx, documents); err != nil {
 			return err
 		}
 	}

@@ -227,7 +227,10 @@ type WatchResponse struct {
 	// newer token. Missing only before the first event on servers before 4.0.7.
 	ResumeToken *Document `protobuf:"bytes,2,opt,name=resume_token,json=resumeToken,proto3,oneof" json:"resume_token,omitempty"`
 	// The session's renewed token.
-	Session       *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// In the first message: the stream shares its cursor on the server with others, since its
+	// pipeline is empty or one $match that the gateway evaluates. Otherwise it has one of its own.
+	Shared        bool `protobuf:"varint,4,opt,name=shared,proto3" json:"shared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -281,6 +284,13 @@ func (x *WatchResponse) GetSession() string {
 		return *x.Session
 	}
 	return ""
+}
+
+func (x *WatchResponse) GetShared() bool {
+	if x != nil {
+		return x.Shared
+	}
+	return false
 }
 
 type CreateTicketRequest struct {
@@ -432,11 +442,12 @@ const file_mooring_v1_change_stream_service_proto_rawDesc = "" +
 	"\r_resume_afterB\x0e\n" +
 	"\f_start_afterB\x1a\n" +
 	"\x18_start_at_operation_timeB\x17\n" +
-	"\x15_show_expanded_eventsJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06R\vtransactionR\tstatement\"\xbd\x01\n" +
+	"\x15_show_expanded_eventsJ\x04\b\x04\x10\x05J\x04\b\x05\x10\x06R\vtransactionR\tstatement\"\xd5\x01\n" +
 	"\rWatchResponse\x122\n" +
 	"\tdocuments\x18\x01 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\x12<\n" +
 	"\fresume_token\x18\x02 \x01(\v2\x14.mooring.v1.DocumentH\x00R\vresumeToken\x88\x01\x01\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01B\x0f\n" +
+	"\asession\x18\x03 \x01(\tH\x01R\asession\x88\x01\x01\x12\x16\n" +
+	"\x06shared\x18\x04 \x01(\bR\x06sharedB\x0f\n" +
 	"\r_resume_tokenB\n" +
 	"\n" +
 	"\b_session\"\x8f\x01\n" +

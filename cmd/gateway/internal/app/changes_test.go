@@ -54,7 +54,7 @@ func TestChangeStreamsEndWithTheGateway(t *testing.T) {
 	stream := request(second, http.MethodGet, ticket.URL, "", "")
 	defer stream.Body.Close()
 	lines := bufio.NewScanner(stream.Body)
-	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "id: ") {
+	if !lines.Scan() || lines.Text() != ": shared" || !lines.Scan() || !strings.HasPrefix(lines.Text(), "id: ") {
 		t.Fatalf("the stream begins with %q, %v", lines.Text(), lines.Err())
 	}
 	began := time.Now()

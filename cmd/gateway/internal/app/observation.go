@@ -24,6 +24,7 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/api"
+	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
@@ -51,18 +52,19 @@ func newMetrics(cfg *config.Config) *metrics.Metrics {
 type sourceParams struct {
 	fx.In
 
-	Metrics     *metrics.Metrics
-	Client      *client.Client
-	Pager       *paging.Pager
-	Admission   *admission.Admission
-	Gate        *interceptor.Gate
-	Ready       *ready.State
-	Login       *login.Login
-	Certificate *certificate.Holder
-	Transport   *replica.Transport
-	Config      *configFile
-	Keys        *keyfile.Watcher
-	Access      access
+	Metrics       *metrics.Metrics
+	Client        *client.Client
+	Pager         *paging.Pager
+	Admission     *admission.Admission
+	Gate          *interceptor.Gate
+	ChangeStreams *changestream.Server
+	Ready         *ready.State
+	Login         *login.Login
+	Certificate   *certificate.Holder
+	Transport     *replica.Transport
+	Config        *configFile
+	Keys          *keyfile.Watcher
+	Access        access
 }
 
 // measure names what the metrics read when they are scraped.
@@ -79,12 +81,13 @@ func measure(p sourceParams) {
 				"memory": p.Admission.Bytes(), "calls": p.Admission.Calls(),
 				"streams": p.Admission.Streams(), "rate": p.Admission.Rates(),
 				"change_streams": p.Admission.ChangeStreams(),
+				"change_cursors": p.Admission.ChangeCursors(),
 				"handles":        p.Pager.Table().Usage(),
 				"abandoned":      abandoned(p.Client.RunOns()),
 			}
 		},
 		Ready: func() error { return p.Ready.Ready(context.Background()) },
-		Login: p.Login.Err,
+		Login: p.Login.Err, ChangeStreams: p.ChangeStreams.Stats,
 		Files: p.files,
 	}
 	if p.Certificate != nil {

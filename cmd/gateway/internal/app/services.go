@@ -19,6 +19,7 @@ import (
 	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
+	"github.com/mooringdb/mooring/service/hub"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -35,7 +36,7 @@ import (
 var services = fx.Module("services", fx.Provide(
 	interceptor.NewGate, newAdmission, newComments, newChain, batch.NewSizes, newStreams,
 	newSessions, newIdempotency, newTransactions, newTickets,
-	newChangeStreams, newAPI, newLocal,
+	newHub, newChangeStreams, newAPI, newLocal,
 ))
 
 // chainConfig holds what newChain takes.
@@ -109,22 +110,26 @@ func limits(cfg *config.Config, budget int64) admission.Config {
 		streams.Total = max(1, budget/perStream)
 	}
 	r := cfg.Requests
-	pools := uint64(pool.DefaultMaxSize)
-	if cfg.MongoDB.MaxPoolSize != nil {
-		pools = *cfg.MongoDB.MaxPoolSize
-	}
 	return admission.Config{
 		Calls: admission.Limits{
 			Total: int64(r.MaxInFlight), Each: int64(r.MaxInFlightPerPrincipal),
 		},
-		Streams: streams,
-		ChangeStreams: admission.Limits{
-			Total: changestream.MaxOpen(pools), Each: int64(cfg.ChangeStreams.MaxPerPrincipal),
-		},
+		Streams:                streams,
+		ChangeStreams:          admission.Limits{Each: int64(cfg.ChangeStreams.MaxPerPrincipal)},
+		ChangeCursors:          admission.Limits{Total: changeCursors(cfg)},
 		ChangeStreamsPerTicket: int64(cfg.ChangeStreams.MaxPerTicket),
 		Rate:                   float64(r.Rate), RateEach: float64(r.RatePerPrincipal),
 		Patience: r.QueueTime,
 	}
+}
+
+// changeCursors returns how many cursors change streams may have; 0: any number.
+func changeCursors(cfg *config.Config) int64 {
+	pools := uint64(pool.DefaultMaxSize)
+	if cfg.MongoDB.MaxPoolSize != nil {
+		pools = *cfg.MongoDB.MaxPoolSize
+	}
+	return changestream.MaxCursors(pools)
 }
 
 func newStreams(cfg *config.Config, sizes *batch.Sizes) *stream.Streams {
@@ -159,11 +164,20 @@ func newTickets(cfg *config.Config, keys *seal.Ring) *changestream.Tickets {
 	return changestream.NewTickets(keys, cfg.Deployment())
 }
 
+// newHub registers the hub's end behind that of the client, so it comes before.
+func newHub(
+	lc fx.Lifecycle, cfg *config.Config, _ *client.Client, admitted *admission.Admission,
+) *hub.Hub {
+	h := changestream.NewHub(admitted, changeCursors(cfg))
+	lc.Append(fx.StopHook(h.Close))
+	return h
+}
+
 func newChangeStreams(
-	c *client.Client, s *stream.Streams, t *changestream.Tickets, stop stopping,
+	c *client.Client, s *stream.Streams, t *changestream.Tickets, h *hub.Hub, stop stopping,
 ) *changestream.Server {
 	return changestream.New(changestream.Config{
-		Client: c, Streams: s, Tickets: t, Stopping: stop,
+		Client: c, Streams: s, Tickets: t, Hub: h, Stopping: stop,
 	})
 }
 

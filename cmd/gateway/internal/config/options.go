@@ -538,10 +538,9 @@ var options = []option{
 	{
 		Name: "changeStreams.maxPerPrincipal", Reload: true, Kind: "number or none",
 		Default: none,
-		Doc: "How many change streams one principal may have open, of as many as there may be: " +
-			"20 less than maxPoolSize, since each uses a connection. One principal gets 80% of " +
-			"them if it is alone, and less beside others, whatever is set here. One more gets " +
-			"RESOURCE_EXHAUSTED.",
+		Doc: "How many change streams one principal may have open. One more gets " +
+			"RESOURCE_EXHAUSTED. Those that share no cursor are also bounded by the pool: of 20 " +
+			"less than maxPoolSize, one principal gets 80% if it is alone, and less beside others.",
 		parse: into(func(c *Config) *int { return &c.ChangeStreams.MaxPerPrincipal }, parseLimit),
 	},
 	{

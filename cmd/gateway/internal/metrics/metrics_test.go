@@ -32,7 +32,9 @@ import (
 	"github.com/mooringdb/mooring/core/topology"
 	_ "github.com/mooringdb/mooring/gen/mooring/v1" // the methods
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/handle"
+	"github.com/mooringdb/mooring/service/hub"
 	"github.com/mooringdb/mooring/service/replica"
 )
 
@@ -298,6 +300,12 @@ func sources() metrics.Sources {
 			}
 		},
 		Replicas: func() replica.Stats { return replica.Stats{Known: 18, Calls: 19, Unreachable: 20} },
+		ChangeStreams: func() changestream.Stats {
+			return changestream.Stats{
+				Own:   21,
+				Stats: hub.Stats{Subscribers: 22, Shared: 23, CatchUps: 24, RingBytes: 25},
+			}
+		},
 	}
 }
 
@@ -344,6 +352,12 @@ func TestState(t *testing.T) {
 		{"mooring_replicas_known", nil, 18},
 		{"mooring_replica_calls_total", nil, 19},
 		{"mooring_replica_unreachable_total", nil, 20},
+		{"mooring_change_streams", []string{"cursor=own"}, 21},
+		{"mooring_change_streams", []string{"cursor=shared"}, 22},
+		{"mooring_change_stream_cursors", []string{"kind=own"}, 21},
+		{"mooring_change_stream_cursors", []string{"kind=shared"}, 23},
+		{"mooring_change_stream_cursors", []string{"kind=catch_up"}, 24},
+		{"mooring_change_stream_ring_bytes", nil, 25},
 	} {
 		if got := value(families, row.name, row.labels...); got != row.want {
 			t.Errorf("%s%v = %v, want %v", row.name, row.labels, got, row.want)

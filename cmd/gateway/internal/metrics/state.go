@@ -10,6 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/replica"
 )
@@ -24,6 +25,8 @@ type Sources struct {
 	Handles      func() map[handle.Kind]int
 	Admission    func() map[string]admission.Usage // by the name of the resource
 	InFlight     func() int
+	// ChangeStreams counts the change streams and their cursors.
+	ChangeStreams func() changestream.Stats
 	// Ready and Login return the reason that the gateway is not ready, and that it cannot log in.
 	Ready, Login func() error
 	// Certificate returns the end of the listeners' certificate; nil: they have none.
@@ -44,6 +47,7 @@ type state struct {
 	sessions, handles                                   *prometheus.Desc
 	used, budget, queued, refusals                      *prometheus.Desc
 	inFlight, ready, login, certificate                 *prometheus.Desc
+	changeStreams, changeCursors, changeBytes           *prometheus.Desc
 	reloaded, reloadTime                                *prometheus.Desc
 	replicas, replicaCalls, replicaFailures             *prometheus.Desc
 }
@@ -87,8 +91,8 @@ func newState(m *Metrics) *state {
 			"Cursors and transactions that wait for the next call, or serve one, by kind.", "kind"),
 		used: gauge("mooring_admission_used",
 			"What is held of a resource: bytes of memory, calls, streams, change streams, "+
-				"handles (open cursors and transactions), or abandoned operations, whose "+
-				"clients have gone.", "resource"),
+				"their cursors, handles (open cursors and transactions), or abandoned "+
+				"operations, whose clients have gone.", "resource"),
 		budget: gauge("mooring_admission_limit",
 			"The most of a resource that all calls may hold; 0: there is no limit.", "resource"),
 		queued: gauge("mooring_admission_waiting",
@@ -98,7 +102,14 @@ func newState(m *Metrics) *state {
 				"share), full (there is no room) or too_much (the call can never fit).",
 			"resource", "cause"),
 		inFlight: gauge("mooring_calls_in_flight", "Calls and streams in flight."),
-		ready:    gauge("mooring_ready", "1 if the gateway is ready, else 0; see /readyz."),
+		changeStreams: gauge("mooring_change_streams",
+			"Open change streams, by whether they share a cursor: shared or own.", "cursor"),
+		changeCursors: gauge("mooring_change_stream_cursors",
+			"Cursors of change streams: shared by streams, own (of one stream), or catch_up "+
+				"(of one stream, until it has what the shared one has read).", "kind"),
+		changeBytes: gauge("mooring_change_stream_ring_bytes",
+			"Memory of the events of shared cursors that streams can still go on after."),
+		ready: gauge("mooring_ready", "1 if the gateway is ready, else 0; see /readyz."),
 		login: gauge("mooring_login_ok",
 			"1 if the gateway can log in to MongoDB, or need not; else 0."),
 		certificate: gauge("mooring_certificate_not_after_timestamp_seconds",
@@ -201,6 +212,15 @@ func (s *state) collectService(o output, from *Sources) {
 	}
 	if from.InFlight != nil {
 		o.gauge(s.inFlight, float64(from.InFlight()))
+	}
+	if from.ChangeStreams != nil {
+		c := from.ChangeStreams()
+		o.gauge(s.changeStreams, float64(c.Subscribers), "shared")
+		o.gauge(s.changeStreams, float64(c.Own), "own")
+		o.gauge(s.changeCursors, float64(c.Shared), "shared")
+		o.gauge(s.changeCursors, float64(c.Own), "own")
+		o.gauge(s.changeCursors, float64(c.CatchUps), "catch_up")
+		o.gauge(s.changeBytes, float64(c.RingBytes))
 	}
 	if from.Ready != nil {
 		o.gauge(s.ready, truth(from.Ready() == nil))

@@ -1,0 +1,387 @@
+package changestream_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/description"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/service/changestream"
+	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/rpcerr"
+)
+
+// matching returns a request with one $match.
+func matching(t *testing.T, filter string) *mooringv1.WatchRequest {
+	t.Helper()
+	r := onShop()
+	r.Pipeline = []*mooringv1.Document{payload.NewDocument(doc(t, `{"$match": `+filter+`}`))}
+	return r
+}
+
+// after returns a request that starts after a token.
+func after(r *mooringv1.WatchRequest, token bson.Raw) *mooringv1.WatchRequest {
+	r.StartAfter = payload.NewDocument(token)
+	return r
+}
+
+// opened counts the streams that servers open from now on.
+func opened(d *deployment.Deployment) *atomic.Int64 {
+	n := &atomic.Int64{}
+	d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+		if cmd.Name == "aggregate" {
+			n.Add(1)
+		}
+		return next(cmd)
+	})
+	return n
+}
+
+// TestShared has streams of one collection, which share one cursor. Each gets what its filter
+// keeps, and all the end of the collection.
+func TestShared(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		n := opened(d)
+		var open []*watch
+		filters := map[string]string{
+			`{}`: "1 2 3 4 5 6",
+			`{"operationType": "insert", "fullDocument._id": {"$gt": 4}}`: "5 6",
+			`{"documentKey._id": {"$in": [1, 6]}}`:                        "1 6",
+			`{"fullDocument._id": {"$mod": [2, 0]}, "ns.coll": "c"}`:      "2 4 6",
+			`{"operationType": "delete"}`:                                 "",
+		}
+		var wants [][]string
+		for filter, ids := range filters {
+			for range 1 + len(ids)%2 {
+				open = append(open, g.watch(matching(t, filter)))
+				var want []string
+				for id := range strings.FieldsSeq(ids) {
+					want = append(want, "insert "+id)
+				}
+				if filter == `{}` {
+					want = append(want, "drop")
+				}
+				wants = append(wants, append(want, "invalidate"))
+			}
+		}
+		for i := range 6 {
+			g.insert(i + 1)
+		}
+		g.command(`{"drop": "c"}`)
+		for i, w := range open {
+			if got := w.read(len(wants[i])); !slices.Equal(got, wants[i]) {
+				t.Errorf("read %q, want %q", got, wants[i])
+			}
+			if err := w.end(); err != nil {
+				t.Errorf("a stream ends with %v", err)
+			}
+		}
+		if n.Load() != 1 {
+			t.Errorf("%d cursors were opened for %d streams, want 1", n.Load(), len(open))
+		}
+	})
+}
+
+// TestSharing says which requests share a cursor.
+func TestSharing(t *testing.T) {
+	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
+		with := func(change func(*mooringv1.WatchRequest)) *mooringv1.WatchRequest {
+			r := onShop()
+			change(r)
+			return r
+		}
+		document := payload.NewDocument(doc(t, `{"locale": "en"}`))
+		for name, row := range map[string]struct {
+			request *mooringv1.WatchRequest
+			shared  bool
+		}{
+			"a collection":  {onShop(), true},
+			"a database":    {&mooringv1.WatchRequest{Database: "db"}, true},
+			"all databases": {&mooringv1.WatchRequest{}, true},
+			"a filter":      {matching(t, `{"fullDocument.a.b": {"$gte": 1}}`), true},
+			"a document after an update": {with(func(r *mooringv1.WatchRequest) {
+				r.FullDocument = new("updateLookup")
+			}), true},
+			"a batch size":              {with(func(r *mooringv1.WatchRequest) { r.BatchSize = new(int32(5)) }), true},
+			"an operator of JavaScript": {matching(t, `{"$where": "true"}`), false},
+			"an open pattern":           {matching(t, `{"ns.coll": {"$regex": "c"}}`), false},
+			"a large filter":            {matching(t, `{"a": "`+strings.Repeat("x", 20_000)+`"}`), false},
+			"two stages":                {ownOnShop(), false},
+			"another stage": {with(func(r *mooringv1.WatchRequest) {
+				r.Pipeline = []*mooringv1.Document{payload.NewDocument(doc(t, `{"$project": {"ns": 0}}`))}
+			}), false},
+			"a collation": {with(func(r *mooringv1.WatchRequest) { r.Collation = document }), false},
+			"a comment":   {with(func(r *mooringv1.WatchRequest) { r.Comment = payload.NewValue(bson.StringValue("x")) }), false},
+			"a read preference": {with(func(r *mooringv1.WatchRequest) {
+				r.ReadPreference = &mooringv1.ReadPreference{Mode: new("nearest")}
+			}), false},
+			"a time to wait": {with(func(r *mooringv1.WatchRequest) { r.MaxAwaitTimeMs = new(int64(5)) }), false},
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			s, err := g.api.Watch(ctx, row.request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := s.Recv()
+			refused := !row.shared && status.Code(err) == codes.InvalidArgument // by the server
+			if err != nil && !refused || m.GetShared() != row.shared {
+				t.Errorf("%s: shared: %t, %v", name, m.GetShared(), err)
+			}
+			cancel()
+			time.Sleep(time.Minute) //nolint:forbidigo // time is fake
+		}
+	})
+}
+
+// TestOldServers checks which servers may compare texts by the default collation of a collection.
+func TestOldServers(t *testing.T) {
+	server := func(kind description.ServerKind, wire int32) *description.Server {
+		return &description.Server{Kind: kind, MaxWireVersion: wire}
+	}
+	now := server(description.ServerRSPrimary, 8)
+	for name, row := range map[string]struct {
+		ns      client.Namespace
+		servers []*description.Server
+		want    bool
+	}{
+		"new servers":      {shop, []*description.Server{now, now}, false},
+		"one is older":     {shop, []*description.Server{now, server(description.ServerRSSecondary, 7)}, true},
+		"one is not known": {shop, []*description.Server{now, server(description.ServerUnknown, 0)}, false},
+		"a load balancer":  {shop, []*description.Server{server(description.ServerLoadBalancer, 0)}, false},
+		"a database": {
+			client.Namespace{Database: "db"},
+			[]*description.Server{server(description.ServerRSPrimary, 7)},
+			false,
+		},
+	} {
+		if got := changestream.CompareByCollection(row.ns, row.servers); got != row.want {
+			t.Errorf("%s: %t, want %t", name, got, row.want)
+		}
+	}
+}
+
+// TestResumeShared goes on after tokens of the ring, from memory, and after one from before it,
+// with a cursor that is closed once the stream has met the ring.
+func TestResumeShared(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		first := g.watch(onShop())
+		old := first.token
+		g.insert(1, 2, 3)
+		first.read(3)
+		first.leave()
+		time.Sleep(time.Minute) //nolint:forbidigo // time is fake: the cursor ends
+		if n := d.OpenCursors(); n != 0 {
+			t.Fatalf("%d cursors are open without a stream", n)
+		}
+		live := g.watch(onShop())
+		g.insert(4, 5, 6)
+		if got, want := live.next(), "insert 4"; got != want {
+			t.Fatalf("read %q", got)
+		}
+		middle := live.token
+		live.read(2)
+		n := opened(d)
+		again := g.watch(after(onShop(), middle))
+		if got, want := again.read(2), []string{"insert 5", "insert 6"}; !slices.Equal(got, want) {
+			t.Errorf("read %q after a token of the ring", got)
+		}
+		if n.Load() != 0 {
+			t.Errorf("%d cursors were opened for what is in memory", n.Load())
+		}
+		early := g.watch(after(onShop(), old))
+		var want []string
+		for i := range 6 {
+			want = append(want, fmt.Sprintf("insert %d", i+1))
+		}
+		if got := early.read(6); !slices.Equal(got, want) {
+			t.Errorf("read %q after a token from before", got)
+		}
+		time.Sleep(5 * time.Second) //nolint:forbidigo // time is fake
+		if n.Load() != 1 || d.OpenCursors() != 1 {
+			t.Errorf("%d cursors were opened to catch up, %d are open", n.Load(), d.OpenCursors())
+		}
+		g.insert(7)
+		for _, w := range []*watch{live, again, early} {
+			if got := w.next(); got != "insert 7" {
+				t.Errorf("read %q", got)
+			}
+			w.leave()
+		}
+	})
+}
+
+// TestBehind has more streams catch up than may: one more is told to come back.
+func TestBehind(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		first := g.watch(onShop())
+		old := first.token
+		first.leave()
+		time.Sleep(time.Minute) //nolint:forbidigo // time is fake: the cursor ends
+		g.insert(1)
+		live := g.watch(onShop())
+		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+			if cmd.Name == "getMore" || cmd.Name == "aggregate" {
+				return next(cmd).After(2 * time.Second)
+			}
+			return next(cmd)
+		})
+		one, err := g.api.Watch(t.Context(), after(onShop(), old))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		more, err := g.api.Watch(t.Context(), after(onShop(), old))
+		if err == nil {
+			_, err = more.Recv()
+		}
+		if status.Code(err) != codes.Unavailable || reason(err) != rpcerr.ChangeStreamBehind ||
+			retry(err) != rpcerr.Restart {
+			t.Fatalf("one more that catches up: %v, %s, retry %s", err, reason(err), retry(err))
+		}
+		for {
+			m, err := one.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(m.GetDocuments()) > 0 {
+				break
+			}
+		}
+		time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
+		w := g.watch(after(onShop(), old))
+		if got := w.next(); got != "insert 1" {
+			t.Errorf("when it comes back it reads %q", got)
+		}
+		w.leave()
+		live.leave()
+	})
+}
+
+// TestUndecided has an event come that takes more steps than the gateway makes: the stream goes on
+// with the server's own filter, and misses nothing.
+func TestUndecided(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		var any []string
+		for i := range 300 {
+			any = append(any, fmt.Sprintf(`{"fullDocument.n": %d}`, 1000+i))
+		}
+		any = append(any, `{"fullDocument._id": {"$in": [1, 3, 5]}}`)
+		w := g.watch(matching(t, `{"$or": [`+strings.Join(any, ",")+`]}`))
+		g.insertNumbers(1, 1)
+		if got := w.next(); got != "insert 1" {
+			t.Fatalf("read %q", got)
+		}
+		n := opened(d)
+		g.insertNumbers(2, 2)
+		g.insertNumbers(3, make([]int, 500)...)
+		g.insertNumbers(4, make([]int, 500)...)
+		g.insertNumbers(5, 5)
+		if got, want := w.read(2), []string{"insert 3", "insert 5"}; !slices.Equal(got, want) {
+			t.Errorf("read %q, want %q", got, want)
+		}
+		if n.Load() != 1 {
+			t.Errorf("%d cursors were opened, want one of its own", n.Load())
+		}
+		w.leave()
+	})
+}
+
+// insertNumbers inserts a document with an array n, or a number.
+func (g *gateway) insertNumbers(id int, numbers ...int) {
+	g.t.Helper()
+	b := bson.NewBuilder(nil).Int32("_id", int32(id)).OpenArray("n")
+	for _, n := range numbers {
+		b.Int32("", int32(n))
+	}
+	insert := bson.NewBuilder(nil).String("insert", "c").OpenArray("documents").
+		Document("", b.Close().Finish()).Close().Finish()
+	if _, err := g.client.RunCommand(g.t.Context(), "db", insert, client.RunCommandOptions{}); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// TestForms reads one change by gRPC, as lines, as events and by a ticket: all share one cursor.
+func TestForms(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		n := opened(d)
+		w := g.watch(onShop())
+		const path = "/v1/databases/db/collections/c:watch"
+		ticket, err := g.api.CreateTicket(t.Context(), &mooringv1.CreateTicketRequest{Watch: onShop()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		forms := []struct{ url, accept, begin string }{
+			{path, "application/x-ndjson", `{"progress":{"resumeToken":{"_data":"`},
+			{path, "text/event-stream", ": shared\nid: "},
+			{ticket.GetUrl(), "text/event-stream", ": shared\nid: "},
+		}
+		var open sync.WaitGroup
+		for _, form := range forms {
+			open.Go(func() {
+				response := httptest.NewRecorder()
+				r := httptest.NewRequest(http.MethodGet, form.url, nil)
+				r.Header.Set("Accept", form.accept)
+				g.rest.ServeHTTP(response, r)
+				text := response.Body.String()
+				if strings.Count(text, `"operationType":"insert"`) != 1 ||
+					!strings.Contains(text, `"invalidate"`) || !strings.HasPrefix(text, form.begin) ||
+					!strings.Contains(text[:100], "shared") {
+					t.Errorf("%s as %s: %d %s", form.url, form.accept, response.Code, text)
+				}
+			})
+		}
+		synctest.Wait()
+		g.insert(1)
+		if got := w.next(); got != "insert 1" {
+			t.Errorf("read %q", got)
+		}
+		g.command(`{"drop": "c"}`)
+		open.Wait()
+		w.leave()
+		if n.Load() != 1 {
+			t.Errorf("%d cursors were opened, want 1", n.Load())
+		}
+	})
+}
+
+// TestSharedLimits has a principal open as many streams of one cursor as it may.
+func TestSharedLimits(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		var open []*watch
+		for range maxEach {
+			open = append(open, g.watchAs("key:a", onShop()))
+		}
+		s, err := g.api.Watch(as(t.Context(), "key:a"), onShop())
+		if err == nil {
+			_, err = s.Recv()
+		}
+		if reason(err) != rpcerr.QuotaExceeded {
+			t.Errorf("one more: %v, want QuotaExceeded", err)
+		}
+		open = append(open, g.watchAs("key:b", onShop()))
+		synctest.Wait()
+		if got := g.service.Stats(); got.Subscribers != maxEach+1 || got.Shared != 1 || got.Own != 0 {
+			t.Errorf("%+v", got)
+		}
+		for _, w := range open {
+			w.cancel()
+		}
+		time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
+	})
+}

@@ -1,0 +1,227 @@
+package changestream
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/changestream"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/batch"
+	"github.com/mooringdb/mooring/service/hub"
+	"github.com/mooringdb/mooring/service/stream"
+)
+
+const (
+	// ringBytes is the most that the events of one shared cursor take.
+	ringBytes = 4 << 20
+	// maxLingering is how many shared cursors stay open that no stream uses.
+	maxLingering = 8
+	// catchUpShare is the part of the cursors of a replica that catch up, and maxCatchUps how many
+	// do if there is no limit on cursors.
+	catchUpShare = 4
+	maxCatchUps  = 1000
+)
+
+// ringPrincipal is charged for the events in memory.
+var ringPrincipal = admission.Principal{Name: "change streams"}
+
+// NewHub returns the hub of a replica whose change streams may have so many cursors; 0: any number.
+// Its memory is charged, and makes room for calls. The caller must close it after all streams.
+func NewHub(a *admission.Admission, cursors int64) *hub.Hub {
+	most := maxCatchUps
+	if cursors > 0 {
+		most = int(max(1, cursors/catchUpShare))
+	}
+	account := &admission.Account{}
+	a.Open(account, ringPrincipal)
+	h := hub.New(hub.Config{
+		Account: account, RingBytes: ringBytes, MaxCatchUps: most, MaxLingering: maxLingering,
+	})
+	a.AddReclaim(func(n int64, only *admission.Principal) {
+		if only == nil || *only == ringPrincipal {
+			h.Reclaim(n)
+		}
+	})
+	return h
+}
+
+// opener opens the sources of one stream's subscription.
+type opener struct {
+	client  *client.Client
+	account *admission.Account // says whose the cursors are
+	streams *stream.Streams
+	ns      client.Namespace
+	opt     client.WatchOptions
+	asked   atomic.Bool
+}
+
+// newOpener returns the opener for a call. It keeps nothing of the request but what its key has.
+func (s *Server) newOpener(
+	ctx context.Context, ns client.Namespace, opt *client.WatchOptions,
+) *opener {
+	o := &opener{
+		client: s.cfg.Client, streams: s.cfg.Streams, ns: ns, account: &admission.Account{},
+		opt: client.WatchOptions{
+			FullDocument:             opt.FullDocument,
+			FullDocumentBeforeChange: opt.FullDocumentBeforeChange,
+			ShowExpandedEvents:       opt.ShowExpandedEvents,
+		},
+	}
+	o.opt.Caller, o.opt.RunOn = opt.Caller, true
+	admission.From(ctx).OpenFor(o.account)
+	return o
+}
+
+// open implements hub.Open.
+func (o *opener) open(ctx context.Context, after bson.Raw) (hub.Source, bson.Raw, error) {
+	o.asked.Store(true)
+	s := &source{streams: o.streams}
+	o.account.OpenFor(&s.account)
+	if err := s.account.EnterChangeCursor(ctx); err != nil {
+		if after != nil {
+			err = hub.ErrBehind
+		}
+		return nil, nil, err
+	}
+	s.account.GoOn() // a reply for which there is no room waits, and others go on
+	opt := o.opt
+	opt.StartAfter, opt.BatchSize = after, o.streams.First(batch.Source{}, nil)
+	changes, err := o.client.Watch(s.charged(ctx), o.ns, opt)
+	if err != nil {
+		s.leave()
+		return nil, nil, err
+	}
+	s.changes = changes
+	return s, changes.ResumeToken(), nil
+}
+
+// source reads a change stream for a hub. Its account has the replies, since it may go on when the
+// call that has opened it has ended.
+type source struct {
+	changes *changestream.Stream
+	streams *stream.Streams
+	account admission.Account
+	sizer   batch.Sizer
+	pace    stream.Pacer
+}
+
+var _ hub.Source = (*source)(nil)
+
+// charged returns a context whose replies the source is charged for.
+func (s *source) charged(ctx context.Context) context.Context {
+	return context.WithValue(ctx, admission.AccountKey{}, &s.account)
+}
+
+// Next returns the events of the next reply. They are charged until the next call.
+func (s *source) Next(ctx context.Context) (hub.Batch, error) {
+	ctx = s.charged(ctx)
+	s.account.Shrink(s.account.TakeReplies())
+	s.changes.SetBatchSize(s.sizer.Next(s.streams.Target()))
+	s.pace.Begin()
+	var next hub.Batch
+	size := 0
+	for {
+		event, found, err := s.changes.TryNext(ctx)
+		if err != nil && len(next.Events) == 0 {
+			return next, err
+		}
+		if found {
+			next.Events = append(next.Events, event)
+			size += len(event)
+		}
+		if !found || err != nil || s.changes.Buffered() == 0 {
+			break // an error comes again
+		}
+	}
+	next.Token = s.changes.ResumeToken()
+	s.sizer.Saw(len(next.Events), size)
+	return next, s.pace.After(ctx, len(next.Events))
+}
+
+// Close closes the cursor.
+func (s *source) Close() {
+	_ = s.changes.Close(context.Background())
+	s.leave()
+}
+
+func (s *source) leave() {
+	s.account.LeaveChangeCursor()
+	s.account.Close()
+}
+
+// subscribe returns a stream of the events of a shared cursor.
+func (s *Server) subscribe(
+	ctx context.Context, of share, o *opener,
+) (*hub.Subscription, error) {
+	for {
+		shared, err := s.cfg.Hub.Subscribe(ctx, of.key, of.hubFilter(), of.after, o.open)
+		if _, refused := errors.AsType[*admission.Error](err); !refused || o.asked.Load() {
+			return shared, err
+		}
+		// The client that was opening it has used its share, which says nothing of this one's.
+	}
+}
+
+// sharedChanges reads a shared cursor, until an event comes that only the server can decide about.
+type sharedChanges struct {
+	stream.Changes
+
+	of share
+	// own opens a stream with the server's $match; nil: it is open.
+	own func(ctx context.Context, after bson.Raw) (stream.Changes, error)
+}
+
+// TryNext implements stream.Changes.
+func (c *sharedChanges) TryNext(ctx context.Context) (bson.Raw, bool, error) {
+	before := c.ResumeToken()
+	event, found, err := c.Changes.TryNext(ctx)
+	if !found || c.own == nil || !c.of.undecided(event) {
+		return event, found, err
+	}
+	if before == nil {
+		return nil, false, hub.ErrBehind
+	}
+	own, err := c.own(ctx, before)
+	if err != nil {
+		return nil, false, err
+	}
+	_ = c.Close(ctx)
+	c.Changes, c.own = own, nil
+	return c.Changes.TryNext(ctx)
+}
+
+// ownChanges reads a cursor of a stream's own.
+type ownChanges struct {
+	*changestream.Stream
+
+	server  *Server
+	account *admission.Account
+}
+
+// Close closes the cursor.
+func (c *ownChanges) Close(ctx context.Context) error {
+	defer c.account.LeaveChangeCursor()
+	defer c.server.own.Add(-1)
+	return c.Stream.Close(ctx)
+}
+
+// openOwn opens a stream with a cursor of its own.
+func (s *Server) openOwn(
+	ctx context.Context, ns client.Namespace, opt client.WatchOptions,
+) (stream.Changes, error) {
+	account := admission.From(ctx)
+	if err := account.EnterChangeCursor(ctx); err != nil {
+		return nil, err
+	}
+	opt.BatchSize, opt.RunOn = s.cfg.Streams.First(batch.Source{}, opt.BatchSize), true
+	changes, err := s.cfg.Client.Watch(ctx, ns, opt)
+	if err != nil {
+		account.LeaveChangeCursor()
+		return nil, err
+	}
+	s.own.Add(1)
+	return &ownChanges{changes, s, account}, nil
+}
