@@ -33,7 +33,7 @@ const (
 	database, collection = "watchers", "c"
 	// perConnection is how many streams share one connection of a client.
 	perConnection = 200
-	// defaultMost is how many streams one principal may have with the default pool.
+	// defaultMost is how many cursors of streams one principal may have with the default pool.
 	defaultMost = 64
 )
 
@@ -53,8 +53,9 @@ func count(t *testing.T) int {
 
 type stream = mooringv1.ChangeStreamService_WatchClient
 
-// watch opens n streams, and waits until each has its first resume token.
-func watch(ctx context.Context, t *testing.T, g *gatewaytest.Gateway, n int) []stream {
+// watch opens n streams, which share a cursor or have their own, and waits until each has its first
+// resume token.
+func watch(ctx context.Context, t *testing.T, g *gatewaytest.Gateway, n int, shared bool) []stream {
 	t.Helper()
 	var clients []mooringv1.ChangeStreamServiceClient
 	for range (n + perConnection - 1) / perConnection {
@@ -65,7 +66,7 @@ func watch(ctx context.Context, t *testing.T, g *gatewaytest.Gateway, n int) []s
 	opening.SetLimit(16)
 	for i := range streams {
 		opening.Go(func() (err error) {
-			streams[i], err = open(ctx, clients[i/perConnection])
+			streams[i], err = open(ctx, clients[i/perConnection], shared)
 			return err
 		})
 	}
@@ -75,12 +76,22 @@ func watch(ctx context.Context, t *testing.T, g *gatewaytest.Gateway, n int) []s
 	return streams
 }
 
-func open(ctx context.Context, c mooringv1.ChangeStreamServiceClient) (stream, error) {
-	s, err := c.Watch(ctx, &mooringv1.WatchRequest{Database: database, Collection: new(collection)})
+func open(
+	ctx context.Context, c mooringv1.ChangeStreamServiceClient, shared bool,
+) (stream, error) {
+	req := &mooringv1.WatchRequest{Database: database, Collection: new(collection)}
+	if !shared { // the gateway evaluates one stage at most
+		all := payload.NewDocument(bson.NewBuilder(nil).OpenDocument("$match").Close().Finish())
+		req.Pipeline = []*mooringv1.Document{all, all}
+	}
+	s, err := c.Watch(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.Recv()
+	m, err := s.Recv()
+	if err == nil && m.GetShared() != shared {
+		err = fmt.Errorf("the stream shares a cursor: %t, want %t", m.GetShared(), shared)
+	}
 	return s, err
 }
 
@@ -146,9 +157,19 @@ func measure(t *testing.T, g *gatewaytest.Gateway) usage {
 func poolFor(n int) int { return n*5/4 + 100 }
 
 // TestWatchers opens many streams, with a pool that allows so many, and measures what each costs.
-// Each of them gets a change, and nothing is left of them at the end.
+// Each of them gets a change, and nothing is left of them at the end. With cursors of their own, each
+// has a connection; with a shared one, there is one.
 func TestWatchers(t *testing.T) {
-	n := count(t)
+	for name, shared := range map[string]bool{"own": false, "shared": true} {
+		t.Run(name, func(t *testing.T) { testWatchers(t, count(t), shared) })
+	}
+}
+
+func testWatchers(t *testing.T, n int, shared bool) {
+	cursors := n
+	if shared {
+		cursors = 1
+	}
 	d, changed := startDeployment(t)
 	defer changed()
 	g := suite.Start(t, fmt.Sprintf("%s&maxPoolSize=%d", d.URI(false, nil), poolFor(n)))
@@ -163,18 +184,21 @@ func TestWatchers(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	streams := watch(ctx, t, g, n)
+	streams := watch(ctx, t, g, n, shared)
 	opened := time.Since(began)
 	var reading errgroup.Group
 	for _, s := range streams { // a stream whose client does not read does not go on
 		reading.Go(func() error { return readOne(s) })
 	}
 	gatewaytest.Eventually(t, time.Minute, func() error {
-		if held := g.Vars(t).CheckedOut(); held < n*9/10 {
-			return fmt.Errorf("%d connections wait for changes, want about %d", held, n)
+		if held := g.Vars(t).CheckedOut(); held < cursors*9/10 {
+			return fmt.Errorf("%d connections wait for changes, want about %d", held, cursors)
 		}
 		return nil
 	})
+	if open := d.OpenCursors(); open != cursors {
+		t.Errorf("%d cursors are open on the server, want %d", open, cursors)
+	}
 	during := measure(t, g)
 	began = time.Now()
 	insert(t, g, 1)
@@ -185,11 +209,11 @@ func TestWatchers(t *testing.T) {
 	told := time.Since(began)
 	each := func(before, after int64) float64 { return float64(after-before) / float64(n) }
 	t.Logf("%d watchers, opened in %v; a change reaches all of them in %v; each costs %.1f "+
-		"goroutines, %.1f KB of the heap (garbage included), %.1f KB of resident memory, and a "+
-		"connection (%d of the pool's %d in use)", n, opened.Round(time.Millisecond),
+		"goroutines, %.1f KB of the heap (garbage included), %.1f KB of resident memory; %d cursors "+
+		"on the server, %d of the pool's %d connections in use", n, opened.Round(time.Millisecond),
 		told.Round(time.Millisecond), each(int64(before.Goroutines), int64(during.Goroutines)),
 		each(int64(before.Memory.HeapAlloc), int64(during.Memory.HeapAlloc))/1024,
-		each(before.resident, during.resident)/1024, during.CheckedOut(), poolFor(n))
+		each(before.resident, during.resident)/1024, cursors, during.CheckedOut(), poolFor(n))
 	cancel()
 	gatewaytest.Eventually(t, time.Minute, func() error {
 		if open, held := d.OpenCursors(), g.Vars(t).CheckedOut(); open > 0 || held > 0 {
@@ -199,7 +223,7 @@ func TestWatchers(t *testing.T) {
 	})
 }
 
-// TestLimit opens as many streams as the default pool allows one principal. One more is refused in
+// TestLimit opens as many streams with cursors of their own as the default pool allows one principal. One more is refused in
 // words that help, and other calls are served.
 func TestLimit(t *testing.T) {
 	d, changed := startDeployment(t)
@@ -208,8 +232,8 @@ func TestLimit(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	insert(t, g, 0)
-	streams := watch(ctx, t, g, defaultMost)
-	_, err := open(ctx, mooringv1.NewChangeStreamServiceClient(g.Dial(t)))
+	streams := watch(ctx, t, g, defaultMost, false)
+	_, err := open(ctx, mooringv1.NewChangeStreamServiceClient(g.Dial(t)), false)
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "maxPoolSize") {
 		t.Errorf("one stream more: %v, want RESOURCE_EXHAUSTED and a word of maxPoolSize", err)
 	}
