@@ -157,8 +157,8 @@ func measure(t *testing.T, g *gatewaytest.Gateway) usage {
 func poolFor(n int) int { return n*5/4 + 100 }
 
 // TestWatchers opens many streams, with a pool that allows so many, and measures what each costs.
-// Each of them gets a change, and nothing is left of them at the end. With cursors of their own, each
-// has a connection; with a shared one, there is one.
+// Each of them gets a change, and nothing is left of them at the end. With cursors of their own,
+// each has a connection; with a shared one, there is one.
 func TestWatchers(t *testing.T) {
 	for name, shared := range map[string]bool{"own": false, "shared": true} {
 		t.Run(name, func(t *testing.T) { testWatchers(t, count(t), shared) })
@@ -223,8 +223,8 @@ func testWatchers(t *testing.T, n int, shared bool) {
 	})
 }
 
-// TestLimit opens as many streams with cursors of their own as the default pool allows one principal. One more is refused in
-// words that help, and other calls are served.
+// TestLimit opens as many streams with cursors of their own as the default pool allows one
+// principal. One more is refused in words that help, and other calls are served.
 func TestLimit(t *testing.T) {
 	d, changed := startDeployment(t)
 	defer changed()
