@@ -22,13 +22,15 @@ type Line struct {
 var needs = regexp.MustCompile(`# needs (.+)$`)
 
 var (
-	calls   = regexp.MustCompile(`(^|[\s(|/])(curl|grpcurl)[\s@]`)
+	calls = regexp.MustCompile(`(^|[\s(|/])(curl|grpcurl)[\s@]|` +
+		`(?m)^\s*([A-Z0-9_]+=\S+\s+(\\\n\s*)?)*(bin/)?(mooring|make|helm|kubectl|docker)\s`)
 	setting = regexp.MustCompile(`^(export )?[A-Z_]+=\S*( [A-Z_]+=\S*)*$|^[A-Z]+=\$\(|` +
 		`^printf .* > \S+$`)
 )
 
-// Read returns the lines of a page that call the gateway with curl or grpcurl, and those that set
-// variables for them. They are in blocks that are indented, or fenced as sh, console or bash.
+// Read returns the lines of a page that call curl, grpcurl, mooring, make, helm, kubectl or docker,
+// and those that set variables for them. They are in blocks that are indented, or fenced as sh,
+// console or bash.
 func Read(page string) []Line {
 	var found []Line
 	for _, b := range blocks(page) {
@@ -158,7 +160,7 @@ func isWhole(command string) bool {
 
 // elided are the parts of output that differ each time.
 var elided = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|127\.0\.0\.1:\d+|[0-9a-f]{24,32}|` +
-	`"requestId":"[^"]*"`)
+	`"requestId":"[^"]*"|mooring_\w{8}_[\w-]+|\b[\w-]{8} [\w-]+…?\.[\w-]+…?`)
 
 // Matches reports whether output is what a page shows: piece by piece, where the page has … for
 // what it leaves out, without white space and without what differs each time.
@@ -178,5 +180,5 @@ func Matches(shown, output string) bool {
 }
 
 func plain(text string) string {
-	return elided.ReplaceAllString(strings.Join(strings.Fields(text), ""), "…")
+	return strings.Join(strings.Fields(elided.ReplaceAllString(text, "…")), "")
 }
