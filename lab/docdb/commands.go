@@ -21,33 +21,86 @@ func commandTable() map[string]command {
 		"find": (*request).open, "aggregate": (*request).aggregate,
 		"listCollections": (*request).open, "listIndexes": (*request).open,
 		"getMore": (*request).getMore, "killCursors": (*request).killCursors,
-		"count":    pass("documentdb_api.count_query($1, $2::bytea)"),
-		"distinct": pass("documentdb_api.distinct_query($1, $2::bytea)"),
+		"count":    pass("documentdb_api.count_query($1, $2::bytea)", database, body),
+		"distinct": pass("documentdb_api.distinct_query($1, $2::bytea)", database, body),
 		"explain":  (*request).explain,
-		"validate": pass("documentdb_api.validate($1, $2::bytea)"),
-		"create":   (*request).create, "collMod": (*request).collMod,
-		"drop": (*request).drop, "dropDatabase": (*request).dropDatabase,
-		"renameCollection": (*request).rename,
-		"createIndexes":    pass(createIndexes),
-		"dropIndexes":      pass(dropIndexes),
-		"listDatabases":    (*request).listDatabases,
-		"dbStats":          (*request).dbStats, "collStats": (*request).collStats,
-		"buildInfo": buildInfo, "buildinfo": buildInfo, "connectionStatus": connectionStatus,
+		"validate": pass("documentdb_api.validate($1, $2::bytea)", database, body),
+		"create": inOne((*request).setImages,
+			function("documentdb_api.create_collection_view($1, $2::bytea)", database, bodyForEngine)),
+		"collMod": inOne((*request).setImages,
+			function("documentdb_api.coll_mod($1, $2, $3::bytea)", database, collection, bodyForEngine)),
+		"drop": inOne((*request).hasName,
+			statement("SELECT documentdb_api.drop_collection($1, $2)", database, collection),
+			statement(noImages, database, collection), dropped),
+		"dropDatabase": inOne(statement("SELECT documentdb_api.drop_database($1)", database),
+			statement("DELETE FROM mooring.images WHERE db = $1", database), droppedDatabase),
+		"renameCollection": pass("documentdb_api.rename_collection($1::bytea)", body),
+		"createIndexes":    pass(createIndexes, database, body),
+		"dropIndexes":      pass(dropIndexes, database, body),
+		"listDatabases":    pass("documentdb_api.list_databases($1::bytea)", body),
+		"dbStats":          pass("documentdb_api.db_stats($1, $2)", database, scale),
+		"collStats":        pass("documentdb_api.coll_stats($1, $2, $3)", database, collection, scale),
+		"buildInfo":        buildInfo, "buildinfo": buildInfo, "connectionStatus": connectionStatus,
 		"serverStatus": serverStatus, "hostInfo": okay,
 	}
 }
 
 func okay(*request) (bson.Raw, error) { return bson.NewBuilder(nil).Double("ok", 1).Finish(), nil }
 
-// pass returns a command that is one function of the engine.
-func pass(function string) command {
+// What functions of the engine are called with.
+func database(r *request) any   { return r.Database }
+func collection(r *request) any { return text(r.body, r.Name) }
+func body(r *request) any       { return []byte(r.body) }
+
+func scale(r *request) any {
+	if scale, ok := field(r.body, "scale").AsDouble(); ok {
+		return scale
+	}
+	return 1.0
+}
+
+// bodyForEngine returns the body without the option that the engine does not know.
+func bodyForEngine(r *request) any { return []byte(bson.Without(r.body, imagesOption)) }
+
+// arguments returns what these functions make of a command.
+func (r *request) arguments(of []func(*request) any) (all []any) {
+	for _, argument := range of {
+		all = append(all, argument(r))
+	}
+	return all
+}
+
+// function returns a command that is one function of the engine.
+func function(sql string, arguments ...func(*request) any) command {
+	return func(r *request) (bson.Raw, error) { return r.call(sql, r.arguments(arguments)...) }
+}
+
+// statement returns a command that is one SQL statement, and has no reply.
+func statement(sql string, arguments ...func(*request) any) command {
+	return func(r *request) (bson.Raw, error) {
+		_, err := r.on.Exec(r.front.ctx, sql, r.arguments(arguments)...)
+		return nil, err
+	}
+}
+
+// inOne returns a command that runs some in one SQL transaction, and has the reply of the last.
+func inOne(commands ...command) command {
 	return func(r *request) (reply bson.Raw, err error) {
 		err = r.inTx(func() error {
-			reply, err = r.call(function, r.Database, []byte(r.body))
-			return err
+			for _, run := range commands {
+				if reply, err = run(r); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 		return reply, err
 	}
+}
+
+// pass returns a command that is one function of the engine, in an SQL transaction.
+func pass(sql string, arguments ...func(*request) any) command {
+	return inOne(function(sql, arguments...))
 }
 
 // These build and drop indexes within an SQL transaction.
@@ -62,91 +115,34 @@ const imagesOption = "changeStreamPreAndPostImages"
 const noImages = `DELETE FROM mooring.images WHERE db = $1 AND coll = $2`
 
 // setImages notes whether a collection keeps images, if the command says it.
-func (r *request) setImages(name string) error {
+func (r *request) setImages() (bson.Raw, error) {
 	option := document(r.body, imagesOption)
 	if option == nil {
-		return nil
+		return nil, nil
 	}
 	sql := noImages
 	if on, _ := field(option, "enabled").Bool(); on {
 		sql = `INSERT INTO mooring.images VALUES ($1, $2) ON CONFLICT DO NOTHING`
 	}
-	_, err := r.on.Exec(r.front.ctx, sql, r.Database, name)
-	return err
+	return statement(sql, database, collection)(r)
 }
 
-func (r *request) create() (reply bson.Raw, err error) {
-	err = r.inTx(func() error {
-		if err := r.setImages(text(r.body, "create")); err != nil {
-			return err
-		}
-		reply, err = r.call("documentdb_api.create_collection_view($1, $2::bytea)", r.Database,
-			[]byte(bson.Without(r.body, imagesOption)))
-		return err
-	})
-	return reply, err
-}
-
-func (r *request) collMod() (reply bson.Raw, err error) {
-	name := text(r.body, "collMod")
-	err = r.inTx(func() error {
-		if err := r.setImages(name); err != nil {
-			return err
-		}
-		reply, err = r.call("documentdb_api.coll_mod($1, $2, $3::bytea)", r.Database, name,
-			[]byte(bson.Without(r.body, imagesOption)))
-		return err
-	})
-	return reply, err
-}
-
-func (r *request) drop() (bson.Raw, error) {
-	name := text(r.body, "drop")
-	if name == "" {
+// hasName refuses a command that names no collection.
+func (r *request) hasName() (bson.Raw, error) {
+	if text(r.body, r.Name) == "" {
 		return nil, fail(badValue, "collection name must be a string")
 	}
-	err := r.inTx(func() error {
-		_, err := r.on.Exec(r.front.ctx, `SELECT documentdb_api.drop_collection($1, $2)`,
-			r.Database, name)
-		if err == nil {
-			_, err = r.on.Exec(r.front.ctx, noImages, r.Database, name)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return bson.NewBuilder(nil).Int32("nIndexesWas", 1).String("ns", r.Database+"."+name).
-		Double("ok", 1).Finish(), nil
+	return nil, nil
 }
 
-func (r *request) dropDatabase() (bson.Raw, error) {
-	err := r.inTx(func() error {
-		_, err := r.on.Exec(r.front.ctx, `SELECT documentdb_api.drop_database($1)`, r.Database)
-		if err == nil {
-			_, err = r.on.Exec(r.front.ctx, `DELETE FROM mooring.images WHERE db = $1`, r.Database)
-		}
-		if err == nil {
-			err = r.emit("dropDatabase", bson.NewBuilder(nil).String("db", r.Database).Finish())
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return bson.NewBuilder(nil).String("dropped", r.Database).Double("ok", 1).Finish(), nil
+func dropped(r *request) (bson.Raw, error) {
+	return bson.NewBuilder(nil).Int32("nIndexesWas", 1).
+		String("ns", r.Database+"."+text(r.body, "drop")).Double("ok", 1).Finish(), nil
 }
 
-func (r *request) rename() (reply bson.Raw, err error) {
-	err = r.inTx(func() error {
-		reply, err = r.call("documentdb_api.rename_collection($1::bytea)", []byte(r.body))
-		return err
-	})
-	return reply, err
-}
-
-func (r *request) listDatabases() (bson.Raw, error) {
-	return r.call("documentdb_api.list_databases($1::bytea)", []byte(r.body))
+func droppedDatabase(r *request) (bson.Raw, error) {
+	err := r.emit("dropDatabase", bson.NewBuilder(nil).String("db", r.Database).Finish())
+	return bson.NewBuilder(nil).String("dropped", r.Database).Double("ok", 1).Finish(), err
 }
 
 // plans are the functions whose plans the engine tells.
@@ -170,22 +166,6 @@ func (r *request) explain() (bson.Raw, error) {
 	}
 	b := bson.NewBuilder(nil).OpenDocument("queryPlanner").String("winningPlan", plan).Close()
 	return b.Document("command", spec).Double("ok", 1).Finish(), nil
-}
-
-func (r *request) scale() float64 {
-	if scale, ok := field(r.body, "scale").AsDouble(); ok {
-		return scale
-	}
-	return 1
-}
-
-func (r *request) dbStats() (bson.Raw, error) {
-	return r.call("documentdb_api.db_stats($1, $2)", r.Database, r.scale())
-}
-
-func (r *request) collStats() (bson.Raw, error) {
-	return r.call("documentdb_api.coll_stats($1, $2, $3)", r.Database, text(r.body, "collStats"),
-		r.scale())
 }
 
 // version is the version of MongoDB whose protocol the front speaks.

@@ -128,21 +128,9 @@ func (r *request) killCursors() (bson.Raw, error) {
 		}
 	}
 	b := bson.NewBuilder(nil)
-	for _, list := range []struct {
-		name string
-		ids  []int64
-	}{
-		{"cursorsKilled", killed},
-		{"cursorsNotFound", unknown},
-		{"cursorsAlive", nil},
-		{"cursorsUnknown", nil},
-	} {
-		b.OpenArray(list.name)
-		for _, id := range list.ids {
-			b.Int64("", id)
-		}
-		b.Close()
-	}
+	appendList(b, "cursorsKilled", killed, b.Int64)
+	appendList(b, "cursorsNotFound", unknown, b.Int64)
+	b.OpenArray("cursorsAlive").Close().OpenArray("cursorsUnknown").Close()
 	return b.Double("ok", 1).Finish(), nil
 }
 

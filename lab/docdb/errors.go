@@ -1,6 +1,7 @@
 package docdb
 
 import (
+	"cmp"
 	_ "embed" // the table of codes
 	"errors"
 	"fmt"
@@ -56,38 +57,18 @@ const (
 	unknownField          = 40415
 )
 
-// names has the names of codes for which the table has no row.
-var names = map[int32]string{
-	illegalOperation: "IllegalOperation", commandNotFound: "CommandNotFound",
-	writeConflict: "WriteConflict", conflictingOperation: "ConflictingOperationInProgress",
-	incompleteHistory: "IncompleteTransactionHistory", transactionTooOld: "TransactionTooOld",
-	snapshotTooOld: "SnapshotTooOld", noSuchTransaction: "NoSuchTransaction",
-	transactionCommitted: "TransactionCommitted", invalidResumeToken: "InvalidResumeToken",
-	notInTransaction:   "OperationNotSupportedInTransaction",
-	noMatchingDocument: "NoMatchingDocument",
-	changeStreamFatal:  "ChangeStreamFatalError", historyLost: "ChangeStreamHistoryLost",
-	interruptedAtShutdown: "InterruptedAtShutdown", invalidOptions: "InvalidOptions",
-	unauthorized: "Unauthorized",
-}
-
-// conflicts are PostgreSQL's states of two writers that meet: serialization failure, deadlock, and
-// a lock that another transaction holds.
-var conflicts = []string{"40001", "40P01", "55P03"}
-
-// sqlstates is the one table of SQL errors: a state, MongoDB's code, and the code's name if it has
-// one. The states that begin with M are the extension's own.
+// sqlstates is the one table of errors: a state of SQL, MongoDB's code, and the code's name if it
+// has one. The states that begin with M are the extension's own.
 //
 //go:embed sqlstates.txt
 var sqlstates string
 
-type state struct {
-	code int32
-	name string
-}
-
-// states returns the table by state.
-var states = sync.OnceValue(func() map[string]state {
-	table := map[string]state{}
+// codes is that table: the codes of states, and the names of codes.
+var codes = sync.OnceValue(func() (table struct {
+	of    map[string]int32
+	names map[int32]string
+}) {
+	table.of, table.names = map[string]int32{}, map[int32]string{}
 	for line := range strings.Lines(sqlstates) {
 		row := strings.Fields(line)
 		if len(row) < 2 || row[0] == "#" {
@@ -97,33 +78,13 @@ var states = sync.OnceValue(func() map[string]state {
 		if err != nil {
 			panic("bug: sqlstates.txt: " + line)
 		}
-		s := state{code: int32(code), name: "Location" + row[1]}
+		table.of[row[0]] = int32(code)
 		if len(row) > 2 {
-			s.name = row[2]
+			table.names[int32(code)] = row[2]
 		}
-		table[row[0]] = s
 	}
 	return table
 })
-
-// stateNames returns the names of codes that the table has.
-var stateNames = sync.OnceValue(func() map[int32]string {
-	all := map[int32]string{}
-	for _, s := range states() {
-		all[s.code] = s.name
-	}
-	return all
-})
-
-func codeName(code int32) string {
-	if name, ok := names[code]; ok {
-		return name
-	}
-	if name, ok := stateNames()[code]; ok {
-		return name
-	}
-	return fmt.Sprintf("Location%d", code)
-}
 
 // translated returns an error of the engine as the server's.
 func translated(err error) error {
@@ -131,22 +92,20 @@ func translated(err error) error {
 	if !ok {
 		return err
 	}
-	if isRace(sql) {
+	code, known := codes().of[sql.Code]
+	switch {
+	case isRace(sql):
 		return fail(writeConflict, "%s", sql.Message)
+	case known:
+		return fail(code, "%s", sql.Message)
 	}
-	if s, known := states()[sql.Code]; known {
-		return &serverError{code: s.code, message: sql.Message}
-	}
-	return &serverError{code: internalError, message: sql.Code + ": " + sql.Message}
+	return fail(internalError, "%s: %s", sql.Code, sql.Message)
 }
 
 // isConflict reports whether the engine refused because of another writer.
 func isConflict(err error) bool {
-	if e, ok := errors.AsType[*serverError](err); ok {
-		return e.code == writeConflict
-	}
-	sql, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (slices.Contains(conflicts, sql.Code) || isRace(sql))
+	e, ok := errors.AsType[*serverError](translated(err))
+	return ok && e.code == writeConflict
 }
 
 // isRace reports whether two commands have created the same collection, or the first one of the
@@ -177,13 +136,12 @@ func withCodes(reply bson.Raw) (bson.Raw, error) {
 	b := bson.NewBuilder(nil).AppendElements(bson.Without(reply, "writeErrors"))
 	b.OpenArray("writeErrors")
 	for e := range errs.Documents() {
-		code := integer(e, "code")
-		packed := unpackState(code)
-		if slices.Contains(conflicts, packed) {
+		code, known := codes().of[unpackState(integer(e, "code"))]
+		switch {
+		case code == writeConflict:
 			return nil, fail(writeConflict, "%s", text(e, "errmsg"))
-		}
-		if s, known := states()[packed]; known {
-			e = bson.With(e, "code", bson.Int32Value(s.code))
+		case known:
+			e = bson.With(e, "code", bson.Int32Value(code))
 		}
 		b.Document("", e)
 	}
@@ -201,7 +159,7 @@ func refusal(err error, inTransaction bool) bson.Raw {
 		e = &serverError{code: internalError, message: err.Error()}
 	}
 	b := bson.NewBuilder(nil).Double("ok", 0).String("errmsg", e.message).Int32("code", e.code).
-		String("codeName", codeName(e.code))
+		String("codeName", cmp.Or(codes().names[e.code], fmt.Sprintf("Location%d", e.code)))
 	label := ""
 	switch {
 	case inTransaction && slices.Contains(transient, e.code):

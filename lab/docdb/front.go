@@ -100,13 +100,15 @@ func (f *Front) prepare(ctx context.Context, dsn string) error {
 			return fmt.Errorf("prepare the engine: %w", err)
 		}
 	}
-	var base, now int64
-	err := f.pool.QueryRow(ctx, "SELECT base, "+lsnColumn+" FROM mooring.clock").Scan(&base, &now)
+	var base int64
+	err := f.pool.QueryRow(ctx, "SELECT base FROM mooring.clock").Scan(&base)
+	if err == nil {
+		_, err = f.now(f.pool) //nolint:contextcheck // the front's own
+	}
 	if err != nil {
 		return fmt.Errorf("prepare the engine: %w", err)
 	}
 	f.clock.base = uint64(base) << 32
-	f.clock.saw(uint64(now))
 	f.log, err = openLog(f.ctx, dsn, f.cfg.History) //nolint:contextcheck // it outlives the start
 	return err
 }
@@ -215,17 +217,34 @@ func withSequences(cmd *fakemongo.Command) bson.Raw {
 	}
 	b := bson.NewBuilder(nil).AppendElements(cmd.Body)
 	for name, docs := range cmd.Sequences {
-		b.OpenArray(name)
-		for _, doc := range docs {
-			b.Document("", doc)
-		}
-		b.Close()
+		appendList(b, name, docs, b.Document)
 	}
 	return b.Finish()
 }
 
+// appendList appends an array, whose items one of the builder's methods appends.
+func appendList[T any](
+	b *bson.Builder, name string, items []T, item func(string, T) *bson.Builder,
+) *bson.Builder {
+	b.OpenArray(name)
+	for _, v := range items {
+		item("", v)
+	}
+	return b.Close()
+}
+
 // lsnColumn is the position in the log as a column of each query.
 const lsnColumn = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
+
+// now returns the position that the log has come to on a connection, and notes the time.
+func (f *Front) now(on querier) (uint64, error) {
+	var at int64
+	if err := on.QueryRow(f.ctx, "SELECT "+lsnColumn).Scan(&at); err != nil {
+		return 0, err
+	}
+	f.clock.saw(uint64(at))
+	return uint64(at), nil
+}
 
 // call runs a function of the engine that returns a document, and notes the time.
 func (r *request) call(function string, args ...any) (bson.Raw, error) {

@@ -65,10 +65,7 @@ var notInTransactions = []string{
 // inSession runs a command in its transaction, if it is one's, or else outside of any.
 func (f *Front) inSession(r *request, run command) (bson.Raw, error) {
 	if !r.Body.Has("txnNumber") || !r.Body.Has("autocommit") {
-		if r.Name == "getMore" {
-			return run(r)
-		}
-		if text(r.Body, "readConcern", "level") == "snapshot" {
+		if r.Name != "getMore" && text(r.Body, "readConcern", "level") == "snapshot" {
 			return f.inSnapshot(r, run)
 		}
 		return run(r)
@@ -238,15 +235,13 @@ func (r *request) commitWork() error {
 			return err
 		}
 	}
-	var at int64
-	if err := t.conn.QueryRow(f.ctx, "SELECT "+lsnColumn).Scan(&at); err != nil {
+	if _, err := f.now(t.conn); err != nil {
 		return err
 	}
 	tag, err := t.conn.Exec(f.ctx, "COMMIT")
 	if err == nil && tag.String() != "COMMIT" {
 		err = fail(noSuchTransaction, "transaction %d has been rolled back", t.number)
 	}
-	f.clock.saw(uint64(at))
 	return err
 }
 
@@ -313,12 +308,12 @@ func (f *Front) snapshot(at bson.Value) (*transaction, error) {
 		return nil, err
 	}
 	t.timer.Stop() // it lives until others take its place
-	var lsn int64
-	if err := t.conn.QueryRow(f.ctx, "SELECT "+lsnColumn).Scan(&lsn); err != nil {
+	lsn, err := f.now(t.conn)
+	if err != nil {
 		f.finish(t)
 		return nil, err
 	}
-	t.lsn = uint64(lsn)
+	t.lsn = lsn
 	f.mu.Lock()
 	same := f.snapshots[t.lsn]
 	if same == nil {

@@ -81,12 +81,11 @@ func (r *request) aggregate() (bson.Raw, error) {
 				s.FirstKey())
 		}
 	}
-	var now int64
-	if err := r.on.QueryRow(r.front.ctx, "SELECT "+lsnColumn).Scan(&now); err != nil {
+	now, err := r.front.now(r.on)
+	if err != nil {
 		return nil, err
 	}
-	r.front.clock.saw(uint64(now))
-	c.next = position{lsn: uint64(now)}
+	c.next = position{lsn: now}
 	if err := c.set(document(stages[0], "$changeStream")); err != nil {
 		return nil, err
 	}
@@ -390,14 +389,20 @@ func (r *request) firstEvents(c *stream) (bson.Raw, error) {
 	if !given {
 		size = 101
 	}
-	batch := c.take(size)
 	id := r.front.newCursor()
+	r.front.keep(id, kept)
+	return r.batch("firstBatch", id, kept, size), nil
+}
+
+// batch answers with events that are ready. The cursor is forgotten if no more will come.
+func (r *request) batch(name string, id int64, kept *cursor, size int64) bson.Raw {
+	c := kept.stream
+	batch := c.take(size)
 	if c.ended && len(c.rest) == 0 {
+		r.front.forget(id)
 		id = 0
-	} else {
-		r.front.keep(id, kept)
 	}
-	return c.reply(id, kept.namespace, "firstBatch", batch), nil
+	return c.reply(id, kept.namespace, name, batch)
 }
 
 // defaultAwait is how long a getMore without maxTimeMS waits for events.
@@ -423,12 +428,7 @@ func (r *request) nextEvents(id int64, kept *cursor) (bson.Raw, error) {
 			return nil, err
 		}
 		if len(c.rest) > 0 || c.ended || over {
-			batch := c.take(size)
-			if c.ended && len(c.rest) == 0 {
-				r.front.forget(id)
-				id = 0
-			}
-			return c.reply(id, kept.namespace, "nextBatch", batch), nil
+			return r.batch("nextBatch", id, kept, size), nil
 		}
 		select {
 		case <-changed:
@@ -456,11 +456,8 @@ func (c *stream) take(n int64) []bson.Raw {
 }
 
 func (c *stream) reply(id int64, ns, name string, batch []bson.Raw) bson.Raw {
-	b := bson.NewBuilder(nil).OpenDocument("cursor").OpenArray(name)
-	for _, doc := range batch {
-		b.Document("", doc)
-	}
-	b.Close().Int64("id", id).String("ns", ns)
+	b := bson.NewBuilder(nil).OpenDocument("cursor")
+	appendList(b, name, batch, b.Document).Int64("id", id).String("ns", ns)
 	token := c.next.token(c.ended)
 	if len(c.rest) > 0 && len(batch) > 0 {
 		token = document(batch[len(batch)-1], "_id")

@@ -78,25 +78,14 @@ func (w *written) reply(isUpdate bool) bson.Raw {
 	if isUpdate {
 		b.Int32("nModified", int32(w.modified))
 	}
-	for _, list := range []struct {
-		name string
-		docs []bson.Raw
-	}{{"upserted", w.upserted}, {"writeErrors", w.errors}} {
-		if len(list.docs) == 0 {
-			continue
-		}
-		b.OpenArray(list.name)
-		for _, doc := range list.docs {
-			b.Document("", doc)
-		}
-		b.Close()
+	if len(w.upserted) > 0 {
+		appendList(b, "upserted", w.upserted, b.Document)
+	}
+	if len(w.errors) > 0 {
+		appendList(b, "writeErrors", w.errors, b.Document)
 	}
 	if len(w.retried) > 0 {
-		b.OpenArray("retriedStmtIds")
-		for _, id := range w.retried {
-			b.Int32("", id)
-		}
-		b.Close()
+		appendList(b, "retriedStmtIds", w.retried, b.Int32)
 	}
 	return b.Double("ok", 1).Finish()
 }
