@@ -116,6 +116,7 @@ type proxy struct {
 	sessions []string         // the ids of sessions, in the order in which they came
 	first    map[string]int64 // the first txnNumber of each
 	token    int64            // the first resume token; -1: none came yet
+	cursors  map[int64]bool   // that the run has been given
 }
 
 // begin has the next run begin.
@@ -123,6 +124,7 @@ func (p *proxy) begin(next plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plan, p.commands, p.sessions, p.first, p.token = next, []command{}, nil, map[string]int64{}, -1
+	p.cursors = map[int64]bool{}
 }
 
 // end returns what the run has sent.
@@ -139,6 +141,10 @@ func (p *proxy) disturb(cmd *fakemongo.Command, next fakemongo.Handler) fakemong
 		return next(cmd)
 	}
 	p.mu.Lock()
+	if p.isLateLocked(cmd) {
+		p.mu.Unlock()
+		return next(cmd)
+	}
 	p.commands = append(p.commands, p.describeLocked(*cmd))
 	what := p.plan[len(p.commands)]
 	p.mu.Unlock()
@@ -158,11 +164,23 @@ func (p *proxy) disturb(cmd *fakemongo.Command, next fakemongo.Handler) fakemong
 	reply := next(cmd)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if id, ok := reply.Document().Lookup("cursor", "id"); ok {
+		n, _ := id.AsInt64()
+		p.cursors[n] = true
+	}
 	if token, ok := reply.Document().Lookup("cursor", "postBatchResumeToken", "_data"); ok && p.token < 0 {
 		text, _ := token.Str()
 		p.token, _ = strconv.ParseInt(text, 16, 64)
 	}
 	return reply
+}
+
+// isLateLocked reports whether a command is one of an earlier run: pymongo kills a cursor that its
+// caller has left up to a second later, from a thread of its own.
+func (p *proxy) isLateLocked(cmd *fakemongo.Command) bool {
+	id, ok := cmd.Body.Lookup("cursors", "0")
+	n, _ := id.AsInt64()
+	return ok && cmd.Name == "killCursors" && !p.cursors[n]
 }
 
 // labels returns those that a primary that steps down gives the error of a command.
@@ -265,7 +283,8 @@ func attempts(
 // TestSameAttempts has three drivers run the same operations while commands and replies are lost
 // and primaries elected, and compares all that they send: how many attempts, and each field of
 // each. The second table of differences.md explains the differences, and each of its rows explains
-// one. WIRE_SEED is the seed of the plans that are drawn, and has each run logged.
+// one, but for those of what happens sometimes. WIRE_SEED is the seed of the plans that are drawn,
+// and has each run logged.
 func TestSameAttempts(t *testing.T) {
 	skipWithoutPymongo(t)
 	if !suite.IsEmbedded() {
@@ -308,7 +327,7 @@ func TestSameAttempts(t *testing.T) {
 		t.Logf("%s: %d runs, %d differences", topology, len(order), total)
 	}
 	for _, row := range rows {
-		if !row.used {
+		if !row.used && !row.sometimes {
 			t.Errorf("the row explains nothing: %v: %s", row.patterns, row.why)
 		}
 	}

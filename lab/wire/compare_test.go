@@ -83,7 +83,9 @@ type explanation struct {
 	patterns [6]string
 	why      string
 	embedded bool // only the embedded database causes the difference
-	used     bool
+	// sometimes says that the difference is not there in each run of the test.
+	sometimes bool
+	used      bool
 }
 
 // explanations reads the table. Its rows have seven columns; "*" stands for any text.
@@ -112,6 +114,7 @@ func explanations(t *testing.T, text string) []*explanation {
 			continue // the table's head
 		}
 		e.embedded = strings.HasPrefix(e.why, "embedded: ")
+		e.sometimes = strings.HasPrefix(e.why, "sometimes: ")
 		if e.why == "" {
 			t.Errorf("there is no reason: %s", line)
 		}
