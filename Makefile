@@ -71,10 +71,9 @@ bin/mooring:
 .PHONY: run
 run: bin/mooring ### start the gateway on an embedded database with sample data (PORT= GRPC_PORT= ARGS=)
 	@echo "building the embedded database (about 90 s the first time) ..."
-	@mkdir -p bin
-	cd lab && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/mooring-embedded ./cmd/embedded
-	cd lab && CGO_ENABLED=0 $(GO) build -trimpath -o ../bin/mooring-run ./cmd/run
-	@exec bin/mooring-run --gateway bin/mooring --embedded bin/mooring-embedded \
+	@mkdir -p bin/lab
+	cd lab && CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o ../bin/lab/ ./cmd/embedded ./cmd/run
+	@exec bin/lab/run --gateway bin/mooring --embedded bin/lab/embedded \
 		$(if $(PORT),--port $(PORT)) $(if $(GRPC_PORT),--grpc-port $(GRPC_PORT)) -- $(ARGS)
 
 .PHONY: console

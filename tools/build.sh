@@ -8,5 +8,5 @@ set -eu
 output=$1
 build=github.com/mooringdb/mooring/cmd/gateway/internal/build
 CGO_ENABLED=0 "${GO:-go}" build ${BUILDFLAGS:-} -trimpath -buildvcs=false \
-	-ldflags "-s -w -buildid= -X $build.version=${VERSION:-devel} -X $build.commit=${COMMIT:-unknown}" \
+	-ldflags "-s -w -X $build.version=${VERSION:-devel} -X $build.commit=${COMMIT:-unknown}" \
 	-o "$output" ./cmd/gateway

@@ -2,7 +2,7 @@
 // fills a small collection through the gateway's own REST API, prints curl and grpcurl lines that
 // can be pasted, and keeps both running until Ctrl-C.
 //
-//	run --gateway bin/mooring --embedded bin/mooring-embedded
+//	run --gateway bin/mooring --embedded bin/lab/embedded
 //
 // Arguments after -- are options of the gateway.
 package main
@@ -44,7 +44,7 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	binary := flags.String("gateway", "bin/mooring", "the gateway's `binary`")
-	embedded := flags.String("embedded", "bin/mooring-embedded", "the embedded database's `binary`")
+	embedded := flags.String("embedded", "bin/lab/embedded", "the embedded database's `binary`")
 	restPort := flags.Uint("port", defaultREST, "`port` for REST")
 	grpcPort := flags.Uint("grpc-port", defaultGRPC, "`port` for gRPC")
 	if err := flags.Parse(args); err != nil {
