@@ -25,10 +25,10 @@ func commandTable() map[string]command {
 		"distinct": pass("documentdb_api.distinct_query($1, $2::bytea)", database, body),
 		"explain":  (*request).explain,
 		"validate": pass("documentdb_api.validate($1, $2::bytea)", database, body),
-		"create": inOne((*request).setImages,
-			function("documentdb_api.create_collection_view($1, $2::bytea)", database, bodyForEngine)),
-		"collMod": inOne((*request).setImages,
-			function("documentdb_api.coll_mod($1, $2, $3::bytea)", database, collection, bodyForEngine)),
+		"create": inOne((*request).setImages, function(
+			"documentdb_api.create_collection_view($1, $2::bytea)", database, bodyForEngine)),
+		"collMod": inOne((*request).setImages, function(
+			"documentdb_api.coll_mod($1, $2, $3::bytea)", database, collection, bodyForEngine)),
 		"drop": inOne((*request).hasName,
 			statement("SELECT documentdb_api.drop_collection($1, $2)", database, collection),
 			statement(noImages, database, collection), dropped),
@@ -39,15 +39,16 @@ func commandTable() map[string]command {
 		"dropIndexes":      pass(dropIndexes, database, body),
 		"listDatabases":    pass("documentdb_api.list_databases($1::bytea)", body),
 		"dbStats":          pass("documentdb_api.db_stats($1, $2)", database, scale),
-		"collStats":        pass("documentdb_api.coll_stats($1, $2, $3)", database, collection, scale),
-		"buildInfo":        buildInfo, "buildinfo": buildInfo, "connectionStatus": connectionStatus,
+		"collStats": pass(
+			"documentdb_api.coll_stats($1, $2, $3)", database, collection, scale),
+		"buildInfo": buildInfo, "buildinfo": buildInfo, "connectionStatus": connectionStatus,
 		"serverStatus": serverStatus, "hostInfo": okay,
 	}
 }
 
 func okay(*request) (bson.Raw, error) { return bson.NewBuilder(nil).Double("ok", 1).Finish(), nil }
 
-// What functions of the engine are called with.
+// database returns what functions of the engine are called with, as those below do.
 func database(r *request) any   { return r.Database }
 func collection(r *request) any { return text(r.body, r.Name) }
 func body(r *request) any       { return []byte(r.body) }

@@ -67,7 +67,8 @@ var sqlstates string
 var codes = sync.OnceValue(func() (table struct {
 	of    map[string]int32
 	names map[int32]string
-}) {
+},
+) {
 	table.of, table.names = map[string]int32{}, map[int32]string{}
 	for line := range strings.Lines(sqlstates) {
 		row := strings.Fields(line)
