@@ -87,7 +87,7 @@ export declare class Client {
 export interface Line {
   document?: any;
   topology?: Schemas['TopologyDescription'];
-  progress?: { resumeToken: Document };
+  progress?: { resumeToken: Document; shared?: boolean };
 }
 
 /** A change, as MongoDB describes it. */

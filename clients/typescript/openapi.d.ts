@@ -1499,6 +1499,7 @@ export interface components {
             /** @description Nothing has changed; a stream can go on after this token. */
             progress?: {
                 resumeToken: components["schemas"]["Document"];
+                shared?: boolean;
             };
         };
         CloseCursorRequest: {

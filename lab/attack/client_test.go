@@ -50,7 +50,6 @@ func dial(t testing.TB, address string, window uint32) *rawClient {
 		_ = nc.Close()
 		<-c.done
 	})
-	go c.read()
 	_, err = nc.Write([]byte(http2.ClientPreface))
 	if err == nil {
 		setting := http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}
@@ -59,6 +58,7 @@ func dial(t testing.TB, address string, window uint32) *rawClient {
 	if err != nil {
 		t.Logf("dial: %v", err) // the gateway has refused the connection
 	}
+	go c.read() // once nothing else writes without the lock
 	return c
 }
 

@@ -473,7 +473,7 @@ func (s *scene) lose(follow func(name string)) {
 	lost := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 286).
 		String("codeName", "ChangeStreamHistoryLost").String("errmsg", "the log begins later").Finish()
 	s.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
-		if cmd.Name == "aggregate" {
+		if cmd.Name == "aggregate" || cmd.Name == "getMore" { // else it goes on from memory
 			return fakemongo.Document(lost)
 		}
 		return next(cmd)

@@ -299,9 +299,12 @@ func (s *schemas) line(m protoreflect.MethodDescriptor) object {
 	kind := capital(name)
 	if token := out.Fields().ByName("resume_token"); token != nil {
 		kind = "Change"
-		progress := s.field(token)
+		progress := object{"resumeToken": s.field(token)}
+		if shared := out.Fields().ByName("shared"); shared != nil {
+			progress[shared.JSONName()] = s.field(shared)
+		}
 		properties["progress"] = object{
-			"type": "object", "properties": object{"resumeToken": progress},
+			"type": "object", "properties": progress,
 			"required":    []string{"resumeToken"},
 			"description": "Nothing has changed; a stream can go on after this token.",
 		}
