@@ -194,7 +194,7 @@ func (t *Topology) setMembers(primary *Server) {
 	for _, s := range slices.Clone(t.Servers) {
 		if !slices.Contains(members, s.Address) {
 			t.remove(s.Address,
-				fmt.Errorf("%s is no member by the list of the primary %s", s.Address,
+				fmt.Errorf("%s is not in the member list of the primary %s", s.Address,
 					primary.Address))
 		}
 	}

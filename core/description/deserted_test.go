@@ -44,7 +44,7 @@ func TestDeserted(t *testing.T) {
 		"a primary without members": {
 			description.Settings{Seeds: seeds("a:27017"), SetName: "rs"},
 			[]*description.Server{hello(t, "a:27017", `{"ok": 1, "isWritablePrimary": true, "setName": "rs", "maxWireVersion": 21}`)},
-			"no server is left: a:27017 is no member by the list of the primary a:27017",
+			"no server is left: a:27017 is not in the member list of the primary a:27017",
 		},
 	} {
 		topo, err := description.New(test.settings)

@@ -184,7 +184,7 @@ func Changes(previous, current Topology) []Change {
 func (t Topology) Rescanned(added, removed []address.Address) Topology {
 	t.Servers = slices.Clone(t.Servers)
 	for _, addr := range removed {
-		t.remove(addr, fmt.Errorf("%s is not in the SRV records any more", addr))
+		t.remove(addr, fmt.Errorf("%s is no longer in the SRV records", addr))
 	}
 	for _, addr := range added {
 		t.add(addr)

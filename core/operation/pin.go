@@ -27,7 +27,7 @@ type Pin struct {
 }
 
 // errReleased is the error of an operation whose transaction has ended before its turn.
-var errReleased = errors.New("the connection of the transaction is not held any more")
+var errReleased = errors.New("the transaction no longer holds its connection")
 
 func newPin(s Server, c Conn) *Pin {
 	p := &Pin{server: s, conn: c, turn: make(chan struct{}, 1)}

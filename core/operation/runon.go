@@ -13,7 +13,7 @@ import (
 const RunOnLimit = 30 * time.Second
 
 // errRunOnOver is the cause of an exchange that RunOnLimit ended.
-var errRunOnOver = errors.New("the caller went away, and the operation did not end in time")
+var errRunOnOver = errors.New("the caller disconnected, and the operation did not end in time")
 
 // RunOns limits the operations that go on without their callers. Reads give way to operations that
 // may change data. If callers are told apart, one of them has a share only: four times what is

@@ -241,7 +241,7 @@ func TestPolicyBroken(t *testing.T) {
 	write("permit (")
 	read()
 	d.wantMetric(is(0), reloaded, of)
-	d.wantLog("the policy cannot be used: the old rules stay", file)
+	d.wantLog("the policy cannot be used: keeping the old rules", file)
 	if r := d.Post(t, path, "{}"); r.Status != http.StatusOK {
 		t.Errorf("find = %d %s", r.Status, r.Body)
 	}

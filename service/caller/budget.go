@@ -57,7 +57,7 @@ type budget struct {
 // errBusy refuses a token of an address that has not failed too often. The queue is then as long
 // as patience, which is also the time that clients are told to wait.
 var errBusy = &Error{
-	Problem: Busy, Message: "too many new tokens are verified at the moment",
+	Problem: Busy, Message: "too many new tokens are being verified",
 }
 
 // wait blocks until a verification of a cost may begin. If that is too far away, it returns

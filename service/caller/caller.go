@@ -108,7 +108,7 @@ var (
 	}
 	errTooMany = &Error{
 		Problem: TooMany,
-		Message: "too many attempts with credentials that do not count came from this address",
+		Message: "too many failed attempts to authenticate from this address",
 	}
 )
 

@@ -50,7 +50,7 @@ func fromCertificate(c *x509.Certificate, name CertificateName, now time.Time) (
 	case Email:
 		names = slices.Clone(c.EmailAddresses)
 	default:
-		return nil, invalid("client certificates do not count here")
+		return nil, invalid("this gateway accepts no client certificates")
 	}
 	if names = slices.Compact(names); len(names) != 1 {
 		return nil, invalid(fmt.Sprintf("the client certificate has %d names of the kind %s: it "+

@@ -179,7 +179,7 @@ func (id *Identity) attribute(field string) error {
 
 var errAttribute = errors.New("the fourth field, or one after it, is not expires= and a time " +
 	"such as 2027-01-31T00:00:00Z, groups= and names with commas between them, or claim.NAME= " +
-	"and a text; or it is there twice")
+	"and a text; or it is repeated")
 
 // claimPrefix begins the name of a claim in the line of a key.
 const claimPrefix = "claim."
@@ -206,7 +206,7 @@ func (t *KeyTable) Describe() []string {
 }
 
 var (
-	errKey        = &Error{Problem: Invalid, Message: "the API key does not count"}
+	errKey        = &Error{Problem: Invalid, Message: "the API key is not valid"}
 	errKeyExpired = &Error{Problem: Invalid, Message: "the API key has expired"}
 )
 
@@ -217,7 +217,7 @@ var unknownKey = &apiKey{}
 // whether there is a key with the id.
 func findKey(t *KeyTable, text string, now time.Time) (*Identity, error) {
 	if t == nil {
-		return nil, invalid("API keys do not count here")
+		return nil, invalid("this gateway accepts no API keys")
 	}
 	rest, ok := strings.CutPrefix(text, keyPrefix)
 	if !ok || len(text) != keyLength || rest[idText] != '_' {

@@ -76,11 +76,11 @@ func TestKeys(t *testing.T) {
 		{"header", &caller.Presented{APIKey: []string{key}}, "key:shop"},
 		{"expires later", bearer(later), "key:later"},
 		{"expired", bearer(old), "invalid: the API key has expired"},
-		{"not in the table", bearer(other), "invalid: the API key does not count"},
-		{"known id, wrong secret", bearer(flipped), "invalid: the API key does not count"},
-		{"expired, wrong secret", bearer(flip(old)), "invalid: the API key does not count"},
-		{"cut", bearer(key[:len(key)-1]), "invalid: the API key does not count"},
-		{"not base64", bearer(key[:len(key)-1] + "!"), "invalid: the API key does not count"},
+		{"not in the table", bearer(other), "invalid: the API key is not valid"},
+		{"known id, wrong secret", bearer(flipped), "invalid: the API key is not valid"},
+		{"expired, wrong secret", bearer(flip(old)), "invalid: the API key is not valid"},
+		{"cut", bearer(key[:len(key)-1]), "invalid: the API key is not valid"},
+		{"not base64", bearer(key[:len(key)-1] + "!"), "invalid: the API key is not valid"},
 		{"an empty header", &caller.Presented{APIKey: []string{""}}, "invalid"},
 		{"another scheme", &caller.Presented{Authorization: []string{"Basic " + key}}, "invalid"},
 		{"a token", bearer("a.b.c"), "invalid: this gateway accepts no bearer tokens"},
@@ -93,7 +93,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
 	}
-	if got := a2(t, key); got != "invalid: API keys do not count here" {
+	if got := a2(t, key); got != "invalid: this gateway accepts no API keys" {
 		t.Errorf("without a table: %s", got)
 	}
 }
@@ -272,7 +272,7 @@ func TestCertificates(t *testing.T) {
 		{"dns", caller.DNSName, full, "cert:shop.example"},
 		{"uri", caller.URI, full, "cert:spiffe://example/shop"},
 		{"email", caller.Email, full, "cert:shop@example"},
-		{"none", "", full, "invalid: client certificates do not count here"},
+		{"none", "", full, "invalid: this gateway accepts no client certificates"},
 		{"no dns", caller.DNSName, bare, "invalid: the client certificate has 0 names"},
 		{"no uri", caller.URI, bare, "invalid: the client certificate has 0 names"},
 		{"no email", caller.Email, bare, "invalid: the client certificate has 0 names"},

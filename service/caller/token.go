@@ -134,7 +134,7 @@ func (t *tokens) identify(
 }
 
 var (
-	errUnknownKey   = &Error{Problem: Invalid, Message: "the token's key is not of the issuer"}
+	errUnknownKey   = &Error{Problem: Invalid, Message: "the token's key is not the issuer's"}
 	errMalformed    = &Error{Problem: Invalid, Message: "the token is malformed"}
 	errSignature    = &Error{Problem: Invalid, Message: "the token's signature is wrong"}
 	errTokenExpired = &Error{Problem: Invalid, Message: "the token has expired"}
@@ -151,7 +151,7 @@ type parsed struct {
 func (t *tokens) parse(text string, now time.Time) (*parsed, error) {
 	token, err := jwt.ParseSigned(text, t.algorithms)
 	if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
-		return nil, invalid("the token is signed with an algorithm that does not count here")
+		return nil, invalid("the token is signed with an algorithm that the gateway refuses")
 	}
 	if err != nil || len(token.Headers) != 1 {
 		return nil, errMalformed
@@ -196,17 +196,17 @@ func (t *tokens) check(claims *jwt.Claims, all map[string]any, now time.Time) (*
 	err := claims.ValidateWithLeeway(expected, t.cfg.Skew)
 	switch {
 	case errors.Is(err, jwt.ErrInvalidIssuer):
-		return nil, invalid("the token is of another issuer")
+		return nil, invalid("the token has another issuer")
 	case errors.Is(err, jwt.ErrInvalidAudience):
 		return nil, invalid("the token is for another audience")
 	case errors.Is(err, jwt.ErrNotValidYet), errors.Is(err, jwt.ErrIssuedInTheFuture):
-		return nil, invalid("the token does not count yet: compare the clocks")
+		return nil, invalid("the token is not valid yet: compare the clocks")
 	case errors.Is(err, jwt.ErrExpired):
 		return nil, errTokenExpired
 	case err != nil:
 		return nil, errMalformed
 	case claims.Expiry == nil:
-		return nil, invalid("the token has no time at which it expires")
+		return nil, invalid("the token has no expiry (exp)")
 	}
 	name, _ := all[t.cfg.Claim].(string)
 	if name == "" {

@@ -103,14 +103,14 @@ func TestClaims(t *testing.T) {
 			{"nbf within the skew", map[string]any{"nbf": at(50 * time.Second)}, "jwt:ann"},
 			{"no nbf and iat", map[string]any{"nbf": nil, "iat": nil}, "jwt:ann"},
 			{"expired", map[string]any{"exp": at(-61 * time.Second)}, "invalid: the token has expired"},
-			{"no exp", map[string]any{"exp": nil}, "invalid: the token has no time"},
+			{"no exp", map[string]any{"exp": nil}, "invalid: the token has no expiry"},
 			{"exp of another type", map[string]any{"exp": "tomorrow"}, "invalid: the token is malformed"},
-			{"future nbf", map[string]any{"nbf": at(61 * time.Second)}, "invalid: the token does not count yet"},
-			{"future iat", map[string]any{"iat": at(61 * time.Second)}, "invalid: the token does not count yet"},
+			{"future nbf", map[string]any{"nbf": at(61 * time.Second)}, "invalid: the token is not valid yet"},
+			{"future iat", map[string]any{"iat": at(61 * time.Second)}, "invalid: the token is not valid yet"},
 			{"other audience", map[string]any{"aud": "other"}, "invalid: the token is for another audience"},
 			{"no audience", map[string]any{"aud": nil}, "invalid: the token is for another audience"},
-			{"other issuer", map[string]any{"iss": issuerURL + "/"}, "invalid: the token is of another issuer"},
-			{"no issuer", map[string]any{"iss": nil}, "invalid: the token is of another issuer"},
+			{"other issuer", map[string]any{"iss": issuerURL + "/"}, "invalid: the token has another issuer"},
+			{"no issuer", map[string]any{"iss": nil}, "invalid: the token has another issuer"},
 			{"no subject", map[string]any{"sub": nil}, "invalid: the token has no text in its claim sub"},
 			{"empty subject", map[string]any{"sub": ""}, "invalid: the token has no text in its claim sub"},
 			{"long subject", map[string]any{"sub": strings.Repeat("x", 300)}, "invalid: the name"},
@@ -170,11 +170,11 @@ func TestForged(t *testing.T) {
 			{"confusion: the public key as a secret", sign(der, public.KeyID, jose.HS256), "invalid: the token is signed with an algorithm"},
 			{"confusion: the public key's JSON", sign(embedded, public.KeyID, jose.HS256), "invalid: the token is signed with an algorithm"},
 			{"an algorithm that is not pinned", withHeader(`{"alg":"ES384","kid":"` + public.KeyID + `"}`), "invalid: the token is signed with an algorithm"},
-			{"the algorithm of another kind of key", withHeader(`{"alg":"RS256","kid":"` + public.KeyID + `"}`), "invalid: the token's key is not of the issuer"},
+			{"the algorithm of another kind of key", withHeader(`{"alg":"RS256","kid":"` + public.KeyID + `"}`), "invalid: the token's key is not the issuer's"},
 			{"a stranger's key under the issuer's id", sign(stranger, public.KeyID, jose.ES256), "invalid: the token's signature is wrong"},
 			{"a stranger's key without an id", sign(stranger, "", jose.ES256), "invalid: the token's signature is wrong"},
-			{"a stranger's key in the token", withHeader(`{"alg":"ES256","kid":"x","jwk":` + string(embedded) + `}`), "invalid: the token's key is not of the issuer"},
-			{"other claims", parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"eve"}`)) + "." + parts[2], "invalid: the token is of another issuer"},
+			{"a stranger's key in the token", withHeader(`{"alg":"ES256","kid":"x","jwk":` + string(embedded) + `}`), "invalid: the token's key is not the issuer's"},
+			{"other claims", parts[0] + "." + base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"eve"}`)) + "." + parts[2], "invalid: the token has another issuer"},
 			{"another subject", w.Forge(t, "eve"), "invalid: the token's signature is wrong"},
 			{"a critical extension", withHeader(`{"alg":"ES256","crit":["x"],"x":1}`), "invalid"},
 			{"the JSON form", `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`, "invalid: the token is malformed"},
@@ -281,7 +281,7 @@ func TestRotation(t *testing.T) {
 		}
 		unknown := issuertest.Sign(t, jose.JSONWebKey{Key: stranger, KeyID: "none"}, jose.ES256, w.Claims("eve"))
 		for range 50 { // over 25 seconds
-			w.expect("unknown key", unknown, "invalid: the token's key is not of the issuer")
+			w.expect("unknown key", unknown, "invalid: the token's key is not the issuer's")
 			time.Sleep(500 * time.Millisecond) //nolint:forbidigo // fake time
 		}
 		if n := w.Fetches(); n > 5 {
@@ -294,7 +294,7 @@ func TestRotation(t *testing.T) {
 		time.Sleep(10 * time.Minute) //nolint:forbidigo // fake time
 		w.expect("while it is fetched", old, "jwt:old")
 		synctest.Wait()
-		w.expect("withdrawn", old, "invalid: the token's key is not of the issuer")
+		w.expect("withdrawn", old, "invalid: the token's key is not the issuer's")
 		w.expect("the other", renewed, "jwt:new")
 	})
 }

@@ -56,7 +56,7 @@ func New(cfg Config) *Server { return &Server{cfg: cfg} }
 // cancellation for an aggregate that has been sent, whose cursor must be closed.
 var errStopping = &rpcerr.Error{
 	Reason: rpcerr.ShuttingDown,
-	Message: "the gateway is shutting down: the stream goes on after its last resume token at " +
+	Message: "the gateway is shutting down: resume after the last token at " +
 		"another replica",
 	Err: context.Canceled,
 }
@@ -65,8 +65,8 @@ var errStopping = &rpcerr.Error{
 // short time only.
 var errBehind = &rpcerr.Error{
 	Reason: rpcerr.ChangeStreamBehind,
-	Message: "too many streams of this replica catch up: the stream goes on after its last " +
-		"resume token, a little later or at another replica",
+	Message: "too many streams of this replica are catching up: resume " +
+		"after the last token, a little later or at another replica",
 	Err: hub.ErrBehind,
 }
 

@@ -19,8 +19,8 @@ const (
 	sessions     = "sessions are the gateway's"
 	transactions = "transactions are the gateway's"
 	connections  = "connections are the gateway's"
-	others       = "it reaches the operations of other clients"
-	servers      = "servers use it among themselves"
+	others       = "it affects the operations of other clients"
+	servers      = "it is used between servers"
 )
 
 // foreignCommands has, in lower case, the commands that reach cursors, sessions, transactions,

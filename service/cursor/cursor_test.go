@@ -125,7 +125,7 @@ func TestCursorErrors(t *testing.T) {
 	}
 	gap := &mooringv1.NextPageRequest{Cursor: token}
 	gap.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 23, protowire.VarintType), 1))
-	if _, err := g.Cursor.NextPage(t.Context(), gap); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "allowGap is gone") {
+	if _, err := g.Cursor.NextPage(t.Context(), gap); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "allowGap was removed") {
 		t.Errorf("allowGap: %v", err)
 	}
 	if _, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token, BatchSize: new(int32(-1))}); status.Code(err) != codes.InvalidArgument {

@@ -107,7 +107,7 @@ func (o *output) document(d *mooringv1.Document) (err error) {
 }
 
 var errGone = &rpcerr.Error{
-	Reason: rpcerr.Canceled, Message: "the client has gone away",
+	Reason: rpcerr.Canceled, Message: "the client has disconnected",
 }
 
 func (o *output) value(v *mooringv1.Value) (err error) {

@@ -81,7 +81,7 @@ func (p *parser) input(do *action) (*input, error) {
 		case read == nil || !do.has(name):
 			return nil, invalid(name, "this action has no such field")
 		case seen[name]:
-			return nil, p.fail(name, "it is there twice")
+			return nil, p.fail(name, "it is repeated")
 		case !p.take(':'):
 			return nil, p.fail(name, `expected ":"`)
 		}

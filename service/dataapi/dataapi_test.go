@@ -407,7 +407,7 @@ func TestFailures(t *testing.T) {
 			{"malformed body", base + a.name, good[:len(good)-1], nil, nil, false, 400, "InvalidParameter", "expected"},
 			{"text after the body", base + a.name, good + "{}", nil, nil, false, 400, "InvalidParameter", "unexpected text"},
 			{"unknown field", base + a.name, body(a.fields + `"hint":{},`), nil, nil, false, 400, "InvalidParameter", "hint: this action has no such field"},
-			{"field twice", base + a.name, body(a.fields + `"database":"x",`), nil, nil, false, 400, "InvalidParameter", "database: it is there twice"},
+			{"field twice", base + a.name, body(a.fields + `"database":"x",`), nil, nil, false, 400, "InvalidParameter", "database: it is repeated"},
 			{"field of another type", base + a.name, strings.Replace(good, `"shop"`, `7`, 1), nil, nil, false, 400, "InvalidParameter", "database: expected a string"},
 			{"unknown data source", base + a.name, strings.Replace(good, `"main"`, `"Cluster0"`, 1), nil, nil, false, 400, "InvalidParameter", "there is main, mongodb-atlas"},
 			{"no data source", base + a.name, strings.Replace(good, `"dataSource":"main",`, ``, 1), nil, nil, false, 400, "MissingParameter", "dataSource: this field is required"},

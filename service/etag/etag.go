@@ -116,7 +116,7 @@ func RefuseDates(h http.Header) error {
 	if len(h[ifUnmodifiedSince]) == 0 || len(h[IfMatch]) > 0 {
 		return nil
 	}
-	return refuse(ifUnmodifiedSince, "documents have no date of their last change: send "+
+	return refuse(ifUnmodifiedSince, "documents have no modification date: send "+
 		"the ETag of "+ResourcePath+" as "+IfMatch)
 }
 

@@ -9,11 +9,11 @@
 //     is reset as soon as it is accepted (Enter).
 //   - Streams without an end that need no credential (Watch of health, reflection): each takes some
 //     14 KiB for as long as its client likes. One more is refused (Hold).
-//   - Calls of no use: those without a credential that counts or with an unknown method, requests
+//   - Calls that do no work: those without a valid credential or of an unknown method, requests
 //     for health and for the API's description, and calls that are reset as soon as they have
 //     begun. Each takes some 20 µs, and nothing in HTTP/2 limits how many there are. A connection
 //     with more of them than it may have is closed (Waste). One whose address has more is closed,
-//     too, unless a call on it had a credential that counts (Trust): behind a NAT or an ingress
+//     too, unless a call on it had a valid credential (Trust): behind a NAT or an ingress
 //     its neighbours have its address.
 package flood
 
@@ -258,7 +258,7 @@ func (c *Connection) Waste() {
 		c.end()
 	}
 	if closed > 0 {
-		c.guard.log.Warn("connections closed: too many of their calls are of no use",
+		c.guard.log.Warn("connections closed: too many of their calls do no work",
 			"closed", closed, "client", c.from.String())
 	}
 }

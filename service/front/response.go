@@ -103,7 +103,7 @@ func (o *Response) End() {
 		return
 	}
 	if o.compressor.Close() == nil {
-		_ = o.compressed.Flush() // if it fails, the client has gone away
+		_ = o.compressed.Flush() // if it fails, the client has disconnected
 	}
 	o.compressor.Free()
 	o.compressor = nil

@@ -66,8 +66,9 @@ func New(c *client.Client, schedule Schedule) *Keys {
 
 // ErrSuddenChange reports that a schedule would change the key at once: a call that was made with
 // the old key could run again with the new one.
-var ErrSuddenChange = errors.New("the key would change at once, and calls that are repeated " +
-	"would be done twice: write the time of the change before it (docs/operations.md)")
+var ErrSuddenChange = errors.New("the key would change at once, and repeated calls would run " +
+	"twice: write the time of the change before it " +
+	"(docs/operations.md)")
 
 // Replace replaces the schedule, or returns ErrSuddenChange and keeps the old one. late is how much
 // longer the old key was used here than the new schedule allows: calls of that time may be done
@@ -101,8 +102,8 @@ func (k *Keys) Begin(
 	if wait > 0 {
 		return nil, &rpcerr.Error{
 			Reason: rpcerr.IdempotencyUnavailable, Field: call.IdempotencyKey, RetryAfter: wait,
-			Message: "the gateway changes a key of its own: calls with a key are refused for " +
-				"half an hour",
+			Message: "the gateway's own key is being changed: calls with a key are " +
+				"refused for half an hour",
 		}
 	}
 	body := sha256.Sum256(content)
@@ -118,7 +119,7 @@ func (k *Keys) Begin(
 	if r == nil {
 		return nil, &rpcerr.Error{
 			Reason: rpcerr.IdempotencyKeyReused, Field: call.IdempotencyKey,
-			Message: "the key came with another call before: take a new one",
+			Message: "the key was used with another call before: use a new one",
 		}
 	}
 	return &call.ExactWrite{

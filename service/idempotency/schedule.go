@@ -47,7 +47,7 @@ func (s Schedule) with(begin time.Time, key seal.Key) (Schedule, error) {
 
 // The errors of ParseSchedule do not quote the text, which is secret.
 var (
-	errNoTime = errors.New("a key that takes the place of another needs the time of the change " +
+	errNoTime = errors.New("a key that replaces another needs the time of the change " +
 		"before it, such as 2026-01-31T12:00:00Z KEY: see docs/operations.md")
 	errTime  = errors.New("is neither KEY nor TIME KEY, with a time such as 2026-01-31T12:00:00Z")
 	errOrder = errors.New("the key changes less than 31 minutes after the key before it does")

@@ -59,7 +59,7 @@ func TestAuthenticate(t *testing.T) {
 		{"api-key", []string{"api-key", key}, nil, "key:shop"},
 		{"apikey", []string{"apikey", key}, nil, "key:shop"},
 		{"both", []string{"apikey", key, "api-key", key}, nil, "more than one"},
-		{"wrong", []string{"api-key", "x"}, from(tls.ConnectionState{}), "does not count"},
+		{"wrong", []string{"api-key", "x"}, from(tls.ConnectionState{}), "is not valid"},
 		{"a principal in metadata", []string{"principal", "key:shop", "mooring-principal", "key:shop"}, nil, "needs credentials"},
 		{"certificate", nil, from(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}), "cert:client"},
 		{"a certificate that is not verified", nil, from(tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}), "needs credentials"},

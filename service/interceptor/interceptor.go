@@ -138,13 +138,13 @@ func New(cfg Config) *Chain {
 	}
 	x := &Chain{cfg: cfg, stalled: &rpcerr.Error{
 		Reason: rpcerr.StreamStalled,
-		Message: fmt.Sprintf("the client has taken nothing of the stream for %s: it is over",
+		Message: fmt.Sprintf("the stream has ended: the client has read nothing for %s",
 			cfg.StallTimeout),
 	}}
 	x.SetTimeouts(Timeouts{cfg.DefaultTimeout, cfg.MaxTimeout})
 	x.silent = &rpcerr.Error{
 		Reason: rpcerr.StreamStalled,
-		Message: fmt.Sprintf("the client has sent nothing for %s: the stream is over",
+		Message: fmt.Sprintf("the stream has ended: the client has sent nothing for %s",
 			cfg.StallTimeout),
 	}
 	x.steps = []step{

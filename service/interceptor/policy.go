@@ -130,7 +130,7 @@ func (c *pass) checkOperator(ctx context.Context) error {
 	if id := c.call.Identity; id != nil {
 		refusal.Principal = id.Principal
 	}
-	c.logRefusal(ctx, "request refused: the client is no operator", refusal)
+	c.logRefusal(ctx, "request refused: the client is not an operator", refusal)
 	return refusal
 }
 

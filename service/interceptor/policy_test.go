@@ -146,7 +146,7 @@ func TestOperators(t *testing.T) {
 			!strings.HasPrefix(said, "only operators may call "+row.method[len(operate):]+":")) {
 			t.Errorf("%s: the client is told %q", row.name, said)
 		}
-		logged := strings.Count(log.String(), `msg="request refused: the client is no operator"`)
+		logged := strings.Count(log.String(), `msg="request refused: the client is not an operator"`)
 		if named := strings.Count(log.String(), "rule=auth.operators"); named != logged {
 			t.Errorf("%s: %d records, of which %d name the option", row.name, logged, named)
 		}

@@ -63,12 +63,12 @@ func (x *Chain) review() {
 var (
 	// errRemoved ends a stream whose client's API key is removed.
 	errRemoved = &caller.Error{
-		Problem: caller.Invalid, Message: "the API key of the stream does not count any more",
+		Problem: caller.Invalid, Message: "the API key of the stream is no longer valid",
 	}
 	// errSooner ends a stream whose client's API key ends sooner than it did when the stream began.
 	errSooner = &caller.Error{
 		Problem: caller.Invalid,
-		Message: "the API key of the stream ends sooner than it did: begin again",
+		Message: "the API key of the stream now expires sooner: open the stream again",
 	}
 )
 

@@ -25,7 +25,7 @@ var (
 		"been lost")
 	// ErrCursorEvicted refuses the token of a cursor whose second page was not asked for before its
 	// principal needed room for other cursors.
-	ErrCursorEvicted = errors.New("the cursor was ended, since the client has opened many others " +
+	ErrCursorEvicted = errors.New("the cursor was closed: the client opened too many others " +
 		"after it without reading its second page")
 	// ErrOwnerGone refuses the token of a pinned cursor. Only one replica can continue the cursor,
 	// and that replica is gone, was restarted, or cannot be reached.
@@ -36,7 +36,7 @@ var (
 	ErrOtherTransaction = errors.New("the cursor belongs to a transaction, and the call does " +
 		"not run in it; or the call runs in a transaction that the cursor does not belong to")
 	// ErrNotHere is for replicas only: the replica that was asked knows nothing of the cursor.
-	ErrNotHere = errors.New("this replica knows nothing of the cursor")
+	ErrNotHere = errors.New("this replica does not know the cursor")
 )
 
 var errPanic = errors.New("panic")

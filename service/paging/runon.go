@@ -9,7 +9,8 @@ import (
 )
 
 // errRunOnOver ends the asking of other replicas for a client that has gone long ago.
-var errRunOnOver = errors.New("the caller went away, and the other replicas did not answer in time")
+var errRunOnOver = errors.New("the caller disconnected, and the other replicas did not answer " +
+	"in time")
 
 // runOn returns a context for asking other replicas. If the client goes away, it continues until
 // the deadline of ctx, for operation.RunOnLimit at most. Every other end of ctx ends it. The caller

@@ -16,7 +16,7 @@ func (p problem) Error() string { return string(p) }
 const (
 	errScript  problem = "runs JavaScript, which is off"
 	errHidden  problem = "names a field that the caller may not use"
-	errServers problem = "uses an operator $_internal…, which servers use among themselves"
+	errServers problem = "uses an operator $_internal…, which is used between servers"
 )
 
 // limits holds a decision, and what holds for all callers.

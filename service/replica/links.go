@@ -106,7 +106,7 @@ func (s *linkSet) closeStale() {
 	}
 	s.mu.Unlock()
 	for _, l := range stale {
-		s.log.Info("closing a connection of a handle key that is gone",
+		s.log.Info("closing a connection made with a removed handle key",
 			"replica", l.RemoteAddr().String())
 		_ = l.Close() // the connection is not needed any more
 	}

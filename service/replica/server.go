@@ -81,7 +81,7 @@ func (s *server) Push(
 		held += cost
 		if s.pushes.bytes.Add(int64(cost)) > s.pushes.max {
 			return refusal(&rpcerr.Error{
-				Reason: rpcerr.TooLarge, Message: "too much is pushed at a time",
+				Reason: rpcerr.TooLarge, Message: "too much is being pushed at the same time",
 			})
 		}
 		records = append(records, r.record(req.GetRecord()))

@@ -149,7 +149,6 @@ func (w *writing) explained(err error) error {
 	}
 	return &rpcerr.Error{
 		Reason: rpcerr.InvalidArgument, Field: "ifMatch", Err: err,
-		Message: "the deployment cannot compare a whole document ($expr), so that it cannot " +
-			"take an etag",
+		Message: "the deployment cannot compare a whole document ($expr): send no etag",
 	}
 }

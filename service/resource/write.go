@@ -220,7 +220,7 @@ func withoutID(r *request.Reader, id bson.Value, doc bson.Raw) bson.Raw {
 		return doc
 	}
 	if !sameID(own, id) {
-		r.Refuse("replacement._id", "is another one than that of the resource")
+		r.Refuse("replacement._id", "differs from that of the resource")
 	}
 	return bson.Without(doc, "_id")
 }

@@ -63,7 +63,7 @@ func parseQuery(r *route, raw string) (url.Values, error) {
 				"there is no such query parameter"+meant(name, r.queryNames()))
 		}
 		if len(all) > 1 {
-			return nil, refuseField(name, "the query parameter is there twice")
+			return nil, refuseField(name, "the query parameter is repeated")
 		}
 	}
 	return values, nil

@@ -146,7 +146,7 @@ func TestBadBodies(t *testing.T) {
 		{"key in single quotes", "find", `{"filter": {'a': 1}}`, "filter", `unexpected '\'', expected a key in double quotes`, 12},
 		{"unknown nested field", "find", `{"readPreference": {"mod": 1}}`, "readPreference.mod", "there is no such field", -1},
 		{"database in the body", "find", `{"database": "shop"}`, "database", "belongs to the path", -1},
-		{"field twice", "find", `{"limit": 1, "limit": 2}`, "limit", "it is there twice", 20},
+		{"field twice", "find", `{"limit": 1, "limit": 2}`, "limit", "it is repeated", 20},
 		{"null", "find", `{"filter": null}`, "filter", "null", 11},
 		{"null in an array", "insertMany", `{"documents": [{}, null]}`, "documents.1", "expected an object", 19},
 		{"wrong union", "updateOne", `{"update": 5}`, "update", "expected an object or an array", 11},

@@ -247,7 +247,7 @@ func (s *stream) writeItems(e *encoder, m proto.Message) error {
 		err := s.c.x.Response.Send(e.buf)
 		e.buf = e.buf[:0]
 		if err != nil {
-			return refuse(rpcerr.Canceled, "the client has gone away: "+err.Error())
+			return refuse(rpcerr.Canceled, "the client has disconnected: "+err.Error())
 		}
 		return nil
 	}

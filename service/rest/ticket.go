@@ -49,7 +49,7 @@ func withoutTicket(path string) string {
 }
 
 var errNoTickets = &caller.Error{
-	Problem: caller.Invalid, Message: "tickets do not count here",
+	Problem: caller.Invalid, Message: "this gateway has no tickets",
 }
 
 // identify returns who makes the call: who the ticket in its path belongs to, or else who presents

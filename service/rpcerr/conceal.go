@@ -3,11 +3,11 @@ package rpcerr
 // concealed has a sentence for each reason whose messages can have addresses of servers or texts
 // of libraries and the system.
 var concealed = map[Reason]string{
-	NoSuitableServer:      "no MongoDB server can be used at present",
+	NoSuitableServer:      "no MongoDB server is available",
 	NetworkError:          "the connection to the MongoDB server broke",
 	ConnectionPoolCleared: "the connections to the MongoDB server were closed after an error",
 	ConnectionPoolFull:    "all connections to the MongoDB server were in use for too long",
-	PinLimitExceeded:      "cursors and transactions hold as many connections as they may",
+	PinLimitExceeded:      "cursors and transactions hold the maximum number of connections",
 	CursorOwnerGone:       "the replica of the gateway that held the cursor is gone",
 	ReplicaUnreachable:    "the replica of the gateway that holds the cursor does not answer",
 	DeadlineExceeded:      "the deadline of the call passed",

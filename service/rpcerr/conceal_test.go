@@ -83,7 +83,7 @@ func TestLogged(t *testing.T) {
 			"write failed on h:1: write 0: error (DuplicateKey, code 11000)",
 		},
 		// as another replica says it
-		{rpcerr.Status(command).Err(), "the server refuses the request; its words are kept back (errors.serverTexts)"},
+		{rpcerr.Status(command).Err(), "the server refuses the request; its message is withheld (errors.serverTexts)"},
 		{&mongoerr.NetworkError{Address: "h:1", Op: "read", Err: io.EOF}, "network error on h:1 (read): EOF"},
 		{
 			mongoerr.WithLabel(&mongoerr.NetworkError{Address: "h:1", Op: "read", Err: io.EOF}, mongoerr.LabelUnknownTransactionCommitResult),

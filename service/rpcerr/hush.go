@@ -13,7 +13,7 @@ const duplicateKey = "DuplicateKey"
 
 // keptBack is what a client is told in place of the server's words. It names the option that shows
 // them.
-const keptBack = "the server refuses the request; its words are kept back (errors.serverTexts)"
+const keptBack = "the server refuses the request; its message is withheld (errors.serverTexts)"
 
 // sentence returns what a client is told in place of the server's words.
 func sentence(reason string) string {

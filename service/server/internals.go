@@ -64,7 +64,7 @@ func isWrite(t reflect.Type) bool {
 func internalsError(ss any, methods string) error {
 	return &rpcerr.Error{
 		Reason: rpcerr.Internal,
-		Message: fmt.Sprintf("this gateway does not fit grpc %s, whose %T has not the methods %s",
+		Message: fmt.Sprintf("this gateway does not work with grpc %s: its %T lacks the methods %s",
 			grpc.Version, ss, methods),
 	}
 }

@@ -39,7 +39,7 @@ func (results) Write([]byte, mem.BufferSlice, any) (int, error) { return 0, nil 
 // TestOtherGRPC checks that calls over a grpc whose transport stream has other methods fail with an
 // error that says so, and that none of them panics.
 func TestOtherGRPC(t *testing.T) {
-	const want = "this gateway does not fit grpc " + grpc.Version
+	const want = "this gateway does not work with grpc " + grpc.Version
 	with := func(ss grpc.ServerTransportStream) context.Context {
 		return grpc.NewContextWithServerTransportStream(t.Context(), ss)
 	}

@@ -31,7 +31,7 @@ func readRefusal(b []byte) (code int, why string, ok bool) {
 		return 400, strings.TrimSpace(string(text)), true
 	}
 	if bytes.HasPrefix(b, []byte(unexpected)) {
-		return 417, "the gateway knows no Expect but 100-continue", true
+		return 417, "the only Expect that the gateway supports is 100-continue", true
 	}
 	rest, ok := bytes.CutPrefix(b, []byte(httpVersion))
 	status, rest, found := bytes.Cut(rest, []byte("\r\n"))

@@ -56,7 +56,8 @@ func (cfg *GRPCConfig) infrastructure(run func() error) error {
 		return err
 	case <-old:
 		return rpcerr.Status(&rpcerr.Error{
-			Reason: rpcerr.ShuttingDown, Message: "the stream is as old as connections may become",
+			Reason:  rpcerr.ShuttingDown,
+			Message: "the stream has reached the maximum age of a connection",
 		}).Err()
 	case <-cfg.Stopping:
 		return rpcerr.Status(&rpcerr.Error{

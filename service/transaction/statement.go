@@ -169,8 +169,9 @@ func (r *result) get() (proto.Message, error) {
 	case !r.kept:
 		return nil, &rpcerr.Error{
 			Reason: rpcerr.StatementResultLost, Field: "statement",
-			Message: "the operation was run, and its result is not remembered: " +
-				"it was too large, or a stream, or it took too long after its client had left",
+			Message: "the operation was run, but its result is not available: it " +
+				"was too large, or a stream, or it took too long after its " +
+				"client had disconnected",
 		}
 	case r.err != nil:
 		return nil, r.err

@@ -108,7 +108,7 @@ func (o *open) Removed() {
 	case o.committing:
 		o.outcome.kind = outcomeUnknown
 	case o.Expired(now):
-		o.outcome = aborted(fmt.Sprintf("no call came for %s", o.of.cfg.Idle))
+		o.outcome = aborted(fmt.Sprintf("no call arrived for %s", o.of.cfg.Idle))
 	case o.of.draining.Load():
 		o.outcome = aborted("the gateway is shutting down")
 	default:

@@ -83,7 +83,7 @@ func (c *call) writeUnary(data []byte) {
 	h.Set("Content-Length", strconv.Itoa(len(data)))
 	c.setTrailer()
 	c.begin(http.StatusOK)
-	c.x.Response.Write(data) // if it fails, the client has gone away
+	c.x.Response.Write(data) // if it fails, the client has disconnected
 }
 
 func (c *call) writeEnvelope(flags byte, data []byte) error {
@@ -96,7 +96,7 @@ func (c *call) writeEnvelope(flags byte, data []byte) error {
 	}
 	if err := c.x.Response.Send(out); err != nil {
 		return &rpcerr.Error{
-			Reason: rpcerr.Canceled, Message: "the client has gone away: " + err.Error(),
+			Reason: rpcerr.Canceled, Message: "the client has disconnected: " + err.Error(),
 		}
 	}
 	return nil

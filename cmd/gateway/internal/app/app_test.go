@@ -419,7 +419,7 @@ func TestComesUpWithoutDNS(t *testing.T) {
 		t.Errorf("find = %d %s, want 503 that may be repeated", code, body)
 	}
 	g.stop()
-	if text := g.log.String(); !strings.Contains(text, "looking up the MongoDB servers failed, trying again") || !strings.Contains(text, "no DNS here") {
+	if text := g.log.String(); !strings.Contains(text, "cannot look up the MongoDB servers; retrying") || !strings.Contains(text, "no DNS here") {
 		t.Errorf("log: %s", text)
 	}
 }

@@ -129,7 +129,7 @@ func (a *auditFile) reopen() {
 	}
 	file, err := a.open()
 	if err != nil {
-		a.log.Error("the audit log cannot be opened: the old file stays", "err", err)
+		a.log.Error("the audit log cannot be opened: keeping the old file", "err", err)
 		return
 	}
 	a.mu.Lock()

@@ -89,7 +89,7 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 			Source: "api_keys", Paths: []string{path}, Sum: string(cfg.Auth.APIKeysSum[:]),
 			Messages: keyfile.Messages{
 				Read: "API keys read", Count: "keys",
-				Failed: "the API keys cannot be read: the old ones stay",
+				Failed: "the API keys cannot be read: keeping the old ones",
 			},
 			Use: func(texts []string) (int, error) {
 				if err := cfg.CheckSecretFile(path); err != nil {
@@ -110,7 +110,7 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 			Sum: string(cfg.IdempotencyKeySum[:]),
 			Messages: keyfile.Messages{
 				Read: "idempotency key read", Count: "keys",
-				Failed: "the idempotency key cannot be used: the old one stays",
+				Failed: "the idempotency key cannot be used: keeping the old one",
 			},
 			Use: func(texts []string) (int, error) {
 				if err := cfg.CheckSecretFile(path); err != nil {
@@ -129,7 +129,7 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 			Source: "policy", Paths: []string{cfg.Policy.File}, Sum: cfg.Policy.Sum,
 			Messages: keyfile.Messages{
 				Read: "policy read", Count: "rules",
-				Failed: "the policy cannot be used: the old rules stay",
+				Failed: "the policy cannot be used: keeping the old rules",
 			},
 			Use: func(texts []string) (int, error) {
 				p, err := policy.Parse([]byte(texts[0]))
@@ -146,7 +146,7 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 			Source: "certificate", Paths: h.Paths(), Sum: h.Sum(),
 			Messages: keyfile.Messages{
 				Read: "certificate read", Count: "certificates",
-				Failed: "the certificate cannot be used: the old one stays",
+				Failed: "the certificate cannot be used: keeping the old one",
 			},
 			Use: func(texts []string) (int, error) {
 				if err := cfg.CheckSecretFile(cfg.TLS.KeyFile); err != nil {
@@ -161,7 +161,7 @@ func newAccess(lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, a *caller.
 			Source: "mongodb_certificates", Paths: mongo.Files(), Sum: mongo.sum,
 			Messages: keyfile.Messages{
 				Read: "certificates for MongoDB read", Count: "files",
-				Failed: "the certificates for MongoDB cannot be used: the old ones stay",
+				Failed: "the certificates for MongoDB cannot be used: keeping the old ones",
 			},
 			Use: func(texts []string) (int, error) {
 				if err := cfg.CheckMongoKeyFile(); err != nil {

@@ -130,7 +130,7 @@ func (s *starter) start(ctx context.Context) error {
 	if _, isDNS := errors.AsType[*seedlist.LookupError](err); !isDNS {
 		return err
 	}
-	s.log.Warn("looking up the MongoDB servers failed, trying again", "err", err)
+	s.log.Warn("cannot look up the MongoDB servers; retrying", "err", err)
 	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.done = make(chan struct{})
 	go s.retry(ctx)
@@ -155,7 +155,7 @@ func (s *starter) retry(ctx context.Context) {
 			return
 		}
 		if ctx.Err() == nil {
-			s.log.Warn("looking up the MongoDB servers failed, trying again", "err", err)
+			s.log.Warn("cannot look up the MongoDB servers; retrying", "err", err)
 		}
 		timer.Reset(lookupInterval)
 	}

@@ -94,8 +94,8 @@ func newKeyWatcher(
 		Source: "handle_keys", Paths: paths, Sum: string(cfg.HandleKeysSum[:]), Log: log,
 		Messages: keyfile.Messages{
 			Read: "handle keys read", Count: "keys",
-			Failed:  "the handle keys cannot be read: the old ones stay",
-			Nothing: "nothing to reload: the handle keys are in no file of their own",
+			Failed:  "the handle keys cannot be read: keeping the old ones",
+			Nothing: "nothing to reload: the handle keys are not in a file of their own",
 		},
 		Use: func(texts []string) (int, error) {
 			if err := cfg.CheckSecretFile(paths[0]); err != nil {

@@ -148,9 +148,9 @@ func TestOpenStreams(t *testing.T) {
 		{"forbidden", policyFile, allowed + ` forbid (principal, action, resource == Collection::"db.c");`, codes.PermissionDenied, "does not allow Watch on db.c"},
 		{"no rule", policyFile, `permit (principal, action in Action::"read", resource);`, codes.PermissionDenied, "does not allow Watch on db.c"},
 		{"out of its group", keysFile, line, codes.PermissionDenied, "does not allow Watch on db.c"},
-		{"another principal", keysFile, "x" + line + " groups=watchers", codes.Unauthenticated, "does not count any more"},
-		{"no such key", keysFile, other, codes.Unauthenticated, "does not count any more"},
-		{"ends sooner", keysFile, line + " groups=watchers expires=" + time.Now().Add(30*time.Minute).UTC().Format(time.RFC3339), codes.Unauthenticated, "ends sooner"},
+		{"another principal", keysFile, "x" + line + " groups=watchers", codes.Unauthenticated, "is no longer valid"},
+		{"no such key", keysFile, other, codes.Unauthenticated, "is no longer valid"},
+		{"ends sooner", keysFile, line + " groups=watchers expires=" + time.Now().Add(30*time.Minute).UTC().Format(time.RFC3339), codes.Unauthenticated, "now expires sooner"},
 	} {
 		open := g.openAll(key)
 		// These change nothing for the streams.
@@ -260,8 +260,8 @@ func TestOpenImports(t *testing.T) {
 	}{
 		{"the collection is forbidden", allowed + `forbid (principal, action, resource == Collection::"db.c");`, line, codes.PermissionDenied, "does not allow Import on db.c"},
 		{"a limit", `@readonly("x") ` + allowed, line, codes.PermissionDenied, "has changed what Import on db.c may do"},
-		{"the key is gone", allowed, other, codes.Unauthenticated, "does not count any more"},
-		{"the principal is renamed", allowed, "re" + line, codes.Unauthenticated, "does not count any more"},
+		{"the key is gone", allowed, other, codes.Unauthenticated, "is no longer valid"},
+		{"the principal is renamed", allowed, "re" + line, codes.Unauthenticated, "is no longer valid"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			policyFile, keysFile := secretFile(t, "policy", allowed), secretFile(t, "keys", line)

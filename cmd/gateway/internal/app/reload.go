@@ -55,7 +55,7 @@ func newConfigFile(lc fx.Lifecycle, cfg *config.Config, parts liveParts) *config
 		Source: "configuration", Paths: paths, Sum: cfg.FileSum, Log: parts.Log,
 		Messages: keyfile.Messages{
 			Read: "configuration read", Count: "changed",
-			Failed:  "the configuration cannot be used: the old one stays",
+			Failed:  "the configuration cannot be used: keeping the old one",
 			Nothing: "nothing to reload: there is no configuration file",
 		},
 		Use: func(texts []string) (int, error) { return f.use(texts[0]) },

@@ -139,7 +139,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	broken["requests.rate"] = "many"
 	write(broken)
 	g.Reload()
-	g.logs(`msg="the configuration cannot be used: the old one stays"`, 1)
+	g.logs(`msg="the configuration cannot be used: keeping the old one"`, 1)
 	l.progress()
 
 	last := maps.Clone(before)

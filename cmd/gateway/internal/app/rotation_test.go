@@ -154,12 +154,12 @@ func TestRotationUnderLoad(t *testing.T) {
 	l.progress()
 	write(keys, "nonsense")
 	g.Reload()
-	g.logs("the old ones stay", 1)
+	g.logs("keeping the old ones", 1)
 	l.progress()
 
 	write(crt, string(pem.EncodeToMemory(second.CertificateBlock()))) // the key does not fit yet
 	g.Reload()
-	g.logs("the old one stays", 1)
+	g.logs("keeping the old one", 1)
 	l.progress()
 	write(key, string(pem.EncodeToMemory(second.KeyBlock(t))))
 	g.Reload()
@@ -231,9 +231,9 @@ func TestPolicyRotationUnderLoad(t *testing.T) {
 		change(rules[(i+1)%2], "policy read", i+1)
 	}
 	l.progress()
-	change("permit (", "the old rules stay", 1)
+	change("permit (", "keeping the old rules", 1)
 	l.progress()
-	change(`forbid (principal, action == Action::"read", resource);`, "the old rules stay", 2)
+	change(`forbid (principal, action == Action::"read", resource);`, "keeping the old rules", 2)
 	l.progress()
 	l.stop()
 	l.group.Wait()

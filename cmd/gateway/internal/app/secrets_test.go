@@ -520,7 +520,7 @@ func (w *secretWorld) changeHandleKeys() {
 // changeIdempotencyKey announces a change. service/transaction has a test of what clients see then.
 func (w *secretWorld) changeIdempotencyKey() {
 	w.write("idempotency-key", w.handleKeys[1])
-	w.read(`msg="the idempotency key cannot be used: the old one stays"`)
+	w.read(`msg="the idempotency key cannot be used: keeping the old one"`)
 	w.write("idempotency-key", w.handleKeys[0]+"\n2100-01-01T12:00:00Z "+w.handleKeys[1])
 	w.read(`msg="idempotency key read" file=` + w.dir + "/idempotency-key keys=2")
 	w.progress()
@@ -550,7 +550,7 @@ func (w *secretWorld) changePolicy() {
 func (w *secretWorld) changeCertificate() {
 	w.write("tls.crt", block(w.servers[1].CertificateBlock()))
 	w.reload() // the key does not fit yet
-	w.a.logs("the old one stays", 1)
+	w.a.logs("keeping the old one", 1)
 	w.progress()
 	w.write("tls.key", block(w.servers[1].KeyBlock(w.t)))
 	w.reload()

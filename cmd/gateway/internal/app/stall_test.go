@@ -41,7 +41,7 @@ func TestStalledStream(t *testing.T) {
 		for err == nil {
 			_, err = s.Recv()
 		}
-		if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "taken nothing") {
+		if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "read nothing") {
 			t.Errorf("%s: the stream ended with %v, want StreamStalled", name, err)
 		}
 	}

@@ -61,7 +61,7 @@ func TestStarter(t *testing.T) {
 		"records that contradict the string later": {
 			[]error{dns, wrong}, nil, []time.Duration{0, 10 * time.Second, 20 * time.Second}, 1, "needs exactly one host",
 		},
-		"DNS hangs":           {[]error{nil}, nil, []time.Duration{0, 15 * time.Second}, 1, "trying again"},
+		"DNS hangs":           {[]error{nil}, nil, []time.Duration{0, 15 * time.Second}, 1, "retrying"},
 		"DNS hangs until end": {[]error{dns, nil}, nil, []time.Duration{0, 10 * time.Second}, 0, "server failure"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -123,7 +123,7 @@ func TestCheckShowsNoSecret(t *testing.T) {
 		{"at sign", []string{"--uri", "mongodb://ann:p@hunter2@" + host}, "option uri (from --uri): "},
 		{"bad port", []string{"--uri", "mongodb://ann:hunter2/x@" + host}, "option uri (from --uri): "},
 		{"a word", []string{"mongodb://ann:hunter2@" + host}, "of the database admin"},
-		{"two words", []string{"mongodb://ann:hunter2@" + host, "hunter2"}, "2 words that are not flags"},
+		{"two words", []string{"mongodb://ann:hunter2@" + host, "hunter2"}, "2 arguments that are not flags"},
 		{"no timeout", []string{"--timeout=0", "--uri", "mongodb://ann:hunter2@" + host}, "--timeout must be more than 0"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -298,7 +298,7 @@ func (c *command) takeWords(flags *pflag.FlagSet) (operand string, err error) {
 		words, operand = words[:n], words[n]
 	}
 	if strings.Join(words, " ") != strings.Join(c.args, " ") || c.operand != "" && operand == "" {
-		return "", &usageError{fmt.Sprintf("%s: %d words that are not flags; usage: mooring %s",
+		return "", &usageError{fmt.Sprintf("%s: %d arguments that are not flags; usage: mooring %s",
 			c.name, flags.NArg(), c.usage())}
 	}
 	if !c.takesURI || operand == "" {
@@ -306,11 +306,11 @@ func (c *command) takeWords(flags *pflag.FlagSet) (operand string, err error) {
 	}
 	switch {
 	case !strings.HasPrefix(operand, "mongodb://") && !strings.HasPrefix(operand, "mongodb+srv://"):
-		return "", &usageError{c.name + ": the word that is not a flag is no connection string, " +
-			"which begins with mongodb:// or mongodb+srv://"}
+		return "", &usageError{c.name + ": the argument is no connection string, which begins " +
+			"with mongodb:// or mongodb+srv://"}
 	case flags.Changed("uri") || flags.Changed("uri-file"):
-		return "", &usageError{c.name + ": the connection string is given twice, as a word and " +
-			"by a flag"}
+		return "", &usageError{c.name + ": the connection string is given twice, as an argument " +
+			"and by a flag"}
 	}
 	return "", flags.Set("uri", operand)
 }

@@ -24,8 +24,8 @@ func newKey(c call) error {
 
 func apiKeyFlags(flags *pflag.FlagSet) {
 	flags.String("principal", "", "`name` of the client, in logs and in the list of cursors")
-	flags.Duration("expires", 0, "`time` for which the key counts, such as 8760h; without it the "+
-		"key counts until its line is removed")
+	flags.Duration("expires", 0, "`time` for which the key is valid, such as 8760h; without it "+
+		"the key is valid until its line is removed")
 }
 
 // newAPIKey runs the command key api new.

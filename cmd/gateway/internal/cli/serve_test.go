@@ -211,7 +211,7 @@ func TestHangup(t *testing.T) {
 	}
 	write("nonsense!\n")
 	g.send(t, syscall.SIGHUP)
-	g.says(t, "the old ones stay")
+	g.says(t, "keeping the old ones")
 	write(key + key)
 	g.send(t, syscall.SIGHUP)
 	g.says(t, "handle keys read")

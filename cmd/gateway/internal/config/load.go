@@ -157,7 +157,7 @@ func (o option) resolve(layers []layer, check func(path string) error) (setting,
 		indirect = indirect && o.Secret
 		switch {
 		case direct && indirect:
-			return s, fmt.Errorf("is also set by %s: one of the two must go", path.source)
+			return s, fmt.Errorf("is also set by %s: remove one of the two", path.source)
 		case direct:
 			return s, nil
 		case indirect:

@@ -348,7 +348,7 @@ var options = []option{
 	{
 		Name: "connections.maxAge", Kind: "duration or none", Default: "10m",
 		Doc: "Age from which a client of gRPC or REST is told to use another connection, so that " +
-			"clients spread over new replicas. What is in flight on the old one ends in peace.",
+			"clients spread over new replicas. Calls in flight on the old one finish.",
 		parse: into(func(c *Config) *time.Duration { return &c.Connections.MaxAge },
 			orNone(durationWithin(time.Second, 24*time.Hour))),
 	},

@@ -23,7 +23,7 @@ const (
 	two = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=\n"
 )
 
-var messages = keyfile.Messages{Read: "handle keys read", Count: "keys", Failed: "the old ones stay", Nothing: "nothing to reload"}
+var messages = keyfile.Messages{Read: "handle keys read", Count: "keys", Failed: "keeping the old ones", Nothing: "nothing to reload"}
 
 // world is a watcher with its file, in a bubble, where time is fake.
 type world struct {

@@ -138,9 +138,9 @@ type repeat struct {
 // limited are the messages that clients and servers can cause at any rate.
 var limited = []string{
 	"request failed", "request refused", "request refused by the policy",
-	"request refused: the client is no operator", "request ended by the shutdown", "slow request",
-	"server unavailable", "server changed", "connection pool cleared", "replica joined",
-	"replica left", "panic", "audit lines lost",
+	"request refused: the client is not an operator", "request ended by the shutdown",
+	"slow request", "server unavailable", "server changed", "connection pool cleared",
+	"replica joined", "replica left", "panic", "audit lines lost",
 }
 
 // subjects are the attributes that tell kinds of records apart, by their first maxSubject bytes.

@@ -236,7 +236,7 @@ func TestRepeats(t *testing.T) {
 			t.Errorf("refusals by two rules: %q", got)
 		}
 		for _, method := range []string{"GetTopology", "KillHandle", "GetTopology"} {
-			log.Warn("request refused: the client is no operator", "method", method)
+			log.Warn("request refused: the client is not an operator", "method", method)
 		}
 		if got := lines(); len(got) != 2 {
 			t.Errorf("refusals of two methods: %q", got)

@@ -239,7 +239,7 @@ func (l *Login) changed(texts []string, err error, asked bool) (used bool) {
 		l.wake()
 	case err.Error() != l.bad || asked:
 		l.bad = err.Error()
-		l.log.Error("the MongoDB user cannot be read: the old one stays", "files",
+		l.log.Error("the MongoDB user cannot be read: keeping the old one", "files",
 			l.cfg.UserFiles(), "err", err)
 	}
 	return err == nil

@@ -157,7 +157,7 @@ func TestLogin(t *testing.T) {
 		// A bad file is logged once, and the user stays.
 		write(t, file, "\n")
 		pass(time.Minute)
-		if u, _ := l.User(); u.Password != "wrong" || strings.Count(log.String(), "the old one stays") != 1 {
+		if u, _ := l.User(); u.Password != "wrong" || strings.Count(log.String(), "keeping the old one") != 1 {
 			t.Errorf("User() = %v; log %s", u, log.String())
 		}
 		if err := l.Close(t.Context()); err != nil {

@@ -64,7 +64,7 @@ func (c *calls) init(m *Metrics) {
 	c.unlisted.WithLabelValues()
 	c.floods = m.counter("mooring_flood_refusals_total",
 		"What is refused before it is known who calls, by kind: connections (reset when they are "+
-			"accepted), calls (connections closed, since too many of their calls are of no use) "+
+			"accepted), calls (connections closed, since too many of their calls do no work) "+
 			"or streams (of health and reflection).",
 		"kind")
 	for _, kind := range []string{flood.Connections, flood.Calls, flood.Streams} {
