@@ -1,5 +1,5 @@
-// Package address has one normalized endpoint of a deployment, as a comparable value. It resolves
-// no name and opens no socket.
+// Package address holds a normalized endpoint of a deployment as a comparable value. It resolves no
+// name and opens no socket.
 package address
 
 import (

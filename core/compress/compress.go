@@ -1,7 +1,6 @@
-// Package compress is the three compressors of MongoDB's wire protocol, by their ids. It knows
-// bytes, not messages: what is negotiated, and the envelope around compressed bytes, are up to the
-// packages conn and wire. All functions may be called at the same time; what encoders and decoders
-// need is pooled.
+// Package compress implements the three compressors of MongoDB's wire protocol, by their ids. It
+// knows bytes, not messages: packages conn and wire negotiate the compressor and frame the
+// compressed bytes. All functions are safe for concurrent use; encoders and decoders are pooled.
 package compress
 
 import (

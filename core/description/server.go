@@ -1,5 +1,5 @@
-// Package description has what is known of a deployment, as immutable values. Server is one server
-// as one hello described it; Topology is all of them. Apply folds the outcome of a check into a
+// Package description describes a deployment as immutable values. Server is one server, as one
+// hello described it; Topology is all of them. Apply folds the outcome of a check into a
 // Topology, and Fail an application's error (Server Discovery and Monitoring). Everything here is
 // pure: no clock, no lock, no goroutine, no I/O.
 package description

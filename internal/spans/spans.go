@@ -1,5 +1,5 @@
-// Package spans makes OpenTelemetry spans of the driver's events. It uses the API of OpenTelemetry
-// alone: where spans go, and which are recorded, is the matter of the tracer that it gets.
+// Package spans makes OpenTelemetry spans of the driver's events. It uses only OpenTelemetry's API:
+// the tracer that it gets decides where spans go, and which are recorded.
 package spans
 
 import (

@@ -1,7 +1,7 @@
-// Package aws is the mechanism MONGODB-AWS: a server asks the client to sign a GetCallerIdentity
-// request of AWS's security token service (STS) with its credentials, and learns from STS whose
-// they are. Conversation is what is said, without I/O; Source obtains the credentials, from the
-// environment or over HTTP, and caches those that an endpoint gave.
+// Package aws implements the mechanism MONGODB-AWS: the server asks the client to sign a
+// GetCallerIdentity request to AWS's security token service (STS) with its credentials, and asks
+// STS whose they are. Conversation computes the messages, without I/O; Source obtains the
+// credentials from the environment or over HTTP, and caches those of an endpoint.
 package aws
 
 import (

@@ -1,7 +1,7 @@
-// Package gssapi is the mechanism GSSAPI, which is Kerberos (RFC 4752): a client sends a ticket
-// for the server's service, the server proves that it has the service's key, and both agree to
-// protect nothing after that, since TLS does. Conversation and the names of services are here;
-// Initiator stands for a Kerberos library (package krb5 is one).
+// Package gssapi implements the mechanism GSSAPI, which is Kerberos (RFC 4752): a client sends a
+// ticket for the server's service, the server proves that it has the service's key, and both agree
+// on no further protection, since TLS provides it. The package has the conversation and the names
+// of services; a Kerberos library, such as package krb5, implements Initiator.
 package gssapi
 
 import (

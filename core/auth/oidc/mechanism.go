@@ -1,9 +1,8 @@
-// Package oidc is the mechanism MONGODB-OIDC in its machine flow: a client sends an access token
-// that it has from a provider, and the server verifies it with the identity provider. Mechanism
-// caches the client's token, so that a provider is asked once for many connections; the providers
-// for Azure, Google Cloud and Kubernetes are here, others are the application's. There is no human
-// flow: nothing asks a person to log in, so there are no two-step conversations, refresh tokens or
-// allowed hosts.
+// Package oidc implements the mechanism MONGODB-OIDC in its machine flow: a client sends an access
+// token of a provider, and the server verifies it with the identity provider. Mechanism caches the
+// token for all connections of a client. The package has the providers for Azure, Google Cloud and
+// Kubernetes; applications supply others. It has no human flow, which asks a person to log in, and
+// therefore no two-step conversations, refresh tokens or allowed hosts.
 package oidc
 
 import (

@@ -1,6 +1,6 @@
-// Package broadcast holds a value that many readers follow: each look gives the value and a
-// channel that is closed when a newer one is there. It keeps no history (a slow reader sees the
-// newest value only), starts no goroutine and takes no lock.
+// Package broadcast holds a value that many readers follow: a read returns the value and a channel
+// that is closed when a newer value is published. It keeps no history (a slow reader sees only the
+// newest value), starts no goroutine and takes no lock.
 package broadcast
 
 import "sync/atomic"
