@@ -35,7 +35,8 @@ export class ApiError extends Error {
 }
 
 interface Options {
-  method?: 'GET' | 'POST';
+  method?: 'GET' | 'POST' | 'PATCH';
+  headers?: Record<string, string>;
   body?: string;
   accept?: string;
   signal?: AbortSignal | undefined;
@@ -48,7 +49,7 @@ const unanswered = (message: string): ApiError =>
   new ApiError(0, { status: 'UNAVAILABLE', reason: 'NoAnswer', code: 14, message });
 
 async function send(path: string, o: Options): Promise<Response> {
-  const headers: Record<string, string> = { Accept: o.accept ?? 'application/json' };
+  const headers: Record<string, string> = { Accept: o.accept ?? 'application/json', ...o.headers };
   if (key !== undefined) headers['Authorization'] = `Bearer ${key}`;
   if (o.body !== undefined) headers['Content-Type'] = 'application/json';
   let response: Response;
@@ -88,6 +89,12 @@ async function failure(response: Response): Promise<ApiError> {
 /** text makes a call and returns its answer as it is written. */
 export async function text(path: string, o: Options = {}): Promise<string> {
   return (await send(path, o)).text();
+}
+
+/** exchange makes a call and returns its answer as it is written, with its ETag. */
+export async function exchange(path: string, o: Options): Promise<{ text: string; etag: string | undefined }> {
+  const response = await send(path, o);
+  return { text: await response.text(), etag: response.headers.get('Etag') ?? undefined };
 }
 
 /** call makes a call whose answer is JSON. */

@@ -1,5 +1,19 @@
 // Documents, as a tree of text and as a table. Nothing of a document is ever anything but text.
-import { isArray, isObject, short, type Value } from './ejson';
+import { field, isArray, isObject, short, type Value } from './ejson';
+
+/** EditButton opens a document of a collection, if onEdit is there and the document has an _id. */
+export function EditButton({ document: d, onEdit }: {
+  document: Value;
+  onEdit: ((id: Value) => void) | undefined;
+}) {
+  const id = field(d, '_id');
+  if (!id || !onEdit) return null;
+  return (
+    <button type="button" class="small" aria-label={`Edit the document ${short(id, 60)}`} onClick={() => onEdit(id)}>
+      Edit
+    </button>
+  );
+}
 
 /** Tree shows a value with the types of its parts. */
 export function Tree({ value }: { value: Value }) {
@@ -62,7 +76,11 @@ const plain = new Set(['String', 'Bool', 'Number']);
 const mostColumns = 40;
 
 /** Table shows documents with a column for each field of the first level. */
-export function Table({ documents, label }: { documents: Value[]; label: string }) {
+export function Table({ documents, label, onEdit }: {
+  documents: Value[];
+  label: string;
+  onEdit?: ((id: Value) => void) | undefined;
+}) {
   const names = new Set<string>();
   for (const d of documents) {
     for (const [name] of isObject(d) ? d.fields : []) {
@@ -80,6 +98,11 @@ export function Table({ documents, label }: { documents: Value[]; label: string 
                 {name || <span class="muted">(empty)</span>}
               </th>
             ))}
+            {onEdit && (
+              <th scope="col">
+                <span class="hidden">Action</span>
+              </th>
+            )}
           </tr>
         </thead>
         <tbody>
@@ -91,6 +114,11 @@ export function Table({ documents, label }: { documents: Value[]; label: string 
                   const v = fields.get(name);
                   return <td key={name}>{v && <Cell value={v} />}</td>;
                 })}
+                {onEdit && (
+                  <td class="action">
+                    <EditButton document={d} onEdit={onEdit} />
+                  </td>
+                )}
               </tr>
             );
           })}

@@ -1,16 +1,20 @@
 // Extended JSON as it is written: fields in their order, also those that JavaScript's objects would
 // move or drop, and each value with its BSON type.
 
-export type Value =
+type Shape =
   | { type: 'Object'; fields: [string, Value][] }
   | { type: 'Array'; items: Value[] }
   | { type: string; text: string };
 
-export const isObject = (v: Value): v is { type: 'Object'; fields: [string, Value][] } =>
-  'fields' in v;
-export const isArray = (v: Value): v is { type: 'Array'; items: Value[] } => 'items' in v;
+/** Value is a value, with the text that it was read from. */
+export type Value = Shape & { raw: string };
 
-/** parse reads JSON that the gateway has written. */
+export const isObject = (v: Value): v is Extract<Shape, { fields: unknown }> & { raw: string } =>
+  'fields' in v;
+export const isArray = (v: Value): v is Extract<Shape, { items: unknown }> & { raw: string } =>
+  'items' in v;
+
+/** parse reads JSON, which must be well-formed: the gateway has written it, or JSON.parse takes it. */
 export function parse(text: string): Value {
   const p = new Parser(text);
   return p.value();
@@ -42,6 +46,13 @@ class Parser {
   }
 
   value(): Value {
+    this.skip();
+    const from = this.at;
+    const shape = this.shape();
+    return Object.assign(shape, { raw: this.text.slice(from, this.at) });
+  }
+
+  private shape(): Shape {
     switch (this.skip()) {
       case '{':
         return this.object();
@@ -59,13 +70,13 @@ class Parser {
     return { type: text === 'null' ? 'Null' : 'Number', text };
   }
 
-  private array(): Value {
+  private array(): Shape {
     const items: Value[] = [];
     for (this.take('['); !this.take(']'); this.take(',')) items.push(this.value());
     return { type: 'Array', items };
   }
 
-  private object(): Value {
+  private object(): Shape {
     const fields: [string, Value][] = [];
     this.take('{');
     while (!this.take('}')) {
@@ -85,7 +96,7 @@ const types: Record<string, string> = {
 };
 
 /** special returns the value of an object that stands for a BSON type. */
-function special(fields: [string, Value][]): Value | undefined {
+function special(fields: [string, Value][]): Shape | undefined {
   const [[name, v] = ['', undefined], more] = fields;
   if (!v || !name.startsWith('$')) return undefined;
   const inner = (of: Value, key: string): string => {

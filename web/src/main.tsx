@@ -89,7 +89,7 @@ function Shell() {
       </header>
       <main id="main" ref={main} tabIndex={-1}>
         <h1>{view.title}</h1>
-        <view.show key={name} />
+        <view.show key={route.value.visit} />
       </main>
       <footer>
         <a href="licenses.txt">Licences</a>

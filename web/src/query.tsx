@@ -1,12 +1,18 @@
 import { signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { ApiError, call, session, text } from './api';
-import { bodyOf, fieldsOf, languages, mainAt, pathOf, segment, type Query } from './code';
-import { Table, Tree } from './document';
+import {
+  bodyOf, explainBodyOf, fieldsOf, kindOf, kinds, languages, mainAt, pathOf, segment,
+  type KindName, type Query,
+} from './code';
+import { EditButton, Table, Tree } from './document';
+import { Edit } from './edit';
 import { field, isArray, isObject, parse, type Value } from './ejson';
 import { LazyEditor } from './lazy';
 import { Failure } from './parts';
+import { Plan } from './plan';
 import { remember, route } from './router';
+import { Write } from './write';
 
 interface Page {
   documents: Value[];
@@ -15,14 +21,15 @@ interface Page {
   cursor: string | undefined;
 }
 
-const starts = { find: '{}', aggregate: '[\n  { "$match": {} }\n]' };
+const noUpdate = '{\n  "$set": {}\n}';
 
 const initial = (): Query => {
   const q = route.value.query;
-  const kind = q.get('kind') === 'aggregate' ? 'aggregate' : 'find';
+  const asked = q.get('kind') ?? '';
+  const kind = asked in kinds ? (asked as KindName) : 'find';
   return {
     database: q.get('db') ?? '', collection: q.get('in') ?? '', kind,
-    text: q.get('q') ?? starts[kind], projection: q.get('projection') ?? '',
+    text: q.get('q') ?? kinds[kind].start, update: q.get('update') ?? noUpdate, projection: q.get('projection') ?? '',
     sort: q.get('sort') ?? '', limit: q.get('limit') ?? '', batchSize: 100,
   };
 };
@@ -61,10 +68,17 @@ export function QueryView() {
   const [wrong, setWrong] = useState<string>();
   const [took, setTook] = useState<number>();
   const [as, setAs] = useState<'table' | 'json'>('table');
+  const [plan, setPlan] = useState<Value>();
+  const [writing, setWriting] = useState<Query>();
+  const [editing, setEditing] = useState<Value>();
+  const [said, setSaid] = useState('');
   const running = useRef<AbortController | undefined>(undefined);
   const [busy, setBusy] = useState(false);
   const open = useRef<string | undefined>(undefined);
-  const set = (some: Partial<Query>): void => setQuery((old) => ({ ...old, ...some }));
+  const set = (some: Partial<Query>): void => {
+    setQuery((old) => ({ ...old, ...some }));
+    setWriting(undefined); // what was looked at is not what would be done now
+  };
 
   useEffect(() => {
     void list('v1/databases', 'databases').then((l) => (databases.value = l));
@@ -108,21 +122,63 @@ export function QueryView() {
     }
   };
 
-  const run = async (): Promise<void> => {
+  /** begin checks the query, and puts away what shows of the last one. */
+  const begin = (): boolean => {
     const problem = check(q);
     setWrong(problem);
-    if (problem) return;
+    if (problem) return false;
     running.current?.abort();
     close();
     setPages([]);
     setAt(0);
+    setPlan(undefined);
+    setWriting(undefined);
+    setError(undefined);
+    setSaid('');
     remember('query', {
       db: q.database, in: q.collection, kind: q.kind, q: q.text,
+      ...(kindOf(q).update && { update: q.update }),
       ...(q.projection && { projection: q.projection }), ...(q.sort && { sort: q.sort }),
       ...(q.limit && { limit: q.limit }),
     });
+    return true;
+  };
+
+  const run = async (): Promise<void> => {
+    if (!begin()) return;
+    if (!kindOf(q).reads) return setWriting(q);
     const page = await ask(pathOf(q), bodyOf(q), 1);
     if (page) setPages([page]);
+  };
+
+  const explain = async (): Promise<void> => {
+    if (!begin()) return;
+    const stop = (running.current = new AbortController());
+    setBusy(true);
+    try {
+      const answer = parse(await text(pathOf(q, q.kind === 'find' ? 'explainFind' : 'explainAggregate'), {
+        body: explainBodyOf(q), accept: 'application/ejson', signal: stop.signal,
+      }));
+      setPlan(field(answer, 'reply'));
+    } catch (e) {
+      if (!stop.signal.aborted) setError(e);
+    }
+    if (running.current === stop) setBusy(false);
+  };
+
+  /** edited puts a document that was changed in the place of the old one. */
+  const edited = (changed: Value | undefined): void => {
+    const id = editing!.raw;
+    setEditing(undefined);
+    if (!changed) return;
+    setSaid('The document is changed.');
+    setPages((old) => old.map((p) => ({
+      ...p, documents: p.documents.map((d) => (field(d, '_id')?.raw === id ? changed : d)),
+    })));
+  };
+  const edit = q.kind !== 'find' ? undefined : (id: Value): void => {
+    setSaid('');
+    setEditing(id);
   };
 
   const next = async (): Promise<void> => {
@@ -163,21 +219,23 @@ export function QueryView() {
               id="kind"
               value={q.kind}
               onInput={(e) => {
-                const kind = e.currentTarget.value as Query['kind'];
-                set({ kind, ...(q.text.trim() === starts[q.kind].trim() && { text: starts[kind] }) });
+                const kind = e.currentTarget.value as KindName;
+                const keep = kinds[kind].main === kindOf(q).main;
+                set({ kind, ...(!keep && { text: kinds[kind].start }) });
               }}
             >
-              <option value="find">find</option>
-              <option value="aggregate">aggregate</option>
+              {Object.keys(kinds).map((name) => (
+                <option key={name}>{name}</option>
+              ))}
             </select>
           </p>
         </div>
         <p class="label" aria-hidden="true">
-          {q.kind === 'find' ? 'Filter' : 'Pipeline'}
+          {kindOf(q).label}
         </p>
         <LazyEditor
-          key={q.kind}
-          label={q.kind === 'find' ? 'Filter' : 'Pipeline'}
+          key={kindOf(q).main}
+          label={kindOf(q).label}
           text={q.text}
           fields={fields}
           stages={q.kind === 'aggregate'}
@@ -185,6 +243,22 @@ export function QueryView() {
           onChange={(json) => set({ text: json })}
           onRun={() => void run()}
         />
+        {kindOf(q).update && (
+          <>
+            <p class="label" aria-hidden="true">
+              Update
+            </p>
+            <LazyEditor
+              label="Update"
+              text={q.update}
+              fields={fields}
+              stages
+              problem={undefined}
+              onChange={(update) => set({ update })}
+              onRun={() => void run()}
+            />
+          </>
+        )}
         {q.kind === 'find' && (
           <div class="fields">
             <Field label="Projection" placeholder='{"total": 1}' value={q.projection} onInput={(projection) => set({ projection })} />
@@ -194,8 +268,13 @@ export function QueryView() {
         )}
         <p class="actions">
           <button type="submit" class="primary" disabled={busy}>
-            Run
+            {kindOf(q).reads ? 'Run' : 'Preview'}
           </button>
+          {kindOf(q).reads && (
+            <button type="button" disabled={busy} onClick={() => void explain()}>
+              Explain
+            </button>
+          )}
           {busy && (
             <button
               type="button"
@@ -216,7 +295,10 @@ export function QueryView() {
         </p>
       )}
       {error !== undefined && <Failure error={error} what="The query was refused" />}
+      {writing && <Write key={JSON.stringify(writing)} query={writing} />}
+      {plan && <Plan reply={plan} />}
       <p class="summary" role="status">
+        {said}{' '}
         {shown && (
           <>
             {shown.documents.length === 0
@@ -239,11 +321,12 @@ export function QueryView() {
             <Pager at={at} hasNext={Boolean(hasNext) && !busy} onMove={setAt} onNext={() => void next()} />
           </div>
           {as === 'table' ? (
-            <Table documents={shown.documents} label="Result" />
+            <Table documents={shown.documents} label="Result" onEdit={edit} />
           ) : (
             <ol class="trees" start={shown.first}>
               {shown.documents.map((d, i) => (
                 <li key={i}>
+                  <EditButton document={d} onEdit={edit} />
                   <Tree value={d} />
                 </li>
               ))}
@@ -251,6 +334,7 @@ export function QueryView() {
           )}
         </>
       )}
+      {editing && <Edit database={q.database} collection={q.collection} id={editing} onDone={edited} />}
     </>
   );
 }

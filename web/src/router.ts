@@ -4,11 +4,15 @@ import { signal } from '@preact/signals';
 export interface Route {
   view: string;
   query: URLSearchParams;
+  /** visit tells one visit from the next, also of the same view with another query. */
+  visit: number;
 }
+
+let visits = 0;
 
 function read(): Route {
   const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?', 2);
-  return { view: path, query: new URLSearchParams(query) };
+  return { view: path, query: new URLSearchParams(query), visit: visits++ };
 }
 
 export const route = signal<Route>(read());

@@ -1,0 +1,155 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError, exchange } from './api';
+import { segment } from './code';
+import { difference, updateOf, written, type Change } from './difference';
+import { parse, short, type Value } from './ejson';
+import { LazyEditor } from './lazy';
+import { Failure } from './parts';
+
+interface Opened {
+  document: Value;
+  /** etag is missing if the principal does not see all of the document. */
+  etag: string | undefined;
+}
+
+const accept = 'application/ejson';
+
+/**
+ * Edit shows one document and changes what the user has changed in it: the server gets these fields
+ * and no others. It reads the document anew, and the change is refused if another came first.
+ */
+export function Edit(p: {
+  database: string;
+  collection: string;
+  id: Value;
+  onDone: (changed: Value | undefined) => void;
+}) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [opened, setOpened] = useState<Opened>();
+  const [text, setText] = useState('');
+  const [changes, setChanges] = useState<Change[]>();
+  const [wrong, setWrong] = useState<string>();
+  const [error, setError] = useState<unknown>();
+  const [busy, setBusy] = useState(false);
+  const path = `v1/databases/${segment(p.database)}/collections/${segment(p.collection)}/documents/${segment(p.id.raw)}`;
+
+  const open = async (): Promise<void> => {
+    setError(undefined);
+    setChanges(undefined);
+    try {
+      const answer = await exchange(path, { accept });
+      const document = parse(answer.text);
+      setOpened({ document, etag: answer.etag });
+      setText(written(document, ''));
+    } catch (e) {
+      setError(e);
+    }
+  };
+  useEffect(() => {
+    dialog.current!.showModal();
+    void open();
+  }, []);
+
+  const review = (): void => {
+    setChanges(undefined);
+    setWrong(undefined);
+    setError(undefined);
+    try {
+      JSON.parse(text);
+      setChanges(difference(opened!.document, parse(text)));
+    } catch (e) {
+      setWrong((e as Error).message);
+    }
+  };
+  const save = async (): Promise<void> => {
+    setBusy(true);
+    setError(undefined);
+    try {
+      const answer = await exchange(path, {
+        method: 'PATCH', accept, body: updateOf(changes!),
+        ...(opened!.etag ? { headers: { 'If-Match': opened!.etag } } : {}),
+      });
+      p.onDone(parse(answer.text));
+    } catch (e) {
+      setError(e);
+      setBusy(false);
+    }
+  };
+
+  return (
+    <dialog ref={dialog} class="wide" aria-labelledby="edit" onClose={() => p.onDone(undefined)}>
+      <h2 id="edit">
+        Document <span class="mono">{short(p.id, 60)}</span> of <span class="mono">{p.database}.{p.collection}</span>
+      </h2>
+      <p class="muted">
+        Only the fields that you change are sent. A plain number is an Int32 or, with a point or an
+        exponent, a Double; other types have their names.
+      </p>
+      {opened && (
+        <LazyEditor
+          label="Document"
+          text={text}
+          fields={[]}
+          stages={false}
+          problem={undefined}
+          onChange={(json) => {
+            setText(json);
+            setChanges(undefined);
+          }}
+          onRun={review}
+        />
+      )}
+      {wrong && (
+        <p class="notice bad" role="alert">
+          {wrong}
+        </p>
+      )}
+      {changes && <Changes changes={changes} guarded={opened!.etag !== undefined} />}
+      {error !== undefined && (
+        <Failure error={error} what={opened ? 'Nothing was changed' : 'The document cannot be read'} />
+      )}
+      <p class="actions">
+        <button type="button" onClick={() => p.onDone(undefined)}>
+          Close
+        </button>
+        {error instanceof ApiError && error.http === 412 && (
+          <button type="button" onClick={() => void open()}>
+            Read it again
+          </button>
+        )}
+        {changes && changes.length > 0 ? (
+          <button type="button" class="primary" disabled={busy} onClick={() => void save()}>
+            Save {changes.length === 1 ? 'the change' : `${changes.length} changes`}
+          </button>
+        ) : (
+          <button type="button" class="primary" disabled={!opened} onClick={review}>
+            Review
+          </button>
+        )}
+      </p>
+    </dialog>
+  );
+}
+
+function Changes({ changes, guarded }: { changes: Change[]; guarded: boolean }) {
+  return (
+    <section aria-label="Changes" role="status">
+      {changes.length === 0 && <p class="muted">You have changed nothing.</p>}
+      <ul class="differences">
+        {changes.map((c) => (
+          <li key={c.path}>
+            <code>{c.path}</code>
+            {c.before && <del>{short(c.before, 200)}</del>}
+            {c.after ? <ins>{short(c.after, 200)}</ins> : <span class="muted">is removed</span>}
+          </li>
+        ))}
+      </ul>
+      {changes.length > 0 && !guarded && (
+        <p class="muted">
+          You do not see all fields of this document, so it has no ETag: a change that came since
+          you opened it is not noticed.
+        </p>
+      )}
+    </section>
+  );
+}
