@@ -1199,6 +1199,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/deployment/policy:explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * What the policy makes of a request: whether it is allowed, which rules decide, within which limits, and what they change in it.
+         * @description The call that the request is of is not made, and no server is asked.
+         */
+        post: operations["explainPolicy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/deployment/pools": {
         parameters: {
             query?: never;
@@ -2356,6 +2376,40 @@ export interface components {
             /** @description The session's renewed token. */
             session?: string;
         };
+        ExplainPolicyRequest: {
+            /** @description Required. The call: the names of its service and of its method, with `/` between them. */
+            call: string;
+            /** @description What the principal's credential says of it, such as the claims of its token. */
+            claims?: components["schemas"]["Document"];
+            /** @description The groups that the principal is in: `key:readers`. If neither groups nor claims are set, and the principal is that of an API key, they are those of the key. */
+            groups?: string[];
+            /** @description Who makes the request: `key:shop`. Empty: a client that is not authenticated. */
+            principal: string;
+            /** @description The fields of its request in JSON, with those that stand in a path: `{"database": "shop", …}`. */
+            request?: components["schemas"]["Document"];
+        };
+        ExplainPolicyResponse: {
+            /** @description Whether the request is allowed. */
+            allowed: boolean;
+            /** @description The fields of the request that the policy has changed. */
+            changes: components["schemas"]["PolicyChange"][];
+            /** @description The claims that it was taken to have. */
+            claims: components["schemas"]["Document"] | null;
+            /** @description The part of the request that is not allowed. Missing if it is all of it. */
+            field?: string;
+            /** @description The groups that it was taken to be in. */
+            groups: string[];
+            /** @description What the principal may do with the action on what the request names. Missing if nothing, for requests that have others in them, and without a policy. */
+            limits?: components["schemas"]["PolicyLimits"];
+            /** @description The rule because of which the principal can run no commands, even those that a rule lists. Missing if there is none. */
+            noCommands?: string;
+            /** @description The principal. */
+            principal: string;
+            /** @description What the client is told if it is refused. */
+            refusal?: string;
+            /** @description The rules that decide, by their ids; `no rule` if none permits it. On a gateway without a policy it is `auth.operators`, or `no policy`. */
+            rule: string;
+        };
         FindOneAndDeleteOperation: {
             /** @description How strings compare: `{"locale": "sv", "strength": 2}`. */
             collation?: components["schemas"]["Document"];
@@ -3058,6 +3112,30 @@ export interface components {
         ][];
         /** @description An aggregation pipeline. An array: `[{"$match": {…}}, {"$limit": 5}]`. */
         Pipeline: components["schemas"]["Document"][];
+        /** @description A field of a request that a policy has changed. */
+        PolicyChange: {
+            /** @description The same after the change. Missing if the field was removed. */
+            after?: string;
+            /** @description Its text, with documents as Extended JSON. Missing if the request has no such field. */
+            before?: string;
+            /** @description The field. */
+            field: string;
+        };
+        /** @description The limits within which rules allow an action. */
+        PolicyLimits: {
+            /** @description The commands that RunCommand may run. */
+            commands: string[];
+            /** @description What each document must match that is read, changed or deleted. Missing: any document will do. */
+            filter?: components["schemas"]["Document"];
+            /** @description The fields that each inserted document gets. Missing: none. */
+            forced?: components["schemas"]["Document"];
+            /** @description The fields that the client does not see. */
+            hidden: string[];
+            /** @description The names that the field `options` of requests may have. */
+            options: string[];
+            /** @description The fields that the client does not write. */
+            readOnly: string[];
+        };
         /** @description The connections to one server. Total is available, in use and pending ones together. */
         PoolDescription: {
             /** @description Host and port, or the path of a socket. */
@@ -10468,6 +10546,104 @@ export interface operations {
                     "application/ejson": components["schemas"]["KillHandleResponse"];
                     /** @example {} */
                     "application/json": components["schemas"]["KillHandleResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    explainPolicy: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "principal": "jwt:ann",
+                 *       "claims": {
+                 *         "tenant": "acme"
+                 *       },
+                 *       "call": "DocumentService/Find",
+                 *       "request": {
+                 *         "database": "shop",
+                 *         "collection": "orders",
+                 *         "filter": {
+                 *           "status": "open"
+                 *         }
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["ExplainPolicyRequest"];
+            };
+        };
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["ExplainPolicyResponse"];
+                    /**
+                     * @example {
+                     *       "allowed": true,
+                     *       "rule": "tenant",
+                     *       "principal": "jwt:ann",
+                     *       "groups": [],
+                     *       "claims": {
+                     *         "tenant": "acme"
+                     *       },
+                     *       "limits": {
+                     *         "filter": {
+                     *           "tenant": "acme"
+                     *         },
+                     *         "forced": {
+                     *           "tenant": "acme"
+                     *         },
+                     *         "hidden": [],
+                     *         "readOnly": [],
+                     *         "commands": [],
+                     *         "options": []
+                     *       },
+                     *       "changes": [
+                     *         {
+                     *           "field": "filter",
+                     *           "before": "{\"status\":\"open\"}",
+                     *           "after": "{\"tenant\":\"acme\",\"status\":\"open\"}"
+                     *         }
+                     *       ],
+                     *       "noCommands": "tenant"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ExplainPolicyResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -29,6 +29,7 @@ export const operations = {
   explainAggregate: ['POST', '/v1/databases/{database}/collections/{collection}/documents:explainAggregate', 'read'],
   explainAggregateDatabase: ['POST', '/v1/databases/{database}:explainAggregate', 'read'],
   explainFind: ['POST', '/v1/databases/{database}/collections/{collection}/documents:explainFind', 'read'],
+  explainPolicy: ['POST', '/v1/deployment/policy:explain', 'read'],
   find: ['POST', '/v1/databases/{database}/collections/{collection}/documents:find', 'read'],
   findByQuery: ['GET', '/v1/databases/{database}/collections/{collection}/documents', 'read'],
   findOne: ['POST', '/v1/databases/{database}/collections/{collection}/documents:findOne', 'read'],

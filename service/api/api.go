@@ -20,8 +20,7 @@ import (
 	"github.com/mooringdb/mooring/service/transaction"
 )
 
-// Config holds what the handlers share. All fields but Replicas and Stopping are
-// required.
+// Config holds what the handlers share. All fields up to ChangeStreams are required.
 type Config struct {
 	Client        *client.Client
 	Handles       *paging.Pager
@@ -31,6 +30,10 @@ type Config struct {
 	ChangeStreams *changestream.Server
 	// Replicas reaches the other replicas of the gateway. Nil: there are none.
 	Replicas deployment.Replicas
+	// Policy, Operators and Callers are what ExplainPolicy asks; see deployment.Config.
+	Policy    deployment.Policy
+	Operators []string
+	Callers   deployment.Callers
 	// Stopping is closed when the gateway begins to stop. Watches of the deployment end then.
 	Stopping <-chan struct{}
 }
@@ -67,7 +70,8 @@ func New(cfg Config) API {
 		})},
 		{&mooringv1.ChangeStreamService_ServiceDesc, cfg.ChangeStreams},
 		{&mooringv1.DeploymentService_ServiceDesc, deployment.New(deployment.Config{
-			Client: c, Handles: handles, Replicas: cfg.Replicas, Stopping: cfg.Stopping,
+			Client: c, Handles: handles, Replicas: cfg.Replicas, Policy: cfg.Policy,
+			Operators: cfg.Operators, Callers: cfg.Callers, Stopping: cfg.Stopping,
 		})},
 	}
 }

@@ -67,6 +67,21 @@ func (a *Authenticator) keyOf(ref string) *apiKey {
 	return keys.byID[id]
 }
 
+// OfKey returns who the clients with an API key of a principal are. If it has several keys, the
+// first in the file counts. It returns nil if it has none.
+func (a *Authenticator) OfKey(principal string) *Identity {
+	keys := a.keys.Load()
+	if keys == nil {
+		return nil
+	}
+	for _, id := range keys.ids {
+		if identity := keys.byID[id].identity; identity.Principal == principal {
+			return identity
+		}
+	}
+	return nil
+}
+
 // KeyRef returns a text that tells the client's API key from others, also from later ones with its
 // id, and is no secret. It is empty for clients with another credential.
 func (id *Identity) KeyRef() string { return id.ref }

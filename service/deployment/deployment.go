@@ -1,6 +1,6 @@
 // Package deployment implements DeploymentService, for operators: what the gateway knows of the
-// MongoDB deployment, its pools, and what clients hold at all replicas of the gateway. It asks no
-// server. Only KillHandle changes anything.
+// MongoDB deployment, its pools, what clients hold at all replicas of the gateway, and what the
+// policy makes of a request. It asks no server. Only KillHandle changes anything.
 package deployment
 
 import (
@@ -50,6 +50,12 @@ type Config struct {
 	Handles Handles // required by ListHandles and KillHandle
 	// Replicas reaches the other replicas of the gateway. Nil: there are none.
 	Replicas Replicas
+	// Policy decides what ExplainPolicy explains. Nil: there is none, and Operators is who may make
+	// the calls of operators; nil: everyone.
+	Policy    Policy
+	Operators []string
+	// Callers knows the API keys. Nil: there are none.
+	Callers Callers
 	// Stopping is closed when the gateway begins to stop. Watches, which have no other end, end
 	// then. Nil: the gateway never stops.
 	Stopping <-chan struct{}

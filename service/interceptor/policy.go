@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/internal/method"
 	"github.com/mooringdb/mooring/service/policy"
 )
 
@@ -121,14 +120,9 @@ func (c *pass) logRefusal(ctx context.Context, message string, refusal *policy.R
 // checkOperator refuses the calls that show and end what belongs to all clients to clients that are
 // no operators, if there is no policy. It logs what is refused.
 func (c *pass) checkOperator(ctx context.Context) error {
-	m := method.Of(c.method)
-	if m == nil || m.Group != mooringv1.Method_GROUP_OPERATE ||
-		c.chain.cfg.Operators == nil || c.isOperator() {
+	refusal := policy.Unruled(c.call.Identity, c.chain.cfg.Operators, c.method)
+	if refusal == nil {
 		return nil
-	}
-	refusal := &policy.Refusal{Action: m.Action, Rule: "auth.operators", NoPolicy: true}
-	if id := c.call.Identity; id != nil {
-		refusal.Principal = id.Principal
 	}
 	c.logRefusal(ctx, "request refused: the client is not an operator", refusal)
 	return refusal

@@ -26,6 +26,9 @@ export interface ErrorBody {
 
 /** ApiError is the failure of a call. Its status is 0 if there was no answer. */
 export class ApiError extends Error {
+  /** sent is the call that has failed, if it was one of a view. */
+  sent: { path: string; body: string } | undefined;
+
   constructor(
     readonly http: number,
     readonly body: ErrorBody,
@@ -67,6 +70,7 @@ async function send(path: string, o: Options): Promise<Response> {
   }
   if (response.ok) return response;
   const failed = await failure(response);
+  failed.sent = { path, body: o.body ?? '' };
   if (failed.http === 401) {
     refused.value = failed;
     signOut();

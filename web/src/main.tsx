@@ -11,6 +11,7 @@ import { linkTo, route } from './router';
 import { SignIn } from './signin';
 import './style.css';
 import { Tail } from './tail';
+import { Why } from './why';
 
 interface View {
   title: string;
@@ -22,6 +23,7 @@ const views: Record<string, View> = {
   held: { title: 'Held', show: Held },
   query: { title: 'Query', show: QueryView },
   tail: { title: 'Live tail', show: Tail },
+  why: { title: 'Why', show: Why },
   api: { title: 'API', show: Reference },
 };
 const first = 'deployment';

@@ -1,7 +1,8 @@
 // What several views are made of.
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { ApiError } from './api';
+import { ApiError, principal } from './api';
+import { linkToWhy } from './refusal';
 
 /** Failure shows why a call has failed, and what can be done. */
 export function Failure({ error, what }: { error: unknown; what?: string }) {
@@ -22,6 +23,9 @@ export function Failure({ error, what }: { error: unknown; what?: string }) {
     ['Retry', body.retry],
     ['Request', body.requestId],
   ];
+  const why = body.reason === 'PolicyRefused' && error.sent
+    ? linkToWhy(error.sent.path, error.sent.body, principal.value)
+    : undefined;
   return (
     <div class="notice bad" role="alert">
       <p>
@@ -29,6 +33,11 @@ export function Failure({ error, what }: { error: unknown; what?: string }) {
       </p>
       <p class="message">{body.message}</p>
       {http === 403 && <p>{hint(body.reason)}</p>}
+      {why && (
+        <p>
+          <a href={why}>Why?</a> An operator can open this link and sees which rule decides.
+        </p>
+      )}
       <dl class="facts">
         {facts.map(
           ([name, value]) =>

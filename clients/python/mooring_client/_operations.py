@@ -17,6 +17,7 @@ REPEAT = {
     "drop": "never",
     "end": "never",
     "estimatedDocumentCount": "read",
+    "explain": "read",
     "explainAggregate": "read",
     "explainFind": "read",
     "find": "read",

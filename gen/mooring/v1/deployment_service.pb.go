@@ -493,6 +493,372 @@ func (*KillHandleResponse) Descriptor() ([]byte, []int) {
 	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{9}
 }
 
+type ExplainPolicyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who makes the request: `key:shop`. Empty: a client that is not authenticated.
+	Principal string `protobuf:"bytes,5,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The groups that the principal is in: `key:readers`. If neither groups nor claims are set, and
+	// the principal is that of an API key, they are those of the key.
+	Groups []string `protobuf:"bytes,6,rep,name=groups,proto3" json:"groups,omitempty"`
+	// What the principal's credential says of it, such as the claims of its token.
+	Claims *Document `protobuf:"bytes,7,opt,name=claims,proto3,oneof" json:"claims,omitempty"`
+	// Required. The call: the names of its service and of its method, with `/` between them.
+	Call string `protobuf:"bytes,8,opt,name=call,proto3" json:"call,omitempty"`
+	// The fields of its request in JSON, with those that stand in a path: `{"database": "shop", …}`.
+	Request       *Document `protobuf:"bytes,9,opt,name=request,proto3,oneof" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPolicyRequest) Reset() {
+	*x = ExplainPolicyRequest{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPolicyRequest) ProtoMessage() {}
+
+func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
+func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ExplainPolicyRequest) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *ExplainPolicyRequest) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *ExplainPolicyRequest) GetClaims() *Document {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *ExplainPolicyRequest) GetCall() string {
+	if x != nil {
+		return x.Call
+	}
+	return ""
+}
+
+func (x *ExplainPolicyRequest) GetRequest() *Document {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+type ExplainPolicyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the request is allowed.
+	Allowed bool `protobuf:"varint,1,opt,name=allowed,proto3" json:"allowed,omitempty"`
+	// The rules that decide, by their ids; `no rule` if none permits it. On a gateway without a
+	// policy it is `auth.operators`, or `no policy`.
+	Rule string `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
+	// What the client is told if it is refused.
+	Refusal *string `protobuf:"bytes,3,opt,name=refusal,proto3,oneof" json:"refusal,omitempty"`
+	// The part of the request that is not allowed. Missing if it is all of it.
+	Field *string `protobuf:"bytes,4,opt,name=field,proto3,oneof" json:"field,omitempty"`
+	// The principal.
+	Principal string `protobuf:"bytes,5,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The groups that it was taken to be in.
+	Groups []string `protobuf:"bytes,6,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The claims that it was taken to have.
+	Claims *Document `protobuf:"bytes,7,opt,name=claims,proto3" json:"claims,omitempty"`
+	// What the principal may do with the action on what the request names. Missing if nothing, for
+	// requests that have others in them, and without a policy.
+	Limits *PolicyLimits `protobuf:"bytes,8,opt,name=limits,proto3" json:"limits,omitempty"`
+	// The fields of the request that the policy has changed.
+	Changes []*PolicyChange `protobuf:"bytes,9,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The rule because of which the principal can run no commands, even those that a rule lists.
+	// Missing if there is none.
+	NoCommands    *string `protobuf:"bytes,10,opt,name=no_commands,json=noCommands,proto3,oneof" json:"no_commands,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPolicyResponse) Reset() {
+	*x = ExplainPolicyResponse{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPolicyResponse) ProtoMessage() {}
+
+func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
+func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ExplainPolicyResponse) GetAllowed() bool {
+	if x != nil {
+		return x.Allowed
+	}
+	return false
+}
+
+func (x *ExplainPolicyResponse) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetRefusal() string {
+	if x != nil && x.Refusal != nil {
+		return *x.Refusal
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetField() string {
+	if x != nil && x.Field != nil {
+		return *x.Field
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *ExplainPolicyResponse) GetClaims() *Document {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *ExplainPolicyResponse) GetLimits() *PolicyLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *ExplainPolicyResponse) GetChanges() []*PolicyChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ExplainPolicyResponse) GetNoCommands() string {
+	if x != nil && x.NoCommands != nil {
+		return *x.NoCommands
+	}
+	return ""
+}
+
+// The limits within which rules allow an action.
+type PolicyLimits struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What each document must match that is read, changed or deleted. Missing: any document will do.
+	Filter *Document `protobuf:"bytes,1,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The fields that each inserted document gets. Missing: none.
+	Forced *Document `protobuf:"bytes,2,opt,name=forced,proto3" json:"forced,omitempty"`
+	// The fields that the client does not see.
+	Hidden []string `protobuf:"bytes,3,rep,name=hidden,proto3" json:"hidden,omitempty"`
+	// The fields that the client does not write.
+	ReadOnly []string `protobuf:"bytes,4,rep,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// The commands that RunCommand may run.
+	Commands []string `protobuf:"bytes,5,rep,name=commands,proto3" json:"commands,omitempty"`
+	// The names that the field `options` of requests may have.
+	Options       []string `protobuf:"bytes,6,rep,name=options,proto3" json:"options,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyLimits) Reset() {
+	*x = PolicyLimits{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyLimits) ProtoMessage() {}
+
+func (x *PolicyLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyLimits.ProtoReflect.Descriptor instead.
+func (*PolicyLimits) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PolicyLimits) GetFilter() *Document {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *PolicyLimits) GetForced() *Document {
+	if x != nil {
+		return x.Forced
+	}
+	return nil
+}
+
+func (x *PolicyLimits) GetHidden() []string {
+	if x != nil {
+		return x.Hidden
+	}
+	return nil
+}
+
+func (x *PolicyLimits) GetReadOnly() []string {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return nil
+}
+
+func (x *PolicyLimits) GetCommands() []string {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
+func (x *PolicyLimits) GetOptions() []string {
+	if x != nil {
+		return x.Options
+	}
+	return nil
+}
+
+// A field of a request that a policy has changed.
+type PolicyChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The field.
+	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
+	// Its text, with documents as Extended JSON. Missing if the request has no such field.
+	Before *string `protobuf:"bytes,2,opt,name=before,proto3,oneof" json:"before,omitempty"`
+	// The same after the change. Missing if the field was removed.
+	After         *string `protobuf:"bytes,3,opt,name=after,proto3,oneof" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyChange) Reset() {
+	*x = PolicyChange{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyChange) ProtoMessage() {}
+
+func (x *PolicyChange) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyChange.ProtoReflect.Descriptor instead.
+func (*PolicyChange) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PolicyChange) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *PolicyChange) GetBefore() string {
+	if x != nil && x.Before != nil {
+		return *x.Before
+	}
+	return ""
+}
+
+func (x *PolicyChange) GetAfter() string {
+	if x != nil && x.After != nil {
+		return *x.After
+	}
+	return ""
+}
+
 // The connections to one server. Total is available, in use and pending ones together.
 type PoolDescription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -533,7 +899,7 @@ type PoolDescription struct {
 
 func (x *PoolDescription) Reset() {
 	*x = PoolDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[10]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +911,7 @@ func (x *PoolDescription) String() string {
 func (*PoolDescription) ProtoMessage() {}
 
 func (x *PoolDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[10]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +924,7 @@ func (x *PoolDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolDescription.ProtoReflect.Descriptor instead.
 func (*PoolDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{10}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PoolDescription) GetAddress() string {
@@ -674,7 +1040,7 @@ type PoolServiceDescription struct {
 
 func (x *PoolServiceDescription) Reset() {
 	*x = PoolServiceDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +1052,7 @@ func (x *PoolServiceDescription) String() string {
 func (*PoolServiceDescription) ProtoMessage() {}
 
 func (x *PoolServiceDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +1065,7 @@ func (x *PoolServiceDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolServiceDescription.ProtoReflect.Descriptor instead.
 func (*PoolServiceDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{11}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PoolServiceDescription) GetServiceId() string {
@@ -757,7 +1123,7 @@ type HandleDescription struct {
 
 func (x *HandleDescription) Reset() {
 	*x = HandleDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +1135,7 @@ func (x *HandleDescription) String() string {
 func (*HandleDescription) ProtoMessage() {}
 
 func (x *HandleDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +1148,7 @@ func (x *HandleDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandleDescription.ProtoReflect.Descriptor instead.
 func (*HandleDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{12}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HandleDescription) GetId() string {
@@ -882,7 +1248,7 @@ type UnreachableReplica struct {
 
 func (x *UnreachableReplica) Reset() {
 	*x = UnreachableReplica{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +1260,7 @@ func (x *UnreachableReplica) String() string {
 func (*UnreachableReplica) ProtoMessage() {}
 
 func (x *UnreachableReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +1273,7 @@ func (x *UnreachableReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableReplica.ProtoReflect.Descriptor instead.
 func (*UnreachableReplica) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{13}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UnreachableReplica) GetAddress() string {
@@ -943,7 +1309,7 @@ type TopologyDescription struct {
 
 func (x *TopologyDescription) Reset() {
 	*x = TopologyDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1321,7 @@ func (x *TopologyDescription) String() string {
 func (*TopologyDescription) ProtoMessage() {}
 
 func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1334,7 @@ func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyDescription.ProtoReflect.Descriptor instead.
 func (*TopologyDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{14}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TopologyDescription) GetKind() string {
@@ -1060,7 +1426,7 @@ type ServerDescription struct {
 
 func (x *ServerDescription) Reset() {
 	*x = ServerDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1072,7 +1438,7 @@ func (x *ServerDescription) String() string {
 func (*ServerDescription) ProtoMessage() {}
 
 func (x *ServerDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1085,7 +1451,7 @@ func (x *ServerDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerDescription.ProtoReflect.Descriptor instead.
 func (*ServerDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{15}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ServerDescription) GetAddress() string {
@@ -1255,7 +1621,7 @@ type TopologyVersion struct {
 
 func (x *TopologyVersion) Reset() {
 	*x = TopologyVersion{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1633,7 @@ func (x *TopologyVersion) String() string {
 func (*TopologyVersion) ProtoMessage() {}
 
 func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1646,7 @@ func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyVersion.ProtoReflect.Descriptor instead.
 func (*TopologyVersion) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{16}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TopologyVersion) GetProcessId() string {
@@ -1302,7 +1668,7 @@ var File_mooring_v1_deployment_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\n" +
 	"#mooring/v1/deployment_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmooring/v1/annotations.proto\"X\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmooring/v1/annotations.proto\x1a\x19mooring/v1/document.proto\"X\n" +
 	"\x12GetTopologyRequestJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"R\n" +
 	"\x13GetTopologyResponse\x12;\n" +
@@ -1338,7 +1704,47 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x11KillHandleRequest\x12\x14\n" +
 	"\x02id\x18\x05 \x01(\tB\x04\x98\xb5\x18\x02R\x02idJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"\x14\n" +
-	"\x12KillHandleResponse\"\xd9\x03\n" +
+	"\x12KillHandleResponse\"\xc1\x02\n" +
+	"\x14ExplainPolicyRequest\x12\"\n" +
+	"\tprincipal\x18\x05 \x01(\tB\x04\x98\xb5\x18\x02R\tprincipal\x12\x1c\n" +
+	"\x06groups\x18\x06 \x03(\tB\x04\x98\xb5\x18\x02R\x06groups\x127\n" +
+	"\x06claims\x18\a \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\x00R\x06claims\x88\x01\x01\x12\x18\n" +
+	"\x04call\x18\b \x01(\tB\x04\x98\xb5\x18\x02R\x04call\x129\n" +
+	"\arequest\x18\t \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x02H\x01R\arequest\x88\x01\x01B\t\n" +
+	"\a_claimsB\n" +
+	"\n" +
+	"\b_requestJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
+	"collectionR\asessionR\vtransaction\"\x95\x03\n" +
+	"\x15ExplainPolicyResponse\x12\x18\n" +
+	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x12\n" +
+	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x1d\n" +
+	"\arefusal\x18\x03 \x01(\tH\x00R\arefusal\x88\x01\x01\x12\x19\n" +
+	"\x05field\x18\x04 \x01(\tH\x01R\x05field\x88\x01\x01\x12\x1c\n" +
+	"\tprincipal\x18\x05 \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06groups\x18\x06 \x03(\tR\x06groups\x12,\n" +
+	"\x06claims\x18\a \x01(\v2\x14.mooring.v1.DocumentR\x06claims\x120\n" +
+	"\x06limits\x18\b \x01(\v2\x18.mooring.v1.PolicyLimitsR\x06limits\x122\n" +
+	"\achanges\x18\t \x03(\v2\x18.mooring.v1.PolicyChangeR\achanges\x12$\n" +
+	"\vno_commands\x18\n" +
+	" \x01(\tH\x02R\n" +
+	"noCommands\x88\x01\x01B\n" +
+	"\n" +
+	"\b_refusalB\b\n" +
+	"\x06_fieldB\x0e\n" +
+	"\f_no_commands\"\xd5\x01\n" +
+	"\fPolicyLimits\x12,\n" +
+	"\x06filter\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\x06filter\x12,\n" +
+	"\x06forced\x18\x02 \x01(\v2\x14.mooring.v1.DocumentR\x06forced\x12\x16\n" +
+	"\x06hidden\x18\x03 \x03(\tR\x06hidden\x12\x1b\n" +
+	"\tread_only\x18\x04 \x03(\tR\breadOnly\x12\x1a\n" +
+	"\bcommands\x18\x05 \x03(\tR\bcommands\x12\x18\n" +
+	"\aoptions\x18\x06 \x03(\tR\aoptions\"q\n" +
+	"\fPolicyChange\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x1b\n" +
+	"\x06before\x18\x02 \x01(\tH\x00R\x06before\x88\x01\x01\x12\x19\n" +
+	"\x05after\x18\x03 \x01(\tH\x01R\x05after\x88\x01\x01B\t\n" +
+	"\a_beforeB\b\n" +
+	"\x06_after\"\xd9\x03\n" +
 	"\x0fPoolDescription\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
@@ -1446,7 +1852,7 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x0fTopologyVersion\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x18\n" +
-	"\acounter\x18\x02 \x01(\x03R\acounter2\x98\x05\n" +
+	"\acounter\x18\x02 \x01(\x03R\acounter2\xa7\x06\n" +
 	"\x11DeploymentService\x12}\n" +
 	"\vGetTopology\x12\x1e.mooring.v1.GetTopologyRequest\x1a\x1f.mooring.v1.GetTopologyResponse\"-\x8a\xb5\x18\n" +
 	"\x10\a\x18\x04 \x01(\x010\x02\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/deployment/topology\x12\x8b\x01\n" +
@@ -1458,7 +1864,9 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x10\a\x18\x04 \x03(\x010\x02\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/deployment/handles\x12\x81\x01\n" +
 	"\n" +
 	"KillHandle\x12\x1d.mooring.v1.KillHandleRequest\x1a\x1e.mooring.v1.KillHandleResponse\"4\x8a\xb5\x18\n" +
-	"\x10\a\x18\x04 \x03(\x050\x01\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/deployment/handles:killB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
+	"\x10\a\x18\x04 \x03(\x050\x01\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/deployment/handles:kill\x12\x8c\x01\n" +
+	"\rExplainPolicy\x12 .mooring.v1.ExplainPolicyRequest\x1a!.mooring.v1.ExplainPolicyResponse\"6\x8a\xb5\x18\n" +
+	"\x10\a\x18\x04 \x03(\x010\x02\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/deployment/policy:explainB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
 var (
 	file_mooring_v1_deployment_service_proto_rawDescOnce sync.Once
@@ -1472,7 +1880,7 @@ func file_mooring_v1_deployment_service_proto_rawDescGZIP() []byte {
 	return file_mooring_v1_deployment_service_proto_rawDescData
 }
 
-var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_mooring_v1_deployment_service_proto_goTypes = []any{
 	(*GetTopologyRequest)(nil),     // 0: mooring.v1.GetTopologyRequest
 	(*GetTopologyResponse)(nil),    // 1: mooring.v1.GetTopologyResponse
@@ -1484,46 +1892,60 @@ var file_mooring_v1_deployment_service_proto_goTypes = []any{
 	(*ListHandlesResponse)(nil),    // 7: mooring.v1.ListHandlesResponse
 	(*KillHandleRequest)(nil),      // 8: mooring.v1.KillHandleRequest
 	(*KillHandleResponse)(nil),     // 9: mooring.v1.KillHandleResponse
-	(*PoolDescription)(nil),        // 10: mooring.v1.PoolDescription
-	(*PoolServiceDescription)(nil), // 11: mooring.v1.PoolServiceDescription
-	(*HandleDescription)(nil),      // 12: mooring.v1.HandleDescription
-	(*UnreachableReplica)(nil),     // 13: mooring.v1.UnreachableReplica
-	(*TopologyDescription)(nil),    // 14: mooring.v1.TopologyDescription
-	(*ServerDescription)(nil),      // 15: mooring.v1.ServerDescription
-	(*TopologyVersion)(nil),        // 16: mooring.v1.TopologyVersion
-	nil,                            // 17: mooring.v1.ServerDescription.TagsEntry
-	(*timestamppb.Timestamp)(nil),  // 18: google.protobuf.Timestamp
+	(*ExplainPolicyRequest)(nil),   // 10: mooring.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),  // 11: mooring.v1.ExplainPolicyResponse
+	(*PolicyLimits)(nil),           // 12: mooring.v1.PolicyLimits
+	(*PolicyChange)(nil),           // 13: mooring.v1.PolicyChange
+	(*PoolDescription)(nil),        // 14: mooring.v1.PoolDescription
+	(*PoolServiceDescription)(nil), // 15: mooring.v1.PoolServiceDescription
+	(*HandleDescription)(nil),      // 16: mooring.v1.HandleDescription
+	(*UnreachableReplica)(nil),     // 17: mooring.v1.UnreachableReplica
+	(*TopologyDescription)(nil),    // 18: mooring.v1.TopologyDescription
+	(*ServerDescription)(nil),      // 19: mooring.v1.ServerDescription
+	(*TopologyVersion)(nil),        // 20: mooring.v1.TopologyVersion
+	nil,                            // 21: mooring.v1.ServerDescription.TagsEntry
+	(*Document)(nil),               // 22: mooring.v1.Document
+	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
 }
 var file_mooring_v1_deployment_service_proto_depIdxs = []int32{
-	14, // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
-	14, // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
-	10, // 2: mooring.v1.ListPoolsResponse.pools:type_name -> mooring.v1.PoolDescription
-	12, // 3: mooring.v1.ListHandlesResponse.handles:type_name -> mooring.v1.HandleDescription
-	13, // 4: mooring.v1.ListHandlesResponse.unreachable:type_name -> mooring.v1.UnreachableReplica
-	11, // 5: mooring.v1.PoolDescription.services:type_name -> mooring.v1.PoolServiceDescription
-	18, // 6: mooring.v1.HandleDescription.open_time:type_name -> google.protobuf.Timestamp
-	18, // 7: mooring.v1.HandleDescription.last_use_time:type_name -> google.protobuf.Timestamp
-	18, // 8: mooring.v1.HandleDescription.expire_time:type_name -> google.protobuf.Timestamp
-	15, // 9: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
-	17, // 10: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
-	16, // 11: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
-	18, // 12: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
-	18, // 13: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
-	0,  // 14: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
-	2,  // 15: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
-	4,  // 16: mooring.v1.DeploymentService.ListPools:input_type -> mooring.v1.ListPoolsRequest
-	6,  // 17: mooring.v1.DeploymentService.ListHandles:input_type -> mooring.v1.ListHandlesRequest
-	8,  // 18: mooring.v1.DeploymentService.KillHandle:input_type -> mooring.v1.KillHandleRequest
-	1,  // 19: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
-	3,  // 20: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
-	5,  // 21: mooring.v1.DeploymentService.ListPools:output_type -> mooring.v1.ListPoolsResponse
-	7,  // 22: mooring.v1.DeploymentService.ListHandles:output_type -> mooring.v1.ListHandlesResponse
-	9,  // 23: mooring.v1.DeploymentService.KillHandle:output_type -> mooring.v1.KillHandleResponse
-	19, // [19:24] is the sub-list for method output_type
-	14, // [14:19] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	18, // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	18, // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	14, // 2: mooring.v1.ListPoolsResponse.pools:type_name -> mooring.v1.PoolDescription
+	16, // 3: mooring.v1.ListHandlesResponse.handles:type_name -> mooring.v1.HandleDescription
+	17, // 4: mooring.v1.ListHandlesResponse.unreachable:type_name -> mooring.v1.UnreachableReplica
+	22, // 5: mooring.v1.ExplainPolicyRequest.claims:type_name -> mooring.v1.Document
+	22, // 6: mooring.v1.ExplainPolicyRequest.request:type_name -> mooring.v1.Document
+	22, // 7: mooring.v1.ExplainPolicyResponse.claims:type_name -> mooring.v1.Document
+	12, // 8: mooring.v1.ExplainPolicyResponse.limits:type_name -> mooring.v1.PolicyLimits
+	13, // 9: mooring.v1.ExplainPolicyResponse.changes:type_name -> mooring.v1.PolicyChange
+	22, // 10: mooring.v1.PolicyLimits.filter:type_name -> mooring.v1.Document
+	22, // 11: mooring.v1.PolicyLimits.forced:type_name -> mooring.v1.Document
+	15, // 12: mooring.v1.PoolDescription.services:type_name -> mooring.v1.PoolServiceDescription
+	23, // 13: mooring.v1.HandleDescription.open_time:type_name -> google.protobuf.Timestamp
+	23, // 14: mooring.v1.HandleDescription.last_use_time:type_name -> google.protobuf.Timestamp
+	23, // 15: mooring.v1.HandleDescription.expire_time:type_name -> google.protobuf.Timestamp
+	19, // 16: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
+	21, // 17: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
+	20, // 18: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
+	23, // 19: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
+	23, // 20: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
+	0,  // 21: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
+	2,  // 22: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
+	4,  // 23: mooring.v1.DeploymentService.ListPools:input_type -> mooring.v1.ListPoolsRequest
+	6,  // 24: mooring.v1.DeploymentService.ListHandles:input_type -> mooring.v1.ListHandlesRequest
+	8,  // 25: mooring.v1.DeploymentService.KillHandle:input_type -> mooring.v1.KillHandleRequest
+	10, // 26: mooring.v1.DeploymentService.ExplainPolicy:input_type -> mooring.v1.ExplainPolicyRequest
+	1,  // 27: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
+	3,  // 28: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
+	5,  // 29: mooring.v1.DeploymentService.ListPools:output_type -> mooring.v1.ListPoolsResponse
+	7,  // 30: mooring.v1.DeploymentService.ListHandles:output_type -> mooring.v1.ListHandlesResponse
+	9,  // 31: mooring.v1.DeploymentService.KillHandle:output_type -> mooring.v1.KillHandleResponse
+	11, // 32: mooring.v1.DeploymentService.ExplainPolicy:output_type -> mooring.v1.ExplainPolicyResponse
+	27, // [27:33] is the sub-list for method output_type
+	21, // [21:27] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_deployment_service_proto_init() }
@@ -1532,19 +1954,23 @@ func file_mooring_v1_deployment_service_proto_init() {
 		return
 	}
 	file_mooring_v1_annotations_proto_init()
+	file_mooring_v1_document_proto_init()
 	file_mooring_v1_deployment_service_proto_msgTypes[6].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[7].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[10].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[12].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[11].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[13].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[14].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[15].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[16].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[18].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_deployment_service_proto_rawDesc), len(file_mooring_v1_deployment_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	DeploymentService_ListPools_FullMethodName     = "/mooring.v1.DeploymentService/ListPools"
 	DeploymentService_ListHandles_FullMethodName   = "/mooring.v1.DeploymentService/ListHandles"
 	DeploymentService_KillHandle_FullMethodName    = "/mooring.v1.DeploymentService/KillHandle"
+	DeploymentService_ExplainPolicy_FullMethodName = "/mooring.v1.DeploymentService/ExplainPolicy"
 )
 
 // DeploymentServiceClient is the client API for DeploymentService service.
@@ -59,6 +60,10 @@ type DeploymentServiceClient interface {
 	// An id that no replica holds is NOT_FOUND, reason HandleNotFound; if a replica could not be
 	// asked it is UNAVAILABLE, reason ReplicaUnreachable.
 	KillHandle(ctx context.Context, in *KillHandleRequest, opts ...grpc.CallOption) (*KillHandleResponse, error)
+	// What the policy makes of a request: whether it is allowed, which rules decide, within which
+	// limits, and what they change in it. The call that the request is of is not made, and no server
+	// is asked.
+	ExplainPolicy(ctx context.Context, in *ExplainPolicyRequest, opts ...grpc.CallOption) (*ExplainPolicyResponse, error)
 }
 
 type deploymentServiceClient struct {
@@ -128,6 +133,16 @@ func (c *deploymentServiceClient) KillHandle(ctx context.Context, in *KillHandle
 	return out, nil
 }
 
+func (c *deploymentServiceClient) ExplainPolicy(ctx context.Context, in *ExplainPolicyRequest, opts ...grpc.CallOption) (*ExplainPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainPolicyResponse)
+	err := c.cc.Invoke(ctx, DeploymentService_ExplainPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DeploymentServiceServer is the server API for DeploymentService service.
 // All implementations must embed UnimplementedDeploymentServiceServer
 // for forward compatibility.
@@ -161,6 +176,10 @@ type DeploymentServiceServer interface {
 	// An id that no replica holds is NOT_FOUND, reason HandleNotFound; if a replica could not be
 	// asked it is UNAVAILABLE, reason ReplicaUnreachable.
 	KillHandle(context.Context, *KillHandleRequest) (*KillHandleResponse, error)
+	// What the policy makes of a request: whether it is allowed, which rules decide, within which
+	// limits, and what they change in it. The call that the request is of is not made, and no server
+	// is asked.
+	ExplainPolicy(context.Context, *ExplainPolicyRequest) (*ExplainPolicyResponse, error)
 	mustEmbedUnimplementedDeploymentServiceServer()
 }
 
@@ -185,6 +204,9 @@ func (UnimplementedDeploymentServiceServer) ListHandles(context.Context, *ListHa
 }
 func (UnimplementedDeploymentServiceServer) KillHandle(context.Context, *KillHandleRequest) (*KillHandleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method KillHandle not implemented")
+}
+func (UnimplementedDeploymentServiceServer) ExplainPolicy(context.Context, *ExplainPolicyRequest) (*ExplainPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainPolicy not implemented")
 }
 func (UnimplementedDeploymentServiceServer) mustEmbedUnimplementedDeploymentServiceServer() {}
 func (UnimplementedDeploymentServiceServer) testEmbeddedByValue()                           {}
@@ -290,6 +312,24 @@ func _DeploymentService_KillHandle_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DeploymentService_ExplainPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeploymentServiceServer).ExplainPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DeploymentService_ExplainPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeploymentServiceServer).ExplainPolicy(ctx, req.(*ExplainPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DeploymentService_ServiceDesc is the grpc.ServiceDesc for DeploymentService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -312,6 +352,10 @@ var DeploymentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "KillHandle",
 			Handler:    _DeploymentService_KillHandle_Handler,
+		},
+		{
+			MethodName: "ExplainPolicy",
+			Handler:    _DeploymentService_ExplainPolicy_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

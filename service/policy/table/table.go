@@ -127,35 +127,24 @@ func (r *Row) run(e *policy.Enforcer) error {
 	if err != nil {
 		return err
 	}
-	call := e.Begin(r.identity(), "/mooring.v1."+r.Call, false)
-	err = call.Check(context.Background(), request)
-	refusal, refused := errors.AsType[*policy.Refusal](err)
+	x, err := e.Explain(context.Background(), r.identity(), "/mooring.v1."+r.Call, request)
 	switch {
-	case err != nil && !refused:
+	case err != nil:
 		return err
-	case r.Expect == "deny" && err == nil:
+	case r.Expect == "deny" && x.Refusal == nil:
 		return errors.New("it is allowed")
-	case r.Expect == "allow" && err != nil:
-		return fmt.Errorf("it is refused by %s: %w", refusal.Rule, err)
+	case r.Expect == "allow" && x.Refusal != nil:
+		return fmt.Errorf("it is refused by %s: %w", x.Rule, x.Refusal)
 	case r.Expect != "allow" && r.Expect != "deny":
 		return fmt.Errorf("expect is %q, and not allow or deny", r.Expect)
+	case r.Rule != "" && r.Rule != x.Rule:
+		return fmt.Errorf("%s decides, not %s", x.Rule, r.Rule)
+	case x.Refusal == nil:
+		return r.compare(request)
+	case !strings.Contains(x.Refusal.Error(), r.Because):
+		return fmt.Errorf("the client gets this: %w", x.Refusal)
 	}
-	rule := ""
-	if refused {
-		rule = refusal.Rule
-	} else {
-		rule = call.Rule()
-	}
-	if r.Rule != "" && r.Rule != rule {
-		return fmt.Errorf("%s decides, not %s", rule, r.Rule)
-	}
-	if refused && !strings.Contains(refusal.Error(), r.Because) {
-		return fmt.Errorf("the client gets this: %w", err)
-	}
-	if refused {
-		return nil
-	}
-	return r.compare(request)
+	return nil
 }
 
 // compare compares the fields in Becomes with those of the request.

@@ -192,13 +192,23 @@ type apiConfig struct {
 	Transactions  *transaction.Transactions
 	ChangeStreams *changestream.Server
 	Transport     *replica.Transport
+	Config        *config.Config
+	Policy        *policy.Enforcer
+	Callers       *caller.Authenticator
 	Stopping      stopping
 }
 
 func newAPI(c apiConfig) api.API {
 	cfg := api.Config{
 		Client: c.Client, Handles: c.Handles, Streams: c.Streams, Sessions: c.Sessions,
-		Transactions: c.Transactions, ChangeStreams: c.ChangeStreams, Stopping: c.Stopping.Done(),
+		Transactions: c.Transactions, ChangeStreams: c.ChangeStreams,
+		Operators: c.Config.Operators(), Stopping: c.Stopping.Done(),
+	}
+	if c.Policy != nil {
+		cfg.Policy = c.Policy
+	}
+	if c.Callers != nil {
+		cfg.Callers = c.Callers
 	}
 	if c.Transport != nil {
 		cfg.Replicas = c.Transport

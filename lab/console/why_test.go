@@ -1,0 +1,89 @@
+package console_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/lab/internal/browser"
+)
+
+// rules permit an operator everything, and tenants their own documents without the secret.
+const rules = `
+@id("operators") permit (principal == Principal::"key:ops", action, resource);
+@id("tenant") @filter("{'tenant': {'$claim': 'tenant'}}") @hidden("secret")
+permit (principal in Group::"key:tenants", action in Action::"read", resource in Database::"shop")
+when { principal.claims has tenant };`
+
+// newRuledScene is newScene with a policy. The reader is a tenant.
+func newRuledScene(t *testing.T) *scene {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the gateway")
+	}
+	s := &scene{t: t, browser: browser.Start(t)}
+	s.deployment = deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])
+	var ops, reader string
+	s.operator, ops = suite.Key(t, "ops")
+	s.reader, reader = suite.Key(t, "reader")
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"keys": ops + "\n" + reader + " groups=tenants claim.tenant=acme\n", "rules.cedar": rules,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.gateway = suite.Start(t, s.deployment.URI(false, nil), "--console-enabled",
+		"--auth-api-keys-file", filepath.Join(dir, "keys"), "--policy-file", filepath.Join(dir, "rules.cedar"))
+	s.page = s.browser.Open(s.gateway.REST + "/console/")
+	s.page.Emulate(1280, 900, "light")
+	return s
+}
+
+// TestWhy has a tenant be refused and hand the link to an operator, who sees why.
+func TestWhy(t *testing.T) {
+	s := newRuledScene(t)
+	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":1,"tenant":"acme","total":5,"secret":1}`))
+	s.visit(`#/query?db=shop&in=orders&q={"secret":1}`, "Sign in to Mooring")
+	s.signIn(s.reader)
+	s.click("Run")
+	s.shows("The query was refused")
+	s.page.Errors() // Chromium notes the status of the call
+	s.click("Why?")
+	s.eventually(`document.querySelector("h1")?.textContent === "Why"`)
+	var link string
+	s.page.Evaluate("location.hash", &link)
+	s.click("Explain")
+	s.shows("The request cannot be explained") // the tenant is no operator
+	s.page.Errors()
+	s.click("Sign out")
+	s.signIn(s.operator)
+	s.do("location.hash = " + quote(link))
+	s.click("Explain")
+	s.shows("Refused by tenant")
+	s.eventually(`document.querySelector(".verdict .message").textContent.includes("(in filter)")`)
+	s.shows("key:reader in key:tenants")
+	s.shows("Hidden fields")
+	s.shoot("why-refused")
+	s.judge("a refusal that is explained")
+
+	s.edit(`{"database":"shop","collection":"orders","filter":{"total":5}}`)
+	s.click("Explain")
+	s.shows("Allowed by tenant")
+	s.eventually(`[...document.querySelectorAll(".differences li")].some(l => l.querySelector("ins").textContent === '{"tenant":"acme","total":5}')`)
+	s.shoot("why")
+	s.judge("a request that is allowed")
+	s.page.Evaluate("location.hash", &link)
+	if !strings.Contains(link, "total") {
+		t.Errorf("the address is %s", link)
+	}
+	s.fill("#why-principal", "key:ops")
+	s.click("Explain")
+	s.shows("None: all documents, all fields.")
+	s.fill("#why-call", "/v1/databases/shop/collections/orders/documents:deleteMany")
+	s.eventually(`document.querySelector("#why-call").value === "DocumentService/DeleteMany"`)
+	s.isClean()
+}
