@@ -67,10 +67,9 @@ var options = []option{
 	{
 		// Comes before the options whose files it is about.
 		Name: "allowReadable", Kind: "list of paths",
-		Doc: "Files with secrets that the gateway uses although other users of the machine can " +
-			"read them: their paths, as the other options have them, one on each line or " +
-			"separated by commas. All other files with secrets must not be readable by others " +
-			"(chmod o-r).",
+		Doc: "Files with secrets that the gateway uses although other users of the machine " +
+			"can read them: paths as in the other options, one on each line or separated by " +
+			"commas. No other file with secrets may be readable by others (chmod o-r).",
 		parse: into(func(c *Config) *[]string { return &c.AllowReadable }, parseList),
 	},
 	{
@@ -78,9 +77,8 @@ var options = []option{
 		Name: mongoOptions, Kind: "options", Secret: true,
 		Doc: "Options of the connection string, under the same names " +
 			"(docs/connection-string.md): a mapping in the configuration file, elsewhere " +
-			"name=value, one on each line. If the connection string has the same option, its " +
-			"value " +
-			"is used.",
+			"name=value, one on each line. An option of the connection string itself takes " +
+			"precedence.",
 		parse: into(func(c *Config) *map[string][]string { return &c.mongoOptions },
 			parseMongoOptions),
 		shown: shownMongoOptions,
@@ -96,10 +94,9 @@ var options = []option{
 		Name: mongoPassword, Kind: "text", Secret: true,
 		Doc: "Password of the MongoDB user, if the connection string has none. Do not URL " +
 			"encode it here. The gateway reads the files of the name, the password and the " +
-			"connection string every five seconds, and at once on SIGHUP. When two reads have " +
-			"found the same new user, new connections log in as that user; connections that " +
-			"exist " +
-			"go on.",
+			"connection string every five seconds and applies a change after it has read it " +
+			"twice; on SIGHUP it applies it at once. New connections log in as the new user; " +
+			"existing ones stay open.",
 		parse: into(func(c *Config) *string { return &c.mongoUser.password }, parseText),
 	},
 	{
@@ -136,29 +133,30 @@ var options = []option{
 	},
 	{
 		Name: "grpc.address", Kind: "host:port", Default: DefaultGRPCAddress,
-		Doc: "Address on which gRPC listens. With port 0 the kernel chooses a port; unix:/path " +
-			"is a Unix domain socket; none turns gRPC off. The default can be reached from this " +
-			"machine only. An address that others can reach needs TLS and authentication, or " +
-			"allowPlaintext and allowUnauthenticated.",
+		Doc: "Address on which gRPC listens. With port 0 the kernel chooses a port; " +
+			"unix:/path is a Unix domain socket; none turns gRPC off. Only this machine can " +
+			"reach the default. An address that others can reach needs TLS and authentication, " +
+			"or allowPlaintext and allowUnauthenticated.",
 		parse: into(func(c *Config) *string { return &c.GRPC.Address }, parseListener),
 	},
 	{
 		Name: "grpc.reflection", Kind: "bool", Default: "true", Bool: true,
-		Doc: "Whether clients such as grpcurl can ask the gateway for the description of its " +
-			"API.",
+		Doc: "Whether clients such as grpcurl can get the description of the API from the " +
+			"gateway.",
 		parse: into(func(c *Config) *bool { return &c.GRPC.Reflection }, parseBool),
 	},
 	{
 		Name: "grpc.proxyProtocol", Kind: "bool", Default: "false", Bool: true,
-		Doc: "Whether the proxies in proxies.addresses begin each connection to the gRPC port " +
-			"with a header of the PROXY protocol, version 1 or 2, before TLS. It names the " +
-			"client. A connection of a listed proxy without the header is closed, and one " +
-			"of another address with it.",
+		Doc: "Whether the proxies in proxies.addresses begin each connection to the gRPC " +
+			"port with a PROXY protocol header, version 1 or 2, before TLS, which names the " +
+			"client. The gateway closes a listed proxy's connection without the header, and " +
+			"another address's connection with it.",
 		parse: into(func(c *Config) *bool { return &c.GRPC.Proxied }, parseBool),
 	},
 	{
 		Name: "rest.address", Kind: "host:port", Default: DefaultRESTAddress,
-		Doc:   "Address on which REST, /healthz and /readyz listen, as grpc.address is for gRPC.",
+		Doc: "Address on which REST, /healthz and /readyz listen, in the form of " +
+			"grpc.address.",
 		parse: into(func(c *Config) *string { return &c.REST.Address }, parseListener),
 	},
 	{
@@ -168,19 +166,19 @@ var options = []option{
 	},
 	{
 		Name: "rest.hosts", Reload: true, Kind: "list of names",
-		Doc: "Names by which REST clients reach the gateway, without a port, one on each line or " +
-			"separated by commas. A plain-text listener, and one that can be reached from this " +
-			"machine only, refuses a request whose Host is another name (421), since a page of " +
-			"another site could have pointed a name of its own at it. It always answers for " +
-			"localhost, for IP addresses and for the name in rest.address. *.example.com stands " +
-			"for all names below example.com; * alone allows any name.",
+		Doc: "Names by which REST clients reach the gateway, without a port, one on each " +
+			"line or separated by commas. A listener in plain text, or that only this machine " +
+			"can reach, refuses requests with another Host (421), since a page of another site " +
+			"could point its own name at the gateway. It always answers for localhost, IP " +
+			"addresses and the name in rest.address. *.example.com is all names below " +
+			"example.com; * alone allows any name.",
 		parse: into(func(c *Config) *[]string { return &c.REST.Hosts }, parseHosts),
 	},
 	{
 		Name: "rest.cors.origins", Reload: true, Kind: "list of origins",
 		Doc: "Origins of the pages that a browser lets call the REST port (CORS), such as " +
 			"https://app.example, one on each line or separated by commas. One * in an origin " +
-			"stands for any text; * alone allows every page of every site. Without origins only " +
+			"matches any text; * alone allows every page of every site. Without origins only " +
 			"pages of the port's own origin can call it.",
 		parse: into(func(c *Config) *[]string { return &c.REST.CORS.Origins }, parseOrigins),
 	},
@@ -220,11 +218,11 @@ var options = []option{
 	},
 	{
 		Name: "tls.certificateFile", Kind: "path",
-		Doc: "PEM file with the certificate chain of the gRPC and the REST listener. Without it " +
-			"they serve plain text. The gateway reads the three files of TLS every five seconds, " +
-			"and at once on SIGHUP. New connections get what two reads have found; connections " +
-			"that exist go on. If the files cannot be used, the gateway logs an error and keeps " +
-			"the old ones.",
+		Doc: "PEM file with the certificate chain of the gRPC and REST listeners. Without " +
+			"it they serve plain text. The gateway reads the three TLS files every five " +
+			"seconds and applies a change to new connections after it has read it twice; on " +
+			"SIGHUP it applies it at once. If it cannot use the files, it logs an error and " +
+			"keeps the old ones.",
 		parse: into(func(c *Config) *string { return &c.TLS.CertificateFile }, parseText),
 	},
 	{
@@ -259,24 +257,24 @@ var options = []option{
 	},
 	{
 		Name: apiKeys, Reload: true, Kind: "lines", Secret: true,
-		Doc: "API keys that count, one on each line, as `mooring key api new` prints them; lines " +
+		Doc: "Valid API keys, one on each line, as `mooring key api new` prints them; lines " +
 			"that start with # are comments. The lines have hashes, not the keys. The gateway " +
-			"reads a file of keys every five seconds, and at once on SIGHUP; new keys count, and " +
-			"keys that are gone do not, when two reads have found the same. If the file cannot " +
-			"be used, the gateway logs an error and keeps the old keys.",
+			"reads a file of keys every five seconds and applies a change after it has read it " +
+			"twice; on SIGHUP it applies it at once. If it cannot use the file, it logs an " +
+			"error and keeps the old keys.",
 		parse: into(func(c *Config) **caller.KeyTable { return &c.Auth.APIKeys }, parseAPIKeys),
 		shown: func(c *Config) string { return strings.Join(c.Auth.APIKeys.Describe(), "\n") },
 	},
 	{
 		Name: "auth.jwt.issuer", Kind: "URL",
-		Doc: "Issuer of the JSON Web Tokens that count, such as https://issuer.example: exactly " +
-			"the iss of its tokens. The gateway finds the issuer's keys by OpenID Connect " +
+		Doc: "Issuer of valid JSON Web Tokens, such as https://issuer.example: exactly the " +
+			"iss of its tokens. The gateway finds the issuer's keys by OpenID Connect " +
 			"discovery, when it needs them. It needs auth.jwt.audience.",
 		parse: into(func(c *Config) *string { return &c.Auth.JWT.Issuer }, parseIssuer),
 	},
 	{
 		Name: "auth.jwt.audience", Kind: "name",
-		Doc:   "Name of this gateway at the issuer. A token counts if its aud has it.",
+		Doc:   "Name of this gateway at the issuer, which the aud of a valid token contains.",
 		parse: into(func(c *Config) *string { return &c.Auth.JWT.Audience }, parseText),
 	},
 	{
@@ -287,8 +285,8 @@ var options = []option{
 	},
 	{
 		Name: "auth.jwt.skew", Kind: "duration", Default: "1m",
-		Doc: "How far the clocks of issuer and gateway may differ: a token counts so much longer " +
-			"than its exp, and earlier than its nbf.",
+		Doc: "How far the clocks of issuer and gateway may differ: a token is valid for " +
+			"that much longer than its exp, and earlier than its nbf.",
 		parse: into(func(c *Config) *time.Duration { return &c.Auth.JWT.Skew },
 			durationWithin(0, 10*time.Minute)),
 	},
@@ -300,19 +298,19 @@ var options = []option{
 	},
 	{
 		Name: operators, Kind: "list",
-		Doc: "Principals that may call DeploymentService, such as key:ann, jwt:ann or cert:ann, " +
-			"if clients are authenticated and there is no policy.file: it shows the servers, and " +
-			"the cursors of all clients, and ends these. With policy.file the policy decides.",
+		Doc: "Principals that may call DeploymentService, such as key:ann, jwt:ann or " +
+			"cert:ann, if clients are authenticated and there is no policy.file. It shows the " +
+			"servers and all clients' cursors, and can close these. With policy.file the " +
+			"policy decides.",
 		parse: into(func(c *Config) *[]string { return &c.Auth.Operators }, parsePrincipals),
 	},
 	{
 		Name: policyFile, Kind: "path",
-		Doc: "File with rules in the Cedar language: who may do what with which documents and " +
-			"fields (docs/policy.md). Without it every client may do everything but call " +
-			"DeploymentService (auth.operators). The gateway " +
-			"does not start with a file that it cannot use. It reads the file every five " +
-			"seconds, and at once on SIGHUP; if it cannot be used then, the gateway logs an " +
-			"error and keeps the old rules.",
+		Doc: "File with rules in the Cedar language: who may do what with which documents " +
+			"and fields (docs/policy.md). Without it every client may do everything but call " +
+			"DeploymentService (auth.operators). The gateway does not start with a file that " +
+			"it cannot use. It reads the file every five seconds, and at once on SIGHUP; if it " +
+			"cannot use a new one, it logs an error and keeps the old rules.",
 		parse: into(func(c *Config) *string { return &c.Policy.File }, parseText),
 	},
 	{
@@ -325,24 +323,22 @@ var options = []option{
 		Name: "auth.certificateName", Kind: "name", Default: string(caller.Subject),
 		Doc: "What names the principal in a client certificate (tls.clientAuthorityFile): " +
 			"subject (the whole distinguished name), the only commonName, or the only dns, uri " +
-			"or email of the alternative names. With none, certificates do not count as " +
-			"credentials.",
+			"or email of the alternative names. With none, certificates are not credentials.",
 		parse: into(func(c *Config) *caller.CertificateName { return &c.Auth.CertificateName },
 			parseCertificateName),
 	},
 	{
 		Name: "connections.max", Reload: true, Kind: "number or none", Default: "4096",
-		Doc: "How many connections of clients the gateway holds, of gRPC and REST together. One " +
-			"more is closed as soon as it is accepted.",
+		Doc: "How many client connections the gateway holds, of gRPC and REST together. It " +
+			"closes one more as soon as it has accepted it.",
 		parse: into(func(c *Config) *int { return &c.Connections.Max }, parseLimit),
 	},
 	{
 		Name: "connections.maxPerAddress", Reload: true, Kind: "number or none", Default: "2048",
-		Doc: "How many of them may come from one address (of IPv6, from one /64 network). All " +
-			"clients behind a NAT have one address. It does not apply to Unix domain sockets, " +
-			"and not to the connections of the proxies in proxies.addresses, which are those of " +
-			"many clients; those that a proxy has named by the PROXY protocol count for the " +
-			"client.",
+		Doc: "How many of them may come from one address (of IPv6, from one /64 network), " +
+			"which all clients behind a NAT share. It does not apply to Unix domain sockets, " +
+			"nor to connections of the proxies in proxies.addresses, which carry many clients; " +
+			"a connection whose client the PROXY protocol names counts for that client.",
 		parse: into(func(c *Config) *int { return &c.Connections.MaxPerAddress }, parseLimit),
 	},
 	{
@@ -354,47 +350,47 @@ var options = []option{
 	},
 	{
 		Name: "connections.maxStreams", Kind: "number", Default: "250",
-		Doc: "How many calls one HTTP/2 connection of a client may have in flight. Clients wait " +
-			"with more.",
+		Doc: "How many calls one HTTP/2 connection of a client may have in flight. Clients " +
+			"queue further calls.",
 		parse: into(func(c *Config) *int { return &c.Connections.MaxStreams }, parseCount),
 	},
 	{
 		Name: "proxies.addresses", Kind: "list of networks",
-		Doc: "Proxies and load balancers in front of the gateway whose word on a client's " +
-			"address counts: IP addresses or networks such as 10.0.0.0/8, one on each line or " +
-			"separated by commas. They name the client as proxies.header, grpc.proxyProtocol and " +
-			"rest.proxyProtocol say. List no network that clients are in: each could name " +
-			"another address as its own.",
+		Doc: "Proxies and load balancers in front of the gateway that may name a client's " +
+			"address: IP addresses or networks such as 10.0.0.0/8, one on each line or " +
+			"separated by commas. proxies.header, grpc.proxyProtocol and rest.proxyProtocol " +
+			"say how they name it. List no network with clients in it: each could claim " +
+			"another address.",
 		parse: into(func(c *Config) *[]netip.Prefix { return &c.Proxies.Networks }, parseNetworks),
 	},
 	{
 		Name: "proxies.header", Kind: "Forwarded, X-Forwarded-For or none", Default: none,
-		Doc: "Header of requests, and key in the metadata of gRPC, in which the proxies in " +
-			"proxies.addresses append the address that they were called from: Forwarded (RFC " +
-			"7239) or X-Forwarded-For. It is read from the right: the client is the first " +
-			"address that is not in proxies.addresses. Of other addresses the header does not " +
-			"count, and the other header never does.",
+		Doc: "Request header, and metadata key in gRPC, to which the proxies in " +
+			"proxies.addresses append the address that called them: Forwarded (RFC 7239) or " +
+			"X-Forwarded-For. The gateway reads it from the right: the client is the first " +
+			"address that is not in proxies.addresses. It ignores the header from other " +
+			"addresses, and the other header always.",
 		parse: into(func(c *Config) *clientaddr.Header { return &c.Proxies.Header },
 			parseProxyHeader),
 	},
 	{
 		Name: "debug.address", Kind: "host:port", Default: none,
 		Doc: "Address on which /debug/pprof/ and /debug/vars listen, to examine the gateway " +
-			"itself. They show memory contents and can slow the gateway down. Other machines " +
-			"must not reach it: it is a loopback address or unix:/path.",
+			"itself. They show memory contents and can slow the gateway down, so it must be a " +
+			"loopback address or unix:/path.",
 		parse: into(func(c *Config) *string { return &c.DebugAddress }, parseLocal),
 	},
 	{
 		Name: "admin.address", Kind: "host:port", Default: none,
-		Doc: "Address on which /metrics listens, for Prometheus. It is plain HTTP and needs no " +
-			"credentials: let only your monitoring reach it. Calls that change something are " +
-			"answered to this machine only. It may be unix:/path.",
+		Doc: "Address on which /metrics listens, for Prometheus. It is plain HTTP without " +
+			"credentials: let only your monitoring reach it. Only this machine may make calls " +
+			"that change something. It may be unix:/path.",
 		parse: into(func(c *Config) *string { return &c.AdminAddress }, parseListener),
 	},
 	{
 		Name: "metrics.nativeHistograms", Kind: "bool", Default: "false", Bool: true,
-		Doc: "Whether histograms of durations also have the native form, which a Prometheus that " +
-			"asks for it gets: finer buckets in fewer series.",
+		Doc: "Whether duration histograms also have the native form, for a Prometheus that " +
+			"asks for it: finer buckets in fewer series.",
 		parse: into(func(c *Config) *bool { return &c.Metrics.NativeHistograms }, parseBool),
 	},
 	{
@@ -406,35 +402,33 @@ var options = []option{
 	},
 	{
 		Name: handleKeys, Reload: true, Kind: "keys", Secret: true,
-		Doc: "Keys that seal cursor tokens, one on each line, as `mooring key new` prints them; " +
-			"lines that start with # are comments. The first key seals, and all of them open; " +
-			"docs/operations.md says how to change them. Give all replicas the same list. " +
-			"Without " +
-			"a key the gateway makes one, which is lost when it stops. The gateway reads a key " +
-			"file every five seconds, and at once on SIGHUP; new keys count when two reads have " +
-			"found the same. If the file cannot be used, the gateway logs an error and keeps the " +
-			"old keys.",
+		Doc: "Keys that seal cursor tokens, one on each line, as `mooring key new` prints " +
+			"them; lines that start with # are comments. The first key seals, and all of them " +
+			"open; docs/operations.md says how to change them. Give all replicas the same " +
+			"list. Without a key the gateway makes one, which is lost when it stops. It reads " +
+			"a key file every five seconds and applies a change after it has read it twice; on " +
+			"SIGHUP it applies it at once. If it cannot use the file, it logs an error and " +
+			"keeps the old keys.",
 		parse: into(func(c *Config) *[]seal.Key { return &c.HandleKeys }, parseKeys),
 	},
 	{
 		Name: idempotencyKey, Reload: true, Kind: "key", Secret: true,
-		Doc: "Key from which the sessions of calls with an `Idempotency-Key` are made, as " +
-			"`mooring key new` prints it. Give all replicas the same. It is required if " +
-			"handle.keys is given; otherwise the gateway makes one, which is lost when it stops: " +
-			"a call that is repeated after that is done again. It does not change with the " +
-			"handle keys. If it must change, write a second line, TIME KEY, with a time to come, " +
+		Doc: "Key from which the gateway derives the sessions of calls with an " +
+			"`Idempotency-Key`, as `mooring key new` prints it. Give all replicas the same. It " +
+			"is required with handle.keys; otherwise the gateway makes one, which is lost when " +
+			"it stops: a call repeated after that is done again. It does not change with the " +
+			"handle keys. To change it, write a second line, TIME KEY, with a future time, " +
 			"such as 2026-01-31T12:00:00Z: from then on the first key is not used, and calls " +
 			"with a key are refused for 31 minutes, until the second is in force " +
-			"(docs/operations.md). The file is read again as that of handle.keys.",
+			"(docs/operations.md). The file is reloaded like that of handle.keys.",
 		parse: into(func(c *Config) *idempotency.Schedule { return &c.Idempotency }, parseSchedule),
 	},
 	{
 		Name: "replica.address", Kind: "host:port", Default: none,
-		Doc: "Address on which this gateway listens for the other replicas, with mutual TLS by " +
-			"the handle keys, which it needs. With port 0 the kernel chooses a port; none means " +
-			"that this is the only replica: no other one can continue its cursors. Clients do " +
-			"not " +
-			"need this port.",
+		Doc: "Address on which this gateway listens for other replicas, with mutual TLS by " +
+			"the handle keys, which it needs. With port 0 the kernel chooses a port; with none " +
+			"this is the only replica, and no other one can continue its cursors. Clients do " +
+			"not need this port.",
 		parse: into(func(c *Config) *string { return &c.Replica.Address }, parseAddress),
 	},
 	{
@@ -447,72 +441,69 @@ var options = []option{
 	},
 	{
 		Name: "replica.peers", Kind: "list of host:port",
-		Doc: "Where to look for the other replicas: addresses, one on each line or separated by " +
-			"commas. A DNS name, such as that of a headless Service, stands for all its " +
-			"addresses. " +
-			"Never use an address that several replicas share, such as a ClusterIP. This replica " +
-			"itself may be in the list. Without the option a replica finds only those that " +
-			"tokens " +
-			"name or that call it, and its cursors may have nowhere to move when it stops.",
+		Doc: "Where to look for the other replicas: addresses, one on each line or " +
+			"separated by commas. A DNS name, such as that of a headless Service, means all " +
+			"its addresses. Never use an address that several replicas share, such as a " +
+			"ClusterIP. This replica itself may be in the list. Without the option a replica " +
+			"finds only those that tokens name or that call it, and its cursors may have " +
+			"nowhere to move when it stops.",
 		parse: into(func(c *Config) *[]string { return &c.Replica.Peers }, parsePeers),
 	},
 	{
 		Name: "cursors.idle", Kind: "duration", Default: "10m",
-		Doc: "How long a cursor waits for the next page before it is closed; each page starts " +
-			"the time again. A stream waits as long for its client to take the next message. A " +
-			"gateway holds 100,000 cursors; one more closes the cursor that has waited longest.",
+		Doc: "How long a cursor waits for the next page before it is closed; each page " +
+			"restarts the time. A stream waits as long for its client to take the next " +
+			"message. A gateway holds 100,000 cursors; one more closes the cursor that has " +
+			"waited longest.",
 		parse: into(func(c *Config) *time.Duration { return &c.Cursors.Idle },
 			durationWithin(time.Second, 24*time.Hour)),
 	},
 	{
 		Name: "transactions.idle", Kind: "duration", Default: "1m",
-		Doc: "How long a transaction waits for its next call before it is aborted; each call " +
-			"starts the time again. MongoDB aborts a transaction a minute after its first " +
+		Doc: "How long a transaction waits for its next call before it is aborted; each " +
+			"call restarts the time. MongoDB aborts a transaction a minute after its first " +
 			"operation, unless its transactionLifetimeLimitSeconds says otherwise.",
 		parse: into(func(c *Config) *time.Duration { return &c.Transactions.Idle },
 			durationWithin(time.Second, time.Hour)),
 	},
 	{
 		Name: "cursors.unreadIdle", Kind: "duration", Default: "1m",
-		Doc: "How long the cursor of a GET waits for its second page, because many clients read " +
-			"only the first. From the second page on cursors.idle applies, and it also limits " +
-			"this " +
-			"time.",
+		Doc: "How long the cursor of a GET waits for its second page, since many clients " +
+			"read only the first. After that cursors.idle applies, which also limits this time.",
 		parse: into(func(c *Config) *time.Duration { return &c.Cursors.UnreadIdle },
 			durationWithin(time.Second, 24*time.Hour)),
 	},
 	{
 		Name: "cursors.pageMemory", Kind: "size", Default: "64MiB",
-		Doc: "Memory for what cursors keep between two pages: the pages that were sent last, so " +
-			"that the same call gets the same page again, and the rest of a server's batch that " +
-			"was larger than a page. When it is full, the gateway drops the oldest pages (the " +
-			"same call then gets CursorTokenReused). Rests stay until they are read, and while " +
-			"they fill it, no cursor is opened. It is at most half of memory.budget.",
+		Doc: "Memory for what cursors keep between two pages: the pages sent last, so that " +
+			"a repeated call gets the same page, and the rest of a server's batch that was " +
+			"larger than a page. When it is full, the gateway drops the oldest pages (a " +
+			"repeated call then gets CursorTokenReused). Rests stay until they are read, and " +
+			"while they fill it, no cursor is opened. It is at most half of memory.budget.",
 		parse: into(func(c *Config) *int64 { return &c.Cursors.PageMemory }, sizeWithin(0, 1<<40)),
 	},
 	{
 		Name: "cursors.maxPerPrincipal", Kind: "number or none", Default: "100",
-		Doc: "How many cursors one principal may hold open in this gateway. One more ends, " +
-			"of those whose second page was not asked for, the cursor used longest ago. If " +
-			"there is none, a call that may open one more gets RESOURCE_EXHAUSTED and is not " +
-			"run. Open transactions count, too. Clients that are not authenticated are one " +
-			"principal for each address. All principals together hold at most 100000, of which " +
-			"one gets 80% if it is alone, and less beside others, also with none.",
+		Doc: "How many cursors one principal may hold open in this gateway. One more closes " +
+			"the least recently used cursor whose second page was not asked for. If there is " +
+			"none, a call that may open one more gets RESOURCE_EXHAUSTED and is not run. Open " +
+			"transactions count, too. Each address of unauthenticated clients is one " +
+			"principal. All principals together hold at most 100000, of which one gets 80% if " +
+			"it is alone, and less beside others, also with none.",
 		parse: into(func(c *Config) *int { return &c.Cursors.MaxPerPrincipal }, parseLimit),
 	},
 	{
 		Name: "cursors.maxPinned", Kind: "percent", Default: "80%",
 		Doc: "Largest part of each connection pool (maxPoolSize) that open cursors and " +
-			"transactions may keep to themselves behind a load balancer (loadBalanced=true); at " +
-			"least one connection. A call that needs one more gets RESOURCE_EXHAUSTED.",
+			"transactions may hold behind a load balancer (loadBalanced=true); at least one " +
+			"connection. A call that needs one more gets RESOURCE_EXHAUSTED.",
 		parse: into(func(c *Config) *float64 { return &c.Cursors.MaxPinned }, parsePercent),
 	},
 	{
 		Name: "pages.maxSize", Kind: "size", Default: "3MiB",
-		Doc: "Largest page of documents. The messages of a stream are no larger, and have at " +
-			"most 448 KiB. A single document that is larger is sent alone. Most gRPC clients " +
-			"refuse " +
-			"messages over 4 MiB unless you raise their limit.",
+		Doc: "Largest page of documents. Messages of a stream are no larger, and have at " +
+			"most 448 KiB. A larger document is sent alone. Most gRPC clients refuse messages " +
+			"over 4 MiB unless you raise their limit.",
 		parse: into(func(c *Config) *int64 { return &c.Pages.MaxSize }, sizeWithin(1<<10, 48<<20)),
 	},
 	{
@@ -531,8 +522,8 @@ var options = []option{
 	},
 	{
 		Name: "streams.maxPerPrincipal", Reload: true, Kind: "number or none", Default: "2000",
-		Doc: "How many streams one principal may have open. One more gets RESOURCE_EXHAUSTED. " +
-			"Clients that are not authenticated are one principal for each address.",
+		Doc: "How many streams one principal may have open. One more gets " +
+			"RESOURCE_EXHAUSTED. Each address of unauthenticated clients is one principal.",
 		parse: into(func(c *Config) *int { return &c.Streams.MaxPerPrincipal }, parseLimit),
 	},
 	{
@@ -546,19 +537,19 @@ var options = []option{
 	{
 		Name: "changeStreams.maxPerTicket", Reload: true, Kind: "number or none", Default: "5",
 		Doc: "How many change streams of one ticket may be open. One more gets " +
-			"RESOURCE_EXHAUSTED. A browser that connects again may need one more for as long as " +
-			"the gateway does not know that the connection before is gone.",
+			"RESOURCE_EXHAUSTED. A browser that reconnects may need one more until the gateway " +
+			"notices that the previous connection is gone.",
 		parse: into(func(c *Config) *int { return &c.ChangeStreams.MaxPerTicket }, parseLimit),
 	},
 	{
 		Name: "memory.budget", Kind: "size or auto", Default: auto,
-		Doc: "Memory that all requests together may hold: bodies and messages that are read, " +
-			"answers of the servers, responses that clients have not taken, and what cursors and " +
-			"streams keep. One principal gets 80% of it if it is alone, and less beside others. " +
-			"What does not fit waits for requests.queueTime. The whole process takes about a " +
-			"quarter more. auto is four fifths of GOMEMLIMIT, else of 90% of the container's " +
-			"limit, else 512MiB. A request takes at least twice its size, so that a budget of " +
-			"less than twice requests.maxSize refuses the largest.",
+		Doc: "Memory that all requests together may hold: bodies and messages being read, " +
+			"servers' answers, responses that clients have not taken, and what cursors and " +
+			"streams keep. One principal gets 80% of it if it is alone, and less beside " +
+			"others. What does not fit waits for requests.queueTime. The whole process takes " +
+			"about a quarter more. auto is four fifths of GOMEMLIMIT, else of 90% of the " +
+			"container's limit, else 512MiB. A request takes at least twice its size, so a " +
+			"budget of less than twice requests.maxSize refuses the largest.",
 		parse: into(func(c *Config) *int64 { return &c.MemoryBudget }, parseBudget),
 	},
 	{
@@ -574,19 +565,21 @@ var options = []option{
 	},
 	{
 		Name: "responses.minCompressed", Kind: "size", Default: "2KiB",
-		Doc: "Size from which a response, or a message of one, is compressed for a client that " +
-			"accepts that: with gzip or zstd, both at their fastest level. Each response that is " +
-			"being compressed counts as 1 MiB more of the budget. REST's streams are compressed " +
-			"whatever the size of their items. Take a larger size where the network is fast.",
+		Doc: "Size from which a response, or a message of one, is compressed for a client " +
+			"that accepts that: with gzip or zstd, both at their fastest level. Each response " +
+			"being compressed counts as 1 MiB more of the budget. REST's streams are " +
+			"compressed whatever the size of their items. Choose a larger size on a fast " +
+			"network.",
 		parse: into(func(c *Config) *int64 { return &c.MinCompressed }, sizeWithin(256, 1<<30)),
 	},
 	{
 		Name: "requests.maxAbandoned", Kind: "percent", Default: "20%",
-		Doc: "Largest part of the connections of a pool (maxPoolSize), on all servers together, " +
-			"for operations that were sent and whose clients have gone; at least one. Such an " +
-			"operation goes on for at most 30 seconds, so that a write or a page is not lost. " +
-			"One more ends when its client goes; a write takes the place of a read, which ends. " +
-			"One principal gets 80% of them if it is alone, and less beside others.",
+		Doc: "Largest part of the connections of a pool (maxPoolSize), on all servers " +
+			"together, for operations that were sent and whose clients have disconnected; at " +
+			"least one. Such an operation continues for at most 30 seconds, so that a write or " +
+			"a page is not lost. Beyond that it ends when its client disconnects; a write " +
+			"takes the place of a read, which ends. One principal gets 80% of them if it is " +
+			"alone, and less beside others.",
 		parse: into(func(c *Config) *float64 { return &c.MaxAbandoned }, parsePercent),
 	},
 	{
@@ -598,28 +591,28 @@ var options = []option{
 	},
 	{
 		Name: "requests.timeout", Reload: true, Kind: "duration", Default: "0s",
-		Doc: "How long a request may take if the client sets no deadline (the gRPC deadline, " +
-			"Request-Timeout, timeout); 0s is no limit but requests.maxTimeout. It does not " +
-			"apply to streams, but to each batch of an Import. A client may set a longer deadline.",
+		Doc: "How long a request may take if the client sets no deadline (the gRPC " +
+			"deadline, Request-Timeout, timeout); 0s is no limit but requests.maxTimeout. It " +
+			"does not apply to streams, but to each batch of an Import. A client may set a " +
+			"longer deadline.",
 		parse: into(func(c *Config) *time.Duration { return &c.RequestTimeout },
 			durationWithin(0, 24*time.Hour)),
 	},
 	{
 		Name: "requests.maxInFlight", Reload: true, Kind: "number, auto or none", Default: auto,
-		Doc: "How many requests may be in flight. A stream counts while a server works for it, " +
-			"and not while its client reads; a change stream does not count. One principal gets " +
-			"80% of it if it is alone, and less beside others. The rest waits in a queue in " +
-			"which the turn goes round between principals. auto is maxPoolSize (100 unless set), " +
-			"so that the requests of one principal, if they hang, do not take all connections " +
-			"to a server: set more if reads go to several servers.",
+		Doc: "How many requests may be in flight. A stream counts while a server works for " +
+			"it, not while its client reads; a change stream does not count. One principal " +
+			"gets 80% of it if it is alone, and less beside others. The rest queues, in turns " +
+			"between principals. auto is maxPoolSize (100 by default), so that hanging " +
+			"requests of one principal do not take all connections to a server: set more if " +
+			"reads go to several servers.",
 		parse: into(func(c *Config) *int { return &c.Requests.MaxInFlight }, parseAutoLimit),
 	},
 	{
 		Name: "requests.maxInFlightPerPrincipal", Reload: true, Kind: "number or none",
 		Default: none,
 		Doc: "How many requests of one principal may be in flight, as for " +
-			"requests.maxInFlight. Clients that are not authenticated are one principal for " +
-			"each address.",
+			"requests.maxInFlight. Each address of unauthenticated clients is one principal.",
 		parse: into(func(c *Config) *int { return &c.Requests.MaxInFlightPerPrincipal },
 			parseLimit),
 	},
@@ -637,9 +630,9 @@ var options = []option{
 	},
 	{
 		Name: "requests.queueTime", Reload: true, Kind: "duration", Default: "5s",
-		Doc: "How long a request waits for its turn or for memory. It is then refused: with " +
+		Doc: "How long a request waits for its turn or for memory. Then it is refused with " +
 			"RESOURCE_EXHAUSTED (429) if its principal has more than all others together, else " +
-			"with UNAVAILABLE (503). 0s refuses at once. A request also waits so long for a " +
+			"with UNAVAILABLE (503). 0s refuses at once. A request also waits this long for a " +
 			"connection to a server (not with 0s), unless the connection string has " +
 			"waitQueueTimeoutMS.",
 		parse: into(func(c *Config) *time.Duration { return &c.Requests.QueueTime },
@@ -647,54 +640,51 @@ var options = []option{
 	},
 	{
 		Name: "drain.linger", Kind: "duration", Default: "2s",
-		Doc: "How long the gateway still serves calls after SIGTERM or SIGINT. It is not ready " +
-			"in this time, and tells clients to use other connections, so that load balancers " +
-			"can " +
-			"learn that it stops.",
+		Doc: "How long the gateway still serves calls after SIGTERM or SIGINT. Meanwhile it " +
+			"is not ready and tells clients to use other connections, so that load balancers " +
+			"notice that it stops.",
 		parse: into(func(c *Config) *time.Duration { return &c.DrainLinger },
 			durationWithin(0, time.Minute)),
 	},
 	{
 		Name: "drain.timeout", Kind: "duration", Default: "20s",
-		Doc: "How long requests and streams in flight may go on after drain.linger. The gateway " +
-			"then ends the rest with UNAVAILABLE and closes their cursors on the server. A " +
-			"second " +
-			"signal ends the gateway at once.",
+		Doc: "How long requests and streams in flight may continue after drain.linger. The " +
+			"gateway then ends the rest with UNAVAILABLE and closes their cursors on the " +
+			"server. A second signal ends the gateway at once.",
 		parse: into(func(c *Config) *time.Duration { return &c.DrainTimeout },
 			durationWithin(0, time.Hour)),
 	},
 	{
 		Name: "errors.serverTexts", Kind: "auto, show or hide", Default: string(TextsAuto),
-		Doc: "Whether errors tell clients the addresses of servers, and the server's own words " +
-			"and documents (such as the value of a duplicate key). With hide a client gets the " +
-			"code, its name and a sentence of the gateway. auto hides them if clients are " +
-			"authenticated, but not from operators: those whom the policy permits " +
-			"GetTopology, or auth.operators. " +
-			"The gateway's log of requests has the addresses in any case, and of the words only " +
-			"those with which a server said that it cannot be used.",
+		Doc: "Whether errors give clients the addresses of servers, and the server's own " +
+			"words and documents (such as the value of a duplicate key). With hide a client " +
+			"gets the code, its name and a sentence of the gateway. auto hides them if clients " +
+			"are authenticated, except from operators: clients that the policy permits " +
+			"GetTopology, or auth.operators. The gateway's log of requests always has the " +
+			"addresses, and the server's words only where they say that it cannot be used.",
 		parse: into(func(c *Config) *ServerTexts { return &c.ServerTexts }, parseServerTexts),
 	},
 	{
 		Name: "audit.file", Kind: "path, log or none", Default: none,
-		Doc: "File to which the gateway appends a line of JSON for each write, each refusal and " +
-			"each administrative call: the principal, the action, the namespace, the outcome and " +
-			"the request's id, and no values. The file is opened again on SIGHUP, so that it can " +
-			"be renamed. log writes the lines to the gateway's log, from level info.",
+		Doc: "File to which the gateway appends a JSON line for each write, each refusal " +
+			"and each administrative call: the principal, the action, the namespace, the " +
+			"outcome and the request's id, and no values. The file is reopened on SIGHUP, so " +
+			"that it can be renamed. log writes the lines to the gateway's log, from level " +
+			"info.",
 		parse: into(func(c *Config) *string { return &c.Audit }, parseOrNone),
 	},
 	{
 		Name: "tracing.sampling", Reload: true, Kind: "percentage or auto", Default: auto,
-		Doc: "Share of the traces that begin at the gateway that is recorded, such as 1% or " +
-			"0.05%; a client's traceparent decides about its own. auto leaves it to " +
+		Doc: "Share of the traces that begin at the gateway to record, such as 1% or 0.05%; " +
+			"a client's traceparent decides about its own. auto leaves it to " +
 			"OTEL_TRACES_SAMPLER. Traces are on if OTEL_EXPORTER_OTLP_ENDPOINT is set " +
 			"(docs/tracing.md).",
 		parse: into(func(c *Config) **float64 { return &c.Tracing.Sampling }, parseShare),
 	},
 	{
 		Name: "tracing.comment", Reload: true, Kind: "bool", Default: "false", Bool: true,
-		Doc: "Whether commands of recorded traces have the comment {traceparent: …}, for the " +
-			"logs and the profiler of MongoDB (4.4 or newer). Requests with a comment of " +
-			"their own keep that.",
+		Doc: "Whether commands of recorded traces have the comment {traceparent: …}, for " +
+			"MongoDB's logs and profiler (4.4 or newer). Requests keep a comment of their own.",
 		parse: into(func(c *Config) *bool { return &c.Tracing.Comment }, parseBool),
 	},
 	{
@@ -713,14 +703,14 @@ var options = []option{
 	},
 	{
 		Name: "log.slowRequest", Kind: "duration or none", Default: "1s",
-		Doc: "Time from which a unary call is logged as slow, with its namespace and the shape " +
-			"of its filter, without values.",
+		Doc: "Duration from which a unary call is logged as slow, with its namespace and " +
+			"the shape of its filter, without values.",
 		parse: into(func(c *Config) *time.Duration { return &c.Log.SlowRequest },
 			orNone(durationWithin(time.Millisecond, time.Hour))),
 	},
 	{
 		Name: "log.format", Kind: "text or json", Default: "text",
-		Doc:   "Format of a log line. Logs go to standard error.",
+		Doc:   "Format of log lines, which go to standard error.",
 		parse: into(func(c *Config) *LogFormat { return &c.Log.Format }, parseFormat),
 	},
 }
