@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // post makes a call of REST with a key.
@@ -157,6 +158,7 @@ func TestNothingRuns(t *testing.T) {
 	s.shows(`"13`)
 	s.do(`document.querySelectorAll(".changes details").forEach(d => d.open = true)`)
 	s.isClean()
+	s.texts(name)
 	// What the gateway says of a refused call has the client's words in it.
 	for _, text := range corpus {
 		s.visit("#/deployment", "Deployment")
@@ -178,6 +180,40 @@ func TestNothingRuns(t *testing.T) {
 			t.Errorf("the console of the page has %s", e)
 		}
 	}
+}
+
+// texts puts the corpus into a plan, an edit, an explanation of a request, and the palette.
+func (s *scene) texts(collection string) {
+	s.t.Helper()
+	var stages, fields []string
+	for i, text := range corpus {
+		stages = append(stages, fmt.Sprintf(`{"stage":%s,"indexName":%[1]s,"filter":{%[1]s:%[1]s}}`, quote(text)))
+		fields = append(fields, fmt.Sprintf(`"%d":%s`, i, quote(text)))
+	}
+	for _, h := range s.deployment.Cluster().Hosts() {
+		h.Handle("explain", func(*fakemongo.Command) fakemongo.Reply {
+			return fakemongo.Document(document(s.t, `{"ok":1,"executionStats":{"executionStages":{"stage":"OR","inputStages":[`+strings.Join(stages, ",")+`]}}}`))
+		})
+	}
+	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(collection) + `, limit: "1"})`)
+	s.click("Explain")
+	s.eventually(fmt.Sprintf(`document.querySelectorAll(".stage").length === %d`, 1+len(corpus)))
+	s.click("Run")
+	s.shows("Documents 1 to 1")
+	s.openEditor()
+	s.shows("onerror") // the name of the collection
+	s.click("Review")
+	s.shows("You have changed nothing.")
+	s.click("Close")
+
+	s.do(`location.hash = "#/why?" + new URLSearchParams({principal: ` + quote(corpus[0]+corpus[1]) + `, groups: ` + quote(corpus[1]) + `, claims: ` + quote("{"+strings.Join(fields, ",")+"}") + `})`)
+	s.click("Explain")
+	s.shows("Allowed by no policy")
+	s.shows("onmouseover")
+	s.do(`dispatchEvent(new KeyboardEvent("keydown", {key: "k", ctrlKey: true}))`)
+	s.shows("Query shop." + collection)
+	s.page.Press("Escape")
+	s.isClean()
 }
 
 func base64url(name string) string { return base64.RawURLEncoding.EncodeToString([]byte(name)) }

@@ -106,6 +106,16 @@ export async function call<T>(path: string, o: Options = {}): Promise<T> {
   return (await send(path, o)).json() as Promise<T>;
 }
 
+/** namesAt returns the names in a list of databases or collections; none if it is refused. */
+export async function namesAt(path: string): Promise<string[]> {
+  try {
+    const { documents } = await call<{ documents: { name: string }[] }>(path);
+    return documents.map((d) => d.name).sort();
+  } catch {
+    return []; // the names can still be written
+  }
+}
+
 /** lines makes a call whose answer is a stream, and yields its lines up to its end. */
 export async function* lines(path: string, o: Options): AsyncGenerator<string> {
   const response = await send(path, { accept: 'application/x-ndjson', ...o });

@@ -1,4 +1,4 @@
-import { useEffect } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { ApiError } from './api';
 import {
   failed, live, news, poll, pools, roleOf, rttOf, samples, topology, watch,
@@ -7,9 +7,14 @@ import {
 import { age, clock } from './format';
 import { Failure, Panel, usePolling } from './parts';
 import { Plot, type Line } from './plot';
-import { linkTo } from './router';
+import { linkTo, remember, route } from './router';
+
+/** mostCards and mostLines are how many servers are drawn at once. */
+const mostCards = 60;
+const mostLines = 8;
 
 export function Deployment() {
+  const [search, setSearch] = useState(route.value.query.get('find') ?? '');
   usePolling(poll, 2000);
   useEffect(() => {
     const stop = new AbortController();
@@ -23,6 +28,10 @@ export function Deployment() {
   }
   if (!t) return e ? <Failure error={e} /> : <p class="muted">Asking the gateway …</p>;
   const byAddress = new Map(pools.value.map((p) => [p.address, p]));
+  const all = t.servers ?? [];
+  const found = all.filter((s) => `${s.address} ${roleOf(s.kind)} ${s.kind}`.toLowerCase().includes(search.toLowerCase()));
+  const worst = (s: Server): number => Number(s.kind !== 'Unknown');
+  const shown = found.length > mostCards ? [...found].sort((a, b) => worst(a) - worst(b)).slice(0, mostCards) : found;
   return (
     <>
       {e !== undefined && <Failure error={e} />}
@@ -37,8 +46,22 @@ export function Deployment() {
         </span>
       </p>
       {t.compatibilityError && <p class="notice bad">{t.compatibilityError}</p>}
+      {all.length > 12 && (
+        <p>
+          <label for="servers">Find servers</label>{' '}
+          <input id="servers" type="search" value={search} placeholder="address or role" onInput={(x) => {
+            setSearch(x.currentTarget.value);
+            remember('deployment', x.currentTarget.value ? { find: x.currentTarget.value } : {});
+          }} />{' '}
+          <span class="muted" role="status">
+            {shown.length < found.length
+              ? `${shown.length} of ${found.length}, lost ones first`
+              : found.length < all.length ? `${found.length} of ${all.length}` : ''}
+          </span>
+        </p>
+      )}
       <ul class="servers" aria-label="Servers">
-        {(t.servers ?? []).map((s) => (
+        {shown.map((s) => (
           <ServerCard key={s.address} server={s} pool={byAddress.get(s.address)} />
         ))}
       </ul>
@@ -74,10 +97,18 @@ const kinds: Record<string, string> = {
   Unknown: 'Unknown deployment',
 };
 
-/** series returns the lines of a plot: one for each server, all at the same times. */
+/**
+ * series returns the lines of a plot: one for each server, or for those that have the highest values
+ * now, all at the same times.
+ */
 function series(of: (s: Sample) => Map<string, number>): { times: number[]; lines: Line[] } {
   const all = samples.value;
-  const names = [...new Set(all.flatMap((s) => [...of(s).keys()]))].sort();
+  let names = [...new Set(all.flatMap((s) => [...of(s).keys()]))].sort();
+  if (names.length > mostLines) {
+    const now = of(all.at(-1)!);
+    const value = (name: string): number => now.get(name) ?? -1;
+    names = names.sort((a, b) => value(b) - value(a)).slice(0, mostLines);
+  }
   return {
     times: all.map((s) => s.at),
     lines: names.map((name) => ({ name, values: all.map((s) => of(s).get(name) ?? null) })),

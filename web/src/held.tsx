@@ -1,8 +1,9 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, call } from './api';
 import { age, until } from './format';
 import { Confirm, Failure } from './parts';
-import { route } from './router';
+import { remember, route } from './router';
+import { useWindow } from './window';
 
 interface Handle {
   id: string;
@@ -25,7 +26,9 @@ interface Page {
   unreachable?: { address: string; error: string }[];
 }
 
-const size = 200;
+const size = 1000;
+/** rowHeight is that of .list tr in the style sheet. */
+const rowHeight = 46;
 
 /** Held lists what clients hold. A list is audited, so it is asked for only when the user asks. */
 export function Held() {
@@ -47,6 +50,10 @@ export function Held() {
     if (filter.namespace) q.set('namespace', filter.namespace);
     if (filter.pinned) q.set('pinned', 'true');
     if (cursor) q.set('cursor', cursor);
+    remember('held', {
+      ...(filter.principal && { principal: filter.principal }),
+      ...(filter.namespace && { namespace: filter.namespace }), ...(filter.pinned && { pinned: '1' }),
+    });
     try {
       const page = await call<Page>(`v1/deployment/handles?${q}`);
       setHandles((old) => [...((cursor && old) || []), ...(page.handles ?? [])]);
@@ -58,6 +65,8 @@ export function Held() {
     }
   };
   useEffect(() => void list(), []);
+  const box = useRef<HTMLDivElement>(null);
+  const rows = useWindow(box, handles?.length ?? 0, rowHeight);
 
   const kill = async (h: Handle): Promise<void> => {
     setAsking(undefined);
@@ -140,8 +149,8 @@ export function Held() {
               .map(([name, n]) => `${name || 'without a name'} ${n.all}${n.pinned ? ` (${n.pinned} pinned)` : ''}`)
               .join(', ')}
           </p>
-          <div class="scroll" role="region" aria-label="What clients hold" tabIndex={0}>
-            <table class="list">
+          <div ref={box} class="scroll long" role="region" aria-label="What clients hold" tabIndex={0}>
+            <table class="list" aria-rowcount={handles.length + 1}>
               <thead>
                 <tr>
                   {['Principal', 'On', 'Open for', 'Unused for', 'Ends in', 'Pages', 'Server', 'State'].map((h) => (
@@ -155,8 +164,9 @@ export function Held() {
                 </tr>
               </thead>
               <tbody>
-                {handles.map((h) => (
-                  <tr key={h.id}>
+                <Space height={rows.above} />
+                {handles.slice(rows.from, rows.to).map((h, i) => (
+                  <tr key={h.id} aria-rowindex={rows.from + i + 2}>
                     <td>{h.principal || <span class="muted">–</span>}</td>
                     <td class="mono">{h.namespace}</td>
                     <td>{age(h.openTime)}</td>
@@ -181,6 +191,7 @@ export function Held() {
                     </td>
                   </tr>
                 ))}
+                <Space height={rows.below} />
               </tbody>
             </table>
           </div>
@@ -208,4 +219,13 @@ export function Held() {
       )}
     </>
   );
+}
+
+/** Space stands for rows that are not drawn. */
+function Space({ height }: { height: number }) {
+  return height > 0 ? (
+    <tr aria-hidden="true" class="space">
+      <td colSpan={9} style={{ height: `${height}px` }} />
+    </tr>
+  ) : null;
 }

@@ -4,6 +4,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { principal, session, signOut, start } from './api';
 import { Deployment } from './deployment';
 import { Held } from './held';
+import { Palette } from './palette';
 import { Failure } from './parts';
 import { QueryView } from './query';
 import { Reference } from './reference';
@@ -80,6 +81,7 @@ function Shell() {
             ))}
           </ul>
         </nav>
+        <Palette views={Object.entries(views).map(([key, v]) => [key, v.title])} />
         {session.value === 'signed-in' && (
           <p class="user">
             <span class="muted">{principal.value}</span>

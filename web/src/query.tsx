@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { ApiError, call, session, text } from './api';
+import { ApiError, call, namesAt, session, text } from './api';
 import {
   bodyOf, explainBodyOf, fieldsOf, kindOf, kinds, languages, mainAt, pathOf, segment,
   type KindName, type Query,
@@ -38,15 +38,6 @@ const initial = (): Query => {
 const databases = signal<string[]>([]);
 const collections = signal<string[]>([]);
 
-async function list(path: string, key: 'databases' | 'collections'): Promise<string[]> {
-  try {
-    const found = await call<Record<string, { name: string }[] | undefined>>(path);
-    return (found[key] ?? []).map((d) => d.name).sort();
-  } catch {
-    return []; // the names can still be written
-  }
-}
-
 /** check says what is wrong with the texts of a query, before it is sent. */
 function check(q: Query): string | undefined {
   if (!q.database || !q.collection) return 'Name a database and a collection.';
@@ -81,7 +72,7 @@ export function QueryView() {
   };
 
   useEffect(() => {
-    void list('v1/databases', 'databases').then((l) => (databases.value = l));
+    void namesAt('v1/databases').then((l) => (databases.value = l));
     return () => {
       running.current?.abort();
       close();
@@ -90,7 +81,7 @@ export function QueryView() {
   useEffect(() => {
     collections.value = [];
     if (q.database && (databases.value.includes(q.database) || databases.value.length === 0)) {
-      void list(`v1/databases/${segment(q.database)}/collections`, 'collections')
+      void namesAt(`v1/databases/${segment(q.database)}/collections`)
         .then((l) => (collections.value = l));
     }
   }, [q.database, databases.value]);

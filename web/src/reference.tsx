@@ -71,7 +71,7 @@ function resolve<T>(of: T & { $ref?: string }): T {
 
 export function Reference() {
   const [error, setError] = useState<unknown>();
-  const [search, setSearch] = useState('');
+  const [search, setSearch] = useState(() => route.value.query.get('find') ?? '');
   useEffect(() => {
     if (!spec.value) call<Spec>('openapi.json').then((s) => (spec.value = s), setError);
   }, []);
@@ -94,7 +94,10 @@ export function Reference() {
     <>
       <p>
         <label for="search">Find a call</label>{' '}
-        <input id="search" type="search" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />{' '}
+        <input id="search" type="search" value={search} onInput={(e) => {
+          setSearch(e.currentTarget.value);
+          remember('api', e.currentTarget.value ? { find: e.currentTarget.value } : {});
+        }} />{' '}
         <a href={urlOf('openapi.json')}>openapi.json</a>
       </p>
       {tags.length === 0 && <p class="muted">No call has these words.</p>}

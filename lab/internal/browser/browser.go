@@ -218,7 +218,9 @@ func (p *Page) Press(key string) {
 }
 
 // keyCodes has what Chromium wants beside the name of a key.
-var keyCodes = map[string]int{"Tab": 9, "Enter": 13, "Escape": 27}
+var keyCodes = map[string]int{
+	"Tab": 9, "Enter": 13, "Escape": 27, "ArrowUp": 38, "ArrowDown": 40,
+}
 
 // event describes what a page reports by itself, as far as it is an error.
 type event struct {

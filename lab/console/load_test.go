@@ -1,0 +1,155 @@
+package console_test
+
+import (
+	"testing"
+)
+
+// many has the page get answers of its own from now on: 1,000 servers, of which one changes its
+// place every 50 ms, their pools, and 10,000 handles.
+const many = `
+	const real = fetch, now = () => new Date().toISOString();
+	const address = i => "db" + String(i).padStart(4, "0") + ".example:27017";
+	const servers = turn => Array.from({length: 1000}, (_, i) => ({address: address(i), kind: i === turn % 1000 ? "RSPrimary" : "RSSecondary",
+		averageRTTMicros: String(500 + (i * 37 + turn) % 900), lastUpdateTime: now(), minWireVersion: 0, maxWireVersion: 25, hosts: [], tags: {rack: String(i % 9)}}));
+	const topology = turn => ({topology: {kind: "ReplicaSetWithPrimary", setName: "rs", servers: servers(turn)}});
+	const pools = () => Array.from({length: 1000}, (_, i) => ({address: address(i), state: "ready", generation: "0", total: "20", available: "9",
+		inUse: String(Math.floor(Math.random() * 10)), cursors: "1", transactions: "0", pending: "0", waiting: "0", maxSize: "100"}));
+	const handle = i => ({id: "h" + i, kind: "cursor", principal: "key:client" + i % 50, namespace: "shop.orders" + i % 7, server: address(i % 1000),
+		pinned: i % 3 === 0, busy: false, pages: String(i), openTime: now(), lastUseTime: now(), expireTime: now()});
+	const json = o => new Response(JSON.stringify(o), {headers: {"Content-Type": "application/json"}});
+	globalThis.turns = 0;
+	globalThis.fetch = async (url, options) => {
+		const u = new URL(url, location.href);
+		if (u.pathname.endsWith("/topology:watch")) {
+			const encoder = new TextEncoder();
+			return new Response(new ReadableStream({async pull(c) {
+				await new Promise(r => setTimeout(r, 50));
+				c.enqueue(encoder.encode(JSON.stringify(topology(globalThis.turns++)) + "\n"));
+			}}));
+		}
+		if (u.pathname.endsWith("/deployment/topology")) return json(topology(globalThis.turns));
+		if (u.pathname.endsWith("/deployment/pools")) return json({pools: pools()});
+		if (u.pathname.endsWith("/deployment/handles")) {
+			const from = Number(u.searchParams.get("cursor") ?? 0), size = Number(u.searchParams.get("batchSize"));
+			return json({handles: Array.from({length: Math.min(size, 10000 - from)}, (_, i) => handle(from + i)), ...(from + size < 10000 ? {cursor: String(from + size)} : {})});
+		}
+		return real(url, options);
+	};`
+
+// frames measures the times between frames for so many milliseconds, while a statement is run now
+// and then.
+const frames = `new Promise(done => {
+	const times = []; let last = performance.now(), began = last;
+	const step = t => { times.push(t - last); last = t; work(times.length); t - began < 4000 ? requestAnimationFrame(step) : done(times.slice(1)) };
+	requestAnimationFrame(step) })`
+
+// smooth reports how long frames take while work is done, and wants none that lasts as long as a
+// person notices. The bound leaves room for a busy machine.
+func (s *scene) smooth(what, work string) {
+	s.t.Helper()
+	var all []float64
+	s.page.Evaluate("(() => { const work = n => {"+work+"}; return "+frames+" })()", &all)
+	longest, slow := 0.0, 0
+	for _, f := range all {
+		longest = max(longest, f)
+		if f > 50 {
+			slow++
+		}
+	}
+	s.t.Logf("%s: %d frames in 4 s, %d over 50 ms, the longest %.0f ms", what, len(all), slow, longest)
+	if len(all) < 40 || longest > 1000 {
+		s.t.Errorf("%s: %d frames in 4 s, the longest %.0f ms; the page freezes", what, len(all), longest)
+	}
+}
+
+// TestMany has 1,000 servers and 10,000 handles on a page.
+func TestMany(t *testing.T) {
+	s := newScene(t)
+	s.visit("#/tail", "Sign in to Mooring")
+	s.do(many)
+	s.signIn(s.operator)
+	s.eventually(`document.querySelector("h1")?.textContent === "Live tail"`)
+	s.visit("#/deployment", "Deployment")
+	s.shows("60 of 1000, lost ones first")
+	s.smooth("1,000 servers, 20 changes a second", `scrollTo(0, 40 * n)`)
+	var turns int
+	if s.page.Evaluate("globalThis.turns", &turns); turns < 20 {
+		t.Errorf("%d changes came", turns)
+	}
+	s.fill("#servers", "db0999")
+	s.eventually(`document.querySelectorAll(".card").length === 1`)
+	s.shoot("many-servers")
+	s.judge("servers that were searched")
+
+	s.visit("#/held", "Held")
+	for range 9 {
+		s.click("More")
+	}
+	s.shows("10000 cursors")
+	var drawn int
+	if s.page.Evaluate(`document.querySelectorAll(".list tbody tr").length`, &drawn); drawn > 100 {
+		t.Errorf("%d rows are drawn", drawn)
+	}
+	s.smooth("10,000 handles, scrolled", `document.querySelector(".long").scrollTop = 600 * n`)
+	s.do(`document.querySelector(".long").scrollTop = 1e9`)
+	s.eventually(`[...document.querySelectorAll("[aria-rowindex]")].at(-1).ariaRowIndex === "10001"`)
+	s.shoot("many-handles")
+	s.judge("10,000 handles")
+	s.isClean()
+}
+
+// TestPalette goes to views and collections by the keyboard alone.
+func TestPalette(t *testing.T) {
+	s := newScene(t)
+	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":1}`))
+	s.signIn(s.operator)
+	s.shows("changes show as they happen")
+	open := func() {
+		s.do(`dispatchEvent(new KeyboardEvent("keydown", {key: "k", ctrlKey: true}))`)
+		s.eventually(`document.activeElement?.getAttribute("role") === "combobox"`)
+	}
+	open()
+	s.shows("Query shop.orders")
+	s.judge("the palette")
+	s.shoot("palette")
+	s.page.Type("follow ord")
+	s.eventually(`document.querySelectorAll("[role=option]").length === 1`)
+	s.page.Press("Enter")
+	s.eventually(`document.querySelector("h1")?.textContent === "Live tail"`)
+	var hash string
+	if s.page.Evaluate("location.hash", &hash); hash != "#/tail?db=shop&in=orders" {
+		t.Errorf("it leads to %s", hash)
+	}
+	open()
+	s.page.Press("ArrowDown")
+	s.eventually(`document.querySelector("[aria-selected=true]").textContent === "Held"`)
+	s.page.Press("Escape")
+	s.eventually(`!document.querySelector("dialog")`)
+	open()
+	s.page.Type("no such thing")
+	s.shows("Nothing has these words.")
+	s.page.Press("Escape")
+	s.isClean()
+}
+
+// TestPermalinks opens each view by an address that has all of it.
+func TestPermalinks(t *testing.T) {
+	s := newScene(t)
+	s.signIn(s.operator)
+	s.shows("changes show as they happen")
+	for _, link := range []struct{ hash, title, holds string }{
+		{"#/held?principal=key%3Aann&namespace=shop&pinned=1", "Held", `document.querySelector("#principal").value === "key:ann" && document.querySelector("#pinned").checked`},
+		{"#/query?db=shop&in=a&kind=updateOne&q=%7B%22a%22%3A1%7D&update=%7B%7D", "Query", `document.querySelector("#kind").value === "updateOne"`},
+		{"#/tail?db=shop&in=a&full=1", "Live tail", `document.querySelector("#tail-in").value === "a" && document.querySelector("#tail-full").checked`},
+		{"#/why?principal=key%3Aann&call=DocumentService%2FFind", "Why", `document.querySelector("#why-principal").value === "key:ann"`},
+		{"#/api?find=findOne", "API", `document.querySelector("#search").value === "findOne"`},
+	} {
+		s.visit(link.hash, link.title)
+		s.eventually(link.holds)
+		var hash string
+		if s.page.Evaluate("location.hash", &hash); hash != link.hash {
+			t.Errorf("%s becomes %s", link.hash, hash)
+		}
+	}
+	s.isClean()
+}

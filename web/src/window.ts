@@ -1,0 +1,33 @@
+// The rows of a long table that can be seen, so that the page is not slower with thousands.
+import { useEffect, useState } from 'preact/hooks';
+
+export interface Window {
+  from: number;
+  to: number;
+  /** above and below are the heights of what is left out. */
+  above: number;
+  below: number;
+}
+
+const spare = 10;
+
+/** useWindow returns which of count rows of one height are to be drawn in a box that scrolls. */
+export function useWindow(box: { current: HTMLElement | null }, count: number, height: number): Window {
+  const [[top, seen], setSeen] = useState([0, 800]);
+  useEffect(() => {
+    const of = box.current;
+    if (!of) return;
+    const look = (): void => setSeen([of.scrollTop, of.clientHeight]);
+    look();
+    of.addEventListener('scroll', look, { passive: true });
+    const resized = new ResizeObserver(look);
+    resized.observe(of);
+    return () => {
+      of.removeEventListener('scroll', look);
+      resized.disconnect();
+    };
+  }, [count > 0]);
+  const from = Math.max(0, Math.min(Math.floor(top / height) - spare, count - 1));
+  const to = Math.min(count, Math.ceil((top + seen) / height) + spare);
+  return { from, to, above: from * height, below: (count - to) * height };
+}
