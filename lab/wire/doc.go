@@ -1,3 +1,4 @@
-// Package wire compares what Mooring's driver, the official Go driver and pymongo send for the same
-// operations. It has tests only. differences.md explains each difference.
+// Package wire compares what Mooring's driver and the official drivers of Go, Python and, where
+// commands are lost, Node send for the same operations. It has tests only. differences.md explains
+// each difference.
 package wire

@@ -203,47 +203,53 @@ func (o official) aggregate(
 //go:embed testdata/pymongo.py
 var script string
 
-// pymongo is a Python process that runs one operation for each line that it is sent.
-type pymongo struct {
+// scripted is a process that runs one operation for each line that it is sent.
+type scripted struct {
+	of      func(operation) string // how its callers write an operation; "": the driver does not have it
 	cmd     *exec.Cmd
 	in      *json.Encoder
 	stdin   io.Closer
 	answers *bufio.Scanner
 }
 
-func newPymongo(_ context.Context, uri string) (driver, error) {
-	p := &pymongo{cmd: exec.Command(python(), "-c", script, uri)}
-	in, err := p.cmd.StdinPipe()
+func newScripted(of func(operation) string, program string, args ...string) (driver, error) {
+	s := &scripted{of: of, cmd: exec.Command(program, args...)}
+	in, err := s.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.cmd.StdoutPipe()
+	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	p.in, p.stdin, p.answers = json.NewEncoder(in), in, bufio.NewScanner(out)
-	return p, p.cmd.Start()
+	s.in, s.stdin, s.answers = json.NewEncoder(in), in, bufio.NewScanner(out)
+	return s, s.cmd.Start()
 }
 
-func (p *pymongo) run(_ context.Context, op operation) (bool, error) {
-	if op.pymongo == "" {
+func newPymongo(_ context.Context, uri string) (driver, error) {
+	return newScripted(func(op operation) string { return op.pymongo }, python(), "-c", script, uri)
+}
+
+func (s *scripted) run(_ context.Context, op operation) (bool, error) {
+	text := s.of(op)
+	if text == "" {
 		return false, nil
 	}
-	if err := p.in.Encode(op.pymongo); err != nil {
+	if err := s.in.Encode(text); err != nil {
 		return true, err
 	}
-	if !p.answers.Scan() {
-		return true, fmt.Errorf("pymongo has ended: %w", p.answers.Err())
+	if !s.answers.Scan() {
+		return true, fmt.Errorf("the script has ended: %w", s.answers.Err())
 	}
-	if answer := p.answers.Text(); answer != "" {
+	if answer := s.answers.Text(); answer != "" {
 		return true, errors.New(answer)
 	}
 	return true, nil
 }
 
 // close lets the script close its client and end.
-func (p *pymongo) close(context.Context) error {
-	return errors.Join(p.stdin.Close(), p.cmd.Wait())
+func (s *scripted) close(context.Context) error {
+	return errors.Join(s.stdin.Close(), s.cmd.Wait())
 }
 
 // python returns an interpreter that has pymongo, "" if there is none. Debian's own may not be the
@@ -257,11 +263,14 @@ func python() string {
 	return ""
 }
 
-// drivers are those that are compared. Mooring's is the first.
-var drivers = []struct {
+// contender is a driver that is compared.
+type contender struct {
 	name string
 	open func(ctx context.Context, uri string) (driver, error)
-}{{"mooring", newMooring}, {"official", newOfficial}, {"pymongo", newPymongo}}
+}
+
+// drivers are those that are compared. Mooring's is the first.
+var drivers = []contender{{"mooring", newMooring}, {"official", newOfficial}, {"pymongo", newPymongo}}
 
 // skipWithoutPymongo skips a test that needs it.
 func skipWithoutPymongo(t *testing.T) {
