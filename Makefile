@@ -278,13 +278,17 @@ fairness: ## measure what calls take beside another client's flood, with the fai
 	MOORING_FAIRNESS=1 $(GO) test -count=1 -v -run TestFairness ./cmd/gateway/internal/app
 
 .PHONY: wire-compare
-wire-compare: ## compare what three drivers send for the same operations, on the server of test-server
+wire-compare: ## compare what four drivers send for the same operations, on the server of test-server
 ifdef MOORING_TEST_URI
 	cd lab && MOORING_TEST_URI= $(GO) test -count=1 -v -run TestSameAttempts ./wire
 	cd lab && $(GO) test -count=1 -v -run TestSameCommands ./wire
 else
 	$(ON_ENGINE)
 endif
+
+.PHONY: dredd
+dredd: ## have npm's dredd call each operation of openapi.json with each of its failures (minutes)
+	cd lab && LAB_DREDD=all $(GO) test -count=1 -timeout 30m -v ./dredd
 
 .PHONY: filters
 filters: ## compare filters with two other evaluators on 100,000 random pairs
