@@ -80,6 +80,10 @@ run: bin/mooring ### start the gateway on an embedded database with sample data 
 console: ## build the console from web/ into service/console/dist, which is committed (npm)
 	GO="$(GO)" tools/console.sh build
 
+.PHONY: console-lighthouse
+console-lighthouse: ### judge the console's first view by Lighthouse (npm, chromium)
+	cd lab && LAB_LIGHTHOUSE=1 $(GO) test -count=1 -v -run TestLighthouse ./console
+
 .PHONY: console-check
 console-check: ## fail if service/console/dist is not what web/ gives (npm; without it: says so)
 	GO="$(GO)" tools/console.sh check
