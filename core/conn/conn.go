@@ -161,8 +161,9 @@ type Conn struct {
 	query      bool              // the server is too old for OP_MSG
 	watcher    *ctxwatch.Watcher // of the request's context; calls c.unblock
 
-	requestID int32 // of the last request
-	answered  int32 // the last request that had a reply; those after it wanted none
+	requestID int32     // of the last request
+	answered  int32     // the last request that had a reply; those after it wanted none
+	rested    time.Time // when that reply had arrived
 	// follows is the id of the last reply if it announced another, which forbids to send; else 0.
 	follows int32
 
@@ -293,7 +294,7 @@ func (c *Conn) check(ctx context.Context, msg []byte) error {
 	if len(msg) > c.maxRequest {
 		return &TooLargeError{c.addr, len(msg), c.maxRequest}
 	}
-	if err := c.checkUnused(); err != nil {
+	if err := c.checkUnused(wire.MsgFlags(msg)&wire.MoreToCome == 0); err != nil {
 		return c.fail(ctx, "write", false, err)
 	}
 	return nil
@@ -307,14 +308,27 @@ var (
 	errUnread = &wire.FormatError{Problem: "bytes from the server that are no reply to any request"}
 )
 
+// restTime is how long after a reply a connection may be used without a look at what has arrived
+// since. The look is a system call, and servers close connections that are idle for long.
+const restTime = time.Second
+
 // checkUnused returns an error if something has arrived since the last reply. The next request
 // has not been sent then, so it has had no effect on the server. After requests that wanted no
 // reply only the end of the connection counts, since some servers reply to them.
-func (c *Conn) checkUnused() error {
+//
+// It does not look at the socket within restTime of the last reply if the next request wants one:
+// the end of the connection, or the reply to nothing, is in the place of that reply then.
+func (c *Conn) checkUnused(wantsReply bool) error {
 	if c.answered != c.requestID {
 		if c.transport.arrival() == arrivedEnd {
 			return errGone
 		}
+		return nil
+	}
+	if c.replies.reader.Buffered() > 0 {
+		return errUnread
+	}
+	if wantsReply && time.Since(c.rested) <= restTime {
 		return nil
 	}
 	c.transport.dry = true
@@ -398,7 +412,7 @@ func (c *Conn) readReply(ctx context.Context, lend bool) (bson.Raw, *buffer.Buff
 			lent.Release()
 			return nil, nil, c.fail(ctx, "read", true, err)
 		}
-		c.answered = c.requestID
+		c.answered, c.rested = c.requestID, time.Now()
 		return body, lent, nil
 	}
 }

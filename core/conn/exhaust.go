@@ -80,7 +80,7 @@ func (c *Conn) readStreamed(ctx context.Context) (bson.Raw, error) {
 	if msg.Flags&wire.MoreToCome != 0 {
 		c.follows = h.RequestID
 	}
-	c.answered = c.requestID
+	c.answered, c.rested = c.requestID, time.Now()
 	return msg.Body, nil
 }
 

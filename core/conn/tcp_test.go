@@ -42,6 +42,7 @@ func TestServerGoneWhileIdle(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	conn.Expire(c)
+	conn.Rest(c)
 	if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
 		t.Fatalf("RoundTrip on an old connection = %v", err)
 	}
@@ -50,9 +51,49 @@ func TestServerGoneWhileIdle(t *testing.T) {
 		runtime.Gosched()
 	}
 	conn.Expire(c)
+	conn.Rest(c)
 	_, err = c.RoundTrip(t.Context(), message("ping", 0))
 	if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || netErr.Sent || c.Alive() {
 		t.Errorf("RoundTrip on a connection that the server closed = %v, want a network error with nothing sent", err)
+	}
+}
+
+// TestServerGoneAfterReply checks that a connection that has just had a reply is used without a
+// look at its socket, unless the next request wants no reply, and so would not find out.
+func TestServerGoneAfterReply(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("cannot be seen there")
+	}
+	for name, row := range map[string]struct {
+		send func(*conn.Conn) error
+		sent bool
+	}{
+		"with a reply": {func(c *conn.Conn) error {
+			_, err := c.RoundTrip(t.Context(), message("ping", 0))
+			return err
+		}, true},
+		"without a reply": {func(c *conn.Conn) error {
+			return c.Write(t.Context(), message("ping", wire.MoreToCome))
+		}, false},
+	} {
+		s := fakemongo.NewTCPServer(t, nil)
+		c, err := conn.Dial(t.Context(), s.Address(), conn.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
+			t.Fatal(err)
+		}
+		s.CutConnections()
+		for s.OpenConnections() > 0 { // the server's goroutine has to notice
+			runtime.Gosched()
+		}
+		conn.JustUsed(c)
+		netErr, ok := errors.AsType[*mongoerr.NetworkError](row.send(c))
+		if !ok || netErr.Sent != row.sent || c.Alive() {
+			t.Errorf("%s: %v, want a network error with Sent %v", name, netErr, row.sent)
+		}
 	}
 }
 
@@ -96,6 +137,9 @@ func TestUnreadBytes(t *testing.T) {
 					}
 				}
 				conn.Expire(c)
+				if later {
+					conn.Rest(c)
+				}
 				_, err = c.RoundTrip(t.Context(), message("ping", 0))
 				netErr, ok := errors.AsType[*mongoerr.NetworkError](err)
 				if !ok || netErr.Sent || !mongoerr.IsMalformed(err) || c.Alive() {
