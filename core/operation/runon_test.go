@@ -7,8 +7,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/operation"
 )
+
+// awaitEnd are the two ways in which a connection can wait for the end of an exchange's context.
+var awaitEnd = map[string]func(context.Context){
+	"by its channel": func(ctx context.Context) { <-ctx.Done() },
+	"by a watch": func(ctx context.Context) {
+		interrupted := make(chan struct{})
+		watch := ctxwatch.New(func() { close(interrupted) }).Start(ctx)
+		<-interrupted
+		watch.Stop()
+	},
+}
 
 // TestRunOn checks when the exchange of an operation that runs on ends, if the caller's context
 // ends after a second and the server never answers.
@@ -27,7 +39,7 @@ func TestRunOn(t *testing.T) {
 		{"the deadline comes later", nil, time.Hour, time.Second + operation.RunOnLimit, nil},
 		{"the deadline alone", nil, time.Second / 2, time.Second / 2, context.DeadlineExceeded},
 	} {
-		t.Run(row.name, func(t *testing.T) {
+		for how, await := range awaitEnd {
 			synctest.Test(t, func(t *testing.T) {
 				ctx := t.Context()
 				if row.deadline > 0 {
@@ -41,26 +53,27 @@ func TestRunOn(t *testing.T) {
 				began := time.Now()
 				var cause, err error
 				f := &fake{before: func(ctx context.Context) {
-					<-ctx.Done()
+					await(ctx)
 					cause, err = context.Cause(ctx), ctx.Err()
 				}}
 				op := operation.Operation{Database: "db", Command: command{}, RunOn: true}
 				_, _ = (&operation.Runner{Deployment: f}).Run(ctx, &op)
 				if after := time.Since(began); after != row.after {
-					t.Errorf("the exchange ended after %v, want %v", after, row.after)
+					t.Errorf("%s, %s: the exchange ended after %v, want %v", row.name, how, after,
+						row.after)
 				}
 				if row.err != nil && !errors.Is(cause, row.err) || row.err == nil && errors.Is(cause, context.Canceled) {
-					t.Errorf("cause = %v, want %v", cause, row.err)
+					t.Errorf("%s, %s: cause = %v, want %v", row.name, how, cause, row.err)
 				}
 				want := context.Canceled
 				if errors.Is(row.err, context.DeadlineExceeded) {
 					want = context.DeadlineExceeded
 				}
 				if !errors.Is(err, want) {
-					t.Errorf("Err() = %v, want %v", err, want)
+					t.Errorf("%s, %s: Err() = %v, want %v", row.name, how, err, want)
 				}
 			})
-		})
+		}
 	}
 }
 

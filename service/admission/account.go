@@ -17,7 +17,7 @@ type Account struct {
 	admission *Admission // nil: nothing is charged
 	principal Principal
 	// refuse ends the call of the account when a reply does not fit; nil: nothing does.
-	refuse context.CancelCauseFunc
+	refuse Ender
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu      sync.Mutex
@@ -42,8 +42,11 @@ func (c *Account) OpenFor(other *Account) {
 	}
 }
 
-// OnRefusal sets the function that ends the call when a reply of the server does not fit.
-func (c *Account) OnRefusal(end context.CancelCauseFunc) { c.refuse = end }
+// Ender ends a call with a cause. It does not block.
+type Ender interface{ End(cause error) }
+
+// OnRefusal sets what ends the call when a reply of the server does not fit.
+func (c *Account) OnRefusal(end Ender) { c.refuse = end }
 
 // Principal returns whose account it is.
 func (c *Account) Principal() Principal { return c.principal }

@@ -305,7 +305,7 @@ func TestGoOn(t *testing.T) {
 				a.Open(&c, named("c"))
 				a.Open(&d, named("d"))
 				full.Force(900)
-				c.OnRefusal(func(err error) { t.Errorf("an open call ends with %v", err) })
+				c.OnRefusal(ender(func(err error) { t.Errorf("an open call ends with %v", err) }))
 				c.GoOn()
 				d.GoOn()
 				done, err := row.ask(t.Context(), a, &c)

@@ -107,7 +107,7 @@ func (c *Account) insist(
 	if !c.isOpen() {
 		refused := a.bytes.refusal(v)
 		if c.refuse != nil {
-			c.refuse(refusal{refused})
+			c.refuse.End(refusal{refused})
 		}
 		if ctx.Err() != nil {
 			return false, refused

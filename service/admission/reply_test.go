@@ -72,6 +72,11 @@ func TestReplyOutlivesCall(t *testing.T) {
 	})
 }
 
+// ender implements admission.Ender.
+type ender func(error)
+
+func (e ender) End(cause error) { e(cause) }
+
 // TestRefusedReply checks that a reply without room ends its call, and is not read.
 func TestRefusedReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +84,7 @@ func TestRefusedReply(t *testing.T) {
 		var c admission.Account
 		a.Open(&c, named("c"))
 		ctx, cancel := context.WithCancelCause(t.Context())
-		c.OnRefusal(cancel)
+		c.OnRefusal(ender(cancel))
 		_, err := a.AdmitReply(within(ctx, &c), 2000)
 		if e := refusal(t, err); e.Cause != admission.TooMuch {
 			t.Errorf("AdmitReply = %v", err)

@@ -24,7 +24,7 @@ func (x *Chain) charge(ctx context.Context, c *pass) error {
 		defer c.account.Close()
 		c.call.Account = &c.account
 	}
-	c.call.Account.OnRefusal(c.place.cancel)
+	c.call.Account.OnRefusal(&c.place)
 	return refused(ctx, c.next(ctx))
 }
 

@@ -45,9 +45,12 @@ type shard struct {
 
 // place represents one call in flight. It must not be copied.
 type place struct {
-	shard  *shard // nil: Drain does not wait for the call
-	cancel context.CancelCauseFunc
+	shard *shard // nil: Drain does not wait for the call
+	life  lifetime
 }
+
+// End ends the call with a cause.
+func (p *place) End(cause error) { p.life.cancel(cause) }
 
 // NewGate returns an open gate.
 func NewGate() *Gate {
@@ -80,18 +83,17 @@ func (g *Gate) enter(ctx context.Context, p *place, late bool) (context.Context,
 	if s.draining && !late {
 		return nil, errRefused
 	}
-	inner, cancel := context.WithCancelCause(ctx)
-	p.cancel = cancel
+	p.life.parent = ctx
 	if s.draining {
-		return inner, nil
+		return &p.life, nil
 	}
 	p.shard = s
 	s.calls[p] = struct{}{}
-	return inner, nil
+	return &p.life, nil
 }
 
 func (p *place) leave() {
-	p.cancel(nil)
+	p.life.end()
 	s := p.shard
 	if s == nil {
 		return
@@ -149,7 +151,7 @@ func (s *shard) cut() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.calls {
-		p.cancel(errCut)
+		p.End(errCut)
 	}
 	return len(s.calls)
 }

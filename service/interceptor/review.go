@@ -56,7 +56,7 @@ func (x *Chain) review() {
 			continue
 		}
 		c.logEnd(err)
-		c.place.cancel(err)
+		c.place.End(err)
 	}
 }
 

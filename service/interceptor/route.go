@@ -54,14 +54,20 @@ func (x *Chain) route(ctx context.Context, c *pass) error {
 		return c.next(ctx)
 	}
 	rest := c.steps
+	err := c.next(ctx)
+	if away, ok := errors.AsType[call.Elsewhere](err); ok {
+		return x.leave(ctx, c, rest, away)
+	}
+	return err
+}
+
+// leave has another replica make a call, whose remaining steps have found that it has to.
+func (x *Chain) leave(
+	ctx context.Context, c *pass, rest []step, away call.Elsewhere,
+) error {
 	here := func(ctx context.Context) error {
 		c.steps = rest
 		return c.next(ctx)
-	}
-	err := here(ctx)
-	away, ok := errors.AsType[call.Elsewhere](err)
-	if !ok {
-		return err
 	}
 	c.replay, _ = c.request.(proto.Message)
 	whole := ctx

@@ -26,25 +26,58 @@ func New(interrupt func()) *Watcher {
 	return w
 }
 
+// Watchable tells one observer of the end of a context, at less cost than context.AfterFunc. A
+// context may be one; what is derived from it is none.
+type Watchable interface {
+	// Watch has interrupt called in a goroutine of its own when the context ends. It reports false
+	// if it does not; context.AfterFunc works then, too.
+	Watch(interrupt func()) bool
+	// Unwatch ends what a Watch that reported true has begun. It reports false if interrupt was
+	// called or will be.
+	Unwatch() bool
+}
+
 // Watch identifies one running observation of a context.
 type Watch struct {
-	watcher *Watcher
-	stop    func() bool
+	watcher *Watcher    // nil with Call
+	of      Watchable   // or else
+	stop    func() bool // nil: the context cannot end
 }
 
 // Start begins to observe ctx until Stop. A context that cannot end costs nothing.
 func (w *Watcher) Start(ctx context.Context) Watch {
+	watch := Call(ctx, w.interrupt)
+	watch.watcher = w
+	return watch
+}
+
+// Call has f called, in a goroutine of its own, when ctx ends, unless Cease is called before.
+func Call(ctx context.Context, f func()) Watch {
+	if of, ok := ctx.(Watchable); ok && of.Watch(f) {
+		return Watch{of: of}
+	}
 	if ctx.Done() == nil {
 		return Watch{}
 	}
-	return Watch{w, context.AfterFunc(ctx, w.interrupt)}
+	return Watch{stop: context.AfterFunc(ctx, f)}
 }
 
-// Stop ends the observation; the caller must call it once. It reports whether interrupt was
-// called, and has then waited for it to return. After Stop nothing interrupts the I/O, so the
-// caller can undo the interruption if the I/O has succeeded.
+// Cease ends an observation that Call has begun. It reports whether f was called, or will be.
+func (w Watch) Cease() (called bool) {
+	switch {
+	case w.of != nil:
+		return !w.of.Unwatch()
+	case w.stop != nil:
+		return !w.stop()
+	}
+	return false
+}
+
+// Stop ends an observation that Start has begun; the caller must call it once. It reports whether
+// interrupt was called, and has then waited for it to return. After Stop nothing interrupts the
+// I/O, so the caller can undo the interruption if the I/O has succeeded.
 func (w Watch) Stop() (interrupted bool) {
-	if w.stop == nil || w.stop() {
+	if !w.Cease() {
 		return false
 	}
 	<-w.watcher.done

@@ -32,6 +32,55 @@ func TestWatch(t *testing.T) {
 	})
 }
 
+// watchable implements ctxwatch.Watchable, and counts what it is asked.
+type watchable struct {
+	context.Context    //nolint:containedctx // it is one
+	refuses            bool
+	interrupt          func()
+	watched, unwatched int
+}
+
+func (w *watchable) Watch(interrupt func()) bool {
+	w.watched++
+	w.interrupt = interrupt
+	return !w.refuses
+}
+
+func (w *watchable) Unwatch() bool {
+	w.unwatched++
+	ok := w.interrupt != nil
+	w.interrupt = nil
+	return ok
+}
+
+// TestWatchable checks that a context that can be watched is, and that one that refuses, or what is
+// derived from it, is observed as others are.
+func TestWatchable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int32
+		w := ctxwatch.New(func() { calls.Add(1) })
+		ctx, cancel := context.WithCancel(t.Context())
+		of := &watchable{Context: ctx}
+		if w.Start(of).Stop() || of.watched != 1 || of.unwatched != 1 {
+			t.Errorf("Stop() = true, or %d times watched and %d unwatched", of.watched, of.unwatched)
+		}
+		watch := w.Start(of)
+		go of.interrupt()
+		of.interrupt = nil
+		if !watch.Stop() || calls.Load() != 1 {
+			t.Errorf("Stop() = false after an interruption, or %d of them", calls.Load())
+		}
+		of.refuses = true
+		type key struct{}
+		watch, derived := w.Start(of), w.Start(context.WithValue(of, key{}, 1))
+		cancel()
+		if !watch.Stop() || !derived.Stop() || calls.Load() != 3 || of.watched != 3 {
+			t.Errorf("%d interruptions of one that refuses, which was asked %d times", calls.Load(),
+				of.watched)
+		}
+	})
+}
+
 // Whatever an interruption does, it has done when Stop returns, and each Stop waits for its own.
 func TestStopWaitsForTheInterruption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
