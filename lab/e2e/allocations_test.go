@@ -16,10 +16,10 @@ func TestAllocations(t *testing.T) {
 		job  load.Job
 		most float64
 	}{
-		{"REST findOne", load.Job{REST: g.REST, Operation: load.FindOne}, 56},
-		{"gRPC findOne", load.Job{GRPC: g.GRPC, Operation: load.FindOne}, 87},
-		{"REST insertOne", load.Job{REST: g.REST, Operation: load.InsertOne}, 73},
-		{"gRPC insertOne", load.Job{GRPC: g.GRPC, Operation: load.InsertOne}, 104},
+		{"REST findOne", load.Job{REST: g.REST, Operation: load.FindOne}, 48},
+		{"gRPC findOne", load.Job{GRPC: g.GRPC, Operation: load.FindOne}, 76},
+		{"REST insertOne", load.Job{REST: g.REST, Operation: load.InsertOne}, 57},
+		{"gRPC insertOne", load.Job{GRPC: g.GRPC, Operation: load.InsertOne}, 88},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.job.Collection, c.job.Callers = "orders_1000", 1

@@ -9,6 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/cursor"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/stream"
 )
@@ -28,6 +29,14 @@ func (s *Server) FindOne(
 	}
 	if !found {
 		return &mooringv1.FindOneResponse{}, nil
+	}
+	if r.Encoding == payload.BSON {
+		whole := &struct { // one allocation for both messages
+			response mooringv1.FindOneResponse
+			document payload.Native
+		}{}
+		whole.response.Document = whole.document.Set(doc)
+		return &whole.response, nil
 	}
 	message, err := r.Encoding.Document(doc)
 	if err != nil {

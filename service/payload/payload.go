@@ -216,21 +216,33 @@ func (from Decoder) Value(field string, v *mooringv1.Value) (bson.Value, error) 
 // ValueKey is the key of a Value's only element.
 const ValueKey = "v"
 
-// NewDocument returns the message of a document in its native form.
-func NewDocument(raw bson.Raw) *mooringv1.Document {
-	whole := &struct { // one allocation for message and arm
-		message mooringv1.Document
-		arm     mooringv1.Document_Bson
-	}{}
-	whole.arm.Bson = raw
-	whole.message.Encoding = &whole.arm
-	return &whole.message
+// Native holds the message of a document in its native form, as one value that can be a part of
+// another one.
+type Native struct {
+	message mooringv1.Document
+	arm     mooringv1.Document_Bson
 }
+
+// Set sets the document and returns its message, which is a part of n.
+func (n *Native) Set(raw bson.Raw) *mooringv1.Document {
+	n.arm.Bson = raw
+	n.message.Encoding = &n.arm
+	return &n.message
+}
+
+// NewDocument returns the message of a document in its native form.
+func NewDocument(raw bson.Raw) *mooringv1.Document { return new(Native).Set(raw) }
 
 // NewValue returns the message of a value in its native form.
 func NewValue(v bson.Value) *mooringv1.Value {
-	raw := bson.NewBuilder(make([]byte, 0, len(v.Data)+8)).Value(ValueKey, v).Finish()
-	return &mooringv1.Value{Encoding: &mooringv1.Value_Bson{Bson: raw}}
+	whole := &struct { // one allocation for message and arm
+		message mooringv1.Value
+		arm     mooringv1.Value_Bson
+	}{}
+	b := bson.NewBuilder(make([]byte, 0, len(v.Data)+8))
+	whole.arm.Bson = b.Value(ValueKey, v).Finish()
+	whole.message.Encoding = &whole.arm
+	return &whole.message
 }
 
 func unset(field string) error {

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -22,6 +23,8 @@ type Table[O any] struct {
 	// fields has the descriptors of the rows' fields for each request. An entry is nil if the
 	// request does not have the field.
 	fields map[protoreflect.FullName][]field
+	// spare has values of O, all zero. The rows need the address of one, which they do not keep.
+	spare sync.Pool
 }
 
 // field describes one field of a request that has a row. Its descriptor is nil where the request
@@ -52,6 +55,7 @@ func NewTable[O any](
 	t := &Table[O]{
 		rows:   slices.Concat(rows...),
 		fields: map[protoreflect.FullName][]field{},
+		spare:  sync.Pool{New: func() any { return new(O) }},
 	}
 	used := make([]bool, len(t.rows))
 	for _, req := range requests {
@@ -85,23 +89,27 @@ func NewTable[O any](
 
 // Read returns the options of a request. Errors are recorded in r.
 func (t *Table[O]) Read(r *Reader, req proto.Message) O {
-	var o O
 	m := req.ProtoReflect()
 	fields, ok := t.fields[m.Descriptor().FullName()]
 	if !ok {
 		panic("bug: request: a table of other requests than " + string(m.Descriptor().FullName()))
 	}
+	o, _ := t.spare.Get().(*O) // always
+	defer func() {
+		*o = *new(O)
+		t.spare.Put(o)
+	}()
 	generated := reflect.ValueOf(req).Elem()
 	for i, f := range fields {
 		switch {
 		case t.rows[i].field == "":
-			t.rows[i].read(r, "", protoreflect.Value{}, &o)
+			t.rows[i].read(r, "", protoreflect.Value{}, o)
 		case f.FieldDescriptor != nil && !generated.Field(f.index).IsZero() &&
 			m.Has(f.FieldDescriptor):
-			t.rows[i].read(r, f.JSONName(), m.Get(f.FieldDescriptor), &o)
+			t.rows[i].read(r, f.JSONName(), m.Get(f.FieldDescriptor), o)
 		}
 	}
-	return o
+	return *o
 }
 
 // structIndexes returns where the fields of a message are in its generated struct. The fields of a

@@ -153,6 +153,7 @@ func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.Stream
 		if err != nil {
 			return err
 		}
+		s.unary = true
 		var intercept grpc.UnaryServerInterceptor
 		if !isInfrastructure(method) {
 			intercept = l.cfg.Unary

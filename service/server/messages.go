@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,8 @@ type stream struct {
 	patience time.Duration // for each piece of a message
 	// several says that the client sends a stream, and may wait before each message.
 	several bool
+	// unary says that the client gets one message at most.
+	unary bool
 	// arrived says that a request has arrived. The goroutine that receives may outlive the handler.
 	arrived atomic.Bool
 	// free says that the call needs no credential.
@@ -58,6 +61,7 @@ type stream struct {
 	// The state of the messages on their way: at most one in each direction.
 	header  [5]byte
 	reading reading
+	work    admission.Work // of decode
 	sending outgoing
 }
 
@@ -198,12 +202,12 @@ func (s *stream) decode(watched *reading, length int, compressed bool, m any) er
 	if len(data) > smallRequest {
 		defer s.charged.Vacate(int64(len(data))) // the message keeps nothing of it
 	}
-	work := s.charged.Work(s.ctx)
-	if err := work.Do(len(data)); err != nil {
+	s.work = s.charged.Work(s.ctx)
+	if err := s.work.Do(len(data)); err != nil {
 		return err
 	}
-	defer work.Rest()
-	if err := s.checkItems(&work, into, data); err != nil {
+	defer s.work.Rest()
+	if err := s.checkItems(into, data); err != nil {
 		return err
 	}
 	if err := proto.Unmarshal(data, into); err != nil {
@@ -296,9 +300,7 @@ const (
 )
 
 // checkItems counts the items of a request, and charges the client with them if they are many.
-func (s *stream) checkItems(
-	work *admission.Work, m proto.Message, text []byte,
-) error {
+func (s *stream) checkItems(m proto.Message, text []byte) error {
 	most := s.cfg.MaxItems
 	if most == 0 {
 		most = math.MaxInt
@@ -316,7 +318,7 @@ func (s *stream) checkItems(
 	case n*itemCost <= smallRequest:
 		return nil
 	}
-	return work.Charge(int64(n * itemCost))
+	return s.work.Charge(int64(n * itemCost))
 }
 
 // largeResponse is the size of the smallest response that is charged.
@@ -328,7 +330,7 @@ func (s *stream) SendMsg(m any) error {
 	if s.client == nil {
 		return s.ServerStream.SendMsg(m)
 	}
-	s.sending = outgoing{message: m, stream: s}
+	s.sending = outgoing{message: m, stream: s, last: s.unary}
 	if err := s.sending.charge(); err != nil {
 		return rpcerr.Status(err).Err()
 	}
@@ -350,6 +352,19 @@ type outgoing struct {
 	stream  *stream
 	size    int
 	account *admission.Account // of a large message; nil: it is not charged
+	// last says that no other message follows, and so may be in place.
+	last  bool
+	place [1]mem.Buffer
+}
+
+// slice returns the bytes of the message as grpc has them, which may hold them for longer than the
+// call takes.
+func (o *outgoing) slice(b mem.Buffer) mem.BufferSlice {
+	if o.last {
+		o.place[0] = b
+		return o.place[:]
+	}
+	return mem.BufferSlice{b}
 }
 
 // charge charges the client with a message. It blocks until the message fits, for a short time. The
@@ -389,20 +404,41 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 		return c.CodecV2.Marshal(out.message)
 	}
 	size := out.size
-	if mem.IsBelowBufferPoolingThreshold(size) {
-		return c.CodecV2.Marshal(m) // it is small, and nothing says when it is freed
+	if size <= leastPooled {
+		text, err := proto.MarshalOptions{UseCachedSize: true}.Marshal(m)
+		if err != nil {
+			return nil, err
+		}
+		return out.slice(mem.SliceBuffer(text)), nil
+	}
+	if mem.IsBelowBufferPoolingThreshold(size) { // it is not watched
+		text, err := marshal(m, smallResponses)
+		if err != nil {
+			return nil, err
+		}
+		return out.slice(mem.NewBuffer(text, smallResponses)), nil
 	}
 	turn := out.account.Turn()
 	turn.Take()
 	defer turn.Leave()
-	text := responses.Get(size)
-	written, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*text)[:0], m)
+	text, err := marshal(m, responses)
 	if err != nil {
-		responses.Put(text)
+		return nil, err
+	}
+	return out.slice(mem.NewBuffer(text, out.stream.watch(size, out))), nil
+}
+
+// marshal returns the bytes of a message whose size was asked for, in a buffer of a pool.
+func marshal(m proto.Message, pool mem.BufferPool) (*[]byte, error) {
+	options := proto.MarshalOptions{UseCachedSize: true}
+	text := pool.Get(options.Size(m))
+	written, err := options.MarshalAppend((*text)[:0], m)
+	if err != nil {
+		pool.Put(text)
 		return nil, err
 	}
 	*text = written
-	return mem.BufferSlice{mem.NewBuffer(text, out.stream.watch(size, out))}, nil
+	return text, nil
 }
 
 // watch begins to watch a message to the client. It returns the pool that the buffer of the message
@@ -429,6 +465,32 @@ func (s *sending) Put(text *[]byte) {
 	responses.Put(text)
 	s.dog.sent(s)
 }
+
+const (
+	// leastPooled is the size up to which a response has memory of its own.
+	leastPooled = 128
+	// smallRoom is the size of the buffers of smallResponses. It is one of the sizes that Go has
+	// memory in, and above the size from which grpc returns buffers to their pools.
+	smallRoom = 1152
+)
+
+// smallResponses is the pool of the buffers of responses that are not watched, all of one size.
+var smallResponses = &smallPool{sync.Pool{New: func() any {
+	text := make([]byte, smallRoom)
+	return &text
+}}}
+
+type smallPool struct{ pool sync.Pool }
+
+// Get returns a buffer of n bytes, at most smallRoom.
+func (p *smallPool) Get(n int) *[]byte {
+	text, _ := p.pool.Get().(*[]byte) // always
+	*text = (*text)[:n]
+	return text
+}
+
+// Put returns a buffer.
+func (p *smallPool) Put(text *[]byte) { p.pool.Put(text) }
 
 // responses is the pool of the buffers of responses. It keeps none over maxPooled bytes, which
 // would hold memory that is not charged.
