@@ -78,20 +78,39 @@ func (e Encoding) Documents(docs []bson.Raw) ([]*mooringv1.Document, error) {
 	return e.Leading(docs, math.MaxInt)
 }
 
+// Natives holds the messages of documents in their native form, which can be used again.
+type Natives struct {
+	list     []*mooringv1.Document
+	messages []mooringv1.Document
+	arms     []mooringv1.Document_Bson
+}
+
+// Documents returns the messages of docs. They are those that it has returned before, as far as
+// there are so many.
+func (n *Natives) Documents(docs []bson.Raw) []*mooringv1.Document {
+	if len(docs) > len(n.list) {
+		n.list = make([]*mooringv1.Document, len(docs))
+		n.messages = make([]mooringv1.Document, len(docs))
+		n.arms = make([]mooringv1.Document_Bson, len(docs))
+		for i := range n.list {
+			n.messages[i].Encoding = &n.arms[i]
+			n.list[i] = &n.messages[i]
+		}
+	}
+	for i, raw := range docs {
+		n.arms[i].Bson = raw
+	}
+	return n.list[:len(docs):len(docs)]
+}
+
 // Leading does what Documents does for the leading documents that have at most so many bytes of
 // JSON together, and for at least one document. In the native form it returns all documents.
 func (e Encoding) Leading(docs []bson.Raw, bytes int) ([]*mooringv1.Document, error) {
+	if e == BSON {
+		return new(Natives).Documents(docs), nil
+	}
 	list := make([]*mooringv1.Document, len(docs))
 	messages := make([]mooringv1.Document, len(docs))
-	if e == BSON {
-		arms := make([]mooringv1.Document_Bson, len(docs))
-		for i, raw := range docs {
-			arms[i].Bson = raw
-			messages[i].Encoding = &arms[i]
-			list[i] = &messages[i]
-		}
-		return list, nil
-	}
 	var text []byte
 	for i, raw := range docs {
 		var err error

@@ -168,9 +168,15 @@ func (r *Reader) Page(
 // Batches returns a function that sends a stream's documents with send. Documents can be many times
 // larger as JSON, so the function splits them again: a message has at most so many bytes, or one
 // document. If a document cannot be encoded, the documents before it are sent.
+//
+// In the native form, messages are used again, so the client's transport must be done with a
+// message when send has accepted the second one after it. That is less than stream.Run asks of it.
 func (r *Reader) Batches(
 	bytes int, send func([]*mooringv1.Document) error,
 ) func([]bson.Raw) error {
+	if r.Encoding == payload.BSON {
+		return inTurn(send)
+	}
 	return func(docs []bson.Raw) error {
 		for len(docs) > 0 {
 			var messages []*mooringv1.Document
@@ -189,6 +195,26 @@ func (r *Reader) Batches(
 			docs = docs[len(messages):]
 		}
 		return nil
+	}
+}
+
+// mostKept is for how many documents messages are kept for the next ones.
+const mostKept = 2 << 10
+
+// inTurn returns a function that sends documents in their native form, in messages that it uses in
+// turn.
+func inTurn(send func([]*mooringv1.Document) error) func([]bson.Raw) error {
+	var sets [3]payload.Natives
+	turn := 0
+	return func(docs []bson.Raw) error {
+		if len(docs) == 0 {
+			return nil
+		}
+		if len(docs) > mostKept {
+			return send(new(payload.Natives).Documents(docs))
+		}
+		turn = (turn + 1) % len(sets)
+		return send(sets[turn].Documents(docs))
 	}
 }
 

@@ -292,6 +292,55 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// TestBatchesInTurn checks that a message of the native form stays as it is until the second one
+// after it is sent, that later ones allocate nothing, and that very long ones are not kept.
+func TestBatchesInTurn(t *testing.T) {
+	numbered := func(from, n int) (docs []bson.Raw) {
+		for i := range n {
+			docs = append(docs, bson.NewBuilder(nil).Int32("n", int32(from+i)).Finish())
+		}
+		return docs
+	}
+	var sent [][]*mooringv1.Document
+	send := request.Read(in(t.Context(), payload.BSON), &mooringv1.FindRequest{}, nil).Batches(1,
+		func(m []*mooringv1.Document) error {
+			sent = append(sent, m)
+			return nil
+		})
+	for i, n := range []int{3, 5, 0, 2, 4, 3000, 1} {
+		docs := numbered(10*i, n)
+		if err := send(docs); err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			continue
+		}
+		for back := range min(3, len(sent)) {
+			for at, m := range sent[len(sent)-1-back] {
+				if got := bson.Raw(m.GetBson()); back == 0 && !bytes.Equal(got, docs[at]) || len(got) == 0 {
+					t.Errorf("message %d, %d later: document %d is %v", i, back, at, got)
+				}
+			}
+		}
+		if len(sent) > 2 && n < 3000 {
+			now, before := sent[len(sent)-1][0], sent[len(sent)-3:len(sent)-1]
+			for _, m := range before {
+				if m[0] == now {
+					t.Errorf("message %d is in the memory of one of the two before", i)
+				}
+			}
+		}
+	}
+	docs := numbered(0, 100)
+	_ = send(docs)
+	_ = send(docs)
+	_ = send(docs)
+	sent = make([][]*mooringv1.Document, 0, 200)
+	if n := testing.AllocsPerRun(100, func() { _ = send(docs) }); n != 0 {
+		t.Errorf("a message makes %v allocations, want none", n)
+	}
+}
+
 // TestBatches checks that messages are split by the size of their JSON, and not split as BSON.
 func TestBatches(t *testing.T) {
 	control := bson.NewBuilder(nil).String("a", strings.Repeat("\x01", 100)).Finish() // 608 bytes of JSON
