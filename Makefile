@@ -325,7 +325,7 @@ bank: ## BANK=5m of transfers and judged histories, while connections, primaries
 	cd lab && LAB_BANK=$(BANK) $(GO) test -count=1 -timeout 2h -v ./bank
 
 .PHONY: bank-control
-bank-control: ## take three safeguards out, one at a time: porcupine must find that histories break
+bank-control: ## take three safeguards out, one at a time, on scripts and on the engine: porcupine must find it
 	cd lab && LAB_BANK=1m $(GO) test -count=1 -v -run TestControlOfTheJudge ./bank
 
 .PHONY: drill

@@ -446,7 +446,16 @@ func TestControlOfStatements(t *testing.T) {
 // TestControlOfTheJudge has clerks work on gateways that lack a safeguard each: porcupine must find
 // that no order explains what they see. On one that lacks none it must find nothing. Half of the
 // commits are answered after the gateway's deadline.
-func TestControlOfTheJudge(t *testing.T) {
+func TestControlOfTheJudge(t *testing.T) { testControlOfTheJudge(t, scripted, 3*time.Second) }
+
+// TestControlOfTheJudgeOnEngine has PostgreSQL with DocumentDB behind the gateways.
+func TestControlOfTheJudgeOnEngine(t *testing.T) {
+	testControlOfTheJudge(t, func(d *deployment.Deployment) { docdb.Serve(t, d) }, 10*time.Second)
+}
+
+func testControlOfTheJudge(
+	t *testing.T, engine func(*deployment.Deployment), spell time.Duration,
+) {
 	const (
 		timeout     = 400 * time.Millisecond
 		alwaysTried = "the result of a statement is remembered"
@@ -464,9 +473,9 @@ func TestControlOfTheJudge(t *testing.T) {
 			if without != "" {
 				gateways = gatewaytest.Without(t, without)
 			}
-			b := openOn(t, gateways, deployment.ReplicaSet, scripted, "--requests-timeout",
+			b := openOn(t, gateways, deployment.ReplicaSet, engine, "--requests-timeout",
 				timeout.String())
-			b.time, b.tellers = 3*time.Second, nil
+			b.time, b.tellers = spell, nil
 			b.employ(desks * perDesk)
 			b.deployment.Disturb(
 				func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/lab/docdb"
 	"github.com/mooringdb/mooring/lab/internal/gateway"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/lab/internal/haproxy"
@@ -40,7 +42,12 @@ type scale struct {
 // is killed. Clients do what the `retry` of an error says: no result is lost, and none has a gap or
 // a repetition. A replica that stops loses no cursor. LAB_ROLLING=full (make rolling) takes 200
 // clients and the times of an installation.
-func TestReplacement(t *testing.T) {
+func TestReplacement(t *testing.T) { testReplacement(t, scripted) }
+
+// TestReplacementOnEngine has the cursors of PostgreSQL with DocumentDB.
+func TestReplacementOnEngine(t *testing.T) { testReplacement(t, onEngine) }
+
+func testReplacement(t *testing.T, serve func(*testing.T) (uri string)) {
 	s := scale{clients: 30, linger: 300 * time.Millisecond, settle: 300 * time.Millisecond}
 	if os.Getenv("LAB_ROLLING") == "full" {
 		s = scale{clients: 200, linger: 2 * time.Second, settle: 5 * time.Second}
@@ -57,7 +64,7 @@ func TestReplacement(t *testing.T) {
 		{"SIGKILL of one", 1, true, (*world).kill},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := newWorld(t, s)
+			w := newWorld(t, s, serve(t))
 			w.run(func() {
 				for i := range row.count {
 					row.replace(w, i)
@@ -94,13 +101,28 @@ type world struct {
 	failed  map[string]int
 }
 
-func newWorld(t *testing.T, s scale) *world {
+// scripted starts a scripted replica set with the documents.
+func scripted(t *testing.T) (uri string) {
 	cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, Discard: true},
 		fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 	for _, h := range cluster.Hosts() {
 		h.SetDocuments("db.c", fakemongo.Numbered(0, documents, 500)...)
 	}
-	all := suite.StartWithSpares(t, replicas, cluster.URI("replicaSet=rs"), "--drain-linger", s.linger.String())
+	return cluster.URI("replicaSet=rs")
+}
+
+// onEngine starts PostgreSQL with DocumentDB behind a scripted deployment.
+func onEngine(t *testing.T) (uri string) {
+	d := deployment.ListenUnrecorded(t, deployment.ReplicaSet, "7.0.0")
+	docdb.Serve(t, d)
+	if err := d.SetCollection("db", "c", nil, fakemongo.Numbered(0, documents, 500)); err != nil {
+		t.Fatal(err)
+	}
+	return d.URI(false, nil)
+}
+
+func newWorld(t *testing.T, s scale, uri string) *world {
+	all := suite.StartWithSpares(t, replicas, uri, "--drain-linger", s.linger.String())
 	tr := &http.Transport{MaxIdleConnsPerHost: s.clients}
 	t.Cleanup(tr.CloseIdleConnections)
 	w := &world{

@@ -19,6 +19,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/lab/docdb"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
@@ -170,7 +171,19 @@ func anyServer(t *testing.T) *place {
 
 // scripted returns a scripted server, which has transactions and bulk writes of clients.
 func scripted(t *testing.T) *place {
-	uri := deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0]).URI(false, nil)
+	return before(t, deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0]))
+}
+
+// engine returns PostgreSQL with DocumentDB behind a scripted deployment. It has transactions.
+func engine(t *testing.T) *place {
+	d := deployment.ListenUnrecorded(t, deployment.ReplicaSet, "7.0.0")
+	docdb.Serve(t, d)
+	return before(t, d)
+}
+
+// before returns a deployment as a place.
+func before(t *testing.T, d *deployment.Deployment) *place {
+	uri := d.URI(false, nil)
 	direct, err := mongo.Connect(options.Client().ApplyURI(uri))
 	if err != nil {
 		t.Fatal(err)
@@ -295,6 +308,18 @@ func TestIsolationOfSeveral(t *testing.T) {
 		}
 	}
 	if leaks := experiment(t, scripted(t), openRule, 100); len(leaks) == 0 {
+		t.Error("the experiment finds no leak where there is no filter")
+	}
+}
+
+// TestIsolationOfSeveralOnEngine checks it where transactions are an engine's, not ours.
+func TestIsolationOfSeveralOnEngine(t *testing.T) {
+	for i, leak := range experiment(t, engine(t), filtered, requests(t)) {
+		if i < 10 {
+			t.Error(leak)
+		}
+	}
+	if leaks := experiment(t, engine(t), openRule, 100); len(leaks) == 0 {
 		t.Error("the experiment finds no leak where there is no filter")
 	}
 }
