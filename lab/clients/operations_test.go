@@ -101,6 +101,7 @@ var story = []step{
 	{id: "listHandles", query: "batchSize=1", keep: map[string]string{"handle": "handles.0.id"}},
 	{id: "killHandle", body: `{"id": "{handle}"}`},
 	{id: "killHandle", status: 404},
+	{id: "explainPolicy"},
 	{id: "findByQuery"},
 	{id: "streamFind"},
 	{id: "streamFind", body: `{"filter": {"$nonsense": 1}}`, status: 400},
