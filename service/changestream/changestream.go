@@ -88,18 +88,11 @@ func (s *Server) Stopped() int { return int(s.stopped.Load()) }
 func (s *Server) Watch(
 	req *mooringv1.WatchRequest, ss grpc.ServerStreamingServer[mooringv1.WatchResponse],
 ) error {
-	ctx, cancel := context.WithCancelCause(ss.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(s.cfg.Stopping, func() { cancel(errStopping) })()
-	if s.cfg.Stopping.Err() != nil {
-		return errStopping
-	}
-	// Before the request is read: a stream beyond the count costs as little as it can.
-	account, ticket := admission.From(ctx), call.From(ctx).Ticket
-	if err := account.EnterChangeStream(ctx, ticket); err != nil {
+	ctx, leave, err := s.enter(ss.Context())
+	if err != nil {
 		return err
 	}
-	defer account.LeaveChangeStream(ticket)
+	defer leave()
 	r := request.Read(ctx, withoutTransaction{req}, nil)
 	ns, opt := read(r, req)
 	if err := r.Err(); err != nil {
@@ -118,6 +111,28 @@ func (s *Server) Watch(
 		Progress: func(token bson.Raw) error { return sendProgress(r, out, token) },
 	})
 	return s.explain(ctx, err)
+}
+
+// enter has a call counted as a stream, before its request is read: a stream beyond the count costs
+// as little as it can. The context that it returns ends when the gateway stops, too. The caller must
+// call leave.
+func (s *Server) enter(
+	ctx context.Context,
+) (until context.Context, leave func(), err error) {
+	if s.cfg.Stopping.Err() != nil {
+		return nil, nil, errStopping
+	}
+	account, ticket := admission.From(ctx), call.From(ctx).Ticket
+	if err := account.EnterChangeStream(ctx, ticket); err != nil {
+		return nil, nil, err
+	}
+	until, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.cfg.Stopping, func() { cancel(errStopping) })
+	return until, func() {
+		stop()
+		cancel(nil)
+		account.LeaveChangeStream(ticket)
+	}, nil
 }
 
 // open opens the stream of a request, and reports whether it shares a cursor.

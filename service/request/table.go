@@ -153,14 +153,14 @@ func Common[O any](at func(*O) *client.Common) []Row[O] {
 	return []Row[O]{
 		Caller(at),
 		Value("comment", func(o *O) *bson.Value { return &at(o).Comment }),
-		ownComment(at),
+		OwnComment(at),
 		extra(at),
 	}
 }
 
-// ownComment returns the row that sets the gateway's own comment where the client gives none. It
+// OwnComment returns the row that sets the gateway's own comment where the client gives none. It
 // comes after that of the client's.
-func ownComment[O any](at func(*O) *client.Common) Row[O] {
+func OwnComment[O any](at func(*O) *client.Common) Row[O] {
 	return Row[O]{"", func(r *Reader, _ string, _ protoreflect.Value, o *O) {
 		if r.Comment != nil && at(o).Comment.IsZero() {
 			at(o).Comment = *r.Comment

@@ -68,6 +68,8 @@ func annotatedRoutes(plans planner, m protoreflect.MethodDescriptor) []*route {
 			panic("bug: rest: an HTTP annotation whose body is not * on " + r.rpc)
 		}
 		switch {
+		case r.items.live && r.method == http.MethodGet:
+			r.params = liveParams
 		case r.items.changes && r.method == http.MethodGet:
 			r.params = watchParams
 		case r.reply.byName["documents"] != nil && r.reply.byName["cursor"] != nil && !r.stream:

@@ -68,6 +68,9 @@ func (c *call) open() error {
 		return refuse(rpcerr.NotAcceptable,
 			"this call answers with "+offered(r.offers)+", which Accept does not take")
 	}
+	if chosen.Bare && r.items.live {
+		return refuse(rpcerr.NotAcceptable, "live documents come in kinds, which bare=true leaves out")
+	}
 	c.format = chosen
 	if r.bodies != nil {
 		if err := checkContentType(c.r.Header, r.bodies); err != nil {

@@ -36,6 +36,22 @@ var watchParams = map[string]queryParam{
 	"readConcern":              asString,
 }
 
+// liveParams lists the parameters that a GET of live documents may have in its query.
+var liveParams = map[string]queryParam{
+	"filter":     asJSON,
+	"projection": asJSON,
+	"comment":    asString,
+}
+
+// liveFrame returns the text around the documents of a message of live documents. Its events have
+// no id: a stream that EventSource opens again begins with all documents.
+func (s *stream) liveFrame(kind string) frame {
+	if s.c.format.Type == media.SSE {
+		return frame{"event: " + kind + "\ndata: ", "\n\n"}
+	}
+	return frame{`{"` + kind + `":`, "}\n"}
+}
+
 // eventIDOf returns the id of an event of a change stream: its resume token.
 func eventIDOf(event *mooringv1.Document) string {
 	id, _ := bson.Raw(event.GetBson()).Lookup("_id")

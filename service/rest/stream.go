@@ -43,8 +43,9 @@ type items struct {
 	field   *field // of which each message has one; nil: messages have documents
 	eventID string
 	line    string // the text before an item of NDJSON
-	// changes says that the documents are events of a change stream: see changes.go.
-	changes bool
+	// changes says that the stream has no end of its own: see changes.go. The documents are events
+	// of a change stream, or, if live is set, those of Live, which come in kinds.
+	changes, live bool
 }
 
 // itemsOf returns the items of a stream with these replies. The messages of queries have documents.
@@ -53,6 +54,8 @@ func itemsOf(reply *plan) items {
 	switch {
 	case reply.byName["resumeToken"] != nil:
 		return items{line: `{"document":`, changes: true}
+	case reply.byName["kind"] != nil:
+		return items{changes: true, live: true}
 	case reply.byName["documents"] != nil:
 		return items{eventID: queryEventID, line: `{"document":`}
 	case len(reply.fields) == 1:
@@ -110,12 +113,22 @@ func (s *stream) append(e *encoder, m proto.Message, flush func() error) error {
 	if one := s.c.route.items.field; one != nil {
 		return e.framed(around, func() error { return e.field(one, m.ProtoReflect()) })
 	}
-	if changes, ok := m.(*mooringv1.WatchResponse); ok && len(changes.GetDocuments()) == 0 {
-		return s.appendProgress(e, changes)
+	switch m := m.(type) {
+	case *mooringv1.WatchResponse:
+		if len(m.GetDocuments()) == 0 {
+			return s.appendProgress(e, m)
+		}
+	case *mooringv1.LiveResponse:
+		around = s.liveFrame(m.GetKind())
+		if m.GetKind() == "ready" {
+			e.buf = append(e.buf, around.before+"{}"+around.after...)
+			return nil
+		}
 	}
+	_, watched := m.(*mooringv1.WatchResponse)
 	batch, _ := m.(hasDocuments)
 	for _, d := range batch.GetDocuments() {
-		if s.c.route.items.changes && s.c.format.Type == media.SSE {
+		if watched && s.c.format.Type == media.SSE {
 			around.before = "id: " + eventIDOf(d) + "\ndata: "
 		}
 		if err := e.framed(around, func() error { return e.document(d) }); err != nil {

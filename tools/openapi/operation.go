@@ -101,7 +101,7 @@ func operationID(m protoreflect.MethodDescriptor, verb, path string) string {
 }
 
 // byQuery lists the methods that are both a POST and a GET.
-var byQuery = []protoreflect.Name{"Find", "StreamFind", "Watch"}
+var byQuery = []protoreflect.Name{"Find", "StreamFind", "Watch", "Live"}
 
 func tagOf(m protoreflect.MethodDescriptor) string {
 	return strings.TrimSuffix(string(m.Parent().Name()), "Service")
@@ -186,7 +186,7 @@ func (op *operation) headers(verb, path string) []object {
 	if op.isResource() {
 		names = append(names, resourceHeaders(verb)...)
 	}
-	if verb == "get" && op.method.IsStreamingServer() {
+	if verb == "get" && op.method.IsStreamingServer() && !isLive(op.method) {
 		names = append(names, "lastEventID")
 	}
 	names = append(names, "deadline", "requestID", "timeout")
@@ -224,7 +224,7 @@ func (op *operation) success(s *schemas, verb string) object {
 	}
 	if m.IsStreamingServer() {
 		all := object{"200": streamResponse(s, m)}
-		if verb == "get" {
+		if verb == "get" && !isLive(m) {
 			all["204"] = object{
 				"description": "The stream that Last-Event-ID belongs to has ended.",
 				"headers":     headers("Mooring-Request-Id"),
@@ -268,13 +268,26 @@ func isPage(m protoreflect.MethodDescriptor) bool {
 	return fields.ByName("documents") != nil && fields.ByName("cursor") != nil
 }
 
+// isLive reports whether the documents of a stream come in kinds.
+func isLive(m protoreflect.MethodDescriptor) bool {
+	return m.Output().Fields().ByName("kind") != nil && m.IsStreamingServer()
+}
+
 // streamResponse describes a stream. Its schemas are texts, so that clients do not read all of it
 // as one value; the schema of its lines has a name.
 func streamResponse(s *schemas, m protoreflect.MethodDescriptor) object {
+	description := "A stream. The last line is an end or an error; with `Accept: " +
+		"application/x-ndjson;bare=true` there are only documents."
+	events := "Server-Sent Events: documents have no event name; `failure` has an error, and " +
+		"`end` is the last one."
+	if isLive(m) {
+		description = "A stream without an end. Only its last line is an error."
+		events = "Server-Sent Events: `added`, `changed` and `removed` have a document each, and " +
+			"`ready` an empty object; `failure` has an error."
+	}
 	return object{
-		"description": "A stream. The last line is an end or an error; with `Accept: " +
-			"application/x-ndjson;bare=true` there are only documents.",
-		"headers": headers("Mooring-Request-Id"),
+		"description": description,
+		"headers":     headers("Mooring-Request-Id"),
 		"content": object{
 			"application/x-ndjson": object{"schema": object{
 				"type":             "string",
@@ -283,8 +296,7 @@ func streamResponse(s *schemas, m protoreflect.MethodDescriptor) object {
 			}},
 			"text/event-stream": object{"schema": object{
 				"type": "string", "contentMediaType": "text/event-stream",
-				"description": "Server-Sent Events: documents have no event name; `failure` has " +
-					"an error, and `end` is the last one.",
+				"description": events,
 			}},
 		},
 	}

@@ -297,6 +297,18 @@ func (s *schemas) line(m protoreflect.MethodDescriptor) object {
 		"error": reference("Error"),
 	}
 	kind := capital(name)
+	if isLive(m) {
+		kind = "Live"
+		delete(properties, name)
+		delete(properties, "end")
+		properties["added"] = described(item, "It matches, and the client does not have it yet.")
+		properties["changed"] = described(item, "It has changed, and matches as before.")
+		properties["removed"] = described(item, "It does not match any more: its `_id`.")
+		properties["ready"] = object{
+			"type": "object", "additionalProperties": false,
+			"description": "The client has all documents that match.",
+		}
+	}
 	if token := out.Fields().ByName("resume_token"); token != nil {
 		kind = "Change"
 		progress := object{"resumeToken": s.field(token)}
@@ -316,6 +328,11 @@ func (s *schemas) line(m protoreflect.MethodDescriptor) object {
 	}
 	s.ref(s.message(errorMessage))
 	return reference(kind + "Line")
+}
+
+// described returns a schema with a description of its own.
+func described(schema object, description string) object {
+	return object{"allOf": []any{schema}, "description": description}
 }
 
 // The numbers of the field options mooring.v1.ordered_keys and mooring.v1.omit_empty.

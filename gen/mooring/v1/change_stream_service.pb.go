@@ -293,6 +293,147 @@ func (x *WatchResponse) GetShared() bool {
 	return false
 }
 
+// Numbers are those of the other requests; see FindRequest.
+type LiveRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The database.
+	Database string `protobuf:"bytes,1,opt,name=database,proto3" json:"database,omitempty"`
+	// Required. The collection.
+	Collection string `protobuf:"bytes,2,opt,name=collection,proto3" json:"collection,omitempty"`
+	// Shows up in the server's logs and profiler, for the find. Servers before 4.4 take only strings.
+	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
+	// Which documents; all unless set.
+	Filter *Document `protobuf:"bytes,15,opt,name=filter,proto3,oneof" json:"filter,omitempty"`
+	// Which fields to return; all unless set.
+	Projection    *Document `protobuf:"bytes,16,opt,name=projection,proto3,oneof" json:"projection,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LiveRequest) Reset() {
+	*x = LiveRequest{}
+	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LiveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LiveRequest) ProtoMessage() {}
+
+func (x *LiveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LiveRequest.ProtoReflect.Descriptor instead.
+func (*LiveRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_change_stream_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LiveRequest) GetDatabase() string {
+	if x != nil {
+		return x.Database
+	}
+	return ""
+}
+
+func (x *LiveRequest) GetCollection() string {
+	if x != nil {
+		return x.Collection
+	}
+	return ""
+}
+
+func (x *LiveRequest) GetComment() *Value {
+	if x != nil {
+		return x.Comment
+	}
+	return nil
+}
+
+func (x *LiveRequest) GetFilter() *Document {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *LiveRequest) GetProjection() *Document {
+	if x != nil {
+		return x.Projection
+	}
+	return nil
+}
+
+type LiveResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is said of the documents:
+	//   - `added`: they match, and the client does not have them yet;
+	//   - `changed`: they have changed, and match as before;
+	//   - `removed`: they do not match any more, or are deleted, and have nothing but their `_id`;
+	//   - `ready`: there are none, and the client has all that match. It comes again if the collection
+	//     is dropped, after all documents are removed.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The documents.
+	Documents     []*Document `protobuf:"bytes,2,rep,name=documents,proto3" json:"documents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LiveResponse) Reset() {
+	*x = LiveResponse{}
+	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LiveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LiveResponse) ProtoMessage() {}
+
+func (x *LiveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LiveResponse.ProtoReflect.Descriptor instead.
+func (*LiveResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_change_stream_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *LiveResponse) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *LiveResponse) GetDocuments() []*Document {
+	if x != nil {
+		return x.Documents
+	}
+	return nil
+}
+
 type CreateTicketRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The stream that the ticket opens. It cannot be in a session.
@@ -303,7 +444,7 @@ type CreateTicketRequest struct {
 
 func (x *CreateTicketRequest) Reset() {
 	*x = CreateTicketRequest{}
-	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[2]
+	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -315,7 +456,7 @@ func (x *CreateTicketRequest) String() string {
 func (*CreateTicketRequest) ProtoMessage() {}
 
 func (x *CreateTicketRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[2]
+	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -328,7 +469,7 @@ func (x *CreateTicketRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTicketRequest.ProtoReflect.Descriptor instead.
 func (*CreateTicketRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_change_stream_service_proto_rawDescGZIP(), []int{2}
+	return file_mooring_v1_change_stream_service_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateTicketRequest) GetWatch() *WatchRequest {
@@ -351,7 +492,7 @@ type CreateTicketResponse struct {
 
 func (x *CreateTicketResponse) Reset() {
 	*x = CreateTicketResponse{}
-	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[3]
+	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -363,7 +504,7 @@ func (x *CreateTicketResponse) String() string {
 func (*CreateTicketResponse) ProtoMessage() {}
 
 func (x *CreateTicketResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[3]
+	mi := &file_mooring_v1_change_stream_service_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -376,7 +517,7 @@ func (x *CreateTicketResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTicketResponse.ProtoReflect.Descriptor instead.
 func (*CreateTicketResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_change_stream_service_proto_rawDescGZIP(), []int{3}
+	return file_mooring_v1_change_stream_service_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateTicketResponse) GetUrl() string {
@@ -450,17 +591,36 @@ const file_mooring_v1_change_stream_service_proto_rawDesc = "" +
 	"\x06shared\x18\x04 \x01(\bR\x06sharedB\x0f\n" +
 	"\r_resume_tokenB\n" +
 	"\n" +
-	"\b_session\"\x8f\x01\n" +
+	"\b_session\"\xe0\x02\n" +
+	"\vLiveRequest\x12 \n" +
+	"\bdatabase\x18\x01 \x01(\tB\x04\x98\xb5\x18\x01R\bdatabase\x12$\n" +
+	"\n" +
+	"collection\x18\x02 \x01(\tB\x04\x98\xb5\x18\x01R\n" +
+	"collection\x126\n" +
+	"\acomment\x18\a \x01(\v2\x11.mooring.v1.ValueB\x04\x98\xb5\x18\x01H\x00R\acomment\x88\x01\x01\x127\n" +
+	"\x06filter\x18\x0f \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x03H\x01R\x06filter\x88\x01\x01\x12?\n" +
+	"\n" +
+	"projection\x18\x10 \x01(\v2\x14.mooring.v1.DocumentB\x04\x98\xb5\x18\x04H\x02R\n" +
+	"projection\x88\x01\x01B\n" +
+	"\n" +
+	"\b_commentB\t\n" +
+	"\a_filterB\r\n" +
+	"\v_projectionJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05J\x04\b\x05\x10\x06R\asessionR\vtransactionR\tstatement\"V\n" +
+	"\fLiveResponse\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x122\n" +
+	"\tdocuments\x18\x02 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\"\x8f\x01\n" +
 	"\x13CreateTicketRequest\x124\n" +
 	"\x05watch\x18\x16 \x01(\v2\x18.mooring.v1.WatchRequestB\x04\x98\xb5\x18\x15R\x05watchJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"e\n" +
 	"\x14CreateTicketResponse\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12;\n" +
 	"\vexpire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime2\xe6\x03\n" +
+	"expireTime2\xc5\x05\n" +
 	"\x13ChangeStreamService\x12\xc7\x02\n" +
 	"\x05Watch\x12\x18.mooring.v1.WatchRequest\x1a\x19.mooring.v1.WatchResponse\"\x86\x02\x8a\xb5\x18\n" +
-	"\x10\x03\x18\x02 \x01(\x010\x02\x82\xd3\xe4\x93\x02\xf1\x01:\x01*Z9\x127/v1/databases/{database}/collections/{collection}:watchZ#:\x01*\"\x1e/v1/databases/{database}:watchZ \x12\x1e/v1/databases/{database}:watchZ\x19:\x01*\"\x14/v1/deployment:watchZ\x16\x12\x14/v1/deployment:watch\"7/v1/databases/{database}/collections/{collection}:watch0\x01\x12\x84\x01\n" +
+	"\x10\x03\x18\x02 \x01(\x010\x02\x82\xd3\xe4\x93\x02\xf1\x01:\x01*Z9\x127/v1/databases/{database}/collections/{collection}:watchZ#:\x01*\"\x1e/v1/databases/{database}:watchZ \x12\x1e/v1/databases/{database}:watchZ\x19:\x01*\"\x14/v1/deployment:watchZ\x16\x12\x14/v1/deployment:watch\"7/v1/databases/{database}/collections/{collection}:watch0\x01\x12\xdc\x01\n" +
+	"\x04Live\x12\x17.mooring.v1.LiveRequest\x1a\x18.mooring.v1.LiveResponse\"\x9e\x01\x8a\xb5\x18\n" +
+	"\x10\x03\x18\x01 \x01(\x010\x02\x82\xd3\xe4\x93\x02\x89\x01:\x01*ZB\x12@/v1/databases/{database}/collections/{collection}/documents:live\"@/v1/databases/{database}/collections/{collection}/documents:live0\x01\x12\x84\x01\n" +
 	"\fCreateTicket\x12\x1f.mooring.v1.CreateTicketRequest\x1a .mooring.v1.CreateTicketResponse\"1\x8a\xb5\x18\n" +
 	"\x10\b\x18\x06 \x01(\x010\x01\x82\xd3\xe4\x93\x02\x1d:\x01*\"\x18/v1/changeStreams:ticketB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
@@ -476,41 +636,49 @@ func file_mooring_v1_change_stream_service_proto_rawDescGZIP() []byte {
 	return file_mooring_v1_change_stream_service_proto_rawDescData
 }
 
-var file_mooring_v1_change_stream_service_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_mooring_v1_change_stream_service_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_mooring_v1_change_stream_service_proto_goTypes = []any{
 	(*WatchRequest)(nil),          // 0: mooring.v1.WatchRequest
 	(*WatchResponse)(nil),         // 1: mooring.v1.WatchResponse
-	(*CreateTicketRequest)(nil),   // 2: mooring.v1.CreateTicketRequest
-	(*CreateTicketResponse)(nil),  // 3: mooring.v1.CreateTicketResponse
-	(*Document)(nil),              // 4: mooring.v1.Document
-	(*Value)(nil),                 // 5: mooring.v1.Value
-	(*ReadPreference)(nil),        // 6: mooring.v1.ReadPreference
-	(*ReadConcern)(nil),           // 7: mooring.v1.ReadConcern
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(*LiveRequest)(nil),           // 2: mooring.v1.LiveRequest
+	(*LiveResponse)(nil),          // 3: mooring.v1.LiveResponse
+	(*CreateTicketRequest)(nil),   // 4: mooring.v1.CreateTicketRequest
+	(*CreateTicketResponse)(nil),  // 5: mooring.v1.CreateTicketResponse
+	(*Document)(nil),              // 6: mooring.v1.Document
+	(*Value)(nil),                 // 7: mooring.v1.Value
+	(*ReadPreference)(nil),        // 8: mooring.v1.ReadPreference
+	(*ReadConcern)(nil),           // 9: mooring.v1.ReadConcern
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_mooring_v1_change_stream_service_proto_depIdxs = []int32{
-	4,  // 0: mooring.v1.WatchRequest.options:type_name -> mooring.v1.Document
-	5,  // 1: mooring.v1.WatchRequest.comment:type_name -> mooring.v1.Value
-	6,  // 2: mooring.v1.WatchRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	7,  // 3: mooring.v1.WatchRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	4,  // 4: mooring.v1.WatchRequest.collation:type_name -> mooring.v1.Document
-	4,  // 5: mooring.v1.WatchRequest.pipeline:type_name -> mooring.v1.Document
-	4,  // 6: mooring.v1.WatchRequest.resume_after:type_name -> mooring.v1.Document
-	4,  // 7: mooring.v1.WatchRequest.start_after:type_name -> mooring.v1.Document
-	5,  // 8: mooring.v1.WatchRequest.start_at_operation_time:type_name -> mooring.v1.Value
-	4,  // 9: mooring.v1.WatchResponse.documents:type_name -> mooring.v1.Document
-	4,  // 10: mooring.v1.WatchResponse.resume_token:type_name -> mooring.v1.Document
-	0,  // 11: mooring.v1.CreateTicketRequest.watch:type_name -> mooring.v1.WatchRequest
-	8,  // 12: mooring.v1.CreateTicketResponse.expire_time:type_name -> google.protobuf.Timestamp
-	0,  // 13: mooring.v1.ChangeStreamService.Watch:input_type -> mooring.v1.WatchRequest
-	2,  // 14: mooring.v1.ChangeStreamService.CreateTicket:input_type -> mooring.v1.CreateTicketRequest
-	1,  // 15: mooring.v1.ChangeStreamService.Watch:output_type -> mooring.v1.WatchResponse
-	3,  // 16: mooring.v1.ChangeStreamService.CreateTicket:output_type -> mooring.v1.CreateTicketResponse
-	15, // [15:17] is the sub-list for method output_type
-	13, // [13:15] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	6,  // 0: mooring.v1.WatchRequest.options:type_name -> mooring.v1.Document
+	7,  // 1: mooring.v1.WatchRequest.comment:type_name -> mooring.v1.Value
+	8,  // 2: mooring.v1.WatchRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	9,  // 3: mooring.v1.WatchRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	6,  // 4: mooring.v1.WatchRequest.collation:type_name -> mooring.v1.Document
+	6,  // 5: mooring.v1.WatchRequest.pipeline:type_name -> mooring.v1.Document
+	6,  // 6: mooring.v1.WatchRequest.resume_after:type_name -> mooring.v1.Document
+	6,  // 7: mooring.v1.WatchRequest.start_after:type_name -> mooring.v1.Document
+	7,  // 8: mooring.v1.WatchRequest.start_at_operation_time:type_name -> mooring.v1.Value
+	6,  // 9: mooring.v1.WatchResponse.documents:type_name -> mooring.v1.Document
+	6,  // 10: mooring.v1.WatchResponse.resume_token:type_name -> mooring.v1.Document
+	7,  // 11: mooring.v1.LiveRequest.comment:type_name -> mooring.v1.Value
+	6,  // 12: mooring.v1.LiveRequest.filter:type_name -> mooring.v1.Document
+	6,  // 13: mooring.v1.LiveRequest.projection:type_name -> mooring.v1.Document
+	6,  // 14: mooring.v1.LiveResponse.documents:type_name -> mooring.v1.Document
+	0,  // 15: mooring.v1.CreateTicketRequest.watch:type_name -> mooring.v1.WatchRequest
+	10, // 16: mooring.v1.CreateTicketResponse.expire_time:type_name -> google.protobuf.Timestamp
+	0,  // 17: mooring.v1.ChangeStreamService.Watch:input_type -> mooring.v1.WatchRequest
+	2,  // 18: mooring.v1.ChangeStreamService.Live:input_type -> mooring.v1.LiveRequest
+	4,  // 19: mooring.v1.ChangeStreamService.CreateTicket:input_type -> mooring.v1.CreateTicketRequest
+	1,  // 20: mooring.v1.ChangeStreamService.Watch:output_type -> mooring.v1.WatchResponse
+	3,  // 21: mooring.v1.ChangeStreamService.Live:output_type -> mooring.v1.LiveResponse
+	5,  // 22: mooring.v1.ChangeStreamService.CreateTicket:output_type -> mooring.v1.CreateTicketResponse
+	20, // [20:23] is the sub-list for method output_type
+	17, // [17:20] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_change_stream_service_proto_init() }
@@ -523,13 +691,14 @@ func file_mooring_v1_change_stream_service_proto_init() {
 	file_mooring_v1_options_proto_init()
 	file_mooring_v1_change_stream_service_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mooring_v1_change_stream_service_proto_msgTypes[1].OneofWrappers = []any{}
+	file_mooring_v1_change_stream_service_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_change_stream_service_proto_rawDesc), len(file_mooring_v1_change_stream_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

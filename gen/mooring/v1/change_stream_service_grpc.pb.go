@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	ChangeStreamService_Watch_FullMethodName        = "/mooring.v1.ChangeStreamService/Watch"
+	ChangeStreamService_Live_FullMethodName         = "/mooring.v1.ChangeStreamService/Live"
 	ChangeStreamService_CreateTicket_FullMethodName = "/mooring.v1.ChangeStreamService/CreateTicket"
 )
 
@@ -46,6 +47,27 @@ type ChangeStreamServiceClient interface {
 	// batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode)
 	// and readConcern (the level) in its query.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
+	// The documents of a collection that match a filter, and then what becomes of them: a list that
+	// stays as a find would return it, in no order.
+	//
+	// First come the documents that are there, as `added`, then `ready`, and after it `added`,
+	// `changed` and `removed` as documents begin to match, change and no longer match. Each of these
+	// can be applied twice: a document replaces the one with its `_id`. A stream is not resumed.
+	// Another one begins with all documents again, and those of the last that it has not named when
+	// it is `ready` are gone.
+	//
+	// Where the deployment reads from snapshots (MongoDB 5.0), the documents before `ready` are those
+	// of one moment. Elsewhere those that change meanwhile may show an older state for a moment after
+	// `ready`. Texts compare by their bytes, whatever the collection's default collation is.
+	//
+	// The filter has what the gateway evaluates itself: comparisons, $in, $nin, $exists, $type, $mod,
+	// $size, $all, $elemMatch, $not, $and, $or, $nor, and regular expressions that begin with ^. The
+	// projection names fields to have or to leave out, and keeps `_id`. At most 100,000 documents
+	// match at a time.
+	//
+	// On REST it is application/x-ndjson, or text/event-stream, whose events are named `added`,
+	// `changed`, `removed` and `ready`. A GET takes filter, projection and comment in its query.
+	Live(ctx context.Context, in *LiveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LiveResponse], error)
 	// A URL that opens exactly this stream as the client that asks for the ticket, for an hour. A
 	// page can give it to EventSource, which cannot send credentials.
 	CreateTicket(ctx context.Context, in *CreateTicketRequest, opts ...grpc.CallOption) (*CreateTicketResponse, error)
@@ -77,6 +99,25 @@ func (c *changeStreamServiceClient) Watch(ctx context.Context, in *WatchRequest,
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ChangeStreamService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
+
+func (c *changeStreamServiceClient) Live(ctx context.Context, in *LiveRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LiveResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ChangeStreamService_ServiceDesc.Streams[1], ChangeStreamService_Live_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[LiveRequest, LiveResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ChangeStreamService_LiveClient = grpc.ServerStreamingClient[LiveResponse]
 
 func (c *changeStreamServiceClient) CreateTicket(ctx context.Context, in *CreateTicketRequest, opts ...grpc.CallOption) (*CreateTicketResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -111,6 +152,27 @@ type ChangeStreamServiceServer interface {
 	// batchSize, maxAwaitTimeMS, collation, comment, showExpandedEvents, readPreference (the mode)
 	// and readConcern (the level) in its query.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
+	// The documents of a collection that match a filter, and then what becomes of them: a list that
+	// stays as a find would return it, in no order.
+	//
+	// First come the documents that are there, as `added`, then `ready`, and after it `added`,
+	// `changed` and `removed` as documents begin to match, change and no longer match. Each of these
+	// can be applied twice: a document replaces the one with its `_id`. A stream is not resumed.
+	// Another one begins with all documents again, and those of the last that it has not named when
+	// it is `ready` are gone.
+	//
+	// Where the deployment reads from snapshots (MongoDB 5.0), the documents before `ready` are those
+	// of one moment. Elsewhere those that change meanwhile may show an older state for a moment after
+	// `ready`. Texts compare by their bytes, whatever the collection's default collation is.
+	//
+	// The filter has what the gateway evaluates itself: comparisons, $in, $nin, $exists, $type, $mod,
+	// $size, $all, $elemMatch, $not, $and, $or, $nor, and regular expressions that begin with ^. The
+	// projection names fields to have or to leave out, and keeps `_id`. At most 100,000 documents
+	// match at a time.
+	//
+	// On REST it is application/x-ndjson, or text/event-stream, whose events are named `added`,
+	// `changed`, `removed` and `ready`. A GET takes filter, projection and comment in its query.
+	Live(*LiveRequest, grpc.ServerStreamingServer[LiveResponse]) error
 	// A URL that opens exactly this stream as the client that asks for the ticket, for an hour. A
 	// page can give it to EventSource, which cannot send credentials.
 	CreateTicket(context.Context, *CreateTicketRequest) (*CreateTicketResponse, error)
@@ -126,6 +188,9 @@ type UnimplementedChangeStreamServiceServer struct{}
 
 func (UnimplementedChangeStreamServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedChangeStreamServiceServer) Live(*LiveRequest, grpc.ServerStreamingServer[LiveResponse]) error {
+	return status.Error(codes.Unimplemented, "method Live not implemented")
 }
 func (UnimplementedChangeStreamServiceServer) CreateTicket(context.Context, *CreateTicketRequest) (*CreateTicketResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateTicket not implemented")
@@ -162,6 +227,17 @@ func _ChangeStreamService_Watch_Handler(srv interface{}, stream grpc.ServerStrea
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ChangeStreamService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
 
+func _ChangeStreamService_Live_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(LiveRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ChangeStreamServiceServer).Live(m, &grpc.GenericServerStream[LiveRequest, LiveResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ChangeStreamService_LiveServer = grpc.ServerStreamingServer[LiveResponse]
+
 func _ChangeStreamService_CreateTicket_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CreateTicketRequest)
 	if err := dec(in); err != nil {
@@ -196,6 +272,11 @@ var ChangeStreamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _ChangeStreamService_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Live",
+			Handler:       _ChangeStreamService_Live_Handler,
 			ServerStreams: true,
 		},
 	},

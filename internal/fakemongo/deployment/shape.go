@@ -40,10 +40,11 @@ func (s scope) project(docs []bson.Raw, projection bson.Raw) ([]bson.Raw, error)
 	if projection.IsEmpty() {
 		return docs, nil
 	}
+	excluded := exclusion(projection)
 	for name, v := range projection.All() {
-		if name != "_id" && !isExpression(v) && !v.Truthy() ||
+		if name != "_id" && !isExpression(v) && !v.Truthy() && excluded == nil ||
 			!isExpression(v) && strings.Contains(name, ".") {
-			return nil, fail(badValue, "a projection only says which fields stay here: %s", name)
+			return nil, fail(badValue, "a projection has top-level fields of one kind here: %s", name)
 		}
 	}
 	if _, err := s.projectOne(nil, projection); err != nil { // without documents, too
@@ -62,9 +63,20 @@ func (s scope) project(docs []bson.Raw, projection bson.Raw) ([]bson.Raw, error)
 // isExpression reports whether a field of a projection is computed, and not kept or left out.
 func isExpression(v bson.Value) bool { return !isNumber(v) && v.Type != bson.TypeBool }
 
+// exclusion returns the fields that a projection leaves out; nil: it is no list of such fields.
+func exclusion(projection bson.Raw) (names []string) {
+	for name, v := range projection.All() {
+		if isExpression(v) || v.Truthy() {
+			return nil
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
 func (s scope) projectOne(doc, projection bson.Raw) (bson.Raw, error) {
-	if id := field(projection, "_id"); projection.Len() == 1 && !id.IsZero() && !id.Truthy() {
-		return bson.Without(doc, "_id"), nil
+	if excluded := exclusion(projection); excluded != nil {
+		return bson.Without(doc, excluded...), nil
 	}
 	b := new(bson.Builder)
 	for key, v := range doc.All() {

@@ -1,0 +1,338 @@
+package changestream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/cursor"
+	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/session"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/batch"
+	"github.com/mooringdb/mooring/service/hub"
+	"github.com/mooringdb/mooring/service/match"
+	"github.com/mooringdb/mooring/service/projection"
+	"github.com/mooringdb/mooring/service/request"
+	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/stream"
+)
+
+const (
+	// maxShown is how many documents a client of Live has at a time.
+	maxShown = 100_000
+	// maxLiveFilter is how many bytes its filter may have.
+	maxLiveFilter = 16 << 10
+)
+
+type findOpt = client.FindOptions
+
+var liveOptions = request.NewTable(
+	[]proto.Message{&mooringv1.LiveRequest{}},
+	nil,
+	request.Rows(
+		request.Caller(func(o *findOpt) *client.Common { return &o.Common }),
+		request.Value("comment", func(o *findOpt) *bson.Value { return &o.Comment }),
+		request.OwnComment(func(o *findOpt) *client.Common { return &o.Common }),
+		request.Document("filter", func(o *findOpt) *bson.Raw { return &o.Filter }),
+		request.Document("projection", func(o *findOpt) *bson.Raw { return &o.Projection }),
+	),
+)
+
+// live is one stream of live documents. The goroutine of the call owns it.
+type live struct {
+	server *Server
+	reader *request.Reader
+	ss     grpc.ServerStreamingServer[mooringv1.LiveResponse]
+	// ids is charged for the ids of the documents that the client has. It has no overdraft, with
+	// which a stream ends soon.
+	ids  admission.Account
+	ns   client.Namespace
+	find client.FindOptions
+	view view
+	// ended says that an event took all documents away.
+	ended bool
+}
+
+// Live sends the documents that match, and then what becomes of them, until the client goes away or
+// the gateway stops.
+func (s *Server) Live(
+	req *mooringv1.LiveRequest, ss grpc.ServerStreamingServer[mooringv1.LiveResponse],
+) error {
+	ctx, leave, err := s.enter(ss.Context())
+	if err != nil {
+		return err
+	}
+	defer leave()
+	r := request.ReadPlain(ctx, req)
+	l := &live{
+		server: s, reader: r, ss: ss,
+		ns: client.Namespace{Database: req.GetDatabase(), Collection: req.GetCollection()},
+	}
+	admission.From(ctx).OpenFor(&l.ids)
+	defer l.ids.Close()
+	l.find = liveOptions.Read(r, req)
+	l.compile()
+	if err := r.Err(); err != nil {
+		return err
+	}
+	for err == nil {
+		err = l.follow(ctx)
+	}
+	return s.explain(ctx, err)
+}
+
+// compile compiles what this process evaluates of a request.
+func (l *live) compile() {
+	r, find := l.reader, &l.find
+	switch {
+	case l.ns.Database == "":
+		r.Refuse("database", "is required")
+	case l.ns.Collection == "":
+		r.Refuse("collection", "is required")
+	case len(find.Filter) > maxLiveFilter:
+		r.Refuse("filter", "has %d bytes, and may have %d", len(find.Filter), maxLiveFilter)
+	case r.Err() != nil:
+		return
+	}
+	l.view.shown = map[string]struct{}{}
+	var err error
+	if !find.Filter.IsEmpty() {
+		if l.view.filter, err = match.Compile(find.Filter); err != nil {
+			r.Refuse("filter", "%s", problemOf(err))
+		}
+	}
+	if l.view.projection, err = projection.Compile(find.Projection); err != nil {
+		r.Refuse("projection", "%s", problemOf(err))
+	}
+	find.Collation = bson.NewBuilder(nil).String("locale", "simple").Finish()
+	find.RunOn, find.TimeoutMode = true, client.Iteration
+}
+
+// problemOf returns what is wrong with a part of a request, without the part's name.
+func problemOf(err error) string {
+	at, problem := "", err.Error()
+	if e, ok := errors.AsType[*match.Error](err); ok {
+		at, problem = e.At, e.Problem
+	}
+	if e, ok := errors.AsType[*projection.Error](err); ok {
+		at, problem = e.Path, e.Problem
+	}
+	if at == "" {
+		return problem
+	}
+	return at + ": " + problem
+}
+
+// follow sends the documents that are there, and then changes. It returns nil when an event has
+// taken all documents away. The stream of changes is opened first, so that nothing is missed
+// between the two.
+func (l *live) follow(ctx context.Context) error {
+	l.ended = false
+	of := share{key: hub.Key{
+		Database: l.ns.Database, Collection: l.ns.Collection, FullDocument: "updateLookup",
+	}}
+	opener := l.server.newOpener(ctx, l.ns, &client.WatchOptions{
+		FullDocument: of.key.FullDocument,
+		Common:       client.Common{Caller: l.find.Caller},
+	})
+	changes, err := l.server.subscribe(ctx, of, opener)
+	if err != nil {
+		return err
+	}
+	if err := l.snapshot(ctx); err != nil {
+		_ = changes.Close(ctx)
+		return err
+	}
+	if err := l.send(kindReady, nil); err != nil {
+		_ = changes.Close(ctx)
+		return err
+	}
+	err = l.server.cfg.Streams.Watch(ctx, stream.Watch{
+		Changes:  changes,
+		Send:     func(events []bson.Raw) error { return l.events(ctx, events) },
+		Progress: func(bson.Raw) error { return nil },
+	})
+	if err == nil && !l.ended {
+		return hub.ErrBehind // the server has ended the stream, which tells nothing of documents
+	}
+	return err
+}
+
+// wireVersion50 is the first whose servers read from snapshots.
+const wireVersion50 = 13
+
+// readsSnapshots reports whether all servers of a deployment read from snapshots.
+func (s serversOf) readsSnapshots() bool {
+	for _, server := range s {
+		if server.IsAvailable() && (server.Kind == description.ServerStandalone ||
+			server.MaxWireVersion < wireVersion50 && server.Kind != description.ServerLoadBalancer) {
+			return false
+		}
+	}
+	return true
+}
+
+// snapshot sends the documents that are there.
+func (l *live) snapshot(ctx context.Context) error {
+	find := l.find
+	l.view.since = session.Timestamp{}
+	topology, _ := l.server.cfg.Client.WatchTopology()
+	if serversOf(topology.Servers).readsSnapshots() {
+		reads, err := l.server.cfg.Client.StartSession(session.Options{Snapshot: true})
+		if err != nil {
+			return err
+		}
+		defer func() { reads.End(ctx) }()
+		find.Session = reads
+	} else {
+		// What no majority has could be lost again, which no change would tell.
+		find.ReadConcern = &client.ReadConcern{Level: "majority"}
+	}
+	of := batch.Source{Database: l.ns.Database, Collection: l.ns.Collection}
+	find.BatchSize = l.server.cfg.Streams.First(of, nil)
+	cur, err := stream.Open(ctx, func() (*cursor.Cursor, error) {
+		return l.server.cfg.Client.Find(ctx, l.ns, find)
+	})
+	if err != nil {
+		return err
+	}
+	cur.SetRunOn(false)
+	if find.Session != nil {
+		l.view.since, err = find.Session.SnapshotTime()
+		if err != nil {
+			_ = cur.Close(ctx)
+			return err
+		}
+	}
+	return l.server.cfg.Streams.Run(ctx, stream.Source{Cursor: cur, Of: of, ReadAhead: true},
+		func(docs []bson.Raw) error { return l.added(ctx, docs) })
+}
+
+// added sends documents of the snapshot.
+func (l *live) added(ctx context.Context, docs []bson.Raw) error {
+	err := l.charged(ctx, docs, func() error {
+		for _, d := range docs {
+			l.view.show(d)
+		}
+		return l.checkShown()
+	})
+	if err != nil {
+		return err
+	}
+	return l.send(kindAdded, docs)
+}
+
+// charged does something that shows some of these documents, or of the documents of these events.
+// Their ids are charged before.
+func (l *live) charged(ctx context.Context, docs []bson.Raw, do func() error) error {
+	most := int64(0)
+	for _, d := range docs {
+		id, ok := d.Lookup("_id")
+		if key, isEvent := d.Lookup("documentKey"); isEvent {
+			of, _ := key.Document()
+			id, ok = of.Lookup("_id")
+		}
+		if ok {
+			most += cost(id)
+		}
+	}
+	if err := l.ids.Grow(ctx, most); err != nil {
+		return err
+	}
+	before := l.view.bytes
+	err := do()
+	l.ids.Shrink(most - (l.view.bytes - before))
+	return err
+}
+
+// checkShown returns an error if the client has too many documents.
+func (l *live) checkShown() error {
+	if len(l.view.shown) <= maxShown {
+		return nil
+	}
+	return &rpcerr.Error{
+		Reason: rpcerr.TooLarge, Field: "filter",
+		Message: fmt.Sprintf("matches more than %d documents, which is the most that can be live",
+			maxShown),
+	}
+}
+
+// events sends what events tell the client.
+func (l *live) events(ctx context.Context, events []bson.Raw) error {
+	return l.charged(ctx, events, func() error {
+		var run []bson.Raw
+		kind := ""
+		for _, event := range events {
+			told, err := l.event(ctx, event)
+			if err != nil {
+				return err
+			}
+			if told.document == nil {
+				continue
+			}
+			if told.kind != kind && run != nil {
+				if err := l.send(kind, run); err != nil {
+					return err
+				}
+				run = nil
+			}
+			kind, run = told.kind, append(run, told.document)
+		}
+		if run == nil {
+			return nil
+		}
+		return l.send(kind, run)
+	})
+}
+
+// event returns what an event tells the client. At the end of the collection it sends that all
+// documents are gone.
+func (l *live) event(ctx context.Context, event bson.Raw) (change, error) {
+	of, _ := event.Lookup("operationType")
+	kind, _ := of.Str()
+	if isEnd(kind) {
+		l.ended = true
+		return change{}, l.send(kindRemoved, l.view.clear())
+	}
+	told, asked := l.view.event(kind, event)
+	if asked != nil {
+		matches, err := l.ask(ctx, asked)
+		switch {
+		case err != nil:
+			return change{}, err
+		case matches:
+			told = l.view.add(asked.document)
+		default:
+			told = l.view.remove(asked.id)
+		}
+	}
+	return told, l.checkShown()
+}
+
+// ask asks a server whether a document matches now. If it has changed meanwhile, an event follows.
+func (l *live) ask(ctx context.Context, of *question) (bool, error) {
+	find := l.find
+	find.Filter = bson.NewBuilder(nil).OpenArray("$and").
+		Document("", of.id).Document("", l.find.Filter).Close().Finish()
+	find.Projection = bson.NewBuilder(nil).Int32("_id", 1).Finish()
+	_, found, err := l.server.cfg.Client.FindOne(ctx, l.ns, find)
+	return found, err
+}
+
+// send sends documents of one kind.
+func (l *live) send(kind string, docs []bson.Raw) error {
+	if kind == kindReady {
+		return l.ss.Send(&mooringv1.LiveResponse{Kind: kind})
+	}
+	bytes := l.server.cfg.Streams.MessageBytes()
+	return l.reader.Batches(bytes, func(docs []*mooringv1.Document) error {
+		return l.ss.Send(&mooringv1.LiveResponse{Kind: kind, Documents: docs})
+	})(docs)
+}

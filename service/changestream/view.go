@@ -1,0 +1,142 @@
+package changestream
+
+import (
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/session"
+	"github.com/mooringdb/mooring/service/match"
+	"github.com/mooringdb/mooring/service/projection"
+)
+
+// view decides what the events of a collection mean to a client that has the documents which match
+// a filter. It does no I/O.
+type view struct {
+	filter     *match.Filter // nil: all documents match
+	projection *projection.Projection
+	// shown has the ids of the documents that the client has, which take so many bytes.
+	shown map[string]struct{}
+	bytes int64
+	// since is the time of the snapshot that the client has; zero: not known. Events until then are
+	// in it.
+	since session.Timestamp
+}
+
+// What a client is told of documents.
+const (
+	kindAdded   = "added"
+	kindChanged = "changed"
+	kindRemoved = "removed"
+	kindReady   = "ready"
+)
+
+// change is what a client is told of a document. Its zero value is nothing.
+type change struct {
+	kind     string
+	document bson.Raw
+}
+
+// question is about a document of which only a server can say whether it matches.
+type question struct{ id, document bson.Raw }
+
+// idCost is how many bytes an id takes beside its own.
+const idCost = 64
+
+// key returns what stands for an _id in shown.
+func key(id bson.Value) string { return string(append([]byte{byte(id.Type)}, id.Data...)) }
+
+// cost returns how many bytes the _id of a document takes in shown.
+func cost(id bson.Value) int64 { return int64(idCost + len(id.Data)) }
+
+// show records that the client gets a document, and reports whether it had it.
+func (v *view) show(document bson.Raw) (had bool) {
+	id, _ := document.Lookup("_id")
+	k := key(id)
+	if _, had = v.shown[k]; !had {
+		v.shown[k] = struct{}{}
+		v.bytes += cost(id)
+	}
+	return had
+}
+
+// isEnd reports whether an event takes all documents away.
+func isEnd(kind string) bool {
+	switch kind {
+	case "drop", "rename", "dropDatabase", "invalidate":
+		return true
+	}
+	return false
+}
+
+// event returns what an event tells the client: a change, or the question that it raises.
+func (v *view) event(kind string, event bson.Raw) (told change, asked *question) {
+	if at, _ := event.Lookup("clusterTime"); !v.since.IsZero() {
+		t, i, _ := at.Timestamp()
+		if now := (session.Timestamp{T: t, I: i}); !now.After(v.since) {
+			return change{}, nil
+		}
+	}
+	id := documentKey(event)
+	switch kind {
+	case "delete":
+		return v.remove(id), nil
+	case "insert", "update", "replace":
+	default:
+		return change{}, nil
+	}
+	found, _ := event.Lookup("fullDocument")
+	document, ok := found.Document()
+	if !ok { // it was deleted meanwhile, of which an event follows
+		return change{}, nil
+	}
+	if v.filter == nil {
+		return v.add(document), nil
+	}
+	switch v.filter.Match(document) {
+	case match.Yes:
+		return v.add(document), nil
+	case match.No:
+		return v.remove(id), nil
+	}
+	return change{}, &question{id, document}
+}
+
+// documentKey returns the _id of an event's document, as a document.
+func documentKey(event bson.Raw) bson.Raw {
+	found, _ := event.Lookup("documentKey")
+	of, _ := found.Document()
+	id, _ := of.Lookup("_id")
+	return bson.NewBuilder(nil).Value("_id", id).Finish()
+}
+
+// add returns that a document matches.
+func (v *view) add(document bson.Raw) change {
+	told := change{kindAdded, v.projection.Apply(document)}
+	if v.show(document) {
+		told.kind = kindChanged
+	}
+	return told
+}
+
+// remove returns that a document does not match any more, if the client has it. A client does not
+// learn of others.
+func (v *view) remove(id bson.Raw) change {
+	value, _ := id.Lookup("_id")
+	k := key(value)
+	if _, had := v.shown[k]; !had {
+		return change{}
+	}
+	delete(v.shown, k)
+	v.bytes -= cost(value)
+	return change{kindRemoved, id}
+}
+
+// clear forgets all documents, and returns their ids.
+func (v *view) clear() []bson.Raw {
+	ids := make([]bson.Raw, 0, len(v.shown))
+	for k := range v.shown {
+		id := bson.Value{Type: bson.Type(k[0]), Data: []byte(k[1:])}
+		ids = append(ids, bson.NewBuilder(nil).Value("_id", id).Finish())
+	}
+	clear(v.shown)
+	v.bytes = 0
+	return ids
+}
