@@ -36,7 +36,8 @@ type gateway struct {
 	find     *mooringv1.FindRequest
 	id       *mooringv1.Value // of the last document
 	watches  []*mooringv1.WatchRequest
-	failures []error // of the next calls
+	failures []error                     // of the next calls
+	lives    [][]*mooringv1.LiveResponse // of the next streams
 	// meanwhile, unless it is nil, is what happens during a call, which then ends with its client.
 	meanwhile func()
 }
@@ -121,6 +122,19 @@ func (g *gateway) Watch(
 		return err
 	}
 	return g.called(s.Context(), "Watch")
+}
+
+func (g *gateway) Live(
+	_ *mooringv1.LiveRequest, s grpc.ServerStreamingServer[mooringv1.LiveResponse],
+) error {
+	messages := g.lives[0]
+	g.lives = g.lives[1:]
+	for _, m := range messages {
+		if err := s.Send(m); err != nil {
+			return err
+		}
+	}
+	return g.called(s.Context(), "Live")
 }
 
 // failed is an error of a gateway.

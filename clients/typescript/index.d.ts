@@ -100,6 +100,12 @@ export interface Change<T extends object = Document> {
   [key: string]: unknown;
 }
 
+/** What has become of a document that matches, or, at ready, that the caller has all of them. */
+export type LiveChange<T extends object = Document> =
+  | { kind: 'added' | 'changed'; document: T }
+  | { kind: 'removed'; document: { _id: unknown } }
+  | { kind: 'ready'; document?: undefined };
+
 type Options<Id extends OperationId, Taken extends string> = Omit<Exclude<RequestBody<Id>, string>, Taken> & CallOptions;
 export type FindOptions = Options<'find', 'filter'>;
 export type WatchOptions = Options<'watchCollection', never>;
@@ -180,6 +186,8 @@ export declare class Collection<T extends object = Document> {
   bulkWrite(models: Schemas['WriteModel'][], options?: Options<'bulkWrite', 'models'>): Promise<ResponseBody<'bulkWrite'>>;
   /** The changes of the collection; it goes on after the last one where a stream is interrupted. */
   watch(options?: WatchOptions): AsyncGenerator<Change<T>, void, undefined>;
+  /** The documents that match, and then what becomes of them; it goes on where a stream is interrupted. */
+  live(filter?: Document, options?: Options<'live', 'filter'>): AsyncGenerator<LiveChange<T>, void, undefined>;
 }
 
 type ErrorFields = Schemas['Error'];

@@ -490,6 +490,10 @@ export class Collection {
   watch(options = {}) {
     return watch(this.#client, 'watchCollection', this.#path, options);
   }
+
+  live(filter = {}, options = {}) {
+    return live(this.#client, divide(this.#path, { ...options, filter }));
+  }
 }
 
 // closing bounds how long a cursor's end is waited for, in milliseconds.
@@ -541,6 +545,46 @@ async function* watch(client, id, path, options) {
       if (!canGoOn || startAfter === undefined) throw err;
       await pause(backoff((failures += 1)), options.signal);
     }
+  }
+}
+
+// keyOf returns what tells an _id from others. A codec may make bigints, which are no JSON.
+const keyOf = (_id) => JSON.stringify(_id, (_, v) => (typeof v === 'bigint' ? `${v}n` : v));
+
+// live yields what becomes of the documents that match. Where a stream is interrupted, it opens
+// another one, which begins with all of them, and yields what differs.
+async function* live(client, args) {
+  const shown = new Map(); // what the caller has: _ids by their JSON
+  for (let failures = 0, begun = false; ; ) {
+    let named = new Set(); // what this stream has told of, until it is ready
+    let after; // how long the gateway wants the client to wait
+    try {
+      for await (const line of client.lines('live', args)) {
+        [failures, begun] = [0, true];
+        const [[kind, document]] = Object.entries(line);
+        if (kind === 'ready') {
+          for (const [key, _id] of shown) {
+            if (!named || named.has(key)) continue;
+            shown.delete(key);
+            yield { kind: 'removed', document: { _id } };
+          }
+          named = undefined;
+          yield { kind };
+          continue;
+        }
+        const key = keyOf(document._id);
+        named?.add(key);
+        const had = shown.has(key);
+        if (kind !== 'removed') shown.set(key, document._id);
+        else if (!shown.delete(key)) continue;
+        if (kind === 'removed') yield { kind, document };
+        else yield { kind: had ? 'changed' : 'added', document };
+      }
+    } catch (err) {
+      if (!begun || !(err instanceof MooringError) || err.retry === 'never') throw err;
+      after = err.retryAfter;
+    }
+    await pause(backoff((failures += 1), after), args.signal);
   }
 }
 

@@ -758,6 +758,42 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/databases/{database}/collections/{collection}/documents:live": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The documents of a collection that match a filter, and then what becomes of them: a list that stays as a find would return it, in no order.
+         * @description First come the documents that are there, as `added`, then `ready`, and after it `added`, `changed` and `removed` as documents begin to match, change and no longer match. Each of these can be applied twice: a document replaces the one with its `_id`. A stream is not resumed. Another one begins with all documents again, and those of the last that it has not named when it is `ready` are gone.
+         *
+         *     Where the deployment reads from snapshots (MongoDB 5.0), the documents before `ready` are those of one moment. Elsewhere those that change meanwhile may show an older state for a moment after `ready`. Texts compare by their bytes, whatever the collection's default collation is.
+         *
+         *     The filter has what the gateway evaluates itself: comparisons, $in, $nin, $exists, $type, $mod, $size, $all, $elemMatch, $not, $and, $or, $nor, and regular expressions that begin with ^. The projection names fields to have or to leave out, and keeps `_id`. At most 100,000 documents match at a time.
+         *
+         *     It is application/x-ndjson, or text/event-stream, whose events are named `added`, `changed`, `removed` and `ready`. A GET takes filter, projection and comment in its query.
+         */
+        get: operations["liveByQuery"];
+        put?: never;
+        /**
+         * The documents of a collection that match a filter, and then what becomes of them: a list that stays as a find would return it, in no order.
+         * @description First come the documents that are there, as `added`, then `ready`, and after it `added`, `changed` and `removed` as documents begin to match, change and no longer match. Each of these can be applied twice: a document replaces the one with its `_id`. A stream is not resumed. Another one begins with all documents again, and those of the last that it has not named when it is `ready` are gone.
+         *
+         *     Where the deployment reads from snapshots (MongoDB 5.0), the documents before `ready` are those of one moment. Elsewhere those that change meanwhile may show an older state for a moment after `ready`. Texts compare by their bytes, whatever the collection's default collation is.
+         *
+         *     The filter has what the gateway evaluates itself: comparisons, $in, $nin, $exists, $type, $mod, $size, $all, $elemMatch, $not, $and, $or, $nor, and regular expressions that begin with ^. The projection names fields to have or to leave out, and keeps `_id`. At most 100,000 documents match at a time.
+         *
+         *     It is application/x-ndjson, or text/event-stream, whose events are named `added`, `changed`, `removed` and `ready`. A GET takes filter, projection and comment in its query.
+         */
+        post: operations["live"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/databases/{database}/collections/{collection}:watch": {
         parameters: {
             query?: never;
@@ -3073,6 +3109,26 @@ export interface components {
             documents: components["schemas"]["Document"][];
             /** @description The session's renewed token. */
             session?: string;
+        };
+        /** @description A line of a stream: it has exactly one of these. */
+        LiveLine: {
+            /** @description It matches, and the client does not have it yet. */
+            added?: components["schemas"]["Document"];
+            /** @description It has changed, and matches as before. */
+            changed?: components["schemas"]["Document"];
+            error?: components["schemas"]["Error"];
+            /** @description The client has all documents that match. */
+            ready?: Record<string, never>;
+            /** @description It does not match any more: its `_id`. */
+            removed?: components["schemas"]["Document"];
+        };
+        LiveRequest: {
+            /** @description Shows up in the server's logs and profiler, for the find. Servers before 4.4 take only strings. */
+            comment?: components["schemas"]["Value"];
+            /** @description Which documents; all unless set. */
+            filter?: components["schemas"]["Document"];
+            /** @description Which fields to return; all unless set. */
+            projection?: components["schemas"]["Document"];
         };
         NextPageRequest: {
             /**
@@ -8553,6 +8609,153 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["CreateTicketResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    liveByQuery: {
+        parameters: {
+            query?: {
+                /** @description Which documents; all unless set. */
+                filter?: string;
+                /** @description Which fields to return; all unless set. */
+                projection?: string;
+                /** @description Shows up in the server's logs and profiler, for the find. Servers before 4.4 take only strings. */
+                comment?: string;
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream without an end. Only its last line is an error. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"added": {"_id": 7, "customer": "Niklaus", "status": "open", "total": 485.07}}
+                     *     {"ready": {}}
+                     *     {"removed": {"_id": 7}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            408: components["responses"]["RequestTimeout"];
+            414: components["responses"]["RequestURITooLong"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    live: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path: {
+                /**
+                 * @description The database. A name that begins with ~ is the base64url of a name.
+                 * @example shop
+                 */
+                database: string;
+                /**
+                 * @description The collection. A name that begins with ~ is the base64url of a name.
+                 * @example orders
+                 */
+                collection: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": {
+                 *         "status": "open"
+                 *       },
+                 *       "projection": {
+                 *         "customer": 1,
+                 *         "total": 1
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["LiveRequest"];
+            };
+        };
+        responses: {
+            /** @description A stream without an end. Only its last line is an error. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {"added": {"_id": 7, "customer": "Niklaus", "total": 485.07}}
+                     *     {"ready": {}}
+                     *     {"changed": {"_id": 7, "customer": "Niklaus", "total": 512.5}}
+                     *     {"removed": {"_id": 7}}
+                     */
+                    "application/x-ndjson": string;
+                    "text/event-stream": string;
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -48,6 +48,8 @@ export const operations = {
   listIndexes: ['GET', '/v1/databases/{database}/collections/{collection}/indexes', 'read'],
   listPools: ['GET', '/v1/deployment/pools', 'read'],
   listSearchIndexes: ['GET', '/v1/databases/{database}/collections/{collection}/searchIndexes', 'read'],
+  live: ['POST', '/v1/databases/{database}/collections/{collection}/documents:live', 'read'],
+  liveByQuery: ['GET', '/v1/databases/{database}/collections/{collection}/documents:live', 'read'],
   nextPage: ['POST', '/v1/cursors:next', 'token'],
   patchDocument: ['PATCH', '/v1/databases/{database}/collections/{collection}/documents/{id}', 'key'],
   putDocument: ['PUT', '/v1/databases/{database}/collections/{collection}/documents/{id}', 'key'],

@@ -107,6 +107,10 @@ func (f *fake) Watch(r *mooringv1.WatchRequest, s grpc.ServerStreamingServer[moo
 	return f.changes(r, s)
 }
 
+func (f *fake) Live(*mooringv1.LiveRequest, grpc.ServerStreamingServer[mooringv1.LiveResponse]) error {
+	return nil
+}
+
 func (f *fake) CreateTicket(_ context.Context, r *mooringv1.CreateTicketRequest) (*mooringv1.CreateTicketResponse, error) {
 	return f.ticket(r)
 }

@@ -13,6 +13,7 @@ from ._calls import (
     Call,
     Document,
     Lines,
+    Live,
     MooringError,
     Resume,
     Settings,
@@ -408,6 +409,15 @@ class AsyncCollection:
         """Yields changes, and goes on after the last one where a stream is interrupted."""
         return _watch(self._client, f"{self._path}:watch", options)
 
+    def live(
+        self, filter: Optional[Document] = None, **options: Any
+    ) -> AsyncIterator[Tuple[str, Optional[Document]]]:
+        """Yields the documents that match, and then what becomes of them: "added" and "changed"
+        with the document, "removed" with its _id, and "ready" with None, when all that match have
+        come. Where a stream is interrupted, it opens another one, and yields what differs."""
+        options["filter"] = filter or {}
+        return _live(self._client, f"{self._path}/documents:live", options)
+
 
 async def _watch(client: AsyncClient, path: str, options: Document) -> AsyncIterator[Document]:
     options, of_call = divide(options)
@@ -422,4 +432,22 @@ async def _watch(client: AsyncClient, path: str, options: Document) -> AsyncIter
             return
         except MooringError as err:
             pause = resume.pause(err)
+        await asyncio.sleep(pause)
+
+
+async def _live(
+    client: AsyncClient, path: str, options: Document
+) -> AsyncIterator[Tuple[str, Optional[Document]]]:
+    options, of_call = divide(options)
+    live = Live()
+    while True:
+        live.begin()
+        try:
+            async with aclosing(client.lines(path, options, **of_call)) as lines:
+                async for line in lines:
+                    for change in live.seen(line):
+                        yield change
+            pause = live.pause(None)
+        except MooringError as err:
+            pause = live.pause(err)
         await asyncio.sleep(pause)

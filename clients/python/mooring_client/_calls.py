@@ -11,7 +11,18 @@ import secrets
 import socket
 import ssl
 import time
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 import httpx
 
@@ -380,3 +391,47 @@ class Resume:
             raise err
         self._failures += 1
         return backoff(self._failures, err.retry_after)
+
+
+class Live:
+    """What the caller has of live documents."""
+
+    def __init__(self) -> None:
+        self._shown: Dict[str, Any] = {}  # _ids by their text
+        self._named: Optional[Set[str]] = None
+        self._begun = False
+        self._failures = 0
+
+    def begin(self) -> None:
+        """Begins another stream, which tells of all documents again."""
+        self._named = set()
+
+    def seen(self, line: Document) -> Iterator[Tuple[str, Optional[Document]]]:
+        """Yields what a line tells the caller."""
+        self._begun, self._failures = True, 0
+        kind, document = next(iter(line.items()))
+        if kind == "ready":
+            gone = [] if self._named is None else [k for k in self._shown if k not in self._named]
+            for key in gone:
+                yield "removed", {"_id": self._shown.pop(key)}
+            self._named = None
+            yield kind, None
+            return
+        key = repr(document["_id"])
+        if self._named is not None:
+            self._named.add(key)
+        had = key in self._shown
+        if kind != "removed":
+            self._shown[key] = document["_id"]
+            yield "changed" if had else "added", document
+        elif had:
+            del self._shown[key]
+            yield kind, document
+
+    def pause(self, err: Optional[MooringError]) -> float:
+        """Returns how long to wait before another stream, in seconds. If there is to be none, it
+        raises the failure."""
+        if err is not None and (err.retry == "never" or not self._begun):
+            raise err
+        self._failures += 1
+        return backoff(self._failures, err.retry_after if err else None)

@@ -29,6 +29,7 @@ REPEAT = {
     "insertMany": "key",
     "insertOne": "key",
     "kill": "never",
+    "live": "read",
     "next": "token",
     "rename": "never",
     "replaceOne": "key",

@@ -570,6 +570,43 @@ class Scripted(Clients):
             ],
         )
 
+    # The same test as those of the clients for Go and TypeScript.
+    def test_live_documents_go_on_with_what_differs(self):
+        def says(kind, *ids):
+            lines = [{kind: {"_id": n}} for n in ids] or [{kind: {}}]
+            return "".join(json.dumps(line) + "\n" for line in lines)
+
+        collection, _ = self.serve(
+            (
+                200,
+                says("added", 1, 2)
+                + says("ready")
+                + says("changed", 1)
+                + says("added", 3)
+                + failed("ShuttingDown", "restart")
+                + "\n",
+            ),
+            (
+                200,
+                says("added", 1, 3)
+                + says("ready")
+                + says("removed", 3)
+                + says("removed", 4)
+                + failed("PermissionDenied", "never")
+                + "\n",
+            ),
+        )
+        got = []
+        with self.assertRaises(MooringError) as caught:
+            for kind, document in collection.live():
+                got.append(f"{kind} {document['_id'] if document else 0}")
+        self.assertEqual(caught.exception.reason, "PermissionDenied")
+        self.assertEqual(
+            got,
+            ["added 1", "added 2", "ready 0", "changed 1", "added 3"]
+            + ["changed 1", "changed 3", "removed 2", "ready 0", "removed 3"],
+        )
+
     def test_texts_with_other_separators(self):
         text = "a\u2028b\u0085c\x1cd"
         line = json.dumps({"document": {"_id": text}}, ensure_ascii=False) + "\n"

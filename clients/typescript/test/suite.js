@@ -441,6 +441,26 @@ test('a stream of changes goes on after the last one', async (env) => {
   s.stop();
 });
 
+// The same test as those of the clients for Go and Python.
+test('live documents go on with what differs', async (env) => {
+  const says = (kind, ...ids) => ids.map((_id) => `${JSON.stringify({ [kind]: { _id } })}\n`).join('') || `{"${kind}":{}}\n`;
+  const ends = (reason, retry) => `{"error":${JSON.stringify(JSON.parse(failed(reason, retry)).error)}}\n`;
+  const s = await env.answering([
+    { body: says('added', 1, 2) + says('ready') + says('changed', 1) + says('added', 3) + ends('ShuttingDown', 'restart') },
+    { body: says('added', 1, 3) + says('ready') + says('removed', 3) + says('removed', 4) + ends('PermissionDenied', 'never') },
+  ]);
+  const got = [];
+  const reading = (async () => {
+    for await (const { kind, document } of s.client.collection('a', 'b').live()) got.push(`${kind} ${document?._id ?? 0}`);
+  })();
+  await assert.rejects(reading, { reason: 'PermissionDenied' });
+  assert.deepEqual(got, [
+    'added 1', 'added 2', 'ready 0', 'changed 1', 'added 3',
+    'changed 1', 'changed 3', 'removed 2', 'ready 0', 'removed 3',
+  ]);
+  s.stop();
+});
+
 test('another codec', async (env) => {
   const codec = {
     parse: (text) => JSON.parse(text, (_, v) => (v?.$numberLong !== undefined ? BigInt(v.$numberLong) : v)),

@@ -135,7 +135,7 @@ func TestCommands(t *testing.T) {
 			{`{"find": "c", "filter": {"$where": "1"}}`, `{"ok": 0, "code": 2}`},
 			{`{"find": "c", "sort": {"a": "x"}}`, `{"ok": 0, "code": 2}`},
 			{`{"find": "c", "nope": {}}`, `{"ok": 0, "code": 40415}`},
-			{`{"find": "c", "projection": {"a": 0}}`, `{"ok": 0, "code": 2}`},
+			{`{"find": "c", "projection": {"a": 0, "b": 1}}`, `{"ok": 0, "code": 2}`},
 			{`{"find": "c", "projection": {"a.b": 1}}`, `{"ok": 0, "code": 2}`},
 			{`{"find": "c", "projection": {"a": {"$slice": 1}}}`, `{"ok": 0, "code": 2}`},
 			{`{"find": "c", "showRecordId": true}`, `{"ok": 0, "code": 2}`},
