@@ -3,17 +3,18 @@ package changestream
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/description"
-	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/caller"
 )
 
 // Seal returns the ticket of a request, and when it ends.
 func (t *Tickets) Seal(
-	of *caller.Identity, watch *mooringv1.WatchRequest,
+	of *caller.Identity, stream proto.Message,
 ) (ticket string, expires time.Time, err error) {
-	return t.seal(of, watch)
+	return t.seal(of, stream)
 }
 
 // CompareByCollection reports whether a server may compare texts by a collection's collation.

@@ -27,6 +27,14 @@ func FuzzTicket(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(sealed.Body, ticket[1:])
+		live, _, err := tickets.Seal(id, &mooringv1.LiveRequest{Database: "db", Collection: "c"})
+		if err != nil {
+			f.Fatal(err)
+		}
+		if sealed, err = keys.Open("", live, seal.KindTicket, test); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(sealed.Body, live)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, text string) {
 		if _, err := keys.Open("", text, seal.KindTicket, test); err != nil {

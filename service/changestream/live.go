@@ -71,21 +71,28 @@ func (s *Server) Live(
 	}
 	defer leave()
 	r := request.ReadPlain(ctx, req)
-	l := &live{
-		server: s, reader: r, ss: ss,
-		ns: client.Namespace{Database: req.GetDatabase(), Collection: req.GetCollection()},
-	}
-	admission.From(ctx).OpenFor(&l.ids)
-	defer l.ids.Close()
-	l.find = liveOptions.Read(r, req)
-	l.compile()
+	l := newLive(r, req)
 	if err := r.Err(); err != nil {
 		return err
 	}
+	l.server, l.ss = s, ss
+	admission.From(ctx).OpenFor(&l.ids)
+	defer l.ids.Close()
 	for err == nil {
 		err = l.follow(ctx)
 	}
 	return s.explain(ctx, err)
+}
+
+// newLive returns what a request asks for.
+func newLive(r *request.Reader, req *mooringv1.LiveRequest) *live {
+	l := &live{
+		reader: r,
+		ns:     client.Namespace{Database: req.GetDatabase(), Collection: req.GetCollection()},
+		find:   liveOptions.Read(r, req),
+	}
+	l.compile()
+	return l
 }
 
 // compile compiles what this process evaluates of a request.

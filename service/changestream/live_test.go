@@ -381,6 +381,42 @@ func TestLiveUnderPolicy(t *testing.T) {
 	})
 }
 
+// TestLiveTicket opens a stream of live documents with a ticket.
+func TestLiveTicket(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		g.insert(1, 2, 3)
+		res, err := g.api.CreateTicket(t.Context(), &mooringv1.CreateTicketRequest{
+			Live: liveOn(t, `{"_id": {"$gt": 1}}`, ""),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, res.GetUrl()+"?timeout=5s", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		w := httptest.NewRecorder()
+		start(t, d).rest.ServeHTTP(w, r)
+		want := "event: added\ndata: {\"_id\":2}\n\nevent: added\ndata: {\"_id\":3}\n\nevent: ready\ndata: {}\n\n"
+		if body := w.Body.String(); w.Code != http.StatusOK || !strings.HasPrefix(body, want) {
+			t.Errorf("%d %s, want %s", w.Code, body, want)
+		}
+		for _, row := range []struct {
+			request *mooringv1.CreateTicketRequest
+			want    string
+		}{
+			{&mooringv1.CreateTicketRequest{}, "watch: is required, or live"},
+			{&mooringv1.CreateTicketRequest{Watch: onShop(), Live: liveOn(t, "", "")}, "live: is for a ticket without watch"},
+			{&mooringv1.CreateTicketRequest{Live: liveOn(t, `{"$where": "1"}`, "")}, "live.filter: $where"},
+			{&mooringv1.CreateTicketRequest{Live: &mooringv1.LiveRequest{Database: "db"}}, "live.collection: is required"},
+			{&mooringv1.CreateTicketRequest{Live: liveOn(t, `{"a": "`+strings.Repeat("a", 9000)+`"}`, "")}, "live: is too large"},
+		} {
+			_, err := g.api.CreateTicket(t.Context(), row.request)
+			if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("%v, want %q", err, row.want)
+			}
+		}
+	})
+}
+
 // TestLiveMemory has a budget that the ids do not fit, and one that is whole again after a stream.
 func TestLiveMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

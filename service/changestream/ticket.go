@@ -43,21 +43,31 @@ func (s *Server) CreateTicket(
 	ctx context.Context, req *mooringv1.CreateTicketRequest,
 ) (*mooringv1.CreateTicketResponse, error) {
 	r := request.ReadPlain(ctx, req)
-	watch := req.GetWatch()
-	if watch == nil {
-		r.Refuse("watch", "is required")
-		return nil, r.Err()
+	watch, of := req.GetWatch(), req.GetLive()
+	switch {
+	case watch == nil && of == nil:
+		r.Refuse("watch", "is required, or live")
+	case watch != nil && of != nil:
+		r.Refuse("live", "is for a ticket without watch")
+	case of != nil:
+		r.Known("", of)
+		_ = newLive(r, of)
+		r.Within("live")
+	default:
+		r.Known("", watch)
+		_, _ = read(r, watch)
+		if r.Within("watch"); r.Err() == nil && watch.Session != nil {
+			r.Refuse("watch.session", "is not for a ticket, which outlives sessions")
+		}
 	}
-	r.Known("", watch)
-	if _, _ = read(r, watch); r.Err() != nil {
-		r.Within("watch")
-		return nil, r.Err()
+	if err := r.Err(); err != nil {
+		return nil, err
 	}
-	if watch.Session != nil {
-		r.Refuse("watch.session", "is not for a ticket, which outlives sessions")
-		return nil, r.Err()
+	var stream proto.Message = watch
+	if of != nil {
+		stream = of
 	}
-	ticket, expires, err := s.cfg.Tickets.seal(r.Identity, watch)
+	ticket, expires, err := s.cfg.Tickets.seal(r.Identity, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +78,15 @@ func (s *Server) CreateTicket(
 
 // seal returns the ticket of a request, and when it ends.
 func (t *Tickets) seal(
-	of *caller.Identity, watch *mooringv1.WatchRequest,
+	of *caller.Identity, stream proto.Message,
 ) (ticket string, expires time.Time, err error) {
 	expires = time.Now().Add(TicketLife)
 	if of != nil && !of.Expires.IsZero() && of.Expires.Before(expires) {
 		expires = of.Expires
 	}
 	expires = expires.Truncate(time.Second)
-	c := claim{identified: of != nil}
+	_, isLive := stream.(*mooringv1.LiveRequest)
+	c := claim{identified: of != nil, live: isLive}
 	if of != nil {
 		c.principal = of.Principal
 		c.known, err = json.Marshal(attributes{of.Groups, of.Claims, of.KeyRef()})
@@ -86,15 +97,15 @@ func (t *Tickets) seal(
 			}
 		}
 	}
-	if c.watch, err = proto.Marshal(watch); err != nil {
+	if c.stream, err = proto.Marshal(stream); err != nil {
 		return "", time.Time{}, fmt.Errorf("marshal the request of a ticket: %w", err)
 	}
 	body := c.encode()
 	if len(body) > seal.MaxTicketBody {
 		return "", time.Time{}, &rpcerr.Error{
-			Reason: rpcerr.TooLarge, Field: "watch",
+			Reason: rpcerr.TooLarge, Field: map[bool]string{true: "live", false: "watch"}[isLive],
 			Message: fmt.Sprintf("is too large for a URL: %d bytes, %d more than fit",
-				len(c.watch), len(body)-seal.MaxTicketBody),
+				len(c.stream), len(body)-seal.MaxTicketBody),
 		}
 	}
 	sealed := seal.Claim{Kind: seal.KindTicket, Deployment: t.deployment, Body: body}
@@ -116,8 +127,9 @@ func refused(err error) error {
 }
 
 // Open returns the client that a ticket was made for, nil if clients are not authenticated, and the
-// stream that it opens. The identity ends with the ticket. Errors are *caller.Error.
-func (t *Tickets) Open(ticket string) (*caller.Identity, *mooringv1.WatchRequest, error) {
+// stream that it opens: a *WatchRequest or a *LiveRequest. The identity ends with the ticket. Errors
+// are *caller.Error.
+func (t *Tickets) Open(ticket string) (*caller.Identity, proto.Message, error) {
 	sealed, err := t.keys.Open(noPrincipal, ticket, seal.KindTicket, t.deployment)
 	if err != nil {
 		return nil, nil, refused(err)
@@ -126,12 +138,15 @@ func (t *Tickets) Open(ticket string) (*caller.Identity, *mooringv1.WatchRequest
 	if err != nil {
 		return nil, nil, refused(err)
 	}
-	watch := &mooringv1.WatchRequest{}
-	if err := proto.Unmarshal(c.watch, watch); err != nil {
+	var stream proto.Message = &mooringv1.WatchRequest{}
+	if c.live {
+		stream = &mooringv1.LiveRequest{}
+	}
+	if err := proto.Unmarshal(c.stream, stream); err != nil {
 		return nil, nil, refused(err)
 	}
 	if !c.identified {
-		return nil, watch, nil
+		return nil, stream, nil
 	}
 	var of attributes
 	if err := json.Unmarshal(c.known, &of); err != nil {
@@ -141,7 +156,7 @@ func (t *Tickets) Open(ticket string) (*caller.Identity, *mooringv1.WatchRequest
 		Principal: c.principal, Expires: sealed.Expires.Add(seal.MaxSkew),
 		Groups: of.Groups, Claims: of.Claims,
 	}
-	return id.WithKey(of.Key), watch, nil
+	return id.WithKey(of.Key), stream, nil
 }
 
 // attributes holds what a policy decides by, besides the principal, and the client's API key: the
@@ -155,7 +170,8 @@ type attributes struct {
 // The bits of a claim's flags.
 const (
 	flagIdentified = 1 << iota
-	flagsKnown     = 1<<iota - 1
+	flagLive
+	flagsKnown = 1<<iota - 1
 )
 
 // claim holds what a ticket says.
@@ -163,7 +179,8 @@ type claim struct {
 	identified bool // the client was authenticated
 	principal  string
 	known      []byte // attributes as JSON, if the client was authenticated
-	watch      []byte // a WatchRequest
+	stream     []byte // a WatchRequest, or a LiveRequest
+	live       bool
 }
 
 // fixedBytes is the length of a claim without its principal, its attributes and its request.
@@ -174,13 +191,16 @@ func (c *claim) encode() []byte {
 	if c.identified {
 		flags |= flagIdentified
 	}
-	b := append(make([]byte, 0, fixedBytes+len(c.principal)+len(c.known)+len(c.watch)),
+	if c.live {
+		flags |= flagLive
+	}
+	b := append(make([]byte, 0, fixedBytes+len(c.principal)+len(c.known)+len(c.stream)),
 		flags)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(c.principal))) // at most 256
 	b = append(b, c.principal...)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(c.known)))
 	b = append(b, c.known...)
-	return append(b, c.watch...)
+	return append(b, c.stream...)
 }
 
 // errClaim is a sealed text that is no claim.
@@ -190,7 +210,7 @@ func decodeClaim(b []byte) (claim, error) {
 	if len(b) < fixedBytes || b[0]&^flagsKnown != 0 {
 		return claim{}, errClaim
 	}
-	c := claim{identified: b[0]&flagIdentified != 0}
+	c := claim{identified: b[0]&flagIdentified != 0, live: b[0]&flagLive != 0}
 	n := int(binary.BigEndian.Uint16(b[1:]))
 	if b = b[3:]; len(b) < n+2 {
 		return claim{}, errClaim
@@ -200,6 +220,6 @@ func decodeClaim(b []byte) (claim, error) {
 	if b = b[2:]; len(b) < n {
 		return claim{}, errClaim
 	}
-	c.known, c.watch = b[:n], b[n:]
+	c.known, c.stream = b[:n], b[n:]
 	return c, nil
 }

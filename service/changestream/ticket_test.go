@@ -161,7 +161,7 @@ func TestTicketsOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			who, opened, err := mine.Open(ticket)
-			if err != nil || opened.GetDatabase() != "db" {
+			if err != nil || opened.(*mooringv1.WatchRequest).GetDatabase() != "db" {
 				t.Fatalf("%s: Open = %v, %v", name, opened, err)
 			}
 			if (who == nil) != (id == nil) || who != nil && (who.Principal != "key:ann" || !who.Expires.Equal(expires)) {

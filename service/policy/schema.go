@@ -29,9 +29,9 @@ func resourcesOf(a *method.Method) []shape.EntityTypeRef {
 	on := []shape.EntityTypeRef{"Collection"}
 	if a.Descriptor.Input().Fields().ByName("collection").HasPresence() {
 		on = append(on, "Database")
-	}
-	if a.Group == mooringv1.Method_GROUP_WATCH {
-		on = append(on, "Deployment")
+		if a.Group == mooringv1.Method_GROUP_WATCH {
+			on = append(on, "Deployment")
+		}
 	}
 	return on
 }

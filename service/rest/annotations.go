@@ -42,7 +42,7 @@ func newRoutes(plans planner) *node {
 		}
 	}
 	root.add(importRoute(plans))
-	root.add(ticketRoute(plans))
+	root.add(ticketRoute(plans, mooringv1.ChangeStreamService_Watch_FullMethodName))
 	for _, r := range resourceRoutes(plans) {
 		root.add(r)
 	}

@@ -32,16 +32,16 @@ type call struct {
 	path      []variable // in variables
 	variables [maxVariables]variable
 	query     url.Values
-	timeout   time.Duration           // 0: none
-	ticket    string                  // in the path
-	watch     *mooringv1.WatchRequest // of the ticket; nil: there is none
-	metadata  metadata.MD             // the handler's header
-	length    [1]string               // the length of the response's body, as a header has it
-	begun     bool                    // the status line is written
-	stream    *stream                 // nil: the route is none
-	document  precondition            // of a document's route
-	make      payload.Maker           // of the request's BSON
-	code      int                     // the status of the response; 0: as for all calls
+	timeout   time.Duration // 0: none
+	ticket    string        // in the path
+	ticketed  proto.Message // the request of the ticket; nil: there is none
+	metadata  metadata.MD   // the handler's header
+	length    [1]string     // the length of the response's body, as a header has it
+	begun     bool          // the status line is written
+	stream    *stream       // nil: the route is none
+	document  precondition  // of a document's route
+	make      payload.Maker // of the request's BSON
+	code      int           // the status of the response; 0: as for all calls
 }
 
 // open finds the route and checks everything in the request except the body.
@@ -61,6 +61,9 @@ func (c *call) open() error {
 			others = at.takers(c.r.Method)
 		}
 		return notAllowed(c.x, at.ends[verb].allow(), others)
+	}
+	if _, isLive := c.ticketed.(*mooringv1.LiveRequest); isLive {
+		r = c.api.liveTicket
 	}
 	c.r.Pattern = r.path // for those in front of the handler
 	chosen, ok := media.Accept(c.r.Header["Accept"], r.offers)

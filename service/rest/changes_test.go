@@ -227,7 +227,7 @@ func TestQuietChangesAreKeptAlive(t *testing.T) {
 // tickets knows the ticket "right", of key:ann.
 type tickets struct{ watch *mooringv1.WatchRequest }
 
-func (k tickets) Open(ticket string) (*caller.Identity, *mooringv1.WatchRequest, error) {
+func (k tickets) Open(ticket string) (*caller.Identity, proto.Message, error) {
 	if ticket != "right" {
 		return nil, nil, &caller.Error{Problem: caller.Invalid, Message: "the ticket is wrong"}
 	}

@@ -35,10 +35,12 @@ const maxURLBytes = 8 << 10
 // its. It is safe for concurrent use. New returns one.
 type API struct {
 	tickets Tickets
-	routes  *node
-	errors  *plan           // of ErrorResponse
-	pages   map[string]page // by path
-	texts   keeper
+	// liveTicket is the route of the tickets of Live, whose path is that of the other tickets.
+	liveTicket *route
+	routes     *node
+	errors     *plan           // of ErrorResponse
+	pages      map[string]page // by path
+	texts      keeper
 }
 
 // New returns an API.
@@ -46,7 +48,8 @@ func New(config Config) *API {
 	plans := planner{}
 	a := &API{
 		tickets: config.Tickets, routes: newRoutes(plans),
-		errors: plans.plan((*mooringv1.ErrorResponse)(nil).ProtoReflect().Descriptor()),
+		liveTicket: ticketRoute(plans, mooringv1.ChangeStreamService_Live_FullMethodName),
+		errors:     plans.plan((*mooringv1.ErrorResponse)(nil).ProtoReflect().Descriptor()),
 	}
 	a.pages = map[string]page{
 		"/":             func(x *front.Exchange) { writeJSON(x, http.StatusOK, []byte(about)) },

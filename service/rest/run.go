@@ -95,7 +95,7 @@ func (c *call) incoming(ctx context.Context) context.Context {
 		Text:   c.format.Type == media.JSON || c.format.Type == media.EJSON,
 		// The decoder reads bodies and queries, and sets a document only from JSON. The documents
 		// of an import are passed on as they are, and a ticket may hold JSON.
-		Built:  !c.route.imports && c.watch == nil,
+		Built:  !c.route.imports && c.ticketed == nil,
 		Ticket: c.ticket,
 	})
 }

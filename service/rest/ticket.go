@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/caller"
 )
@@ -21,8 +23,8 @@ const (
 // Tickets opens tickets.
 type Tickets interface {
 	// Open returns whose ticket it is, nil if clients are not authenticated, and the stream that
-	// it opens. Its errors are *caller.Error.
-	Open(ticket string) (*caller.Identity, *mooringv1.WatchRequest, error)
+	// it opens: a *WatchRequest or a *LiveRequest. Its errors are *caller.Error.
+	Open(ticket string) (*caller.Identity, proto.Message, error)
 }
 
 // ticketOf returns the ticket in a request's path. It reads the escaped path, as the routes do, so
@@ -63,16 +65,15 @@ func (c *call) identify(ctx context.Context) (identity *caller.Identity, err err
 		return nil, errNoTickets
 	}
 	c.ticket = ticket
-	identity, c.watch, err = c.api.tickets.Open(ticket)
+	identity, c.ticketed, err = c.api.tickets.Open(ticket)
 	return identity, err
 }
 
-// ticketRoute returns the route of tickets, which has no annotation because its request is not in
-// the path. It takes no query parameters and no session.
-func ticketRoute(plans planner) *route {
-	r := newRoute(plans, methodOf(mooringv1.File_mooring_v1_change_stream_service_proto,
-		mooringv1.ChangeStreamService_Watch_FullMethodName))
+// ticketRoute returns the route of the tickets of a method, which has no annotation because its
+// request is not in the path. It takes no query parameters and no session.
+func ticketRoute(plans planner, method string) *route {
+	r := newRoute(plans, methodOf(mooringv1.File_mooring_v1_change_stream_service_proto, method))
 	r.method, r.path, r.request = http.MethodGet, ticketPath, &plan{}
-	r.build = func(c *call) (message, error) { return c.watch.ProtoReflect(), nil }
+	r.build = func(c *call) (message, error) { return c.ticketed.ProtoReflect(), nil }
 	return r
 }

@@ -296,11 +296,11 @@ func (x *WatchResponse) GetShared() bool {
 // Numbers are those of the other requests; see FindRequest.
 type LiveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The database.
+	// The database.
 	Database string `protobuf:"bytes,1,opt,name=database,proto3" json:"database,omitempty"`
-	// Required. The collection.
+	// The collection.
 	Collection string `protobuf:"bytes,2,opt,name=collection,proto3" json:"collection,omitempty"`
-	// Shows up in the server's logs and profiler, for the find. Servers before 4.4 take only strings.
+	// Shows up in the server's logs and profiler. Servers before 4.4 take only strings.
 	Comment *Value `protobuf:"bytes,7,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
 	// Which documents; all unless set.
 	Filter *Document `protobuf:"bytes,15,opt,name=filter,proto3,oneof" json:"filter,omitempty"`
@@ -436,8 +436,10 @@ func (x *LiveResponse) GetDocuments() []*Document {
 
 type CreateTicketRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The stream that the ticket opens. It cannot be in a session.
-	Watch         *WatchRequest `protobuf:"bytes,22,opt,name=watch,proto3" json:"watch,omitempty"`
+	// The stream that the ticket opens: this, which cannot be in a session, or live.
+	Watch *WatchRequest `protobuf:"bytes,22,opt,name=watch,proto3" json:"watch,omitempty"`
+	// The stream of live documents that the ticket opens.
+	Live          *LiveRequest `protobuf:"bytes,47,opt,name=live,proto3" json:"live,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -475,6 +477,13 @@ func (*CreateTicketRequest) Descriptor() ([]byte, []int) {
 func (x *CreateTicketRequest) GetWatch() *WatchRequest {
 	if x != nil {
 		return x.Watch
+	}
+	return nil
+}
+
+func (x *CreateTicketRequest) GetLive() *LiveRequest {
+	if x != nil {
+		return x.Live
 	}
 	return nil
 }
@@ -608,9 +617,10 @@ const file_mooring_v1_change_stream_service_proto_rawDesc = "" +
 	"\v_projectionJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05J\x04\b\x05\x10\x06R\asessionR\vtransactionR\tstatement\"V\n" +
 	"\fLiveResponse\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x122\n" +
-	"\tdocuments\x18\x02 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\"\x8f\x01\n" +
+	"\tdocuments\x18\x02 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\"\xc2\x01\n" +
 	"\x13CreateTicketRequest\x124\n" +
-	"\x05watch\x18\x16 \x01(\v2\x18.mooring.v1.WatchRequestB\x04\x98\xb5\x18\x15R\x05watchJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
+	"\x05watch\x18\x16 \x01(\v2\x18.mooring.v1.WatchRequestB\x04\x98\xb5\x18\x15R\x05watch\x121\n" +
+	"\x04live\x18/ \x01(\v2\x17.mooring.v1.LiveRequestB\x04\x98\xb5\x18\x15R\x04liveJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"e\n" +
 	"\x14CreateTicketResponse\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12;\n" +
@@ -667,18 +677,19 @@ var file_mooring_v1_change_stream_service_proto_depIdxs = []int32{
 	6,  // 13: mooring.v1.LiveRequest.projection:type_name -> mooring.v1.Document
 	6,  // 14: mooring.v1.LiveResponse.documents:type_name -> mooring.v1.Document
 	0,  // 15: mooring.v1.CreateTicketRequest.watch:type_name -> mooring.v1.WatchRequest
-	10, // 16: mooring.v1.CreateTicketResponse.expire_time:type_name -> google.protobuf.Timestamp
-	0,  // 17: mooring.v1.ChangeStreamService.Watch:input_type -> mooring.v1.WatchRequest
-	2,  // 18: mooring.v1.ChangeStreamService.Live:input_type -> mooring.v1.LiveRequest
-	4,  // 19: mooring.v1.ChangeStreamService.CreateTicket:input_type -> mooring.v1.CreateTicketRequest
-	1,  // 20: mooring.v1.ChangeStreamService.Watch:output_type -> mooring.v1.WatchResponse
-	3,  // 21: mooring.v1.ChangeStreamService.Live:output_type -> mooring.v1.LiveResponse
-	5,  // 22: mooring.v1.ChangeStreamService.CreateTicket:output_type -> mooring.v1.CreateTicketResponse
-	20, // [20:23] is the sub-list for method output_type
-	17, // [17:20] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	2,  // 16: mooring.v1.CreateTicketRequest.live:type_name -> mooring.v1.LiveRequest
+	10, // 17: mooring.v1.CreateTicketResponse.expire_time:type_name -> google.protobuf.Timestamp
+	0,  // 18: mooring.v1.ChangeStreamService.Watch:input_type -> mooring.v1.WatchRequest
+	2,  // 19: mooring.v1.ChangeStreamService.Live:input_type -> mooring.v1.LiveRequest
+	4,  // 20: mooring.v1.ChangeStreamService.CreateTicket:input_type -> mooring.v1.CreateTicketRequest
+	1,  // 21: mooring.v1.ChangeStreamService.Watch:output_type -> mooring.v1.WatchResponse
+	3,  // 22: mooring.v1.ChangeStreamService.Live:output_type -> mooring.v1.LiveResponse
+	5,  // 23: mooring.v1.ChangeStreamService.CreateTicket:output_type -> mooring.v1.CreateTicketResponse
+	21, // [21:24] is the sub-list for method output_type
+	18, // [18:21] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_change_stream_service_proto_init() }
