@@ -110,7 +110,8 @@ func (l *following[T]) ready() (more bool, err error) {
 	for k, id := range l.shown {
 		if l.named != nil && !l.named[k] {
 			delete(l.shown, k)
-			if !l.tell(LiveRemoved, &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: id}}) {
+			gone := &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: id}}
+			if !l.tell(LiveRemoved, gone) {
 				return false, nil
 			}
 		}

@@ -1,6 +1,6 @@
-// Command browser shows a live list: a page with the newest orders, which changes with the
-// collection. It is a web server between the page and the gateway. The page can read the list and
-// its changes, and nothing else: only the server has the gateway's API key.
+// Command browser shows a live list: a page with the orders, which changes with the collection. It
+// is a web server between the page and the gateway. The page can read the orders and what becomes of
+// them, and nothing else: only the server has the gateway's API key.
 //
 //	MOORING_REST=http://127.0.0.1:8080 MOORING_KEY=… go run ./examples/browser
 package main
@@ -23,12 +23,9 @@ import (
 //go:embed live-list.html
 var page []byte
 
-// What the page shows. Update events have the whole document, so the page need not ask for it.
-const (
-	list  = "/v1/databases/shop/collections/orders/documents"
-	watch = `{"watch": {"database": "shop", "collection": "orders",
-	           "fullDocument": "updateLookup"}}`
-)
+// live is what the page shows.
+const live = `{"live": {"database": "shop", "collection": "orders",
+	"projection": {"customer": 1, "status": 1}}}`
 
 func main() {
 	if err := run(); err != nil {
@@ -54,7 +51,7 @@ func run() error {
 	return server.Serve(l)
 }
 
-// handler serves the page, the list, tickets, and the streams that tickets open.
+// handler serves the page, tickets, and the streams that tickets open.
 func handler(gateway *url.URL, key string) http.Handler {
 	authorize := func(r *http.Request) {
 		if key != "" {
@@ -66,15 +63,10 @@ func handler(gateway *url.URL, key string) http.Handler {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = w.Write(page)
 	})
-	mux.Handle("GET /list", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(gateway)
-		r.Out.URL.Path, r.Out.URL.RawQuery = list, "limit=100"
-		authorize(r.Out)
-	}})
 	mux.Handle("GET /ticket", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(gateway)
 		r.Out.Method, r.Out.URL.Path = http.MethodPost, "/v1/changeStreams:ticket"
-		r.Out.Body, r.Out.ContentLength = io.NopCloser(strings.NewReader(watch)), int64(len(watch))
+		r.Out.Body, r.Out.ContentLength = io.NopCloser(strings.NewReader(live)), int64(len(live))
 		r.Out.Header.Set("Content-Type", "application/json")
 		authorize(r.Out)
 	}})

@@ -6,52 +6,66 @@ import (
 	"testing"
 )
 
-// late runs the page's script against a page and a network of its own: the first stream ends while
-// its list is on the way, the second one shows its list, and then the first list arrives.
-const late = `
-const elements = {state: {}, orders: {appendChild: item => (shown.push(item), item)}};
-const shown = [], lists = [], sources = [];
-let again;
-globalThis.document = {
-  getElementById: id => elements[id],
-  createElement: () => ({remove() { shown.splice(shown.indexOf(this), 1); }}),
-};
-globalThis.fetch = url => url === "/ticket"
-  ? Promise.resolve({json: () => ({url: "/stream"})})
-  : new Promise(answer => lists.push(documents => answer({json: () => ({documents})})));
+// scene runs the page's script against a page and a network of its own: the stream is interrupted,
+// and another one tells of all documents again.
+const scene = `
+const elements = {state: {}, orders: {replaceChildren: (...items) => { shown = items; }}};
+const sources = [];
+let shown = [], again;
+globalThis.document = {getElementById: id => elements[id], createElement: () => ({})};
+globalThis.fetch = async () => ({json: () => ({url: "/stream"})});
 globalThis.EventSource = class {
+  static CLOSED = 2;
   constructor() { this.on = {}; sources.push(this); }
   addEventListener(name, f) { this.on[name] = f; }
-  close() {}
+  says(name, ...documents) {
+    for (const d of documents) this.on[name]({data: JSON.stringify(d)});
+  }
 };
-const settle = () => new Promise(setImmediate);
 globalThis.setTimeout = f => { again = f; };
+const texts = [];
+const look = () => texts.push(shown.map(item => item.textContent).join(", "));
 eval(script);
 (async () => {
-  await settle();
-  sources[0].onopen();
-  sources[0].on.end();
+  await new Promise(setImmediate);
+  const [first] = sources;
+  first.onopen();
+  first.says("added", {_id: 1, customer: "a"}, {_id: 2, customer: "b"});
+  look();
+  first.says("ready", {});
+  look();
+  first.says("changed", {_id: 1, customer: "a", status: "paid"});
+  first.says("added", {_id: 3, customer: "c"});
+  look();
+  first.readyState = 0; // it connects again
+  first.onerror();
+  first.onopen();
+  first.says("added", {_id: 3, customer: "d"});
+  look();
+  first.says("ready", {});
+  first.says("removed", {_id: 3});
+  look();
+  first.readyState = 2; // the ticket has expired
+  first.onerror();
   again();
-  await settle();
-  sources[1].onopen();
-  lists[1]([{_id: 1, customer: "new"}]);
-  await settle();
-  lists[0]([{_id: 1, customer: "old"}, {_id: 2, customer: "old"}]);
-  await settle();
-  process.stdout.write(shown.map(item => item.textContent).join(", "));
+  await new Promise(setImmediate);
+  process.stdout.write(texts.join("; ") + "; " + sources.length);
 })();
 `
 
-// TestLateList checks that the list of a stream that is over does not replace the newer list.
-func TestLateList(t *testing.T) {
+// TestPage checks what the page shows, and that it opens another stream with a new ticket.
+func TestPage(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("node is not installed")
 	}
 	_, script, _ := strings.Cut(string(page), "<script>")
 	script, _, _ = strings.Cut(script, "</script>")
-	node := exec.CommandContext(t.Context(), "node", "-e", "const script = process.argv[1];"+late, script)
+	node := exec.CommandContext(
+		t.Context(), "node", "-e", "const script = process.argv[1];"+scene, script,
+	)
 	out, err := node.CombinedOutput()
-	if err != nil || string(out) != "new: new" {
-		t.Errorf("the page shows %q, %v; want the newer list", out, err)
+	const want = "; a: new, b: new; a: paid, b: new, c: new; a: paid, b: new, c: new; ; 2"
+	if err != nil || string(out) != want {
+		t.Errorf("the page shows %q, %v; want %q", out, err, want)
 	}
 }

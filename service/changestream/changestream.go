@@ -114,8 +114,8 @@ func (s *Server) Watch(
 }
 
 // enter has a call counted as a stream, before its request is read: a stream beyond the count costs
-// as little as it can. The context that it returns ends when the gateway stops, too. The caller must
-// call leave.
+// as little as it can. The context that it returns ends when the gateway stops, too. The caller
+// must call leave.
 func (s *Server) enter(
 	ctx context.Context,
 ) (until context.Context, leave func(), err error) {

@@ -45,7 +45,7 @@ var liveOptions = request.NewTable(
 	),
 )
 
-// live is one stream of live documents. The goroutine of the call owns it.
+// live holds one stream of live documents. The goroutine of the call owns it.
 type live struct {
 	server *Server
 	reader *request.Reader
@@ -178,8 +178,8 @@ const wireVersion50 = 13
 // readsSnapshots reports whether all servers of a deployment read from snapshots.
 func (s serversOf) readsSnapshots() bool {
 	for _, server := range s {
-		if server.IsAvailable() && (server.Kind == description.ServerStandalone ||
-			server.MaxWireVersion < wireVersion50 && server.Kind != description.ServerLoadBalancer) {
+		if server.IsAvailable() && server.MaxWireVersion < wireVersion50 &&
+			server.Kind != description.ServerLoadBalancer {
 			return false
 		}
 	}

@@ -127,8 +127,8 @@ func refused(err error) error {
 }
 
 // Open returns the client that a ticket was made for, nil if clients are not authenticated, and the
-// stream that it opens: a *WatchRequest or a *LiveRequest. The identity ends with the ticket. Errors
-// are *caller.Error.
+// stream that it opens: a *WatchRequest or a *LiveRequest. The identity ends with the ticket. Its
+// errors are *caller.Error.
 func (t *Tickets) Open(ticket string) (*caller.Identity, proto.Message, error) {
 	sealed, err := t.keys.Open(noPrincipal, ticket, seal.KindTicket, t.deployment)
 	if err != nil {

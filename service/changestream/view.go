@@ -28,13 +28,13 @@ const (
 	kindReady   = "ready"
 )
 
-// change is what a client is told of a document. Its zero value is nothing.
+// change says what has become of a document. Its zero value is nothing.
 type change struct {
 	kind     string
 	document bson.Raw
 }
 
-// question is about a document of which only a server can say whether it matches.
+// question asks a server whether a document matches, of which only a server can say that.
 type question struct{ id, document bson.Raw }
 
 // idCost is how many bytes an id takes beside its own.

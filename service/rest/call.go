@@ -72,7 +72,8 @@ func (c *call) open() error {
 			"this call answers with "+offered(r.offers)+", which Accept does not take")
 	}
 	if chosen.Bare && r.items.live {
-		return refuse(rpcerr.NotAcceptable, "live documents come in kinds, which bare=true leaves out")
+		return refuse(rpcerr.NotAcceptable,
+			"live documents come in kinds, which bare=true leaves out")
 	}
 	c.format = chosen
 	if r.bodies != nil {
