@@ -1843,8 +1843,10 @@ export interface components {
             session?: string;
         };
         CreateTicketRequest: {
-            /** @description Required. The stream that the ticket opens. It cannot be in a session. */
-            watch: components["schemas"]["WatchOperation"];
+            /** @description The stream of live documents that the ticket opens. */
+            live?: components["schemas"]["LiveOperation"];
+            /** @description The stream that the ticket opens: this, which cannot be in a session, or live. */
+            watch?: components["schemas"]["WatchOperation"];
         };
         CreateTicketResponse: {
             /**
@@ -3122,8 +3124,20 @@ export interface components {
             /** @description It does not match any more: its `_id`. */
             removed?: components["schemas"]["Document"];
         };
+        LiveOperation: {
+            /** @description The collection. */
+            collection: string;
+            /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
+            comment?: components["schemas"]["Value"];
+            /** @description The database. */
+            database: string;
+            /** @description Which documents; all unless set. */
+            filter?: components["schemas"]["Document"];
+            /** @description Which fields to return; all unless set. */
+            projection?: components["schemas"]["Document"];
+        };
         LiveRequest: {
-            /** @description Shows up in the server's logs and profiler, for the find. Servers before 4.4 take only strings. */
+            /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
             comment?: components["schemas"]["Value"];
             /** @description Which documents; all unless set. */
             filter?: components["schemas"]["Document"];
@@ -8637,7 +8651,7 @@ export interface operations {
                 filter?: string;
                 /** @description Which fields to return; all unless set. */
                 projection?: string;
-                /** @description Shows up in the server's logs and profiler, for the find. Servers before 4.4 take only strings. */
+                /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
                 comment?: string;
                 /** @description The same as Request-Timeout. The shorter one counts. */
                 timeout?: components["parameters"]["timeout"];

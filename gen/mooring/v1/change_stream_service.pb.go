@@ -381,8 +381,8 @@ type LiveResponse struct {
 	//   - `added`: they match, and the client does not have them yet;
 	//   - `changed`: they have changed, and match as before;
 	//   - `removed`: they do not match any more, or are deleted, and have nothing but their `_id`;
-	//   - `ready`: there are none, and the client has all that match. It comes again if the collection
-	//     is dropped, after all documents are removed.
+	//   - `ready`: there are none, and the client has all that match. It comes again after the
+	//     collection is dropped and all documents are removed.
 	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The documents.
 	Documents     []*Document `protobuf:"bytes,2,rep,name=documents,proto3" json:"documents,omitempty"`
@@ -437,9 +437,9 @@ func (x *LiveResponse) GetDocuments() []*Document {
 type CreateTicketRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream that the ticket opens: this, which cannot be in a session, or live.
-	Watch *WatchRequest `protobuf:"bytes,22,opt,name=watch,proto3" json:"watch,omitempty"`
+	Watch *WatchRequest `protobuf:"bytes,22,opt,name=watch,proto3,oneof" json:"watch,omitempty"`
 	// The stream of live documents that the ticket opens.
-	Live          *LiveRequest `protobuf:"bytes,47,opt,name=live,proto3" json:"live,omitempty"`
+	Live          *LiveRequest `protobuf:"bytes,47,opt,name=live,proto3,oneof" json:"live,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -617,10 +617,12 @@ const file_mooring_v1_change_stream_service_proto_rawDesc = "" +
 	"\v_projectionJ\x04\b\x03\x10\x04J\x04\b\x04\x10\x05J\x04\b\x05\x10\x06R\asessionR\vtransactionR\tstatement\"V\n" +
 	"\fLiveResponse\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x122\n" +
-	"\tdocuments\x18\x02 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\"\xc2\x01\n" +
-	"\x13CreateTicketRequest\x124\n" +
-	"\x05watch\x18\x16 \x01(\v2\x18.mooring.v1.WatchRequestB\x04\x98\xb5\x18\x15R\x05watch\x121\n" +
-	"\x04live\x18/ \x01(\v2\x17.mooring.v1.LiveRequestB\x04\x98\xb5\x18\x15R\x04liveJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
+	"\tdocuments\x18\x02 \x03(\v2\x14.mooring.v1.DocumentR\tdocuments\"\xdf\x01\n" +
+	"\x13CreateTicketRequest\x129\n" +
+	"\x05watch\x18\x16 \x01(\v2\x18.mooring.v1.WatchRequestB\x04\x98\xb5\x18\x15H\x00R\x05watch\x88\x01\x01\x126\n" +
+	"\x04live\x18/ \x01(\v2\x17.mooring.v1.LiveRequestB\x04\x98\xb5\x18\x15H\x01R\x04live\x88\x01\x01B\b\n" +
+	"\x06_watchB\a\n" +
+	"\x05_liveJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"e\n" +
 	"\x14CreateTicketResponse\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12;\n" +
@@ -703,6 +705,7 @@ func file_mooring_v1_change_stream_service_proto_init() {
 	file_mooring_v1_change_stream_service_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mooring_v1_change_stream_service_proto_msgTypes[1].OneofWrappers = []any{}
 	file_mooring_v1_change_stream_service_proto_msgTypes[2].OneofWrappers = []any{}
+	file_mooring_v1_change_stream_service_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
