@@ -25,6 +25,9 @@ type part struct {
 	path   []protoreflect.FieldDescriptor
 }
 
+// endless has the calls whose answer has no end.
+var endless = []string{"Watch", "WatchTopology", "Live"}
+
 // parts returns all fields of all calls that hold a text, a document or a value.
 func parts() (all []part) {
 	services := mooringv1.File_mooring_v1_document_service_proto.Package()
@@ -192,8 +195,8 @@ func (r *run) call(t *testing.T, conn *grpc.ClientConn, p part, a attacker, text
 			break
 		}
 		fmt.Fprint(&got, answer)
-		if p.method.IsStreamingServer() && strings.Contains(string(p.method.Name()), "Watch") {
-			break // it has no end
+		if p.method.IsStreamingServer() && slices.Contains(endless, string(p.method.Name())) {
+			break
 		}
 	}
 	if errors.Is(err, io.EOF) {

@@ -126,7 +126,7 @@ func (r *run) ask(t *testing.T, p place, value string, a attacker) {
 		return
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, err := read(resp, strings.Contains(path, ":watch"))
+	answer, err := read(resp, strings.Contains(path, ":watch") || strings.Contains(path, ":live"))
 	wrong := judge(resp.StatusCode, resp.Header, answer)
 	if err != nil && wrong == "" {
 		wrong = "ends early: " + err.Error()

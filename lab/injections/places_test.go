@@ -101,8 +101,9 @@ var bodies = map[string][]string{
 	collectionPath + "/indexes:create": {`{"indexes": [@v]}`, `{"indexes": [{"keys": @v}]}`},
 	collectionPath + "/indexes:drop":   {`{"index": @v}`},
 	collectionPath + ":watch":          {`{"pipeline": [@v]}`, `{"resumeAfter": @v}`, `{"fullDocument": @v}`},
+	collectionPath + "/documents:live": {`{"filter": @v}`, `{"filter": {"n": @v}}`, `{"projection": @v}`},
 	"/v1/changeStreams:ticket": {
-		`@v`, `{"watch": {"database": "@own", "pipeline": [@v]}}`, `{"watch": {"database": @v}}`,
+		`@v`, `{"live": {"database": "@own", "collection": "orders", "filter": @v}}`, `{"live": @v}`, `{"watch": {"database": "@own", "pipeline": [@v]}}`, `{"watch": {"database": @v}}`,
 	},
 	"/v1/cursors:next": {`{"cursor": @v}`}, "/v1/cursors:close": {`{"cursor": @v}`},
 	"/v1/sessions:start": {`@v`}, "/v1/sessions:end": {`{"session": @v}`},

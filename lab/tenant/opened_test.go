@@ -60,8 +60,8 @@ type opened struct {
 	check func(now int, stays bool, change string)
 }
 
-// openAll opens, for each tenant and in each protocol, a change stream, a stream of documents whose
-// client does not read, a page, and a transaction.
+// openAll opens, for each tenant and in each protocol, a change stream, live documents, a stream of
+// documents whose client does not read, a page, and a transaction.
 func (l *live) openAll(round int) (all []opened) {
 	l.Helper()
 	for _, tenant := range tenants {
@@ -75,6 +75,10 @@ func (l *live) openAll(round int) (all []opened) {
 				l.openStream(w, tenant, call{
 					rpc: "ChangeStreamService/Watch", path: orders + ":watch", body: `{}`,
 					message: &mooringv1.WatchRequest{Database: "live", Collection: new("orders")},
+				}),
+				l.openStream(w, tenant, call{
+					rpc: "ChangeStreamService/Live", path: orders + "/documents:live", body: `{}`,
+					message: &mooringv1.LiveRequest{Database: "live", Collection: "orders"},
 				}),
 				l.openStream(w, tenant, call{
 					rpc: "DocumentService/StreamFind", body: `{}`,

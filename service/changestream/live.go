@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -12,6 +13,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/session"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
@@ -207,7 +209,12 @@ func (l *live) snapshot(ctx context.Context) error {
 	cur, err := stream.Open(ctx, func() (*cursor.Cursor, error) {
 		return l.server.cfg.Client.Find(ctx, l.ns, find)
 	})
-	if err != nil {
+	switch {
+	case find.Collation != nil && isRefusal(err, commandNotSupported, notImplemented):
+		// The server is no MongoDB, and knows no collations: it compares texts by their bytes.
+		l.find.Collation = nil
+		return l.snapshot(ctx)
+	case err != nil:
 		return err
 	}
 	cur.SetRunOn(false)
@@ -218,8 +225,33 @@ func (l *live) snapshot(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.server.cfg.Streams.Run(ctx, stream.Source{Cursor: cur, Of: of, ReadAhead: true},
+	err = l.server.cfg.Streams.Run(ctx, stream.Source{Cursor: cur, Of: of, ReadAhead: true},
 		func(docs []bson.Raw) error { return l.added(ctx, docs) })
+	if isRefusal(err, snapshotTooOld) {
+		return errSlow
+	}
+	return err
+}
+
+// errSlow ends a stream whose client has not read the documents for so long that the server has
+// their snapshot no more.
+var errSlow = &rpcerr.Error{
+	Reason: rpcerr.ChangeStreamBehind,
+	Message: "the server has the snapshot of the documents no more, which were read too slowly: " +
+		"open the stream again",
+}
+
+// The codes of servers' errors.
+const (
+	commandNotSupported = 115
+	notImplemented      = 238
+	snapshotTooOld      = 239
+)
+
+// isRefusal reports whether a server has answered with an error that has one of these codes.
+func isRefusal(err error, codes ...int32) bool {
+	failed, ok := errors.AsType[*mongoerr.CommandError](err)
+	return ok && slices.Contains(codes, failed.Code)
 }
 
 // added sends documents of the snapshot.

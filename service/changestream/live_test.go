@@ -469,6 +469,24 @@ func TestLiveMissesNothing(t *testing.T) {
 	})
 }
 
+// TestLiveWithoutCollations has a server that refuses every collation.
+func TestLiveWithoutCollations(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		g.insert(1)
+		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+			if cmd.Body.Has("collation") {
+				return fakemongo.Document(doc(t, `{"ok": 0, "code": 115, "errmsg": "not yet"}`))
+			}
+			return next(cmd)
+		})
+		f := g.live("", liveOn(t, "", ""))
+		if len(f.list) != 1 {
+			t.Errorf("the client has %v", f.list)
+		}
+		f.leave()
+	})
+}
+
 // TestLiveOnREST reads the two forms of a stream, and of its failures.
 func TestLiveOnREST(t *testing.T) {
 	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
