@@ -81,7 +81,7 @@ console: ## build the console from web/ into service/console/dist, which is comm
 	GO="$(GO)" tools/console.sh build
 
 .PHONY: console-lighthouse
-console-lighthouse: ### judge the console's first view by Lighthouse (npm, chromium)
+console-lighthouse: ## judge the console's first view by Lighthouse (npm, chromium)
 	cd lab && LAB_LIGHTHOUSE=1 $(GO) test -count=1 -v -run TestLighthouse ./console
 
 .PHONY: console-check
