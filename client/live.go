@@ -68,7 +68,7 @@ func (c *Collection[T]) Live(
 	}
 }
 
-// following is one iteration of Live.
+// following holds the state of one iteration of Live.
 type following[T any] struct {
 	c     *Client
 	yield func(Live[T], error) bool

@@ -1,6 +1,6 @@
 // Command browser shows a live list: a page with the orders, which changes with the collection. It
-// is a web server between the page and the gateway. The page can read the orders and what becomes of
-// them, and nothing else: only the server has the gateway's API key.
+// is a web server between the page and the gateway. The page can read the orders and what becomes
+// of them, and nothing else: only the server has the gateway's API key.
 //
 //	MOORING_REST=http://127.0.0.1:8080 MOORING_KEY=… go run ./examples/browser
 package main

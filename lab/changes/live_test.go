@@ -56,7 +56,7 @@ type viewer struct {
 	mu   sync.Mutex
 	list map[string]string // documents as JSON, by the JSON of their _id
 	next map[string]string // those of a new stream that is not ready; nil: there is none
-	// opened counts the streams, as far as the viewer sees them, and ended is why the last has ended.
+	// opened counts the streams that the viewer sees, and ended is why the last has ended.
 	opened int
 	ended  error
 }

@@ -44,7 +44,7 @@ func (s scope) project(docs []bson.Raw, projection bson.Raw) ([]bson.Raw, error)
 	for name, v := range projection.All() {
 		if name != "_id" && !isExpression(v) && !v.Truthy() && excluded == nil ||
 			!isExpression(v) && strings.Contains(name, ".") {
-			return nil, fail(badValue, "a projection has top-level fields of one kind here: %s", name)
+			return nil, fail(badValue, "a projection has fields of one kind here: %s", name)
 		}
 	}
 	if _, err := s.projectOne(nil, projection); err != nil { // without documents, too
