@@ -94,35 +94,33 @@ func (l *following[T]) stream(
 		}
 		l.messages++
 		if kind := LiveKind(message.GetKind()); kind == LiveReady {
-			more, err = l.ready()
+			more = l.ready()
 		} else {
-			more, err = l.documents(kind, message.GetDocuments())
+			more = l.documents(kind, message.GetDocuments())
 		}
 		if !more {
-			return false, err
+			return false, nil
 		}
 	}
 	return true, err
 }
 
 // ready yields that the documents are gone which the last stream had and this one has not.
-func (l *following[T]) ready() (more bool, err error) {
+func (l *following[T]) ready() (more bool) {
 	for k, id := range l.shown {
 		if l.named != nil && !l.named[k] {
 			delete(l.shown, k)
 			gone := &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: id}}
 			if !l.tell(LiveRemoved, gone) {
-				return false, nil
+				return false
 			}
 		}
 	}
 	l.named = nil
-	return l.yield(Live[T]{Kind: LiveReady}, nil), nil
+	return l.yield(Live[T]{Kind: LiveReady}, nil)
 }
 
-func (l *following[T]) documents(
-	kind LiveKind, docs []*mooringv1.Document,
-) (more bool, err error) {
+func (l *following[T]) documents(kind LiveKind, docs []*mooringv1.Document) (more bool) {
 	for _, d := range docs {
 		v, _ := bson.Raw(d.GetBson()).Lookup("_id")
 		id := bson.NewBuilder(nil).Value("_id", v).Finish()
@@ -143,10 +141,10 @@ func (l *following[T]) documents(
 			l.named[k] = true
 		}
 		if !l.tell(kind, d) {
-			return false, nil
+			return false
 		}
 	}
-	return true, nil
+	return true
 }
 
 func (l *following[T]) tell(kind LiveKind, d *mooringv1.Document) (more bool) {

@@ -159,7 +159,7 @@ func (l *live) follow(ctx context.Context) error {
 		_ = changes.Close(ctx)
 		return err
 	}
-	if err := l.send(kindReady, nil); err != nil {
+	if err := l.send(kindReady, nil); err != nil { //nolint:contextcheck // a turn comes soon
 		_ = changes.Close(ctx)
 		return err
 	}
@@ -265,7 +265,7 @@ func (l *live) added(ctx context.Context, docs []bson.Raw) error {
 	if err != nil {
 		return err
 	}
-	return l.send(kindAdded, docs)
+	return l.send(kindAdded, docs) //nolint:contextcheck // a turn comes soon
 }
 
 // charged does something that shows some of these documents, or of the documents of these events.
@@ -317,7 +317,7 @@ func (l *live) events(ctx context.Context, events []bson.Raw) error {
 				continue
 			}
 			if told.kind != kind && run != nil {
-				if err := l.send(kind, run); err != nil {
+				if err := l.send(kind, run); err != nil { //nolint:contextcheck // see added
 					return err
 				}
 				run = nil

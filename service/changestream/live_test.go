@@ -247,7 +247,7 @@ func TestLiveEqualsFind(t *testing.T) {
 				f.cancel()
 			}
 			readers.Wait()
-			time.Sleep(10 * time.Second)
+			time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
 		})
 	}
 }

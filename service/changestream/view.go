@@ -95,6 +95,7 @@ func (v *view) event(kind string, event bson.Raw) (told change, asked *question)
 		return v.add(document), nil
 	case match.No:
 		return v.remove(id), nil
+	case match.Unknown:
 	}
 	return change{}, &question{id, document}
 }
