@@ -327,7 +327,7 @@ func (l *live) events(ctx context.Context, events []bson.Raw) error {
 		if run == nil {
 			return nil
 		}
-		return l.send(kind, run)
+		return l.send(kind, run) //nolint:contextcheck // see added
 	})
 }
 
@@ -338,7 +338,7 @@ func (l *live) event(ctx context.Context, event bson.Raw) (change, error) {
 	kind, _ := of.Str()
 	if isEnd(kind) {
 		l.ended = true
-		return change{}, l.send(kindRemoved, l.view.clear())
+		return change{}, l.send(kindRemoved, l.view.clear()) //nolint:contextcheck // see added
 	}
 	told, asked := l.view.event(kind, event)
 	if asked != nil {
