@@ -63,7 +63,7 @@ type viewer struct {
 
 func (v *viewer) apply(kind string, document []byte) error {
 	if v.slow {
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // a slow reader
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -265,7 +265,7 @@ func TestLiveDocuments(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer cc.Close()
+			defer func() { _ = cc.Close() }()
 			orders = mooring.In[bson.Raw](mooring.New(cc, mooring.Options{Token: key}), database, collection)
 		}
 		v := &viewer{
