@@ -213,6 +213,17 @@ func (w *secretWorld) newServer() *fakemongo.Server {
 	return s
 }
 
+// release lets a burst go that is not complete, which fails the test.
+func (w *secretWorld) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.missing > 0 {
+		w.t.Errorf("%d calls of a burst did not come", w.missing)
+		w.missing = 0
+		close(w.barrier)
+	}
+}
+
 func (w *secretWorld) arrived() chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -230,10 +241,15 @@ func (w *secretWorld) newConnections(g *gateway, s *fakemongo.Server) {
 	w.mu.Lock()
 	w.barrier, w.missing = make(chan struct{}), n
 	w.mu.Unlock()
+	// One that does not come, as on a slow machine, must not hold the others for ever.
+	held := time.AfterFunc(time.Minute, w.release)
+	defer held.Stop()
 	var burst sync.WaitGroup
 	for range n {
 		burst.Go(func() {
-			code, body, err := w.call(w.t.Context(), w.http(nil), g, http.MethodPost,
+			c := w.http(nil)
+			c.Timeout = 2 * time.Minute
+			code, body, err := w.call(w.t.Context(), c, g, http.MethodPost,
 				"/v1/databases/db:runCommand", `{"command":{"ping":1}}`, *w.key.Load())
 			if err != nil || code != http.StatusOK {
 				w.t.Errorf("a call of a burst: %d %s, %v", code, body, err)
