@@ -220,6 +220,7 @@ func TestLiveEqualsFind(t *testing.T) {
 					step()
 				}
 				time.Sleep(time.Second) //nolint:forbidigo // time is fake: the clients have it all
+				synctest.Wait()
 				for i, f := range all {
 					want := map[string]string{}
 					cur, err := g.client.Find(t.Context(), shop, client.FindOptions{
