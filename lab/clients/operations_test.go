@@ -183,6 +183,8 @@ var story = []step{
 	{id: "watchDatabaseByQuery"},
 	{id: "watchDeployment"},
 	{id: "watchDeploymentByQuery"},
+	{id: "live"},
+	{id: "liveByQuery"},
 	{id: "createTicket", keep: map[string]string{"ticket": "url"}},
 	{id: "watchTicket"},
 	{id: "getTopology"},
@@ -297,10 +299,10 @@ func (s *scenario) run(step step) {
 	}
 }
 
-// lines checks the lines of a stream. A stream of changes has no end; its first line is enough.
+// lines checks the lines of a stream. That of changes has no end; its first line is enough.
 func (s *scenario) lines(id string, media pointer, body io.Reader) {
 	s.t.Helper()
-	endless := strings.HasPrefix(id, "watch")
+	endless := strings.HasPrefix(id, "watch") || strings.HasPrefix(id, "live")
 	scanner := bufio.NewScanner(body)
 	for scanner.Scan() {
 		s.d.check(s.t, id, media+"/schema/contentSchema", scanner.Bytes())
