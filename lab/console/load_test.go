@@ -138,11 +138,11 @@ func TestPermalinks(t *testing.T) {
 	s.signIn(s.operator)
 	s.shows("changes show as they happen")
 	for _, link := range []struct{ hash, title, holds string }{
-		{"#/held?principal=key%3Aann&namespace=shop&pinned=1", "Held", `document.querySelector("#principal").value === "key:ann" && document.querySelector("#pinned").checked`},
-		{"#/query?db=shop&in=a&kind=updateOne&q=%7B%22a%22%3A1%7D&update=%7B%7D", "Query", `document.querySelector("#kind").value === "updateOne"`},
-		{"#/tail?db=shop&in=a&full=1", "Live tail", `document.querySelector("#tail-in").value === "a" && document.querySelector("#tail-full").checked`},
-		{"#/why?principal=key%3Aann&call=DocumentService%2FFind", "Why", `document.querySelector("#why-principal").value === "key:ann"`},
-		{"#/api?find=findOne", "API", `document.querySelector("#search").value === "findOne"`},
+		{"#/held?principal=key%3Aann&namespace=shop&pinned=1", "Held", `document.querySelector("#principal")?.value === "key:ann" && document.querySelector("#pinned")?.checked`},
+		{"#/query?db=shop&in=a&kind=updateOne&q=%7B%22a%22%3A1%7D&update=%7B%7D", "Query", `document.querySelector("#kind")?.value === "updateOne"`},
+		{"#/tail?db=shop&in=a&full=1", "Live tail", `document.querySelector("#tail-in")?.value === "a" && document.querySelector("#tail-full")?.checked`},
+		{"#/why?principal=key%3Aann&call=DocumentService%2FFind", "Why", `document.querySelector("#why-principal")?.value === "key:ann"`},
+		{"#/api?find=findOne", "API", `document.querySelector("#search")?.value === "findOne"`},
 	} {
 		s.visit(link.hash, link.title)
 		s.eventually(link.holds)
