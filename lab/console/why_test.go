@@ -84,6 +84,6 @@ func TestWhy(t *testing.T) {
 	s.click("Explain")
 	s.shows("None: all documents, all fields.")
 	s.fill("#why-call", "/v1/databases/shop/collections/orders/documents:deleteMany")
-	s.eventually(`document.querySelector("#why-call").value === "DocumentService/DeleteMany"`)
+	s.eventually(`document.querySelector("#why-call")?.value === "DocumentService/DeleteMany"`)
 	s.isClean()
 }
