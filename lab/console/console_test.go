@@ -56,12 +56,14 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// eventually waits until an expression is true in the page.
+// eventually waits until an expression is true in the page. One that fails is not true yet: what it
+// looks for is not there.
 func (s *scene) eventually(expression string) {
 	s.t.Helper()
 	gatewaytest.Eventually(s.t, patience, func() error {
 		var ok bool
-		if s.page.Evaluate("Boolean("+expression+")", &ok); !ok {
+		tried := "(() => { try { return Boolean(" + expression + ") } catch { return false } })()"
+		if s.page.Evaluate(tried, &ok); !ok {
 			var text string
 			s.page.Evaluate("document.body.innerText", &text)
 			return fmt.Errorf("%s is false; the page shows:\n%s", expression, text)
