@@ -119,7 +119,7 @@ async function prepare(t) {
   // The types of a stream are other ones than those of what went wrong before it began.
   if (status >= "400" && streams) request.headers.Accept = "application/x-ndjson";
   // A stream of changes has no end.
-  if (operation.operationId.startsWith("watch")) request.headers["Request-Timeout"] = "500ms";
+  if (/^(watch|live)/.test(operation.operationId)) request.headers["Request-Timeout"] = "500ms";
   if (status < "400") await shop();
   await needs[operation.operationId]?.(request);
   if (status === "204" && streams) {
