@@ -29,8 +29,8 @@ import (
 const (
 	// maxShown is how many documents a client of Live has at a time.
 	maxShown = 100_000
-	// maxLiveFilter is how many bytes its filter may have.
-	maxLiveFilter = 16 << 10
+	// maxLivePart is how many bytes its filter may have, and its projection.
+	maxLivePart = 16 << 10
 )
 
 type findOpt = client.FindOptions
@@ -105,9 +105,12 @@ func (l *live) compile() {
 		r.Refuse("database", "is required")
 	case l.ns.Collection == "":
 		r.Refuse("collection", "is required")
-	case len(find.Filter) > maxLiveFilter:
-		r.Refuse("filter", "has %d bytes, and may have %d", len(find.Filter), maxLiveFilter)
-	case r.Err() != nil:
+	case len(find.Filter) > maxLivePart:
+		r.Refuse("filter", "has %d bytes, and may have %d", len(find.Filter), maxLivePart)
+	case len(find.Projection) > maxLivePart:
+		r.Refuse("projection", "has %d bytes, and may have %d", len(find.Projection), maxLivePart)
+	}
+	if r.Err() != nil {
 		return
 	}
 	l.view.shown = map[string]struct{}{}
@@ -233,11 +236,11 @@ func (l *live) snapshot(ctx context.Context) error {
 	return err
 }
 
-// errSlow ends a stream whose client has not read the documents for so long that the server has
-// their snapshot no more.
+// errSlow ends a stream whose client has read the documents so slowly that the server no longer has
+// their snapshot.
 var errSlow = &rpcerr.Error{
 	Reason: rpcerr.ChangeStreamBehind,
-	Message: "the server has the snapshot of the documents no more, which were read too slowly: " +
+	Message: "the documents were read too slowly, and the server no longer has their snapshot: " +
 		"open the stream again",
 }
 
@@ -308,61 +311,66 @@ func (l *live) events(ctx context.Context, events []bson.Raw) error {
 	return l.charged(ctx, events, func() error {
 		var run []bson.Raw
 		kind := ""
+		flush := func() error { //nolint:contextcheck // see added
+			docs := run
+			run = nil
+			return l.send(kind, docs)
+		}
 		for _, event := range events {
-			told, err := l.event(ctx, event)
+			told, ends, err := l.event(ctx, event)
 			if err != nil {
 				return err
 			}
-			if told.document == nil {
-				continue
-			}
-			if told.kind != kind && run != nil {
-				if err := l.send(kind, run); err != nil { //nolint:contextcheck // see added
+			if ends || told.document != nil && told.kind != kind {
+				if err := flush(); err != nil {
 					return err
 				}
-				run = nil
 			}
-			kind, run = told.kind, append(run, told.document)
+			if ends {
+				l.ended, kind, run = true, kindRemoved, l.view.clear()
+			} else if told.document != nil {
+				kind, run = told.kind, append(run, told.document)
+			}
 		}
-		if run == nil {
-			return nil
-		}
-		return l.send(kind, run) //nolint:contextcheck // see added
+		return flush()
 	})
 }
 
-// event returns what an event tells the client. At the end of the collection it sends that all
-// documents are gone.
-func (l *live) event(ctx context.Context, event bson.Raw) (change, error) {
+// event returns what an event tells the client, or that it takes all documents away.
+func (l *live) event(ctx context.Context, event bson.Raw) (told change, ends bool, err error) {
 	of, _ := event.Lookup("operationType")
 	kind, _ := of.Str()
 	if isEnd(kind) {
-		l.ended = true
-		return change{}, l.send(kindRemoved, l.view.clear()) //nolint:contextcheck // see added
+		return change{}, true, nil
 	}
 	told, asked := l.view.event(kind, event)
 	if asked != nil {
 		matches, err := l.ask(ctx, asked)
 		switch {
 		case err != nil:
-			return change{}, err
+			return change{}, false, err
 		case matches:
 			told = l.view.add(asked.document)
 		default:
 			told = l.view.remove(asked.id)
 		}
 	}
-	return told, l.checkShown()
+	return told, false, l.checkShown()
 }
 
 // ask asks a server whether a document matches now. If it has changed meanwhile, an event follows.
 func (l *live) ask(ctx context.Context, of *question) (bool, error) {
-	find := l.find
-	find.Filter = bson.NewBuilder(nil).OpenArray("$and").
-		Document("", of.id).Document("", l.find.Filter).Close().Finish()
-	find.Projection = bson.NewBuilder(nil).Int32("_id", 1).Finish()
-	_, found, err := l.server.cfg.Client.FindOne(ctx, l.ns, find)
-	return found, err
+	find := client.FindOptions{
+		Common: l.find.Common, Collation: l.find.Collation,
+		Filter: bson.NewBuilder(nil).OpenArray("$and").
+			Document("", of.id).Document("", l.find.Filter).Close().Finish(),
+		Projection: bson.NewBuilder(nil).Int32("_id", 1).Finish(),
+	}
+	find.RunOn = false
+	return stream.Open(ctx, func() (bool, error) {
+		_, found, err := l.server.cfg.Client.FindOne(ctx, l.ns, find)
+		return found, err
+	})
 }
 
 // send sends documents of one kind.

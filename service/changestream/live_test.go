@@ -25,6 +25,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/service/match"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/policy"
 )
@@ -291,6 +292,7 @@ func TestLiveRefusals(t *testing.T) {
 			{`{"$where": "true"}`, "", "filter: $where is not among the operators"},
 			{`{"a": {"$regex": "b"}}`, "", "filter: a: "},
 			{`{"a": "` + strings.Repeat("a", 16<<10) + `"}`, "", "and may have 16384"},
+			{"", `{"` + strings.Repeat("a", 16<<10) + `": 1}`, "projection: has 16"},
 			{"", `{"_id": 0}`, "projection: _id: leaves out what tells documents apart"},
 			{"", `{"a": {"$slice": 1}}`, "projection: a: computes a value"},
 			{"", `{"a": 1, "b": 0}`, "projection: b: mixes"},
@@ -365,6 +367,24 @@ func TestLiveUnderPolicy(t *testing.T) {
 				t.Errorf("%v: %v", bad, err)
 			}
 		}
+		ticket, err := g.api.CreateTicket(as(t.Context(), "key:ann"),
+			&mooringv1.CreateTicketRequest{Live: liveOn(t, "", "")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, ticket.GetUrl()+"?timeout=5s", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		w := httptest.NewRecorder()
+		g.rest.ServeHTTP(w, r)
+		const want2 = "event: added\ndata: {\"_id\":1,\"of\":\"ann\"}\n\nevent: ready\n"
+		if !strings.HasPrefix(w.Body.String(), want2) {
+			t.Errorf("by a ticket: %d %s", w.Code, w.Body)
+		}
+		_, err = g.api.CreateTicket(as(t.Context(), "key:ann"),
+			&mooringv1.CreateTicketRequest{Live: liveOn(t, `{"pay": 5}`, "")})
+		if status.Code(err) != codes.PermissionDenied {
+			t.Errorf("a ticket that looks at a hidden field: %v", err)
+		}
 		e.Replace(parse(strings.ReplaceAll(rule, "ann", "bob")))
 		for {
 			said, err := f.message()
@@ -379,6 +399,53 @@ func TestLiveUnderPolicy(t *testing.T) {
 		}
 		f.cancel()
 		synctest.Wait()
+	})
+}
+
+// TestLiveEndInABatch has a client that does not read, so that the end of the collection comes with
+// what was inserted before it. What is inserted comes first, and nothing stays.
+func TestLiveEndInABatch(t *testing.T) {
+	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
+		f := g.live("", liveOn(t, "", ""))
+		for i := range 20 {
+			g.insert(i)
+			time.Sleep(time.Second) //nolint:forbidigo // time is fake
+		}
+		g.command(`{"drop": "c"}`)
+		time.Sleep(time.Second) //nolint:forbidigo // time is fake
+		f.until(func() bool { return f.ready == 2 })
+		if len(f.list) > 0 {
+			t.Errorf("the client has %v of a collection that is dropped", f.list)
+		}
+		f.leave()
+	})
+}
+
+// TestLiveAsksServer has documents of so many fields that only a server decides about them.
+func TestLiveAsksServer(t *testing.T) {
+	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
+		f := g.live("", liveOn(t, `{"z": 1}`, `{"z": 1}`))
+		wide := func(id, z int) {
+			b := bson.NewBuilder(nil).Int32("_id", int32(id))
+			for range match.MaxSteps + 1 {
+				b.Null("a")
+			}
+			one := b.Int32("z", int32(z)).Finish()
+			_, err := g.client.InsertOne(t.Context(), shop, one, client.InsertOneOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		wide(1, 2)
+		wide(2, 1)
+		if got := f.next(); got != "added 2" {
+			t.Errorf("%q, want the document that a server takes", got)
+		}
+		g.command(`{"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$set": {"z": 3}}}]}`)
+		if got := f.next(); got != "removed 2" {
+			t.Errorf("%q, want that it is removed", got)
+		}
+		f.leave()
 	})
 }
 

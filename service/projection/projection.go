@@ -25,26 +25,12 @@ type Error struct {
 
 func (e *Error) Error() string { return "projection: " + e.Path + ": " + e.Problem }
 
-// fields holds what is named in a document; nil stands for all of a value.
-type fields []field
-
-type field struct {
-	name   string
-	fields fields
-}
-
-func (f fields) find(name string) (fields, bool) {
-	for i := range f {
-		if f[i].name == name {
-			return f[i].fields, true
-		}
-	}
-	return nil, false
-}
+// fields holds what is named in a document, and within it; nil stands for all of a value.
+type fields map[string]fields
 
 // Compile compiles a projection. If it names nothing, Compile returns nil. Its errors are *Error.
 func Compile(projection bson.Raw) (*Projection, error) {
-	c := compiler{}
+	c := compiler{paths: fields{}}
 	if err := c.document(projection, "", 0); err != nil {
 		return nil, err
 	}
@@ -55,7 +41,7 @@ func Compile(projection bson.Raw) (*Projection, error) {
 		c.has = true // {_id: 1}
 	}
 	if c.has {
-		c.paths = append(c.paths, field{name: idField})
+		c.paths[idField] = nil
 	}
 	return &Projection{has: c.has, paths: c.paths}, nil
 }
@@ -131,19 +117,17 @@ func (c *compiler) value(path string, v bson.Value) error {
 }
 
 // add adds a path, and reports whether it is neither within another one nor around it.
-func (f *fields) add(path []string) bool {
-	for i := range *f {
-		if of := &(*f)[i]; of.name == path[0] {
-			return of.fields != nil && len(path) > 1 && of.fields.add(path[1:])
-		}
+func (f fields) add(path []string) bool {
+	within, named := f[path[0]]
+	switch {
+	case named:
+		return within != nil && len(path) > 1 && within.add(path[1:])
+	case len(path) == 1:
+		f[path[0]] = nil
+		return true
 	}
-	added := field{name: path[0]}
-	if len(path) > 1 {
-		added.fields = fields{}
-		added.fields.add(path[1:])
-	}
-	*f = append(*f, added)
-	return true
+	f[path[0]] = fields{}
+	return f[path[0]].add(path[1:])
 }
 
 // Apply returns a document with what the projection leaves of it, in the document's order. If that
@@ -159,7 +143,7 @@ func (p *Projection) Apply(d bson.Raw) bson.Raw {
 
 func (p *Projection) fields(b *bson.Builder, d bson.Raw, of fields) {
 	for key, v := range d.All() {
-		inner, named := of.find(key)
+		inner, named := of[key]
 		switch {
 		case named && inner != nil:
 			p.value(b, key, v, inner)
