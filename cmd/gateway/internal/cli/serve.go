@@ -44,6 +44,7 @@ func serve(c call) error {
 	defer signal.Stop(hangups)
 
 	memory.New(cfg.MemoryBudget, memory.Read()).Apply()
+	defer memory.StartTrimming().Stop()
 	raiseProcs(c.environ)
 	gateway, err := app.New(cfg, log)
 	if err != nil {

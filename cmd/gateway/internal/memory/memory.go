@@ -1,6 +1,6 @@
 // Package memory decides how much memory the gateway uses: the budget of its calls, and the pace of
 // the garbage collector. New decides, on values; Read reads what it decides on, and Apply sets the
-// pace. The package counts nothing: service/admission does.
+// pace. A Trimmer returns memory after a burst. The package counts nothing: service/admission does.
 package memory
 
 import (
