@@ -26,6 +26,7 @@ MUTANTS  ?= 100
 ONE_IN   ?= 1
 ONCE     ?= 100000
 WATCHERS ?= 1000
+SUBSCRIBERS ?= 10000
 BANK     ?= 5m
 PAGERS   ?= 10m
 ATTACK   ?= 5
@@ -350,4 +351,8 @@ starvation: ## measure what reads get beside cursors that hold all the connectio
 
 .PHONY: watchers
 watchers: ## measure what WATCHERS=1000 change streams cost the gateway
-	cd lab && LAB_WATCHERS=$(WATCHERS) $(GO) test -count=1 -v ./watchers
+	cd lab && LAB_WATCHERS=$(WATCHERS) $(GO) test -count=1 -v -skip TestSubscribers ./watchers
+
+.PHONY: subscribers
+subscribers: ## measure SUBSCRIBERS=10000 Server-Sent Events of one collection
+	cd lab && LAB_SUBSCRIBERS=$(SUBSCRIBERS) $(GO) test -count=1 -v -run TestSubscribers ./watchers

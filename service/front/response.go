@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/mooringdb/mooring/service/coding"
@@ -18,6 +19,13 @@ type Response struct {
 	x          *Exchange
 	compressor *coding.Writer // nil: the body is not compressed
 	compressed *bufio.Writer  // what the compressor writes to
+
+	// mu guards the fields below. Nothing blocks while it is held.
+	mu sync.Mutex
+	// stall ends a write to the client of a stream; nil: there was none. A deadline for each write
+	// costs much more over HTTP/2.
+	stall   *time.Timer
+	writing bool // a stream writes
 }
 
 // Header returns the header of the response. It has the headers that all responses have.
@@ -111,11 +119,9 @@ func (o *Response) End() {
 
 // Send writes to a stream's client and flushes. It blocks for at most StallTimeout, so that a
 // client that does not read holds no goroutine and no memory for longer. If calls need the memory,
-// it fails when the client has taken nothing for writePatience. It removes the deadline afterwards,
-// because over HTTP/2 a deadline ends the stream even if nothing is being written.
+// it fails when the client has taken nothing for writePatience. One goroutine calls it at a time.
 func (o *Response) Send(b []byte) error {
-	o.until(time.Now().Add(o.x.front.config.StallTimeout))
-	defer o.until(time.Time{})
+	defer o.limit(o.x.front.config.StallTimeout)()
 	if err := o.sendBytes(b); err != nil {
 		return err
 	}
@@ -126,9 +132,50 @@ func (o *Response) Send(b []byte) error {
 // SendLast writes the last part of a stream. An error has no consequence.
 func (o *Response) SendLast(b []byte) {
 	if o.Send(b) == nil {
-		o.until(time.Now().Add(o.x.front.config.StallTimeout))
+		defer o.limit(o.x.front.config.StallTimeout)()
 		o.End()
-		o.until(time.Time{})
+	}
+}
+
+// hurried is how long a client has for what is being written when its call ends.
+const hurried = time.Second
+
+// Hurry ends what Send writes soon, if it is writing. It may be called at any time.
+func (o *Response) Hurry() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.writing {
+		o.stall.Reset(hurried)
+	}
+}
+
+// limit limits the time of a write. The caller calls done afterwards.
+func (o *Response) limit(d time.Duration) (done func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.writing = true
+	if o.stall == nil {
+		o.stall = time.AfterFunc(d, o.end)
+	} else {
+		o.stall.Reset(d)
+	}
+	return o.written
+}
+
+// written ends the time of a write.
+func (o *Response) written() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.writing = false
+	o.stall.Stop()
+}
+
+// end has a write fail whose time is over.
+func (o *Response) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.writing {
+		o.until(time.Unix(1, 0))
 	}
 }
 

@@ -33,12 +33,13 @@ type feed struct {
 	shown uint64
 	woken time.Time
 	ended error // nil while the source goes on
+	turns turns
 }
 
 func newFeed(h *Hub, key Key, open Open) *feed {
 	return &feed{
 		hub: h, key: key, open: open, opened: make(chan struct{}), groups: map[string]*group{},
-		woken: time.Now(),
+		woken: time.Now(), turns: turns{round: 1},
 	}
 }
 
@@ -51,15 +52,15 @@ type group struct {
 	matches []uint64
 	// lost is the number behind the last such event that was evicted.
 	lost uint64
-	// changed is closed at the next event that the filter keeps.
-	changed chan struct{}
+	// idle has the members that wait for the next event that the filter keeps.
+	idle []*Subscription
 }
 
 // joinLocked returns the group of a filter, with one more member, which reads from a position on.
 func (f *feed) joinLocked(filter Filter, position uint64) *group {
 	g := f.groups[filter.Text]
 	if g == nil {
-		g = &group{filter: filter, from: f.ring.end(), changed: make(chan struct{})}
+		g = &group{filter: filter, from: f.ring.end()}
 		f.groups[filter.Text] = g
 	}
 	g.members++
@@ -103,11 +104,6 @@ func (g *group) behind(position uint64) []uint64 {
 	return g.matches[n:]
 }
 
-func (g *group) wake() {
-	close(g.changed)
-	g.changed = make(chan struct{})
-}
-
 // add appends what a source has read, and wakes the subscribers that it is for.
 func (f *feed) add(batch Batch) {
 	f.mu.Lock()
@@ -128,7 +124,7 @@ func (f *feed) add(batch Batch) {
 	for _, g := range f.groups {
 		n := len(g.matches)
 		if all || n > 0 && g.matches[n-1] >= begin || g.lost > begin {
-			g.wake()
+			f.wakeLocked(g)
 		}
 	}
 }
@@ -175,7 +171,7 @@ func (f *feed) end(err error) {
 	defer f.mu.Unlock()
 	f.ended = err
 	for _, g := range f.groups {
-		g.wake()
+		f.wakeLocked(g)
 	}
 }
 

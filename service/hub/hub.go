@@ -160,6 +160,7 @@ func (h *Hub) Subscribe(
 	}
 	s := &Subscription{
 		hub: h, feed: f, filter: filter, open: open, token: after.Clone(), most: defaultBatch,
+		turn: turn{wake: make(chan struct{}, 1)},
 	}
 	if s.begin(after) {
 		return s, nil

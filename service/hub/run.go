@@ -6,7 +6,7 @@ import (
 )
 
 // start starts the goroutine of a feed, the only one of this package beside the timers of feeds
-// without subscribers. Close waits for it.
+// without subscribers, and of turns. Close waits for it.
 func (f *feed) start() {
 	ctx, cancel := context.WithCancel(f.hub.ctx)
 	f.cancel = cancel

@@ -37,6 +37,7 @@ type Subscription struct {
 	group    *group
 	position uint64
 	round    uint64
+	turn     turn
 	// reading holds the entries of the ring that the subscriber uses; guarded by feed.mu.
 	reading []*entry
 	// own is the source that the subscriber catches up by; nil while group is set.
@@ -121,15 +122,15 @@ func (s *Subscription) take(ctx context.Context) (shown bool, err error) {
 	if s.group == nil {
 		return false, s.fallBehind(ctx)
 	}
-	changed, shown, err := s.read()
+	waits, shown, err := s.read()
 	switch {
 	case errors.Is(err, errOverrun):
 		return false, s.fallBehind(ctx)
-	case err != nil || changed == nil:
+	case err != nil || !waits:
 		return shown, err
 	}
 	select {
-	case <-changed:
+	case <-s.turn.wake:
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
@@ -139,38 +140,51 @@ func (s *Subscription) take(ctx context.Context) (shown bool, err error) {
 // errOverrun says that the ring has evicted an event of the subscriber.
 var errOverrun = errors.New("overrun")
 
-// read takes events of the ring. If there are none, it returns what to wait for.
-func (s *Subscription) read() (changed <-chan struct{}, shown bool, err error) {
+// read takes events of the ring. It reports instead whether the subscriber waits to be woken, or is
+// shown a newer token.
+func (s *Subscription) read() (waits, shown bool, err error) {
 	f := s.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s.returnLocked()
+	if !s.turn.fresh {
+		f.turns.end(s)
+		defer f.passLocked()
+	}
 	if s.position < s.group.lost {
 		s.releaseLocked()
 		if f.ended != nil && !errors.Is(f.ended, io.EOF) {
-			return nil, false, f.ended
+			return false, false, f.ended
 		}
-		return nil, false, errOverrun
+		return false, false, errOverrun
 	}
+	there := len(s.group.behind(s.position)) > 0
+	if (there || s.round != f.round) && !s.turn.fresh && !f.turns.isAtOnce(s) {
+		f.turns.queue(s)
+		return true, false, nil
+	}
+	s.turn.fresh = false
 	s.takeLocked()
 	switch {
-	case len(s.taken) > 0:
+	case there:
 		last := s.taken[len(s.taken)-1].token.Clone()
 		s.scanned, s.met = last, last
 		s.round = f.round // the events have newer tokens
-		return nil, false, nil
+		return false, false, nil
 	case f.ended != nil:
-		return nil, false, f.ended
+		return false, false, f.ended
 	}
 	if last := f.ring.last(); last != nil {
 		s.scanned, s.met = last, last
 	}
 	shown = s.round != f.round
 	s.round = f.round
-	if shown {
-		return nil, true, nil
+	if !shown {
+		f.turns.end(s)
+		s.group.idleLocked(s)
+		f.passLocked()
 	}
-	return s.group.changed, false, nil
+	return !shown, shown, nil
 }
 
 // takeLocked takes the next events of the ring, for as long as the subscriber uses them.
@@ -203,6 +217,7 @@ func (s *Subscription) returnLocked() {
 // releaseLocked leaves the group.
 func (s *Subscription) releaseLocked() {
 	if s.group != nil {
+		s.feed.goLocked(s)
 		s.feed.leaveLocked(s.group)
 		s.group = nil
 	}

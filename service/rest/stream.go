@@ -2,24 +2,23 @@ package rest
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net/http"
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/front"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // A stream has two forms, NDJSON and events, which differ in the text around each document and at
-// the end. The handler's next message is received after the last one is written and flushed, so a
-// client that reads slowly blocks the handler.
+// the end. A message is written and flushed on the handler's goroutine, so a client that reads
+// slowly blocks the handler.
 
 // queryEventID is the id of every event of a query. EventSource sends it back when it reconnects.
 // The answer is that there is nothing more, because a query's rows are never repeated.
@@ -71,39 +70,53 @@ type stream struct {
 	c       *call
 	rows    bool   // documents are written
 	session string // the newest one
+	// failed is why a message could not be written; nil: all could.
+	failed error
+	// hurry ends the watch over the context that messages are sent in; nil: there is none yet.
+	hurry func() bool
 
-	// mu guards writing while a stream of events may be kept alive.
-	mu   sync.Mutex
-	idle bool // the owner waits for a message
+	// mu is held while something is written, and guards the fields below.
+	mu sync.Mutex
+	// keepAlive writes comments between events; nil: there are none. wrote is when something was
+	// written last, and over says that no comment may follow.
+	keepAlive *time.Timer
+	wrote     time.Time
+	over      bool
 }
+
+var _ inproc.Outlet = (*stream)(nil)
 
 // run makes the call, and writes each message. When run returns, the handler has ended.
 func (s *stream) run(ctx context.Context, request proto.Message) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	from, err := s.c.x.Conn().NewStream(s.c.incoming(ctx),
-		&grpc.StreamDesc{ServerStreams: true}, s.c.route.rpc)
-	if err != nil {
-		return err
+	if s.c.format.Type == media.SSE {
+		s.startKeepAlive()
+		defer s.stopKeepAlive()
 	}
-	_ = from.SendMsg(request) // if it fails, RecvMsg says why
-	for {
-		m := s.c.route.replyType.New().Interface()
-		err := s.receive(from, m)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-		if err := s.write(m); err != nil { //nolint:contextcheck // a turn comes soon
-			cancel()
-			for from.RecvMsg(m) == nil {
-				// The handler has not ended yet.
-			}
-			return err
-		}
+	err := s.c.x.Conn().Serve(s.c.incoming(ctx), s.c.route.rpc, request, s)
+	if s.hurry != nil {
+		s.hurry()
 	}
+	if s.failed != nil {
+		return s.failed
+	}
+	return err
+}
+
+// Header implements inproc.Outlet.
+func (s *stream) Header(md metadata.MD) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.c.metadata = md
+}
+
+// Message implements inproc.Outlet.
+func (s *stream) Message(ctx context.Context, m any) error {
+	if s.hurry == nil {
+		s.hurry = context.AfterFunc(ctx, s.c.x.Response.Hurry)
+	}
+	message, _ := m.(proto.Message) // always
+	s.failed = s.write(message)     //nolint:contextcheck // a turn comes soon
+	return s.failed
 }
 
 // append writes the items of one message to e, and calls flush whenever e has Chunk bytes. If
@@ -169,53 +182,43 @@ func (s *stream) itemFrame() frame {
 	return frame{s.c.route.items.line, "}\n"}
 }
 
-// receive blocks until the next message of a stream or its end. It keeps a stream of events alive
-// while it waits.
-func (s *stream) receive(stream grpc.ClientStream, m any) error {
-	err := s.await(stream, m)
-	if s.c.metadata == nil {
-		s.c.metadata, _ = stream.Header() // does not block after a message or the end
-	}
-	return err
-}
-
-// await calls RecvMsg. If the handler has panicked, await panics, too. The response ends then, and
-// no goroutine may write to it.
-func (s *stream) await(stream grpc.ClientStream, m any) error {
-	if s.c.format.Type == media.SSE {
-		defer s.keepAlive()()
-	}
-	return stream.RecvMsg(m)
-}
-
-// keepAlive writes a comment whenever keepAliveAfter has passed, until stop is called. While
+// startKeepAlive has a comment written whenever keepAliveAfter has passed without an event. While
 // nothing is written yet, it keeps only a GET alive, because the failure of a POST must still
 // become its status.
-func (s *stream) keepAlive() (stop func()) {
-	s.idle = true
-	var timer *time.Timer
-	comment := func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.idle {
-			return
-		}
-		if s.c.begun || s.c.r.Method == http.MethodGet {
-			s.begin()
-			// If the client has disconnected, its context ends.
-			_ = s.c.x.Response.Send([]byte(":\n\n"))
-		}
-		timer.Reset(keepAliveAfter)
-	}
+func (s *stream) startKeepAlive() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	timer = time.AfterFunc(keepAliveAfter, comment)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.idle = false
-		timer.Stop()
+	s.wrote = time.Now()
+	s.keepAlive = time.AfterFunc(keepAliveAfter, s.comment)
+}
+
+// stopKeepAlive returns when no comment is being written, and none follows. If the handler has
+// panicked, the response ends, and no goroutine may write to it.
+func (s *stream) stopKeepAlive() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	s.keepAlive.Stop()
+}
+
+func (s *stream) comment() {
+	next := keepAliveAfter
+	if !s.mu.TryLock() { // an event is being written
+		s.keepAlive.Reset(next)
+		return
 	}
+	defer s.mu.Unlock()
+	if s.over {
+		return
+	}
+	if quiet := time.Since(s.wrote); quiet < keepAliveAfter {
+		next -= quiet
+	} else if s.c.begun || s.c.r.Method == http.MethodGet {
+		s.begin()
+		// If the client has disconnected, its context ends.
+		_ = s.c.x.Response.Send([]byte(":\n\n"))
+	}
+	s.keepAlive.Reset(next)
 }
 
 // begin writes the status line of a stream that has not failed. Later calls do nothing.
@@ -240,6 +243,11 @@ func (s *stream) begin() {
 // message can be many times larger, so it is sent in pieces. A client that does not read holds
 // Chunk bytes of JSON, or one document.
 func (s *stream) write(m proto.Message) error {
+	s.mu.Lock()
+	defer func() {
+		s.wrote = time.Now()
+		s.mu.Unlock()
+	}()
 	if renewed, ok := m.(hasSession); ok && renewed.GetSession() != "" {
 		s.session = renewed.GetSession()
 	}

@@ -11,8 +11,9 @@ import (
 type Vars struct {
 	Goroutines int `json:"goroutines"`
 	Memory     struct {
-		Mallocs   uint64 `json:"Mallocs"`
-		HeapAlloc uint64 `json:"HeapAlloc"`
+		Mallocs    uint64 `json:"Mallocs"`
+		HeapAlloc  uint64 `json:"HeapAlloc"`
+		StackInuse uint64 `json:"StackInuse"`
 	} `json:"memstats"`
 	Pools map[string]Pool `json:"mooring_pools"`
 }
