@@ -22,7 +22,7 @@ func TestCheck(t *testing.T) {
 	down := fakemongo.NewTCPServer(t, nil)
 	down.Close()
 	for _, format := range []string{"--json", "--json=false"} {
-		if code := cli.Run([]string{"check", format, "--uri", mongo.URI()}, nil, broken{}, io.Discard); code != 1 {
+		if code := cli.Run([]string{"check", format, "--uri", mongo.URI()}, nil, nil, broken{}, io.Discard); code != 1 {
 			t.Errorf("check %s on a broken standard output = %d, want 1", format, code)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/shell"
 )
 
 // Exit codes.
@@ -24,14 +26,16 @@ const (
 	exitOK    = 0
 	exitError = 1 // the command failed
 	exitUsage = 2 // the command line is wrong
+
+	exitInterrupted = 130 // SIGINT or SIGTERM has ended a command that works with data
 )
 
 // command describes one word after the program's name.
 type command struct {
 	name, synopsis string
 	args           []string // required words besides flags, for the usage line
-	operand        string   // name of one more required word; empty: there is none
-	takesURI       bool     // one more word is the connection string, if there is one
+	operands       string   // further words of the usage line: FILE, [FILTER], DOCUMENT…
+	takesURI       bool     // the operand is the connection string
 	doc            string
 	configured     bool                 // takes the options of config
 	flags          func(*pflag.FlagSet) // further flags, if any
@@ -44,6 +48,7 @@ type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 // surroundings holds what a command gets from the process.
 type surroundings struct {
 	environ        []string
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	dial           dialer // of health
 }
@@ -51,13 +56,15 @@ type surroundings struct {
 // call holds what a command works with.
 type call struct {
 	surroundings
-	flags   *pflag.FlagSet
-	operand string // the word that command.operand names
+	flags    *pflag.FlagSet
+	operands []string // the words that command.operands names
 }
 
-var commands = []command{
+var commands = slices.Concat(gatewayCommands, dataCommands())
+
+var gatewayCommands = []command{
 	{
-		name: "serve", configured: true, takesURI: true, run: serve,
+		name: "serve", configured: true, operands: "[URI]", takesURI: true, run: serve,
 		synopsis: "run the gateway",
 		doc: "Runs the gateway until SIGTERM or SIGINT. Requests in flight may then finish " +
 			"within\n" +
@@ -66,7 +73,8 @@ var commands = []command{
 			"it can be reached and lets the gateway log in.",
 	},
 	{
-		name: "check", configured: true, takesURI: true, run: checkDeployment, flags: checkFlags,
+		name: "check", configured: true, operands: "[URI]", takesURI: true,
+		run: checkDeployment, flags: checkFlags,
 		synopsis: "connect to the deployment and report",
 		doc: "Reads the configuration as serve does, connects to each host of the deployment, " +
 			"and reports\n" +
@@ -125,14 +133,14 @@ var commands = []command{
 			"client now.",
 	},
 	{
-		name: "policy", args: []string{"test"}, operand: "FILE", run: testPolicy,
+		name: "policy", args: []string{"test"}, operands: "FILE", run: testPolicy,
 		synopsis: "run a table of requests against a policy",
 		doc: "Reads a table (YAML) and the policy that it names, and checks what the policy does " +
 			"with\n" +
 			"each request. Exits with 1 if a row fails. docs/policy.md describes the table.",
 	},
 	{
-		name: "policy", args: []string{"explain"}, operand: "FILE", run: explainPolicy,
+		name: "policy", args: []string{"explain"}, operands: "FILE", run: explainPolicy,
 		flags:    explainFlags,
 		synopsis: "say which rule decides",
 		doc: "Reads a policy, and prints what it decides about a call and by which rule, with " +
@@ -170,8 +178,8 @@ func (e *usageError) Error() string { return e.problem }
 
 // Run executes the command that args name and returns the process's exit code. Errors are lines on
 // stderr.
-func Run(args, environ []string, stdout, stderr io.Writer) int {
-	return run(args, surroundings{environ, stdout, stderr, (&net.Dialer{}).DialContext})
+func Run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return run(args, surroundings{environ, stdin, stdout, stderr, (&net.Dialer{}).DialContext})
 }
 
 func run(args []string, s surroundings) int {
@@ -188,7 +196,10 @@ func run(args []string, s surroundings) int {
 	for _, line := range strings.Split(err.Error(), "\n") {
 		fmt.Fprintf(s.stderr, "mooring: %s\n", line)
 	}
-	if !isUsage(err) {
+	switch {
+	case errors.Is(err, shell.ErrInterrupted):
+		return exitInterrupted
+	case !isUsage(err):
 		return exitError
 	}
 	help := "mooring --help"
@@ -203,6 +214,9 @@ func run(args []string, s surroundings) int {
 // connection string that is missing.
 func isUsage(err error) bool {
 	if _, ok := errors.AsType[*usageError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*shell.UsageError](err); ok {
 		return true
 	}
 	option, ok := errors.AsType[*config.Error](err)
@@ -283,36 +297,51 @@ func (c *command) call(args []string, s surroundings) error {
 	if err != nil {
 		return &usageError{c.name + ": " + err.Error()}
 	}
-	operand, err := c.takeWords(flags)
+	operands, err := c.takeWords(flags)
 	if err != nil {
 		return err
 	}
-	return c.run(call{s, flags, operand})
+	return c.run(call{s, flags, operands})
 }
 
-// takeWords checks the words that are not flags, and returns the operand. A connection string
+// bounds returns how many operands there are at least, and at most.
+func (c *command) bounds() (least, most int) {
+	for _, word := range strings.Fields(c.operands) {
+		if most++; !strings.HasPrefix(word, "[") {
+			least++
+		}
+		if strings.HasSuffix(word, "…") {
+			most = math.MaxInt
+		}
+	}
+	return least, most
+}
+
+// takeWords checks the words that are not flags, and returns the operands. A connection string
 // becomes the value of --uri. Errors do not repeat words: one may contain a password.
-func (c *command) takeWords(flags *pflag.FlagSet) (operand string, err error) {
-	words := flags.Args()
-	if n := len(c.args); (c.operand != "" || c.takesURI) && len(words) == n+1 {
-		words, operand = words[:n], words[n]
+func (c *command) takeWords(flags *pflag.FlagSet) (operands []string, err error) {
+	words, n := flags.Args(), len(c.args)
+	least, most := c.bounds()
+	if given := len(words) - n; given < least || given > most || !slices.Equal(words[:n], c.args) {
+		return nil, &usageError{fmt.Sprintf(
+			"%s: %d arguments that are not flags; usage: mooring %s",
+			c.name, flags.NArg(), c.usage(),
+		)}
 	}
-	if strings.Join(words, " ") != strings.Join(c.args, " ") || c.operand != "" && operand == "" {
-		return "", &usageError{fmt.Sprintf("%s: %d arguments that are not flags; usage: mooring %s",
-			c.name, flags.NArg(), c.usage())}
+	operands = words[n:]
+	if !c.takesURI || len(operands) == 0 {
+		return operands, nil
 	}
-	if !c.takesURI || operand == "" {
-		return operand, nil
-	}
+	uri := operands[0]
 	switch {
-	case !strings.HasPrefix(operand, "mongodb://") && !strings.HasPrefix(operand, "mongodb+srv://"):
-		return "", &usageError{c.name + ": the argument is no connection string, which begins " +
+	case !strings.HasPrefix(uri, "mongodb://") && !strings.HasPrefix(uri, "mongodb+srv://"):
+		return nil, &usageError{c.name + ": the argument is no connection string, which begins " +
 			"with mongodb:// or mongodb+srv://"}
 	case flags.Changed("uri") || flags.Changed("uri-file"):
-		return "", &usageError{c.name + ": the connection string is given twice, as an argument " +
+		return nil, &usageError{c.name + ": the connection string is given twice, as an argument " +
 			"and by a flag"}
 	}
-	return "", flags.Set("uri", operand)
+	return nil, flags.Set("uri", uri)
 }
 
 // words returns the name of the command with its second words.
@@ -322,11 +351,8 @@ func (c *command) words() string {
 
 func (c *command) usage() string {
 	words := c.words()
-	if c.operand != "" {
-		words += " " + c.operand
-	}
-	if c.takesURI {
-		words += " [URI]"
+	if c.operands != "" {
+		words += " " + c.operands
 	}
 	if c.configured || c.flags != nil {
 		words += " [flags]"
@@ -366,13 +392,23 @@ func (c *command) help(own *pflag.FlagSet, w io.Writer) error {
 func overview(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("Mooring serves a MongoDB deployment over gRPC and REST.\n\n" +
-		"Usage: mooring <command> [flags]\n\n")
-	for i := range commands {
-		fmt.Fprintf(&b, "  %-16s %s\n", commands[i].words(), commands[i].synopsis)
+		"Usage: mooring <command> [flags]\n")
+	for _, group := range []struct {
+		heading  string
+		commands []command
+	}{
+		{"The gateway:", gatewayCommands},
+		{"Data, of a gateway or of a deployment:", dataCommands()},
+	} {
+		fmt.Fprintf(&b, "\n%s\n", group.heading)
+		for i := range group.commands {
+			c := &group.commands[i]
+			fmt.Fprintf(&b, "  %-16s %s\n", c.words(), c.synopsis)
+		}
 	}
 	b.WriteString("\nStart with:     mooring serve mongodb://localhost:27017\n" +
 		"About one:      mooring help serve\n" +
-		"Exit codes:     1 the command failed, 2 the command line is wrong\n")
+		"Exit codes:     1 the command failed, 2 the command line is wrong, 130 interrupted\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

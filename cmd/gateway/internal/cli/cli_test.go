@@ -19,14 +19,14 @@ const asGateway = "TEST_AS_GATEWAY"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asGateway) != "" {
-		os.Exit(cli.Run(os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+		os.Exit(cli.Run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())
 }
 
 func run(environ []string, args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = cli.Run(args, environ, &out, &err)
+	code = cli.Run(args, environ, nil, &out, &err)
 	return code, out.String(), err.String()
 }
 
@@ -44,7 +44,7 @@ func TestRun(t *testing.T) {
 		stdout  string // regular expressions
 		stderr  string
 	}{
-		{"nothing", nil, nil, 2, `^$`, `which command\? serve, check, health, config, key, policy, version, completion\nTry: mooring --help\n$`},
+		{"nothing", nil, nil, 2, `^$`, `which command\? serve, check, health, config, key, policy, version, completion, find, aggregate, count, insert, update, delete\nTry: mooring --help\n$`},
 		{"help", []string{"--help"}, nil, 0, `(?s)serve +run the gateway.*key api new +make.*mooring serve mongodb://`, `^$`},
 		{"help word", []string{"help"}, nil, 0, `mooring help serve`, `^$`},
 		{"help of serve", []string{"serve", "--help"}, nil, 0, `(?s)Usage: mooring serve \[URI\] \[flags\].*--grpc-address host:port +MOORING_GRPC_ADDRESS \(127\.0\.0\.1:27080\)`, `^$`},
@@ -109,7 +109,7 @@ func TestKeyNew(t *testing.T) {
 }
 
 func TestBrokenPipe(t *testing.T) {
-	if code := cli.Run([]string{"version"}, nil, broken{}, io.Discard); code != 1 {
+	if code := cli.Run([]string{"version"}, nil, nil, broken{}, io.Discard); code != 1 {
 		t.Errorf("Run on a broken standard output = %d, want 1", code)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // testPolicy runs the command policy test.
 func testPolicy(c call) error {
-	t, p, err := table.Read(c.operand)
+	t, p, err := table.Read(c.operands[0])
 	if err != nil {
 		return err
 	}
@@ -43,13 +43,13 @@ func explainFlags(flags *pflag.FlagSet) {
 
 // explainPolicy runs the command policy explain.
 func explainPolicy(c call) error {
-	text, err := os.ReadFile(c.operand)
+	text, err := os.ReadFile(c.operands[0])
 	if err != nil {
 		return err
 	}
 	p, err := policy.Parse(text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.operand, err)
+		return fmt.Errorf("%s: %w", c.operands[0], err)
 	}
 	value := func(name string) string { return c.flags.Lookup(name).Value.String() }
 	groups, err := c.flags.GetStringSlice("groups")
