@@ -192,7 +192,7 @@ func fail[T any](err error, yield func(T, error) bool) {
 		return
 	}
 	var none T
-	yield(none, explain(err))
+	yield(none, Explain(err))
 }
 
 // Watch returns an iterator over the changes of the collection, which are values of T, too. It
@@ -211,7 +211,7 @@ func (c *Collection[T]) Watch(
 			if !more || errors.Is(err, io.EOF) {
 				return
 			}
-			failed := explain(err)
+			failed := Explain(err)
 			if progressed {
 				failures = 0
 			}

@@ -74,8 +74,8 @@ func (e *Error) isGivenUp() bool {
 	return e.Reason == "" && (e.Code == codes.DeadlineExceeded || e.Code == codes.Canceled)
 }
 
-// explain makes an Error of the error of a call.
-func explain(err error) *Error {
+// Explain makes an Error of the error of a call.
+func Explain(err error) *Error {
 	s := status.Convert(err)
 	e := &Error{Code: s.Code(), Message: s.Message(), Retry: Never, err: err}
 	for _, detail := range s.Details() {

@@ -54,7 +54,7 @@ func (c *Collection[T]) Live(
 			if !more {
 				return
 			}
-			failed := explain(err)
+			failed := Explain(err)
 			if l.messages > before {
 				failures = 0
 			}

@@ -100,7 +100,7 @@ func Call[Q, R any](
 		if err == nil {
 			return response, nil
 		}
-		failed := explain(err)
+		failed := Explain(err)
 		failed.IdempotencyKey = key
 		if failed.isUnanswered() && repeatable || failed.isGivenUp() && key != "" {
 			failed.Retry = SameRequest

@@ -14,7 +14,7 @@ var completionRows = []struct {
 	words []string
 	want  string
 }{
-	{"the first word", []string{"c"}, "check completion config count"},
+	{"the first word", []string{"c"}, "call check completion config count"},
 	{"nothing yet", []string{""}, firstWords},
 	{"nothing at all", nil, firstWords},
 	{"the second word", []string{"key", ""}, "api new"},
@@ -29,8 +29,8 @@ var completionRows = []struct {
 	{"a value, for which the shell offers files", []string{"serve", "--config", "/et"}, ""},
 }
 
-const firstWords = "--help --version aggregate check completion config count delete find health " +
-	"help insert key policy serve update version"
+const firstWords = "--help --version aggregate call check completion config count delete find health " +
+	"help insert key policy serve update version watch"
 
 func TestCompletions(t *testing.T) {
 	for _, row := range completionRows {

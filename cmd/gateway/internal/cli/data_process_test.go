@@ -124,3 +124,62 @@ func TestKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestWatch checks that watch prints changes, goes on when the gateway is killed and another one
+// has its place, ends with SIGINT, and begins with --continue where it has ended.
+func TestWatch(t *testing.T) {
+	w := newWorld(t)
+	g := start(t, "--uri", w.addresses["deployment"])
+	w.use(t, "http://"+g.GRPC)
+	begin := func() (cmd *exec.Cmd, next func(want string)) {
+		cmd = w.process(t, "watch shop.orders [] --continue $DIR/token")
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		lines := bufio.NewScanner(stdout)
+		return cmd, func(want string) {
+			t.Helper()
+			if !lines.Scan() || !strings.Contains(lines.Text(), want) {
+				t.Fatalf("watch prints %q, want %s", lines.Text(), want)
+			}
+		}
+	}
+	insert := func(id string) {
+		t.Helper()
+		said := w.run(t, "insert shop.orders {\"_id\":"+id+"} --address "+w.addresses["deployment"], "")
+		if said != "{\"insertedId\":"+id+"}\n" {
+			t.Fatal(said)
+		}
+	}
+	opened := make(chan struct{}, 100)
+	w.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+		reply := next(cmd)
+		if cmd.Name == "aggregate" {
+			opened <- struct{}{}
+		}
+		return reply
+	})
+	cmd, next := begin()
+	<-opened
+	insert("1")
+	next(`"documentKey":{"_id":1}`)
+	g.send(t, syscall.SIGKILL)
+	g.wait(t)
+	insert("2")
+	start(t, "--uri", w.addresses["deployment"], "--grpc-address", g.GRPC)
+	next(`"documentKey":{"_id":2}`)
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("watch ends with %v", err)
+	}
+	insert("3")
+	_, next = begin()
+	next(`"documentKey":{"_id":3}`)
+}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
+	"github.com/mooringdb/mooring/service/csv"
 )
 
 // Format names a form of documents.
@@ -20,15 +21,16 @@ const (
 	Table  Format = "table"
 	NDJSON Format = "ndjson"
 	JSON   Format = "json"
+	CSV    Format = "csv"
 )
 
 // formats makes a writer for each format.
 var formats = map[Format]func(io.Writer, Options) Writer{
-	Table: newTable, NDJSON: newLines, JSON: newArray,
+	Table: newTable, NDJSON: newLines, JSON: newArray, CSV: newRows,
 }
 
 // Formats names all formats, for people.
-const Formats = "table, ndjson or json"
+const Formats = "table, ndjson, json or csv"
 
 // Options says how documents are written.
 type Options struct {
@@ -37,6 +39,10 @@ type Options struct {
 	Mode extjson.Mode
 	// Width is how many columns of the terminal a table may use; 0: any number.
 	Width int
+	// Columns are those of CSV; none: the fields of the first 200 documents.
+	Columns []csv.Column
+	// Bare leaves out the first row of CSV, which names the columns.
+	Bare bool
 }
 
 // Writer writes documents. Close writes what is left, and does not close what it writes to.

@@ -36,6 +36,7 @@ type connection struct {
 	*client.Client
 
 	conn grpc.ClientConnInterface
+	key  string
 }
 
 // connect returns a connection to the gateway or the deployment that the command line, the
@@ -51,7 +52,7 @@ func (s *session) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{}
+	c := &connection{key: p.Key}
 	if strings.HasPrefix(p.Address, "mongodb://") || strings.HasPrefix(p.Address, "mongodb+srv://") {
 		s.address = "the deployment"
 		c.conn, err = s.inProcess(ctx, p.Address)

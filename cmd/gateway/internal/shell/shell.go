@@ -38,7 +38,7 @@ type Command struct {
 // Commands returns all commands.
 func Commands() []*Command {
 	return []*Command{
-		find, aggregate, count, insert, update, remove,
+		find, aggregate, count, insert, update, remove, call, watch,
 	}
 }
 
@@ -172,6 +172,8 @@ func (s *session) close() {
 func outputFlags(flags *pflag.FlagSet) {
 	flags.StringP("output", "o", "", "form of the output: "+render.Formats+
 		" (a table on a terminal, else ndjson)")
+	flags.String("fields", "", "columns of csv, such as name,address.city,age.int32() (default "+
+		"the fields of the first documents)")
 	flags.Bool("canonical", false, "write canonical Extended JSON, which keeps all types")
 }
 
@@ -180,6 +182,10 @@ func (s *session) renderer() (render.Writer, error) {
 	o := render.Options{Format: render.Format(s.text("output")), Mode: s.mode()}
 	width, isTerminal := terminal(s.Stdout)
 	o.Width = width
+	var err error
+	if o.Columns, err = render.Columns(s.text("fields")); err != nil {
+		return nil, usage("--fields: %v", err)
+	}
 	switch {
 	case o.Format != "":
 	case isTerminal:
