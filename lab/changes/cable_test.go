@@ -136,7 +136,7 @@ func (c *cable) serveHTTP(t *testing.T, pages http.Handler) string {
 	server := &http.Server{
 		ReadHeaderTimeout: time.Minute, ErrorLog: quiet,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasPrefix(r.URL.Path, "/v1/") {
+			if strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/mooring.v1.") {
 				proxy.ServeHTTP(w, r)
 				return
 			}

@@ -225,9 +225,10 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// TestLiveDocuments has clients follow live documents, each with a filter of its own, while a
-// writer changes them, connections are cut, replicas are killed, primaries step down and events
-// fall out of the gateway's memory. After each pause each client has what a find returns.
+// TestLiveDocuments has clients follow live documents, over gRPC, Connect, gRPC-Web and NDJSON, each
+// with a filter of its own, while a writer changes them, connections are cut, replicas are killed,
+// primaries step down and events fall out of the gateway's memory. After each pause each client has
+// what a find returns.
 //
 // LAB_LIVE=500 says how many clients, and LAB_LIVE_FOR=20m how long.
 func TestLiveDocuments(t *testing.T) {
@@ -275,10 +276,15 @@ func TestLiveDocuments(t *testing.T) {
 		all = append(all, v)
 		of := orders
 		running.Go(func() {
-			if i%2 == 0 {
+			switch i % 4 {
+			case 0:
 				v.byLines(ctx, url, key)
-			} else {
+			case 1:
 				v.byClient(ctx, of)
+			case 2:
+				v.byFrames(ctx, url, key, overConnect)
+			default:
+				v.byFrames(ctx, url, key, overGRPCWeb)
 			}
 		})
 	}

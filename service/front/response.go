@@ -122,10 +122,18 @@ func (o *Response) End() {
 // it fails when the client has taken nothing for writePatience. One goroutine calls it at a time.
 func (o *Response) Send(b []byte) error {
 	defer o.limit(o.x.front.config.StallTimeout)()
-	if err := o.sendBytes(b); err != nil {
-		return err
+	if o.compressor != nil {
+		if err := o.sendCompressed(b); err != nil {
+			return err
+		}
+		b = nil
 	}
 	defer o.awaitClient()()
+	if len(b) > 0 {
+		if _, err := o.writeChunks(b); err != nil {
+			return err
+		}
+	}
 	return http.NewResponseController(o.x.w).Flush()
 }
 
@@ -189,16 +197,8 @@ func (o *Response) until(t time.Time) {
 	_ = http.NewResponseController(o.x.w).SetWriteDeadline(t)
 }
 
-// sendBytes writes a part of a stream. What is compressed is written up to its end, so that the
-// client can read all of the part.
-func (o *Response) sendBytes(b []byte) error {
-	if o.compressor == nil {
-		if len(b) == 0 {
-			return nil
-		}
-		_, err := o.writePieces(b)
-		return err
-	}
+// sendCompressed writes a part of a stream up to its end, so that the client can read all of it.
+func (o *Response) sendCompressed(b []byte) error {
 	if _, err := o.compressor.Write(b); err != nil {
 		return err
 	}
@@ -208,14 +208,22 @@ func (o *Response) sendBytes(b []byte) error {
 	return o.compressed.Flush()
 }
 
-// writePieces writes bytes of a stream to its client. Each Chunk that the client takes is progress.
+// writePieces writes bytes of a stream to its client.
 func (o *Response) writePieces(b []byte) (n int, err error) {
 	defer o.awaitClient()()
+	return o.writeChunks(b)
+}
+
+// writeChunks writes bytes of a stream, in a wait for its client. Each Chunk that the client takes
+// is progress.
+func (o *Response) writeChunks(b []byte) (n int, err error) {
 	for err == nil && n < len(b) {
+		if n > 0 {
+			o.x.front.unread.moved(o.x)
+		}
 		var written int
 		written, err = o.x.w.Write(b[n:min(n+Chunk, len(b))])
 		n += written
-		o.x.front.unread.moved(o.x)
 	}
 	return n, err
 }

@@ -255,9 +255,21 @@ func (s *stream) write(m proto.Message) error {
 	defer out.Free()
 	e := encoder{buf: out.B, mode: s.c.format.Mode, room: &s.c.x.Memory}
 	defer s.c.x.Memory.ReleaseRoom()
-	err := s.c.x.Work(proto.Size(m), func() error { return s.writeItems(&e, m) })
+	err := s.c.x.Work(sizeOf(m), func() error { return s.writeItems(&e, m) })
 	out.B = e.buf
 	return err
+}
+
+// sizeOf returns about how many bytes a message has.
+func sizeOf(m proto.Message) (n int) {
+	batch, ok := m.(hasDocuments)
+	if !ok {
+		return proto.Size(m)
+	}
+	for _, d := range batch.GetDocuments() {
+		n += len(d.GetBson())
+	}
+	return n
 }
 
 // writeItems writes the items of a message with e.
