@@ -301,7 +301,7 @@ filters: ## compare filters with two other evaluators on 100,000 random pairs
 
 .PHONY: changes
 changes: ## 10000 changes to a browser and two clients, through 50 cuts and 5 restarts of replicas
-	cd lab && LAB_CHANGES=full $(GO) test -count=1 -timeout 30m -v ./changes
+	cd lab && LAB_CHANGES=full LAB_OFFLINE=1m $(GO) test -count=1 -timeout 30m -v ./changes
 
 .PHONY: exactly-once
 exactly-once: ## 100000 retryable writes through dropped connections, elections and overload

@@ -225,10 +225,10 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// TestLiveDocuments has clients follow live documents, over gRPC, Connect, gRPC-Web and NDJSON, each
-// with a filter of its own, while a writer changes them, connections are cut, replicas are killed,
-// primaries step down and events fall out of the gateway's memory. After each pause each client has
-// what a find returns.
+// TestLiveDocuments has clients follow live documents, over gRPC, Connect, gRPC-Web and NDJSON,
+// each with a filter of its own, while a writer changes them, connections are cut, replicas are
+// killed, primaries step down and events fall out of the gateway's memory. After each pause each
+// client has what a find returns.
 //
 // LAB_LIVE=500 says how many clients, and LAB_LIVE_FOR=20m how long.
 func TestLiveDocuments(t *testing.T) {

@@ -180,6 +180,22 @@ func (p *Page) Emulate(width, height int, scheme string) {
 	}, &struct{}{})
 }
 
+// Reload begins to load the page anew.
+func (p *Page) Reload() {
+	p.browser.t.Helper()
+	p.browser.call(p.session, "Page.reload", map[string]any{}, &struct{}{})
+}
+
+// SetOffline cuts the page off the network, or ends that. Requests in flight are cut, too, if they
+// began after the first call.
+func (p *Page) SetOffline(offline bool) {
+	p.browser.t.Helper()
+	p.browser.call(p.session, "Network.enable", map[string]any{}, &struct{}{})
+	p.browser.call(p.session, "Network.emulateNetworkConditions", map[string]any{
+		"offline": offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1,
+	}, &struct{}{})
+}
+
 // Screenshot returns what the page looks like, as a PNG.
 func (p *Page) Screenshot() []byte {
 	p.browser.t.Helper()
