@@ -6224,10 +6224,16 @@ export interface operations {
                 writeConcern?: string;
                 /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
                 comment?: string;
+                /** @description The names of the fields, and types, of rows without a first one of names. */
+                columns?: string;
+                /** @description The character between cells, or `tab`. */
+                delimiter?: string;
                 /** @description The same as Request-Timeout. The shorter one counts. */
                 timeout?: components["parameters"]["timeout"];
             };
             header?: {
+                /** @description How the body is compressed. */
+                "Content-Encoding"?: "gzip" | "zstd" | "identity";
                 /** @description The session's token, if it is not in the body. */
                 "Mooring-Session"?: components["parameters"]["session"];
                 /** @description The transaction's token, if it is not in the body. */
@@ -6255,10 +6261,29 @@ export interface operations {
             content: {
                 "application/bson": string;
                 /**
+                 * @example [
+                 *       {
+                 *         "_id": 2001,
+                 *         "customer": "Ada"
+                 *       },
+                 *       {
+                 *         "_id": 2002,
+                 *         "customer": "Ben"
+                 *       }
+                 *     ]
+                 */
+                "application/json": components["schemas"]["Document"][];
+                /**
                  * @example {"_id": 2001, "customer": "Ada"}
                  *     {"_id": 2002, "customer": "Ben"}
                  */
                 "application/x-ndjson": string;
+                /**
+                 * @example _id,customer,placed.date()
+                 *     2001,Ada,2026-11-30
+                 *     2002,Ben,
+                 */
+                "text/csv": string;
             };
         };
         responses: {

@@ -81,13 +81,17 @@ func (s *scanner) columns() ([]Column, error) {
 	if at := s.notText(); at >= 0 {
 		return nil, fatal(s.at(at, notUTF8))
 	}
-	if len(s.cells) > MaxColumns {
+	if s.count > MaxColumns {
 		return nil, fatal(s.at(s.cells[MaxColumns].begin, "there are more than "+
 			strconv.Itoa(MaxColumns)+" columns"))
 	}
 	columns, root := make([]Column, len(s.cells)), &node{column: -1}
 	for i, cell := range s.cells {
-		c, err := ParseColumn(string(s.text(cell)))
+		name, err := s.text(cell)
+		if err != nil {
+			return nil, err
+		}
+		c, err := ParseColumn(string(name))
 		if err == nil && len(s.cells) == 1 && !cell.quoted {
 			err = otherSeparator(c.Path)
 		}

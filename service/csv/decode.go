@@ -65,6 +65,7 @@ func NewDecoder(r io.Reader, o Options) *Decoder {
 func (d *Decoder) plant() {
 	if d.root, d.err = treeOf(d.columns); d.err == nil {
 		d.leaves = d.root.leaves(make([]*node, len(d.columns)))
+		d.scan.most = len(d.columns) + 1
 	}
 }
 
@@ -92,7 +93,7 @@ func (d *Decoder) Next(dst []byte) ([]byte, error) {
 		return dst, err
 	}
 	for d.err == nil {
-		if d.err = d.scan.scan(d.most); d.err == nil && !d.scan.isBlank() {
+		if d.err = d.scan.scan(d.most); d.err == nil && !d.scan.blank {
 			return d.document(dst)
 		}
 	}
@@ -111,8 +112,8 @@ func (d *Decoder) document(dst []byte) ([]byte, error) {
 	if at := d.scan.notText(); at >= 0 {
 		return dst, d.named(d.scan.at(at, notUTF8), at)
 	}
-	if has, want := len(d.scan.cells), len(d.columns); has != want {
-		at := d.scan.cells[has-1].end
+	if has, want := d.scan.count, len(d.columns); has != want {
+		at := d.scan.cells[min(has, want)-1].end
 		if has > want {
 			at = d.scan.cells[want].begin
 		}
@@ -180,14 +181,17 @@ func (d *Decoder) fields(of *node) error {
 // value adds the value of a cell.
 func (d *Decoder) value(n *node) error {
 	cell, column := d.scan.cells[n.column], &d.columns[n.column]
-	text := d.scan.text(cell)
+	text, err := d.scan.text(cell)
+	if d.err = err; err != nil {
+		return err
+	}
 	// The builder copies the text, and so does an error.
 	view := unsafe.String(unsafe.SliceData(text), len(text))
 	json := extjson.Parser{Limit: bson.MaxDocumentSize}
 	if d.memory != nil {
 		json.Memory = (*scratch)(d)
 	}
-	err := column.Form.Add(&d.build, n.name, view, json)
+	err = column.Form.Add(&d.build, n.name, view, json)
 	switch {
 	case err == nil:
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -332,6 +333,7 @@ func TestMemory(t *testing.T) {
 	for name, file := range map[string]string{
 		"a row":                "a\n" + strings.Repeat("x", 1<<20),
 		"a file without lines": strings.Repeat("x", 1<<20),
+		"doubled quotes":       "a\n\"" + strings.Repeat(`""`, 1<<20) + "\"\n",
 		"JSON":                 "a.json()\n\"[" + numbers + "1]\"\n",
 	} {
 		for _, most := range []int{100 << 10, 64 << 20} {
@@ -351,6 +353,22 @@ func TestMemory(t *testing.T) {
 	if _, err := rows(csv.NewDecoder(strings.NewReader(strings.Repeat("a\n", 1<<10)),
 		csv.Options{Memory: small})); err != nil || small.taken != 0 {
 		t.Errorf("small rows: %v, %d taken", err, small.taken)
+	}
+}
+
+// TestManyCells has a row of millions of cells, which takes no more than its text.
+func TestManyCells(t *testing.T) {
+	d := csv.NewDecoder(strings.NewReader("a,b\n1,2"+strings.Repeat(",", 4<<20)+"\n3,4\n"), csv.Options{})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := d.Next(nil)
+	runtime.ReadMemStats(&after)
+	taken := after.TotalAlloc - before.TotalAlloc
+	if err == nil || err.Error() != "line 2, column 5: the row has 4194306 cells, not 2" || taken > 64<<20 {
+		t.Errorf("%v, %d bytes taken", err, taken)
+	}
+	if _, err := d.Next(nil); err != nil {
+		t.Errorf("the row behind it: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -21,8 +22,11 @@ type scanner struct {
 	line  int    // where the row begins, from 1
 	lines int    // that have ended
 	row   []byte // as it is in the file
-	cells []cell
-	plain []byte // what cells are without the quotes that are doubled
+	// cells has the first of the row's cells, at most most of them. The row has count cells.
+	cells       []cell
+	most, count int
+	blank       bool   // no cell so far has a value
+	plain       []byte // a cell without the quotes that are doubled
 
 	state state
 	open  int // where the cell begins
@@ -55,6 +59,7 @@ const byteOrderMark = "\ufeff"
 func newScanner(r io.Reader, o Options) *scanner {
 	return &scanner{
 		in: bufio.NewReaderSize(r, readBuffer), comma: o.comma(), memory: o.Memory,
+		most: MaxColumns + 1,
 	}
 }
 
@@ -89,8 +94,11 @@ func (s *scanner) scan(most int) error {
 
 // begin makes ready for a row. Before the first one, it skips a mark of the byte order.
 func (s *scanner) begin() error {
-	s.row, s.cells, s.plain = s.row[:0], s.cells[:0], s.plain[:0]
+	s.row, s.cells, s.count, s.blank = s.row[:0], s.cells[:0], 0, true
 	s.state, s.open, s.line = atStart, 0, s.lines+1
+	if cap(s.plain) > readBuffer {
+		s.plain = nil // only the row's buffer is kept
+	}
 	if s.begun {
 		return nil
 	}
@@ -107,15 +115,24 @@ func (s *scanner) begin() error {
 
 // keep appends a part of the row.
 func (s *scanner) keep(part []byte) error {
-	if s.memory != nil && len(s.row)+len(part) > max(cap(s.row), readBuffer) {
-		row, err := s.memory.Grow(s.row, len(part))
-		if err != nil {
-			return err
-		}
-		s.row = row
+	err := s.grow(&s.row, len(part))
+	if err == nil {
+		s.row = append(s.row, part...)
 	}
-	s.row = append(s.row, part...)
-	return nil
+	return err
+}
+
+// grow makes room for n bytes in a buffer, in the Memory if the buffer becomes large.
+func (s *scanner) grow(buf *[]byte, n int) error {
+	if s.memory == nil || len(*buf)+n <= max(cap(*buf), readBuffer) {
+		*buf = slices.Grow(*buf, n)
+		return nil
+	}
+	larger, err := s.memory.Grow(*buf, n)
+	if err == nil {
+		*buf = larger
+	}
+	return err
 }
 
 // cut goes on in the row at a byte, and reports whether the row ends.
@@ -172,12 +189,18 @@ func (s *scanner) cut(at int) (ended bool, wrong *Error) {
 
 // close ends the cell before a byte.
 func (s *scanner) close(end int) {
+	c := cell{begin: s.open, end: end}
 	switch s.state {
-	case atReturn: // closed before
+	case atReturn:
+		return // closed before
 	case atQuote:
-		s.cells = append(s.cells, cell{begin: s.open, end: end - 1, quoted: true, twice: s.twice})
+		c = cell{begin: s.open, end: end - 1, quoted: true, twice: s.twice}
 	case atStart, inPlain, inQuotes:
-		s.cells = append(s.cells, cell{begin: s.open, end: end})
+	}
+	s.count++
+	s.blank = s.blank && c.begin == c.end && !c.quoted
+	if len(s.cells) < s.most {
+		s.cells = append(s.cells, c)
 	}
 }
 
@@ -214,16 +237,6 @@ func (s *scanner) at(offset int, problem string) *Error {
 	}
 }
 
-// isBlank reports whether the row has no value.
-func (s *scanner) isBlank() bool {
-	for _, c := range s.cells {
-		if c.quoted || c.begin < c.end {
-			return false
-		}
-	}
-	return true
-}
-
 // notText returns where the row is not UTF-8; -1 if it is.
 func (s *scanner) notText() int {
 	if utf8.Valid(s.row) {
@@ -243,13 +256,16 @@ func (s *scanner) notText() int {
 // notUTF8 is the problem at that place.
 const notUTF8 = "the text is not UTF-8"
 
-// text returns the text of a cell, a view on buffers of the scanner.
-func (s *scanner) text(c cell) []byte {
+// text returns the text of a cell, a view on the row or, until the next call, on another buffer.
+func (s *scanner) text(c cell) ([]byte, error) {
 	raw := s.row[c.begin:c.end]
 	if !c.twice {
-		return raw
+		return raw, nil
 	}
-	begin := len(s.plain)
+	s.plain = s.plain[:0]
+	if err := s.grow(&s.plain, len(raw)); err != nil {
+		return nil, err
+	}
 	for {
 		i := bytes.IndexByte(raw, '"')
 		if i < 0 {
@@ -258,5 +274,5 @@ func (s *scanner) text(c cell) []byte {
 		s.plain, raw = append(s.plain, raw[:i+1]...), raw[i+2:]
 	}
 	s.plain = append(s.plain, raw...)
-	return s.plain[begin:]
+	return s.plain, nil
 }

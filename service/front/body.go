@@ -227,8 +227,10 @@ func (b *Body) Read(p []byte) (int, error) {
 	if b.over.Load() {
 		return 0, errOver
 	}
+	resume := b.x.Memory.work.Pause()
 	n, err := b.x.r.Body.Read(p)
 	b.waited += time.Since(begun)
+	resume()
 	if b.piece += n; b.piece >= bodyPiece {
 		b.Advance()
 	}

@@ -20,11 +20,12 @@ const (
 	BSON               // application/bson: a page's documents, one after the other
 	NDJSON             // application/x-ndjson: a stream, one object a line
 	SSE                // text/event-stream: a stream of events
+	CSV                // text/csv: rows with the fields of documents
 )
 
 var names = [...]string{
 	JSON: "application/json", EJSON: "application/ejson", BSON: "application/bson",
-	NDJSON: "application/x-ndjson", SSE: "text/event-stream",
+	NDJSON: "application/x-ndjson", SSE: "text/event-stream", CSV: "text/csv",
 }
 
 func (m Type) String() string { return names[m] }

@@ -77,7 +77,7 @@ func (c *call) open() error {
 	}
 	c.format = chosen
 	if r.bodies != nil {
-		if err := checkContentType(c.r.Header, r.bodies); err != nil {
+		if err := checkContentType(c.r.Header, r.bodies, r.inflates); err != nil {
 			if r.method == http.MethodPatch {
 				c.x.Response.Header().Set("Accept-Patch", strings.Join(r.bodies, ", "))
 			}

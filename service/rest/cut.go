@@ -30,29 +30,55 @@ type cutter struct {
 	body   *bufio.Reader
 	memory *front.Memory
 	most   int // bytes of a line
-	// next cuts the next document off, and returns its size. It returns io.EOF after the last one.
+	// next cuts the next document off, and returns its size. It returns io.EOF after the last one,
+	// and a *contentError if what follows cannot be cut.
 	next func() (doc *mooringv1.Document, n int, err error)
 	// charged is what the request is charged with for large documents; the caller sets it to 0
 	// when they are no longer its own.
 	charged int64
+	// read is the number of documents so far.
+	read  int
+	array array
 }
 
-func newCutter(c *call) *cutter {
-	in := &cutter{
-		body:   bufio.NewReaderSize(&c.x.Body, cutBuffer),
-		memory: &c.x.Memory, most: int(c.x.Body.MaxBytes()),
+// contentError reports a body that has arrived, and whose next document cannot be cut.
+type contentError struct{ err *rpcerr.Error }
+
+func (e *contentError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error that the client gets.
+func (e *contentError) Unwrap() error { return e.err }
+
+// newCutter returns the cutter of a body that has the type of the request.
+func newCutter(c *call, body io.Reader) (*cutter, error) {
+	in := &cutter{memory: &c.x.Memory, most: int(c.x.Body.MaxBytes())}
+	kind, params, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if kind == media.CSV.String() {
+		return in, in.openRows(body, c.query, params["header"])
 	}
-	in.next = in.nextLine
-	kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if kind == media.BSON.String() {
+	for _, name := range rowParams {
+		if c.query.Has(name) {
+			return nil, refuseField(name, "is for a body of the type "+media.CSV.String())
+		}
+	}
+	in.body = bufio.NewReaderSize(body, cutBuffer)
+	switch kind {
+	case media.BSON.String():
 		in.next = in.nextBSON
+	case media.JSON.String(), media.EJSON.String():
+		in.next = in.nextItem
+	default:
+		in.next = in.nextLine
 	}
-	return in
+	return in, nil
 }
 
 // nextLine cuts the next line off that is not empty.
 func (in *cutter) nextLine() (doc *mooringv1.Document, n int, err error) {
 	for {
+		if _, err := in.skipSpace(); err != nil {
+			return nil, 0, err
+		}
 		before := in.charged
 		line, err := in.line()
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -70,6 +96,35 @@ func (in *cutter) nextLine() (doc *mooringv1.Document, n int, err error) {
 		in.memory.Release(in.charged - before)
 		in.charged = before
 	}
+}
+
+// skipSpace returns the next byte that is no space of JSON, and leaves it.
+func (in *cutter) skipSpace() (byte, error) {
+	for {
+		buffered, err := in.buffered()
+		if err != nil {
+			return 0, err
+		}
+		rest := bytes.TrimLeft(buffered, " \t\r\n")
+		in.discard(len(buffered) - len(rest))
+		if len(rest) > 0 {
+			return rest[0], nil
+		}
+	}
+}
+
+// buffered returns what has arrived of the body and is not read, at least one byte.
+func (in *cutter) buffered() ([]byte, error) {
+	if _, err := in.body.Peek(1); err != nil {
+		return nil, err
+	}
+	return in.body.Peek(in.body.Buffered())
+}
+
+// discard reads n bytes that have arrived.
+func (in *cutter) discard(n int) {
+	_, _ = in.body.Discard(n) // it is buffered
+	in.array.offset += n
 }
 
 // line returns the next line, in a buffer of its own.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -44,7 +46,7 @@ func importRoute(plans planner) *route {
 	r := newRoute(plans, methodOf(mooringv1.File_mooring_v1_document_service_proto,
 		mooringv1.DocumentService_Import_FullMethodName))
 	r.method, r.path, r.imports = http.MethodPost, importPath, true
-	r.params, r.bodies = importParams, importBodies
+	r.params, r.own, r.bodies, r.inflates = importParams, rowParams, importBodies, true
 	r.build = func(c *call) (message, error) {
 		m := r.requestType.New()
 		c.setPath(m)
@@ -53,8 +55,12 @@ func importRoute(plans planner) *route {
 	return r
 }
 
-// importBodies lists the types of the body: lines of JSON, or BSON documents.
-var importBodies = []string{media.NDJSON.String(), media.BSON.String()}
+// importBodies lists the types of the body: lines of JSON, BSON documents, an array of JSON, and
+// rows.
+var importBodies = []string{
+	media.NDJSON.String(), media.BSON.String(), media.JSON.String(), media.EJSON.String(),
+	media.CSV.String(),
+}
 
 // runImport passes the documents of the body to the service, and writes the response.
 func (c *call) runImport(ctx context.Context, request proto.Message) error {
@@ -62,6 +68,11 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 	if !ok {
 		panic("bug: rest: an import of something else")
 	}
+	in, done, err := c.openImport() //nolint:contextcheck // the request's memory has its context
+	if err != nil {
+		return err
+	}
+	defer done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.x.Conn().NewStream(c.incoming(ctx),
@@ -70,9 +81,10 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 		return err
 	}
 	stop := c.x.Body.While(ctx, stream.Context())
-	unread := c.sendBody(stream, first) //nolint:contextcheck // the stream has it
-	ended := stop()                     // the handler has, and RecvMsg says why
-	if unread != nil {
+	unread := c.sendBody(stream, first, in) //nolint:contextcheck // the stream has it
+	ended := stop()                         // the handler has, and RecvMsg says why
+	content, malformed := errors.AsType[*contentError](unread)
+	if unread != nil && !malformed {
 		cancel()
 	} else {
 		_ = stream.CloseSend() // never fails
@@ -83,41 +95,57 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 		// Nothing else comes; the handler has ended then.
 		_ = stream.RecvMsg(&mooringv1.ImportResponse{})
 	}
+	if err != nil || malformed {
+		c.x.Response.Header().Set("Connection", "close") // the rest of the body is not read
+	}
 	switch header, _ := stream.Header(); {
-	case unread != nil && !ended:
+	case unread != nil && !malformed && !ended:
 		return unread
 	case err != nil:
-		c.x.Response.Header().Set("Connection", "close") // the rest of the body is not read
 		return err
+	case malformed:
+		return partial(content.err, response)
 	default:
 		c.metadata = header
 		return c.respond(ctx, response)
 	}
 }
 
-// sendBody sends the documents of the body, the first ones with the options. It returns nil at the
-// end of the body, and if the service takes no more. Otherwise it returns why the body cannot be
-// read.
-func (c *call) sendBody(stream grpc.ClientStream, message *mooringv1.ImportRequest) error {
-	if err := c.x.Memory.Charge(importCost); err != nil {
+// partial returns the error of an import that has ended early, with what was done.
+func partial(err error, response *mooringv1.ImportResponse) error {
+	done := rpcerr.Result{InsertedCount: response.InsertedCount}
+	if !done.IsAny() {
 		return err
 	}
-	in, lent, sent := newCutter(c), int64(0), false
-	for size, done := 0, false; !done; {
-		doc, n, err := in.next()
+	return &rpcerr.PartialError{Err: err, Result: done}
+}
+
+// sendBody sends the documents of the body, the first ones with the options. It returns nil at the
+// end of the body, and if the service takes no more. Otherwise it returns why the body cannot be
+// read: a *contentError if the documents before it are sent.
+func (c *call) sendBody(
+	stream grpc.ClientStream, message *mooringv1.ImportRequest, in *cutter,
+) error {
+	lent, sent := int64(0), false
+	for size, end := 0, error(nil); end == nil; {
+		doc, n, err := c.cut(in)
+		_, malformed := errors.AsType[*contentError](err)
 		switch {
-		case errors.Is(err, io.EOF):
-			done = true
+		case errors.Is(err, io.EOF), malformed && in.read > 0:
+			end = err
 		case err != nil:
 			return c.uncut(err, sent)
 		default:
 			message.Documents, size = append(message.Documents, doc), size+n+perDocument
 		}
-		if size < importChunk && !done {
+		if size < importChunk && end == nil {
 			continue
 		}
 		if stream.SendMsg(message) != nil {
 			return nil // the handler has ended, and RecvMsg says why
+		}
+		if malformed {
+			return err
 		}
 		c.x.Memory.Release(lent) // the service has used the message before
 		lent, in.charged, sent = in.charged, 0, true
@@ -126,10 +154,75 @@ func (c *call) sendBody(stream grpc.ClientStream, message *mooringv1.ImportReque
 	return nil
 }
 
+// openImport charges the request with what an import has always, and returns a cutter of the body,
+// of which nothing is read yet, and what frees it.
+func (c *call) openImport() (in *cutter, done func(), err error) {
+	if err := c.x.Memory.Charge(importCost); err != nil {
+		return nil, nil, err
+	}
+	body, done, err := c.openBody()
+	if err != nil {
+		return nil, nil, err
+	}
+	if in, err = newCutter(c, body); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return in, done, nil
+}
+
+// openBody returns a reader of the documents, which inflates a body that is compressed, and what
+// frees it.
+func (c *call) openBody() (body io.Reader, done func(), err error) {
+	in, _ := coding.Of(c.r.Header.Get("Content-Encoding")) // checked before
+	if in == coding.Identity {
+		return &c.x.Body, func() {}, nil
+	}
+	if err := c.x.Memory.Charge(in.ReaderCost()); err != nil {
+		return nil, nil, err
+	}
+	z := in.NewReader(&c.x.Body)
+	return &inflated{z, &c.x.Memory}, z.Close, nil
+}
+
+// inflated reads a body that is compressed. What it inflates is work, which may be much more than
+// the client sends.
+type inflated struct {
+	z      *coding.Reader
+	memory *front.Memory
+}
+
+func (in *inflated) Read(p []byte) (int, error) {
+	n, err := in.z.Read(p)
+	_ = in.memory.Do(n) // as Work
+	return n, err
+}
+
+// cut cuts the next document off.
+func (c *call) cut(in *cutter) (doc *mooringv1.Document, n int, err error) {
+	err = c.x.Work(0, func() error {
+		doc, n, err = in.next()
+		return err
+	})
+	if err == nil {
+		in.read++
+	}
+	return doc, n, err
+}
+
 // uncut returns the error of a body that could not be cut to its end. If some of its documents were
 // sent, the error does not say that nothing was done.
 func (c *call) uncut(err error, sent bool) error {
-	if _, ours := errors.AsType[*rpcerr.Error](err); !ours {
+	ours, isOurs := errors.AsType[*rpcerr.Error](err)
+	switch {
+	case errors.Is(err, coding.ErrMalformed):
+		err = refuse(rpcerr.InvalidArgument, "the body is not what Content-Encoding says: "+
+			err.Error())
+	case errors.Is(err, coding.ErrTooLarge):
+		err = refuse(rpcerr.TooLarge, "the body is compressed with a window of more than 8 MiB")
+	case isOurs:
+		err = ours
+	default:
 		err = c.x.Body.Unread(err)
 	}
 	if sent {

@@ -20,6 +20,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -119,11 +120,16 @@ func TestImportRefusals(t *testing.T) {
 		query, kind string
 		code        int
 	}{
-		"JSON":           {"", "application/json", 415},
-		"no type":        {"", "", 415},
-		"a parameter":    {"?filter={}", "application/x-ndjson", 400},
-		"no bool":        {"?ordered=2", "application/x-ndjson", 400},
-		"another accept": {"", "application/x-ndjson", 406},
+		"XML":             {"", "application/xml", 415},
+		"columns of JSON": {"?columns=a", "application/x-ndjson", 400},
+		"no delimiter":    {"?delimiter=ab", "text/csv", 400},
+		"no columns":      {"", "text/csv; header=absent", 400},
+		"columns twice":   {"?columns=a", "text/csv; header=present", 400},
+		"bad columns":     {"?columns=a.int()", "text/csv", 400},
+		"no type":         {"", "", 415},
+		"a parameter":     {"?filter={}", "application/x-ndjson", 400},
+		"no bool":         {"?ordered=2", "application/x-ndjson", 400},
+		"another accept":  {"", "application/x-ndjson", 406},
 	} {
 		accept := "application/json"
 		if test.code == 406 {
@@ -252,6 +258,8 @@ func FuzzImportBSON(f *testing.F) {
 // that what is announced costs nothing, and that one which does not fit is refused.
 func TestImportsAreCharged(t *testing.T) {
 	const budget = 8 << 20
+	const array, rows = "application/json", "text/csv"
+	xs := func(n int) []byte { return bytes.Repeat([]byte("x"), n) }
 	document := append([]byte{0, 0, 0xf0, 0}, make([]byte, 15<<20)...) // of 15 MiB, as it says
 	for _, test := range []struct {
 		name, kind string
@@ -264,6 +272,14 @@ func TestImportsAreCharged(t *testing.T) {
 		{"the length of a document", "application/bson", document[:4], 1 << 20, 200},
 		{"a document of 1 MiB", "application/bson", append([]byte{0, 0, 0x10, 0}, document[4:1<<20]...), 6 << 20, 200},
 		{"a document of 15 MiB", "application/bson", document, budget, 429},
+		{"an item of 2 MiB", array, wrap(`["`, xs(2<<20-2), `"]`), 6 << 20, 200},
+		{"an item of 60 MiB", array, wrap(`["`, xs(60<<20), `"]`), budget, 429},
+		{"spaces in an array", array, wrap("[", bytes.Repeat([]byte(" "), 20<<20), "{}]"), 1 << 20, 200},
+		{"a row of 1 MiB", rows, wrap("a\n", xs(1<<20-100), ""), 6 << 20, 200},
+		{"rows of 400 KiB", rows, bytes.Repeat(wrap("a\n", xs(400<<10), "\n"), 10), 6 << 20, 200},
+		{"a row of 15 MiB", rows, wrap("a\n", xs(15<<20), ""), budget, 429},
+		{"a quote without an end", rows, wrap("a\n\"", xs(60<<20), ""), budget, 429},
+		{"JSON in a cell", rows, wrap("a.json()\n\"[", bytes.Repeat([]byte("1,"), 1<<20), "1]\"\n"), budget, 429},
 		{"empty lines of 1 MiB", "application/x-ndjson", bytes.Repeat(append(bytes.Repeat([]byte(" "), 1<<20), '\n'), 20), 6 << 20, 200},
 	} {
 		a := admission.New(admission.Config{Bytes: budget})
@@ -280,6 +296,44 @@ func TestImportsAreCharged(t *testing.T) {
 				test.name, w.Code, w.Body, most, test.code, test.most, a.Bytes().Held)
 		}
 	}
+}
+
+// TestCompressedImportsAreCharged checks that what a compressed body becomes is charged as a body
+// that is not compressed.
+func TestCompressedImportsAreCharged(t *testing.T) {
+	const budget = 24 << 20
+	for _, test := range []struct {
+		name, kind string
+		body       []byte
+		code       int
+	}{
+		{"a line of 1 MiB", "application/x-ndjson", bytes.Repeat([]byte("x"), 1<<20), 200},
+		{"a line of 60 MiB", "application/x-ndjson", bytes.Repeat([]byte("x"), 60<<20), 429},
+		{"a document of 15 MiB", "application/bson", append([]byte{0, 0, 0xf0, 0}, make([]byte, 15<<20)...), 429},
+		{"an item of 60 MiB", "application/json", wrap("[", bytes.Repeat([]byte("x"), 60<<20), "]"), 429},
+		{"a row of 15 MiB", "text/csv", wrap("a\n", bytes.Repeat([]byte("x"), 15<<20), ""), 429},
+		{"spaces", "application/x-ndjson", bytes.Repeat([]byte(" \n"), 10<<20), 200},
+	} {
+		for _, c := range []coding.Coding{coding.Gzip, coding.Zstd} {
+			a := admission.New(admission.Config{Bytes: budget})
+			var got received
+			h := newImporter(t, got.run, func(c *config) { c.Admission = a })
+			most := int64(0)
+			body := watched{bytes.NewReader(c.Append(nil, test.body)), func() { most = max(most, a.Bytes().Held) }}
+			r := httptest.NewRequest("POST", documents+":import", body)
+			r.Header.Set("Content-Type", test.kind)
+			r.Header.Set("Content-Encoding", c.String())
+			w := serve(h, r)
+			if w.Code != test.code || most < c.ReaderCost() || most > budget || a.Bytes().Held != 0 {
+				t.Errorf("%s in %v: %d %.200s with up to %d bytes charged; %d are left",
+					test.name, c, w.Code, w.Body, most, a.Bytes().Held)
+			}
+		}
+	}
+}
+
+func wrap(before string, text []byte, after string) []byte {
+	return append(append([]byte(before), text...), after...)
 }
 
 // watched calls a function before each read.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -25,10 +26,16 @@ var jsonBodies = []string{media.JSON.String(), media.EJSON.String()}
 
 // checkContentType refuses bodies of other types than these. A page of another origin can send a
 // body without a type, or with one of a form, and no browser asks the gateway before.
-func checkContentType(h http.Header, types []string) error {
-	if coding := h.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+func checkContentType(h http.Header, types []string, inflates bool) error {
+	name := h.Get("Content-Encoding")
+	in, ok := coding.Of(name)
+	switch {
+	case in != coding.Identity && !inflates:
 		return refuse(rpcerr.UnsupportedMediaType,
-			"Content-Encoding "+strconv.Quote(coding)+" is not supported")
+			"Content-Encoding "+strconv.Quote(name)+" is not supported here")
+	case !ok || len(h["Content-Encoding"]) > 1:
+		return refuse(rpcerr.UnsupportedMediaType,
+			"Content-Encoding "+strconv.Quote(name)+" is not supported")
 	}
 	text := h.Get("Content-Type")
 	if text == types[0] {

@@ -72,21 +72,21 @@ func parseQuery(r *route, raw string) (url.Values, error) {
 // hasParam reports whether the route knows a query parameter.
 func (r *route) hasParam(name string) bool {
 	return name == front.TimeoutParam || name == idTypeParam && r.resource ||
-		r.params[name] != nil && r.request.byName[name] != nil
+		slices.Contains(r.own, name) || r.params[name] != nil && r.request.byName[name] != nil
 }
 
 // queryNames lists the query parameters of the route.
 func (r *route) queryNames() []string {
 	names := []string{front.TimeoutParam, idTypeParam}
-	names = slices.AppendSeq(names, maps.Keys(r.params))
+	names = append(slices.AppendSeq(names, maps.Keys(r.params)), r.own...)
 	return slices.DeleteFunc(names, func(name string) bool { return !r.hasParam(name) })
 }
 
 // applyQuery sets the fields of m that the query has.
 func applyQuery(r *route, m message, values url.Values, make *payload.Maker) error {
 	for name, all := range values {
-		if name == front.TimeoutParam || name == idTypeParam {
-			continue
+		if r.params[name] == nil {
+			continue // it is no field
 		}
 		json, err := r.params[name](all[0])
 		if err != nil {

@@ -73,6 +73,7 @@ var contentTypes = [...][]string{
 	media.BSON:   {"application/bson"},
 	media.NDJSON: {"application/x-ndjson"},
 	media.SSE:    {"text/event-stream"},
+	media.CSV:    {"text/csv; charset=utf-8; header=present"},
 }
 
 var _ front.API = (*API)(nil)

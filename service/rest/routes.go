@@ -24,12 +24,14 @@ type route struct {
 	request *plan
 	reply   *plan
 	params  map[string]queryParam // beside timeout
+	own     []string              // parameters that are no field of the request
 	bodies  []string              // the media types of the body
 	items   items                 // of streams
 	// requestType and replyType make empty messages.
 	requestType, replyType protoreflect.MessageType
 	build                  func(*call) (message, error) // makes the request, but for complete
 	imports                bool                         // the body is a stream of requests
+	inflates               bool                         // the body may be compressed
 	resource               bool                         // the path is a document's
 	bodyField              string                       // of a document's: the body is this field
 }

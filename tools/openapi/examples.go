@@ -14,8 +14,10 @@ var examplesJSON []byte
 type example struct {
 	Parameters map[string]any  `json:"parameters"`
 	Request    json.RawMessage `json:"request"`
-	Response   json.RawMessage `json:"response"`
-	Lines      []string        `json:"lines"` // of a stream, in place of a response
+	// Requests has bodies by media type, in place of a request.
+	Requests map[string]json.RawMessage `json:"requests"`
+	Response json.RawMessage            `json:"response"`
+	Lines    []string                   `json:"lines"` // of a stream, in place of a response
 }
 
 // readExamples returns the examples by operation.
@@ -48,7 +50,14 @@ func (op *operation) illustrate(examples map[string]example) error {
 			return fmt.Errorf("there is no parameter %s", name)
 		}
 	}
-	if (e.Request != nil) != (op.RequestBody != nil) {
+	for kind, value := range e.Requests {
+		m := media(op.RequestBody, kind)
+		if m == nil {
+			return fmt.Errorf("there is no body of the type %s", kind)
+		}
+		m["example"] = value
+	}
+	if (e.Request != nil || e.Requests != nil) != (op.RequestBody != nil) {
 		return fmt.Errorf("the example's request: %s", e.Request)
 	}
 	if e.Request != nil {

@@ -125,6 +125,7 @@ func (op *operation) complete(s *schemas, verb, path string, statuses []status) 
 		op.RequestBody = s.resourceBody(op.method)
 	case path == importPath:
 		op.Parameters = append(op.Parameters, s.queryOf(op.method.Input(), importParams)...)
+		op.Parameters = append(append(op.Parameters, importRows...), contentEncoding)
 		op.RequestBody = importBody
 	case verb == "get":
 		op.Parameters = append(op.Parameters, s.queryParams(op.method)...)
@@ -150,8 +151,30 @@ var importBody = object{"required": true, "content": object{
 		"type": "string", "description": "The documents, one on each line.",
 		"contentMediaType": "application/x-ndjson",
 	}},
+	"application/json": object{"schema": object{
+		"type": "array", "description": "The documents, of any number.",
+		"items": object{"$ref": "#/components/schemas/Document"},
+	}},
+	"text/csv": object{"schema": object{
+		"type": "string", "description": "The documents as rows. The first row has the names of " +
+			"the fields, with types where they are needed: `_id,at.date(),address.city`.",
+		"contentMediaType": "text/csv",
+	}},
 	"application/bson": object{"schema": binary("The documents, one after the other.")},
 }}
+
+// importRows are the parameters of a body of rows.
+var importRows = []object{
+	query("columns", "The names of the fields, and types, of rows without a first one of names.",
+		object{"type": "string"}),
+	query("delimiter", "The character between cells, or `tab`.", object{"type": "string"}),
+}
+
+// contentEncoding is a header of bodies that may be compressed.
+var contentEncoding = object{
+	"name": "Content-Encoding", "in": "header", "description": "How the body is compressed.",
+	"schema": object{"type": "string", "enum": []string{"gzip", "zstd", "identity"}},
+}
 
 // binary returns the schema of bytes.
 func binary(description string) object {

@@ -80,7 +80,10 @@ const successes = {
   },
   "207 importDocuments": (r) => {
     query(r, "returnPartialSuccess=true");
+    const kind = r.headers["Content-Type"];
     if (r.bodyEncoding) r.body = bson(1);
+    else if (kind === "application/json") r.body = '[{"_id": 1}, {"_id": 3}]';
+    else if (kind === "text/csv") r.body = "_id\n1\n3\n";
     else r.body = '{"_id": 1}\n{"_id": 3}\n';
   },
   "207 insertMany": (r) => fill(r, { documents: [{ _id: 1 }, { _id: 3 }], returnPartialSuccess: true }),
