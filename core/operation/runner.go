@@ -121,12 +121,15 @@ func (c *course) exchange(ctx context.Context, op *Operation) (Result, error) {
 	if r.Sink.HearsSelection() {
 		named = selection.For(named, op.Command.Name(), c.operationID(op))
 	}
+	watch := startWatch(ctx)
 	server, err := r.Deployment.Select(ctx, named)
+	watch.selected()
 	if err != nil {
 		return Result{}, err
 	}
 	c.server = server // also that of a check-out that fails
 	conn, err := server.CheckOut(ctx)
+	watch.checkedOut()
 	if err != nil {
 		return Result{}, err
 	}
@@ -247,7 +250,9 @@ func (x *exchange) send(ctx context.Context, c *course, op *Operation) (Result, 
 		ev.end(unacknowledgedReply, err)
 		return res, err
 	}
+	watch := startWatch(ctx)
 	reply, lent, err := x.conn.RoundTrip(ctx, x.req.msg, op.Lend)
+	watch.answered()
 	if err != nil {
 		x.markDirty(err)
 		x.leave(err)

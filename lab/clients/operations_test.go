@@ -190,6 +190,7 @@ var story = []step{
 	{id: "getTopology"},
 	{id: "watchTopology"},
 	{id: "listPools"},
+	{id: "listNotableCalls"},
 	{id: "renameCollection", path: audit},
 	{id: "dropCollection"},
 	{id: "dropDatabase"},

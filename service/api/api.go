@@ -14,6 +14,7 @@ import (
 	"github.com/mooringdb/mooring/service/deployment"
 	"github.com/mooringdb/mooring/service/document"
 	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/recent"
 	"github.com/mooringdb/mooring/service/resource"
 	"github.com/mooringdb/mooring/service/session"
 	"github.com/mooringdb/mooring/service/stream"
@@ -34,6 +35,8 @@ type Config struct {
 	Policy    deployment.Policy
 	Operators []string
 	Callers   deployment.Callers
+	// Recent remembers slow and refused calls. Nil: nothing does.
+	Recent *recent.List
 	// Stopping is closed when the gateway begins to stop. Watches of the deployment end then.
 	Stopping <-chan struct{}
 }
@@ -71,7 +74,8 @@ func New(cfg Config) API {
 		{&mooringv1.ChangeStreamService_ServiceDesc, cfg.ChangeStreams},
 		{&mooringv1.DeploymentService_ServiceDesc, deployment.New(deployment.Config{
 			Client: c, Handles: handles, Replicas: cfg.Replicas, Policy: cfg.Policy,
-			Operators: cfg.Operators, Callers: cfg.Callers, Stopping: cfg.Stopping,
+			Operators: cfg.Operators, Callers: cfg.Callers, Recent: cfg.Recent,
+			Stopping: cfg.Stopping,
 		})},
 	}
 }

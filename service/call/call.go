@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/page"
@@ -203,16 +204,20 @@ func LocalFrom(ctx context.Context) Local {
 type Context struct {
 	context.Context //nolint:containedctx // it is a context, of the call that it stands beside
 	Call
+	// Spent adds up where the call's operations spend their time.
+	Spent operation.Spent
 }
 
-// Value returns the call for the key of From, its account for admission.AccountKey, and the value
-// of the inner context for other keys.
+// Value returns the call for the key of From, its account for admission.AccountKey, its Spent for
+// operation.SpentKey, and the value of the inner context for other keys.
 func (c *Context) Value(k any) any {
 	switch k {
 	case key{}:
 		return &c.Call
 	case admission.AccountKey{}:
 		return c.Account
+	case operation.SpentKey{}:
+		return &c.Spent
 	}
 	return c.Context.Value(k)
 }

@@ -1,6 +1,6 @@
 // Package deployment implements DeploymentService, for operators: what the gateway knows of the
-// MongoDB deployment, its pools, what clients hold at all replicas of the gateway, and what the
-// policy makes of a request. It asks no server. Only KillHandle changes anything.
+// MongoDB deployment, its pools, what clients hold at all replicas of the gateway, which calls were
+// slow or refused, and what the policy makes of a request. It asks no server. Only KillHandle changes anything.
 package deployment
 
 import (
@@ -14,6 +14,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/recent"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -56,6 +57,8 @@ type Config struct {
 	Operators []string
 	// Callers knows the API keys. Nil: there are none.
 	Callers Callers
+	// Recent remembers slow and refused calls. Nil: nothing does.
+	Recent *recent.List
 	// Stopping is closed when the gateway begins to stop. Watches, which have no other end, end
 	// then. Nil: the gateway never stops.
 	Stopping <-chan struct{}

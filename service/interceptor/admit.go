@@ -3,6 +3,7 @@ package interceptor
 import (
 	"context"
 	"errors"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -43,7 +44,10 @@ func (x *Chain) admit(ctx context.Context, c *pass) error {
 		defer a.LeaveStream(p)
 		return c.next(ctx)
 	}
-	if err := a.EnterCall(ctx, p); err != nil {
+	began := time.Now()
+	err := a.EnterCall(ctx, p)
+	c.queued = time.Since(began)
+	if err != nil {
 		return err
 	}
 	defer a.LeaveCall(p)

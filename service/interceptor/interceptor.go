@@ -24,6 +24,7 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/policy"
+	"github.com/mooringdb/mooring/service/recent"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -35,6 +36,8 @@ type Config struct {
 	Logger *slog.Logger
 	// SlowRequest is how long a unary call may take until it is logged as slow; 0: none is.
 	SlowRequest time.Duration
+	// Recent remembers the unary calls that were slow and all that were refused; nil: nothing does.
+	Recent *recent.List
 	// Meter counts the calls. If it is nil, nothing does.
 	Meter Meter
 	// Sessions opens the tokens of sessions. If it is nil, calls in sessions are refused.
@@ -191,6 +194,7 @@ type pass struct {
 	steps   []step            // that have not run yet
 	place   place             // in the gate
 	account admission.Account // of calls whose listener has opened none
+	queued  time.Duration     // in admit
 
 	// policy checks the requests of the call; it is used if Config.Policy is set.
 	policy  policy.Call

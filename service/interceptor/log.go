@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/mooringdb/mooring/service/audit"
+	"github.com/mooringdb/mooring/service/recent"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -34,7 +35,11 @@ func (x *Chain) log(ctx context.Context, c *pass) (err error) {
 		x.cfg.Logger.LogAttrs(ctx, level, message, r.attrs()...)
 	}
 	if slow := x.cfg.SlowRequest; slow > 0 && r.took >= slow && c.stream == nil {
-		x.logSlow(ctx, &r)
+		x.slow(ctx, &r)
+	}
+	// Strangers are counted in the metrics alone: there can be any number of them.
+	if x.cfg.Recent != nil && r.code != codes.Unauthenticated && isRefusal(r.code, r.reason) {
+		x.cfg.Recent.Add(recent.Refused, r.remembered())
 	}
 	if x.cfg.Logger.Enabled(ctx, slog.LevelDebug) {
 		x.cfg.Logger.LogAttrs(ctx, slog.LevelDebug, "request", r.attrs()...)
@@ -74,12 +79,41 @@ func (r *record) attrs() []slog.Attr {
 	return attrs
 }
 
-// logSlow logs a slow call with its namespace and the shapes of its documents.
-func (x *Chain) logSlow(ctx context.Context, r *record) {
-	attrs := r.attrs()
-	if namespace := audit.Namespace(r.request); namespace != "" {
-		attrs = append(attrs, slog.String("namespace", namespace))
+// slow logs and remembers a slow call, with its namespace, the shapes of its documents, and where
+// the time went.
+func (x *Chain) slow(ctx context.Context, r *record) {
+	c, attrs, documents := r.remembered(), r.attrs(), shapes(r.request)
+	if c.Namespace != "" {
+		attrs = append(attrs, slog.String("namespace", c.Namespace))
 	}
-	attrs = append(attrs, shapes(r.request)...)
+	attrs = append(attrs, documents...)
+	attrs = append(attrs, slog.Duration("queue", c.Took.Queue),
+		slog.Duration("selection", c.Took.Selection), slog.Duration("check_out", c.Took.CheckOut),
+		slog.Duration("server", c.Took.Server))
 	x.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "slow request", attrs...)
+	for i, d := range documents {
+		if i > 0 {
+			c.Shape += " "
+		}
+		c.Shape += d.Value.String()
+	}
+	x.cfg.Recent.Add(recent.Slow, c)
+}
+
+// remembered returns what operators see of the call. It has no shape, which a refused call of any
+// size could make expensive.
+func (r *record) remembered() *recent.Call {
+	message := r.message
+	if r.kept {
+		message = "" // the log has it
+	}
+	return &recent.Call{
+		Method: r.method, Principal: r.call.Principal, Namespace: audit.Namespace(r.request),
+		Code: r.code, Reason: r.reason, Message: message,
+		RequestID: r.call.RequestID, Client: r.call.Client, End: time.Now(),
+		Took: recent.Times{
+			Total: r.took, Queue: r.queued, Selection: r.call.Spent.Selection(),
+			CheckOut: r.call.Spent.CheckOut(), Server: r.call.Spent.Server(),
+		},
+	}
 }

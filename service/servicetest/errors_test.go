@@ -117,6 +117,9 @@ func rows(token string) map[protoreflect.FullName]failing {
 		"mooring.v1.DeploymentService.ListPools":     {unknown(&mooringv1.ListPoolsRequest{}), "InvalidArgument"},
 		"mooring.v1.DeploymentService.ListHandles":   {&mooringv1.ListHandlesRequest{BatchSize: proto.Int32(0)}, "InvalidArgument"},
 		"mooring.v1.DeploymentService.KillHandle":    {&mooringv1.KillHandleRequest{Id: "x"}, "HandleNotFound"},
+		"mooring.v1.DeploymentService.ListNotableCalls": {
+			unknown(&mooringv1.ListNotableCallsRequest{}), "InvalidArgument",
+		},
 		"mooring.v1.DeploymentService.ExplainPolicy": {&mooringv1.ExplainPolicyRequest{Call: "DocumentService/Fnd"}, "InvalidArgument"},
 	}
 }

@@ -2,6 +2,7 @@ import { signal } from '@preact/signals';
 import { render, type ComponentType } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { principal, session, signOut, start } from './api';
+import { Calls } from './calls';
 import { Deployment } from './deployment';
 import { Held } from './held';
 import { Palette } from './palette';
@@ -22,6 +23,7 @@ interface View {
 const views: Record<string, View> = {
   deployment: { title: 'Deployment', show: Deployment },
   held: { title: 'Held', show: Held },
+  calls: { title: 'Calls', show: Calls },
   query: { title: 'Query', show: QueryView },
   tail: { title: 'Live tail', show: Tail },
   why: { title: 'Why', show: Why },

@@ -493,6 +493,96 @@ func (*KillHandleResponse) Descriptor() ([]byte, []int) {
 	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{9}
 }
 
+type ListNotableCallsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNotableCallsRequest) Reset() {
+	*x = ListNotableCallsRequest{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNotableCallsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNotableCallsRequest) ProtoMessage() {}
+
+func (x *ListNotableCallsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNotableCallsRequest.ProtoReflect.Descriptor instead.
+func (*ListNotableCallsRequest) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{10}
+}
+
+type ListNotableCallsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The slow calls, the slowest first.
+	Slow []*NotableCall `protobuf:"bytes,1,rep,name=slow,proto3" json:"slow,omitempty"`
+	// The calls that the policy or a limit has refused, the newest first.
+	Refused       []*NotableCall `protobuf:"bytes,2,rep,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListNotableCallsResponse) Reset() {
+	*x = ListNotableCallsResponse{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListNotableCallsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListNotableCallsResponse) ProtoMessage() {}
+
+func (x *ListNotableCallsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListNotableCallsResponse.ProtoReflect.Descriptor instead.
+func (*ListNotableCallsResponse) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListNotableCallsResponse) GetSlow() []*NotableCall {
+	if x != nil {
+		return x.Slow
+	}
+	return nil
+}
+
+func (x *ListNotableCallsResponse) GetRefused() []*NotableCall {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
 type ExplainPolicyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who makes the request: `key:shop`. Empty: a client that is not authenticated.
@@ -512,7 +602,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[10]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +614,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[10]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +627,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{10}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExplainPolicyRequest) GetPrincipal() string {
@@ -606,7 +696,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +708,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[11]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +721,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{11}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExplainPolicyResponse) GetAllowed() bool {
@@ -725,7 +815,7 @@ type PolicyLimits struct {
 
 func (x *PolicyLimits) Reset() {
 	*x = PolicyLimits{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -737,7 +827,7 @@ func (x *PolicyLimits) String() string {
 func (*PolicyLimits) ProtoMessage() {}
 
 func (x *PolicyLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[12]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -750,7 +840,7 @@ func (x *PolicyLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyLimits.ProtoReflect.Descriptor instead.
 func (*PolicyLimits) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{12}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PolicyLimits) GetFilter() *Document {
@@ -810,7 +900,7 @@ type PolicyChange struct {
 
 func (x *PolicyChange) Reset() {
 	*x = PolicyChange{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -822,7 +912,7 @@ func (x *PolicyChange) String() string {
 func (*PolicyChange) ProtoMessage() {}
 
 func (x *PolicyChange) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[13]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -835,7 +925,7 @@ func (x *PolicyChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChange.ProtoReflect.Descriptor instead.
 func (*PolicyChange) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{13}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PolicyChange) GetField() string {
@@ -857,6 +947,193 @@ func (x *PolicyChange) GetAfter() string {
 		return *x.After
 	}
 	return ""
+}
+
+// Calls of one kind: with the same method, principal, namespace, shape and outcome. All fields from
+// request_id on but those of last are of the one that took longest.
+type NotableCall struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call, such as DocumentService/Find.
+	Call string `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	// Whose they are; empty for clients that are not authenticated.
+	Principal string `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
+	// The collection, "shop.orders", or the database; empty if they have none. Of several it is the
+	// first, with ",…".
+	Namespace string `protobuf:"bytes,3,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// What filter, pipeline or command looks like, without values, such as {a: ?, b: {$gt: ?}}. Slow
+	// calls have it.
+	Shape *string `protobuf:"bytes,4,opt,name=shape,proto3,oneof" json:"shape,omitempty"`
+	// The reason of the error. Missing: they succeeded.
+	Reason *string `protobuf:"bytes,5,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// How many there were.
+	Count int64 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
+	// When the last of them ended.
+	LastTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// The id of the request, as the log has it.
+	RequestId string `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The client's address. Missing if it is not known.
+	Client *string `protobuf:"bytes,9,opt,name=client,proto3,oneof" json:"client,omitempty"`
+	// When it ended.
+	EndTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
+	// The text of the error in the log.
+	Message *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// How long it took, in microseconds: until the answer was there, without sending it. What is not
+	// in the parts below, the gateway itself has used.
+	DurationMicros int64 `protobuf:"varint,12,opt,name=duration_micros,json=durationMicros,proto3" json:"duration_micros,omitempty"`
+	// The part of the time in which it waited for its turn, in microseconds.
+	QueueMicros int64 `protobuf:"varint,13,opt,name=queue_micros,json=queueMicros,proto3" json:"queue_micros,omitempty"`
+	// The part in which it waited for a server that it could use, in microseconds.
+	SelectionMicros int64 `protobuf:"varint,14,opt,name=selection_micros,json=selectionMicros,proto3" json:"selection_micros,omitempty"`
+	// The part in which it waited for a connection, in microseconds.
+	CheckOutMicros int64 `protobuf:"varint,15,opt,name=check_out_micros,json=checkOutMicros,proto3" json:"check_out_micros,omitempty"`
+	// The part between sending a command and having read the reply, in microseconds, of all its
+	// commands. Each counts, also of those that run at the same time, so that this can be longer than
+	// the whole.
+	ServerMicros  int64 `protobuf:"varint,16,opt,name=server_micros,json=serverMicros,proto3" json:"server_micros,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NotableCall) Reset() {
+	*x = NotableCall{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NotableCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NotableCall) ProtoMessage() {}
+
+func (x *NotableCall) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NotableCall.ProtoReflect.Descriptor instead.
+func (*NotableCall) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *NotableCall) GetCall() string {
+	if x != nil {
+		return x.Call
+	}
+	return ""
+}
+
+func (x *NotableCall) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *NotableCall) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *NotableCall) GetShape() string {
+	if x != nil && x.Shape != nil {
+		return *x.Shape
+	}
+	return ""
+}
+
+func (x *NotableCall) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *NotableCall) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *NotableCall) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
+func (x *NotableCall) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *NotableCall) GetClient() string {
+	if x != nil && x.Client != nil {
+		return *x.Client
+	}
+	return ""
+}
+
+func (x *NotableCall) GetEndTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndTime
+	}
+	return nil
+}
+
+func (x *NotableCall) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
+func (x *NotableCall) GetDurationMicros() int64 {
+	if x != nil {
+		return x.DurationMicros
+	}
+	return 0
+}
+
+func (x *NotableCall) GetQueueMicros() int64 {
+	if x != nil {
+		return x.QueueMicros
+	}
+	return 0
+}
+
+func (x *NotableCall) GetSelectionMicros() int64 {
+	if x != nil {
+		return x.SelectionMicros
+	}
+	return 0
+}
+
+func (x *NotableCall) GetCheckOutMicros() int64 {
+	if x != nil {
+		return x.CheckOutMicros
+	}
+	return 0
+}
+
+func (x *NotableCall) GetServerMicros() int64 {
+	if x != nil {
+		return x.ServerMicros
+	}
+	return 0
 }
 
 // The connections to one server. Total is available, in use and pending ones together.
@@ -899,7 +1176,7 @@ type PoolDescription struct {
 
 func (x *PoolDescription) Reset() {
 	*x = PoolDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1188,7 @@ func (x *PoolDescription) String() string {
 func (*PoolDescription) ProtoMessage() {}
 
 func (x *PoolDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1201,7 @@ func (x *PoolDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolDescription.ProtoReflect.Descriptor instead.
 func (*PoolDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{14}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PoolDescription) GetAddress() string {
@@ -1040,7 +1317,7 @@ type PoolServiceDescription struct {
 
 func (x *PoolServiceDescription) Reset() {
 	*x = PoolServiceDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1329,7 @@ func (x *PoolServiceDescription) String() string {
 func (*PoolServiceDescription) ProtoMessage() {}
 
 func (x *PoolServiceDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1342,7 @@ func (x *PoolServiceDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolServiceDescription.ProtoReflect.Descriptor instead.
 func (*PoolServiceDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{15}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PoolServiceDescription) GetServiceId() string {
@@ -1123,7 +1400,7 @@ type HandleDescription struct {
 
 func (x *HandleDescription) Reset() {
 	*x = HandleDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1135,7 +1412,7 @@ func (x *HandleDescription) String() string {
 func (*HandleDescription) ProtoMessage() {}
 
 func (x *HandleDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1148,7 +1425,7 @@ func (x *HandleDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandleDescription.ProtoReflect.Descriptor instead.
 func (*HandleDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{16}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HandleDescription) GetId() string {
@@ -1248,7 +1525,7 @@ type UnreachableReplica struct {
 
 func (x *UnreachableReplica) Reset() {
 	*x = UnreachableReplica{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[17]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1537,7 @@ func (x *UnreachableReplica) String() string {
 func (*UnreachableReplica) ProtoMessage() {}
 
 func (x *UnreachableReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[17]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1550,7 @@ func (x *UnreachableReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableReplica.ProtoReflect.Descriptor instead.
 func (*UnreachableReplica) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{17}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UnreachableReplica) GetAddress() string {
@@ -1309,7 +1586,7 @@ type TopologyDescription struct {
 
 func (x *TopologyDescription) Reset() {
 	*x = TopologyDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[18]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1598,7 @@ func (x *TopologyDescription) String() string {
 func (*TopologyDescription) ProtoMessage() {}
 
 func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[18]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1611,7 @@ func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyDescription.ProtoReflect.Descriptor instead.
 func (*TopologyDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{18}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TopologyDescription) GetKind() string {
@@ -1426,7 +1703,7 @@ type ServerDescription struct {
 
 func (x *ServerDescription) Reset() {
 	*x = ServerDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[19]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +1715,7 @@ func (x *ServerDescription) String() string {
 func (*ServerDescription) ProtoMessage() {}
 
 func (x *ServerDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[19]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +1728,7 @@ func (x *ServerDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerDescription.ProtoReflect.Descriptor instead.
 func (*ServerDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{19}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ServerDescription) GetAddress() string {
@@ -1621,7 +1898,7 @@ type TopologyVersion struct {
 
 func (x *TopologyVersion) Reset() {
 	*x = TopologyVersion{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[20]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1910,7 @@ func (x *TopologyVersion) String() string {
 func (*TopologyVersion) ProtoMessage() {}
 
 func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[20]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1923,7 @@ func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyVersion.ProtoReflect.Descriptor instead.
 func (*TopologyVersion) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{20}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TopologyVersion) GetProcessId() string {
@@ -1704,7 +1981,11 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x11KillHandleRequest\x12\x14\n" +
 	"\x02id\x18\x05 \x01(\tB\x04\x98\xb5\x18\x02R\x02idJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
 	"collectionR\asessionR\vtransaction\"\x14\n" +
-	"\x12KillHandleResponse\"\xc1\x02\n" +
+	"\x12KillHandleResponse\"\x19\n" +
+	"\x17ListNotableCallsRequest\"z\n" +
+	"\x18ListNotableCallsResponse\x12+\n" +
+	"\x04slow\x18\x01 \x03(\v2\x17.mooring.v1.NotableCallR\x04slow\x121\n" +
+	"\arefused\x18\x02 \x03(\v2\x17.mooring.v1.NotableCallR\arefused\"\xc1\x02\n" +
 	"\x14ExplainPolicyRequest\x12\"\n" +
 	"\tprincipal\x18\x05 \x01(\tB\x04\x98\xb5\x18\x02R\tprincipal\x12\x1c\n" +
 	"\x06groups\x18\x06 \x03(\tB\x04\x98\xb5\x18\x02R\x06groups\x127\n" +
@@ -1744,7 +2025,31 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x06before\x18\x02 \x01(\tH\x00R\x06before\x88\x01\x01\x12\x19\n" +
 	"\x05after\x18\x03 \x01(\tH\x01R\x05after\x88\x01\x01B\t\n" +
 	"\a_beforeB\b\n" +
-	"\x06_after\"\xd9\x03\n" +
+	"\x06_after\"\xe8\x04\n" +
+	"\vNotableCall\x12\x12\n" +
+	"\x04call\x18\x01 \x01(\tR\x04call\x12\x1c\n" +
+	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x1c\n" +
+	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12\x19\n" +
+	"\x05shape\x18\x04 \x01(\tH\x00R\x05shape\x88\x01\x01\x12\x1b\n" +
+	"\x06reason\x18\x05 \x01(\tH\x01R\x06reason\x88\x01\x01\x12\x14\n" +
+	"\x05count\x18\x06 \x01(\x03R\x05count\x127\n" +
+	"\tlast_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\b \x01(\tR\trequestId\x12\x1b\n" +
+	"\x06client\x18\t \x01(\tH\x02R\x06client\x88\x01\x01\x125\n" +
+	"\bend_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x1d\n" +
+	"\amessage\x18\v \x01(\tH\x03R\amessage\x88\x01\x01\x12'\n" +
+	"\x0fduration_micros\x18\f \x01(\x03R\x0edurationMicros\x12!\n" +
+	"\fqueue_micros\x18\r \x01(\x03R\vqueueMicros\x12)\n" +
+	"\x10selection_micros\x18\x0e \x01(\x03R\x0fselectionMicros\x12(\n" +
+	"\x10check_out_micros\x18\x0f \x01(\x03R\x0echeckOutMicros\x12#\n" +
+	"\rserver_micros\x18\x10 \x01(\x03R\fserverMicrosB\b\n" +
+	"\x06_shapeB\t\n" +
+	"\a_reasonB\t\n" +
+	"\a_clientB\n" +
+	"\n" +
+	"\b_message\"\xd9\x03\n" +
 	"\x0fPoolDescription\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
@@ -1852,7 +2157,7 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x0fTopologyVersion\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x01 \x01(\tR\tprocessId\x12\x18\n" +
-	"\acounter\x18\x02 \x01(\x03R\acounter2\xa7\x06\n" +
+	"\acounter\x18\x02 \x01(\x03R\acounter2\xb3\a\n" +
 	"\x11DeploymentService\x12}\n" +
 	"\vGetTopology\x12\x1e.mooring.v1.GetTopologyRequest\x1a\x1f.mooring.v1.GetTopologyResponse\"-\x8a\xb5\x18\n" +
 	"\x10\a\x18\x04 \x01(\x010\x02\x82\xd3\xe4\x93\x02\x19\x12\x17/v1/deployment/topology\x12\x8b\x01\n" +
@@ -1864,7 +2169,9 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\x10\a\x18\x04 \x03(\x010\x02\x82\xd3\xe4\x93\x02\x18\x12\x16/v1/deployment/handles\x12\x81\x01\n" +
 	"\n" +
 	"KillHandle\x12\x1d.mooring.v1.KillHandleRequest\x1a\x1e.mooring.v1.KillHandleResponse\"4\x8a\xb5\x18\n" +
-	"\x10\a\x18\x04 \x03(\x050\x01\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/deployment/handles:kill\x12\x8c\x01\n" +
+	"\x10\a\x18\x04 \x03(\x050\x01\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/v1/deployment/handles:kill\x12\x89\x01\n" +
+	"\x10ListNotableCalls\x12#.mooring.v1.ListNotableCallsRequest\x1a$.mooring.v1.ListNotableCallsResponse\"*\x8a\xb5\x18\n" +
+	"\x10\a\x18\x04 \x03(\x010\x02\x82\xd3\xe4\x93\x02\x16\x12\x14/v1/deployment/calls\x12\x8c\x01\n" +
 	"\rExplainPolicy\x12 .mooring.v1.ExplainPolicyRequest\x1a!.mooring.v1.ExplainPolicyResponse\"6\x8a\xb5\x18\n" +
 	"\x10\a\x18\x04 \x03(\x010\x02\x82\xd3\xe4\x93\x02\":\x01*\"\x1d/v1/deployment/policy:explainB7Z5github.com/mooringdb/mooring/gen/mooring/v1;mooringv1b\x06proto3"
 
@@ -1880,72 +2187,81 @@ func file_mooring_v1_deployment_service_proto_rawDescGZIP() []byte {
 	return file_mooring_v1_deployment_service_proto_rawDescData
 }
 
-var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_mooring_v1_deployment_service_proto_goTypes = []any{
-	(*GetTopologyRequest)(nil),     // 0: mooring.v1.GetTopologyRequest
-	(*GetTopologyResponse)(nil),    // 1: mooring.v1.GetTopologyResponse
-	(*WatchTopologyRequest)(nil),   // 2: mooring.v1.WatchTopologyRequest
-	(*WatchTopologyResponse)(nil),  // 3: mooring.v1.WatchTopologyResponse
-	(*ListPoolsRequest)(nil),       // 4: mooring.v1.ListPoolsRequest
-	(*ListPoolsResponse)(nil),      // 5: mooring.v1.ListPoolsResponse
-	(*ListHandlesRequest)(nil),     // 6: mooring.v1.ListHandlesRequest
-	(*ListHandlesResponse)(nil),    // 7: mooring.v1.ListHandlesResponse
-	(*KillHandleRequest)(nil),      // 8: mooring.v1.KillHandleRequest
-	(*KillHandleResponse)(nil),     // 9: mooring.v1.KillHandleResponse
-	(*ExplainPolicyRequest)(nil),   // 10: mooring.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),  // 11: mooring.v1.ExplainPolicyResponse
-	(*PolicyLimits)(nil),           // 12: mooring.v1.PolicyLimits
-	(*PolicyChange)(nil),           // 13: mooring.v1.PolicyChange
-	(*PoolDescription)(nil),        // 14: mooring.v1.PoolDescription
-	(*PoolServiceDescription)(nil), // 15: mooring.v1.PoolServiceDescription
-	(*HandleDescription)(nil),      // 16: mooring.v1.HandleDescription
-	(*UnreachableReplica)(nil),     // 17: mooring.v1.UnreachableReplica
-	(*TopologyDescription)(nil),    // 18: mooring.v1.TopologyDescription
-	(*ServerDescription)(nil),      // 19: mooring.v1.ServerDescription
-	(*TopologyVersion)(nil),        // 20: mooring.v1.TopologyVersion
-	nil,                            // 21: mooring.v1.ServerDescription.TagsEntry
-	(*Document)(nil),               // 22: mooring.v1.Document
-	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
+	(*GetTopologyRequest)(nil),       // 0: mooring.v1.GetTopologyRequest
+	(*GetTopologyResponse)(nil),      // 1: mooring.v1.GetTopologyResponse
+	(*WatchTopologyRequest)(nil),     // 2: mooring.v1.WatchTopologyRequest
+	(*WatchTopologyResponse)(nil),    // 3: mooring.v1.WatchTopologyResponse
+	(*ListPoolsRequest)(nil),         // 4: mooring.v1.ListPoolsRequest
+	(*ListPoolsResponse)(nil),        // 5: mooring.v1.ListPoolsResponse
+	(*ListHandlesRequest)(nil),       // 6: mooring.v1.ListHandlesRequest
+	(*ListHandlesResponse)(nil),      // 7: mooring.v1.ListHandlesResponse
+	(*KillHandleRequest)(nil),        // 8: mooring.v1.KillHandleRequest
+	(*KillHandleResponse)(nil),       // 9: mooring.v1.KillHandleResponse
+	(*ListNotableCallsRequest)(nil),  // 10: mooring.v1.ListNotableCallsRequest
+	(*ListNotableCallsResponse)(nil), // 11: mooring.v1.ListNotableCallsResponse
+	(*ExplainPolicyRequest)(nil),     // 12: mooring.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),    // 13: mooring.v1.ExplainPolicyResponse
+	(*PolicyLimits)(nil),             // 14: mooring.v1.PolicyLimits
+	(*PolicyChange)(nil),             // 15: mooring.v1.PolicyChange
+	(*NotableCall)(nil),              // 16: mooring.v1.NotableCall
+	(*PoolDescription)(nil),          // 17: mooring.v1.PoolDescription
+	(*PoolServiceDescription)(nil),   // 18: mooring.v1.PoolServiceDescription
+	(*HandleDescription)(nil),        // 19: mooring.v1.HandleDescription
+	(*UnreachableReplica)(nil),       // 20: mooring.v1.UnreachableReplica
+	(*TopologyDescription)(nil),      // 21: mooring.v1.TopologyDescription
+	(*ServerDescription)(nil),        // 22: mooring.v1.ServerDescription
+	(*TopologyVersion)(nil),          // 23: mooring.v1.TopologyVersion
+	nil,                              // 24: mooring.v1.ServerDescription.TagsEntry
+	(*Document)(nil),                 // 25: mooring.v1.Document
+	(*timestamppb.Timestamp)(nil),    // 26: google.protobuf.Timestamp
 }
 var file_mooring_v1_deployment_service_proto_depIdxs = []int32{
-	18, // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
-	18, // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
-	14, // 2: mooring.v1.ListPoolsResponse.pools:type_name -> mooring.v1.PoolDescription
-	16, // 3: mooring.v1.ListHandlesResponse.handles:type_name -> mooring.v1.HandleDescription
-	17, // 4: mooring.v1.ListHandlesResponse.unreachable:type_name -> mooring.v1.UnreachableReplica
-	22, // 5: mooring.v1.ExplainPolicyRequest.claims:type_name -> mooring.v1.Document
-	22, // 6: mooring.v1.ExplainPolicyRequest.request:type_name -> mooring.v1.Document
-	22, // 7: mooring.v1.ExplainPolicyResponse.claims:type_name -> mooring.v1.Document
-	12, // 8: mooring.v1.ExplainPolicyResponse.limits:type_name -> mooring.v1.PolicyLimits
-	13, // 9: mooring.v1.ExplainPolicyResponse.changes:type_name -> mooring.v1.PolicyChange
-	22, // 10: mooring.v1.PolicyLimits.filter:type_name -> mooring.v1.Document
-	22, // 11: mooring.v1.PolicyLimits.forced:type_name -> mooring.v1.Document
-	15, // 12: mooring.v1.PoolDescription.services:type_name -> mooring.v1.PoolServiceDescription
-	23, // 13: mooring.v1.HandleDescription.open_time:type_name -> google.protobuf.Timestamp
-	23, // 14: mooring.v1.HandleDescription.last_use_time:type_name -> google.protobuf.Timestamp
-	23, // 15: mooring.v1.HandleDescription.expire_time:type_name -> google.protobuf.Timestamp
-	19, // 16: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
-	21, // 17: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
-	20, // 18: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
-	23, // 19: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
-	23, // 20: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
-	0,  // 21: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
-	2,  // 22: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
-	4,  // 23: mooring.v1.DeploymentService.ListPools:input_type -> mooring.v1.ListPoolsRequest
-	6,  // 24: mooring.v1.DeploymentService.ListHandles:input_type -> mooring.v1.ListHandlesRequest
-	8,  // 25: mooring.v1.DeploymentService.KillHandle:input_type -> mooring.v1.KillHandleRequest
-	10, // 26: mooring.v1.DeploymentService.ExplainPolicy:input_type -> mooring.v1.ExplainPolicyRequest
-	1,  // 27: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
-	3,  // 28: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
-	5,  // 29: mooring.v1.DeploymentService.ListPools:output_type -> mooring.v1.ListPoolsResponse
-	7,  // 30: mooring.v1.DeploymentService.ListHandles:output_type -> mooring.v1.ListHandlesResponse
-	9,  // 31: mooring.v1.DeploymentService.KillHandle:output_type -> mooring.v1.KillHandleResponse
-	11, // 32: mooring.v1.DeploymentService.ExplainPolicy:output_type -> mooring.v1.ExplainPolicyResponse
-	27, // [27:33] is the sub-list for method output_type
-	21, // [21:27] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	21, // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	21, // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	17, // 2: mooring.v1.ListPoolsResponse.pools:type_name -> mooring.v1.PoolDescription
+	19, // 3: mooring.v1.ListHandlesResponse.handles:type_name -> mooring.v1.HandleDescription
+	20, // 4: mooring.v1.ListHandlesResponse.unreachable:type_name -> mooring.v1.UnreachableReplica
+	16, // 5: mooring.v1.ListNotableCallsResponse.slow:type_name -> mooring.v1.NotableCall
+	16, // 6: mooring.v1.ListNotableCallsResponse.refused:type_name -> mooring.v1.NotableCall
+	25, // 7: mooring.v1.ExplainPolicyRequest.claims:type_name -> mooring.v1.Document
+	25, // 8: mooring.v1.ExplainPolicyRequest.request:type_name -> mooring.v1.Document
+	25, // 9: mooring.v1.ExplainPolicyResponse.claims:type_name -> mooring.v1.Document
+	14, // 10: mooring.v1.ExplainPolicyResponse.limits:type_name -> mooring.v1.PolicyLimits
+	15, // 11: mooring.v1.ExplainPolicyResponse.changes:type_name -> mooring.v1.PolicyChange
+	25, // 12: mooring.v1.PolicyLimits.filter:type_name -> mooring.v1.Document
+	25, // 13: mooring.v1.PolicyLimits.forced:type_name -> mooring.v1.Document
+	26, // 14: mooring.v1.NotableCall.last_time:type_name -> google.protobuf.Timestamp
+	26, // 15: mooring.v1.NotableCall.end_time:type_name -> google.protobuf.Timestamp
+	18, // 16: mooring.v1.PoolDescription.services:type_name -> mooring.v1.PoolServiceDescription
+	26, // 17: mooring.v1.HandleDescription.open_time:type_name -> google.protobuf.Timestamp
+	26, // 18: mooring.v1.HandleDescription.last_use_time:type_name -> google.protobuf.Timestamp
+	26, // 19: mooring.v1.HandleDescription.expire_time:type_name -> google.protobuf.Timestamp
+	22, // 20: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
+	24, // 21: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
+	23, // 22: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
+	26, // 23: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
+	26, // 24: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
+	0,  // 25: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
+	2,  // 26: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
+	4,  // 27: mooring.v1.DeploymentService.ListPools:input_type -> mooring.v1.ListPoolsRequest
+	6,  // 28: mooring.v1.DeploymentService.ListHandles:input_type -> mooring.v1.ListHandlesRequest
+	8,  // 29: mooring.v1.DeploymentService.KillHandle:input_type -> mooring.v1.KillHandleRequest
+	10, // 30: mooring.v1.DeploymentService.ListNotableCalls:input_type -> mooring.v1.ListNotableCallsRequest
+	12, // 31: mooring.v1.DeploymentService.ExplainPolicy:input_type -> mooring.v1.ExplainPolicyRequest
+	1,  // 32: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
+	3,  // 33: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
+	5,  // 34: mooring.v1.DeploymentService.ListPools:output_type -> mooring.v1.ListPoolsResponse
+	7,  // 35: mooring.v1.DeploymentService.ListHandles:output_type -> mooring.v1.ListHandlesResponse
+	9,  // 36: mooring.v1.DeploymentService.KillHandle:output_type -> mooring.v1.KillHandleResponse
+	11, // 37: mooring.v1.DeploymentService.ListNotableCalls:output_type -> mooring.v1.ListNotableCallsResponse
+	13, // 38: mooring.v1.DeploymentService.ExplainPolicy:output_type -> mooring.v1.ExplainPolicyResponse
+	32, // [32:39] is the sub-list for method output_type
+	25, // [25:32] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_deployment_service_proto_init() }
@@ -1957,20 +2273,21 @@ func file_mooring_v1_deployment_service_proto_init() {
 	file_mooring_v1_document_proto_init()
 	file_mooring_v1_deployment_service_proto_msgTypes[6].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[7].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[10].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[11].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[12].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[13].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[14].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[15].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[16].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[18].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[17].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[19].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[21].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_deployment_service_proto_rawDesc), len(file_mooring_v1_deployment_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

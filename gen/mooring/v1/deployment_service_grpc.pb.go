@@ -19,12 +19,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	DeploymentService_GetTopology_FullMethodName   = "/mooring.v1.DeploymentService/GetTopology"
-	DeploymentService_WatchTopology_FullMethodName = "/mooring.v1.DeploymentService/WatchTopology"
-	DeploymentService_ListPools_FullMethodName     = "/mooring.v1.DeploymentService/ListPools"
-	DeploymentService_ListHandles_FullMethodName   = "/mooring.v1.DeploymentService/ListHandles"
-	DeploymentService_KillHandle_FullMethodName    = "/mooring.v1.DeploymentService/KillHandle"
-	DeploymentService_ExplainPolicy_FullMethodName = "/mooring.v1.DeploymentService/ExplainPolicy"
+	DeploymentService_GetTopology_FullMethodName      = "/mooring.v1.DeploymentService/GetTopology"
+	DeploymentService_WatchTopology_FullMethodName    = "/mooring.v1.DeploymentService/WatchTopology"
+	DeploymentService_ListPools_FullMethodName        = "/mooring.v1.DeploymentService/ListPools"
+	DeploymentService_ListHandles_FullMethodName      = "/mooring.v1.DeploymentService/ListHandles"
+	DeploymentService_KillHandle_FullMethodName       = "/mooring.v1.DeploymentService/KillHandle"
+	DeploymentService_ListNotableCalls_FullMethodName = "/mooring.v1.DeploymentService/ListNotableCalls"
+	DeploymentService_ExplainPolicy_FullMethodName    = "/mooring.v1.DeploymentService/ExplainPolicy"
 )
 
 // DeploymentServiceClient is the client API for DeploymentService service.
@@ -60,6 +61,14 @@ type DeploymentServiceClient interface {
 	// An id that no replica holds is NOT_FOUND, reason HandleNotFound; if a replica could not be
 	// asked it is UNAVAILABLE, reason ReplicaUnreachable.
 	KillHandle(ctx context.Context, in *KillHandleRequest, opts ...grpc.CallOption) (*KillHandleResponse, error)
+	// The calls that this replica of the gateway has served slowly or refused since it started: one
+	// entry for all calls of a kind, with the worst of them, where its time went, and how many there
+	// were. Entries hold no values of documents. At most 200 of each are remembered; then the oldest
+	// of the principal that has the most gives way. Calls without a valid credential are not listed.
+	//
+	// A unary call is slow from log.slowRequest on. Other replicas have lists of their own: ask each
+	// for its.
+	ListNotableCalls(ctx context.Context, in *ListNotableCallsRequest, opts ...grpc.CallOption) (*ListNotableCallsResponse, error)
 	// What the policy makes of a request: whether it is allowed, which rules decide, within which
 	// limits, and what they change in it. The call that the request is of is not made, and no server
 	// is asked.
@@ -133,6 +142,16 @@ func (c *deploymentServiceClient) KillHandle(ctx context.Context, in *KillHandle
 	return out, nil
 }
 
+func (c *deploymentServiceClient) ListNotableCalls(ctx context.Context, in *ListNotableCallsRequest, opts ...grpc.CallOption) (*ListNotableCallsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListNotableCallsResponse)
+	err := c.cc.Invoke(ctx, DeploymentService_ListNotableCalls_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *deploymentServiceClient) ExplainPolicy(ctx context.Context, in *ExplainPolicyRequest, opts ...grpc.CallOption) (*ExplainPolicyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainPolicyResponse)
@@ -176,6 +195,14 @@ type DeploymentServiceServer interface {
 	// An id that no replica holds is NOT_FOUND, reason HandleNotFound; if a replica could not be
 	// asked it is UNAVAILABLE, reason ReplicaUnreachable.
 	KillHandle(context.Context, *KillHandleRequest) (*KillHandleResponse, error)
+	// The calls that this replica of the gateway has served slowly or refused since it started: one
+	// entry for all calls of a kind, with the worst of them, where its time went, and how many there
+	// were. Entries hold no values of documents. At most 200 of each are remembered; then the oldest
+	// of the principal that has the most gives way. Calls without a valid credential are not listed.
+	//
+	// A unary call is slow from log.slowRequest on. Other replicas have lists of their own: ask each
+	// for its.
+	ListNotableCalls(context.Context, *ListNotableCallsRequest) (*ListNotableCallsResponse, error)
 	// What the policy makes of a request: whether it is allowed, which rules decide, within which
 	// limits, and what they change in it. The call that the request is of is not made, and no server
 	// is asked.
@@ -204,6 +231,9 @@ func (UnimplementedDeploymentServiceServer) ListHandles(context.Context, *ListHa
 }
 func (UnimplementedDeploymentServiceServer) KillHandle(context.Context, *KillHandleRequest) (*KillHandleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method KillHandle not implemented")
+}
+func (UnimplementedDeploymentServiceServer) ListNotableCalls(context.Context, *ListNotableCallsRequest) (*ListNotableCallsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListNotableCalls not implemented")
 }
 func (UnimplementedDeploymentServiceServer) ExplainPolicy(context.Context, *ExplainPolicyRequest) (*ExplainPolicyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainPolicy not implemented")
@@ -312,6 +342,24 @@ func _DeploymentService_KillHandle_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DeploymentService_ListNotableCalls_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListNotableCallsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DeploymentServiceServer).ListNotableCalls(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DeploymentService_ListNotableCalls_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DeploymentServiceServer).ListNotableCalls(ctx, req.(*ListNotableCallsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DeploymentService_ExplainPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ExplainPolicyRequest)
 	if err := dec(in); err != nil {
@@ -352,6 +400,10 @@ var DeploymentService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "KillHandle",
 			Handler:    _DeploymentService_KillHandle_Handler,
+		},
+		{
+			MethodName: "ListNotableCalls",
+			Handler:    _DeploymentService_ListNotableCalls_Handler,
 		},
 		{
 			MethodName: "ExplainPolicy",

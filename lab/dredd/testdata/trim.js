@@ -13,7 +13,7 @@ const server = ["503", "504"];
 const never = {
   runTransaction: ["503"], // it is repeated until its time is over
   // These do without a server.
-  listHandles: server, killHandle: server, listPools: server, getTopology: server, watchTopology: server,
+  listHandles: server, killHandle: server, listPools: server, listNotableCalls: server, getTopology: server, watchTopology: server,
   beginTransaction: server, abortTransaction: server, startSession: server, endSession: server, createTicket: server,
   // What these continue is at a server that is not there.
   nextPage: server, streamCursor: server, closeCursor: server, commitTransaction: server,

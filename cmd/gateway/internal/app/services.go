@@ -25,6 +25,7 @@ import (
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/policy"
+	"github.com/mooringdb/mooring/service/recent"
 	"github.com/mooringdb/mooring/service/replica"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/session"
@@ -37,6 +38,7 @@ var services = fx.Module("services", fx.Provide(
 	interceptor.NewGate, newAdmission, newComments, newChain, batch.NewSizes, newStreams,
 	newSessions, newIdempotency, newTransactions, newTickets,
 	newHub, newChangeStreams, newAPI, newLocal,
+	func() *recent.List { return &recent.List{} },
 ))
 
 // chainConfig holds what newChain takes.
@@ -57,13 +59,14 @@ type chainConfig struct {
 	Metrics      *metrics.Metrics
 	Traces       *tracing.Tracing
 	Comments     *comments
+	Recent       *recent.List
 }
 
 func newChain(c chainConfig) *interceptor.Chain {
 	cfg := interceptor.Config{
 		Logger: c.Log, SlowRequest: c.Config.Log.SlowRequest, Gate: c.Gate,
 		Callers: c.Callers, Policy: c.Policy, Operators: c.Config.Operators(),
-		Audit: c.Audit, Meter: c.Metrics,
+		Audit: c.Audit, Meter: c.Metrics, Recent: c.Recent,
 		Terse: c.Config.Terse(), OperatorTexts: c.Config.ServerTexts == config.TextsAuto,
 		Sessions: c.Sessions, Idempotency: c.Idempotency, Transactions: c.Transactions,
 		Admission: c.Admission, Comment: c.comment(),
@@ -195,6 +198,7 @@ type apiConfig struct {
 	Config        *config.Config
 	Policy        *policy.Enforcer
 	Callers       *caller.Authenticator
+	Recent        *recent.List
 	Stopping      stopping
 }
 
@@ -202,7 +206,7 @@ func newAPI(c apiConfig) api.API {
 	cfg := api.Config{
 		Client: c.Client, Handles: c.Handles, Streams: c.Streams, Sessions: c.Sessions,
 		Transactions: c.Transactions, ChangeStreams: c.ChangeStreams,
-		Operators: c.Config.Operators(), Stopping: c.Stopping.Done(),
+		Operators: c.Config.Operators(), Recent: c.Recent, Stopping: c.Stopping.Done(),
 	}
 	if c.Policy != nil {
 		cfg.Policy = c.Policy

@@ -1,0 +1,51 @@
+package console_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// TestCalls has a call that its server answers late, and one that the policy refuses. An operator
+// sees where the time of the first one went, and why the second was refused.
+func TestCalls(t *testing.T) {
+	s := newRuledScene(t)
+	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":1,"tenant":"acme","total":5}`))
+	s.signIn(s.operator)
+	s.visit("#/calls", "Calls")
+	s.shows("No call took as long as log.slowRequest")
+	s.shows("No call was refused by the policy or by a limit.")
+	s.judge("no calls")
+
+	const find = "/v1/databases/shop/collections/orders/documents:find"
+	late := document(t, `{"configureFailPoint":"failCommand","mode":{"times":1},
+		"data":{"failCommands":["find"],"blockConnection":true,"blockTimeMS":1200}}`)
+	primary := s.deployment.Cluster().Primary().Address()
+	if err := s.deployment.SetFailPoint(primary, bson.ObjectID{}, late); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		body string
+		want int
+	}{
+		{`{"filter":{"total":{"$gt":1}}}`, http.StatusOK},
+		{`{"filter":{"secret":1}}`, http.StatusForbidden},
+	} {
+		if status, answer := s.post(s.reader, find, c.body); status != c.want {
+			t.Fatalf("%s: %d %s, want %d", c.body, status, answer, c.want)
+		}
+	}
+	s.click("List again")
+	// The shape is of what the server was sent.
+	s.shows("total: {$gt: ?}")
+	s.eventually(`[...document.querySelectorAll(".said")].some(e => /^server 1\d{3} ms$/.test(e.textContent))`)
+	s.shows("PolicyRefused")
+	s.judge("calls")
+	s.shoot("calls")
+	s.click("Why?")
+	s.eventually(`document.querySelector("h1")?.textContent === "Why"`)
+	s.click("Explain")
+	s.shows("Allowed by tenant") // its filter is not known
+	s.isClean()
+}
