@@ -1191,6 +1191,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/deployment/calls": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The calls that this replica of the gateway has served slowly or refused since it started: one entry for all calls of a kind, with the worst of them, where its time went, and how many there were.
+         * @description Entries hold no values of documents. At most 200 of each are remembered; then the oldest of the principal that has the most gives way. Calls without a valid credential are not listed.
+         *
+         *     A unary call is slow from log.slowRequest on. Other replicas have lists of their own: ask each for its.
+         */
+        get: operations["listNotableCalls"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/deployment/handles": {
         parameters: {
             query?: never;
@@ -3100,6 +3122,12 @@ export interface components {
             /** @description The session's renewed token. */
             session?: string;
         };
+        ListNotableCallsResponse: {
+            /** @description The calls that the policy or a limit has refused, the newest first. */
+            refused: components["schemas"]["NotableCall"][];
+            /** @description The slow calls, the slowest first. */
+            slow: components["schemas"]["NotableCall"][];
+        };
         ListPoolsResponse: {
             /** @description The pools, by address. */
             pools: components["schemas"]["PoolDescription"][];
@@ -3174,6 +3202,65 @@ export interface components {
             documents: components["schemas"]["Document"][];
             /** @description The session's renewed token. */
             session?: string;
+        };
+        /** @description Calls of one kind: with the same method, principal, namespace, shape and outcome. All fields from requestId on but those of last are of the one that took longest. */
+        NotableCall: {
+            /** @description The call, such as DocumentService/Find. */
+            call: string;
+            /**
+             * Format: int64
+             * @description The part in which it waited for a connection, in microseconds.
+             */
+            checkOutMicros: number;
+            /** @description The client's address. Missing if it is not known. */
+            client?: string;
+            /**
+             * Format: int64
+             * @description How many there were.
+             */
+            count: number;
+            /**
+             * Format: int64
+             * @description How long it took, in microseconds: until the answer was there, without sending it. What is not in the parts below, the gateway itself has used.
+             */
+            durationMicros: number;
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            endTime: string;
+            /**
+             * Format: date-time
+             * @description When the last of them ended.
+             */
+            lastTime: string;
+            /** @description The text of the error in the log. */
+            message?: string;
+            /** @description The collection, "shop.orders", or the database; empty if they have none. Of several it is the first, with ",…". */
+            namespace: string;
+            /** @description Whose they are; empty for clients that are not authenticated. */
+            principal: string;
+            /**
+             * Format: int64
+             * @description The part of the time in which it waited for its turn, in microseconds.
+             */
+            queueMicros: number;
+            /** @description The reason of the error. Missing: they succeeded. */
+            reason?: string;
+            /** @description The id of the request, as the log has it. */
+            requestId: string;
+            /**
+             * Format: int64
+             * @description The part in which it waited for a server that it could use, in microseconds.
+             */
+            selectionMicros: number;
+            /**
+             * Format: int64
+             * @description The part between sending a command and having read the reply, in microseconds, of all its commands. Each counts, also of those that run at the same time, so that this can be longer than the whole.
+             */
+            serverMicros: number;
+            /** @description What filter, pipeline or command looks like, without values, such as {a: ?, b: {$gt: ?}}. Slow calls have it. */
+            shape?: string;
         };
         /** @description A document as pairs of key and value, in order: `[["b", 1], ["2", -1]]`. */
         Pairs: [
@@ -10661,6 +10748,92 @@ export interface operations {
             409: components["responses"]["Conflict"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            421: components["responses"]["MisdirectedRequest"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            431: components["responses"]["RequestHeaderFieldsTooLarge"];
+            500: components["responses"]["InternalServerError"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["GatewayTimeout"];
+            default: components["responses"]["Failure"];
+        };
+    };
+    listNotableCalls: {
+        parameters: {
+            query?: {
+                /** @description The same as Request-Timeout. The shorter one counts. */
+                timeout?: components["parameters"]["timeout"];
+            };
+            header?: {
+                /** @description The deadline of the call, as a duration: `5s`, `250ms`. */
+                "Request-Timeout"?: components["parameters"]["deadline"];
+                /** @description An id of your choice, which the gateway's log and the response have, too. */
+                "Mooring-Request-Id"?: components["parameters"]["requestID"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the call returns. */
+            200: {
+                headers: {
+                    "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/ejson": components["schemas"]["ListNotableCallsResponse"];
+                    /**
+                     * @example {
+                     *       "slow": [
+                     *         {
+                     *           "call": "DocumentService/Find",
+                     *           "principal": "reports",
+                     *           "namespace": "shop.orders",
+                     *           "shape": "{customer: ?, total: {$gt: ?}}",
+                     *           "count": 14,
+                     *           "lastTime": "2026-11-20T15:49:17.309Z",
+                     *           "requestId": "7f3a90b1c2d4e5f6",
+                     *           "client": "10.0.0.7",
+                     *           "endTime": "2026-11-20T15:42:03.120Z",
+                     *           "durationMicros": 2210400,
+                     *           "queueMicros": 12,
+                     *           "selectionMicros": 3,
+                     *           "checkOutMicros": 1804000,
+                     *           "serverMicros": 402100
+                     *         }
+                     *       ],
+                     *       "refused": [
+                     *         {
+                     *           "call": "DocumentService/DeleteMany",
+                     *           "principal": "reports",
+                     *           "namespace": "shop.orders",
+                     *           "reason": "PermissionDenied",
+                     *           "count": 1,
+                     *           "lastTime": "2026-11-20T15:44:01.004Z",
+                     *           "requestId": "0d9c8b7a6f5e4d3c",
+                     *           "client": "10.0.0.7",
+                     *           "endTime": "2026-11-20T15:44:01.004Z",
+                     *           "message": "the policy does not allow this",
+                     *           "durationMicros": 85,
+                     *           "queueMicros": 1,
+                     *           "selectionMicros": 0,
+                     *           "checkOutMicros": 0,
+                     *           "serverMicros": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ListNotableCallsResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            406: components["responses"]["NotAcceptable"];
+            414: components["responses"]["RequestURITooLong"];
             421: components["responses"]["MisdirectedRequest"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];

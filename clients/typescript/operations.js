@@ -46,6 +46,7 @@ export const operations = {
   listDatabases: ['GET', '/v1/databases', 'read'],
   listHandles: ['GET', '/v1/deployment/handles', 'read'],
   listIndexes: ['GET', '/v1/databases/{database}/collections/{collection}/indexes', 'read'],
+  listNotableCalls: ['GET', '/v1/deployment/calls', 'read'],
   listPools: ['GET', '/v1/deployment/pools', 'read'],
   listSearchIndexes: ['GET', '/v1/databases/{database}/collections/{collection}/searchIndexes', 'read'],
   live: ['POST', '/v1/databases/{database}/collections/{collection}/documents:live', 'read'],
