@@ -3203,7 +3203,7 @@ export interface components {
             /** @description The session's renewed token. */
             session?: string;
         };
-        /** @description Calls of one kind: with the same method, principal, namespace, shape and outcome. All fields from requestId on but those of last are of the one that took longest. */
+        /** @description Calls of one kind: with the same method, principal, namespace, shape and outcome. Fields from requestId on describe the longest of them. */
         NotableCall: {
             /** @description The call, such as DocumentService/Find. */
             call: string;

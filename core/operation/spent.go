@@ -10,7 +10,7 @@ import (
 // operations that run at the same time may share one.
 type Spent struct{ selection, checkOut, server atomic.Int64 }
 
-// SpentKey is the key of a context's *Spent, which the operations with that context add to.
+// SpentKey finds the *Spent of a context, to which the operations with that context add.
 type SpentKey struct{}
 
 // Selection returns the time in which operations waited for a server that they could use.

@@ -1,6 +1,7 @@
 // Package deployment implements DeploymentService, for operators: what the gateway knows of the
 // MongoDB deployment, its pools, what clients hold at all replicas of the gateway, which calls were
-// slow or refused, and what the policy makes of a request. It asks no server. Only KillHandle changes anything.
+// slow or refused, and what the policy makes of a request. It asks no server. Only KillHandle
+// changes anything.
 package deployment
 
 import (

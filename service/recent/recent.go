@@ -21,7 +21,7 @@ const (
 	maxText = 400
 )
 
-// Kind is why a call is remembered.
+// Kind says why a call is remembered.
 type Kind uint8
 
 // Kinds of calls.
@@ -54,7 +54,7 @@ type Times struct {
 
 // Entry holds the calls of one kind.
 type Entry struct {
-	Call  // the one that took longest
+	Call  // the longest
 	Count int64
 	First time.Time // when the first of them ended
 	Last  time.Time
@@ -66,7 +66,7 @@ type List struct {
 	all [kinds]map[kind]*Entry
 }
 
-// kind is what the calls of an entry have in common.
+// kind holds what the calls of an entry have in common.
 type kind struct {
 	method, principal, namespace, shape, reason string
 	code                                        codes.Code

@@ -949,8 +949,8 @@ func (x *PolicyChange) GetAfter() string {
 	return ""
 }
 
-// Calls of one kind: with the same method, principal, namespace, shape and outcome. All fields from
-// request_id on but those of last are of the one that took longest.
+// Calls of one kind: with the same method, principal, namespace, shape and outcome. Fields
+// from request_id on describe the longest of them.
 type NotableCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call, such as DocumentService/Find.
