@@ -2,7 +2,6 @@ package interceptor_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -38,7 +37,7 @@ func TestRecent(t *testing.T) {
 				var list recent.List
 				x := interceptor.New(interceptor.Config{
 					SlowRequest: time.Second, Recent: &list,
-					Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+					Logger: slog.New(slog.DiscardHandler),
 				})
 				req := &mooringv1.FindRequest{Database: "shop", Collection: "orders"}
 				info := &grpc.UnaryServerInfo{FullMethod: "/mooring.v1.DocumentService/Find"}
