@@ -27,7 +27,7 @@ GENERATED = "The client for threads: calls, pages, streams. Generated from _asyn
 
 def threads(text: str) -> str:
     text = text.replace(ABOUT, GENERATED)
-    text = text.replace("Awaitable[Any]", "Any").replace("Awaitable, ", "")
+    text = text.replace("Awaitable[Any]", "Any").replace("    Awaitable,\n", "")
     text = re.sub(r"\(await ([^\n]*?\))\)\[", r"\1[", text)
     text = re.sub(r"\b(async|await) ", "", text)
     return re.sub(r"\b\w+\b", lambda word: WORDS.get(word[0], word[0]), text)

@@ -8,6 +8,14 @@ export type ObjectId = { $oid: string };
 export type DateTime = { $date: string | { $numberLong: string } };
 export type Long = { $numberLong: string };
 export type Decimal128 = { $numberDecimal: string };
+export type Binary = { $binary: { base64: string; subType: string } };
+export type Timestamp = { $timestamp: { t: number; i: number } };
+export type RegularExpression = { $regularExpression: { pattern: string; options: string } };
+export type Code = { $code: string; $scope?: Document };
+export type BSONSymbol = { $symbol: string };
+export type DBPointer = { $dbPointer: { $ref: string; $id: ObjectId } };
+export type MinKey = { $minKey: 1 };
+export type MaxKey = { $maxKey: 1 };
 
 /** An operation of openapi.json, by its id. */
 export type OperationId = keyof operations;

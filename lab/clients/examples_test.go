@@ -1,10 +1,6 @@
 package clients_test
 
-import (
-	"os"
-	"path/filepath"
-	"testing"
-)
+import "testing"
 
 // TestExamples runs the examples that use the clients, on each server. The others are in lab/e2e.
 func TestExamples(t *testing.T) { onEachServer(t, testExamples) }
@@ -16,15 +12,7 @@ func testExamples(t *testing.T, on server) {
 		want(t, out, "inserted 2500", "read 2500", "streamed 2500", "DuplicateKey, retry never")
 	})
 	t.Run("serverless", func(t *testing.T) {
-		base := t.TempDir() // nothing is installed in the checkout
-		for _, name := range []string{"examples/serverless", "clients/typescript"} {
-			from, to := filepath.Join(root(t), name), filepath.Join(base, name)
-			if err := os.CopyFS(to, files(from)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		dir := filepath.Join(base, "examples", "serverless")
-		run(t, dir, nil, "npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund")
+		dir := installServerless(t)
 		out := run(t, dir, env, "node", "main.js")
 		want(t, out, `POST /orders: 201`, `400 {"error":"customer and total, please"}`, `200 [{"_id":`,
 			`GET /elsewhere: 404`)

@@ -19,7 +19,7 @@ var suite = gatewaytest.New()
 
 func TestMain(m *testing.M) {
 	code := suite.Run(m)
-	for _, dir := range []string{tools.dir, deno.dir} {
+	for _, dir := range []string{tools.dir, deno.dir, workerd.dir, pyright.dir} {
 		if dir != "" {
 			_ = os.RemoveAll(dir)
 		}
@@ -139,7 +139,26 @@ func installDeno(t *testing.T) string {
 	return path
 }
 
-var tools, deno packages
+// installWorkerd returns the path of workerd, which is installed once. It skips the test on systems
+// other than Linux on amd64.
+func installWorkerd(t *testing.T) string {
+	t.Helper()
+	dir := workerd.install(t, filepath.Join("testdata", "edge"))
+	path := filepath.Join(dir, "node_modules", "@cloudflare", "workerd-linux-64", "bin", "workerd")
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("no workerd for this system: %v", err)
+	}
+	return path
+}
+
+// installPyright returns the path of pyright, which is installed once.
+func installPyright(t *testing.T) string {
+	t.Helper()
+	dir := pyright.install(t, filepath.Join("testdata", "pyright"))
+	return filepath.Join(dir, "node_modules", ".bin", "pyright")
+}
+
+var tools, deno, workerd, pyright packages
 
 // packages is a copy of a directory with a package.json, in which npm has installed what that
 // names.

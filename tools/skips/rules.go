@@ -98,7 +98,7 @@ var rules = []rule{
 	{`^the peak cannot be reset here: `, missing, func(w world, _ []string) string {
 		return works(w, "the peak can be reset", "sh", "-c", "echo 5 >/proc/self/clear_refs")
 	}},
-	{`^no Deno for this system: `, missing, func(w world, _ []string) string {
+	{`^no (Deno|workerd) for this system: `, missing, func(w world, _ []string) string {
 		if w.platform == "linux/amd64" {
 			return "there is one for " + w.platform
 		}

@@ -2,7 +2,20 @@
 
 import asyncio
 from contextlib import aclosing
-from typing import Any, AsyncIterator, Awaitable, Callable, List, Mapping, Optional, Tuple
+from typing import (
+    Any,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generic,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    overload,
+)
 
 import httpx
 
@@ -17,6 +30,7 @@ from ._calls import (
     MooringError,
     Resume,
     Settings,
+    T,
     Versioned,
     answered,
     divide,
@@ -223,7 +237,15 @@ class AsyncDatabase:
         self.name = name
         self._path = f"/v1/databases/{segment(name)}"
 
-    def collection(self, name: str) -> "AsyncCollection":
+    @overload
+    def collection(self, name: str) -> "AsyncCollection[Document]": ...
+
+    @overload
+    def collection(self, name: str, of: Type[T]) -> "AsyncCollection[T]": ...
+
+    def collection(self, name: str, of: Any = None) -> "AsyncCollection[Any]":
+        """Returns a collection. `of` is the type of its documents for a type checker, such as a
+        TypedDict that mooring types writes; nothing checks documents at run time."""
         return AsyncCollection(self, name)
 
     async def run_command(self, command: Document, **options: Any) -> Document:
@@ -242,7 +264,7 @@ class AsyncDatabase:
         return _watch(self.client, f"{self._path}:watch", options)
 
 
-class AsyncCollection:
+class AsyncCollection(Generic[T]):
     """A collection. Its methods take the options of MongoDB's helpers, under the same names:
     `find({}, sort={"_id": 1}, batchSize=500)`. All take timeout and headers, and writes take
     idempotency_key and exactly_once. get, put, patch and delete are about the document with an
@@ -276,7 +298,7 @@ class AsyncCollection:
 
     async def get(
         self, id: Any, *, if_none_match: Optional[str] = None, **options: Any
-    ) -> Optional[Versioned]:
+    ) -> Optional[Versioned[T]]:
         """Returns the document with this _id, and its ETag. With if_none_match, the ETag of a
         document that the caller has, it returns None if that is still the newest one."""
         options["if_none_match"] = if_none_match
@@ -286,12 +308,12 @@ class AsyncCollection:
     async def put(
         self,
         id: Any,
-        document: Document,
+        document: T,
         *,
         if_match: Optional[str] = None,
         if_none_match: Optional[str] = None,
         **options: Any,
-    ) -> Versioned:
+    ) -> Versioned[T]:
         """Replaces the document with this _id, or creates it. With if_match it replaces only the
         document that has this ETag; if_none_match="*" lets it only create."""
         options.update(if_match=if_match, if_none_match=if_none_match)
@@ -300,7 +322,7 @@ class AsyncCollection:
 
     async def patch(
         self, id: Any, update: Any, *, if_match: Optional[str] = None, **options: Any
-    ) -> Versioned:
+    ) -> Versioned[T]:
         """Updates the document with this _id; with if_match, only if it has this ETag."""
         options["if_match"] = if_match
         stored, headers = await self._document("PATCH", id, update, options)
@@ -313,19 +335,19 @@ class AsyncCollection:
 
     async def find_one(
         self, filter: Optional[Document] = None, **options: Any
-    ) -> Optional[Document]:
+    ) -> Optional[T]:
         return (await self._call("findOne", {"filter": filter or {}}, options))["document"]
 
     def pages(
         self, filter: Optional[Document] = None, **options: Any
-    ) -> AsyncIterator[List[Document]]:
+    ) -> AsyncIterator[List[T]]:
         """Yields the documents that match, page by page."""
         body, of_call = divide({**options, "filter": filter or {}})
         return self._client.pages(f"{self._path}/documents:find", body, **of_call)
 
     async def find(
         self, filter: Optional[Document] = None, **options: Any
-    ) -> AsyncIterator[Document]:
+    ) -> AsyncIterator[T]:
         """Yields the documents that match, and reads them in pages."""
         pages = self.pages(filter, **options)
         async with aclosing(pages):
@@ -335,7 +357,7 @@ class AsyncCollection:
 
     async def stream(
         self, filter: Optional[Document] = None, **options: Any
-    ) -> AsyncIterator[Document]:
+    ) -> AsyncIterator[T]:
         """Yields the documents that match, which come as one stream."""
         body, of_call = divide({**options, "filter": filter or {}})
         lines = self._client.lines(f"{self._path}/documents:streamFind", body, **of_call)
@@ -363,10 +385,10 @@ class AsyncCollection:
     async def estimated_document_count(self, **options: Any) -> int:
         return (await self._call("estimatedDocumentCount", {}, options))["count"]
 
-    async def insert_one(self, document: Document, **options: Any) -> Document:
+    async def insert_one(self, document: T, **options: Any) -> Document:
         return await self._call("insertOne", {"document": document}, options)
 
-    async def insert_many(self, documents: List[Document], **options: Any) -> Document:
+    async def insert_many(self, documents: Sequence[T], **options: Any) -> Document:
         return await self._call("insertMany", {"documents": documents}, options)
 
     async def update_one(self, filter: Document, update: Any, **options: Any) -> Document:
@@ -376,7 +398,7 @@ class AsyncCollection:
         return await self._call("updateMany", {"filter": filter, "update": update}, options)
 
     async def replace_one(
-        self, filter: Document, replacement: Document, **options: Any
+        self, filter: Document, replacement: T, **options: Any
     ) -> Document:
         body = {"filter": filter, "replacement": replacement}
         return await self._call("replaceOne", body, options)
@@ -389,17 +411,17 @@ class AsyncCollection:
 
     async def find_one_and_update(
         self, filter: Document, update: Any, **options: Any
-    ) -> Optional[Document]:
+    ) -> Optional[T]:
         body = {"filter": filter, "update": update}
         return (await self._call("findOneAndUpdate", body, options))["document"]
 
     async def find_one_and_replace(
-        self, filter: Document, replacement: Document, **options: Any
-    ) -> Optional[Document]:
+        self, filter: Document, replacement: T, **options: Any
+    ) -> Optional[T]:
         body = {"filter": filter, "replacement": replacement}
         return (await self._call("findOneAndReplace", body, options))["document"]
 
-    async def find_one_and_delete(self, filter: Document, **options: Any) -> Optional[Document]:
+    async def find_one_and_delete(self, filter: Document, **options: Any) -> Optional[T]:
         return (await self._call("findOneAndDelete", {"filter": filter}, options))["document"]
 
     async def bulk_write(self, models: List[Document], **options: Any) -> Document:

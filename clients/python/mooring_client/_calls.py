@@ -12,9 +12,11 @@ import socket
 import ssl
 import time
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
+    Generic,
     Iterator,
     List,
     Mapping,
@@ -22,6 +24,7 @@ from typing import (
     Optional,
     Set,
     Tuple,
+    TypeVar,
 )
 
 import httpx
@@ -29,6 +32,7 @@ import httpx
 from ._operations import REPEAT
 
 Document = Dict[str, Any]
+T = TypeVar("T", bound=Mapping[str, Any])  # the type of a collection's documents
 
 # Statuses of a proxy that does not know what the gateway has done.
 _OF_PROXIES = frozenset([502, 503, 504])
@@ -72,11 +76,19 @@ def failure(reason: str, retry: str, message: str, status: int = 0) -> MooringEr
     return MooringError({"error": error}, status)
 
 
-class Versioned(NamedTuple):
-    """A document and its ETag, which is None if the gateway gives none."""
+if TYPE_CHECKING:  # Python 3.10 has no named tuples that are generic
 
-    document: Document
-    etag: Optional[str]
+    class Versioned(NamedTuple, Generic[T]):
+        document: T
+        etag: Optional[str]
+
+else:
+
+    class Versioned(NamedTuple):
+        """A document and its ETag, which is None if the gateway gives none."""
+
+        document: Document
+        etag: Optional[str]
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")

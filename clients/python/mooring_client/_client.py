@@ -2,7 +2,19 @@
 
 import time
 from contextlib import closing
-from typing import Any, Iterator, Callable, List, Mapping, Optional, Tuple
+from typing import (
+    Any,
+    Iterator,
+    Callable,
+    Generic,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+    overload,
+)
 
 import httpx
 
@@ -17,6 +29,7 @@ from ._calls import (
     MooringError,
     Resume,
     Settings,
+    T,
     Versioned,
     answered,
     divide,
@@ -223,7 +236,15 @@ class Database:
         self.name = name
         self._path = f"/v1/databases/{segment(name)}"
 
-    def collection(self, name: str) -> "Collection":
+    @overload
+    def collection(self, name: str) -> "Collection[Document]": ...
+
+    @overload
+    def collection(self, name: str, of: Type[T]) -> "Collection[T]": ...
+
+    def collection(self, name: str, of: Any = None) -> "Collection[Any]":
+        """Returns a collection. `of` is the type of its documents for a type checker, such as a
+        TypedDict that mooring types writes; nothing checks documents at run time."""
         return Collection(self, name)
 
     def run_command(self, command: Document, **options: Any) -> Document:
@@ -242,7 +263,7 @@ class Database:
         return _watch(self.client, f"{self._path}:watch", options)
 
 
-class Collection:
+class Collection(Generic[T]):
     """A collection. Its methods take the options of MongoDB's helpers, under the same names:
     `find({}, sort={"_id": 1}, batchSize=500)`. All take timeout and headers, and writes take
     idempotency_key and exactly_once. get, put, patch and delete are about the document with an
@@ -276,7 +297,7 @@ class Collection:
 
     def get(
         self, id: Any, *, if_none_match: Optional[str] = None, **options: Any
-    ) -> Optional[Versioned]:
+    ) -> Optional[Versioned[T]]:
         """Returns the document with this _id, and its ETag. With if_none_match, the ETag of a
         document that the caller has, it returns None if that is still the newest one."""
         options["if_none_match"] = if_none_match
@@ -286,12 +307,12 @@ class Collection:
     def put(
         self,
         id: Any,
-        document: Document,
+        document: T,
         *,
         if_match: Optional[str] = None,
         if_none_match: Optional[str] = None,
         **options: Any,
-    ) -> Versioned:
+    ) -> Versioned[T]:
         """Replaces the document with this _id, or creates it. With if_match it replaces only the
         document that has this ETag; if_none_match="*" lets it only create."""
         options.update(if_match=if_match, if_none_match=if_none_match)
@@ -300,7 +321,7 @@ class Collection:
 
     def patch(
         self, id: Any, update: Any, *, if_match: Optional[str] = None, **options: Any
-    ) -> Versioned:
+    ) -> Versioned[T]:
         """Updates the document with this _id; with if_match, only if it has this ETag."""
         options["if_match"] = if_match
         stored, headers = self._document("PATCH", id, update, options)
@@ -313,19 +334,19 @@ class Collection:
 
     def find_one(
         self, filter: Optional[Document] = None, **options: Any
-    ) -> Optional[Document]:
+    ) -> Optional[T]:
         return self._call("findOne", {"filter": filter or {}}, options)["document"]
 
     def pages(
         self, filter: Optional[Document] = None, **options: Any
-    ) -> Iterator[List[Document]]:
+    ) -> Iterator[List[T]]:
         """Yields the documents that match, page by page."""
         body, of_call = divide({**options, "filter": filter or {}})
         return self._client.pages(f"{self._path}/documents:find", body, **of_call)
 
     def find(
         self, filter: Optional[Document] = None, **options: Any
-    ) -> Iterator[Document]:
+    ) -> Iterator[T]:
         """Yields the documents that match, and reads them in pages."""
         pages = self.pages(filter, **options)
         with closing(pages):
@@ -335,7 +356,7 @@ class Collection:
 
     def stream(
         self, filter: Optional[Document] = None, **options: Any
-    ) -> Iterator[Document]:
+    ) -> Iterator[T]:
         """Yields the documents that match, which come as one stream."""
         body, of_call = divide({**options, "filter": filter or {}})
         lines = self._client.lines(f"{self._path}/documents:streamFind", body, **of_call)
@@ -363,10 +384,10 @@ class Collection:
     def estimated_document_count(self, **options: Any) -> int:
         return self._call("estimatedDocumentCount", {}, options)["count"]
 
-    def insert_one(self, document: Document, **options: Any) -> Document:
+    def insert_one(self, document: T, **options: Any) -> Document:
         return self._call("insertOne", {"document": document}, options)
 
-    def insert_many(self, documents: List[Document], **options: Any) -> Document:
+    def insert_many(self, documents: Sequence[T], **options: Any) -> Document:
         return self._call("insertMany", {"documents": documents}, options)
 
     def update_one(self, filter: Document, update: Any, **options: Any) -> Document:
@@ -376,7 +397,7 @@ class Collection:
         return self._call("updateMany", {"filter": filter, "update": update}, options)
 
     def replace_one(
-        self, filter: Document, replacement: Document, **options: Any
+        self, filter: Document, replacement: T, **options: Any
     ) -> Document:
         body = {"filter": filter, "replacement": replacement}
         return self._call("replaceOne", body, options)
@@ -389,17 +410,17 @@ class Collection:
 
     def find_one_and_update(
         self, filter: Document, update: Any, **options: Any
-    ) -> Optional[Document]:
+    ) -> Optional[T]:
         body = {"filter": filter, "update": update}
         return self._call("findOneAndUpdate", body, options)["document"]
 
     def find_one_and_replace(
-        self, filter: Document, replacement: Document, **options: Any
-    ) -> Optional[Document]:
+        self, filter: Document, replacement: T, **options: Any
+    ) -> Optional[T]:
         body = {"filter": filter, "replacement": replacement}
         return self._call("findOneAndReplace", body, options)["document"]
 
-    def find_one_and_delete(self, filter: Document, **options: Any) -> Optional[Document]:
+    def find_one_and_delete(self, filter: Document, **options: Any) -> Optional[T]:
         return self._call("findOneAndDelete", {"filter": filter}, options)["document"]
 
     def bulk_write(self, models: List[Document], **options: Any) -> Document:
