@@ -48,6 +48,11 @@ func Write(collections []Collection, o Options) ([]byte, error) {
 		strings.Join(Languages, ", "))
 }
 
+// IsTypeName reports whether a word can be the name of a type in all languages.
+func IsTypeName(word string) bool {
+	return isASCIIWord(word) && 'A' <= word[0] && word[0] <= 'Z'
+}
+
 // declaration represents a type that gets a name.
 type declaration struct {
 	name string
@@ -141,9 +146,17 @@ func pascal(name string) string {
 func singular(name string) string {
 	lower := strings.ToLower(name)
 	for _, row := range []struct{ end, one string }{
-		{"movies", "movie"}, {"series", "series"}, {"ies", "y"}, {"sses", "ss"}, {"xes", "x"},
-		{"ches", "ch"}, {"shes", "sh"},
-		{"ss", "ss"}, {"us", "us"}, {"is", "is"}, {"s", ""},
+		{"movies", "movie"},
+		{"series", "series"},
+		{"ies", "y"},
+		{"sses", "ss"},
+		{"xes", "x"},
+		{"ches", "ch"},
+		{"shes", "sh"},
+		{"ss", "ss"},
+		{"us", "us"},
+		{"is", "is"},
+		{"s", ""},
 	} {
 		if strings.HasSuffix(lower, row.end) && (len(lower) > len(row.end)+1 || len(row.end) > 4) {
 			return name[:len(name)-len(row.end)] + row.one

@@ -10,11 +10,16 @@ import (
 
 // inPython has the types of relaxed Extended JSON, as mooring_client.types names them.
 var inPython = []scalar{
-	{schema.Int | schema.Long, []string{"int"}}, {schema.Double, []string{"float"}},
-	{schema.Long, []string{"Long"}}, {schema.Decimal, []string{"Decimal128"}},
-	{schema.String, []string{"str"}}, {schema.Bool, []string{"bool"}},
-	{schema.ObjectID, []string{"ObjectId"}}, {schema.Date, []string{"DateTime"}},
-	{schema.Binary, []string{"Binary"}}, {schema.Timestamp, []string{"Timestamp"}},
+	{schema.Int | schema.Long, []string{"int"}},
+	{schema.Double, []string{"float"}},
+	{schema.Long, []string{"Long"}},
+	{schema.Decimal, []string{"Decimal128"}},
+	{schema.String, []string{"str"}},
+	{schema.Bool, []string{"bool"}},
+	{schema.ObjectID, []string{"ObjectId"}},
+	{schema.Date, []string{"DateTime"}},
+	{schema.Binary, []string{"Binary"}},
+	{schema.Timestamp, []string{"Timestamp"}},
 	{schema.Regex, []string{"RegularExpression"}},
 	{schema.JavaScript | schema.CodeWithScope | schema.Symbol | schema.DBPointer |
 		schema.MinKey | schema.MaxKey | schema.Undefined, []string{"Any"}},
@@ -23,14 +28,21 @@ var inPython = []scalar{
 
 // inPythonBSON has the types of pymongo's package bson.
 var inPythonBSON = []scalar{
-	{schema.Int | schema.Long, []string{"int"}}, {schema.Double, []string{"float"}},
-	{schema.Decimal, []string{"Decimal128"}}, {schema.String | schema.Symbol, []string{"str"}},
-	{schema.Bool, []string{"bool"}}, {schema.ObjectID, []string{"ObjectId"}},
-	{schema.Date, []string{"datetime"}}, {schema.Binary, []string{"bytes", "UUID"}},
-	{schema.Timestamp, []string{"Timestamp"}}, {schema.Regex, []string{"Regex"}},
+	{schema.Int | schema.Long, []string{"int"}},
+	{schema.Double, []string{"float"}},
+	{schema.Decimal, []string{"Decimal128"}},
+	{schema.String | schema.Symbol, []string{"str"}},
+	{schema.Bool, []string{"bool"}},
+	{schema.ObjectID, []string{"ObjectId"}},
+	{schema.Date, []string{"datetime"}},
+	{schema.Binary, []string{"bytes", "UUID"}},
+	{schema.Timestamp, []string{"Timestamp"}},
+	{schema.Regex, []string{"Regex"}},
 	{schema.JavaScript | schema.CodeWithScope, []string{"Code"}},
-	{schema.DBPointer, []string{"DBRef"}}, {schema.MinKey, []string{"MinKey"}},
-	{schema.MaxKey, []string{"MaxKey"}}, {schema.Undefined, []string{"Any"}},
+	{schema.DBPointer, []string{"DBRef"}},
+	{schema.MinKey, []string{"MinKey"}},
+	{schema.MaxKey, []string{"MaxKey"}},
+	{schema.Undefined, []string{"Any"}},
 	{schema.Null, []string{"None"}},
 }
 

@@ -95,13 +95,31 @@ func (t *Type) Is(kinds Kinds) bool { return t.Kinds != 0 && t.Kinds&^kinds == 0
 // May reports whether a value may be of one of these kinds.
 func (t *Type) May(kinds Kinds) bool { return t.Kinds&kinds != 0 }
 
-// WithField returns a type that has one more field, as the first, if it is not there yet.
+// Has reports whether documents have a field of this name, if it is known which they have.
+func (t *Type) Has(name string) bool { return t.field(name) != nil }
+
+// WithField returns a type that has one more field, as the first, in place of one with its name.
 func (t *Type) WithField(f Field) *Type {
 	with := *t
-	if t.field(f.Name) == nil {
-		with.Fields = slices.Insert(slices.Clone(t.Fields), 0, f)
+	with.Fields = []Field{f}
+	for _, other := range t.Fields {
+		if other.Name != f.Name {
+			with.Fields = append(with.Fields, other)
+		}
 	}
 	return &with
+}
+
+// Required returns a type whose field of this name, if it has one, is the first, and in every
+// document.
+func (t *Type) Required(name string) *Type {
+	f := t.field(name)
+	if f == nil {
+		return t
+	}
+	first := *f
+	first.Optional = false
+	return t.WithField(first)
 }
 
 func (t *Type) field(name string) *Field {

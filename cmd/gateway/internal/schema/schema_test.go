@@ -14,10 +14,19 @@ var kinds = []struct {
 	kind schema.Kinds
 	name string
 }{
-	{schema.Double, "double"}, {schema.String, "string"}, {schema.Object, "object"},
-	{schema.Array, "array"}, {schema.Binary, "binary"}, {schema.ObjectID, "objectId"},
-	{schema.Bool, "bool"}, {schema.Date, "date"}, {schema.Null, "null"}, {schema.Int, "int"},
-	{schema.Long, "long"}, {schema.Decimal, "decimal"}, {schema.Timestamp, "timestamp"},
+	{schema.Double, "double"},
+	{schema.String, "string"},
+	{schema.Object, "object"},
+	{schema.Array, "array"},
+	{schema.Binary, "binary"},
+	{schema.ObjectID, "objectId"},
+	{schema.Bool, "bool"},
+	{schema.Date, "date"},
+	{schema.Null, "null"},
+	{schema.Int, "int"},
+	{schema.Long, "long"},
+	{schema.Decimal, "decimal"},
+	{schema.Timestamp, "timestamp"},
 }
 
 // show writes a type on one line.
@@ -72,41 +81,57 @@ func TestParse(t *testing.T) {
 	for _, row := range []struct{ name, schema, want string }{
 		{"kinds", `{"properties": {"a": {"bsonType": "int"}, "b": {"bsonType": ["string", "null"]},
 			"c": {"type": "number"}}}`, "{a?: int, b?: string|null, c?: double|int|long|decimal}"},
-		{"required", `{"required": ["b", "c"], "properties": {"b": {"bsonType": "date"}}}`,
-			"{b: date, c: any}"},
+		{
+			"required", `{"required": ["b", "c"], "properties": {"b": {"bsonType": "date"}}}`,
+			"{b: date, c: any}",
+		},
 		{"keywords in any order", `{"properties": {"a": {"enum": ["x", "y", null],
 			"bsonType": ["string", "null"]}}}`, `{a?: ["x" "y"]|null}`},
-		{"an enum without a type", `{"properties": {"a": {"enum": ["x", 1]}}}`,
-			`{a?: double[1]|["x"]|int[1]|long[1]|decimal[1]}`},
-		{"an enum of decimals", `{"properties": {"a": {"enum": [{"$numberDecimal": "1"}, 2]}}}`,
-			`{a?: double|int|long|decimal}`},
-		{"an enum of a kind", `{"properties": {"a": {"enum": [1.0, 2.5], "bsonType": "double"}}}`,
-			`{a?: double[1 2.5]}`},
-		{"nested", `{"properties": {"a": {"properties": {"b": {"bsonType": "bool"}}}}}`,
-			"{a?: {b?: bool}}"},
+		{
+			"an enum without a type", `{"properties": {"a": {"enum": ["x", 1]}}}`,
+			`{a?: double[1]|["x"]|int[1]|long[1]|decimal[1]}`,
+		},
+		{
+			"an enum of decimals", `{"properties": {"a": {"enum": [{"$numberDecimal": "1"}, 2]}}}`,
+			`{a?: double|int|long|decimal}`,
+		},
+		{
+			"an enum of a kind", `{"properties": {"a": {"enum": [1.0, 2.5], "bsonType": "double"}}}`,
+			`{a?: double[1 2.5]}`,
+		},
+		{
+			"nested", `{"properties": {"a": {"properties": {"b": {"bsonType": "bool"}}}}}`,
+			"{a?: {b?: bool}}",
+		},
 		{"elements", `{"properties": {"a": {"items": {"bsonType": "objectId"}}}}`, "{a?: [objectId]}"},
 		{"elements one by one", `{"properties": {"a": {"items": [{"bsonType": "int"},
 			{"bsonType": "string"}]}}}`, "{a?: [string|int]}"},
-		{"a map", `{"properties": {"a": {"additionalProperties": {"bsonType": "int"}}}}`,
-			"{a?: map of int}"},
+		{
+			"a map", `{"properties": {"a": {"additionalProperties": {"bsonType": "int"}}}}`,
+			"{a?: map of int}",
+		},
 		{"patterns", `{"properties": {"a": {"patternProperties": {"^x": {"bsonType": "int"},
 			"^y": {"bsonType": "long"}}}}}`, "{a?: map of int|long}"},
 		{"no further fields", `{"additionalProperties": false,
 			"properties": {"a": {"bsonType": "int"}}}`, "{a?: int}"},
 		{"one of", `{"properties": {"a": {"oneOf": [{"bsonType": "string"},
 			{"properties": {"b": {}}, "required": ["b"]}]}}}`, "{a?: string|{b: any}}"},
-		{"one of two documents", `{"oneOf": [
+		{
+			"one of two documents", `{"oneOf": [
 			{"properties": {"kind": {"enum": ["x"]}, "a": {"bsonType": "int"}}, "required": ["kind", "a"]},
 			{"properties": {"kind": {"enum": ["y"]}, "b": {"bsonType": "int"}}, "required": ["kind"]}]}`,
-			`{kind: ["x" "y"], a?: int, b?: int}`},
+			`{kind: ["x" "y"], a?: int, b?: int}`,
+		},
 		{"an alternative that says nothing", `{"properties": {"a": {"anyOf": [
 			{"properties": {"b": {"bsonType": "int"}}}, {"bsonType": "object"}]}}}`, "{a?: object}"},
 		{"any of two fields", `{"properties": {"a": {"bsonType": "int"}, "b": {"bsonType": "int"}},
 			"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}`, "{a?: int, b?: int}"},
 		{"all of", `{"allOf": [{"properties": {"a": {"bsonType": ["int", "string"]}}},
 			{"required": ["a"]}, {"properties": {"a": {"bsonType": ["int", "null"]}}}]}`, "{a: int}"},
-		{"nothing is both", `{"properties": {"a": {"allOf": [{"enum": ["x"]}, {"enum": ["y"]}]}}}`,
-			"{a?: }"},
+		{
+			"nothing is both", `{"properties": {"a": {"allOf": [{"enum": ["x"]}, {"enum": ["y"]}]}}}`,
+			"{a?: }",
+		},
 		{"other keywords", `{"title": "t", "not": {"required": ["z"]},
 			"properties": {"a": {"bsonType": "int", "minimum": 1}}}`, "{a?: int}"},
 	} {
@@ -133,8 +158,10 @@ func TestParseValidators(t *testing.T) {
 		}
 	}
 	for _, row := range []struct{ schema, want string }{
-		{`{"properties": {"a": {"bsonType": "integer"}}}`,
-			`$jsonSchema: properties: a: bsonType: "integer" is no type`},
+		{
+			`{"properties": {"a": {"bsonType": "integer"}}}`,
+			`$jsonSchema: properties: a: bsonType: "integer" is no type`,
+		},
 		{`{"properties": {"a": 5}}`, "$jsonSchema: properties: a: a document is needed"},
 		{`{"allOf": [{"enum": 5}]}`, "$jsonSchema: allOf: enum: an array is needed"},
 	} {
@@ -175,13 +202,22 @@ func TestSample(t *testing.T) {
 	}{
 		{"none", nil, "object"},
 		{"optional", []string{`{"_id": 1, "a": 1}`, `{"_id": 2}`}, "{_id: int, a?: int}"},
-		{"kinds", []string{`{"a": 1}`, `{"a": "x"}`, `{"a": null}`, `{"a": {"$numberDecimal": "1"}}`},
-			"{a: string|null|int|decimal}"},
-		{"elements", []string{`{"a": []}`, `{"a": [{"b": 1}, {"b": 2.5, "c": true}, "x"]}`},
-			"{a: [string|{b: double|int, c?: bool}]}"},
+		{
+			"kinds",
+			[]string{`{"a": 1}`, `{"a": "x"}`, `{"a": null}`, `{"a": {"$numberDecimal": "1"}}`},
+			"{a: string|null|int|decimal}",
+		},
+		{
+			"elements",
+			[]string{`{"a": []}`, `{"a": [{"b": 1}, {"b": 2.5, "c": true}, "x"]}`},
+			"{a: [string|{b: double|int, c?: bool}]}",
+		},
 		{"no elements", []string{`{"a": []}`}, "{a: array}"},
-		{"names that are data", []string{`{"a": ` + names("x", 70) + `}`, `{"a": ` + names("y", 70) + `}`},
-			"{a: map of {n: int}}"},
+		{
+			"names that are data",
+			[]string{`{"a": ` + names("x", 70) + `}`, `{"a": ` + names("y", 70) + `}`},
+			"{a: map of {n: int}}",
+		},
 		{"not yet", []string{`{"a": ` + names("x", 2) + `}`}, "{a: {x0: {n: int}, x1: {n: int}}}"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -198,12 +234,26 @@ func TestSample(t *testing.T) {
 
 func TestWithField(t *testing.T) {
 	id := schema.Field{Name: "_id", Type: &schema.Type{Kinds: schema.Int}}
-	parsed, err := schema.Parse(document(t, `{"$jsonSchema": {"required": ["a"]}}`))
+	parsed, err := schema.Parse(document(t, `{"$jsonSchema": {"required": ["a"], "properties": {
+		"b": {"bsonType": "int"}}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	with := parsed.WithField(id)
-	if got := show(with.WithField(id)); got != "{_id: int, a: any}" || show(parsed) != "{a: any}" {
-		t.Errorf("WithField = %s of %s", got, show(parsed))
+	for _, row := range []struct {
+		got  *schema.Type
+		want string
+	}{
+		{parsed.WithField(id), "{_id: int, b?: int, a: any}"},
+		{parsed.WithField(id).WithField(id), "{_id: int, b?: int, a: any}"},
+		{parsed.Required("b"), "{b: int, a: any}"},
+		{parsed.Required("c"), "{b?: int, a: any}"},
+		{parsed, "{b?: int, a: any}"},
+	} {
+		if got := show(row.got); got != row.want {
+			t.Errorf("got %s, want %s", got, row.want)
+		}
+	}
+	if !parsed.Has("a") || parsed.Has("_id") {
+		t.Error("Has says what is not true")
 	}
 }
