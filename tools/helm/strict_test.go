@@ -119,8 +119,8 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestDashboard checks that the ConfigMap has the chart's dashboard as it is, with the label and the
-// annotation by which Grafana's sidecar takes it.
+// TestDashboard checks that the ConfigMap has the chart's dashboard as it is, with the label and
+// the annotation by which Grafana's sidecar takes it.
 func TestDashboard(t *testing.T) {
 	const chart = "../../deploy/helm/mooring"
 	object, _, err := decoder(t).Decode(template(t, chart, "-f", chart+"/ci/monitoring.yaml",

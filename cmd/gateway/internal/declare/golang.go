@@ -46,7 +46,17 @@ func golang(collections []Collection, o Options) ([]byte, error) {
 	for _, line := range o.Head {
 		out.line("// %s", line)
 	}
-	out.line("\npackage %s\n\nimport (", o.Package)
+	out.line("\npackage %s\n", o.Package)
+	w.imports(&out)
+	out.Write(body.Bytes())
+	return format.Source(out.Bytes())
+}
+
+func (w *goWriter) imports(out *text) {
+	if !w.usesTime && !w.usesBSON {
+		return
+	}
+	out.line("import (")
 	if w.usesTime {
 		out.line("%q", "time")
 	}
@@ -54,8 +64,6 @@ func golang(collections []Collection, o Options) ([]byte, error) {
 		out.line("\n%q", "go.mongodb.org/mongo-driver/v2/bson")
 	}
 	out.line(")")
-	out.Write(body.Bytes())
-	return format.Source(out.Bytes())
 }
 
 func (w *goWriter) goStruct(out *text, declared declaration) {

@@ -38,6 +38,7 @@ type Command struct {
 // Commands returns all commands.
 func Commands() []*Command {
 	return []*Command{
+		types,
 		find, aggregate, count, insert, update, remove, call, watch,
 	}
 }
