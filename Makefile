@@ -15,7 +15,7 @@ RACE     := $(if $(CC_FOUND),-race)
 
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-TARGETS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+TARGETS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 FUZZTIME ?= 10s
 # The packages that hold lent memory: see core/buffer.
 LENT     := ./core/buffer ./core/conn ./core/operation ./core/cursor ./service/call ./service/stream \
@@ -206,7 +206,7 @@ kube-check: ## apply the chart's manifests to a real API server (dry run), restr
 ##@ Release
 
 .PHONY: release
-release: ### build dist/: static binaries of TARGETS, checksums, bills of materials, chart, unit
+release: ### build dist/: binaries of TARGETS, image, checksums, bills of materials, chart, unit
 	GO="$(GO)" VERSION=$(VERSION) COMMIT=$(COMMIT) tools/release.sh dist $(TARGETS)
 
 .PHONY: release-check

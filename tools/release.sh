@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes what a release consists of, in a directory: static binaries, the chart, the systemd unit, a
-# bill of materials (CycloneDX) of each binary, and checksums. The same commit and Go give the same
-# bytes. It needs GNU tar.
+# Makes what a release consists of, in a directory: static binaries, the image as an OCI archive of
+# those for Linux, the chart, the systemd unit, a bill of materials (CycloneDX) of each binary, and
+# checksums. The same commit, Go and CA certificates give the same bytes. It needs GNU tar.
 #
 #	VERSION=v0.1.0 tools/release.sh DIRECTORY [os/arch …]
 set -euo pipefail
@@ -10,7 +10,8 @@ cd "$root"
 dist=$1
 shift
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64)
+[ ${#targets[@]} -gt 0 ] || targets=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+	windows/amd64)
 go=${GO:-go}
 : "${VERSION:?}"
 export VERSION COMMIT=${COMMIT:-$(git rev-parse HEAD)} GOTOOLCHAIN=local
@@ -20,11 +21,21 @@ number=${VERSION#v}
 mkdir -p "$dist"
 dist=$(cd "$dist" && pwd)
 rm -f "$dist"/*
+images=()
 for target in "${targets[@]}"; do
 	os=${target%/*} arch=${target#*/}
 	echo "mooring for $os on $arch"
-	GO=$go GOOS=$os GOARCH=$arch tools/build.sh "$dist/mooring_${number}_${os}_$arch"
+	binary=$dist/mooring_${number}_${os}_$arch
+	[ "$os" != windows ] || binary+=.exe
+	GO=$go GOOS=$os GOARCH=$arch tools/build.sh "$binary"
+	[ "$os" != linux ] || images+=("$target=$binary")
 done
+
+if [ ${#images[@]} -gt 0 ]; then
+	echo "image"
+	$go run ./tools/image -o "$dist/mooring-image-$number.oci.tar" -version "$VERSION" \
+		-commit "$COMMIT" -epoch "$epoch" "${images[@]}"
+fi
 
 echo "chart"
 tmp=$(mktemp -d)

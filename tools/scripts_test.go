@@ -41,6 +41,56 @@ func TestReleaseTellsErrors(t *testing.T) {
 	}
 }
 
+// TestSignature runs the lines with which a release is signed and verified, and checks that another
+// file or another key is refused.
+func TestSignature(t *testing.T) {
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		t.Skip("ssh-keygen is not installed")
+	}
+	dir := t.TempDir()
+	sh := func(line string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", line)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	must := func(line string) {
+		t.Helper()
+		if out, err := sh(line); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	documented := func(path, begin string) string {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := regexp.MustCompile(`(?m)^ +(` + begin + `[^\\\n]*(?:\\\n[^\\\n]*)*)$`).FindSubmatch(text)
+		if line == nil {
+			t.Fatalf("%s has no line that begins with %s", path, begin)
+		}
+		return string(line[1])
+	}
+	sign := documented("../CONTRIBUTING.md", "ssh-keygen -Y sign")
+	verify := documented("../docs/operations.md", "ssh-keygen -Y verify")
+	must("ssh-keygen -q -t ed25519 -N '' -f KEY && ssh-keygen -q -t ed25519 -N '' -f other")
+	must(`mkdir dist && echo a >dist/mooring && (cd dist && sha256sum mooring >checksums.txt)`)
+	must(`echo "release@mooring $(cat KEY.pub)" >dist/allowed_signers`)
+	must(sign)
+	must("cd dist && " + verify + " && sha256sum -c checksums.txt")
+	for _, change := range []string{
+		"echo b >>dist/checksums.txt",
+		`(cd dist && sha256sum mooring >checksums.txt && rm checksums.txt.sig) && ` +
+			strings.Replace(sign, "KEY", "other", 1),
+	} {
+		must(change)
+		if out, err := sh("cd dist && " + verify); err == nil {
+			t.Errorf("after %s the signature is good:\n%s", change, out)
+		}
+	}
+}
+
 // workflow is what GitHub runs.
 type workflow struct {
 	Name        string

@@ -111,7 +111,7 @@ class Checked(_CheckedRequired, total=False):
 				{"types bad --language ts", "mooring: the validator of c: $jsonSchema: bsonType: " +
 					`"integer" is no type` + "\nexit code 1\n"},
 			} {
-				got := w.run(t, row.line, "")
+				got := w.run(t, row.line, "not read")
 				if got != row.want {
 					t.Errorf("%s:\n%s\nwant\n%s", row.line, got, row.want)
 				}
