@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -90,9 +89,20 @@ func TestManifests(t *testing.T) {
 // TestAlerts checks that the PrometheusRule has each alert of the chart's file, if only the value
 // that turns it on is set.
 func TestAlerts(t *testing.T) {
+	path, err := exec.Command("go", "tool", "-n", "helm").Output()
+	if err != nil {
+		t.Fatalf("go tool -n helm: %v", err)
+	}
 	const chart = "../../deploy/helm/mooring"
-	out := template(t, chart, "-f", chart+"/ci/minimal.yaml",
-		"--set", "metrics.prometheusRule.enabled=true", "--show-only", "templates/prometheusrule.yaml")
+	var stderr bytes.Buffer
+	cmd := exec.Command(strings.TrimSpace(string(path)), "template", "test", chart,
+		"-f", chart+"/ci/minimal.yaml", "--set", "metrics.prometheusRule.enabled=true",
+		"--show-only", "templates/prometheusrule.yaml")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, &stderr)
+	}
 	object, _, err := decoder(t).Decode(out, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -117,49 +127,6 @@ func TestAlerts(t *testing.T) {
 	if len(want) == 0 || !slices.Equal(got, want) {
 		t.Errorf("the PrometheusRule has the alerts %q, the file %q", got, want)
 	}
-}
-
-// TestDashboard checks that the ConfigMap has the chart's dashboard as it is, with the label and
-// the annotation by which Grafana's sidecar takes it.
-func TestDashboard(t *testing.T) {
-	const chart = "../../deploy/helm/mooring"
-	object, _, err := decoder(t).Decode(template(t, chart, "-f", chart+"/ci/monitoring.yaml",
-		"--show-only", "templates/dashboard.yaml"), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, ok := object.(*corev1.ConfigMap)
-	if !ok {
-		t.Fatalf("the manifest is a %T, want a ConfigMap", object)
-	}
-	file, err := os.ReadFile(chart + "/files/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := config.Data["mooring.json"]; got != strings.TrimSuffix(string(file), "\n") {
-		t.Errorf("the ConfigMap has %d bytes that are not the file's %d", len(got), len(file))
-	}
-	if config.Labels["grafana_dashboard"] != "1" || config.Annotations["grafana_folder"] != "Mooring" {
-		t.Errorf("labels %v, annotations %v", config.Labels, config.Annotations)
-	}
-}
-
-// template returns what helm template gives.
-func template(t *testing.T, chart string, args ...string) []byte {
-	t.Helper()
-	path, err := exec.Command("go", "tool", "-n", "helm").Output()
-	if err != nil {
-		t.Fatalf("go tool -n helm: %v", err)
-	}
-	var stderr bytes.Buffer
-	args = append([]string{"template", "test", chart}, args...)
-	cmd := exec.Command(strings.TrimSpace(string(path)), args...)
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("helm template: %v\n%s", err, &stderr)
-	}
-	return out
 }
 
 // TestStrict checks that the decoder would notice.
