@@ -6718,6 +6718,10 @@ export interface operations {
     streamAggregate: {
         parameters: {
             query?: {
+                /** @description Of `Accept: text/csv`: the fields of a row, with types where a value of another type is an error. Without it, the columns are those of the projection. */
+                columns?: string;
+                /** @description Of `Accept: text/csv`: the character between cells, or `tab`. */
+                delimiter?: string;
                 /** @description The same as Request-Timeout. The shorter one counts. */
                 timeout?: components["parameters"]["timeout"];
             };
@@ -6778,6 +6782,7 @@ export interface operations {
                      *     {"end": {}}
                      */
                     "application/x-ndjson": string;
+                    "text/csv": string;
                     "text/event-stream": string;
                 };
             };
@@ -6828,6 +6833,10 @@ export interface operations {
                 readPreference?: string;
                 /** @description How consistent the read is; the deployment's default unless set. The level. */
                 readConcern?: string;
+                /** @description Of `Accept: text/csv`: the fields of a row, with types where a value of another type is an error. Without it, the columns are those of the projection. */
+                columns?: string;
+                /** @description Of `Accept: text/csv`: the character between cells, or `tab`. */
+                delimiter?: string;
                 /** @description The same as Request-Timeout. The shorter one counts. */
                 timeout?: components["parameters"]["timeout"];
             };
@@ -6871,6 +6880,7 @@ export interface operations {
                      *     {"end": {}}
                      */
                     "application/x-ndjson": string;
+                    "text/csv": string;
                     "text/event-stream": string;
                 };
             };
@@ -6903,6 +6913,10 @@ export interface operations {
     streamFind: {
         parameters: {
             query?: {
+                /** @description Of `Accept: text/csv`: the fields of a row, with types where a value of another type is an error. Without it, the columns are those of the projection. */
+                columns?: string;
+                /** @description Of `Accept: text/csv`: the character between cells, or `tab`. */
+                delimiter?: string;
                 /** @description The same as Request-Timeout. The shorter one counts. */
                 timeout?: components["parameters"]["timeout"];
             };
@@ -6957,6 +6971,7 @@ export interface operations {
                      *     {"end": {}}
                      */
                     "application/x-ndjson": string;
+                    "text/csv": string;
                     "text/event-stream": string;
                 };
             };
@@ -7335,6 +7350,10 @@ export interface operations {
     streamAggregateDatabase: {
         parameters: {
             query?: {
+                /** @description Of `Accept: text/csv`: the fields of a row, with types where a value of another type is an error. Without it, the columns are those of the projection. */
+                columns?: string;
+                /** @description Of `Accept: text/csv`: the character between cells, or `tab`. */
+                delimiter?: string;
                 /** @description The same as Request-Timeout. The shorter one counts. */
                 timeout?: components["parameters"]["timeout"];
             };
@@ -7387,6 +7406,7 @@ export interface operations {
                      *     {"end": {}}
                      */
                     "application/x-ndjson": string;
+                    "text/csv": string;
                     "text/event-stream": string;
                 };
             };
@@ -8126,6 +8146,10 @@ export interface operations {
     streamCursor: {
         parameters: {
             query?: {
+                /** @description Of `Accept: text/csv`: the fields of a row, with types where a value of another type is an error. Without it, the columns are those of the projection. */
+                columns?: string;
+                /** @description Of `Accept: text/csv`: the character between cells, or `tab`. */
+                delimiter?: string;
                 /** @description The same as Request-Timeout. The shorter one counts. */
                 timeout?: components["parameters"]["timeout"];
             };
@@ -8165,6 +8189,7 @@ export interface operations {
                      *     {"end": {}}
                      */
                     "application/x-ndjson": string;
+                    "text/csv": string;
                     "text/event-stream": string;
                 };
             };
@@ -10686,6 +10711,10 @@ export interface operations {
     streamRunCursorCommand: {
         parameters: {
             query?: {
+                /** @description Of `Accept: text/csv`: the fields of a row, with types where a value of another type is an error. Without it, the columns are those of the projection. */
+                columns?: string;
+                /** @description Of `Accept: text/csv`: the character between cells, or `tab`. */
+                delimiter?: string;
                 /** @description The same as Request-Timeout. The shorter one counts. */
                 timeout?: components["parameters"]["timeout"];
             };
@@ -10736,6 +10765,7 @@ export interface operations {
                      *     {"end": {}}
                      */
                     "application/x-ndjson": string;
+                    "text/csv": string;
                     "text/event-stream": string;
                 };
             };

@@ -34,7 +34,10 @@ func (m Type) String() string { return names[m] }
 type Format struct {
 	Type Type
 	Mode extjson.Mode
-	Bare bool // NDJSON: documents only
+	// Bare says that there are documents only, and nothing that ends them: always of CSV.
+	Bare bool
+	// Guard says that a spreadsheet runs no text of CSV.
+	Guard bool
 }
 
 // Accept chooses one of the offers: by the client's weights, then by how exactly a range matches
@@ -79,6 +82,7 @@ type mediaRange struct {
 	params  int // but for q and charset
 	int64   bool
 	bare    bool
+	guard   bool
 	canon   bool
 	plain   bool
 	refused bool // it has a parameter that nothing here matches
@@ -117,6 +121,11 @@ func parseRange(text string) mediaRange {
 			r.int64, known = true, value == "number"
 		case "bare":
 			r.bare, known = value == "true", value == "true" || value == "false"
+		case "guard":
+			r.guard, known = value == "true", value == "true" || value == "false"
+		case "header":
+			known = value == "present"
+			r.params--
 		case "profile":
 			r.canon, r.plain = value == "canonical", value == "plain"
 			known = r.canon || r.plain
@@ -145,7 +154,10 @@ func (r *mediaRange) match(m Type) candidate {
 }
 
 func (r *mediaRange) format(m Type) Format {
-	f := Format{Type: m, Mode: extjson.RelaxedSafe, Bare: r.bare && m == NDJSON}
+	f := Format{
+		Type: m, Mode: extjson.RelaxedSafe, Bare: r.bare && m == NDJSON || m == CSV,
+		Guard: r.guard && m == CSV,
+	}
 	switch {
 	case m == EJSON || r.canon:
 		f.Mode = extjson.Canonical

@@ -93,6 +93,9 @@ func newRoute(plans planner, m protoreflect.MethodDescriptor) *route {
 	}
 	if r.stream {
 		r.offers, r.items = offerStream, itemsOf(r.reply)
+		if r.items.isQuery() {
+			r.offers, r.own = offerRows, exportParams
+		}
 	}
 	return r
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/csv"
 	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/payload"
 )
@@ -30,6 +31,8 @@ type encoder struct {
 	// room, if it is set, is called before a document is appended. It returns an error if there is
 	// no memory for the text.
 	room roomMaker
+	// rows, if it is set, writes documents as rows of CSV.
+	rows *csv.Encoder
 }
 
 // roomMaker charges a call with the text of a large document.
@@ -142,6 +145,13 @@ func (e *encoder) document(d *mooringv1.Document) error {
 		if buf, err = e.room.MakeRoom(buf, d.GetBson()); err != nil {
 			return err
 		}
+	}
+	if e.rows != nil {
+		if buf, err = e.rows.AppendRow(buf, d.GetBson()); err != nil {
+			return refuseField(columnsParam, err.Error())
+		}
+		e.buf = buf
+		return nil
 	}
 	buf, err = extjson.Append(buf, d.GetBson(), e.mode)
 	if err != nil {

@@ -17,6 +17,7 @@ var (
 	offerSingle = []media.Type{media.JSON, media.EJSON}
 	offerPage   = []media.Type{media.JSON, media.EJSON, media.BSON}
 	offerStream = []media.Type{media.NDJSON, media.SSE}
+	offerRows   = []media.Type{media.NDJSON, media.SSE, media.CSV} // streams of documents
 
 	offerDocument = []media.Type{media.JSON, media.EJSON, media.BSON}
 )

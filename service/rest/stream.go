@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/csv"
 	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/media"
@@ -47,6 +48,9 @@ type items struct {
 	changes, live bool
 }
 
+// isQuery reports whether the items are the documents of a query.
+func (i *items) isQuery() bool { return i.field == nil && !i.changes }
+
 // itemsOf returns the items of a stream with these replies. The messages of queries have documents.
 // The messages of watches have one field, the newest state.
 func itemsOf(reply *plan) items {
@@ -68,8 +72,10 @@ func itemsOf(reply *plan) items {
 // Only the keep-alive of events writes from another goroutine, under mu.
 type stream struct {
 	c       *call
-	rows    bool   // documents are written
-	session string // the newest one
+	export  *csv.Encoder // nil: the form is not CSV
+	named   bool         // the row of names is written
+	rows    bool         // documents are written
+	session string       // the newest one
 	// failed is why a message could not be written; nil: all could.
 	failed error
 	// hurry ends the watch over the context that messages are sent in; nil: there is none yet.
@@ -88,6 +94,9 @@ var _ inproc.Outlet = (*stream)(nil)
 
 // run makes the call, and writes each message. When run returns, the handler has ended.
 func (s *stream) run(ctx context.Context, request proto.Message) error {
+	if err := s.openExport(request); err != nil {
+		return err
+	}
 	if s.c.format.Type == media.SSE {
 		s.startKeepAlive()
 		defer s.stopKeepAlive()
@@ -143,6 +152,9 @@ func (s *stream) append(e *encoder, m proto.Message, flush func() error) error {
 	for _, d := range batch.GetDocuments() {
 		if watched && s.c.format.Type == media.SSE {
 			around.before = "id: " + eventIDOf(d) + "\ndata: "
+		}
+		if s.export != nil {
+			around = frame{before: string(s.names(nil))}
 		}
 		if err := e.framed(around, func() error { return e.document(d) }); err != nil {
 			return err
@@ -253,7 +265,7 @@ func (s *stream) write(m proto.Message) error {
 	}
 	out := s.c.x.Buffer()
 	defer out.Free()
-	e := encoder{buf: out.B, mode: s.c.format.Mode, room: &s.c.x.Memory}
+	e := encoder{buf: out.B, mode: s.c.format.Mode, room: &s.c.x.Memory, rows: s.export}
 	defer s.c.x.Memory.ReleaseRoom()
 	err := s.c.x.Work(sizeOf(m), func() error { return s.writeItems(&e, m) })
 	out.B = e.buf
@@ -295,7 +307,7 @@ func (s *stream) writeItems(e *encoder, m proto.Message) error {
 
 // end writes the end of a stream that has not failed.
 func (s *stream) end() {
-	e := encoder{}
+	e := encoder{buf: s.names(nil)}
 	switch {
 	case s.c.format.Type == media.SSE:
 		e.buf = append(e.buf, "event: end\nid: "+endEventID+"\ndata: "...)

@@ -135,6 +135,9 @@ func (op *operation) complete(s *schemas, verb, path string, statuses []status) 
 			"application/json": object{"schema": body},
 		}}
 	}
+	if isExport(op.method) {
+		op.Parameters = append(op.Parameters, exportRows...)
+	}
 	op.Parameters = append(op.Parameters, op.headers(verb, path)...)
 	op.Responses = op.success(s, verb)
 	for _, st := range statuses {
@@ -168,6 +171,22 @@ var importRows = []object{
 	query("columns", "The names of the fields, and types, of rows without a first one of names.",
 		object{"type": "string"}),
 	query("delimiter", "The character between cells, or `tab`.", object{"type": "string"}),
+}
+
+// exportRows are the parameters of a stream whose form is CSV.
+var exportRows = []object{
+	query("columns", "Of `Accept: text/csv`: the fields of a row, with types where a value of "+
+		"another type is an error. Without it, the columns are those of the projection.",
+		object{"type": "string"}),
+	query("delimiter", "Of `Accept: text/csv`: the character between cells, or `tab`.",
+		object{"type": "string"}),
+}
+
+// isExport reports whether a method streams the documents of a query.
+func isExport(m protoreflect.MethodDescriptor) bool {
+	fields := m.Output().Fields()
+	return m.IsStreamingServer() && fields.ByName("documents") != nil &&
+		fields.ByName("resume_token") == nil && !isLive(m)
 }
 
 // contentEncoding is a header of bodies that may be compressed.
@@ -308,19 +327,24 @@ func streamResponse(s *schemas, m protoreflect.MethodDescriptor) object {
 		events = "Server-Sent Events: `added`, `changed` and `removed` have a document each, and " +
 			"`ready` an empty object; `failure` has an error."
 	}
+	content := object{
+		"application/x-ndjson": object{"schema": object{
+			"type":             "string",
+			"description":      "Lines, each of which is a value of contentSchema.",
+			"contentMediaType": "application/x-ndjson", "contentSchema": s.line(m),
+		}},
+		"text/event-stream": object{"schema": object{
+			"type": "string", "contentMediaType": "text/event-stream",
+			"description": events,
+		}},
+	}
+	if isExport(m) {
+		content["text/csv"] = object{"schema": object{
+			"type": "string", "contentMediaType": "text/csv",
+			"description": "A row of names, and one for each document. A failure aborts the body.",
+		}}
+	}
 	return object{
-		"description": description,
-		"headers":     headers("Mooring-Request-Id"),
-		"content": object{
-			"application/x-ndjson": object{"schema": object{
-				"type":             "string",
-				"description":      "Lines, each of which is a value of contentSchema.",
-				"contentMediaType": "application/x-ndjson", "contentSchema": s.line(m),
-			}},
-			"text/event-stream": object{"schema": object{
-				"type": "string", "contentMediaType": "text/event-stream",
-				"description": events,
-			}},
-		},
+		"description": description, "headers": headers("Mooring-Request-Id"), "content": content,
 	}
 }
