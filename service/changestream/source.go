@@ -10,6 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
+	"github.com/mooringdb/mooring/service/flood"
 	"github.com/mooringdb/mooring/service/hub"
 	"github.com/mooringdb/mooring/service/stream"
 )
@@ -157,7 +158,8 @@ func (s *Server) subscribe(
 	ctx context.Context, of share, o *opener,
 ) (*hub.Subscription, error) {
 	for {
-		shared, err := s.cfg.Hub.Subscribe(ctx, of.key, of.hubFilter(), of.after, o.open)
+		shared, err := s.cfg.Hub.Subscribe(ctx, of.key, of.hubFilter(), of.after,
+			flood.From(ctx).Number(), o.open)
 		if _, refused := errors.AsType[*admission.Error](err); !refused || o.asked.Load() {
 			return shared, err
 		}

@@ -97,6 +97,18 @@ type Connection struct {
 	// closing says that end is called.
 	closing bool
 	trusted atomic.Bool // see Trust
+	number  uint64
+}
+
+// numbers counts the connections of the process.
+var numbers atomic.Uint64
+
+// Number returns a number that no other connection of the process has. That of nil is 0.
+func (c *Connection) Number() uint64 {
+	if c == nil {
+		return 0
+	}
+	return c.number
 }
 
 // New returns a Guard for so many connections, in all and of an address; 0 means no limit. meter
@@ -157,7 +169,9 @@ func (g *Guard) enter(
 	}
 	g.open++
 	of.open++
-	return &Connection{guard: g, from: from, of: of, end: end}, 0
+	return &Connection{
+		guard: g, from: from, of: of, end: end, number: numbers.Add(1),
+	}, 0
 }
 
 // sweepLocked forgets the addresses without connections that may waste as much as others again.

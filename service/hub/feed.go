@@ -121,12 +121,10 @@ func (f *feed) add(batch Batch) {
 		f.round++
 		f.shown, f.woken = f.ring.end(), time.Now()
 	}
-	for _, g := range f.groups {
+	f.wakeLocked(func(g *group) bool {
 		n := len(g.matches)
-		if all || n > 0 && g.matches[n-1] >= begin || g.lost > begin {
-			f.wakeLocked(g)
-		}
-	}
+		return all || n > 0 && g.matches[n-1] >= begin || g.lost > begin
+	})
 }
 
 // appendLocked appends an entry. If the account has no bytes for it, older entries make room.
@@ -170,9 +168,7 @@ func (f *feed) end(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = err
-	for _, g := range f.groups {
-		f.wakeLocked(g)
-	}
+	f.wakeLocked(func(*group) bool { return true })
 }
 
 // release evicts the oldest entries, until so many bytes are free or there is none, and returns how

@@ -189,7 +189,7 @@ func run(t *testing.T, change func(*Config), test func(f *fixture)) {
 
 func (f *fixture) subscribe(filter Filter, after bson.Raw) *Subscription {
 	f.t.Helper()
-	s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, filter, after, f.log.Open)
+	s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, filter, after, 0, f.log.Open)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -138,11 +138,12 @@ type Filter struct {
 
 func (f Filter) keeps(event bson.Raw) bool { return f.Match == nil || f.Match(event) }
 
-// Subscribe returns a subscription to the events after a token, or from now on if that is nil. The
+// Subscribe returns a subscription to the events after a token, or from now on if that is nil. near
+// is a number that subscribers have in common whose clients share a connection; 0: not known. The
 // first subscriber of a key opens its source, and each one that catches up its own. Subscribe
 // blocks while a source opens, and until ctx ends. Its errors are *Error and the cause of ctx.
 func (h *Hub) Subscribe(
-	ctx context.Context, key Key, filter Filter, after bson.Raw, open Open,
+	ctx context.Context, key Key, filter Filter, after bson.Raw, near uint64, open Open,
 ) (*Subscription, error) {
 	f, err := h.enter(key, open) //nolint:contextcheck // the source outlives the subscriber
 	if err != nil {
@@ -160,7 +161,7 @@ func (h *Hub) Subscribe(
 	}
 	s := &Subscription{
 		hub: h, feed: f, filter: filter, open: open, token: after.Clone(), most: defaultBatch,
-		turn: turn{wake: make(chan struct{}, 1)},
+		turn: turn{wake: make(chan struct{}, 1), near: near},
 	}
 	if s.begin(after) {
 		return s, nil

@@ -1,6 +1,10 @@
 package hub
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 const (
 	// atOnce is how many subscribers of a feed take events and send them at a time. Many more would
@@ -41,6 +45,8 @@ type turn struct {
 	// waits for events.
 	queued, idle bool
 	place        int
+	// near is a number that subscribers have in common who share a connection; 0: not known.
+	near uint64
 }
 
 // isAtOnce takes a turn for a subscriber if no other waits for one, and reports whether it has.
@@ -130,13 +136,23 @@ func (g *group) idleLocked(s *Subscription) {
 	}
 }
 
-// wakeLocked has the subscribers that wait for events take turns.
-func (f *feed) wakeLocked(g *group) {
-	for i, s := range g.idle {
-		s.turn.idle, g.idle[i] = false, nil
-		f.turns.queue(s)
+// wakeLocked has the subscribers of some groups that wait for events take turns. Those that share a
+// connection follow each other, so that one write of the connection has what many of them send.
+func (f *feed) wakeLocked(wakes func(*group) bool) {
+	from := len(f.turns.due)
+	for _, g := range f.groups {
+		if !wakes(g) {
+			continue
+		}
+		for i, s := range g.idle {
+			s.turn.idle, g.idle[i] = false, nil
+			f.turns.queue(s)
+		}
+		g.idle = g.idle[:0]
 	}
-	g.idle = g.idle[:0]
+	slices.SortStableFunc(f.turns.due[from:], func(a, b *Subscription) int {
+		return cmp.Compare(a.turn.near, b.turn.near)
+	})
 	f.passLocked()
 }
 

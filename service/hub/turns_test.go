@@ -112,3 +112,46 @@ func TestTurnsOfThoseThatGo(t *testing.T) {
 		}
 	})
 }
+
+// TestTurnsOfAConnection wakes the subscribers of a connection one after the other, whatever their
+// order and filters are.
+func TestTurnsOfAConnection(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		var have [3]atomic.Int64 // by connection
+		sent := make(chan struct{})
+		var running sync.WaitGroup
+		for i := range 3 * atOnce {
+			near := i % 3
+			filter := Filter{}
+			if i%2 == 0 {
+				filter = Filter{Text: "all", Match: func(bson.Raw) bool { return true }}
+			}
+			s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, filter, nil,
+				uint64(near), f.log.Open)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			running.Go(func() {
+				f.expect(f.read(s, 1), 0, 1)
+				have[near].Add(1)
+				<-sent
+				f.leave(s)
+			})
+		}
+		synctest.Wait()
+		f.log.write(1, 10)
+		for near := range have {
+			synctest.Wait()
+			if n := have[near].Load(); n < atOnce-int64(near)*fewLeft {
+				t.Errorf("%d subscribers of connection %d have the event", n, near)
+			}
+			if near == 0 && have[1].Load()+have[2].Load() > 0 {
+				t.Error("subscribers of another connection have the event first")
+			}
+			for range atOnce {
+				sent <- struct{}{}
+			}
+		}
+		running.Wait()
+	})
+}
