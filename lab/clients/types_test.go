@@ -47,21 +47,31 @@ func typesOf(t *testing.T, args ...string) string {
 
 // TestTypesOfTypeScript checks that tsc takes what is right, and refuses a wrong field.
 func TestTypesOfTypeScript(t *testing.T) {
-	dir := t.TempDir()
-	tools := filepath.Join(installTools(t), "node_modules", ".bin", "tsc")
+	dir, tools := t.TempDir(), installTools(t)
+	compile := func(name string) (string, error) {
+		return output(t, dir, nil, filepath.Join(tools, "node_modules", ".bin", "tsc"), "--strict",
+			"--noEmit", "--skipLibCheck", "--target", "es2022", "--module", "nodenext", name)
+	}
 	installClient(t, dir)
+	bson := filepath.Join("node_modules", "bson")
+	if err := os.CopyFS(filepath.Join(dir, bson), os.DirFS(filepath.Join(tools, bson))); err != nil {
+		t.Fatal(err)
+	}
 	write(t, dir, "shop.ts", typesOf(t, "--language", "ts"))
-	copyFile(t, dir, "uses.ts")
-	run(t, dir, nil, tools, "--strict", "--noEmit", "--target", "es2022", "--module", "nodenext",
-		"uses.ts")
+	write(t, dir, "shop_bson.ts", typesOf(t, "--language", "ts", "--bson"))
+	for _, name := range []string{"uses.ts", "uses_bson.ts"} {
+		copyFile(t, dir, name)
+		if out, err := compile(name); err != nil {
+			t.Errorf("tsc %s: %v\n%s", name, err, out)
+		}
+	}
 	// What uses.ts marks as wrong is told when it is not marked.
 	text, err := os.ReadFile(filepath.Join("testdata", "types", "uses.ts"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, dir, "wrong.ts", strings.ReplaceAll(string(text), "@ts-expect-error", "wrong:"))
-	out, err := output(t, dir, nil, tools, "--strict", "--noEmit", "--target", "es2022",
-		"--module", "nodenext", "wrong.ts")
+	out, err := compile("wrong.ts")
 	if err == nil {
 		t.Error("tsc takes wrong fields")
 	}

@@ -36,6 +36,7 @@ var Languages = []string{"ts", "go", "python"}
 
 // Write returns the declarations of collections.
 func Write(collections []Collection, o Options) ([]byte, error) {
+	o.Head = lines(strings.Join(o.Head, "\n"))
 	switch o.Language {
 	case "ts":
 		return typeScript(collections, o), nil
@@ -182,15 +183,22 @@ func (t *text) line(format string, args ...any) {
 	t.WriteByte('\n')
 }
 
-// lines returns a description as lines of a comment, none of which can end it.
+// lines returns a description as lines of a comment, none of which can end it. Characters that
+// sources may not have become spaces.
 func lines(doc string) []string {
-	doc = strings.ReplaceAll(strings.TrimSpace(doc), "*/", "* /")
-	if doc == "" {
-		return nil
-	}
-	return strings.FieldsFunc(doc, func(r rune) bool {
+	doc = strings.ReplaceAll(strings.ToValidUTF8(doc, " "), "*/", "* /")
+	all := strings.FieldsFunc(doc, func(r rune) bool {
 		return r == '\n' || r == '\r' || r == '\u2028' || r == '\u2029'
 	})
+	for i, line := range all {
+		all[i] = strings.TrimRight(strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) || r == '\ufeff' {
+				return ' '
+			}
+			return r
+		}, line), " ")
+	}
+	return slices.DeleteFunc(all, func(line string) bool { return line == "" })
 }
 
 // isASCIIWord reports whether a name is an identifier everywhere, but for reserved words.

@@ -1,6 +1,7 @@
 package declare_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -59,5 +60,37 @@ func TestWrite(t *testing.T) {
 			collections = append(collections, c)
 			return ""
 		})
+	})
+}
+
+// FuzzWrite checks that no validator, name or description makes declarations that cannot be read:
+// Write fails if what it wrote is no Go, and comments end on their lines.
+func FuzzWrite(f *testing.F) {
+	f.Add(`{"properties": {"a": {"bsonType": "int", "description": "*/ x"}}}`, "orders")
+	f.Add(`{"properties": {"a-b": {"enum": ["x", "\\u0000"]}, "": {}}, "required": ["\\ufeff"]}`, "a\nb")
+	f.Fuzz(func(t *testing.T, text, name string) {
+		d, err := extjson.Parse(nil, []byte(`{"$jsonSchema": `+text+`}`))
+		if err != nil {
+			return
+		}
+		found, err := schema.Parse(d)
+		if err != nil || found == nil {
+			return
+		}
+		all := []declare.Collection{{Name: name, Type: found, Doc: name}}
+		for _, language := range declare.Languages {
+			for _, bson := range []bool{false, true} {
+				o := declare.Options{
+					Language: language, Package: "p", BSON: bson, Head: []string{name, "head"},
+				}
+				out, err := declare.Write(all, o)
+				if err != nil {
+					t.Fatalf("%s: %v", language, err)
+				}
+				if bytes.ContainsAny(out, "\x00\r\v\f") {
+					t.Errorf("%s: there are control characters in\n%q", language, out)
+				}
+			}
+		}
 	})
 }
