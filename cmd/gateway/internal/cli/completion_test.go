@@ -30,7 +30,7 @@ var completionRows = []struct {
 }
 
 const firstWords = "--help --version aggregate call check completion config count delete find health " +
-	"help insert key policy serve update version watch"
+	"help import insert key policy serve update version watch"
 
 func TestCompletions(t *testing.T) {
 	for _, row := range completionRows {
