@@ -41,6 +41,7 @@ type API struct {
 	errors     *plan           // of ErrorResponse
 	pages      map[string]page // by path
 	texts      keeper
+	shared     sharedTexts
 }
 
 // New returns an API.

@@ -76,6 +76,7 @@ type stream struct {
 	named   bool         // the row of names is written
 	rows    bool         // documents are written
 	session string       // the newest one
+	shares  bool         // its documents may be those of other streams
 	// failed is why a message could not be written; nil: all could.
 	failed error
 	// hurry ends the watch over the context that messages are sent in; nil: there is none yet.
@@ -137,10 +138,12 @@ func (s *stream) append(e *encoder, m proto.Message, flush func() error) error {
 	}
 	switch m := m.(type) {
 	case *mooringv1.WatchResponse:
+		s.shares = s.shares || m.GetShared()
 		if len(m.GetDocuments()) == 0 {
 			return s.appendProgress(e, m)
 		}
 	case *mooringv1.LiveResponse:
+		s.shares = true
 		around = s.liveFrame(m.GetKind())
 		if m.GetKind() == "ready" {
 			e.buf = append(e.buf, around.before+"{}"+around.after...)
@@ -156,7 +159,7 @@ func (s *stream) append(e *encoder, m proto.Message, flush func() error) error {
 		if s.export != nil {
 			around = frame{before: string(s.names(nil))}
 		}
-		if err := e.framed(around, func() error { return e.document(d) }); err != nil {
+		if err := e.framed(around, func() error { return s.appendDocument(e, d) }); err != nil {
 			return err
 		}
 		if len(e.buf) < front.Chunk {
@@ -167,6 +170,14 @@ func (s *stream) append(e *encoder, m proto.Message, flush func() error) error {
 		}
 	}
 	return nil
+}
+
+// appendDocument writes a document, of which others may have made the text.
+func (s *stream) appendDocument(e *encoder, d *mooringv1.Document) error {
+	if s.shares && e.rows == nil {
+		return s.c.api.shared.append(e, d)
+	}
+	return e.document(d)
 }
 
 // framed writes a value with a text before and after it. If value fails, it writes nothing.
