@@ -171,7 +171,9 @@ func start(t *testing.T, root string) *stack {
 			"https://mooring.example:27080", "http://"+parts[2],
 			"127.0.0.1:27017", database, " :9090", " 127.0.0.1:0", " :27081", " 127.0.0.1:0",
 			"/run/secrets/", s.dir+"/", "/etc/mooring/", s.dir+"/")
-		gateway := "GATEWAY=" + suite.Gateway(t) + " ROOT=" + root + "\n"
+		gateway := "GATEWAY=" + suite.Gateway(t) + " ROOT=" + root + "\n" +
+			"export XDG_CONFIG_HOME=" + s.dir + "; mkdir mooring; " +
+			"echo 'default: {address: http://" + parts[2] + "}' >mooring/profiles.yaml\n"
 		if output, err := s.run(gateway + prelude + text + "\nKEY=none"); err != nil {
 			t.Fatal(output, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,10 +91,25 @@ var comparisons = map[string]func(s scope, value, argument bson.Value) bool{
 	"$exists": func(_ scope, v, a bson.Value) bool {
 		return a.Truthy() != v.IsZero()
 	},
-	"$type": func(_ scope, v, a bson.Value) bool {
-		name, _ := a.Str()
-		return !v.IsZero() && v.Type.String() == name
-	},
+	"$type": func(_ scope, v, a bson.Value) bool { return !v.IsZero() && isOfType(v, a) },
+}
+
+// isOfType reports whether a value is of the type that a name or a number stands for, or of one of
+// an array of these.
+func isOfType(v, of bson.Value) bool {
+	if name, ok := of.Str(); ok {
+		return v.Type.String() == name
+	}
+	if n, ok := of.AsInt64(); ok {
+		return int64(int8(v.Type)) == n // that of MinKey is -1
+	}
+	list, _ := of.Array()
+	for _, item := range list.All() {
+		if isOfType(v, item) {
+			return true
+		}
+	}
+	return false
 }
 
 func (s scope) isIn(v, list bson.Value) bool {
@@ -132,7 +148,7 @@ func (s scope) compare(a, b bson.Value) int {
 		return cmp.Compare(x, y)
 	}
 	if a.Type != b.Type {
-		return cmp.Compare(a.Type, b.Type)
+		return cmp.Compare(rank(a.Type), rank(b.Type))
 	}
 	if x, ok := a.Str(); ok {
 		y, _ := b.Str()
@@ -142,6 +158,22 @@ func (s scope) compare(a, b bson.Value) int {
 		return cmp.Compare(x, y)
 	}
 	return bytes.Compare(a.Data, b.Data)
+}
+
+// ranks lists the types in the order in which a server sorts their values. Those that it does not
+// list come last.
+var ranks = []bson.Type{
+	0, bson.TypeMinKey, bson.TypeUndefined, bson.TypeNull, bson.TypeDouble, bson.TypeInt32,
+	bson.TypeInt64, bson.TypeDecimal128, bson.TypeSymbol, bson.TypeString, bson.TypeDocument,
+	bson.TypeArray, bson.TypeBinary, bson.TypeObjectID, bson.TypeBool, bson.TypeDateTime,
+	bson.TypeTimestamp, bson.TypeRegex,
+}
+
+func rank(t bson.Type) int {
+	if i := slices.Index(ranks, t); i >= 0 {
+		return i
+	}
+	return len(ranks)
 }
 
 // sleep is the only JavaScript that is understood.

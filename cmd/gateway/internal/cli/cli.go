@@ -40,6 +40,7 @@ type command struct {
 	configured     bool                 // takes the options of config
 	flags          func(*pflag.FlagSet) // further flags, if any
 	run            func(call) error
+	complete       func(words, environ []string) []string // the last of words; nil: nothing
 }
 
 // dialer connects to an address, as the method of net.Dialer does.
@@ -184,7 +185,7 @@ func Run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 
 func run(args []string, s surroundings) int {
 	if len(args) > 0 && args[0] == completeWord {
-		return complete(args[1:], s.stdout)
+		return complete(args[1:], s.environ, s.stdout)
 	}
 	c, err := choose(args, s.stdout)
 	if err == nil && c != nil {

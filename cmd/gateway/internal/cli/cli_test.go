@@ -44,7 +44,7 @@ func TestRun(t *testing.T) {
 		stdout  string // regular expressions
 		stderr  string
 	}{
-		{"nothing", nil, nil, 2, `^$`, `which command\? serve, check, health, config, key, policy, version, completion, types, find, aggregate, count, insert, update, delete, call, watch, import\nTry: mooring --help\n$`},
+		{"nothing", nil, nil, 2, `^$`, `which command\? serve, check, health, config, key, policy, version, completion, types, find, aggregate, count, insert, update, delete, call, watch, import, export\nTry: mooring --help\n$`},
 		{"help", []string{"--help"}, nil, 0, `(?s)serve +run the gateway.*key api new +make.*mooring serve mongodb://`, `^$`},
 		{"help word", []string{"help"}, nil, 0, `mooring help serve`, `^$`},
 		{"help of serve", []string{"serve", "--help"}, nil, 0, `(?s)Usage: mooring serve \[URI\] \[flags\].*--grpc-address host:port +MOORING_GRPC_ADDRESS \(127\.0\.0\.1:27080\)`, `^$`},

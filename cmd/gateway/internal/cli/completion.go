@@ -46,8 +46,8 @@ func printScript(script string) func(call) error {
 }
 
 // complete writes what the last of words can become, one on each line, and returns the exit code.
-func complete(words []string, w io.Writer) int {
-	for _, found := range completions(words) {
+func complete(words, environ []string, w io.Writer) int {
+	for _, found := range completions(words, environ) {
 		if _, err := fmt.Fprintln(w, found); err != nil {
 			return exitError
 		}
@@ -56,8 +56,9 @@ func complete(words []string, w io.Writer) int {
 }
 
 // completions returns the words that begin with the last of words and can stand there, sorted: the
-// words of commands, or the flags of the command that the words before it name.
-func completions(words []string) []string {
+// words of commands, the flags of the command that the words before it name, or what that command
+// completes itself, such as a collection.
+func completions(words, environ []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
 	}
@@ -68,8 +69,10 @@ func completions(words []string) []string {
 			c.allFlags().VisitAll(func(f *pflag.Flag) { all = append(all, "--"+f.Name) })
 			all = append(all, "--help")
 		}
-	} else {
-		all = nextWords(before)
+	} else if all = nextWords(before); len(before) > 0 {
+		if c, err := find(before); err == nil && c.complete != nil {
+			all = c.complete(words[1:], environ)
+		}
 	}
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(word string) bool {

@@ -29,8 +29,8 @@ var completionRows = []struct {
 	{"a value, for which the shell offers files", []string{"serve", "--config", "/et"}, ""},
 }
 
-const firstWords = "--help --version aggregate call check completion config count delete find health " +
-	"help import insert key policy serve update version watch"
+const firstWords = "--help --version aggregate call check completion config count delete export find health " +
+	"help import insert key policy serve types update version watch"
 
 func TestCompletions(t *testing.T) {
 	for _, row := range completionRows {

@@ -10,7 +10,7 @@ func dataCommands() []command {
 	for _, c := range shell.Commands() {
 		all = append(all, command{
 			name: c.Name, operands: c.Operands, synopsis: c.Synopsis, doc: c.Doc,
-			flags: c.AllFlags,
+			flags: c.AllFlags, complete: c.Complete,
 			run: func(in call) error {
 				return c.Run(shell.Invocation{
 					Flags: in.flags, Operands: in.operands, Environ: in.environ,

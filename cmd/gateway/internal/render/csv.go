@@ -79,7 +79,7 @@ func (r *rows) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	if !r.o.Bare {
+	if !r.o.Continues {
 		if _, err := r.w.Write(r.encoder.AppendHeader(nil)); err != nil {
 			return err
 		}

@@ -22,15 +22,16 @@ const (
 	NDJSON Format = "ndjson"
 	JSON   Format = "json"
 	CSV    Format = "csv"
+	BSON   Format = "bson"
 )
 
 // formats makes a writer for each format.
 var formats = map[Format]func(io.Writer, Options) Writer{
-	Table: newTable, NDJSON: newLines, JSON: newArray, CSV: newRows,
+	Table: newTable, NDJSON: newLines, JSON: newArray, CSV: newRows, BSON: newDump,
 }
 
 // Formats names all formats, for people.
-const Formats = "table, ndjson, json or csv"
+const Formats = "table, ndjson, json, csv or bson"
 
 // Options says how documents are written.
 type Options struct {
@@ -41,8 +42,8 @@ type Options struct {
 	Width int
 	// Columns are those of CSV; none: the fields of the first 200 documents.
 	Columns []csv.Column
-	// Bare leaves out the first row of CSV, which names the columns.
-	Bare bool
+	// Continues says that the documents follow others: there is no [ and no row of names.
+	Continues bool
 }
 
 // Writer writes documents. Close writes what is left, and does not close what it writes to.
@@ -100,7 +101,9 @@ type array struct {
 }
 
 func newArray(w io.Writer, o Options) Writer {
-	return &array{lines: lines{w: bufio.NewWriterSize(w, bufferSize), mode: o.Mode}}
+	return &array{
+		lines: lines{w: bufio.NewWriterSize(w, bufferSize), mode: o.Mode}, begun: o.Continues,
+	}
 }
 
 func (a *array) Write(doc bson.Raw) error {
@@ -122,6 +125,19 @@ func (a *array) Close() error {
 	}
 	return a.w.Flush()
 }
+
+// dump writes BSON, one document after the other.
+type dump struct{ w *bufio.Writer }
+
+func newDump(w io.Writer, _ Options) Writer { return dump{bufio.NewWriterSize(w, bufferSize)} }
+
+func (d dump) Write(doc bson.Raw) error {
+	_, err := d.w.Write(doc)
+	return err
+}
+
+func (d dump) Flush() error { return d.w.Flush() }
+func (d dump) Close() error { return d.w.Flush() }
 
 // Text returns a value as a cell of a table: texts, numbers, dates and ids without quotes, and
 // everything else as Extended JSON. Control characters become escapes, so that a document cannot

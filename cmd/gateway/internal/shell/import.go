@@ -96,10 +96,13 @@ func runImport(ctx context.Context, s *session) error {
 	if err := s.print(b.Int64("rejectedCount", counts.Rejected).Finish()); err != nil {
 		return err
 	}
-	if counts.Rejected > 0 {
-		return fmt.Errorf("%d documents were rejected%s", counts.Rejected, s.where())
+	switch counts.Rejected {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("1 document was rejected%s", s.where())
 	}
-	return nil
+	return fmt.Errorf("%d documents were rejected%s", counts.Rejected, s.where())
 }
 
 // where says where the rejected documents are.

@@ -39,7 +39,7 @@ type Command struct {
 func Commands() []*Command {
 	return []*Command{
 		types,
-		find, aggregate, count, insert, update, remove, call, watch, importCommand,
+		find, aggregate, count, insert, update, remove, call, watch, importCommand, export,
 	}
 }
 

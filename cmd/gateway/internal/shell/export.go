@@ -1,0 +1,100 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/render"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/transfer"
+)
+
+var export = &Command{
+	Name: "export", Operands: "NAMESPACE [FILTER]", run: runExport,
+	Synopsis: "write the documents of a collection to a file",
+	Doc: `Writes the documents of a collection that match a filter, or all, to a file or to standard
+output, in the order of their _ids. It goes on after the last document when the connection
+breaks. With --continue, the same command goes on after a kill: no document is in the file
+twice, and none is missing that was there from the beginning to the end.
+
+  mooring export shop.orders --file orders.ndjson --canonical --continue orders.state
+  mooring export shop.orders '{"status": "paid"}' --format csv --fields _id,total > paid.csv`,
+	Flags: func(flags *pflag.FlagSet) {
+		flags.String("file", "", "file to write to (default standard output)")
+		flags.String("format", "ndjson", "form of the file: ndjson, json, csv or bson")
+		flags.String("fields", "", "columns of csv, such as name,address.city,age.int32() "+
+			"(default the fields of the first documents)")
+		flags.String("projection", "", "fields to write: '{\"total\": 1}'; _id must be there")
+		flags.Bool("canonical", false, "write canonical Extended JSON, which keeps all types")
+		flags.String("continue", "", "file that keeps how far the export has come; needs --file")
+		flags.Bool("quiet", false, "show no progress")
+	},
+}
+
+func runExport(ctx context.Context, s *session) error {
+	filter, err := s.document("FILTER", s.operand(1))
+	if err != nil {
+		return err
+	}
+	e := transfer.Export{
+		Filter: filter.GetBson(), Checkpoint: s.text("continue"),
+		Target: fmt.Sprintf("%s %s as %s %s, canonical=%v, fields %s", s.operand(0), s.operand(1),
+			s.text("format"), s.text("projection"), s.isSet("canonical"), s.text("fields")),
+		Output: render.Options{Format: render.Format(s.text("format")), Mode: s.mode()},
+	}
+	if e.Projection, err = s.document("--projection", s.text("projection")); err != nil {
+		return err
+	}
+	if e.Output.Columns, err = render.Columns(s.text("fields")); err != nil {
+		return usage("--fields: %v", err)
+	}
+	path := s.text("file")
+	switch {
+	case e.Output.Format == render.Table:
+		return usage("--format is ndjson, json, csv or bson")
+	case e.Checkpoint != "" && path == "":
+		return usage("--continue needs --file")
+	case e.Checkpoint != "" && e.Output.Format == render.CSV && e.Output.Columns == nil:
+		return usage("--continue needs --fields with csv")
+	}
+	if e.Collection, err = s.collection(ctx); err != nil {
+		return err
+	}
+	w, err := s.create(path, e.Checkpoint != "")
+	if err != nil {
+		return err
+	}
+	p := s.progress("exported", -1)
+	defer p.close()
+	e.Progress = func(docs int64) { p.set(0, docs, 0) }
+	docs, err := e.Run(ctx, w)
+	p.close()
+	if err != nil {
+		return s.unfinished("export", describe(err, s.address))
+	}
+	if path == "" {
+		return nil
+	}
+	_, err = fmt.Fprintf(s.Stdout, "{\"exportedCount\":%d}\n", docs)
+	return err
+}
+
+// create opens the file to write to, or standard output for "". What it has stays if keeps says so.
+func (s *session) create(path string, keeps bool) (io.Writer, error) {
+	if path == "" {
+		return s.Stdout, nil
+	}
+	flag := os.O_TRUNC
+	if keeps {
+		flag = 0
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() { f.Close() })
+	return f, nil
+}

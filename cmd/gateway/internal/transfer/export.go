@@ -1,0 +1,243 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/mooringdb/mooring/client"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/checkpoint"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/render"
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// Export says what is exported, and how.
+type Export struct {
+	Collection *client.Collection[bson.Raw]
+	Filter     bson.Raw // nil: all documents
+	Projection *mooringv1.Document
+	Output     render.Options
+	// Checkpoint is the path of a file; "": the export cannot go on after a kill.
+	Checkpoint string
+	// Target names the collection and the options, for the checkpoint.
+	Target string
+	// Progress, if set, is called from time to time.
+	Progress func(docs int64)
+}
+
+// File represents what an export writes to. One that goes on truncates it.
+type File interface {
+	io.Writer
+	io.Seeker
+	Truncate(size int64) error
+}
+
+// exported holds what a checkpoint has: the documents up to an _id are in the file.
+type exported struct {
+	Target string `json:"target"`
+	After  string `json:"after"` // {"_id": …} of the last document, as canonical Extended JSON
+	Docs   int64  `json:"docs"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// exporting holds the state of one run.
+type exporting struct {
+	Export
+
+	state  exported
+	after  bson.Value // the _id of the last document; zero: there is none
+	writer render.Writer
+	file   File // nil: there is no checkpoint
+	unsafe int  // bytes since the last checkpoint
+	until  time.Time
+}
+
+// savedBytes is how much is written between two checkpoints.
+const savedBytes = 4 << 20
+
+// Run writes the documents in the order of their _ids, and returns how many there are. If it is cut
+// off, it goes on after the last one. With a checkpoint, w must be a File.
+func (e Export) Run(ctx context.Context, w io.Writer) (int64, error) {
+	x := &exporting{Export: e, state: exported{Target: e.Target}}
+	if err := x.load(w); err != nil {
+		return 0, err
+	}
+	x.Output.Continues = x.state.Docs > 0
+	var err error
+	if x.writer, err = render.New(w, x.Output); err != nil {
+		return 0, err
+	}
+	x.until = time.Now().Add(patience)
+	for attempt := 0; ; attempt++ {
+		before := x.state.Docs
+		err := x.read(ctx)
+		if err == nil {
+			break
+		}
+		if x.state.Docs > before {
+			attempt, x.until = 0, time.Now().Add(patience)
+		}
+		failed, ok := errors.AsType[*client.Error](err)
+		if !ok || ctx.Err() != nil || !x.canGoOn(failed) ||
+			pause(ctx, attempt, failed.RetryAfter) != nil {
+			return x.state.Docs, errors.Join(x.save(), err)
+		}
+	}
+	return x.state.Docs, errors.Join(x.save(), x.writer.Close())
+}
+
+// canGoOn reports whether a new find after the last document can succeed.
+func (x *exporting) canGoOn(failed *client.Error) bool {
+	isReached := failed.Reason != "" || x.state.Docs > 0
+	return isReached && time.Now().Before(x.until) &&
+		(isPassing(failed) || failed.Retry == client.Restart || failed.Reason == "CursorNotFound")
+}
+
+// load reads the checkpoint, and makes the file as long as it was then.
+func (x *exporting) load(w io.Writer) error {
+	if x.Checkpoint == "" {
+		return nil
+	}
+	x.file = w.(File)
+	var before exported
+	found, err := checkpoint.Load(x.Checkpoint, &before)
+	if err != nil {
+		return err
+	}
+	if found {
+		if before.Target != x.Target {
+			return fmt.Errorf("%s is of another export: %s", x.Checkpoint, before.Target)
+		}
+		x.state = before
+		if before.After != "" {
+			id, err := extjson.Parse(nil, []byte(before.After))
+			if err != nil {
+				return fmt.Errorf("%s: %w", x.Checkpoint, err)
+			}
+			x.after, _ = bson.Raw(id).Lookup("_id")
+		}
+	}
+	end, err := x.file.Seek(0, io.SeekEnd)
+	if err == nil && end < x.state.Bytes {
+		return fmt.Errorf("the file is shorter than it was, and %s is not of it", x.Checkpoint)
+	}
+	_, seek := x.file.Seek(x.state.Bytes, io.SeekStart)
+	return errors.Join(err, x.file.Truncate(x.state.Bytes), seek)
+}
+
+// save records how far the export has come.
+func (x *exporting) save() (err error) {
+	if x.file == nil {
+		return nil
+	}
+	if err := x.writer.Flush(); err != nil {
+		return err
+	}
+	if x.state.Bytes, err = x.file.Seek(0, io.SeekCurrent); err != nil {
+		return err
+	}
+	if !x.after.IsZero() {
+		id := bson.NewBuilder(nil).Value("_id", x.after).Finish()
+		text, err := extjson.Append(nil, id, extjson.Canonical)
+		if err != nil {
+			return err
+		}
+		x.state.After = string(text)
+	}
+	x.unsafe = 0
+	return checkpoint.Save(x.Checkpoint, &x.state, true)
+}
+
+// read writes the documents that follow the last one, up to the end or an error.
+func (x *exporting) read(ctx context.Context) error {
+	sort := document(bson.NewBuilder(nil).Int32("_id", 1).Finish())
+	docs := x.Collection.Find(ctx, x.filter(), func(r *mooringv1.FindRequest) {
+		r.Sort, r.Projection = sort, x.Projection
+	})
+	for doc, err := range docs {
+		if err != nil {
+			return err
+		}
+		if err := x.writer.Write(doc); err != nil {
+			return err
+		}
+		id, ok := doc.Lookup("_id")
+		if !ok {
+			return errors.New("a document has no _id: an export cannot go on after it")
+		}
+		x.after = id.Clone()
+		x.state.Docs++
+		if x.unsafe += len(doc); x.unsafe < savedBytes {
+			continue
+		}
+		if x.Progress != nil {
+			x.Progress(x.state.Docs)
+		}
+		if x.unsafe = 0; x.file != nil {
+			if err := x.save(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// order lists the types of an _id in the order in which a server sorts them, as groups of types
+// that compare with each other.
+var order = [][]bson.Type{
+	{bson.TypeMinKey},
+	{bson.TypeUndefined, bson.TypeNull},
+	{bson.TypeDouble, bson.TypeInt32, bson.TypeInt64, bson.TypeDecimal128},
+	{bson.TypeString, bson.TypeSymbol},
+	{bson.TypeDocument},
+	{bson.TypeBinary},
+	{bson.TypeObjectID},
+	{bson.TypeBool},
+	{bson.TypeDateTime},
+	{bson.TypeTimestamp},
+	{bson.TypeDBPointer},
+	{bson.TypeJavaScript},
+	{bson.TypeCodeWithScope},
+	{bson.TypeMaxKey},
+}
+
+// filter returns the filter of what follows the last document. $gt compares values of one type:
+// those of types that come later are named.
+func (x *exporting) filter() bson.Raw {
+	if x.after.IsZero() && x.Filter == nil {
+		return bson.NewBuilder(nil).Finish()
+	}
+	if x.after.IsZero() {
+		return x.Filter
+	}
+	next := bson.NewBuilder(nil)
+	either := next.OpenArray("$or")
+	greater, than := "$gt", x.after
+	if f, ok := x.after.Double(); ok && math.IsNaN(f) { // it comes before all other numbers
+		greater, than = "$gte", bson.DoubleValue(math.Inf(-1))
+	}
+	either.OpenDocument("").OpenDocument("_id").Value(greater, than).Close().Close()
+	later := false
+	types := either.OpenDocument("").OpenDocument("_id").OpenArray("$type")
+	for _, group := range order {
+		for _, kind := range group {
+			if later {
+				types.Int32("", int32(int8(kind))) // MinKey is -1
+			}
+		}
+		for _, kind := range group {
+			later = later || kind == x.after.Type
+		}
+	}
+	filter := types.Close().Close().Close().Close().Finish()
+	if x.Filter.IsEmpty() {
+		return filter
+	}
+	return bson.NewBuilder(nil).OpenArray("$and").Document("", x.Filter).Document("", filter).
+		Close().Finish()
+}
