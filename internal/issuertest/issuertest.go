@@ -118,7 +118,10 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 		return
 	case r.URL.Path == "/.well-known/openid-configuration":
-		answer = map[string]any{"issuer": url, "jwks_uri": url + "/keys"}
+		answer = map[string]any{
+			"issuer": url, "jwks_uri": url + "/keys",
+			"authorization_endpoint": url + "/authorize", "token_endpoint": url + "/token",
+		}
 	case !isKeys:
 		http.NotFound(w, r)
 		return

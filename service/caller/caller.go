@@ -164,6 +164,13 @@ func New(cfg Config) *Authenticator {
 	return a
 }
 
+// SignIn returns the endpoints of the issuer at which people sign in. It blocks while nothing is
+// known of the issuer and it is asked, or until ctx ends. It needs tokens in the Config; its errors
+// are those of Authenticate.
+func (a *Authenticator) SignIn(ctx context.Context) (Endpoints, error) {
+	return a.tokens.keys.signIn(ctx)
+}
+
 // Close ends the fetching of the issuer's keys, and waits until it has ended.
 func (a *Authenticator) Close() {
 	if a.tokens != nil {

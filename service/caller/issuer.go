@@ -96,6 +96,12 @@ var errUnavailable = &Error{
 	Message: "the keys of the issuer of tokens cannot be fetched",
 }
 
+// errNoSignIn is the error of an issuer that has no endpoints with https.
+var errNoSignIn = &Error{
+	Problem: Unavailable,
+	Message: "the issuer of tokens does not say where people sign in",
+}
+
 // current returns the keys; nil if there are none yet. It does not block. If the keys are old, it
 // starts a fetch.
 func (i *issuer) current(ctx context.Context, now time.Time) *keySet {
@@ -105,6 +111,23 @@ func (i *issuer) current(ctx context.Context, now time.Time) *keySet {
 		i.startLocked(ctx)
 	}
 	return i.keys
+}
+
+// signIn returns where people sign in. It blocks while nothing is known yet and a fetch is under
+// way, or until ctx ends.
+func (i *issuer) signIn(ctx context.Context) (Endpoints, error) {
+	now := time.Now()
+	keys := i.current(ctx, now)
+	if keys == nil {
+		var err error
+		if keys, err = i.newer(ctx, nil, now); err != nil {
+			return Endpoints{}, err
+		}
+	}
+	if !keys.endpoints.usable() {
+		return Endpoints{}, errNoSignIn
+	}
+	return keys.endpoints, nil
 }
 
 // newer returns keys that are newer than old if there are any. It blocks until a fetch has ended,
@@ -201,7 +224,9 @@ func (i *issuer) fetch(ctx context.Context) (*keySet, error) {
 		return nil, fmt.Errorf("discovery: %w", err)
 	}
 	var where struct {
-		JWKS string `json:"jwks_uri"`
+		JWKS          string `json:"jwks_uri"`
+		Authorization string `json:"authorization_endpoint"`
+		Token         string `json:"token_endpoint"`
 	}
 	if err := provider.Claims(&where); err != nil {
 		return nil, fmt.Errorf("discovery: %w", err)
@@ -213,7 +238,22 @@ func (i *issuer) fetch(ctx context.Context) (*keySet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keys: %w", err)
 	}
-	return parseKeySet(text)
+	keys, err := parseKeySet(text)
+	if err == nil {
+		keys.endpoints = Endpoints{where.Authorization, where.Token}
+	}
+	return keys, err
+}
+
+// Endpoints holds the URLs at which people sign in to an issuer: the authorization endpoint and the
+// token endpoint of OpenID Connect. They are what the issuer says, and empty if it says nothing.
+type Endpoints struct{ Authorization, Token string }
+
+// usable reports whether a browser may be sent to the endpoints.
+func (e Endpoints) usable() bool {
+	_, err := parseURL(e.Authorization)
+	_, err2 := parseURL(e.Token)
+	return err == nil && err2 == nil
 }
 
 func (i *issuer) get(ctx context.Context, from string) ([]byte, error) {

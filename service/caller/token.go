@@ -234,7 +234,8 @@ func texts(claim any) (list []string) {
 // keySet holds the keys of an issuer that may sign tokens. It does not change. Its methods take a
 // nil set as an empty one.
 type keySet struct {
-	keys []jose.JSONWebKey
+	keys      []jose.JSONWebKey
+	endpoints Endpoints
 }
 
 // find returns the keys that may have signed a token with the key id and the algorithm. A token
@@ -270,7 +271,7 @@ func (s *keySet) same(other *keySet) bool {
 	if other == nil {
 		return false
 	}
-	return slices.EqualFunc(s.keys, other.keys, func(a, b jose.JSONWebKey) bool {
+	return s.endpoints == other.endpoints && slices.EqualFunc(s.keys, other.keys, func(a, b jose.JSONWebKey) bool {
 		x, err := a.MarshalJSON()
 		y, err2 := b.MarshalJSON()
 		return err == nil && err2 == nil && string(x) == string(y)

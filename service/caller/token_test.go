@@ -11,8 +11,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -482,5 +484,39 @@ func TestNoAddressIsNotThrottled(t *testing.T) {
 		if e, ok := errors.AsType[*caller.Error](err); !ok || e.Problem != caller.Invalid {
 			t.Fatalf("an attempt without an address: %v", err)
 		}
+	}
+}
+
+// TestSignIn asks where people sign in: before anything is known of the issuer, while it cannot be
+// reached, and where it names no place to send a browser to.
+func TestSignIn(t *testing.T) {
+	at := caller.Endpoints{
+		Authorization: issuerURL + "/authorize", Token: issuerURL + "/token",
+	}
+	w := newWorld(t, nil)
+	w.SetStatus(http.StatusInternalServerError)
+	if got, err := w.SignIn(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "cannot be fetched") {
+		t.Errorf("an issuer that fails: %+v, %v", got, err)
+	}
+	w = newWorld(t, nil)
+	for range 2 {
+		if got, err := w.SignIn(t.Context()); err != nil || got != at {
+			t.Errorf("%+v, %v", got, err)
+		}
+		w.SetStatus(http.StatusInternalServerError) // what is known counts
+	}
+	w = newWorld(t, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			answer := httptest.NewRecorder()
+			h.ServeHTTP(answer, r)
+			rw.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(rw, strings.ReplaceAll(answer.Body.String(),
+				issuerURL+"/token", "http://issuer.example/token"))
+		})
+	})
+	if got, err := w.SignIn(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "does not say where people sign in") {
+		t.Errorf("a token endpoint without https: %+v, %v", got, err)
 	}
 }

@@ -52,6 +52,8 @@ var pageHeaders = map[string]string{
 type Config struct {
 	// SignIn says that clients are authenticated, so that the page asks its user for a credential.
 	SignIn bool
+	// OIDC has people sign in at the issuer of tokens, too. Nil: it does not.
+	OIDC *OIDC
 }
 
 // settings is the path of what the page must know before its first call.
@@ -63,6 +65,7 @@ const principal = "principal.json"
 // API serves the console. It is safe for concurrent use. New returns one.
 type API struct {
 	files map[string]*file // by path below Root
+	oidc  *OIDC            // nil: there is none
 }
 
 var _ front.API = (*API)(nil)
@@ -73,8 +76,9 @@ func New(config Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	files[settings] = newFile(settings, deflate(fmt.Appendf(nil, `{"signIn":%t}`, config.SignIn)))
-	return &API{files: files}, nil
+	files[settings] = newFile(settings, deflate(fmt.Appendf(nil, `{"signIn":%t,"oidc":%t}`,
+		config.SignIn, config.OIDC != nil)))
+	return &API{files, config.OIDC}, nil
 }
 
 // Takes reports whether a path belongs to the console, even if there is no file.
@@ -127,8 +131,13 @@ func (a *API) serve(x *front.Exchange) error {
 	if name == "" {
 		name = index
 	}
-	if name == principal {
+	switch {
+	case name == principal:
 		return servePrincipal(x, id)
+	case name == provider && a.oidc != nil:
+		return a.oidc.serve(x)
+	case name == index && a.oidc != nil:
+		header.Set("Content-Security-Policy", a.oidc.policy(r.Context()))
 	}
 	f := a.files[name]
 	if f == nil {
@@ -146,7 +155,12 @@ func servePrincipal(x *front.Exchange, id *caller.Identity) error {
 	if id != nil {
 		name = id.Principal
 	}
-	text, err := json.Marshal(map[string]string{"principal": name})
+	return answer(x, map[string]string{"principal": name})
+}
+
+// answer answers with JSON that is of no use later.
+func answer(x *front.Exchange, of any) error {
+	text, err := json.Marshal(of)
 	if err != nil {
 		return err
 	}

@@ -198,7 +198,9 @@ func TestPrincipal(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	for signIn, want := range map[bool]string{true: `{"signIn":true}`, false: `{"signIn":false}`} {
+	for signIn, want := range map[bool]string{
+		true: `{"signIn":true,"oidc":false}`, false: `{"signIn":false,"oidc":false}`,
+	} {
 		w := ask(newHandler(t, console.Config{SignIn: signIn}), "GET", "/console/settings.json")
 		if w.Body.String() != want || w.Header().Get("Cache-Control") != "no-cache" ||
 			w.Header().Get("Content-Type") != "application/json" {

@@ -142,9 +142,13 @@ export async function* lines(path: string, o: Options): AsyncGenerator<string> {
   }
 }
 
+/** atIssuer says that people can sign in at the issuer of tokens. */
+export const atIssuer = signal(false);
+
 /** start finds out whether the gateway asks for a credential. */
 export async function start(): Promise<void> {
-  const settings = await call<{ signIn: boolean }>('console/settings.json');
+  const settings = await call<{ signIn: boolean; oidc: boolean }>('console/settings.json');
+  atIssuer.value = settings.oidc;
   session.value = settings.signIn ? 'needed' : 'open';
 }
 

@@ -9,7 +9,7 @@ export function Failure({ error, what }: { error: unknown; what?: string }) {
   if (!(error instanceof ApiError)) {
     return (
       <div class="notice bad" role="alert">
-        <p>{String(error)}</p>
+        <p>{error instanceof Error ? error.message : String(error)}</p>
       </div>
     );
   }

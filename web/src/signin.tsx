@@ -1,20 +1,26 @@
-import { useState } from 'preact/hooks';
-import { refused, signIn } from './api';
+import { useEffect, useState } from 'preact/hooks';
+import { atIssuer, refused, signIn } from './api';
+import { comesBack, leave, token } from './oidc';
 import { Failure } from './parts';
 
 /** SignIn asks for a credential. The field is no form of the browser's: nothing is stored. */
 export function SignIn() {
   const [error, setError] = useState<unknown>(refused.value);
   const [busy, setBusy] = useState(false);
-  const attempt = async (key: string | undefined): Promise<void> => {
+  const attempt = (key: string | undefined): Promise<void> => during(() => signIn(key));
+  const during = async (work: () => Promise<void>): Promise<void> => {
     setBusy(true);
+    setError(undefined);
     try {
-      await signIn(key);
+      await work();
     } catch (e) {
       setError(e);
       setBusy(false);
     }
   };
+  useEffect(() => {
+    if (atIssuer.value && comesBack()) void during(async () => signIn(await token()));
+  }, []);
   return (
     <main id="main" class="sign-in" tabIndex={-1}>
       <form
@@ -24,6 +30,16 @@ export function SignIn() {
         }}
       >
         <h1>Sign in to Mooring</h1>
+        {atIssuer.value && (
+          <>
+            <p>
+              <button type="button" class="primary" disabled={busy} onClick={() => void during(leave)}>
+                Sign in with your organization
+              </button>
+            </p>
+            <p class="muted">Or with a credential that you have:</p>
+          </>
+        )}
         <label for="key">API key or token</label>
         <input
           id="key"
@@ -38,7 +54,7 @@ export function SignIn() {
           It stays in the memory of this page. Reloading the page forgets it.
         </p>
         <p class="actions">
-          <button type="submit" class="primary" disabled={busy}>
+          <button type="submit" class={atIssuer.value ? '' : 'primary'} disabled={busy}>
             Sign in
           </button>
           <button type="button" disabled={busy} onClick={() => void attempt(undefined)}>

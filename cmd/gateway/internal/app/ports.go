@@ -96,7 +96,7 @@ func newFront(cfg *config.Config, log *slog.Logger, conn *inproc.Conn, api *rest
 	callers *caller.Authenticator, admitted *admission.Admission, audited *audit.Log,
 	m *metrics.Metrics,
 ) (*front.Handler, error) {
-	beside, err := besideREST(cfg)
+	beside, err := besideREST(cfg, callers)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func newFront(cfg *config.Config, log *slog.Logger, conn *inproc.Conn, api *rest
 }
 
 // besideREST returns what the REST port serves beside REST.
-func besideREST(cfg *config.Config) ([]front.API, error) {
+func besideREST(cfg *config.Config, callers *caller.Authenticator) ([]front.API, error) {
 	browsers, err := web.New(web.Config{
 		Services: api.Names(), MaxSizeOf: api.MaxSizeOf(int(cfg.MaxRequestSize)),
 	})
@@ -125,14 +125,25 @@ func besideREST(cfg *config.Config) ([]front.API, error) {
 			Sources: cfg.DataAPI.Sources, InsertStatus: cfg.DataAPI.InsertStatus,
 		}))
 	}
-	if cfg.Console {
-		page, err := console.New(console.Config{SignIn: cfg.AuthEnabled()})
+	if cfg.Console.Enabled {
+		page, err := console.New(consoleConfig(cfg, callers))
 		if err != nil {
 			return nil, err
 		}
 		apis = append(apis, page)
 	}
 	return apis, nil
+}
+
+func consoleConfig(cfg *config.Config, callers *caller.Authenticator) console.Config {
+	c := console.Config{SignIn: cfg.AuthEnabled()}
+	if at, jwt := cfg.Console.OIDC, cfg.Auth.JWT; at.Client != "" {
+		c.OIDC = &console.OIDC{
+			Issuer: jwt.Issuer, Client: at.Client, Scope: at.Scope,
+			UseIDToken: jwt.Audience == at.Client, Endpoints: callers.SignIn,
+		}
+	}
+	return c
 }
 
 type portParams struct {

@@ -261,6 +261,7 @@ func TestSecondSignal(t *testing.T) {
 		}
 	}()
 	<-reached
+	g.eventually(t, http.StatusOK) // or the next status would not say that it is stopping
 	g.signal(t)
 	g.eventually(t, http.StatusServiceUnavailable)
 	g.signal(t)

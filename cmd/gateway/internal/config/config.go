@@ -38,8 +38,8 @@ type Config struct {
 	REST REST
 	// DataAPI describes the Atlas Data API on the REST listener.
 	DataAPI DataAPI
-	// Console says whether the REST listener serves the console.
-	Console bool
+	// Console describes the console on the REST listener.
+	Console Console
 	// DebugAddress is the address of the debugging listener; empty means none.
 	DebugAddress string
 	// AdminAddress is the address of the listener with the metrics; empty means none.
@@ -369,6 +369,7 @@ func (c *Config) check() error {
 		refuse("tls.clientCertificates", "needs tls.clientAuthorityFile")
 	}
 	c.Auth.check(refuse)
+	c.Console.check(&c.Auth.JWT, refuse)
 	if c.REST.CORS.Credentials && slices.Contains(c.REST.CORS.Origins, anyHost) {
 		refuse("rest.cors.credentials", "cannot be with * in rest.cors.origins: every page of "+
 			"every site could act as the user of the browser")

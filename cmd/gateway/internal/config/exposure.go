@@ -48,6 +48,25 @@ func (c *Config) CertificatesCount() bool {
 	return c.TLS.ClientAuthorityFile != "" && c.Auth.CertificateName != ""
 }
 
+// Console describes the console.
+type Console struct {
+	Enabled bool
+	// OIDC says how people sign in to it at the issuer of tokens. Without a Client they cannot.
+	OIDC struct{ Client, Scope string }
+}
+
+func (c *Console) check(jwt *JWT, refuse func(option, problem string)) {
+	if c.OIDC.Client == "" {
+		return
+	}
+	if !c.Enabled {
+		refuse("console.oidc.clientId", "needs console.enabled")
+	}
+	if jwt.Issuer == "" {
+		refuse("console.oidc.clientId", "needs auth.jwt.issuer")
+	}
+}
+
 // check refuses combinations that do not work.
 func (a *Auth) check(refuse func(option, problem string)) {
 	if (a.JWT.Issuer == "") != (a.JWT.Audience == "") {

@@ -82,6 +82,15 @@ func TestAuthOptions(t *testing.T) {
 		{"issuer without TLS", "--auth-jwt-issuer=http://i.example --auth-jwt-audience=a", "it is not https"},
 		{"issuer alone", "--auth-jwt-issuer=https://i.example", "belong together"},
 		{"audience alone", "--auth-jwt-audience=a", "belong together"},
+		{
+			"signing in to a console that is off",
+			"--console-oidc-client-id=c --auth-jwt-issuer=https://i.example --auth-jwt-audience=a",
+			"needs console.enabled",
+		},
+		{
+			"signing in at no issuer", "--console-enabled --console-oidc-client-id=c",
+			"needs auth.jwt.issuer",
+		},
 		{"a symmetric algorithm", "--auth-jwt-algorithms=HS256", "option auth.jwt.algorithms"},
 		{"no signature", "--auth-jwt-algorithms=RS256,none", "option auth.jwt.algorithms"},
 		{"no algorithm", "--auth-jwt-algorithms=,", "there is no algorithm"},

@@ -214,7 +214,20 @@ var options = []option{
 		Doc: "Whether the REST port serves the console at /console/ (docs/console.md). Its pages " +
 			"are the same for everyone; what they show needs the credentials and the permissions " +
 			"of the API.",
-		parse: into(func(c *Config) *bool { return &c.Console }, parseBool),
+		parse: into(func(c *Config) *bool { return &c.Console.Enabled }, parseBool),
+	},
+	{
+		Name: "console.oidc.clientId", Kind: "name",
+		Doc: "Id of the console at auth.jwt.issuer, where people can then sign in to it. Register " +
+			"it there as a public client with PKCE, and with the console's address as the " +
+			"redirect URI: https://HOST/console/.",
+		parse: into(func(c *Config) *string { return &c.Console.OIDC.Client }, parseText),
+	},
+	{
+		Name: "console.oidc.scope", Kind: "scopes", Default: "openid",
+		Doc: "Scopes that the console asks for, with spaces between them. The access token must " +
+			"have the audience auth.jwt.audience; if that is the client id, the id token counts.",
+		parse: into(func(c *Config) *string { return &c.Console.OIDC.Scope }, parseText),
 	},
 	{
 		Name: "tls.certificateFile", Kind: "path",
