@@ -271,7 +271,10 @@ func (s *keySet) same(other *keySet) bool {
 	if other == nil {
 		return false
 	}
-	return s.endpoints == other.endpoints && slices.EqualFunc(s.keys, other.keys, func(a, b jose.JSONWebKey) bool {
+	if s.endpoints != other.endpoints {
+		return false
+	}
+	return slices.EqualFunc(s.keys, other.keys, func(a, b jose.JSONWebKey) bool {
 		x, err := a.MarshalJSON()
 		y, err2 := b.MarshalJSON()
 		return err == nil && err2 == nil && string(x) == string(y)

@@ -218,9 +218,9 @@ var options = []option{
 	},
 	{
 		Name: "console.oidc.clientId", Kind: "name",
-		Doc: "Id of the console at auth.jwt.issuer, where people can then sign in to it. Register " +
-			"it there as a public client with PKCE, and with the console's address as the " +
-			"redirect URI: https://HOST/console/.",
+		Doc: "Id of the console at auth.jwt.issuer, where people can then sign in to it. " +
+			"Register it there as a public client with PKCE, and with the console's address as " +
+			"the redirect URI: https://HOST/console/.",
 		parse: into(func(c *Config) *string { return &c.Console.OIDC.Client }, parseText),
 	},
 	{
