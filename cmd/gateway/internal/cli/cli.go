@@ -372,7 +372,7 @@ func (c *command) help(own *pflag.FlagSet, w io.Writer) error {
 			"--uri-file instead.\n")
 	}
 	if own.HasFlags() {
-		fmt.Fprintf(&b, "\nFlags:\n%s", own.FlagUsages())
+		fmt.Fprintf(&b, "\nFlags:\n%s", own.FlagUsagesWrapped(100))
 	}
 	switch {
 	case !c.configured:

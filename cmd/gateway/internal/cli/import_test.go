@@ -61,11 +61,11 @@ func (w *world) checkNumbers(t *testing.T, namespace string, n int) {
 func TestImportForms(t *testing.T) {
 	w := newWorld(t)
 	w.use(t, w.addresses["gateway"])
-	ndjson := numbers(2500, 0)
+	ndjson := numbers(1200, 0)
 	array := "[" + strings.ReplaceAll(strings.TrimSpace(string(ndjson)), "\n", ",\n") + "]"
 	var dump []byte
 	csv := "n.int32()\n"
-	for i := range 2500 {
+	for i := range 1200 {
 		dump = append(dump, bson.NewBuilder(nil).Int32("n", int32(i)).Finish()...)
 		csv += fmt.Sprintln(i)
 	}
@@ -95,18 +95,18 @@ func TestImportForms(t *testing.T) {
 	for name, text := range forms {
 		t.Run(name, func(t *testing.T) {
 			w.write(t, name, text)
-			for i, line := range []string{"import db." + name + " $DIR/" + name, "import db." + name + "_stdin"} {
+			for i, line := range []string{"import db." + name + " $DIR/" + name + " --quiet", "import db." + name + "_stdin --quiet"} {
 				stdin := ""
 				if i == 1 {
 					stdin = string(text)
 				}
-				const want = "{\"insertedCount\":2500,\"rejectedCount\":0}\n"
+				const want = "{\"insertedCount\":1200,\"rejectedCount\":0}\n"
 				if said := w.run(t, line, stdin); said != want {
 					t.Errorf("%s prints %q, want %q", line, said, want)
 				}
 			}
-			w.checkNumbers(t, "db."+name, 2500)
-			w.checkNumbers(t, "db."+name+"_stdin", 2500)
+			w.checkNumbers(t, "db."+name, 1200)
+			w.checkNumbers(t, "db."+name+"_stdin", 1200)
 		})
 	}
 }
@@ -198,7 +198,7 @@ func TestImportAnswersLost(t *testing.T) {
 			})
 			defer w.deployment.Disturb(nil)
 			want := fmt.Sprintf("{\"insertedCount\":%d,\"rejectedCount\":0}\n", n)
-			if said := w.run(t, "import db."+kind+" $DIR/numbers", ""); said != want {
+			if said := w.run(t, "import db."+kind+" $DIR/numbers --quiet", ""); said != want {
 				t.Errorf("import prints %q, want %q", said, want)
 			}
 			w.checkNumbers(t, "db."+kind, n)

@@ -20,6 +20,7 @@ type progress struct {
 	total int64 // bytes; below 0: unknown
 	begun time.Time
 	last  time.Time
+	first int64 // how many documents were done at first: an earlier run may have done some
 }
 
 // progress returns a progress with nothing done. total is how many bytes there are; below 0:
@@ -46,6 +47,9 @@ func (p *progress) set(bytes, docs, rejected int64) {
 	if p.w == nil {
 		return
 	}
+	if p.first == 0 {
+		p.first = docs
+	}
 	text := fmt.Sprintf("%s %d documents", p.verb, docs)
 	if rejected > 0 {
 		text += fmt.Sprintf(", %d rejected", rejected)
@@ -63,7 +67,7 @@ func (p *progress) set(bytes, docs, rejected int64) {
 	if p.total > 0 {
 		text += fmt.Sprintf(", %d%% of the file", 100*bytes/p.total)
 	}
-	rate := float64(docs) / now.Sub(p.begun).Seconds()
+	rate := float64(docs-p.first) / now.Sub(p.begun).Seconds()
 	fmt.Fprintf(p.w, "mooring: %s, %.0f a second\n", text, rate)
 }
 

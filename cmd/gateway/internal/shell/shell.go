@@ -96,10 +96,13 @@ func (c *Command) Run(in Invocation) error {
 	switch {
 	case errors.Is(err, syscall.EPIPE):
 		return nil
-	case ctx.Err() != nil && err != nil:
-		return ErrInterrupted
+	case ctx.Err() == nil || err == nil:
+		return describe(err, s.address)
 	}
-	return describe(err, s.address)
+	if f := in.Flags.Lookup("continue"); f != nil && f.Value.String() != "" {
+		return fmt.Errorf("%w: the same command continues", ErrInterrupted)
+	}
+	return ErrInterrupted
 }
 
 // grace is how long a command has to end after a signal. A call within the process goes on until
