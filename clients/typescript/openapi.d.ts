@@ -14,6 +14,8 @@ export interface paths {
         /**
          * The documents that match, in pages: the response is the first one, and nextPage has the others.
          * @description A GET takes filter, projection, sort, hint, collation (all as JSON), limit, skip, batchSize, maxTimeMS, comment, readPreference (the mode) and readConcern (the level) in its query.
+         *
+         *     Every other parameter is a condition on a field: `status=paid&total=gt.10`. The page [API](docs/api.md) of the documentation has the operators.
          */
         get: operations["findByQuery"];
         put?: never;
@@ -383,6 +385,8 @@ export interface paths {
         /**
          * The documents that match, as a stream.
          * @description It is application/x-ndjson, or text/event-stream, which EventSource reads with a GET; the query is that of Find.
+         *
+         *     Every other parameter is a condition on a field: `status=paid&total=gt.10`. The page [API](docs/api.md) of the documentation has the operators.
          */
         get: operations["streamFindByQuery"];
         put?: never;
@@ -4904,6 +4908,8 @@ export interface components {
         "Mooring-Request-Id": string;
         /** @description The session's renewed token, of a call in a session. */
         "Mooring-Session": string;
+        /** @description How many documents match, if count=exact asks for it. */
+        "Mooring-Total-Count": string;
         /** @description The code and the name of a write concern that was not met. The write stands. */
         "Mooring-Write-Concern-Error": string;
         /** @description What of Prefer is honored. */
@@ -4947,6 +4953,21 @@ export interface operations {
                 readPreference?: string;
                 /** @description How consistent the read is; the deployment's default unless set. The level. */
                 readConcern?: string;
+                /**
+                 * @description The sort as a list of fields, with `-` in front for descending: `-placed,total`.
+                 * @example -total
+                 */
+                order?: string;
+                /**
+                 * @description The fields that documents have, and no others: `_id,total`; or, with `-` in front of each, those that they lose.
+                 * @example _id,total
+                 */
+                select?: string;
+                /**
+                 * @description `exact`: the header Mooring-Total-Count has how many documents match, in all pages.
+                 * @example exact
+                 */
+                count?: "exact";
                 /** @description The same as Request-Timeout. The shorter one counts. */
                 timeout?: components["parameters"]["timeout"];
             };
@@ -4982,6 +5003,7 @@ export interface operations {
                     "Mooring-Cursor": components["headers"]["Mooring-Cursor"];
                     "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];
                     "Mooring-Session": components["headers"]["Mooring-Session"];
+                    "Mooring-Total-Count": components["headers"]["Mooring-Total-Count"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -6833,6 +6855,16 @@ export interface operations {
                 readPreference?: string;
                 /** @description How consistent the read is; the deployment's default unless set. The level. */
                 readConcern?: string;
+                /**
+                 * @description The sort as a list of fields, with `-` in front for descending: `-placed,total`.
+                 * @example -total
+                 */
+                order?: string;
+                /**
+                 * @description The fields that documents have, and no others: `_id,total`; or, with `-` in front of each, those that they lose.
+                 * @example _id,total
+                 */
+                select?: string;
                 /** @description Of `Accept: text/csv`: the fields of a row, with types where a value of another type is an error. Without it, the columns are those of the projection. */
                 columns?: string;
                 /** @description Of `Accept: text/csv`: the character between cells, or `tab`. */
@@ -10839,7 +10871,7 @@ export interface operations {
                      *           "call": "DocumentService/DeleteMany",
                      *           "principal": "reports",
                      *           "namespace": "shop.orders",
-                     *           "reason": "PermissionDenied",
+                     *           "reason": "PolicyRefused",
                      *           "count": 1,
                      *           "lastTime": "2026-11-20T15:44:01.004Z",
                      *           "requestId": "0d9c8b7a6f5e4d3c",

@@ -321,7 +321,7 @@ func (s *scenario) fail(id string) {
 	op := s.d.operations[id]
 	for want, spoil := range map[int]func(*http.Request){
 		http.StatusNotAcceptable:        func(r *http.Request) { r.Header.Set("Accept", "image/png") },
-		http.StatusBadRequest:           func(r *http.Request) { r.URL.RawQuery = "nonsense=1" },
+		http.StatusBadRequest:           func(r *http.Request) { r.URL.RawQuery = "$nonsense=1" },
 		http.StatusUnsupportedMediaType: func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") },
 	} {
 		if want == http.StatusUnsupportedMediaType && op.request == nil {

@@ -3,7 +3,6 @@ package csv
 import (
 	"errors"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -26,18 +25,12 @@ func (c Column) String() string {
 	return c.text
 }
 
-// typed matches a name with a type behind it, which "count(*)" and "price (EUR)" do not have.
-var typed = regexp.MustCompile(`^(.*)\.([A-Za-z0-9_]+\([^()]*\))$`)
-
 // ParseColumn reads a name with or without a type, such as "address.city" or "age.int32()".
 func ParseColumn(text string) (Column, error) {
-	c := Column{Path: text, text: text}
-	if m := typed.FindStringSubmatch(text); m != nil {
-		form, err := literal.ParseForm(m[2])
-		if err != nil {
-			return c, err
-		}
-		c.Path, c.Form = m[1], form
+	c := Column{text: text}
+	var err error
+	if c.Path, c.Form, err = literal.CutForm(text); err != nil {
+		return c, err
 	}
 	if _, err := literal.ParseForm(c.Path); err == nil {
 		return c, errors.New(quoted(text) + " has a type and no name")

@@ -45,7 +45,7 @@ var sentHeaders = []string{
 var exposedHeaders = []string{
 	"ETag", "Location", "Retry-After", "Preference-Applied", "Allow", "WWW-Authenticate",
 	"Accept-Patch", WriteConcernErrorHeader,
-	RequestIDHeader, SessionHeader, CursorHeader, TransactionHeader,
+	RequestIDHeader, SessionHeader, CursorHeader, TransactionHeader, TotalCountHeader,
 }
 
 // newCORS returns what answers the questions of browsers, nil if no page may call.

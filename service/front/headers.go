@@ -6,6 +6,7 @@ const (
 	SessionHeader     = "Mooring-Session"
 	TransactionHeader = "Mooring-Transaction"
 	CursorHeader      = "Mooring-Cursor"
+	TotalCountHeader  = "Mooring-Total-Count"
 	// WriteConcernErrorHeader tells that a write is not acknowledged as its write concern asks. Its
 	// value is the server's code and its name.
 	WriteConcernErrorHeader = "Mooring-Write-Concern-Error"

@@ -6,6 +6,7 @@ package literal
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,6 +87,20 @@ func ParseForm(text string) (Form, error) {
 		return Form{}, fmt.Errorf("%s() does not take %s%s", k.name, clip(arg), k.takes())
 	}
 	return Form{kind: k, arg: arg}, nil
+}
+
+// typed matches a name with a type behind it, which "count(*)" and "price (EUR)" do not have.
+var typed = regexp.MustCompile(`^(.*)\.([A-Za-z0-9_]+\([^()]*\))$`)
+
+// CutForm cuts the type off a name that ends with one, such as "age.int32()". Without one, the form
+// is auto().
+func CutForm(text string) (name string, f Form, err error) {
+	m := typed.FindStringSubmatch(text)
+	if m == nil {
+		return text, Form{}, nil
+	}
+	f, err = ParseForm(m[2])
+	return m[1], f, err
 }
 
 // takes lists what may stand between the parentheses.

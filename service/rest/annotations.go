@@ -75,6 +75,7 @@ func annotatedRoutes(plans planner, m protoreflect.MethodDescriptor) []*route {
 		case r.reply.byName["documents"] != nil && r.reply.byName["cursor"] != nil && !r.stream:
 			r.offers = offerPage
 		}
+		r.takeConditions()
 		routes = append(routes, r)
 	}
 	return routes

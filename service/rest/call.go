@@ -20,6 +20,7 @@ import (
 	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/urlquery"
 )
 
 // call holds the state of one request. The goroutine of its Exchange owns it.
@@ -32,10 +33,12 @@ type call struct {
 	path      []variable // in variables
 	variables [maxVariables]variable
 	query     url.Values
+	find      urlquery.Find // what the query says of fields
 	timeout   time.Duration // 0: none
 	ticket    string        // in the path
 	ticketed  proto.Message // the request of the ticket; nil: there is none
 	metadata  metadata.MD   // the handler's header
+	total     string        // how many documents there are, if the query asks
 	length    [1]string     // the length of the response's body, as a header has it
 	begun     bool          // the status line is written
 	stream    *stream       // nil: the route is none
@@ -93,6 +96,9 @@ func (c *call) open() error {
 		}
 	}
 	if c.query, err = parseQuery(r, c.r.URL.RawQuery); err != nil {
+		return err
+	}
+	if err := c.readConditions(r); err != nil {
 		return err
 	}
 	if c.timeout, err = c.x.Timeout(c.query); err != nil {
@@ -283,6 +289,9 @@ func (c *call) writeTokens(m proto.Message) {
 	h := c.x.Response.Header()
 	if s, ok := m.(hasSession); ok && s.GetSession() != "" {
 		h.Set(front.SessionHeader, s.GetSession())
+	}
+	if c.total != "" {
+		h.Set(front.TotalCountHeader, c.total)
 	}
 	if cursor, ok := m.(hasCursor); ok && c.format.Type == media.BSON && cursor.GetCursor() != "" {
 		h.Set(front.CursorHeader, cursor.GetCursor())

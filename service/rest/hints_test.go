@@ -152,9 +152,9 @@ func TestParameters(t *testing.T) {
 		{"batchSize=null", "batchSize", "InvalidArgument", `"null" is not an integer`},
 		{"filter=x", "filter", "MalformedDocument", `expected an object`},
 		{"filter=", "filter", "MalformedDocument", ``},
-		{"Filter={}", "Filter", "InvalidArgument", `there is no such query parameter: did you mean filter?`},
-		{"_id=7", "_id", "InvalidArgument", `there is no such query parameter: here are batchSize, collation, comment, filter, hint, `},
-		{"pretty=true", "pretty", "InvalidArgument", `, skip, sort, timeout`},
+		{"Filter={}", "Filter", "InvalidArgument", `there is no such parameter: did you mean filter?`},
+		{"limt=7", "limt", "InvalidArgument", `there is no such parameter: did you mean limit? For a field of this name, write field.limt`},
+		{"pretty=true", "pretty", "InvalidArgument", `there is no such parameter. For a field`},
 		{"timeout=5", "timeout", "InvalidArgument", `is not a positive duration`},
 	} {
 		w := do(h, "GET", documents+"?"+row.query, "")
@@ -163,7 +163,12 @@ func TestParameters(t *testing.T) {
 			t.Errorf("%s: %+v", row.query, e)
 		}
 	}
-	w := do(h, "GET", "/v1/databases?nameOnly=yes", "")
+	w := do(h, "GET", "/v1/databases?_id=7", "")
+	if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != "_id" ||
+		!strings.Contains(e.Message, "there is no such query parameter: here are authorizedDatabases, batchSize, comment, filter, ") {
+		t.Errorf("a GET without fields: %+v", e)
+	}
+	w = do(h, "GET", "/v1/databases?nameOnly=yes", "")
 	if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != "nameOnly" || !strings.Contains(e.Message, "neither true nor false") {
 		t.Errorf("a switch: %+v", e)
 	}

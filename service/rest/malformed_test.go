@@ -117,7 +117,7 @@ var malformedRequests = []malformed{
 		`{"filter":{}}`, `{"find":"x"}`, `{"lsid":{}}`, `{"$db":"x"}`, `{"$readPreference":{}}`, `{"maxTimeMS":1}`, `{"fromMongos":true}`,
 	}},
 	{"parameter", "GET", documents + "?%s", "", "", 400, "InvalidArgument", []string{
-		"limit=x", "limit=", "limit=1&limit=2", "limit=1.5", "limit=99999999999999999999", "skip=-1", "batchSize=-1", "x=1", "Limit=1", "filter[a]=1", "%zz", "a=%", ";", "session=x", "timeout=5", "timeout=", "timeout=-5s", "timeout=5s&timeout=6s", "readPreference=Nearest", "tailable=true", "limit=null",
+		"limit=x", "limit=", "limit=1&limit=2", "limit=1.5", "limit=99999999999999999999", "skip=-1", "batchSize=-1", "x=gtt.1", "Limit=1", "filter[a]=1", "%zz", "a=%", ";", "session=x", "timeout=5", "timeout=", "timeout=-5s", "timeout=5s&timeout=6s", "readPreference=Nearest", "tailable=true", "limit=null",
 	}},
 	{"document in a parameter", "GET", documents + "?%s", "", "", 400, "MalformedDocument", []string{
 		"filter=x", "filter=", "filter=1", "filter=%7B", "filter=%7B%7D%7B%7D", "filter=null", "sort=1", "projection=%5B%5D", "filter=%7B%22a%22:%22%ff%22%7D", "hint=a_1",

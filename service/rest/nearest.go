@@ -1,17 +1,16 @@
 package rest
 
 import (
-	"cmp"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/spelling"
 )
 
-// maxHint is the length of the longest segment that an error repeats, or looks for a name for.
+// maxHint is the length of the longest segment that an error repeats.
 const maxHint = 64
 
 // notFound returns the error of a path that ends at, or leaves, the tree at this node. segment is
@@ -28,14 +27,14 @@ func (n *node) notFound(segment, verb string, isVerb bool) error {
 					" here: did you mean "+quoted("/"+name+":"+verb)+"?")
 			}
 		}
-		if name := nearest(verb, maps.Keys(n.ends)); name != "" {
+		if name := spelling.Nearest(verb, maps.Keys(n.ends)); name != "" {
 			return refuse(rpcerr.RouteNotFound, "there is no call "+quoted(":"+verb)+
 				" here: did you mean "+quoted(":"+name)+"?")
 		}
 		return refuse(rpcerr.RouteNotFound, "there is no call "+quoted(":"+verb)+` here (a ":" `+
 			"in a name is %3A in a path)"+n.known())
 	case segment != "":
-		if name := nearest(segment, maps.Keys(n.literals)); name != "" {
+		if name := spelling.Nearest(segment, maps.Keys(n.literals)); name != "" {
 			return refuse(rpcerr.RouteNotFound, "there is no "+quoted(segment)+
 				" at this place of a path: did you mean "+quoted(name)+"?")
 		}
@@ -107,7 +106,7 @@ func (p *plan) meant(name string, root *plan) string {
 
 // meant returns what to add to the error of an unknown name.
 func meant(name string, known []string) string {
-	if like := nearest(name, slices.Values(known)); like != "" {
+	if like := spelling.Nearest(name, slices.Values(known)); like != "" {
 		return ": did you mean " + like + "?"
 	}
 	slices.Sort(known)
@@ -119,65 +118,4 @@ func quoted(text string) string {
 		text = strings.ToValidUTF8(text[:maxHint], "") + "…"
 	}
 	return strconv.Quote(text)
-}
-
-// nearest returns the name that is most like a text, "" if none is like it.
-func nearest(text string, names iter.Seq[string]) string {
-	if len(text) > maxHint {
-		return ""
-	}
-	best, least := "", likeness{beside: (len(text) + 1) / 3, bytes: len(text)}
-	for name := range names {
-		if name == "" {
-			continue
-		}
-		l := liken(strings.ToLower(text), strings.ToLower(name))
-		if c := l.compare(least); c < 0 || c == 0 && (best == "" || name < best) {
-			best, least = name, l
-		}
-	}
-	return best
-}
-
-// likeness says how little a name is like a text.
-type likeness struct {
-	beside int // the distance, if neither is the beginning of the other
-	bytes  int // the distance
-}
-
-func (l likeness) compare(other likeness) int {
-	return cmp.Or(cmp.Compare(l.beside, other.beside), cmp.Compare(l.bytes, other.bytes))
-}
-
-func liken(text, name string) likeness {
-	d := distance(text, name)
-	l := likeness{beside: d, bytes: d}
-	switch {
-	case len(text) > 2 && strings.HasPrefix(name, text):
-		l.beside = min(d, 1)
-	case len(name) > 2 && strings.HasPrefix(text, name):
-		l.beside = min(d, 2)
-	}
-	return l
-}
-
-// distance returns how many bytes must be added, removed or replaced to make one text the other.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -57,6 +57,9 @@ func parseQuery(r *route, raw string) (url.Values, error) {
 	if err != nil {
 		return nil, refuse(rpcerr.InvalidArgument, "the query cannot be parsed: "+err.Error())
 	}
+	if r.fields {
+		return values, nil // see readConditions
+	}
 	for name, all := range values {
 		if !r.hasParam(name) {
 			return nil, refuseField(name,
@@ -85,8 +88,8 @@ func (r *route) queryNames() []string {
 // applyQuery sets the fields of m that the query has.
 func applyQuery(r *route, m message, values url.Values, make *payload.Maker) error {
 	for name, all := range values {
-		if r.params[name] == nil {
-			continue // it is no field
+		if r.params[name] == nil || r.request.byName[name] == nil {
+			continue // it is no field of the request
 		}
 		json, err := r.params[name](all[0])
 		if err != nil {

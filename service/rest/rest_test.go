@@ -607,8 +607,8 @@ func TestEveryRouteHasAHandler(t *testing.T) {
 			if strings.HasSuffix(path, ":import") {
 				kind = "application/x-ndjson"
 			}
-			w := do(h, strings.ToUpper(method), path+"?nonsense=1", "{}", "Content-Type", kind)
-			if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != "nonsense" {
+			w := do(h, strings.ToUpper(method), path+"?$nonsense=1", "{}", "Content-Type", kind)
+			if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != "$nonsense" {
 				t.Errorf("%s %s: %+v", method, path, e)
 			}
 		}

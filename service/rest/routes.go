@@ -25,6 +25,7 @@ type route struct {
 	reply   *plan
 	params  map[string]queryParam // beside timeout
 	own     []string              // parameters that are no field of the request
+	fields  bool                  // other parameters are conditions on fields
 	bodies  []string              // the media types of the body
 	items   items                 // of streams
 	// requestType and replyType make empty messages.

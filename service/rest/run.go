@@ -31,6 +31,11 @@ func (c *call) run(ctx context.Context) error {
 	case c.stream != nil:
 		return c.stream.run(ctx, request.Interface())
 	}
+	if c.query.Has(countParam) {
+		if err := c.count(ctx, request.Interface()); err != nil {
+			return err
+		}
+	}
 	reply, err := c.x.Conn().Call(c.incoming(ctx), c.route.rpc, request.Interface())
 	c.metadata = reply.Header
 	if err != nil {
@@ -62,6 +67,9 @@ func (c *call) setPath(m message) {
 // complete sets the fields of a request that are neither in its body nor in its path.
 func (c *call) complete(m message) error {
 	if err := applyQuery(c.route, m, c.query, &c.make); err != nil {
+		return err
+	}
+	if err := c.applyConditions(m); err != nil {
 		return err
 	}
 	if r, ok := m.Interface().(*mooringv1.WatchRequest); ok && c.format.Type == media.SSE {

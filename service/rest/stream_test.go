@@ -198,7 +198,7 @@ func TestBadRequestReachesNoStreamHandler(t *testing.T) {
 		t.Error("the handler was called")
 		return nil
 	}})
-	for _, url := range []string{documents + ":streamFind?filter=x", documents + ":streamFind?x=1"} {
+	for _, url := range []string{documents + ":streamFind?filter=x", documents + ":streamFind?x=gtt.1"} {
 		if w := do(h, "GET", url, "", "Accept", "text/event-stream"); w.Code != 400 {
 			t.Errorf("%s: %d %s", url, w.Code, w.Body)
 		}

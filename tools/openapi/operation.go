@@ -129,6 +129,15 @@ func (op *operation) complete(s *schemas, verb, path string, statuses []status) 
 		op.RequestBody = importBody
 	case verb == "get":
 		op.Parameters = append(op.Parameters, s.queryParams(op.method)...)
+		if op.takesConditions() {
+			op.Description = strings.TrimSpace(op.Description + "\n\nEvery other parameter is a " +
+				"condition on a field: `status=paid&total=gt.10`. The page [API](docs/api.md) of " +
+				"the documentation has the operators.")
+			op.Parameters = append(op.Parameters, conditionParams...)
+		}
+		if op.takesConditions() && !op.method.IsStreamingServer() {
+			op.Parameters = append(op.Parameters, countParam)
+		}
 	default:
 		body := s.body(op.method.Input())
 		op.RequestBody = object{"required": true, "content": object{
@@ -165,6 +174,23 @@ var importBody = object{"required": true, "content": object{
 	}},
 	"application/bson": object{"schema": binary("The documents, one after the other.")},
 }}
+
+// conditionParams go with conditions on fields.
+var conditionParams = []object{
+	query("order", "The sort as a list of fields, with `-` in front for descending: `-placed,total`.",
+		object{"type": "string"}),
+	query("select", "The fields that documents have, and no others: `_id,total`; or, with `-` in "+
+		"front of each, those that they lose.", object{"type": "string"}),
+}
+
+// countParam asks for the total of a page.
+var countParam = query("count", "`exact`: the header Mooring-Total-Count has how many documents "+
+	"match, in all pages.", object{"type": "string", "enum": []string{"exact"}})
+
+// takesConditions reports whether parameters that are not listed are conditions on fields.
+func (op *operation) takesConditions() bool {
+	return op.method.Name() == "Find" || op.method.Name() == "StreamFind"
+}
 
 // importRows are the parameters of a body of rows.
 var importRows = []object{
@@ -286,6 +312,9 @@ func (op *operation) success(s *schemas, verb string) object {
 		content["application/bson"] = object{"schema": binary("The documents, one after the " +
 			"other; the cursor is in the header Mooring-Cursor.")}
 		names = append(names, "Mooring-Cursor")
+		if op.takesConditions() && verb == "get" {
+			names = append(names, "Mooring-Total-Count")
+		}
 	}
 	answer := object{
 		"description": "What the call returns.", "headers": headers(names...), "content": content,

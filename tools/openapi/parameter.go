@@ -47,6 +47,7 @@ var sharedHeaders = object{
 	"Mooring-Session":    responseHeader("The session's renewed token, of a call in a session."),
 	"Mooring-Cursor": responseHeader("The token for the next page, where the body is BSON. " +
 		"Missing at the end."),
+	"Mooring-Total-Count": responseHeader("How many documents match, if count=exact asks for it."),
 	"Retry-After": object{
 		"description": "After how many seconds to repeat the call.",
 		"schema":      object{"type": "integer"},

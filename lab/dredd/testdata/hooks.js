@@ -95,7 +95,7 @@ const successes = {
 
 // failures makes each status of a request that would succeed.
 const failures = {
-  400: (r) => query(r, "nonsense=1"),
+  400: (r) => query(r, "$nonsense=1"),
   401: (r) => { r.at = "guarded"; r.headers.Authorization = "Bearer nonsense"; },
   403: (r) => { r.at = "guarded"; r.headers["Api-Key"] = key; },
   406: (r) => { r.headers.Accept = "image/png"; },
