@@ -45,6 +45,7 @@ eval(script);
   first.says("ready", {});
   first.says("removed", {_id: 3});
   look();
+  globalThis.fetch = async () => ({ok: true, json: () => ({url: "/stream"})});
   first.readyState = 2; // the ticket has expired
   first.onerror();
   again();
@@ -53,8 +54,51 @@ eval(script);
 })();
 `
 
-// TestPage checks what the page shows, and that it opens another stream with a new ticket.
-func TestPage(t *testing.T) {
+// refused runs the page's script where the stream is refused: by a status, and by an event.
+const refused = `
+const elements = {state: {}, orders: {replaceChildren() {}}};
+const sources = [];
+globalThis.document = {getElementById: id => elements[id], createElement: () => ({})};
+globalThis.fetch = async url => url === "/ticket" ? {json: () => ({url: "/stream"})}
+  : {ok: false, json: async () => ({error: {message: "no change streams"}})};
+globalThis.EventSource = class {
+  static CLOSED = 2;
+  constructor() { this.on = {}; sources.push(this); }
+  addEventListener(name, f) { this.on[name] = f; }
+};
+let again;
+globalThis.setTimeout = f => { again = f; };
+const wait = () => new Promise(setImmediate);
+const texts = [];
+eval(script);
+(async () => {
+  await wait();
+  sources[0].readyState = 2;
+  sources[0].onerror();
+  await wait();
+  texts.push(elements.state.textContent);
+  again();
+  await wait();
+  sources[1].on.failure({data: JSON.stringify({error: {message: "not a replica set"}})});
+  sources[1].readyState = 0;
+  sources[1].onerror();
+  texts.push(elements.state.textContent);
+  process.stdout.write(texts.join("; "));
+})();
+`
+
+// TestPageSaysWhy checks that the page shows why it is not live, on a server without change
+// streams.
+func TestPageSaysWhy(t *testing.T) {
+	const want = "connecting: no change streams; connecting: not a replica set"
+	if got := runPage(t, refused); got != want {
+		t.Errorf("the page shows %q, want %q", got, want)
+	}
+}
+
+// runPage runs a scene with the page's script, and returns what it prints.
+func runPage(t *testing.T, scene string) string {
+	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("node is not installed")
 	}
@@ -64,8 +108,16 @@ func TestPage(t *testing.T) {
 		t.Context(), "node", "-e", "const script = process.argv[1];"+scene, script,
 	)
 	out, err := node.CombinedOutput()
+	if err != nil {
+		t.Fatalf("node: %v, %s", err, out)
+	}
+	return string(out)
+}
+
+// TestPage checks what the page shows, and that it opens another stream with a new ticket.
+func TestPage(t *testing.T) {
 	const want = "; a: new, b: new; a: paid, b: new, c: new; a: paid, b: new, c: new; ; 2"
-	if err != nil || string(out) != want {
-		t.Errorf("the page shows %q, %v; want %q", out, err, want)
+	if got := runPage(t, scene); got != want {
+		t.Errorf("the page shows %q, want %q", got, want)
 	}
 }

@@ -18,15 +18,21 @@ post() { # post URL BODY [OPTION …]
 
 echo '# two accounts'
 for collection in accounts payments; do
-  post "$collections/$collection/documents:deleteMany" '{"filter": {}}' >/dev/null
+  reply=$(post "$collections/$collection/documents:deleteMany" '{"filter": {}}') || {
+    echo "$collection cannot be emptied: $reply" >&2
+    exit 1
+  }
 done
 post "$collections/accounts/documents:insertMany" \
   '{"documents": [{"_id": "anna", "balance": 100}, {"_id": "ben", "balance": 50}]}'
 echo
 
 echo '# a transfer, statement by statement'
-transaction=$(post "$base/v1/transactions:begin" '{}' |
-  sed -n 's/.*"transaction": *"\([^"]*\)".*/\1/p')
+begun=$(post "$base/v1/transactions:begin" '{}') || {
+  echo "no transaction can begin: $begun" >&2
+  exit 1
+}
+transaction=$(echo "$begun" | sed -n 's/.*"transaction": *"\([^"]*\)".*/\1/p')
 in="Mooring-Transaction: $transaction"
 post "$collections/payments/documents:insertOne" '{"statement": 1,
   "document": {"_id": "payment-1", "from": "anna", "to": "ben", "amount": 30}}' --header "$in"

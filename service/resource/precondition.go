@@ -68,9 +68,11 @@ func (p precondition) missing() error {
 
 // writing describes a change of one document.
 type writing struct {
-	ns        client.Namespace
-	common    client.Common // of the write
-	filter    bson.Raw      // without the precondition
+	ns     client.Namespace
+	common client.Common // of the write
+	filter bson.Raw      // without the precondition
+	// read is how the document was read that has one of the etags; nil: none has.
+	read      *client.FindOptions
 	id        bson.Value
 	condition precondition
 }
@@ -106,6 +108,7 @@ func (s *Server) conditions(
 	case err != nil:
 		return nil, nil, err
 	case found && slices.Contains(w.condition.etags, etag(doc)):
+		w.read = &read
 	case r.IsExact():
 		doc = bson.NewBuilder(nil).Finish()
 	default:
@@ -140,6 +143,25 @@ func isDocument(doc bson.Raw) bson.Raw {
 	return b.Close().Close().Finish()
 }
 
+// unmatched returns the error of a write that has found no document. If the document is the one
+// that was read before, the server has compared it wrongly: some take $expr and do not evaluate it.
+func (s *Server) unmatched(ctx context.Context, w *writing) error {
+	if w.read == nil {
+		return w.condition.missing()
+	}
+	doc, found, err := s.client.FindOne(ctx, w.ns, *w.read)
+	if err == nil && found && slices.Contains(w.condition.etags, etag(doc)) {
+		return errIncomparable
+	}
+	return w.condition.missing()
+}
+
+// errIncomparable is the error of a deployment that cannot do what an etag needs.
+var errIncomparable = &rpcerr.Error{
+	Reason: rpcerr.InvalidArgument, Field: "ifMatch",
+	Message: "the deployment cannot compare a whole document ($expr): send no etag",
+}
+
 // explained returns the error of a write that has failed. It says so where the server cannot
 // compare whole documents.
 func (w *writing) explained(err error) error {
@@ -147,8 +169,7 @@ func (w *writing) explained(err error) error {
 		!strings.Contains(text, "$expr") && !strings.Contains(text, "$$ROOT") {
 		return err
 	}
-	return &rpcerr.Error{
-		Reason: rpcerr.InvalidArgument, Field: "ifMatch", Err: err,
-		Message: "the deployment cannot compare a whole document ($expr): send no etag",
-	}
+	incomparable := *errIncomparable
+	incomparable.Err = err
+	return &incomparable
 }

@@ -42,12 +42,21 @@ func set(json string) *mooringv1.Update {
 const helloOfReplicaSet = `{"ok": 1, "isWritablePrimary": true, "setName": "rs", "hosts": ["db.test:27017"], "me": "db.test:27017",
 	"maxWireVersion": 25, "logicalSessionTimeoutMinutes": 30}`
 
+// again is the name of the reply to all finds but the first.
+const again = "find again"
+
 // start starts a gateway before a server that answers these commands with these replies.
 func start(t *testing.T, replies map[string]string) *servicetest.Gateway {
 	t.Helper()
 	handlers := fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Document(ejson(t, helloOfReplicaSet)))}
 	for name, reply := range replies {
-		handlers[name] = fakemongo.Always(fakemongo.Document(ejson(t, reply)))
+		if name != again {
+			handlers[name] = fakemongo.Always(fakemongo.Document(ejson(t, reply)))
+		}
+	}
+	if reply, ok := replies[again]; ok {
+		then := fakemongo.Always(fakemongo.Document(ejson(t, reply)))
+		handlers["find"] = fakemongo.Times(1, handlers["find"], then)
 	}
 	return servicetest.Start(t, fakemongo.NewServer(t, handlers), servicetest.Config{})
 }
@@ -211,8 +220,20 @@ func TestPut(t *testing.T) {
 		},
 		{
 			"etag, and it changes before the write",
-			map[string]string{"find": found(stored), "findAndModify": unfound},
+			map[string]string{"find": found(stored), "findAndModify": unfound, again: found(`{"_id": 7, "v": 3}`)},
 			func(r *mooringv1.PutDocumentRequest) { r.IfMatch = []string{tag} }, "", "PreconditionFailed", false,
+			[]string{same},
+		},
+		{
+			"etag, and it is deleted before the write",
+			map[string]string{"find": found(stored), "findAndModify": unfound, again: found("")},
+			func(r *mooringv1.PutDocumentRequest) { r.IfMatch = []string{tag} }, "", "PreconditionFailed", false,
+			[]string{same},
+		},
+		{
+			"etag, and a server that does not evaluate $expr",
+			map[string]string{"find": found(stored), "findAndModify": unfound},
+			func(r *mooringv1.PutDocumentRequest) { r.IfMatch = []string{tag} }, "", "InvalidArgument ifMatch", false,
 			[]string{same},
 		},
 		{
@@ -388,6 +409,7 @@ func TestPatchAndDelete(t *testing.T) {
 		{"delete of nothing", remove, map[string]string{"delete": `{"ok": 1, "n": 0}`}, nil, nil, "DocumentNotFound", []string{`{"_id":7}`}},
 		{"delete of any", remove, map[string]string{"delete": `{"ok": 1, "n": 0}`}, []string{"*"}, nil, "PreconditionFailed", []string{`{"_id":7}`}},
 		{"delete of an etag", remove, map[string]string{"find": found(stored), "delete": `{"ok": 1, "n": 1}`}, []string{tag}, nil, "", []string{same}},
+		{"delete where $expr is not evaluated", remove, map[string]string{"find": found(stored), "delete": `{"ok": 1, "n": 0}`}, []string{tag}, nil, "InvalidArgument ifMatch", []string{same}},
 		{"delete of another", remove, map[string]string{"find": found(stored)}, []string{"x"}, nil, "PreconditionFailed", nil},
 		{
 			"delete without $expr", remove,

@@ -47,7 +47,7 @@ func (s *Server) PutDocument(
 	res, err := compared(&opt.Collation, func() (client.FindOneAndResult, error) {
 		return s.client.FindOneAndReplace(ctx, w.ns, filter, doc, opt)
 	})
-	if err = w.done(err, res); err != nil {
+	if err = s.done(ctx, w, err, res); err != nil {
 		return nil, err
 	}
 	message, err := r.Encoding.Document(res.Document)
@@ -147,7 +147,7 @@ func (s *Server) PatchDocument(
 	res, err := compared(&opt.Collation, func() (client.FindOneAndResult, error) {
 		return s.client.FindOneAndUpdate(ctx, w.ns, filter, update, opt)
 	})
-	if err = w.done(err, res); err != nil {
+	if err = s.done(ctx, w, err, res); err != nil {
 		return nil, err
 	}
 	message, err := r.Encoding.Document(res.Document)
@@ -184,7 +184,7 @@ func (s *Server) DeleteDocument(
 	case !res.Acknowledged:
 		return nil, errUnacknowledged
 	case res.DeletedCount == 0:
-		return nil, w.condition.missing()
+		return nil, s.unmatched(ctx, w)
 	}
 	return &mooringv1.DeleteDocumentResponse{
 		WriteConcernError: rpcerr.WriteConcernError(res.WriteConcernError, r.Encoding),
@@ -233,14 +233,16 @@ func sameID(a, b bson.Value) bool {
 }
 
 // done returns the error of a change that is made: its own, or that no document was found.
-func (w *writing) done(err error, res client.FindOneAndResult) error {
+func (s *Server) done(
+	ctx context.Context, w *writing, err error, res client.FindOneAndResult,
+) error {
 	switch {
 	case err != nil:
 		return w.explained(err)
 	case !res.Acknowledged:
 		return errUnacknowledged
 	case res.Document == nil:
-		return w.condition.missing()
+		return s.unmatched(ctx, w)
 	}
 	return nil
 }
