@@ -7,8 +7,9 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/gateway"
 )
 
-// grpcurl is pinned: the newest one may not be served by every module proxy.
-const grpcurl = "go run github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4 -plaintext"
+// grpcurl is pinned: the newest one may not be served by every module proxy. With -v, Go lists what
+// it compiles, and nothing once that is done.
+const grpcurl = "go run -v github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4 -plaintext"
 
 // line holds one command to try.
 type line struct{ what, command string }
@@ -84,7 +85,7 @@ func lines(g *gateway.Gateway) []line {
 				`{"command":{"count":"orders"}}`),
 		},
 		{
-			"what gRPC offers; the first time Go compiles grpcurl, silently, for a minute or two",
+			"what gRPC offers; the first time Go compiles grpcurl, for a minute or two, and lists it",
 			fmt.Sprintf("%s %s list", grpcurl, g.GRPC),
 		},
 		{"one document over gRPC, as JSON", grpcurl + ` -H 'mooring-document-encoding: json'` +
