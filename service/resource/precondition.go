@@ -143,8 +143,8 @@ func isDocument(doc bson.Raw) bson.Raw {
 	return b.Close().Close().Finish()
 }
 
-// unmatched returns the error of a write that has found no document. If the document is the one
-// that was read before, the server has compared it wrongly: some take $expr and do not evaluate it.
+// unmatched returns the error of a write that has found no document. If the document still
+// has the etag, the server has compared it wrongly: some take $expr and do not evaluate it.
 func (s *Server) unmatched(ctx context.Context, w *writing) error {
 	if w.read == nil {
 		return w.condition.missing()

@@ -176,7 +176,8 @@ func cutItem(text string) (item string, isText bool, rest string, more bool, err
 		case c == '"':
 			rest = text[i+1:]
 			if rest != "" && rest[0] != ',' {
-				return "", false, "", false, errors.New("a comma must follow the item " + quoted(b.String()))
+				return "", false, "", false,
+					errors.New("a comma must follow the item " + quoted(b.String()))
 			}
 			return b.String(), true, strings.TrimPrefix(rest, ","), rest != "", nil
 		default:

@@ -265,7 +265,8 @@ func parseSelect(text string) (bson.Raw, error) {
 	for path := range strings.SplitSeq(text, ",") {
 		rest, isOut := strings.CutPrefix(path, "-")
 		if isOut != leave {
-			return nil, errors.New("mixes fields to have with fields to leave out (-" + clip(rest) + ")")
+			return nil, errors.New("mixes fields to have with fields to leave out (-" +
+				clip(rest) + ")")
 		}
 		if err := checkListed(rest, seen); err != nil {
 			return nil, err

@@ -177,8 +177,8 @@ var importBody = object{"required": true, "content": object{
 
 // conditionParams go with conditions on fields.
 var conditionParams = []object{
-	query("order", "The sort as a list of fields, with `-` in front for descending: `-placed,total`.",
-		object{"type": "string"}),
+	query("order", "The sort as a list of fields, with `-` in front for descending: "+
+		"`-placed,total`.", object{"type": "string"}),
 	query("select", "The fields that documents have, and no others: `_id,total`; or, with `-` in "+
 		"front of each, those that they lose.", object{"type": "string"}),
 }

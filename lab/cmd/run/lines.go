@@ -85,7 +85,7 @@ func lines(g *gateway.Gateway) []line {
 				`{"command":{"count":"orders"}}`),
 		},
 		{
-			"what gRPC offers; the first time Go compiles grpcurl, for a minute or two, and lists it",
+			"what gRPC offers; at first Go compiles grpcurl for a minute or two, and lists what",
 			fmt.Sprintf("%s %s list", grpcurl, g.GRPC),
 		},
 		{"one document over gRPC, as JSON", grpcurl + ` -H 'mooring-document-encoding: json'` +
