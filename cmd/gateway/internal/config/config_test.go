@@ -401,7 +401,7 @@ func TestErrorIsTyped(t *testing.T) {
 }
 
 func TestUnknownVariablesWarn(t *testing.T) {
-	c, err := load(t, nil, []string{"MOORING_URI=" + uri, "MOORING_PORT_8080_TCP=x", "MOORINGS=y"})
+	c, err := load(t, nil, []string{"MOORING_URI=" + uri, "MOORING_API_KEY=k", "MOORING_PROFILE=p", "MOORING_PORT_8080_TCP=x", "MOORINGS=y"})
 	if err != nil {
 		t.Fatalf("Load = %v", err)
 	}

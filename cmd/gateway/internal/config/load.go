@@ -189,6 +189,9 @@ func fromFlags(flags *pflag.FlagSet) (layer, error) {
 	return l.fill(k), nil
 }
 
+// clientVariables are the variables of the commands for data: see package profile.
+var clientVariables = []string{"MOORING_API_KEY", "MOORING_PROFILE"}
+
 func fromEnviron(environ []string) (l layer, unknown []string, err error) {
 	k := koanf.New(".")
 	l = layer{}
@@ -208,7 +211,9 @@ func fromEnviron(environ []string) (l layer, unknown []string, err error) {
 					}
 				}
 			}
-			unknown = append(unknown, name)
+			if !slices.Contains(clientVariables, name) {
+				unknown = append(unknown, name)
+			}
 			return "", nil
 		},
 	})
