@@ -3209,7 +3209,7 @@ export interface components {
         };
         /** @description Calls of one kind: with the same method, principal, namespace, shape and outcome. Fields from requestId on describe the longest of them. */
         NotableCall: {
-            /** @description The call, such as DocumentService/Find. */
+            /** @description The service and the name of the call, with a slash between them, as ExplainPolicy takes them. */
             call: string;
             /**
              * Format: int64

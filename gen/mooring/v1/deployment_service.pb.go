@@ -953,7 +953,7 @@ func (x *PolicyChange) GetAfter() string {
 // from request_id on describe the longest of them.
 type NotableCall struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The call, such as DocumentService/Find.
+	// The service and the name of the call, with a slash between them, as ExplainPolicy takes them.
 	Call string `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
 	// Whose they are; empty for clients that are not authenticated.
 	Principal string `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
