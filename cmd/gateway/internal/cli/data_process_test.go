@@ -20,6 +20,7 @@ func (w *world) process(t *testing.T, line string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], words(t, strings.ReplaceAll(line, "$DIR", w.dir))...)
 	cmd.Env = []string{
 		asGateway + "=1", "XDG_CONFIG_HOME=" + w.dir, "MOORING_PROFILE=test",
+		"GOCOVERDIR=" + t.TempDir(), // with -cover a process without it warns
 	}
 	return cmd
 }
