@@ -125,6 +125,10 @@ async function prepare(t) {
   if (/^(watch|live)/.test(operation.operationId)) request.headers["Request-Timeout"] = "500ms";
   if (status < "400") await shop();
   await needs[operation.operationId]?.(request);
+  if (type === "text/csv") { // which has parameters, and needs columns
+    if (!/[?&](columns|projection|select)=/.test(request.uri)) query(request, "columns=_id,total");
+    t.expected.headers["Content-Type"] = "text/csv; charset=utf-8; header=present";
+  }
   if (status === "204" && streams) {
     request.headers["Last-Event-ID"] = "end"; // the id of the event that ends a stream
     request.headers.Accept = "text/event-stream";
