@@ -108,7 +108,9 @@ func (a *array) next() (record, error) {
 			return record{}, a.wrong("expected , or ]")
 		}
 		a.take()
-		c, err = a.peek()
+		if c, err = a.peek(); err == nil && c == ']' {
+			return record{}, a.wrong(noDocument)
+		}
 	}
 	switch {
 	case errors.Is(err, io.EOF):
@@ -120,7 +122,7 @@ func (a *array) next() (record, error) {
 		a.ended = true
 		return record{}, a.rest()
 	case c != '{':
-		return record{}, a.wrong("expected a document: {")
+		return record{}, a.wrong(noDocument)
 	}
 	a.items++
 	line, column := a.line, a.column
@@ -130,6 +132,8 @@ func (a *array) next() (record, error) {
 	}
 	return parse(text, line, column), nil
 }
+
+const noDocument = "expected a document: {"
 
 // rest returns io.EOF if nothing follows the array.
 func (a *array) rest() error {
