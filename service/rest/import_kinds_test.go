@@ -132,6 +132,21 @@ func TestImportNothing(t *testing.T) {
 	}
 }
 
+// TestImportLongest has the longest item that may be, and one that is a byte longer.
+func TestImportLongest(t *testing.T) {
+	const most = 100 << 10
+	few := func(config *config) { config.MaxBodyBytes = most }
+	for size, code := range map[int]int{most: 200, most + 1: 413} {
+		item := `{"a":"` + strings.Repeat("x", size-len(`{"a":""}`)) + `"}`
+		var got received
+		w := do(newImporter(t, got.run, few), "POST", documents+":import", "["+item+"]",
+			"Content-Type", "application/json")
+		if w.Code != code {
+			t.Errorf("%d bytes: %d %s, want %d", size, w.Code, w.Body, code)
+		}
+	}
+}
+
 // TestImportCompressed has bodies of each type in each coding, and such that are not what they say.
 func TestImportCompressed(t *testing.T) {
 	for _, in := range []coding.Coding{coding.Gzip, coding.Zstd} {
