@@ -39,7 +39,7 @@ func (x *Chain) log(ctx context.Context, c *pass) (err error) {
 	}
 	// Strangers are counted in the metrics alone: there can be any number of them.
 	if x.cfg.Recent != nil && r.code != codes.Unauthenticated && isRefusal(r.code, r.reason) {
-		x.cfg.Recent.Add(recent.Refused, r.remembered())
+		x.cfg.Recent.Add(recent.Refused, r.remembered(named(r.request)))
 	}
 	if x.cfg.Logger.Enabled(ctx, slog.LevelDebug) {
 		x.cfg.Logger.LogAttrs(ctx, slog.LevelDebug, "request", r.attrs()...)
@@ -82,7 +82,8 @@ func (r *record) attrs() []slog.Attr {
 // slow logs and remembers a slow call, with its namespace, the shapes of its documents, and where
 // the time went.
 func (x *Chain) slow(ctx context.Context, r *record) {
-	c, attrs, documents := r.remembered(), r.attrs(), shapes(r.request)
+	c, attrs := r.remembered(audit.Namespace(r.request)), r.attrs()
+	documents := shapes(r.request)
 	if c.Namespace != "" {
 		attrs = append(attrs, slog.String("namespace", c.Namespace))
 	}
@@ -100,15 +101,14 @@ func (x *Chain) slow(ctx context.Context, r *record) {
 	x.cfg.Recent.Add(recent.Slow, c)
 }
 
-// remembered returns what operators see of the call. It has no shape, which a refused call of any
-// size could make expensive.
-func (r *record) remembered() *recent.Call {
+// remembered returns what operators see of the call, on a namespace.
+func (r *record) remembered(namespace string) *recent.Call {
 	message := r.message
 	if r.kept {
 		message = "" // the log has it
 	}
 	return &recent.Call{
-		Method: r.method, Principal: r.call.Principal, Namespace: audit.Namespace(r.request),
+		Method: r.method, Principal: r.call.Principal, Namespace: namespace,
 		Code: r.code, Reason: r.reason, Message: message,
 		RequestID: r.call.RequestID, Client: r.call.Client, End: time.Now(),
 		Took: recent.Times{
@@ -116,4 +116,17 @@ func (r *record) remembered() *recent.Call {
 			CheckOut: r.call.Spent.CheckOut(), Server: r.call.Spent.Server(),
 		},
 	}
+}
+
+// named returns the database and the collection that a request names. Unlike audit.Namespace it
+// looks into no document: a refused call can be of any size, and a client can make many.
+func named(request any) string {
+	r, ok := request.(interface{ GetDatabase() string })
+	if !ok {
+		return ""
+	}
+	if in, ok := request.(interface{ GetCollection() string }); ok && in.GetCollection() != "" {
+		return r.GetDatabase() + "." + in.GetCollection()
+	}
+	return r.GetDatabase()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 
 	"github.com/mooringdb/mooring/internal/method"
+	"github.com/mooringdb/mooring/service/spelling"
 )
 
 // mistake says what is wrong in a rule, and what to write.
@@ -395,29 +396,9 @@ func applicable(scope ast.IsActionScopeNode) string {
 func nearest(name string, names []string) string {
 	best, least := "one of the names that docs/policy.md lists", 1+len(name)/2
 	for _, other := range names {
-		if d := distance(strings.ToLower(name), strings.ToLower(other)); d < least {
+		if d := spelling.Distance(strings.ToLower(name), strings.ToLower(other)); d < least {
 			best, least = other, d
 		}
 	}
 	return best
-}
-
-// distance returns how many letters have to be added, removed or replaced to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		previous := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := previous
-			if a[i] != b[j] {
-				cost = 1 + min(previous, row[j], row[j+1])
-			}
-			previous, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

@@ -83,9 +83,7 @@ func runImport(ctx context.Context, s *session) error {
 	if err != nil {
 		err = describe(err, s.address)
 		if n := counts.Inserted + counts.Replaced; n+counts.Rejected > 0 {
-			//nolint:staticcheck // a sentence in a line of its own
-			err = fmt.Errorf("%w\nBefore that %d documents were written, and %d rejected.",
-				err, n, counts.Rejected)
+			err = fmt.Errorf("%w\nbefore that: %d written, %d rejected", err, n, counts.Rejected)
 		}
 		return s.unfinished("import", err)
 	}
@@ -118,8 +116,7 @@ func (s *session) unfinished(what string, err error) error {
 	if s.text("continue") == "" {
 		return err
 	}
-	//nolint:staticcheck // a sentence in a line of its own
-	return fmt.Errorf("%w\nThe same command continues the %s.", err, what)
+	return fmt.Errorf("%w\nthe same command continues the %s", err, what)
 }
 
 func (s *session) sourceOptions() (o transfer.SourceOptions, err error) {
