@@ -26,6 +26,7 @@ type Response struct {
 	// costs much more over HTTP/2.
 	stall   *time.Timer
 	writing bool // a stream writes
+	last    bool // what is written is the end of a stream
 }
 
 // Header returns the header of the response. It has the headers that all responses have.
@@ -139,6 +140,9 @@ func (o *Response) Send(b []byte) error {
 
 // SendLast writes the last part of a stream. An error has no consequence.
 func (o *Response) SendLast(b []byte) {
+	o.mu.Lock()
+	o.last = true
+	o.mu.Unlock()
 	if o.Send(b) == nil {
 		defer o.limit(o.x.front.config.StallTimeout)()
 		o.End()
@@ -148,11 +152,12 @@ func (o *Response) SendLast(b []byte) {
 // hurried is how long a client has for what is being written when its call ends.
 const hurried = time.Second
 
-// Hurry ends what Send writes soon, if it is writing. It may be called at any time.
+// Hurry ends what Send writes soon, if it is writing. It may be called at any time, also late: what
+// SendLast writes has its time.
 func (o *Response) Hurry() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.writing {
+	if o.writing && !o.last {
 		o.stall.Reset(hurried)
 	}
 }
