@@ -65,7 +65,7 @@ func (s *scene) eventually(expression string) {
 		tried := "(() => { try { return Boolean(" + expression + ") } catch { return false } })()"
 		if s.page.Evaluate(tried, &ok); !ok {
 			var text string
-			s.page.Evaluate("document.body.innerText", &text)
+			s.page.Evaluate("document.body?.innerText ?? \"\"", &text) // while it loads, there is none
 			return fmt.Errorf("%s is false; the page shows:\n%s", expression, text)
 		}
 		return nil
