@@ -261,7 +261,8 @@ func (g *target) keep(
 	var sending sync.WaitGroup
 	for range n {
 		c, err := attacker.DialContext(ctx, "tcp", strings.TrimPrefix(g.REST, "http://"))
-		if err != nil && ctx.Err() != nil && len(conns) > 0 {
+		// A dial may end before the timer of its context has.
+		if end, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(end) && len(conns) > 0 {
 			break // a busy machine opens fewer in the time
 		}
 		if err != nil {

@@ -28,7 +28,7 @@ const (
 	database   = "lab"
 	dataSource = "mongodb-atlas"
 	// processSize is what docs/operations.md has a process take beside requests.
-	processSize = 32 << 20
+	processSize = 40 << 20
 	// beyond is what may be in use beyond the budget: one reply at a time for which there is no
 	// room, of at most 16 MiB, and pages that cursors keep, which are charged when they are there.
 	beyond = 24 << 20
@@ -150,6 +150,13 @@ func newWorld(t *testing.T, s scale, budget string) *world {
 		"--data-api-sources", dataSource, "--drain-linger", s.linger.String(),
 		"--drain-timeout", drainTimeout.String(),
 		"--admin-address", "127.0.0.1:0")
+	for i := range replicas {
+		n, err := proc.RSS(all.Replica(i).Pid())
+		if err != nil || n > processSize {
+			t.Errorf("a replica takes %d bytes before its first request, of at most %d: %v",
+				n, processSize, err)
+		}
+	}
 	tr := &http.Transport{MaxIdleConnsPerHost: s.pagers}
 	t.Cleanup(tr.CloseIdleConnections)
 	over := overHTTP{
