@@ -62,13 +62,13 @@ type scene struct {
 	written    int
 }
 
-// newScene starts everything, and a follower for each transport. It returns once all follow.
-func newScene(t *testing.T, serve func(*deployment.Deployment)) *scene {
+// newStage starts everything but followers, for which it returns a key.
+func newStage(t *testing.T, serve func(*deployment.Deployment)) (s *scene, key string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the gateway")
 	}
-	s := &scene{t: t, deployment: deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])}
+	s = &scene{t: t, deployment: deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])}
 	serve(s.deployment)
 	key, line := suite.Key(t, "shop")
 	keys := filepath.Join(t.TempDir(), "keys")
@@ -80,6 +80,13 @@ func newScene(t *testing.T, serve func(*deployment.Deployment)) *scene {
 	s.connect(uri)
 	s.web = newCable(s.replicas, restAddress)
 	s.rpc = newCable(s.replicas, func(r *gatewaytest.Replica) string { return r.GRPC })
+	return s, key
+}
+
+// newScene starts everything, and a follower for each transport. It returns once all follow.
+func newScene(t *testing.T, serve func(*deployment.Deployment)) *scene {
+	t.Helper()
+	s, key := newStage(t, serve)
 	ticket := s.ticket(key)
 	url := s.web.serveHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")

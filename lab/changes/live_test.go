@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +26,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/lab/docdb"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
@@ -231,23 +231,17 @@ func number(t *testing.T, name string, otherwise int) int {
 // client has what a find returns.
 //
 // LAB_LIVE=500 says how many clients, and LAB_LIVE_FOR=20m how long.
-func TestLiveDocuments(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the gateway")
-	}
+func TestLiveDocuments(t *testing.T) { testLiveDocuments(t, scripted) }
+
+// TestLiveDocumentsOnEngine does it with the snapshots and changes of PostgreSQL with DocumentDB.
+func TestLiveDocumentsOnEngine(t *testing.T) {
+	testLiveDocuments(t, func(d *deployment.Deployment) { docdb.Serve(t, d) })
+}
+
+func testLiveDocuments(t *testing.T, serve func(*deployment.Deployment)) {
 	viewers := number(t, "LAB_LIVE", 60)
 	lasts, _ := time.ParseDuration(os.Getenv("LAB_LIVE_FOR"))
-	d := deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])
-	key, line := suite.Key(t, "shop")
-	keys := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(keys, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := &scene{t: t, deployment: d}
-	s.replicas = suite.StartReplicas(t, 2, d.URI(false, nil), "--auth-api-keys-file", keys)
-	s.connect(d.URI(false, nil))
-	s.web = newCable(s.replicas, restAddress)
-	s.rpc = newCable(s.replicas, func(r *gatewaytest.Replica) string { return r.GRPC })
+	s, key := newStage(t, serve)
 	url, target := s.web.serveHTTP(t, http.NotFoundHandler()), s.rpc.serveTCP(t)
 	seed := number(t, "LAB_LIVE_SEED", 1)
 	w := &liveWriter{scene: s, rand: rand.New(rand.NewPCG(uint64(seed), 1))} //nolint:gosec // a test

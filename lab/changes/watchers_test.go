@@ -11,12 +11,11 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
+	"unique"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -29,6 +28,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/lab/docdb"
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 	"github.com/mooringdb/mooring/service/payload"
 )
@@ -65,28 +65,23 @@ type watcher struct {
 
 	mu    sync.Mutex
 	token string // the _data of the last one; empty: none
-	// events has the numbers of the events, of which tokens are.
-	events []int64
+	// events has the tokens of the events.
+	events []unique.Handle[string]
 	opened int
 	ended  error // why the last stream has ended
 }
 
 // saw records a token, which may be an event's.
-func (w *watcher) saw(token string, event bool) error {
+func (w *watcher) saw(token string, event bool) {
 	if event && w.slow {
 		time.Sleep(2 * time.Millisecond) //nolint:forbidigo // a slow reader
-	}
-	n, err := strconv.ParseInt(token, 16, 64)
-	if err != nil {
-		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.token = token
 	if event {
-		w.events = append(w.events, n)
+		w.events = append(w.events, unique.Make(token))
 	}
-	return nil
 }
 
 // follow opens streams until ctx ends.
@@ -105,7 +100,7 @@ func (w *watcher) follow(ctx context.Context, open func(context.Context, *watche
 }
 
 // has returns an error unless the watcher has exactly these events.
-func (w *watcher) has(want []int64) error {
+func (w *watcher) has(want []unique.Handle[string]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.token != "" && slices.Equal(w.events, want) {
@@ -144,19 +139,16 @@ func (w *watcher) request() (*mooringv1.WatchRequest, error) {
 }
 
 // message reads a message of a stream.
-func (w *watcher) message(m *mooringv1.WatchResponse) error {
+func (w *watcher) message(m *mooringv1.WatchResponse) {
 	for _, d := range m.GetDocuments() {
 		token, _ := bson.Raw(d.GetBson()).Lookup("_id", "_data")
 		text, _ := token.Str()
-		if err := w.saw(text, true); err != nil {
-			return err
-		}
+		w.saw(text, true)
 	}
 	token, ok := bson.Raw(m.GetResumeToken().GetBson()).Lookup("_data")
 	if text, _ := token.Str(); ok && len(m.GetDocuments()) == 0 {
-		return w.saw(text, false)
+		w.saw(text, false)
 	}
-	return nil
 }
 
 // watchMessages follows over gRPC.
@@ -173,7 +165,7 @@ func watchMessages(cc *grpc.ClientConn, key string) func(context.Context, *watch
 		for err == nil {
 			var m *mooringv1.WatchResponse
 			if m, err = s.Recv(); err == nil {
-				err = w.message(m)
+				w.message(m)
 			}
 		}
 		return err
@@ -204,9 +196,7 @@ func watchFrames(url, key string, over framed) func(context.Context, *watcher) e
 			if err := over.next(from, &m); err != nil {
 				return err
 			}
-			if err := w.message(&m); err != nil {
-				return err
-			}
+			w.message(&m)
 		}
 	}
 }
@@ -243,9 +233,9 @@ func watchLines(url, key string) func(context.Context, *watcher) error {
 			switch {
 			case err != nil:
 			case line.Document != nil:
-				err = w.saw(line.Document.ID.Data, true)
+				w.saw(line.Document.ID.Data, true)
 			case line.Progress != nil:
-				err = w.saw(line.Progress.ResumeToken.Data, false)
+				w.saw(line.Progress.ResumeToken.Data, false)
 			default:
 				err = errors.New(string(text))
 			}
@@ -275,7 +265,7 @@ func post(ctx context.Context, url, key, content string, body []byte) (*http.Res
 // filters them.
 type reference struct {
 	stream *changestream.Stream
-	events []int64
+	events []unique.Handle[string]
 }
 
 func (s *scene) newReference(pipeline string) *reference {
@@ -308,11 +298,7 @@ func (r *reference) read(t *testing.T, id int32) {
 		}
 		token, _ := event.Lookup("_id", "_data")
 		text, _ := token.Str()
-		n, err := strconv.ParseInt(text, 16, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.events = append(r.events, n)
+		r.events = append(r.events, unique.Make(text))
 		key, _ := event.Lookup("documentKey", "_id")
 		if of, _ := key.Int32(); of == id {
 			return
@@ -326,23 +312,18 @@ func (r *reference) read(t *testing.T, id int32) {
 // the events that the server filters with its pipeline, in order, once.
 //
 // LAB_LIVE=500 says how many clients, and LAB_LIVE_FOR=20m how long.
-func TestFilteredWatches(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the gateway")
-	}
+func TestFilteredWatches(t *testing.T) { testFilteredWatches(t, scripted) }
+
+// TestFilteredWatchesOnEngine does it with the changes, and the $match, of PostgreSQL with
+// DocumentDB.
+func TestFilteredWatchesOnEngine(t *testing.T) {
+	testFilteredWatches(t, func(d *deployment.Deployment) { docdb.Serve(t, d) })
+}
+
+func testFilteredWatches(t *testing.T, serve func(*deployment.Deployment)) {
 	watchers := number(t, "LAB_LIVE", 60)
 	lasts, _ := time.ParseDuration(os.Getenv("LAB_LIVE_FOR"))
-	d := deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])
-	key, line := suite.Key(t, "shop")
-	keys := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(keys, []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := &scene{t: t, deployment: d}
-	s.replicas = suite.StartReplicas(t, 2, d.URI(false, nil), "--auth-api-keys-file", keys)
-	s.connect(d.URI(false, nil))
-	s.web = newCable(s.replicas, restAddress)
-	s.rpc = newCable(s.replicas, func(r *gatewaytest.Replica) string { return r.GRPC })
+	s, key := newStage(t, serve)
 	url, target := s.web.serveHTTP(t, http.NotFoundHandler()), s.rpc.serveTCP(t)
 	seed := number(t, "LAB_LIVE_SEED", 1)
 	writer := &liveWriter{scene: s, rand: rand.New(rand.NewPCG(uint64(seed), 2))} //nolint:gosec // a test

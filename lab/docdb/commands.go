@@ -21,10 +21,10 @@ func commandTable() map[string]command {
 		"find": (*request).open, "aggregate": (*request).aggregate,
 		"listCollections": (*request).open, "listIndexes": (*request).open,
 		"getMore": (*request).getMore, "killCursors": (*request).killCursors,
-		"count":    pass("documentdb_api.count_query($1, $2::bytea)", database, body),
-		"distinct": pass("documentdb_api.distinct_query($1, $2::bytea)", database, body),
+		"count":    function("documentdb_api.count_query($1, $2::bytea)", database, body),
+		"distinct": function("documentdb_api.distinct_query($1, $2::bytea)", database, body),
 		"explain":  (*request).explain,
-		"validate": pass("documentdb_api.validate($1, $2::bytea)", database, body),
+		"validate": function("documentdb_api.validate($1, $2::bytea)", database, body),
 		"create": inOne((*request).setImages, function(
 			"documentdb_api.create_collection_view($1, $2::bytea)", database, bodyForEngine)),
 		"collMod": inOne((*request).setImages, function(

@@ -9,8 +9,10 @@ type cursor struct {
 	namespace string
 	database  string
 	lsid      string
-	// within is the transaction, or the snapshot, that the cursor was opened in; nil: none.
+	// within is the transaction that the cursor was opened in, and snapshot what it reads; nil:
+	// none.
 	within       *transaction
+	snapshot     *snapshot
 	continuation []byte  // the engine's own
 	stream       *stream // nil: the cursor is no change stream's
 }
@@ -33,7 +35,7 @@ func (f *Front) newCursor() int64 {
 
 // open answers a command that opens a cursor.
 func (r *request) open() (bson.Raw, error) {
-	c := &cursor{database: r.Database, lsid: r.lsid, within: r.within}
+	c := &cursor{database: r.Database, lsid: r.lsid, within: r.within, snapshot: r.snapshot}
 	var page []byte
 	var at int64
 	id := r.front.newCursor()
@@ -65,7 +67,7 @@ func (r *request) getMore() (bson.Raw, error) {
 	c := f.cursors[id]
 	f.mu.Unlock()
 	switch {
-	case c == nil || c.within != r.within && !c.within.isSnapshot():
+	case c == nil || c.within != r.within:
 		return nil, fail(cursorNotFound, "cursor id %d not found", id)
 	case c.lsid != r.lsid:
 		return nil, fail(unauthorized, "cursor %d was opened in another session", id)
@@ -73,18 +75,13 @@ func (r *request) getMore() (bson.Raw, error) {
 		return nil, fail(unauthorized, "cursor %d is one of %s", id, c.namespace)
 	case c.stream != nil:
 		return r.nextEvents(id, c)
-	case c.within.isSnapshot():
-		c.within.mu.Lock()
-		defer c.within.mu.Unlock()
-		if c.within.state != inProgress {
-			return nil, fail(snapshotTooOld, "the snapshot of cursor %d is gone", id)
-		}
-		r.on = c.within.conn
 	}
 	var page, continuation []byte
-	err := r.on.QueryRow(f.ctx, "SELECT cursorpage::bytea, continuation::bytea FROM "+
-		"documentdb_api.cursor_get_more($1, $2::bytea, $3::bytea)", r.Database, []byte(r.body),
-		c.continuation).Scan(&page, &continuation)
+	err := r.read(c.snapshot, func() error {
+		return r.on.QueryRow(f.ctx, "SELECT cursorpage::bytea, continuation::bytea FROM "+
+			"documentdb_api.cursor_get_more($1, $2::bytea, $3::bytea)", r.Database, []byte(r.body),
+			c.continuation).Scan(&page, &continuation)
+	})
 	if err != nil {
 		f.forget(id)
 		return nil, err

@@ -41,15 +41,21 @@ type Front struct {
 	server   *fakemongo.Server
 	log      *changeLog
 	clock    clock
-	ctx      context.Context //nolint:containedctx // ends with the front: commands have no other
-	stop     context.CancelFunc
+	// commits is held for reading while the engine commits what the front has written. PostgreSQL
+	// puts a commit into its log before others see it, and two commits may become visible in
+	// another order than the log's. While commits is held for writing, none is between the two:
+	// a snapshot that is taken then has exactly the commits before its position in the log, and
+	// everything that the log has told is visible.
+	commits sync.RWMutex
+	ctx     context.Context //nolint:containedctx // ends with the front: commands have no other
+	stop    context.CancelFunc
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu         sync.Mutex
 	cursors    map[int64]*cursor
 	lastCursor int64
 	sessions   map[string]*session
-	snapshots  map[uint64]*transaction // by the LSN that they read
+	snapshots  []*snapshot // the oldest first
 }
 
 // Listen prepares the engine that a DSN names, and serves MongoDB's protocol for it on a free port
@@ -72,7 +78,7 @@ func Listen(ctx context.Context, dsn string, cfg Config) (*Front, error) {
 	poolConfig.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {}
 	f := &Front{
 		cfg: cfg, commands: commandTable(), cursors: map[int64]*cursor{},
-		sessions: map[string]*session{}, snapshots: map[uint64]*transaction{},
+		sessions: map[string]*session{},
 	}
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	//nolint:contextcheck // the front outlives its start
@@ -109,7 +115,8 @@ func (f *Front) prepare(ctx context.Context, dsn string) error {
 		return fmt.Errorf("prepare the engine: %w", err)
 	}
 	f.clock.base = uint64(base) << 32
-	f.log, err = openLog(f.ctx, dsn, f.cfg.History) //nolint:contextcheck // it outlives the start
+	//nolint:contextcheck // it outlives the start
+	f.log, err = openLog(f.ctx, dsn, f.cfg.History, &f.commits)
 	return err
 }
 
@@ -178,9 +185,10 @@ type request struct {
 	front *Front
 	lsid  string
 	body  bson.Raw // with the document sequences in it
-	// within is the transaction, or the snapshot, that the command runs in; nil: none.
-	within *transaction
-	on     querier
+	// within is the transaction that the command runs in, and snapshot what it reads; nil: none.
+	within   *transaction
+	snapshot *snapshot
+	on       querier
 }
 
 // answer returns the reply to a command, with the times of the deployment.
@@ -340,7 +348,9 @@ func (r *request) inTx(f func() error) error {
 		}
 		r.on = tx
 		if err = f(); err == nil {
+			r.front.commits.RLock()
 			err = tx.Commit(r.front.ctx)
+			r.front.commits.RUnlock()
 		} else {
 			_ = tx.Rollback(r.front.ctx) // the error before says more
 		}

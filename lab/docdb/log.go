@@ -53,6 +53,8 @@ type changeLog struct {
 	limit int
 	done  chan struct{}
 	stop  context.CancelFunc
+	// commits is held for reading while a commit becomes visible.
+	commits *sync.RWMutex
 
 	relations map[uint32]*pglogrepl.RelationMessage
 	tables    map[string]namespace // of collections, by the names of their tables
@@ -74,7 +76,9 @@ type changeLog struct {
 const messagePrefix = "mooring."
 
 // openLog begins to read the slot of the database of a DSN.
-func openLog(ctx context.Context, dsn string, limit int) (*changeLog, error) {
+func openLog(
+	ctx context.Context, dsn string, limit int, commits *sync.RWMutex,
+) (*changeLog, error) {
 	conn, err := pgconn.Connect(ctx, dsn+" replication=database")
 	if err != nil {
 		return nil, err
@@ -90,7 +94,8 @@ func openLog(ctx context.Context, dsn string, limit int) (*changeLog, error) {
 		return nil, fmt.Errorf("read the slot: %w", err)
 	}
 	l := &changeLog{
-		conn: conn, limit: limit, done: make(chan struct{}), changed: make(chan struct{}),
+		conn: conn, limit: limit, commits: commits,
+		done: make(chan struct{}), changed: make(chan struct{}),
 		relations: map[uint32]*pglogrepl.RelationMessage{},
 		tables:    map[string]namespace{}, images: map[namespace]bool{},
 	}
@@ -302,8 +307,11 @@ func (l *changeLog) add(c change) {
 // changeSize is about what a change takes besides its documents.
 const changeSize = 200
 
-// commit adds the transaction that was read, and forgets the oldest ones over the limit.
+// commit adds the transaction that was read, once it is visible, and forgets the oldest ones over
+// the limit.
 func (l *changeLog) commit() {
+	l.commits.Lock()
+	l.commits.Unlock() //nolint:staticcheck // it waits until no commit is on its way
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = l.current.lsn

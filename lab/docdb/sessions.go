@@ -1,7 +1,6 @@
 package docdb
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -23,11 +22,9 @@ type session struct {
 	transaction *transaction // with that number; nil: it is a retryable write's
 }
 
-// transaction holds a connection at REPEATABLE READ: of a transaction of the protocol, or of a
-// snapshot that reads outside of transactions have.
+// transaction holds a connection at REPEATABLE READ.
 type transaction struct {
 	number int64
-	lsn    uint64 // of a snapshot; 0: it is a transaction
 	timer  *time.Timer
 
 	// mu guards the fields below. It is held while a command runs.
@@ -36,7 +33,6 @@ type transaction struct {
 	state transactionState
 	wrote bool
 	kind  string // that emitKind said last
-	used  time.Time
 }
 
 type transactionState uint8
@@ -46,9 +42,6 @@ const (
 	committed
 	aborted
 )
-
-// isSnapshot reports whether t is a snapshot.
-func (t *transaction) isSnapshot() bool { return t != nil && t.lsn != 0 }
 
 // lsidOf returns the id of a command's session, or "".
 func lsidOf(body bson.Raw) string {
@@ -171,7 +164,7 @@ func (f *Front) begin(t *transaction) error {
 		conn.Release()
 		return err
 	}
-	t.conn, t.used = conn, time.Now()
+	t.conn = conn
 	t.timer = time.AfterFunc(f.cfg.TransactionLife, func() { f.finish(t) })
 	return nil
 }
@@ -238,7 +231,9 @@ func (r *request) commitWork() error {
 	if _, err := f.now(t.conn); err != nil {
 		return err
 	}
+	f.commits.RLock()
 	tag, err := t.conn.Exec(f.ctx, "COMMIT")
+	f.commits.RUnlock()
 	if err == nil && tag.String() != "COMMIT" {
 		err = fail(noSuchTransaction, "transaction %d has been rolled back", t.number)
 	}
@@ -263,98 +258,6 @@ func (r *request) abort() (bson.Raw, error) {
 	}
 	r.front.end(t, aborted)
 	return okay(r)
-}
-
-// inSnapshot runs a read of a snapshot: the one of atClusterTime, or a new one.
-func (f *Front) inSnapshot(r *request, run command) (bson.Raw, error) {
-	if !slices.Contains([]string{"find", "aggregate", "distinct"}, r.Name) {
-		return nil, fail(invalidOptions, "%s does not support read concern level snapshot", r.Name)
-	}
-	t, err := f.snapshot(field(r.Body, "readConcern", "atClusterTime"))
-	if err != nil {
-		return nil, err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.state != inProgress {
-		return nil, fail(snapshotTooOld, "the snapshot is gone")
-	}
-	t.used = time.Now()
-	r.within, r.on = t, t.conn
-	reply, err := run(r)
-	if err != nil { // which has ended the SQL transaction
-		f.end(t, aborted)
-		return nil, err
-	}
-	return r.withSnapshot(reply), nil
-}
-
-// mostSnapshots is how many snapshots are kept for further reads.
-const mostSnapshots = 16
-
-// snapshot returns the snapshot of a cluster time that an earlier read had, or a new one.
-func (f *Front) snapshot(at bson.Value) (*transaction, error) {
-	if !at.IsZero() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if t := f.snapshots[f.clock.position(at)]; t != nil {
-			return t, nil
-		}
-		return nil, fail(snapshotTooOld, "no snapshot of that time is kept")
-	}
-	f.dropSnapshots(mostSnapshots - 1)
-	t := &transaction{}
-	if err := f.begin(t); err != nil {
-		return nil, err
-	}
-	t.timer.Stop() // it lives until others take its place
-	lsn, err := f.now(t.conn)
-	if err != nil {
-		f.finish(t)
-		return nil, err
-	}
-	t.lsn = lsn
-	f.mu.Lock()
-	same := f.snapshots[t.lsn]
-	if same == nil {
-		f.snapshots[t.lsn] = t
-	}
-	f.mu.Unlock()
-	if same == nil {
-		return t, nil
-	}
-	f.finish(t)
-	return same, nil
-}
-
-// dropSnapshots ends the snapshots that were not used for longest, until that many are left.
-func (f *Front) dropSnapshots(left int) {
-	f.mu.Lock()
-	var all []*transaction
-	for _, t := range f.snapshots {
-		all = append(all, t)
-	}
-	slices.SortFunc(all, func(a, b *transaction) int { return cmp.Compare(a.lsn, b.lsn) })
-	all = all[:max(0, len(all)-left)]
-	for _, t := range all {
-		delete(f.snapshots, t.lsn)
-	}
-	f.mu.Unlock()
-	for _, t := range all {
-		f.finish(t)
-	}
-}
-
-// withSnapshot adds the time that was read to a reply.
-func (r *request) withSnapshot(reply bson.Raw) bson.Raw {
-	if !r.within.isSnapshot() {
-		return reply
-	}
-	at := r.front.clock.value(r.within.lsn)
-	if c := document(reply, "cursor"); c != nil {
-		return bson.With(reply, "cursor", bson.DocumentValue(bson.With(c, "atClusterTime", at)))
-	}
-	return bson.With(reply, "atClusterTime", at)
 }
 
 // endSessions aborts the transactions of sessions, and ends their cursors.

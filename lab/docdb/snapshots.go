@@ -1,0 +1,113 @@
+package docdb
+
+import (
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/mooringdb/mooring/core/bson"
+)
+
+// snapshot holds what reads of one cluster time see. Each read is an SQL transaction of its own
+// that takes the snapshot over, so that no lock is held between them: a drop would wait for it.
+type snapshot struct {
+	lsn  uint64 // all commits that begin in the log up to it, and no others, are in the snapshot
+	name string
+	tx   pgx.Tx // keeps the snapshot
+}
+
+// mostSnapshots is how many snapshots are kept for further reads.
+const mostSnapshots = 16
+
+// inSnapshot runs a read of a snapshot: the one of atClusterTime, or a new one.
+func (f *Front) inSnapshot(r *request, run command) (reply bson.Raw, err error) {
+	if !slices.Contains([]string{"find", "aggregate", "distinct"}, r.Name) {
+		return nil, fail(invalidOptions, "%s does not support read concern level snapshot", r.Name)
+	}
+	if at := field(r.Body, "readConcern", "atClusterTime"); at.IsZero() {
+		r.snapshot, err = f.newSnapshot()
+	} else {
+		r.snapshot, err = f.snapshotOf(f.clock.position(at))
+	}
+	if err == nil {
+		err = r.read(r.snapshot, func() error {
+			reply, err = run(r)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	at := f.clock.value(r.snapshot.lsn)
+	if c := document(reply, "cursor"); c != nil {
+		c = bson.With(c, "atClusterTime", at)
+		return bson.With(reply, "cursor", bson.DocumentValue(c)), nil
+	}
+	return bson.With(reply, "atClusterTime", at), nil
+}
+
+// read runs f on what a snapshot has, or on what is there now if there is none.
+func (r *request) read(s *snapshot, f func() error) error {
+	if s == nil {
+		return f()
+	}
+	ctx := r.front.ctx
+	tx, err := r.front.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(contextOf(r.front)) }() // unless it is committed
+	if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+s.name+"'"); err != nil {
+		return fail(snapshotTooOld, "the snapshot is gone: %v", err)
+	}
+	r.on = tx
+	if err := f(); err != nil {
+		return err
+	}
+	return tx.Commit(ctx)
+}
+
+// snapshotOf returns the snapshot that an earlier read had.
+func (f *Front) snapshotOf(lsn uint64) (*snapshot, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.snapshots, func(s *snapshot) bool { return s.lsn == lsn })
+	if i < 0 {
+		return nil, fail(snapshotTooOld, "no snapshot of that time is kept")
+	}
+	return f.snapshots[i], nil
+}
+
+func (f *Front) newSnapshot() (*snapshot, error) {
+	f.dropSnapshots(mostSnapshots - 1)
+	tx, err := f.pool.BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot{tx: tx}
+	f.commits.Lock()
+	err = tx.QueryRow(f.ctx, "SELECT pg_export_snapshot(), "+lsnColumn).Scan(&s.name, &s.lsn)
+	f.commits.Unlock()
+	if err != nil {
+		_ = tx.Rollback(contextOf(f)) // the error before says more
+		return nil, err
+	}
+	f.clock.saw(s.lsn)
+	s.lsn-- // the next commit may begin there
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.snapshots = append(f.snapshots, s)
+	return s, nil
+}
+
+// dropSnapshots ends the oldest snapshots, until that many are left.
+func (f *Front) dropSnapshots(left int) {
+	f.mu.Lock()
+	n := max(0, len(f.snapshots)-left)
+	old := f.snapshots[:n]
+	f.snapshots = slices.Clone(f.snapshots[n:])
+	f.mu.Unlock()
+	for _, s := range old {
+		_ = s.tx.Rollback(contextOf(f)) // nothing is lost
+	}
+}
