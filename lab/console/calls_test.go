@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 )
 
 // TestCalls has a call that its server answers late, and one that the policy refuses. An operator
 // sees where the time of the first one went, and why the second was refused.
 func TestCalls(t *testing.T) {
-	s := newRuledScene(t)
+	s := newRuledScene(t, deployment.ReplicaSet)
 	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":1,"tenant":"acme","total":5}`))
 	s.signIn(s.operator)
-	s.visit("#/calls", "Calls")
+	s.visit("#/calls", "Slow and refused")
 	s.shows("No call took as long as log.slowRequest")
 	s.shows("No call was refused by the policy or by a limit.")
 	s.judge("no calls")
@@ -45,7 +46,14 @@ func TestCalls(t *testing.T) {
 	s.shoot("calls")
 	s.click("Why?")
 	s.eventually(`document.querySelector("h1")?.textContent === "Why"`)
+	s.shows("the request names a field that the caller may not use")
+	s.shows("What is known of it is allowed by tenant") // its filter is not known
+	s.eventually(`[...document.querySelectorAll(".properties > div")].some(d => d.textContent === "Hidden fieldssecret")`)
+	s.judge("a refusal whose filter is not known")
+	s.shoot("why-part")
+	s.edit(`{"database":"shop","collection":"orders","filter":{"secret":1}}`)
 	s.click("Explain")
-	s.shows("Allowed by tenant") // its filter is not known
+	s.shows("Refused by tenant")
+	s.page.Errors() // Chromium notes the status of the refused call
 	s.isClean()
 }

@@ -202,7 +202,6 @@ func (s *scene) texts(collection string) {
 	s.shows("Documents 1 to 1")
 	s.openEditor()
 	s.shows("onerror") // the name of the collection
-	s.click("Review")
 	s.shows("You have changed nothing.")
 	s.click("Close")
 

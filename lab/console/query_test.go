@@ -81,7 +81,7 @@ func TestQuery(t *testing.T) {
 	s.shows("Documents 1 to 3, the last ones")
 	s.isClean()
 
-	s.click("Show the code")
+	s.click("curl")
 	var line string
 	s.page.Evaluate(`document.querySelector(".code").textContent`, &line)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
@@ -139,7 +139,7 @@ func TestCode(t *testing.T) {
 	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(odd) + `, q: ` + quote(`{"a":`+quote(odd)+`}`) + `})`)
 	s.click("Run")
 	s.shows("Documents 1 to 1")
-	s.click("Show the code")
+	s.click("curl")
 	var line string
 	s.page.Evaluate(`document.querySelector(".code").textContent`, &line)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", line)

@@ -17,14 +17,14 @@ const rules = `
 permit (principal in Group::"key:tenants", action in Action::"read", resource in Database::"shop")
 when { principal.claims has tenant };`
 
-// newRuledScene is newScene with a policy. The reader is a tenant.
-func newRuledScene(t *testing.T) *scene {
+// newRuledScene is newScene with a policy, on a deployment of a topology. The reader is a tenant.
+func newRuledScene(t *testing.T, topology deployment.Topology) *scene {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the gateway")
 	}
 	s := &scene{t: t, browser: browser.Start(t)}
-	s.deployment = deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])
+	s.deployment = deployment.Listen(t, topology, deployment.Versions[0])
 	var ops, reader string
 	s.operator, ops = suite.Key(t, "ops")
 	s.reader, reader = suite.Key(t, "reader")
@@ -36,7 +36,11 @@ func newRuledScene(t *testing.T) *scene {
 			t.Fatal(err)
 		}
 	}
-	s.gateway = suite.Start(t, s.deployment.URI(false, nil), "--console-enabled",
+	uri := s.deployment.URI(false, nil)
+	if topology == deployment.LoadBalanced { // no balancer listens: the gateway takes a host for it
+		uri = "mongodb://" + string(s.deployment.Cluster().Host(0).Address()) + "/?loadBalanced=true"
+	}
+	s.gateway = suite.Start(t, uri, "--console-enabled",
 		"--auth-api-keys-file", filepath.Join(dir, "keys"), "--policy-file", filepath.Join(dir, "rules.cedar"))
 	s.page = s.browser.Open(s.gateway.REST + "/console/")
 	s.page.Emulate(1280, 900, "light")
@@ -45,7 +49,7 @@ func newRuledScene(t *testing.T) *scene {
 
 // TestWhy has a tenant be refused and hand the link to an operator, who sees why.
 func TestWhy(t *testing.T) {
-	s := newRuledScene(t)
+	s := newRuledScene(t, deployment.ReplicaSet)
 	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":1,"tenant":"acme","total":5,"secret":1}`))
 	s.visit(`#/query?db=shop&in=orders&q={"secret":1}`, "Sign in to Mooring")
 	s.signIn(s.reader)

@@ -62,12 +62,11 @@ export function Calls() {
         <button type="button" class="primary" onClick={() => void list()}>
           List again
         </button>
-        <span class="muted">Of this replica, since it started: one row for all calls of a kind.</span>
       </p>
       {error !== undefined && <Failure error={error} />}
       {answer && (
         <>
-          <Panel title="Slow" id="slow">
+          <Panel title="Slow" id="slow" aside={<span class="muted">Values are not kept: each is a ?</span>}>
             <Slow calls={answer.slow ?? []} />
           </Panel>
           <Panel title="Refused" id="refused">
@@ -93,6 +92,7 @@ function Slow({ calls }: { calls: Call[] }) {
               <td>
                 <Who of={c} />
                 {c.shape && <code class="shape">{c.shape}</code>}
+                <OpenInQuery of={c} />
               </td>
               <td data-name="Slowest">{milliseconds(Number(c.durationMicros))}</td>
               <td data-name="Where its time went">
@@ -109,6 +109,26 @@ function Slow({ calls }: { calls: Call[] }) {
       </table>
     </div>
   );
+}
+
+/** OpenInQuery leads to a query of the same shape, to see how the server runs it. */
+function OpenInQuery({ of: c }: { of: Call }) {
+  const kind = { Find: 'find', Aggregate: 'aggregate' }[c.call.split('/')[1] ?? ''];
+  const [db, ...collection] = c.namespace.replace(/,…$/, '').split('.');
+  const q = kind && jsonOf(kind === 'find' ? c.shape || '{}' : `[${c.shape ?? ''}]`);
+  if (!kind || !db || !q) return null;
+  return <a href={linkTo('query', { db, in: collection.join('.'), kind, q })}>Open in Query</a>;
+}
+
+/** jsonOf returns a shape as JSON with null for the values; undefined if that cannot be told. */
+function jsonOf(shape: string): string | undefined {
+  const text = shape.replace(/([{,] ?)([^{}[\],:]+): /g, (_, before: string, name: string) => `${before}${JSON.stringify(name)}: `)
+    .replace(/\?(?=[,}\]])/g, 'null');
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return undefined; // it was cut, or a name has such characters
+  }
 }
 
 /** Split draws the parts of a call's time, and says those that are a twentieth of it or more. */
@@ -192,5 +212,7 @@ function linkToWhyOf(c: Call): string {
   const request = {
     ...(database && { database }), ...(collection.length > 0 && { collection: collection.join('.') }),
   };
-  return linkTo('why', { principal: c.principal, call: c.call, q: JSON.stringify(request) });
+  return linkTo('why', {
+    principal: c.principal, call: c.call, q: JSON.stringify(request), ...(c.message && { said: c.message }),
+  });
 }

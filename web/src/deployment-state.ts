@@ -1,5 +1,5 @@
 // What the gateway knows of the deployment, as it changes: signals that the view reads.
-import { signal } from '@preact/signals';
+import { batch, signal } from '@preact/signals';
 import { ApiError, call, lines } from './api';
 import { milliseconds } from './format';
 
@@ -113,13 +113,31 @@ export function compare(
 let last = 0;
 let former: string | undefined;
 
+/** latest is the newest picture. Those that come faster than a person reads are not all drawn. */
+let latest: Topology | undefined;
+let drawing = 0;
+let drawn = 0;
+const drawEvery = 250;
+
+function draw(): void {
+  drawing = 0;
+  drawn = performance.now();
+  batch(() => {
+    topology.value = latest;
+    news.value = known;
+  });
+}
+
+let known: News[] = [];
+
 function take(next: Topology): void {
-  const before = topology.peek();
-  topology.value = next;
+  const before = latest;
+  latest = next;
   const at = Date.now();
   const more = before ? compare(before, next, former).map((n) => ({ ...n, id: ++last, at })) : [];
   former = primaryOf(next)?.address ?? former;
-  if (more.length > 0) news.value = [...more.reverse(), ...news.peek()].slice(0, keptNews);
+  if (more.length > 0) known = [...more.reverse(), ...known].slice(0, keptNews);
+  if (!drawing) drawing = window.setTimeout(draw, Math.max(0, drawn + drawEvery - performance.now()));
 }
 
 const byServer = <T extends { address: string }>(list: T[], of: (t: T) => number | undefined) =>

@@ -29,7 +29,7 @@ export function Deployment() {
   if (!t) return e ? <Failure error={e} /> : <p class="muted">Asking the gateway …</p>;
   const byAddress = new Map(pools.value.map((p) => [p.address, p]));
   const all = t.servers ?? [];
-  const found = all.filter((s) => `${s.address} ${roleOf(s.kind)} ${s.kind}`.toLowerCase().includes(search.toLowerCase()));
+  const found = !search ? all : all.filter((s) => `${s.address} ${roleOf(s.kind)} ${s.kind}`.toLowerCase().includes(search.toLowerCase()));
   const worst = (s: Server): number => Number(s.kind !== 'Unknown');
   const shown = found.length > mostCards ? [...found].sort((a, b) => worst(a) - worst(b)).slice(0, mostCards) : found;
   return (
@@ -65,26 +65,38 @@ export function Deployment() {
           <ServerCard key={s.address} server={s} pool={byAddress.get(s.address)} />
         ))}
       </ul>
-      <div class="plots">
-        <Plot title="Connections in use" unit="" {...series((s) => s.inUse)} />
-        <Plot title="Waiting for a connection" unit="" {...series((s) => s.waiting)} />
-        <Plot title="Round trip" unit="ms" {...series((s) => s.rtt)} />
-      </div>
-      <Panel id="news" title="Since you came">
-        <div class="news" role="log" aria-label="Changes of the deployment" tabIndex={0}>
-          <ol>
-            {news.value.map((n) => (
-              <li key={n.id} class={n.tone}>
-                <time>{clock(n.at)}</time> <span>{n.text}</span>
-              </li>
-            ))}
-          </ol>
-        </div>
-        {news.value.length === 0 && (
-          <p class="muted">Nothing has changed. Elections and lost servers show here.</p>
-        )}
-      </Panel>
+      <Plots />
+      <Events />
     </>
+  );
+}
+
+function Plots() {
+  return (
+    <div class="plots">
+      <Plot title="Connections in use" unit="" {...series((s) => s.inUse)} />
+      <Plot title="Waiting for a connection" unit="" {...series((s) => s.waiting)} />
+      <Plot title="Round trip" unit="ms" {...series((s) => s.rtt)} />
+    </div>
+  );
+}
+
+function Events() {
+  return (
+    <Panel id="news" title="Since you came">
+      <div class="news" role="log" aria-label="Changes of the deployment" tabIndex={0}>
+        <ol>
+          {news.value.map((n) => (
+            <li key={n.id} class={n.tone}>
+              <time>{clock(n.at)}</time> <span>{n.text}</span>
+            </li>
+          ))}
+        </ol>
+      </div>
+      {news.value.length === 0 && (
+        <p class="muted">Nothing has changed. Elections and lost servers show here.</p>
+      )}
+    </Panel>
   );
 }
 
@@ -103,11 +115,10 @@ const kinds: Record<string, string> = {
  */
 function series(of: (s: Sample) => Map<string, number>): { times: number[]; lines: Line[] } {
   const all = samples.value;
-  let names = [...new Set(all.flatMap((s) => [...of(s).keys()]))].sort();
-  if (names.length > mostLines) {
-    const now = of(all.at(-1)!);
-    const value = (name: string): number => now.get(name) ?? -1;
-    names = names.sort((a, b) => value(b) - value(a)).slice(0, mostLines);
+  const newest = all.at(-1);
+  let names = newest ? [...of(newest)].sort((a, b) => b[1] - a[1]).slice(0, mostLines).map(([name]) => name) : [];
+  if (newest && of(newest).size <= mostLines) {
+    names = [...new Set(all.flatMap((s) => [...of(s).keys()]))].sort();
   }
   return {
     times: all.map((s) => s.at),
@@ -131,10 +142,12 @@ function ServerCard({ server: s, pool }: { server: Server; pool: Pool | undefine
             <dd>{rttOf(s)}</dd>
           </div>
         )}
-        <div>
-          <dt>Answered</dt>
-          <dd>{age(s.lastUpdateTime)}</dd>
-        </div>
+        {s.kind !== 'LoadBalancer' && (
+          <div>
+            <dt>Answered</dt>
+            <dd>{age(s.lastUpdateTime)}</dd>
+          </div>
+        )}
         {s.maxWireVersion !== undefined && (
           <div>
             <dt>Wire</dt>
@@ -175,14 +188,16 @@ function PoolBar({ pool: p }: { pool: Pool }) {
       <dl class="counts" aria-label="Connections">
         {[...parts, ['waiting', n(p.waiting)] as const].map(([name, count]) => (
           <div key={name} class={`${name}${count > 0 ? '' : ' none'}`}>
-            <dt>
-              {name === 'pinned' && count > 0 ? (
-                <a href={linkTo('held', { pinned: '1' })}>pinned</a>
-              ) : (
-                name
+            <dt>{name}</dt>
+            <dd>
+              {count}
+              {name === 'pinned' && count > 0 && (
+                <>
+                  {' '}
+                  <a href={linkTo('held', { pinned: '1' })}>by whom?</a>
+                </>
               )}
-            </dt>
-            <dd>{count}</dd>
+            </dd>
           </div>
         ))}
         <div>

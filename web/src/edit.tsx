@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, exchange } from './api';
 import { segment } from './code';
 import { difference, updateOf, written, type Change } from './difference';
@@ -12,7 +12,23 @@ interface Opened {
   etag: string | undefined;
 }
 
+/** Edited is what a text changes in the document that was opened, or why that cannot be told. */
+interface Edited {
+  changes?: Change[];
+  wrong?: string;
+}
+
 const accept = 'application/ejson';
+
+function edited(opened: Opened | undefined, text: string): Edited {
+  if (!opened) return {};
+  try {
+    JSON.parse(text);
+    return { changes: difference(opened.document, parse(text)) };
+  } catch (e) {
+    return { wrong: (e as Error).message };
+  }
+}
 
 /**
  * Edit shows one document and changes what the user has changed in it: the server gets these fields
@@ -27,15 +43,14 @@ export function Edit(p: {
   const dialog = useRef<HTMLDialogElement>(null);
   const [opened, setOpened] = useState<Opened>();
   const [text, setText] = useState('');
-  const [changes, setChanges] = useState<Change[]>();
-  const [wrong, setWrong] = useState<string>();
   const [error, setError] = useState<unknown>();
   const [busy, setBusy] = useState(false);
+  const save = useRef<HTMLButtonElement>(null);
+  const { changes, wrong } = useMemo(() => edited(opened, text), [opened, text]);
   const path = `v1/databases/${segment(p.database)}/collections/${segment(p.collection)}/documents/${segment(p.id.raw)}`;
 
   const open = async (): Promise<void> => {
     setError(undefined);
-    setChanges(undefined);
     try {
       const answer = await exchange(path, { accept });
       const document = parse(answer.text);
@@ -50,18 +65,7 @@ export function Edit(p: {
     void open();
   }, []);
 
-  const review = (): void => {
-    setChanges(undefined);
-    setWrong(undefined);
-    setError(undefined);
-    try {
-      JSON.parse(text);
-      setChanges(difference(opened!.document, parse(text)));
-    } catch (e) {
-      setWrong((e as Error).message);
-    }
-  };
-  const save = async (): Promise<void> => {
+  const send = async (): Promise<void> => {
     setBusy(true);
     setError(undefined);
     try {
@@ -94,13 +98,13 @@ export function Edit(p: {
           problem={undefined}
           onChange={(json) => {
             setText(json);
-            setChanges(undefined);
+            setError(undefined);
           }}
-          onRun={review}
+          onRun={() => save.current?.focus()}
         />
       )}
       {wrong && (
-        <p class="notice bad" role="alert">
+        <p class="notice bad" role="status">
           {wrong}
         </p>
       )}
@@ -117,15 +121,9 @@ export function Edit(p: {
             Read it again
           </button>
         )}
-        {changes && changes.length > 0 ? (
-          <button type="button" class="primary" disabled={busy} onClick={() => void save()}>
-            Save {changes.length === 1 ? 'the change' : `${changes.length} changes`}
-          </button>
-        ) : (
-          <button type="button" class="primary" disabled={!opened} onClick={review}>
-            Review
-          </button>
-        )}
+        <button ref={save} type="button" class="primary" disabled={busy || !changes?.length} onClick={() => void send()}>
+          {changes && changes.length > 1 ? `Save ${changes.length} changes` : 'Save the change'}
+        </button>
       </p>
     </dialog>
   );

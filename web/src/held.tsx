@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, call } from './api';
 import { age, until } from './format';
 import { Confirm, Failure } from './parts';
@@ -65,8 +65,7 @@ export function Held() {
     }
   };
   useEffect(() => void list(), []);
-  const box = useRef<HTMLDivElement>(null);
-  const rows = useWindow(box, handles?.length ?? 0, rowHeight);
+  const principals = useMemo(() => summary(handles ?? []), [handles]);
 
   const kill = async (h: Handle): Promise<void> => {
     setAsking(undefined);
@@ -81,11 +80,6 @@ export function Held() {
 
   if (error instanceof ApiError && error.http === 403 && !handles) {
     return <Failure error={error} what="What clients hold is for operators to see" />;
-  }
-  const byPrincipal = new Map<string, { all: number; pinned: number }>();
-  for (const h of handles ?? []) {
-    const n = byPrincipal.get(h.principal) ?? { all: 0, pinned: 0 };
-    byPrincipal.set(h.principal, { all: n.all + 1, pinned: n.pinned + Number(h.pinned) });
   }
   return (
     <>
@@ -143,58 +137,9 @@ export function Held() {
           <p>
             {handles.length}
             {more ? ' or more' : ''} {handles.length === 1 ? 'cursor' : 'cursors'}:{' '}
-            {[...byPrincipal]
-              .sort((a, b) => b[1].all - a[1].all)
-              .slice(0, 12)
-              .map(([name, n]) => `${name || 'without a name'} ${n.all}${n.pinned ? ` (${n.pinned} pinned)` : ''}`)
-              .join(', ')}
+            {principals}
           </p>
-          <div ref={box} class="scroll long" role="region" aria-label="What clients hold" tabIndex={0}>
-            <table class="list" aria-rowcount={handles.length + 1}>
-              <thead>
-                <tr>
-                  {['Principal', 'On', 'Open for', 'Unused for', 'Ends in', 'Pages', 'Server', 'State'].map((h) => (
-                    <th key={h} scope="col">
-                      {h}
-                    </th>
-                  ))}
-                  <th scope="col">
-                    <span class="hidden">Action</span>
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                <Space height={rows.above} />
-                {handles.slice(rows.from, rows.to).map((h, i) => (
-                  <tr key={h.id} aria-rowindex={rows.from + i + 2}>
-                    <td>{h.principal || <span class="muted">–</span>}</td>
-                    <td class="mono">{h.namespace}</td>
-                    <td>{age(h.openTime)}</td>
-                    <td>{age(h.lastUseTime)}</td>
-                    <td>{until(h.expireTime)}</td>
-                    <td>{h.pages}</td>
-                    <td class="mono">
-                      {h.server}
-                      {h.replica && <span class="muted"> at {h.replica}</span>}
-                    </td>
-                    <td>
-                      {[h.busy ? 'busy' : 'idle', ...(h.pinned ? ['pinned'] : [])].join(', ')}
-                    </td>
-                    <td>
-                      <button
-                        type="button"
-                        aria-label={`Kill the ${h.kind} of ${h.principal || 'a client without a name'} on ${h.namespace}`}
-                        onClick={() => setAsking(h)}
-                      >
-                        Kill
-                      </button>
-                    </td>
-                  </tr>
-                ))}
-                <Space height={rows.below} />
-              </tbody>
-            </table>
-          </div>
+          <List handles={handles} onKill={setAsking} />
         </>
       )}
       {more && (
@@ -218,6 +163,76 @@ export function Held() {
         </Confirm>
       )}
     </>
+  );
+}
+
+/** summary counts handles by principal, those with most first. */
+function summary(handles: Handle[]): string {
+  const counts = new Map<string, { all: number; pinned: number }>();
+  for (const h of handles) {
+    const n = counts.get(h.principal) ?? { all: 0, pinned: 0 };
+    n.all++;
+    n.pinned += Number(h.pinned);
+    counts.set(h.principal, n);
+  }
+  return [...counts]
+    .sort((a, b) => b[1].all - a[1].all)
+    .slice(0, 12)
+    .map(([name, n]) => `${name || 'without a name'} ${n.all}${n.pinned ? ` (${n.pinned} pinned)` : ''}`)
+    .join(', ');
+}
+
+/** List draws the rows that can be seen. */
+function List({ handles, onKill }: { handles: Handle[]; onKill: (h: Handle) => void }) {
+  const box = useRef<HTMLDivElement>(null);
+  const rows = useWindow(box, handles.length, rowHeight);
+  return (
+    <div ref={box} class="scroll long" role="region" aria-label="What clients hold" tabIndex={0}>
+      <table class="list" aria-rowcount={handles.length + 1}>
+        <thead>
+          <tr>
+            {['Principal', 'On', 'Open for', 'Unused for', 'Ends in', 'Pages', 'Server', 'State'].map((h) => (
+              <th key={h} scope="col">
+                {h}
+              </th>
+            ))}
+            <th scope="col">
+              <span class="hidden">Action</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          <Space height={rows.above} />
+          {handles.slice(rows.from, rows.to).map((h, i) => (
+            <tr key={h.id} aria-rowindex={rows.from + i + 2}>
+              <td title={h.principal}>{h.principal || <span class="muted">–</span>}</td>
+              <td class="mono" title={h.namespace}>{h.namespace}</td>
+              <td>{age(h.openTime)}</td>
+              <td>{age(h.lastUseTime)}</td>
+              <td>{until(h.expireTime)}</td>
+              <td>{h.pages}</td>
+              <td class="mono" title={h.replica ? `${h.server} at ${h.replica}` : h.server}>
+                {h.server}
+                {h.replica && <span class="muted"> at {h.replica}</span>}
+              </td>
+              <td>
+                {[h.busy ? 'busy' : 'idle', ...(h.pinned ? ['pinned'] : [])].join(', ')}
+              </td>
+              <td>
+                <button
+                  type="button"
+                  aria-label={`Kill the ${h.kind} of ${h.principal || 'a client without a name'} on ${h.namespace}`}
+                  onClick={() => onKill(h)}
+                >
+                  Kill
+                </button>
+              </td>
+            </tr>
+          ))}
+          <Space height={rows.below} />
+        </tbody>
+      </table>
+    </div>
   );
 }
 

@@ -17,16 +17,27 @@ import { Why } from './why';
 
 interface View {
   title: string;
+  /** about says in a line what the view is for, if its title does not. */
+  about?: string;
   show: ComponentType;
 }
 
 const views: Record<string, View> = {
   deployment: { title: 'Deployment', show: Deployment },
-  held: { title: 'Held', show: Held },
-  calls: { title: 'Calls', show: Calls },
+  held: {
+    title: 'Held', show: Held,
+    about: 'Cursors that clients hold open, and the connections that are pinned for them.',
+  },
+  calls: {
+    title: 'Slow and refused', show: Calls,
+    about: 'Calls of this replica since it started, one row for all calls of a kind.',
+  },
   query: { title: 'Query', show: QueryView },
   tail: { title: 'Live tail', show: Tail },
-  why: { title: 'Why', show: Why },
+  why: {
+    title: 'Why', show: Why,
+    about: 'Which rule allows or refuses a request, and what the policy changes in it. Nothing is run.',
+  },
   api: { title: 'API', show: Reference },
 };
 const first = 'deployment';
@@ -55,7 +66,10 @@ function Shell() {
   const shown = useRef(name);
   useEffect(() => {
     document.title = `${view.title} · Mooring`;
-    if (shown.current !== name) main.current!.focus();
+    if (shown.current !== name) {
+      main.current!.focus({ preventScroll: true });
+      scrollTo(0, 0);
+    }
     shown.current = name;
   }, [name]);
   return (
@@ -95,6 +109,7 @@ function Shell() {
       </header>
       <main id="main" ref={main} tabIndex={-1}>
         <h1>{view.title}</h1>
+        {view.about && <p class="muted">{view.about}</p>}
         <view.show key={route.value.visit} />
       </main>
       <footer>

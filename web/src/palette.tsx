@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { namesAt, session, signOut } from './api';
-import { segment } from './code';
+import { session, signOut } from './api';
+import { namespaces, type Namespace } from './names';
 import { linkTo } from './router';
 
 interface Entry {
@@ -11,13 +11,6 @@ interface Entry {
 
 const most = 12;
 
-/** namespaces lists the collections that the user may list; none of those it may not. */
-async function namespaces(): Promise<[string, string][]> {
-  const all = await Promise.all((await namesAt('v1/databases')).slice(0, 20).map(async (db) =>
-    (await namesAt(`v1/databases/${segment(db)}/collections`)).map((name): [string, string] => [db, name])));
-  return all.flat();
-}
-
 /**
  * Palette finds views and collections by their names: Ctrl-K or the button opens it, arrows choose,
  * Enter goes there.
@@ -27,7 +20,7 @@ export function Palette({ views }: { views: [name: string, title: string][] }) {
   const [open, setOpen] = useState(false);
   const [search, setSearch] = useState('');
   const [at, setAt] = useState(0);
-  const [collections, setCollections] = useState<[string, string][]>([]);
+  const [collections, setCollections] = useState<Namespace[]>([]);
 
   useEffect(() => {
     const key = (e: KeyboardEvent): void => {

@@ -9,7 +9,8 @@ import { EditButton, Table, Tree } from './document';
 import { Edit } from './edit';
 import { field, isArray, isObject, parse, type Value } from './ejson';
 import { LazyEditor } from './lazy';
-import { Failure } from './parts';
+import { namespaces, type Namespace } from './names';
+import { Failure, Panel } from './parts';
 import { Plan } from './plan';
 import { remember, route } from './router';
 import { Write } from './write';
@@ -114,7 +115,7 @@ export function QueryView() {
   };
 
   /** begin checks the query, and puts away what shows of the last one. */
-  const begin = (): boolean => {
+  const begin = (q: Query): boolean => {
     const problem = check(q);
     setWrong(problem);
     if (problem) return false;
@@ -135,15 +136,16 @@ export function QueryView() {
     return true;
   };
 
-  const run = async (): Promise<void> => {
-    if (!begin()) return;
+  const run = async (asked: Query = q): Promise<void> => {
+    const q = asked;
+    if (!begin(q)) return;
     if (!kindOf(q).reads) return setWriting(q);
     const page = await ask(pathOf(q), bodyOf(q), 1);
     if (page) setPages([page]);
   };
 
   const explain = async (): Promise<void> => {
-    if (!begin()) return;
+    if (!begin(q)) return;
     const stop = (running.current = new AbortController());
     setBusy(true);
     try {
@@ -277,9 +279,15 @@ export function QueryView() {
               Cancel
             </button>
           )}
-          <CopyAs query={q} />
         </p>
+        <CopyAs query={q} />
       </form>
+      {!q.collection && (
+        <Collections of={q.database} onOpen={([database, collection]) => {
+          set({ database, collection });
+          void run({ ...q, database, collection });
+        }} />
+      )}
       {wrong && (
         <p class="notice bad" role="alert">
           {wrong}
@@ -384,42 +392,53 @@ function Field(p: {
   );
 }
 
+const mostCollections = 200;
+
+/** Collections lists what can be opened, of a database or of all, until a collection is named. */
+function Collections({ of, onOpen }: { of: string; onOpen: (name: Namespace) => void }) {
+  const [all, setAll] = useState<Namespace[]>([]);
+  useEffect(() => void namespaces().then(setAll), []);
+  const found = all.filter(([db]) => db.includes(of)).slice(0, mostCollections);
+  if (found.length === 0) return null;
+  return (
+    <Panel title="Open a collection" id="collections">
+      <ul class="collections">
+        {found.map(([db, name]) => (
+          <li key={`${db}.${name}`}>
+            <button type="button" class="small" onClick={() => onOpen([db, name])}>
+              {db}.{name}
+            </button>
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}
+
+/** CopyAs copies the query as code of a language, and shows what it has copied. */
 function CopyAs({ query }: { query: Query }) {
-  const [language, setLanguage] = useState('curl');
+  const [language, setLanguage] = useState<string>();
   const [said, setSaid] = useState('');
-  const code = (): string => {
-    const problem = check(query);
-    return problem ?? languages[language]!(query, session.value === 'signed-in');
+  const code = (name: string): string => check(query) ?? languages[name]!(query, session.value === 'signed-in');
+  const copy = (name: string): void => {
+    setLanguage(name);
+    setSaid('');
+    if (check(query)) return;
+    navigator.clipboard.writeText(code(name)).then(
+      () => setSaid('Copied'), () => setSaid('The browser does not let the page copy: see below'));
   };
   return (
-    <span class="copy">
-      <span role="status">{said}</span>
-      <label for="language">Copy as</label>
-      <select
-        id="language"
-        value={language}
-        onInput={(e) => {
-          setLanguage(e.currentTarget.value);
-          setSaid('');
-        }}
-      >
+    <div class="copy">
+      <div class="actions" role="group" aria-label="Copy as">
+        <span aria-hidden="true">Copy as</span>
         {Object.keys(languages).map((name) => (
-          <option key={name}>{name}</option>
+          <button key={name} type="button" class="small" aria-pressed={name === language} onClick={() => copy(name)}>
+            {name}
+          </button>
         ))}
-      </select>
-      <button
-        type="button"
-        onClick={() => {
-          navigator.clipboard.writeText(code()).then(
-            () => setSaid('Copied'), () => setSaid('The browser does not let the page copy: see below'));
-        }}
-      >
-        Copy
-      </button>
-      <details>
-        <summary>Show the code</summary>
-        <pre class="code" tabIndex={0}>{code()}</pre>
-      </details>
-    </span>
+        <span role="status">{said}</span>
+      </div>
+      {language && <pre class="code" tabIndex={0}>{code(language)}</pre>}
+    </div>
   );
 }

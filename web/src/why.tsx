@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { text } from './api';
 import { field, isArray, isObject, parse, type Value } from './ejson';
 import { Tree } from './document';
@@ -37,6 +37,8 @@ export function Why() {
   const [answer, setAnswer] = useState<Value>();
   const [error, setError] = useState<unknown>();
   const [wrong, setWrong] = useState<string>();
+  /** said is why a call was refused of which only the names are known. */
+  const said = q.get('said') ?? '';
   const set = (some: Partial<Asked>): void => setAsked((old) => ({ ...old, ...some }));
 
   /** setCall takes a path of REST as well, and then the request gets its names. */
@@ -58,6 +60,7 @@ export function Why() {
     const { principal, groups, claims, call, request } = asked;
     remember('why', {
       ...(principal && { principal }), ...(groups && { groups }), ...(claims && { claims }), call, q: request,
+      ...(said && { said }),
     });
     const parts = [
       `"principal":${JSON.stringify(principal)}`, `"call":${JSON.stringify(call)}`,
@@ -71,9 +74,21 @@ export function Why() {
       setError(e);
     }
   };
+  useEffect(() => {
+    if (q.has('call') && q.has('q')) void explain();
+  }, []);
 
   return (
     <>
+      {said && (
+        <div class="notice">
+          <p>The call was refused: <strong>{said}</strong></p>
+          <p class="muted">
+            The gateway keeps neither filters nor documents of requests. Below is what the rules say
+            of the rest. Add what the client has sent, and explain it again.
+          </p>
+        </div>
+      )}
       <form
         class="query"
         onSubmit={(e) => {
@@ -132,7 +147,7 @@ export function Why() {
         </p>
       )}
       {error !== undefined && <Failure error={error} what="The request cannot be explained" />}
-      <div role="status">{answer && <Answer answer={answer} call={asked.call} />}</div>
+      <div role="status">{answer && <Answer answer={answer} call={asked.call} partly={said !== '' && asked.request === q.get('q')} />}</div>
     </>
   );
 }
@@ -141,7 +156,8 @@ const textOf = (v: Value | undefined): string | undefined => (v && 'text' in v ?
 const list = (v: Value | undefined): Value[] => (v && isArray(v) ? v.items : []);
 const words = (v: Value | undefined): string => list(v).map((x) => textOf(x) ?? '').join(', ');
 
-function Answer({ answer, call }: { answer: Value; call: string }) {
+/** Answer shows an explanation. partly says that the request lacks what was refused. */
+function Answer({ answer, call, partly }: { answer: Value; call: string; partly: boolean }) {
   const get = (name: string): string | undefined => textOf(field(answer, name));
   const allowed = get('allowed') === 'true';
   const limits = field(answer, 'limits');
@@ -156,7 +172,7 @@ function Answer({ answer, call }: { answer: Value; call: string }) {
   return (
     <section class="panel verdict" aria-labelledby="verdict">
       <h2 id="verdict" class={allowed ? 'good' : 'bad'}>
-        {allowed ? 'Allowed' : 'Refused'} by <span class="mono">{get('rule')}</span>
+        {allowed ? (partly ? 'What is known of it is allowed' : 'Allowed') : 'Refused'} by <span class="mono">{get('rule')}</span>
       </h2>
       {get('refusal') && (
         <p class="message">

@@ -206,6 +206,21 @@ func (p *Page) Screenshot() []byte {
 	return taken.Data
 }
 
+// Click presses and releases the mouse's first button at a point of the window.
+func (p *Page) Click(x, y float64) { p.click(x, y, 1) }
+
+// DoubleClick clicks a second time where Click has just clicked.
+func (p *Page) DoubleClick(x, y float64) { p.click(x, y, 2) }
+
+func (p *Page) click(x, y float64, count int) {
+	p.browser.t.Helper()
+	for _, event := range []string{"mouseMoved", "mousePressed", "mouseReleased"} {
+		p.browser.call(p.session, "Input.dispatchMouseEvent", map[string]any{
+			"type": event, "x": x, "y": y, "button": "left", "clickCount": count,
+		}, &struct{}{})
+	}
+}
+
 // Type types a text where the focus is.
 func (p *Page) Type(text string) {
 	p.browser.t.Helper()
