@@ -31,13 +31,9 @@ func fail(code int32, format string, args ...any) error {
 const (
 	internalError         = 1
 	badValue              = 2
-	failedToParse         = 9
 	unauthorized          = 13
-	illegalOperation      = 20
-	namespaceNotFound     = 26
 	cursorNotFound        = 43
 	noMatchingDocument    = 47
-	maxTimeExpired        = 50
 	commandNotFound       = 59
 	invalidOptions        = 72
 	writeConflict         = 112
@@ -51,7 +47,6 @@ const (
 	notInTransaction      = 263
 	changeStreamFatal     = 280
 	historyLost           = 286
-	duplicateKey          = 11000
 	interruptedAtShutdown = 11600
 	stageNotAllowed       = 40324
 	unknownField          = 40415

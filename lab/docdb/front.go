@@ -1,10 +1,10 @@
 package docdb
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,16 +13,12 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
-	"github.com/mooringdb/mooring/internal/fakemongo/wire"
 )
 
 // Config says how a front behaves.
 type Config struct {
 	// TransactionLife is how long a transaction may be in progress; 0: a minute.
 	TransactionLife time.Duration
-	// LockWait is how long a write of a transaction waits for a document that another transaction
-	// has changed, before it is a write conflict; 0: 20 ms. MongoDB does not wait at all.
-	LockWait time.Duration
 	// History is how many bytes of changes are kept for resuming; 0: 256 MB.
 	History int
 }
@@ -61,15 +57,8 @@ type Front struct {
 // Listen prepares the engine that a DSN names, and serves MongoDB's protocol for it on a free port
 // of the loopback interface. The caller closes the front.
 func Listen(ctx context.Context, dsn string, cfg Config) (*Front, error) {
-	if cfg.TransactionLife == 0 {
-		cfg.TransactionLife = time.Minute
-	}
-	if cfg.LockWait == 0 {
-		cfg.LockWait = 20 * time.Millisecond
-	}
-	if cfg.History == 0 {
-		cfg.History = 256 << 20
-	}
+	cfg.TransactionLife = cmp.Or(cfg.TransactionLife, time.Minute)
+	cfg.History = cmp.Or(cfg.History, 256<<20)
 	poolConfig, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		return nil, err
@@ -281,16 +270,16 @@ func (r *request) column(column, function, database string, spec bson.Raw) (bson
 // the database was made. So a time is a position in the log of changes, and grows.
 type clock struct {
 	base uint64
-	last atomic.Uint64
+	mu   sync.Mutex // guards last
+	last uint64
 }
 
-func (c *clock) saw(lsn uint64) {
-	for {
-		last := c.last.Load()
-		if lsn <= last || c.last.CompareAndSwap(last, lsn) {
-			return
-		}
-	}
+// saw notes a position, and returns the last one.
+func (c *clock) saw(lsn uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = max(c.last, lsn)
+	return c.last
 }
 
 // value returns the cluster time of a position.
@@ -307,7 +296,7 @@ func (c *clock) position(v bson.Value) uint64 {
 }
 
 func (c *clock) times() bson.Raw {
-	now := c.value(c.last.Load())
+	now := c.value(c.saw(0))
 	return bson.NewBuilder(nil).Value("operationTime", now).
 		OpenDocument("$clusterTime").Value("clusterTime", now).
 		OpenDocument("signature").Binary("hash", 0, make([]byte, 20)).Int64("keyId", 0).
@@ -316,20 +305,25 @@ func (c *clock) times() bson.Raw {
 
 // hello returns what the front says of itself.
 func (r *request) hello() (bson.Raw, error) {
-	primary := "isWritablePrimary"
-	if r.Name != "hello" {
-		primary = "ismaster"
-	}
 	me := r.front.Address()
-	b := bson.NewBuilder(nil).Bool("helloOk", true).Bool(primary, true).Bool("secondary", false)
-	b.String("setName", setName).Int32("setVersion", 1).String("me", me).String("primary", me)
-	b.OpenArray("hosts").String("", me).Close()
-	b.ObjectID("electionId", bson.ObjectID{0x7f, 0xff, 0xff, 0xff, 11: 1})
-	b.OpenDocument("lastWrite").DateTime("lastWriteDate", time.Now().UnixMilli()).Close()
-	b.Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", wire.MaxMessage)
-	b.Int32("maxWriteBatchSize", 25_000).Int32("logicalSessionTimeoutMinutes", 30)
-	b.Int32("connectionId", int32(r.Connection)).Int32("minWireVersion", 0)
-	return b.Int32("maxWireVersion", 21).Bool("readOnly", false).Double("ok", 1).Finish(), nil
+	reply := fakemongo.Hello(r.Command, func(b *bson.Builder) {
+		b.String("setName", setName).Int32("setVersion", 1).String("me", me).String("primary", me)
+		b.Bool("secondary", false).OpenArray("hosts").String("", me).Close()
+		b.ObjectID("electionId", bson.ObjectID{0x7f, 0xff, 0xff, 0xff, 11: 1})
+		b.OpenDocument("lastWrite").DateTime("lastWriteDate", time.Now().UnixMilli()).Close()
+	})
+	return bson.With(reply.Document(), "maxWriteBatchSize", bson.Int32Value(25_000)), nil
+}
+
+// begin begins an SQL transaction.
+func (f *Front) begin() (pgx.Tx, error) {
+	return f.pool.BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+}
+
+func (f *Front) commit(tx pgx.Tx) error {
+	f.commits.RLock()
+	defer f.commits.RUnlock()
+	return tx.Commit(f.ctx)
 }
 
 // inTx runs f in an SQL transaction of its own, which is rolled back if f fails. What conflicts
@@ -342,15 +336,13 @@ func (r *request) inTx(f func() error) error {
 	pool := r.on
 	defer func() { r.on = pool }()
 	for {
-		tx, err := r.front.pool.BeginTx(r.front.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+		tx, err := r.front.begin()
 		if err != nil {
 			return err
 		}
 		r.on = tx
 		if err = f(); err == nil {
-			r.front.commits.RLock()
-			err = tx.Commit(r.front.ctx)
-			r.front.commits.RUnlock()
+			err = r.front.commit(tx)
 		} else {
 			_ = tx.Rollback(r.front.ctx) // the error before says more
 		}

@@ -109,29 +109,14 @@ func (l *changeLog) close() {
 	<-l.done
 }
 
-// statusTime is how often the engine hears that its changes are read.
-const statusTime = 5 * time.Second
-
 func (l *changeLog) run(ctx context.Context) {
 	defer close(l.done)
 	defer func() { _ = l.conn.Close(context.WithoutCancel(ctx)) }()
-	err := l.status(ctx)
-	for next := time.Now().Add(statusTime); err == nil; {
-		if time.Now().After(next) {
-			if err = l.status(ctx); err != nil {
-				break
-			}
-			next = time.Now().Add(statusTime)
-		}
-		wait, cancel := context.WithDeadline(ctx, next)
+	var err error
+	for err == nil {
 		var m pgproto3.BackendMessage
-		m, err = l.conn.ReceiveMessage(wait)
-		cancel()
-		switch {
-		case err != nil && ctx.Err() == nil && pgconn.Timeout(err):
-			err = nil
-		case err == nil:
-			err = l.receive(m)
+		if m, err = l.conn.ReceiveMessage(ctx); err == nil {
+			err = l.receive(ctx, m)
 		}
 	}
 	l.mu.Lock()
@@ -155,12 +140,17 @@ func (l *changeLog) status(ctx context.Context) error {
 	})
 }
 
-func (l *changeLog) receive(m pgproto3.BackendMessage) error {
+func (l *changeLog) receive(ctx context.Context, m pgproto3.BackendMessage) error {
 	if e, failed := m.(*pgproto3.ErrorResponse); failed {
 		return pgconn.ErrorResponseToPgError(e)
 	}
 	data, ok := m.(*pgproto3.CopyData)
-	if !ok || len(data.Data) == 0 || data.Data[0] != pglogrepl.XLogDataByteID {
+	switch {
+	case !ok || len(data.Data) == 0:
+		return nil
+	case data.Data[0] == pglogrepl.PrimaryKeepaliveMessageByteID:
+		return l.status(ctx)
+	case data.Data[0] != pglogrepl.XLogDataByteID:
 		return nil
 	}
 	x, err := pglogrepl.ParseXLogData(data.Data[1:])
@@ -255,7 +245,7 @@ func (l *changeLog) document(table string, before, after bson.Raw) {
 	switch {
 	case before == nil:
 		c.kind = "insert"
-	case after == nil && before != nil:
+	case after == nil:
 		c.kind = "delete"
 	case string(before) == string(after):
 		return

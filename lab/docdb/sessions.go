@@ -1,12 +1,13 @@
 package docdb
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/mooringdb/mooring/core/bson"
 )
@@ -29,7 +30,7 @@ type transaction struct {
 
 	// mu guards the fields below. It is held while a command runs.
 	mu    sync.Mutex
-	conn  *pgxpool.Conn
+	tx    pgx.Tx // nil before the first command, and after the end
 	state transactionState
 	wrote bool
 	kind  string // that emitKind said last
@@ -80,12 +81,12 @@ func (f *Front) inSession(r *request, run command) (bson.Raw, error) {
 		f.end(t, aborted)
 		return nil, fail(notInTransaction, "cannot run '%s' in a transaction", r.Name)
 	}
-	if t.conn == nil {
-		if err := f.begin(t); err != nil {
+	if t.tx == nil {
+		if err := f.start(t); err != nil {
 			return nil, err
 		}
 	}
-	r.on = t.conn
+	r.on = t.tx
 	reply, err := run(r)
 	if err != nil || reply.Has("writeErrors") {
 		f.end(t, aborted)
@@ -95,51 +96,50 @@ func (f *Front) inSession(r *request, run command) (bson.Raw, error) {
 
 // transaction returns the transaction of a command, which may begin it.
 func (f *Front) transaction(r *request) (*transaction, error) {
-	number := integer(r.Body, "txnNumber")
 	if auto, ok := field(r.Body, "autocommit").Bool(); auto || !ok || r.lsid == "" {
 		return nil, fail(invalidOptions, "a transaction needs a session, and autocommit: false")
 	}
-	starts, _ := field(r.Body, "startTransaction").Bool()
+	t := &transaction{number: integer(r.Body, "txnNumber")}
+	if starts, _ := field(r.Body, "startTransaction").Bool(); starts {
+		return t, f.advance(r, t)
+	}
 	s := f.session(r.lsid)
 	f.mu.Lock()
-	before := s.transaction
+	defer f.mu.Unlock()
 	switch {
-	case number < s.number:
-		f.mu.Unlock()
-		return nil, fail(transactionTooOld, "txnNumber %d is older than %d", number, s.number)
-	case starts && number == s.number:
-		f.mu.Unlock()
-		return nil, fail(conflictingOperation, "transaction %d was begun before", number)
-	case starts:
-		t := &transaction{number: number}
-		s.number, s.transaction = number, t
-		f.mu.Unlock()
-		if before != nil {
-			f.finish(before)
-		}
-		return t, nil
+	case t.number < s.number:
+		return nil, fail(transactionTooOld, "txnNumber %d is older than %d", t.number, s.number)
+	case t.number > s.number || s.transaction == nil:
+		return nil, fail(noSuchTransaction, "transaction %d is not in progress", t.number)
+	}
+	return s.transaction, nil
+}
+
+// advance applies the number of a retryable write, or of a transaction that it begins, and ends the
+// transaction before it.
+func (f *Front) advance(r *request, begins *transaction) error {
+	if r.lsid == "" {
+		return fail(invalidOptions, "a transaction number requires a session")
+	}
+	s, number := f.session(r.lsid), integer(r.Body, "txnNumber")
+	f.mu.Lock()
+	before, last := s.transaction, s.number
+	if number > last {
+		s.number, s.transaction = number, begins
 	}
 	f.mu.Unlock()
-	if before != nil && number == s.number {
-		return before, nil
+	switch {
+	case number < last:
+		return fail(transactionTooOld, "txnNumber %d is older than %d", number, last)
+	case number == last && begins != nil:
+		return fail(conflictingOperation, "transaction %d was begun before", number)
+	case number == last && before != nil:
+		return fail(incompleteHistory, "transaction %d is no retryable write", number)
+	case number > last && before != nil:
+		f.finish(before)
 	}
-	return f.remembered(r, number)
+	return nil
 }
-
-// remembered returns a transaction that this front did not run, if it has been committed.
-func (f *Front) remembered(r *request, number int64) (*transaction, error) {
-	var one int
-	err := f.pool.QueryRow(f.ctx, `SELECT 1 FROM mooring.statements
-		WHERE lsid = $1 AND txn = $2 AND stmt = $3`, []byte(r.lsid), number, committedStatement).
-		Scan(&one)
-	if err != nil {
-		return nil, fail(noSuchTransaction, "transaction %d is not in progress", number)
-	}
-	return &transaction{number: number, state: committed}, nil
-}
-
-// committedStatement is the number of the statement that stands for a transaction's commit.
-const committedStatement = -1
 
 func (f *Front) session(lsid string) *session {
 	f.mu.Lock()
@@ -152,21 +152,20 @@ func (f *Front) session(lsid string) *session {
 	return s
 }
 
-// begin gives a transaction its connection. The caller holds t.mu.
-func (f *Front) begin(t *transaction) error {
-	conn, err := f.pool.Acquire(f.ctx)
+// lockWait is how many milliseconds a write of a transaction waits for a document that another
+// transaction has changed, before it is a write conflict. MongoDB does not wait at all.
+const lockWait = 20
+
+// start begins a transaction's SQL transaction. The caller holds t.mu.
+func (f *Front) start(t *transaction) error {
+	tx, err := f.begin()
 	if err != nil {
 		return err
 	}
-	if _, err := conn.Exec(f.ctx, fmt.Sprintf(
-		"BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL lock_timeout = %d",
-		f.cfg.LockWait.Milliseconds())); err != nil {
-		conn.Release()
-		return err
-	}
-	t.conn = conn
+	t.tx = tx
 	t.timer = time.AfterFunc(f.cfg.TransactionLife, func() { f.finish(t) })
-	return nil
+	_, err = tx.Exec(f.ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", lockWait))
+	return err
 }
 
 // finish aborts a transaction that is in progress, once its command is over.
@@ -178,20 +177,14 @@ func (f *Front) finish(t *transaction) {
 	}
 }
 
-// end gives a transaction its last state, and its connection back, which rolls back what is not
-// committed. The caller holds t.mu.
+// end gives a transaction its last state, and rolls back what is not committed. The caller holds
+// t.mu.
 func (f *Front) end(t *transaction, state transactionState) {
 	t.state = state
-	if t.timer != nil {
+	if t.tx != nil {
 		t.timer.Stop()
-	}
-	if t.conn != nil {
-		// The front's own end does not keep it from rolling back.
-		if _, err := t.conn.Exec(contextOf(f), "ROLLBACK"); err != nil {
-			_ = t.conn.Conn().Close(contextOf(f)) // of no use any more
-		}
-		t.conn.Release()
-		t.conn = nil
+		_ = t.tx.Rollback(contextOf(f)) // the pool closes a connection that cannot
+		t.tx = nil
 	}
 	f.killOf(func(c *cursor) bool { return c.within == t })
 }
@@ -203,7 +196,7 @@ func (r *request) commit() (bson.Raw, error) {
 		return nil, fail(invalidOptions, "commitTransaction needs a transaction")
 	case t.state == aborted:
 		return nil, fail(noSuchTransaction, "transaction %d has been aborted", t.number)
-	case t.state == inProgress && t.conn != nil:
+	case t.state == inProgress && t.tx != nil:
 		if err := r.commitWork(); err != nil {
 			r.front.end(t, aborted)
 			return nil, err
@@ -215,26 +208,21 @@ func (r *request) commit() (bson.Raw, error) {
 	return okay(r)
 }
 
-// commitWork commits, with the memory that it has, and with what change events say of it.
+// commitWork commits, with what change events say of it.
 func (r *request) commitWork() error {
 	t, f := r.within, r.front
-	r.on = t.conn
+	r.on = t.tx
 	if t.wrote {
 		if err := r.emit("transaction", bson.NewBuilder(nil).Document("lsid", r.eventLsid()).
 			Int64("txnNumber", t.number).Finish()); err != nil {
 			return err
 		}
-		if err := r.remember(nil, committedStatement); err != nil {
-			return err
-		}
 	}
-	if _, err := f.now(t.conn); err != nil {
+	if _, err := f.now(t.tx); err != nil {
 		return err
 	}
-	f.commits.RLock()
-	tag, err := t.conn.Exec(f.ctx, "COMMIT")
-	f.commits.RUnlock()
-	if err == nil && tag.String() != "COMMIT" {
+	err := f.commit(t.tx)
+	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		err = fail(noSuchTransaction, "transaction %d has been rolled back", t.number)
 	}
 	return err

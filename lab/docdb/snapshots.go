@@ -51,20 +51,19 @@ func (r *request) read(s *snapshot, f func() error) error {
 	if s == nil {
 		return f()
 	}
-	ctx := r.front.ctx
-	tx, err := r.front.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	tx, err := r.front.begin()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback(contextOf(r.front)) }() // unless it is committed
-	if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+s.name+"'"); err != nil {
+	if _, err := tx.Exec(r.front.ctx, "SET TRANSACTION SNAPSHOT '"+s.name+"'"); err != nil {
 		return fail(snapshotTooOld, "the snapshot is gone: %v", err)
 	}
 	r.on = tx
 	if err := f(); err != nil {
 		return err
 	}
-	return tx.Commit(ctx)
+	return tx.Commit(r.front.ctx)
 }
 
 // snapshotOf returns the snapshot that an earlier read had.
@@ -80,7 +79,7 @@ func (f *Front) snapshotOf(lsn uint64) (*snapshot, error) {
 
 func (f *Front) newSnapshot() (*snapshot, error) {
 	f.dropSnapshots(mostSnapshots - 1)
-	tx, err := f.pool.BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	tx, err := f.begin()
 	if err != nil {
 		return nil, err
 	}

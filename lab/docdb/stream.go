@@ -49,7 +49,6 @@ type stream struct {
 	ns       namespace // coll is "" for a database, db for all
 	stages   []bson.Raw
 	expanded bool
-	lookup   bool
 	// after is what fullDocument says of images, and before fullDocumentBeforeChange.
 	after, before string
 
@@ -93,7 +92,7 @@ func (r *request) aggregate() (bson.Raw, error) {
 	if _, err := c.shape([]bson.Raw{none}); err != nil { // which refuses stages that are wrong
 		return nil, err
 	}
-	return r.firstEvents(c)
+	return r.firstBatch(c)
 }
 
 // The values of fullDocument and of fullDocumentBeforeChange.
@@ -130,7 +129,7 @@ func (c *stream) set(options bson.Raw) error {
 		case "showExpandedEvents":
 			c.expanded = on
 		case "fullDocument":
-			c.lookup, c.after = name == "updateLookup", name
+			c.after = name
 			if !slices.Contains(afterImages, name) {
 				return fail(badValue, "fullDocument cannot be %q", name)
 			}
@@ -267,7 +266,8 @@ func (c *stream) event(e entry, change change, at position) (bson.Raw, error) {
 		b.OpenDocument("documentKey").Value("_id", field(key, "_id")).Close()
 	}
 	if change.kind == "update" {
-		b.Document("updateDescription", description(change, c.expanded))
+		b.Document("updateDescription", deployment.UpdateDescription(
+			change.before, change.after, true, c.expanded))
 	}
 	if change.before != nil {
 		err := c.appendImage(b, "fullDocumentBeforeChange", c.before, change, change.before)
@@ -280,7 +280,7 @@ func (c *stream) event(e entry, change change, at position) (bson.Raw, error) {
 
 // appendAfter appends the document behind an update, as the option for it says.
 func (c *stream) appendAfter(b *bson.Builder, e change) error {
-	if !c.lookup {
+	if c.after != "updateLookup" {
 		return c.appendImage(b, "fullDocument", c.after, e, e.after)
 	}
 	found, err := c.front.current(e.ns, field(e.after, "_id"))
@@ -374,9 +374,9 @@ func (c *stream) shapeSome(events []bson.Raw) ([]bson.Raw, error) {
 	return shaped, nil
 }
 
-// firstEvents answers with the first batch of a stream.
-func (r *request) firstEvents(c *stream) (bson.Raw, error) {
-	if _, err := c.collect(); err != nil {
+// firstBatch answers with a first batch that is empty.
+func (r *request) firstBatch(c *stream) (bson.Raw, error) {
+	if _, _, _, err := r.front.log.from(c.next); err != nil {
 		return nil, err
 	}
 	name := c.ns.coll
@@ -385,24 +385,9 @@ func (r *request) firstEvents(c *stream) (bson.Raw, error) {
 	}
 	kept := &cursor{database: r.Database, lsid: r.lsid, stream: c}
 	kept.namespace = r.Database + "." + name
-	size, given := field(r.body, "cursor", "batchSize").AsInt64()
-	if !given {
-		size = 101
-	}
 	id := r.front.newCursor()
 	r.front.keep(id, kept)
-	return r.batch("firstBatch", id, kept, size), nil
-}
-
-// batch answers with events that are ready. The cursor is forgotten if no more will come.
-func (r *request) batch(name string, id int64, kept *cursor, size int64) bson.Raw {
-	c := kept.stream
-	batch := c.take(size)
-	if c.ended && len(c.rest) == 0 {
-		r.front.forget(id)
-		id = 0
-	}
-	return c.reply(id, kept.namespace, name, batch)
+	return c.reply(id, kept.namespace, "firstBatch", nil), nil
 }
 
 // defaultAwait is how long a getMore without maxTimeMS waits for events.
@@ -428,7 +413,12 @@ func (r *request) nextEvents(id int64, kept *cursor) (bson.Raw, error) {
 			return nil, err
 		}
 		if len(c.rest) > 0 || c.ended || over {
-			return r.batch("nextBatch", id, kept, size), nil
+			batch := c.take(size)
+			if c.ended && len(c.rest) == 0 { // no more will come
+				r.front.forget(id)
+				id = 0
+			}
+			return c.reply(id, kept.namespace, "nextBatch", batch), nil
 		}
 		select {
 		case <-changed:
@@ -459,25 +449,8 @@ func (c *stream) reply(id int64, ns, name string, batch []bson.Raw) bson.Raw {
 	b := bson.NewBuilder(nil).OpenDocument("cursor")
 	appendList(b, name, batch, b.Document).Int64("id", id).String("ns", ns)
 	token := c.next.token(c.ended)
-	if len(c.rest) > 0 && len(batch) > 0 {
+	if len(c.rest) > 0 {
 		token = document(batch[len(batch)-1], "_id")
-	} else if len(c.rest) > 0 {
-		token = before(document(c.rest[0], "_id"))
 	}
 	return b.Document("postBatchResumeToken", token).Close().Double("ok", 1).Finish()
-}
-
-// before returns the token of a position before an event, at which the stream goes on with it.
-func before(token bson.Raw) bson.Raw {
-	p, _, err := parseToken(token)
-	if err != nil {
-		panic("bug: an event's own token: " + err.Error())
-	}
-	p.part--
-	return p.token(false)
-}
-
-// description returns what an update has changed.
-func description(e change, expanded bool) bson.Raw {
-	return deployment.UpdateDescription(e.before, e.after, true, expanded)
 }

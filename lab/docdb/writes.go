@@ -98,36 +98,13 @@ func (r *request) number() (unlock func(), err error) {
 	if !r.retryable() {
 		return func() {}, nil
 	}
-	s, number := r.front.session(r.lsid), integer(r.Body, "txnNumber")
+	s := r.front.session(r.lsid)
 	s.writes.Lock()
-	before, err := r.numberOf(s, number)
-	if err != nil {
+	if err := r.front.advance(r, nil); err != nil {
 		s.writes.Unlock()
 		return nil, err
 	}
-	if before != nil {
-		r.front.finish(before)
-	}
 	return s.writes.Unlock, nil
-}
-
-// numberOf notes the number in the session, and returns the transaction that it ends.
-func (r *request) numberOf(s *session, number int64) (before *transaction, err error) {
-	r.front.mu.Lock()
-	defer r.front.mu.Unlock()
-	switch {
-	case r.lsid == "":
-		err = fail(invalidOptions, "a transaction number requires a session")
-	case number < s.number:
-		err = fail(transactionTooOld, "txnNumber %d is older than %d", number, s.number)
-	case number == s.number && s.transaction != nil:
-		err = fail(incompleteHistory, "transaction %d is no retryable write", number)
-	}
-	if err == nil && number > s.number {
-		before = s.transaction
-		s.number, s.transaction = number, nil
-	}
-	return before, err
 }
 
 func (r *request) retryable() bool { return r.Body.Has("txnNumber") && !r.Body.Has("autocommit") }
