@@ -3,11 +3,8 @@ package docdb
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"slices"
 	"strconv"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/mooringdb/mooring/core/bson"
 )
@@ -28,20 +25,23 @@ func (r *request) write() (bson.Raw, error) {
 		return nil, err
 	}
 	defer unlock()
-	list := lists[r.Name]
-	array, _ := field(r.body, list).Array()
+	array, _ := field(r.body, lists[r.Name]).Array()
 	statements := slices.Collect(array.Documents())
 	w := &written{ordered: true}
 	if ordered, given := field(r.body, "ordered").Bool(); given {
 		w.ordered = ordered
 	}
+	size, first := 1, 0
 	if r.Name == "insert" {
-		err = r.insert(w, statements)
-	} else {
-		err = r.each(w, list, statements)
+		size = max(1, len(statements))
 	}
-	if err != nil {
-		return nil, err
+	for group := range slices.Chunk(statements, size) {
+		if err := r.group(w, first, group); err != nil {
+			return nil, err
+		}
+		if first += len(group); w.ordered && len(w.errors) > 0 {
+			break
+		}
 	}
 	return w.reply(r.Name == "update"), nil
 }
@@ -55,11 +55,8 @@ type written struct {
 	retried     []int32
 }
 
-// failed reports whether a statement has failed that those behind it wait for.
-func (w *written) failed() bool { return w.ordered && len(w.errors) > 0 }
-
-// add adds what the statement at an index did.
-func (w *written) add(i int, reply bson.Raw) {
+// add adds what the statements at these indexes did, and returns which of them have failed.
+func (w *written) add(reply bson.Raw, at ...int) (failed []int) {
 	w.n += integer(reply, "n")
 	w.modified += integer(reply, "nModified")
 	for name, to := range map[string]*[]bson.Raw{
@@ -67,10 +64,14 @@ func (w *written) add(i int, reply bson.Raw) {
 	} {
 		all, _ := field(reply, name).Array()
 		for doc := range all.Documents() {
-			*to = append(*to, bson.NewBuilder(nil).Int32("index", int32(i)).
-				AppendElements(bson.Without(doc, "index")).Finish())
+			of := at[integer(doc, "index")]
+			*to = append(*to, bson.With(doc, "index", bson.Int32Value(int32(of))))
+			if name == "writeErrors" {
+				failed = append(failed, of)
+			}
 		}
 	}
+	return failed
 }
 
 func (w *written) reply(isUpdate bool) bson.Raw {
@@ -118,24 +119,29 @@ func (r *request) statementID(i int) int32 {
 	return int32(integer(r.body, "stmtId")) + int32(i)
 }
 
-// remembered returns what a statement did when it was run before; nil: it was not.
-func (r *request) remembered(id int32) (bson.Raw, error) {
+// known returns what the statements of a retryable write did that were run before.
+func (r *request) known() (map[int32]bson.Raw, error) {
 	if !r.retryable() {
 		return nil, nil
 	}
-	var result []byte
-	err := r.on.QueryRow(r.front.ctx, `SELECT result FROM mooring.statements
-		WHERE lsid = $1 AND txn = $2 AND stmt = $3`, []byte(r.lsid),
-		integer(r.Body, "txnNumber"), id).Scan(&result)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil
+	var ids []int32
+	var results [][]byte
+	err := r.on.QueryRow(r.front.ctx, `SELECT array_agg(stmt), array_agg(result)
+		FROM mooring.statements WHERE lsid = $1 AND txn = $2`, []byte(r.lsid),
+		integer(r.Body, "txnNumber")).Scan(&ids, &results)
+	known := map[int32]bson.Raw{}
+	for i, id := range ids {
+		known[id] = results[i]
 	}
-	return result, err
+	return known, err
 }
 
 // remember keeps what statements did, in the SQL transaction that does it. The session's older
 // writes are forgotten.
 func (r *request) remember(result bson.Raw, ids ...int32) error {
+	if !r.retryable() || len(ids) == 0 {
+		return nil
+	}
 	_, err := r.on.Exec(r.front.ctx, `WITH old AS
 			(DELETE FROM mooring.statements WHERE lsid = $1 AND txn < $2)
 		INSERT INTO mooring.statements SELECT $1, $2, unnest($3::int[]), $4`,
@@ -143,127 +149,73 @@ func (r *request) remember(result bson.Raw, ids ...int32) error {
 	return err
 }
 
-// once runs a statement in an SQL transaction of its own, or returns what it did before.
-func (r *request) once(
-	id int32, run func() (bson.Raw, error),
-) (reply bson.Raw, again bool, err error) {
-	err = r.inTx(func() error {
-		reply, err = r.remembered(id)
-		if again = reply != nil; again || err != nil {
-			return err
-		}
-		if reply, err = run(); err != nil {
-			return err
-		}
-		if reply, err = withCodes(reply); err != nil {
-			return err
-		}
-		if r.retryable() && !reply.Has("writeErrors") {
-			return r.remember(reply, id)
-		}
-		return nil
-	})
-	return reply, again, err
-}
-
-// each runs the statements of an update or a delete.
-func (r *request) each(w *written, list string, statements []bson.Raw) error {
-	rest := bson.Without(r.body, list)
-	for i, s := range statements {
-		multi, _ := field(s, "multi").Bool()
-		limit, limited := field(s, "limit").AsInt64()
-		if r.retryable() && (multi || limited && limit == 0) {
-			return fail(invalidOptions, "a retryable write changes one document")
-		}
-		b := bson.NewBuilder(nil).AppendElements(rest).OpenArray(list).Document("", s)
-		one := b.Close().Finish()
-		reply, again, err := r.once(r.statementID(i), func() (bson.Raw, error) {
-			if err := r.emitKind(field(s, "u")); err != nil {
-				return nil, err
-			}
-			return r.column("p_result", r.Name, r.Database, one)
-		})
-		if err != nil {
-			return err
-		}
-		if again {
-			w.retried = append(w.retried, r.statementID(i))
-		}
-		w.add(i, reply)
-		if w.failed() {
-			break
-		}
-	}
-	return nil
-}
-
-// insert inserts the documents that were not inserted before, and remembers each.
-func (r *request) insert(w *written, docs []bson.Raw) error {
-	rest := bson.Without(r.body, "documents")
+// group runs statements, of which the first has an index, in one SQL transaction. Those that were
+// run before are not run again.
+func (r *request) group(w *written, first int, group []bson.Raw) error {
+	list, before := lists[r.Name], *w
 	return r.inTx(func() error {
-		*w = written{ordered: w.ordered}
+		*w = before
 		known, err := r.known()
 		if err != nil {
 			return err
 		}
 		var left []int
-		b := bson.NewBuilder(nil).AppendElements(rest).OpenArray("documents")
-		for i, doc := range docs {
-			if id := r.statementID(i); slices.Contains(known, id) {
-				w.n++
+		b := bson.NewBuilder(nil).AppendElements(bson.Without(r.body, list)).OpenArray(list)
+		for i, s := range group {
+			id := r.statementID(first + i)
+			if did, again := known[id]; again {
+				w.add(did, first+i)
 				w.retried = append(w.retried, id)
 				continue
 			}
-			left = append(left, i)
-			b.Document("", doc)
+			left = append(left, first+i)
+			b.Document("", s)
 		}
-		if len(left) == 0 && len(docs) > 0 {
+		if len(left) == 0 {
 			return nil
 		}
-		reply, err := r.column("p_result", "insert", r.Database, b.Close().Finish())
+		if err := r.prepare(group[0]); err != nil {
+			return err
+		}
+		reply, err := r.column("p_result", r.Name, r.Database, b.Close().Finish())
 		if err == nil {
 			reply, err = withCodes(reply)
 		}
 		if err != nil {
 			return err
 		}
-		return r.inserted(w, left, reply)
+		failed := w.add(reply, left...)
+		if r.Name == "insert" { // each of them did this
+			reply = bson.NewBuilder(nil).Int32("n", 1).Finish()
+		}
+		return r.remember(reply, r.done(left, failed, w.ordered)...)
 	})
 }
 
-// known returns the statements of a retryable write that were run before.
-func (r *request) known() (ids []int32, err error) {
-	if !r.retryable() {
-		return nil, nil
+// done returns the ids of the statements that were run, of which some have failed.
+func (r *request) done(all, failed []int, ordered bool) (ids []int32) {
+	for _, i := range all {
+		switch {
+		case !slices.Contains(failed, i):
+			ids = append(ids, r.statementID(i))
+		case ordered:
+			return ids
+		}
 	}
-	err = r.on.QueryRow(r.front.ctx, `SELECT coalesce(array_agg(stmt), '{}') FROM mooring.statements
-		WHERE lsid = $1 AND txn = $2`, []byte(r.lsid), integer(r.Body, "txnNumber")).Scan(&ids)
-	return ids, err
+	return ids
 }
 
-// inserted notes which of the documents at these indexes the engine has inserted.
-func (r *request) inserted(w *written, left []int, reply bson.Raw) error {
-	w.n += integer(reply, "n")
-	failed := map[int]bool{}
-	errs, _ := field(reply, "writeErrors").Array()
-	for e := range errs.Documents() {
-		i := int(integer(e, "index"))
-		failed[i] = true
-		w.errors = append(w.errors, bson.With(e, "index", bson.Int32Value(int32(left[i]))))
-	}
-	var done []int32
-	for i, of := range left {
-		if failed[i] && w.ordered {
-			break
-		}
-		if !failed[i] {
-			done = append(done, r.statementID(of))
-		}
-	}
-	if !r.retryable() || len(done) == 0 {
+// prepare refuses an update or a delete that cannot be retried, and says what it does.
+func (r *request) prepare(statement bson.Raw) error {
+	if r.Name == "insert" {
 		return nil
 	}
-	return r.remember(bson.NewBuilder(nil).Finish(), done...)
+	multi, _ := field(statement, "multi").Bool()
+	limit, limited := field(statement, "limit").AsInt64()
+	if r.retryable() && (multi || limited && limit == 0) {
+		return fail(invalidOptions, "a retryable write changes one document")
+	}
+	return r.emitKind(field(statement, "u"))
 }
 
 func (r *request) findAndModify() (bson.Raw, error) {
@@ -272,14 +224,23 @@ func (r *request) findAndModify() (bson.Raw, error) {
 		return nil, err
 	}
 	defer unlock()
-	reply, again, err := r.once(r.statementID(0), func() (bson.Raw, error) {
-		if err := r.emitKind(field(r.body, "update")); err != nil {
-			return nil, err
+	id, again := r.statementID(0), false
+	var reply bson.Raw
+	err = r.inTx(func() error {
+		known, err := r.known()
+		if reply, again = known[id]; again || err != nil {
+			return err
 		}
-		return r.column("p_result", "find_and_modify", r.Database, r.body)
+		if err := r.emitKind(field(r.body, "update")); err != nil {
+			return err
+		}
+		if reply, err = r.column("p_result", "find_and_modify", r.Database, r.body); err != nil {
+			return err
+		}
+		return r.remember(reply, id)
 	})
 	if again {
-		reply = bson.With(reply, "retriedStmtId", bson.Int32Value(r.statementID(0)))
+		reply = bson.With(reply, "retriedStmtId", bson.Int32Value(id))
 	}
 	return reply, err
 }
