@@ -1,6 +1,7 @@
 package docdb_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -185,6 +186,30 @@ func TestRefusedStreams(t *testing.T) {
 	events(t, s, `{"operationType": "insert"}`) // so the log has been read
 	if reply, diff := run(t, e, "refused", 0, lost); diff != "" {
 		t.Errorf("%s\n%s\nreply %s", lost.command, diff, match.Text(bson.DocumentValue(reply)))
+	}
+}
+
+// TestIdleTokens: streams that wait come to the same token, wherever they were opened.
+func TestIdleTokens(t *testing.T) {
+	c := connect(t, docdb.Start(t, docdb.Config{}).URI())
+	ns := client.Namespace{Database: "idle", Collection: "c"}
+	first := watch(t, c, ns, client.WatchOptions{})
+	if err := writeRounds(t.Context(), c, ns, 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	events(t, first, `{"operationType": "insert"}`)
+	old := watch(t, c, ns, client.WatchOptions{ResumeAfter: first.ResumeToken().Clone()})
+	now := watch(t, c, ns, client.WatchOptions{})
+	for _, s := range []*changestream.Stream{old, now} {
+		for found := true; found; {
+			var err error
+			if _, found, err = s.TryNext(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if a, b := old.ResumeToken(), now.ResumeToken(); !bytes.Equal(a, b) {
+		t.Errorf("the tokens are %s and %s", match.Text(bson.DocumentValue(a)), match.Text(bson.DocumentValue(b)))
 	}
 }
 

@@ -85,6 +85,10 @@ func (r *request) aggregate() (bson.Raw, error) {
 		return nil, err
 	}
 	c.next = position{lsn: now}
+	// A commit of nothing, which all streams pass: so those that wait come to the same token.
+	if err := r.emit("opened", nil); err != nil {
+		return nil, err
+	}
 	if err := c.set(document(stages[0], "$changeStream")); err != nil {
 		return nil, err
 	}
