@@ -324,10 +324,11 @@ func (c *command) takeWords(flags *pflag.FlagSet) (operands []string, err error)
 	words, n := flags.Args(), len(c.args)
 	least, most := c.bounds()
 	if given := len(words) - n; given < least || given > most || !slices.Equal(words[:n], c.args) {
-		return nil, &usageError{fmt.Sprintf(
-			"%s: %d arguments that are not flags; usage: mooring %s",
-			c.name, flags.NArg(), c.usage(),
-		)}
+		what := fmt.Sprintf("%d arguments that are not flags", flags.NArg())
+		if flags.NArg() == 1 {
+			what = "1 argument that is not a flag"
+		}
+		return nil, &usageError{fmt.Sprintf("%s: %s; usage: mooring %s", c.name, what, c.usage())}
 	}
 	operands = words[n:]
 	if !c.takesURI || len(operands) == 0 {

@@ -58,6 +58,7 @@ func TestRun(t *testing.T) {
 		{"unknown flag of two words", []string{"key", "api", "new", "--x"}, nil, 2, `^$`, `Try: mooring key api new --help\n$`},
 		{"flag without its value", []string{"serve", "--uri"}, nil, 2, `^$`, `flag needs an argument: --uri`},
 		{"a word too many", []string{"serve", secret, secret}, nil, 2, `^$`, `serve: 2 arguments that are not flags; usage: mooring serve \[URI\]`},
+		{"a word too few", []string{"delete", "a.b"}, nil, 2, `^$`, `delete: 1 argument that is not a flag; usage: mooring delete NAMESPACE FILTER`},
 		{"a word that is no URI", []string{"serve", "user:hunter2@db.example"}, nil, 2, `^$`, `no connection string.*\nTry: mooring serve --help`},
 		{"a URI twice", []string{"check", secret, "--uri", secret}, nil, 2, `^$`, `given twice`},
 		{"a URI and its file", []string{"check", "--uri-file=x", secret}, nil, 2, `^$`, `given twice`},

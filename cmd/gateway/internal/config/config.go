@@ -359,7 +359,7 @@ func (c *Config) check() error {
 		refuse("grpc.address", "and rest.address are both none: there would be nothing to serve")
 	}
 	if (c.TLS.CertificateFile == "") != (c.TLS.KeyFile == "") {
-		refuse("tls.certificateFile", "and tls.keyFile belong together: set both or neither")
+		refuse("tls.certificateFile", "needs tls.keyFile, and the reverse: set both or neither")
 	}
 	if c.TLS.ClientAuthorityFile != "" && !c.TLS.Enabled() {
 		refuse("tls.clientAuthorityFile", "needs tls.certificateFile: without TLS there are no "+

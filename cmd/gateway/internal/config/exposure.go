@@ -70,7 +70,7 @@ func (c *Console) check(jwt *JWT, refuse func(option, problem string)) {
 // check refuses combinations that do not work.
 func (a *Auth) check(refuse func(option, problem string)) {
 	if (a.JWT.Issuer == "") != (a.JWT.Audience == "") {
-		refuse("auth.jwt.issuer", "and auth.jwt.audience belong together: set both or neither")
+		refuse("auth.jwt.issuer", "needs auth.jwt.audience, and the reverse: set both or neither")
 	}
 	if a.JWT.Issuer != "" && a.JWT.Claim == "" {
 		refuse("auth.jwt.claim", "is empty")

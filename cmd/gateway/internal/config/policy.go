@@ -37,7 +37,7 @@ func (c *Config) checkOperators(refuse func(option, problem string)) {
 	switch {
 	case len(c.Auth.Operators) == 0:
 	case c.Policy.File != "":
-		refuse(operators, "and "+policyFile+" exclude each other: permit operate in the policy")
+		refuse(operators, "cannot be used with "+policyFile+": permit operate there")
 	case !c.AuthEnabled():
 		refuse(operators, "needs authentication: without it no client has a name")
 	}

@@ -91,7 +91,7 @@ func TestOperators(t *testing.T) {
 		{
 			[]string{keys, key, "--auth-operators", "key:ann", "--policy-file", policy},
 			nil,
-			"exclude each other",
+			"cannot be used with policy.file: permit operate there",
 		},
 	} {
 		c, err := load(t, append([]string{"--uri", "mongodb://localhost"}, row.args...), nil)

@@ -15,6 +15,7 @@ import (
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // State holds the gateway's readiness. All its methods may be called at any time.
@@ -95,7 +96,10 @@ func (s *State) reasonLocked() error {
 
 // The reasons that the gateway is not ready.
 var (
-	errStopping = errors.New("the gateway is shutting down")
+	errStopping = &rpcerr.Error{
+		Reason: rpcerr.ShuttingDown, Retry: rpcerr.SameRequest,
+		Message: "the gateway is shutting down",
+	}
 	errNoServer = errors.New("no MongoDB server can be selected")
 )
 
