@@ -113,6 +113,18 @@ func (a *access) isForeign(r *http.Request) bool {
 	return sameOrigin.Check(r) != nil
 }
 
+// maxOrigin is the length of the longest origin that an error repeats.
+const maxOrigin = 256
+
+// foreign says why the request of a page of another origin is refused, and who can allow it.
+func foreign(origin string) string {
+	const refused = "a browser sends this request for a page of another origin"
+	if origin == "" || len(origin) > maxOrigin {
+		return refused
+	}
+	return refused + ", " + strconv.Quote(origin) + ", which is not in rest.cors.origins"
+}
+
 // checkHost refuses names that are not the gateway's.
 func (a *access) checkHost(host string) error {
 	if a.hosts == nil || isOwnHost(host, a.hosts) {

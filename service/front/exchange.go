@@ -83,8 +83,7 @@ func (x *Exchange) Admit(identify func(context.Context) (*caller.Identity, error
 		return err
 	}
 	if a.isForeign(x.r) {
-		return refuse(rpcerr.CrossOrigin,
-			"a browser sends this request for a page of another origin")
+		return refuse(rpcerr.CrossOrigin, foreign(x.r.Header.Get("Origin")))
 	}
 	if identify == nil {
 		x.identity, err = x.Identify(x.r.Context(), nil)

@@ -232,3 +232,24 @@ func TestOtherOrigins(t *testing.T) {
 		}
 	}
 }
+
+// TestForeignOrigin checks that the refusal of a page of another origin names it and the option.
+func TestForeignOrigin(t *testing.T) {
+	h := newHandler(t, &fake{})
+	const refused = "a browser sends this request for a page of another origin"
+	for origin, want := range map[string]string{
+		"http://localhost:5173":                        refused + `, "http://localhost:5173", which is not in rest.cors.origins`,
+		"http://" + strings.Repeat("a", 300) + ".test": refused,
+		"": refused,
+	} {
+		r := newPost(documents+":find", strings.NewReader("{}"))
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		w := serve(h, r)
+		if e := errorOf(t, w.Code, w.Body.Bytes(), 403); e.Message != want {
+			t.Errorf("origin %.40q: %q, want %q", origin, e.Message, want)
+		}
+	}
+}

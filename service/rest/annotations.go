@@ -27,7 +27,7 @@ var annotated = []protoreflect.FileDescriptor{
 
 // newRoutes returns the tree of all routes.
 func newRoutes(plans planner) *node {
-	root := newNode()
+	root := newNode(nil, "")
 	for _, file := range annotated {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()

@@ -31,8 +31,16 @@ func (n *node) notFound(segment, verb string, isVerb bool) error {
 			return refuse(rpcerr.RouteNotFound, "there is no call "+quoted(":"+verb)+
 				" here: did you mean "+quoted(":"+name)+"?")
 		}
+		if n.parent != nil && n.parent.ends[verb] != nil {
+			return refuse(rpcerr.RouteNotFound, "there is no call "+quoted(":"+verb)+
+				" here: did you mean "+quoted("/"+n.parent.segment+":"+verb)+", without "+
+				quoted("/"+n.segment)+"?")
+		}
 		return refuse(rpcerr.RouteNotFound, "there is no call "+quoted(":"+verb)+` here (a ":" `+
 			"in a name is %3A in a path)"+n.known())
+	case n.parent == nil && (segment == "app" || segment == "action"):
+		return refuse(rpcerr.RouteNotFound, nothing+": the Atlas Data API is here only if the "+
+			"gateway has the option dataApi.sources")
 	case segment != "":
 		if name := spelling.Nearest(segment, maps.Keys(n.literals)); name != "" {
 			return refuse(rpcerr.RouteNotFound, "there is no "+quoted(segment)+

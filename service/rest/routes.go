@@ -48,6 +48,8 @@ const maxVariables = 3
 type node struct {
 	literals map[string]*node
 	variable *node
+	parent   *node               // nil: the root
+	segment  string              // that leads here, as templates write it
 	name     string              // of the variable that leads here
 	ends     map[string]endpoint // by verb, "" for none
 }
@@ -55,7 +57,13 @@ type node struct {
 // endpoint holds the routes of a path by HTTP method.
 type endpoint map[string]*route
 
-func newNode() *node { return &node{literals: map[string]*node{}, ends: map[string]endpoint{}} }
+// newNode returns a node without a way on, to which the segment leads from its parent.
+func newNode(parent *node, segment string) *node {
+	return &node{
+		parent: parent, segment: segment,
+		literals: map[string]*node{}, ends: map[string]endpoint{},
+	}
+}
 
 // add puts a route into the tree. Templates have the form /v1/literal/{variable}/literal:verb.
 func (n *node) add(r *route) {
@@ -75,13 +83,13 @@ func (n *node) add(r *route) {
 func (n *node) child(segment string) *node {
 	if name, isVariable := strings.CutPrefix(segment, "{"); isVariable {
 		if n.variable == nil {
-			n.variable = newNode()
+			n.variable = newNode(n, segment)
 			n.variable.name = strings.TrimSuffix(name, "}")
 		}
 		return n.variable
 	}
 	if n.literals[segment] == nil {
-		n.literals[segment] = newNode()
+		n.literals[segment] = newNode(n, segment)
 	}
 	return n.literals[segment]
 }
