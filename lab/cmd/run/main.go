@@ -1,6 +1,6 @@
 // Command run shows Mooring at work: it starts the embedded database and a gateway before it,
-// fills a small collection through the gateway's own REST API, prints curl and grpcurl lines that
-// can be pasted, and keeps both running until Ctrl-C.
+// fills small collections, prints curl and grpcurl lines that can be pasted, and keeps both running
+// until Ctrl-C.
 //
 //	run --gateway bin/mooring --embedded bin/lab/embedded
 //
@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -66,6 +67,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := loadSample(ctx, *binary, uri); err != nil {
+		return fmt.Errorf("load the sample collections: %w", err)
+	}
 	g, err := gateway.Start(ctx, gateway.Config{
 		Binary: *binary, URI: uri, Directory: dir, Log: os.Stderr,
 		REST: rest.address, GRPC: grpc.address,
@@ -75,10 +79,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer func() { _ = g.Stop(grace) }()
-	if err := loadSample(ctx, g.REST); err != nil {
-		return fmt.Errorf("load the sample collection: %w", err)
-	}
-	printLines(os.Stdout, g, uri, rest.notes(g.REST), grpc.notes(g.GRPC))
+	printLines(os.Stdout, g, uri, rest.notes(g.REST), grpc.notes(g.GRPC), credentials(ctx, g.REST))
 
 	select {
 	case <-ctx.Done():
@@ -89,6 +90,24 @@ func run(ctx context.Context, args []string) error {
 	case <-db.Done():
 		return errors.New("the embedded database has ended")
 	}
+}
+
+// credentials says what the lines to paste lack if the gateway asks for a credential. It returns
+// nothing if the gateway does not, or cannot be asked over plain HTTP.
+func credentials(ctx context.Context, rest string) string {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rest+"/v1/databases", http.NoBody)
+	if err != nil {
+		return ""
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return ""
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		return ""
+	}
+	return "The gateway asks for a credential: add -H 'Authorization: Bearer KEY' to these lines."
 }
 
 func firstLine(ctx context.Context, p *proc.Process) (string, error) {

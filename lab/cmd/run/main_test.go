@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -41,5 +43,22 @@ func TestTakenPort(t *testing.T) {
 		if !strings.Contains(banner.String(), line) {
 			t.Errorf("the banner lacks %q: %s", line, &banner)
 		}
+	}
+}
+
+// TestCredentials checks that the banner says so if the gateway asks for a credential.
+func TestCredentials(t *testing.T) {
+	for status, want := range map[int]string{
+		http.StatusOK: "",
+		http.StatusUnauthorized: "The gateway asks for a credential: " +
+			"add -H 'Authorization: Bearer KEY' to these lines.",
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+		}))
+		if got := credentials(t.Context(), s.URL); got != want {
+			t.Errorf("status %d: %q, want %q", status, got, want)
+		}
+		s.Close()
 	}
 }

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"time"
+
+	"github.com/mooringdb/mooring/lab/internal/gateway"
 )
 
 const (
@@ -22,12 +26,23 @@ var accounts = []map[string]any{
 	{"_id": "anna", "balance": 100}, {"_id": "ben", "balance": 100},
 }
 
-// loadSample fills the sample collections through the gateway.
-func loadSample(ctx context.Context, rest string) error {
-	if err := load(ctx, rest, sampleDatabase, sampleCollection, sample()); err != nil {
+// loadSample fills the sample collections through a gateway of its own, since the user's may ask
+// for a credential or have a policy.
+func loadSample(ctx context.Context, binary, uri string) (err error) {
+	dir, err := os.MkdirTemp("", "mooring-sample-")
+	if err != nil {
 		return err
 	}
-	return load(ctx, rest, "bank", "accounts", accounts)
+	defer func() { _ = os.RemoveAll(dir) }()
+	g, err := gateway.Start(ctx, gateway.Config{Binary: binary, URI: uri, Directory: dir})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Stop(grace)) }()
+	if err := load(ctx, g.REST, sampleDatabase, sampleCollection, sample()); err != nil {
+		return err
+	}
+	return load(ctx, g.REST, "bank", "accounts", accounts)
 }
 
 func load(ctx context.Context, rest, database, collection string, documents any) error {
