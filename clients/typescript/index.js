@@ -214,6 +214,7 @@ export class Client {
   }
 
   #request(id, args, accept) {
+    if (!Object.hasOwn(operations, id)) throw new TypeError(`openapi.json has no operation ${id}`);
     const [method, template] = operations[id];
     const path = template.replace(/\{(\w+)\}/g, (_, name) => {
       const value = args.path?.[name];

@@ -3,6 +3,8 @@
 // of them, and nothing else: only the server has the gateway's API key.
 //
 //	MOORING_REST=http://127.0.0.1:8080 MOORING_KEY=… go run ./examples/browser
+//
+// LISTEN is its own address, 127.0.0.1:8000 unless it is set.
 package main
 
 import (
@@ -42,7 +44,7 @@ func run() error {
 	address := cmp.Or(os.Getenv("LISTEN"), "127.0.0.1:8000")
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: choose another address with LISTEN=127.0.0.1:8001", err)
 	}
 	_, _ = fmt.Fprintf(os.Stdout, "the list is at http://%s/\n", l.Addr())
 	server := &http.Server{

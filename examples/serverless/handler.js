@@ -20,8 +20,8 @@ async function list(orders, url) {
 async function add(orders, request) {
   const { customer, total } = await request.json();
   if (typeof customer !== 'string' || typeof total !== 'number') return json({ error: 'customer and total, please' }, 400);
-  // The caller's key makes the write exactly-once: a repeated request is one order. It needs a replica set or a
-  // sharded cluster: on a standalone server, such as that of `make run`, the gateway refuses the key.
+  // The caller's key makes the write exactly-once: a repeated request is one order. It needs a replica set, such
+  // as that of `make run`, or a sharded cluster: on a standalone server the gateway refuses the key.
   const idempotencyKey = request.headers.get('Idempotency-Key') ?? undefined;
   const { insertedId } = await orders.insertOne({ customer, total, status: 'open' }, { idempotencyKey, timeout: 3000 });
   return json({ id: insertedId }, 201);
@@ -38,7 +38,7 @@ export default {
       return await list(orders, url);
     } catch (err) {
       if (!(err instanceof MooringError)) throw err;
-      console.error(err.reason, err.requestId); // for the operator; the caller learns less
+      console.error(err.reason, err.message, err.requestId); // for the operator; the caller learns less
       return err.retry === 'never' ? json({ error: 'the call failed' }, 500) : json({ error: 'try again later' }, 503);
     }
   },

@@ -156,6 +156,10 @@ test('URLs', async (env) => {
   for (const url of ['', '/', '/api', 'HTTPS://gateway.example']) new Client(url);
 });
 
+test('an unknown operation', async (env) => {
+  await assert.rejects(new Client(env.url).call('findOnes'), { name: 'TypeError', message: 'openapi.json has no operation findOnes' });
+});
+
 test('pages', async (env) => {
   const orders = await filled(env, 'pages');
   const pages = await all(orders.pages({}, { sort: { _id: 1 }, batchSize: 4 }));
