@@ -15,14 +15,14 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/proc"
 )
 
-// TestDocs opens the page of docs/browsers.md in a browser, before what `make run` starts with the
-// option that the page needs. The page shows what the documentation says.
+// TestDocs opens the pages of docs/browsers.md in a browser, before what `make run` starts with the
+// option that the pages need. They show what the documentation says.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the gateway")
 	}
 	chromium := browser.Start(t)
-	page, shown := documented(t)
+	pages := documented(t)
 
 	var html string
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -38,20 +38,51 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Stop(time.Minute) })
-	html = strings.Replace(page, "http://127.0.0.1:8080", restOf(t, p), 1)
-
-	opened := chromium.Open(site.URL + "/index.html")
-	gatewaytest.Eventually(t, patience, func() error {
-		var text string
-		if opened.Evaluate(`document.getElementById("out")?.textContent ?? ""`, &text); text != shown {
-			return fmt.Errorf("the page shows %q, want %q; its console has %q", text, shown, opened.Errors())
-		}
-		return nil
-	})
+	rest := restOf(t, p)
+	for i, page := range pages {
+		html = strings.Replace(page.html, "http://127.0.0.1:8080", rest, 1)
+		opened := chromium.Open(site.URL + "/index.html")
+		changed := i == 0 // the second page shows a change that is made while it is open
+		gatewaytest.Eventually(t, patience, func() error {
+			var text string
+			opened.Evaluate(`document.getElementById("out")?.textContent ?? ""`, &text)
+			if !changed && strings.Contains(text, "2: ") {
+				changed = true
+				patch(t, rest+"/v1/databases/shop/collections/orders/documents/2")
+			}
+			if strings.TrimSpace(text) != page.shown {
+				return fmt.Errorf("page %d shows %q, want %q; its console has %q",
+					i, text, page.shown, opened.Errors())
+			}
+			return nil
+		})
+	}
 }
 
-// documented returns the page of docs/browsers.md, and what it shows.
-func documented(t *testing.T) (page, shown string) {
+// patch makes the change of docs/browsers.md.
+func patch(t *testing.T, url string) {
+	t.Helper()
+	body := strings.NewReader(`{"$set": {"total": 12.5}}`)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode/100 != 2 {
+		t.Fatalf("PATCH: %s", res.Status)
+	}
+}
+
+// documentedPage is a page of docs/browsers.md, and the text that it shows.
+type documentedPage struct{ html, shown string }
+
+// documented returns the pages.
+func documented(t *testing.T) (pages []documentedPage) {
 	t.Helper()
 	root, err := gatewaytest.Root()
 	if err != nil {
@@ -61,17 +92,17 @@ func documented(t *testing.T) (page, shown string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "```html\n")
-	page, rest, _ = strings.Cut(rest, "```\n")
-	_, rest, _ = strings.Cut(rest, " shows\n\n")
-	rest, _, _ = strings.Cut(rest, "\n\n")
-	for line := range strings.Lines(rest + "\n") {
-		shown += strings.TrimPrefix(line, "    ")
+	for _, rest := range strings.Split(string(text), "```html\n")[1:] {
+		html, rest, _ := strings.Cut(rest, "```\n")
+		_, rest, _ = strings.Cut(rest, " shows\n\n")
+		shown, _, _ := strings.Cut(rest, "\n\n")
+		shown = strings.ReplaceAll("\n"+shown, "\n    ", "\n")
+		pages = append(pages, documentedPage{html, strings.TrimSpace(shown)})
 	}
-	if page == "" || !strings.Contains(shown, "1: ") {
-		t.Fatalf("docs/browsers.md has no page, or does not say what it shows: %q", shown)
+	if len(pages) != 2 || !strings.Contains(pages[0].shown+pages[1].shown, "1: ") {
+		t.Fatalf("docs/browsers.md has no two pages, or does not say what they show: %q", pages)
 	}
-	return page, shown
+	return pages
 }
 
 // restOf returns the URL of the gateway from the banner.
