@@ -8,6 +8,30 @@ import (
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 )
 
+const findOrders = "/v1/databases/shop/collections/orders/documents:find"
+
+// callSlowlyAndRefused makes a find that takes longer than log.slowRequest, and a refused one.
+func (s *scene) callSlowlyAndRefused() {
+	s.t.Helper()
+	late := document(s.t, `{"configureFailPoint":"failCommand","mode":{"times":1},
+		"data":{"failCommands":["find"],"blockConnection":true,"blockTimeMS":1200}}`)
+	primary := s.deployment.Cluster().Primary().Address()
+	if err := s.deployment.SetFailPoint(primary, bson.ObjectID{}, late); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, c := range []struct {
+		body string
+		want int
+	}{
+		{`{"filter":{"total":{"$gt":1}}}`, http.StatusOK},
+		{`{"filter":{"secret":1}}`, http.StatusForbidden},
+	} {
+		if status, answer := s.post(s.reader, findOrders, c.body); status != c.want {
+			s.t.Fatalf("%s: %d %s, want %d", c.body, status, answer, c.want)
+		}
+	}
+}
+
 // TestCalls has a call that its server answers late, and one that the policy refuses. An operator
 // sees where the time of the first one went, and why the second was refused.
 func TestCalls(t *testing.T) {
@@ -19,24 +43,7 @@ func TestCalls(t *testing.T) {
 	s.shows("No call was refused by the policy or by a limit.")
 	s.judge("no calls")
 
-	const find = "/v1/databases/shop/collections/orders/documents:find"
-	late := document(t, `{"configureFailPoint":"failCommand","mode":{"times":1},
-		"data":{"failCommands":["find"],"blockConnection":true,"blockTimeMS":1200}}`)
-	primary := s.deployment.Cluster().Primary().Address()
-	if err := s.deployment.SetFailPoint(primary, bson.ObjectID{}, late); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		body string
-		want int
-	}{
-		{`{"filter":{"total":{"$gt":1}}}`, http.StatusOK},
-		{`{"filter":{"secret":1}}`, http.StatusForbidden},
-	} {
-		if status, answer := s.post(s.reader, find, c.body); status != c.want {
-			t.Fatalf("%s: %d %s, want %d", c.body, status, answer, c.want)
-		}
-	}
+	s.callSlowlyAndRefused()
 	s.click("List again")
 	// The shape is of what the server was sent.
 	s.shows("total: {$gt: ?}")
@@ -55,5 +62,12 @@ func TestCalls(t *testing.T) {
 	s.click("Explain")
 	s.shows("Refused by tenant")
 	s.page.Errors() // Chromium notes the status of the refused call
+	// An address says that a call was refused, and not why: it can come from a stranger.
+	s.visit("#/why?call=DocumentService/Find&q=%7B%7D&refused=Call+me&said=Call+me", "Why")
+	s.shows("The call was refused")
+	var told bool
+	if s.page.Evaluate(`document.body.innerText.includes("Call me")`, &told); told {
+		t.Error("the page shows a text of the address")
+	}
 	s.isClean()
 }

@@ -16,15 +16,17 @@ type hand struct {
 
 // visible has the functions that find what a person sees: an element that has a size and is drawn.
 const visible = `
-	const drawn = e => e.checkVisibility({visibilityProperty: true}) && e.getBoundingClientRect().width > 1;
+	const drawn = e =>
+		e.checkVisibility({visibilityProperty: true}) && e.getBoundingClientRect().width > 1;
 	const inWindow = r => r.bottom > 0 && r.top < innerHeight && r.right > 0 && r.left < innerWidth;
 	const inReach = [...document.querySelectorAll("dialog[open]")].at(-1) ?? document;
-	const control = text => [...inReach.querySelectorAll("button, a, summary, label, select, th, option")]
-		.find(e => !e.disabled && drawn(e) && e.innerText.trim() === text);
+	const controls = "button, a, summary, label, select, th, option";
+	const control = text => [...inReach.querySelectorAll(controls)].find(
+		e => !e.disabled && drawn(e) && e.innerText.trim() === text);
 `
 
-// clicks on the middle of the element that an expression finds, which has to be there. What is out
-// of the window costs a scroll.
+// clickAt clicks on the middle of the element that an expression finds, which has to be there. What
+// is out of the window costs a scroll.
 func (h *hand) clickAt(what, expression string) {
 	h.t.Helper()
 	find := "(() => {" + visible + "return " + expression + "})()"

@@ -40,13 +40,22 @@ function parts(c: Call): { name: string; title: string; micros: number }[] {
   return [...all, { name: 'gateway', title: 'the gateway itself', micros: Math.max(0, rest) }];
 }
 
+/**
+ * refusals has the messages of refused calls by their request ids, for the view Why: an address must
+ * not say what the page tells an operator, since it can come from a stranger.
+ */
+export const refusals = new Map<string, string>();
+
 /** Calls lists what was slow and what was refused. A list is audited, so the user asks for the next. */
 export function Calls() {
   const [answer, setAnswer] = useState<Answer>();
   const [error, setError] = useState<unknown>();
   const list = async (): Promise<void> => {
     try {
-      setAnswer(await call<Answer>('v1/deployment/calls'));
+      const next = await call<Answer>('v1/deployment/calls');
+      refusals.clear();
+      for (const c of next.refused ?? []) refusals.set(c.requestId, c.message ?? '');
+      setAnswer(next);
       setError(undefined);
     } catch (e) {
       setError(e);
@@ -213,6 +222,6 @@ function linkToWhyOf(c: Call): string {
     ...(database && { database }), ...(collection.length > 0 && { collection: collection.join('.') }),
   };
   return linkTo('why', {
-    principal: c.principal, call: c.call, q: JSON.stringify(request), ...(c.message && { said: c.message }),
+    principal: c.principal, call: c.call, q: JSON.stringify(request), refused: c.requestId,
   });
 }

@@ -1,6 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { text } from './api';
 import { field, isArray, isObject, parse, type Value } from './ejson';
+import { refusals } from './calls';
 import { Tree } from './document';
 import { LazyEditor } from './lazy';
 import { Failure } from './parts';
@@ -37,8 +38,9 @@ export function Why() {
   const [answer, setAnswer] = useState<Value>();
   const [error, setError] = useState<unknown>();
   const [wrong, setWrong] = useState<string>();
-  /** said is why a call was refused of which only the names are known. */
-  const said = q.get('said') ?? '';
+  /** refused is the request id of a refused call of which only the names are known. */
+  const refused = q.get('refused');
+  const said = refusals.get(refused ?? '');
   const set = (some: Partial<Asked>): void => setAsked((old) => ({ ...old, ...some }));
 
   /** setCall takes a path of REST as well, and then the request gets its names. */
@@ -60,7 +62,7 @@ export function Why() {
     const { principal, groups, claims, call, request } = asked;
     remember('why', {
       ...(principal && { principal }), ...(groups && { groups }), ...(claims && { claims }), call, q: request,
-      ...(said && { said }),
+      ...(refused && { refused }),
     });
     const parts = [
       `"principal":${JSON.stringify(principal)}`, `"call":${JSON.stringify(call)}`,
@@ -80,9 +82,9 @@ export function Why() {
 
   return (
     <>
-      {said && (
+      {refused && (
         <div class="notice">
-          <p>The call was refused: <strong>{said}</strong></p>
+          <p>The call was refused{said && <>: <strong>{said}</strong></>}</p>
           <p class="muted">
             The gateway keeps neither filters nor documents of requests. Below is what the rules say
             of the rest. Add what the client has sent, and explain it again.
@@ -147,7 +149,7 @@ export function Why() {
         </p>
       )}
       {error !== undefined && <Failure error={error} what="The request cannot be explained" />}
-      <div role="status">{answer && <Answer answer={answer} call={asked.call} partly={said !== '' && asked.request === q.get('q')} />}</div>
+      <div role="status">{answer && <Answer answer={answer} call={asked.call} partly={refused !== null && asked.request === q.get('q')} />}</div>
     </>
   );
 }
