@@ -14,7 +14,7 @@ const many = `
 		averageRTTMicros: String(500 + (i * 37 + turn) % 900), lastUpdateTime: now(), minWireVersion: 0, maxWireVersion: 25, hosts: [], tags: {rack: String(i % 9)}}));
 	const topology = turn => ({topology: {kind: "ReplicaSetWithPrimary", setName: "rs", servers: servers(turn)}});
 	const pools = () => Array.from({length: 1000}, (_, i) => ({address: address(i), state: "ready", generation: "0", total: "20", available: "9",
-		inUse: String(Math.floor(Math.random() * 10)), cursors: "1", transactions: "0", pending: "0", waiting: "0", maxSize: "100"}));
+		inUse: String(1 + Math.floor(Math.random() * 9)), cursors: "1", transactions: "0", pending: "0", waiting: "0", maxSize: "100"}));
 	const handle = i => ({id: "h" + i, kind: "cursor", principal: "key:client" + i % 50, namespace: "shop.orders" + i % 7, server: address(i % 1000),
 		pinned: i % 3 === 0, busy: false, pages: String(i), openTime: now(), lastUseTime: now(), expireTime: now()});
 	const json = o => new Response(JSON.stringify(o), {headers: {"Content-Type": "application/json"}});
