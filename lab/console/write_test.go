@@ -33,7 +33,10 @@ func (s *scene) openEditor() {
 	s.eventually(inDialog)
 }
 
-const inDialog = `document.querySelector("dialog div.editor")?.shadowRoot?.querySelector(".cm-content")?.textContent.includes("_id")`
+// inDialog is true when the editor has drawn its last line: before it has measured its lines, it
+// draws the first ones only.
+const inDialog = `[...document.querySelector("dialog div.editor")?.shadowRoot?.querySelectorAll(".cm-line") ?? []]
+	.at(-1)?.textContent === "}"`
 
 // replace replaces a part of the text in the dialog's editor.
 func (s *scene) replace(old, now string) {
