@@ -46,8 +46,8 @@ func (a *alike) NextLent(context.Context) (cursor.Batch, error) {
 func (a *alike) Done() bool { return a.batch == nil && a.state.ID == 0 }
 
 // TestCommands reads results in pages, for the first time and once more, and counts the commands
-// that were sent, the pages, and the most that was left of a batch between two pages, in KiB. The
-// table of docs/scaling.md is this one.
+// that were sent, the pages, and the most that was left of a batch between two pages, in KiB.
+// docs/scaling.md says how many commands a page takes.
 func TestCommands(t *testing.T) {
 	type reading struct{ commands, pages, leftover int }
 	for _, row := range []struct {
