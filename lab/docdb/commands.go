@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 type command = func(*request) (bson.Raw, error)
@@ -131,7 +132,7 @@ func (r *request) setImages() (bson.Raw, error) {
 // hasName refuses a command that names no collection.
 func (r *request) hasName() (bson.Raw, error) {
 	if text(r.body, r.Name) == "" {
-		return nil, fail(badValue, "collection name must be a string")
+		return nil, failure.BadValue.Errorf("collection name must be a string")
 	}
 	return nil, nil
 }
@@ -156,7 +157,8 @@ func (r *request) explain() (bson.Raw, error) {
 	spec := document(r.body, "explain")
 	function, known := plans[spec.FirstKey()]
 	if !known {
-		return nil, fail(commandNotFound, "explain knows no command: '%s'", spec.FirstKey())
+		return nil, failure.CommandNotFound.Errorf(
+			"explain knows no command: '%s'", spec.FirstKey())
 	}
 	var plan string
 	err := r.on.QueryRow(r.front.ctx, "EXPLAIN (FORMAT JSON) SELECT document FROM "+

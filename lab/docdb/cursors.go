@@ -2,6 +2,7 @@ package docdb
 
 import (
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // cursor holds where a cursor of the engine goes on.
@@ -68,11 +69,11 @@ func (r *request) getMore() (bson.Raw, error) {
 	f.mu.Unlock()
 	switch {
 	case c == nil || c.within != r.within:
-		return nil, fail(cursorNotFound, "cursor id %d not found", id)
+		return nil, failure.CursorNotFound.Errorf("cursor id %d not found", id)
 	case c.lsid != r.lsid:
-		return nil, fail(unauthorized, "cursor %d was opened in another session", id)
+		return nil, failure.Unauthorized.Errorf("cursor %d was opened in another session", id)
 	case c.database+"."+text(r.body, "collection") != c.namespace:
-		return nil, fail(unauthorized, "cursor %d is one of %s", id, c.namespace)
+		return nil, failure.Unauthorized.Errorf("cursor %d is one of %s", id, c.namespace)
 	case c.stream != nil:
 		return r.nextEvents(id, c)
 	}

@@ -1,85 +1,39 @@
 package docdb
 
 import (
-	"cmp"
 	_ "embed" // the table of codes
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
-// serverError reports an error that the front answers with.
-type serverError struct {
-	code    int32
-	message string
-}
-
-func (e *serverError) Error() string { return e.message }
-
-func fail(code int32, format string, args ...any) error {
-	return &serverError{code: code, message: fmt.Sprintf(format, args...)}
-}
-
-// The codes of the front's own errors.
-const (
-	internalError         = 1
-	badValue              = 2
-	unauthorized          = 13
-	cursorNotFound        = 43
-	noMatchingDocument    = 47
-	commandNotFound       = 59
-	invalidOptions        = 72
-	writeConflict         = 112
-	conflictingOperation  = 117
-	incompleteHistory     = 217
-	transactionTooOld     = 225
-	snapshotTooOld        = 239
-	noSuchTransaction     = 251
-	transactionCommitted  = 256
-	invalidResumeToken    = 260
-	notInTransaction      = 263
-	changeStreamFatal     = 280
-	historyLost           = 286
-	interruptedAtShutdown = 11600
-	stageNotAllowed       = 40324
-	unknownField          = 40415
-)
-
-// sqlstates is the one table of errors: a state of SQL, MongoDB's code, and the code's name if it
-// has one. The states that begin with M are the extension's own.
+// sqlstates is the table of errors: a state of SQL, and MongoDB's code. The states that begin with
+// M are the extension's own.
 //
 //go:embed sqlstates.txt
 var sqlstates string
 
-// codes is that table: the codes of states, and the names of codes.
-var codes = sync.OnceValue(func() (table struct {
-	of    map[string]int32
-	names map[int32]string
-},
-) {
-	table.of, table.names = map[string]int32{}, map[int32]string{}
+// codes is that table.
+var codes = sync.OnceValue(func() map[string]failure.Code {
+	of := map[string]failure.Code{}
 	for line := range strings.Lines(sqlstates) {
-		row := strings.Fields(line)
-		if len(row) < 2 || row[0] == "#" {
+		var state string
+		var code failure.Code
+		if strings.HasPrefix(line, "#") {
 			continue
 		}
-		code, err := strconv.ParseInt(row[1], 10, 32)
-		if err != nil {
+		if _, err := fmt.Sscanln(line, &state, &code); err != nil {
 			panic("bug: sqlstates.txt: " + line)
 		}
-		table.of[row[0]] = int32(code)
-		if len(row) > 2 {
-			table.names[int32(code)] = row[2]
-		}
+		of[state] = code
 	}
-	return table
+	return of
 })
 
 // translated returns an error of the engine as the server's.
@@ -88,20 +42,14 @@ func translated(err error) error {
 	if !ok {
 		return err
 	}
-	code, known := codes().of[sql.Code]
+	code, known := codes()[sql.Code]
 	switch {
 	case isRace(sql):
-		return fail(writeConflict, "%s", sql.Message)
-	case known:
-		return fail(code, "%s", sql.Message)
+		code = failure.WriteConflict
+	case !known:
+		return failure.InternalError.Errorf("%s: %s", sql.Code, sql.Message)
 	}
-	return fail(internalError, "%s: %s", sql.Code, sql.Message)
-}
-
-// isConflict reports whether the engine refused because of another writer.
-func isConflict(err error) bool {
-	e, ok := errors.AsType[*serverError](translated(err))
-	return ok && e.code == writeConflict
+	return code.Errorf("%s", sql.Message)
 }
 
 // isRace reports whether two commands have created the same collection, or the first one of the
@@ -132,41 +80,16 @@ func withCodes(reply bson.Raw) (bson.Raw, error) {
 	b := bson.NewBuilder(nil).AppendElements(bson.Without(reply, "writeErrors"))
 	b.OpenArray("writeErrors")
 	for e := range errs.Documents() {
-		code, known := codes().of[unpackState(integer(e, "code"))]
+		code, known := codes()[unpackState(integer(e, "code"))]
 		switch {
-		case code == writeConflict:
-			return nil, fail(writeConflict, "%s", text(e, "errmsg"))
+		case code == failure.WriteConflict:
+			return nil, code.Errorf("%s", text(e, "errmsg"))
 		case known:
-			e = bson.With(e, "code", bson.Int32Value(code))
+			e = bson.With(e, "code", bson.Int32Value(int32(code)))
 		}
 		b.Document("", e)
 	}
 	return b.Close().Finish(), nil
-}
-
-// transient are the errors in transactions after which the whole transaction may be run again.
-var transient = []int32{writeConflict, snapshotTooOld, noSuchTransaction, interruptedAtShutdown}
-
-// refusal returns the reply that says err. inTransaction says that the command was one of a
-// transaction.
-func refusal(err error, inTransaction bool) bson.Raw {
-	e, ok := errors.AsType[*serverError](err)
-	if !ok {
-		e = &serverError{code: internalError, message: err.Error()}
-	}
-	b := bson.NewBuilder(nil).Double("ok", 0).String("errmsg", e.message).Int32("code", e.code).
-		String("codeName", cmp.Or(codes().names[e.code], fmt.Sprintf("Location%d", e.code)))
-	label := ""
-	switch {
-	case inTransaction && slices.Contains(transient, e.code):
-		label = "TransientTransactionError"
-	case e.code == changeStreamFatal || e.code == historyLost:
-		label = "NonResumableChangeStreamError"
-	}
-	if label != "" {
-		b.OpenArray("errorLabels").String("", label).Close()
-	}
-	return b.Finish()
 }
 
 func field(d bson.Raw, path ...string) bson.Value {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // Config says how a front behaves.
@@ -184,7 +185,7 @@ type request struct {
 func (f *Front) answer(cmd *fakemongo.Command) bson.Raw {
 	reply, err := f.run(cmd)
 	if err != nil {
-		reply = refusal(err, cmd.Body.Has("autocommit"))
+		reply = failure.Reply(err, cmd.Body.Has("autocommit"))
 	}
 	return bson.NewBuilder(nil).AppendElements(reply).AppendElements(f.clock.times()).Finish()
 }
@@ -192,7 +193,7 @@ func (f *Front) answer(cmd *fakemongo.Command) bson.Raw {
 func (f *Front) run(cmd *fakemongo.Command) (bson.Raw, error) {
 	run, known := f.commands[cmd.Name]
 	if !known {
-		return nil, fail(commandNotFound, "no such command: '%s'", cmd.Name)
+		return nil, failure.CommandNotFound.Errorf("no such command: '%s'", cmd.Name)
 	}
 	r := &request{
 		Command: cmd, front: f, lsid: lsidOf(cmd.Body), body: withSequences(cmd), on: f.pool,
@@ -203,7 +204,7 @@ func (f *Front) run(cmd *fakemongo.Command) (bson.Raw, error) {
 	}
 	reply, err := f.inSession(r, run)
 	if f.ctx.Err() != nil {
-		err = fail(interruptedAtShutdown, "interrupted at shutdown")
+		err = failure.InterruptedAtShutdown.Errorf("interrupted at shutdown")
 	}
 	if err != nil {
 		return nil, translated(err)
@@ -346,7 +347,7 @@ func (r *request) inTx(f func() error) error {
 		} else {
 			_ = tx.Rollback(r.front.ctx) // the error before says more
 		}
-		if !isConflict(err) {
+		if !failure.WriteConflict.Is(translated(err)) {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // namespace names a collection.
@@ -329,7 +330,8 @@ func (l *changeLog) from(
 		return nil, 0, nil, l.failed
 	}
 	if p.lsn < l.lost || p.lsn == l.lost && p.part != whole && p.lsn > 0 {
-		return nil, 0, nil, fail(historyLost, "the log begins behind that time")
+		return nil, 0, nil, failure.ChangeStreamHistoryLost.Errorf(
+			"the log begins behind that time")
 	}
 	i, _ := slices.BinarySearchFunc(l.entries, p.lsn, func(e entry, lsn uint64) int {
 		return cmp.Compare(e.lsn, lsn)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // session holds what the front knows of a logical session.
@@ -75,11 +76,12 @@ func (f *Front) inSession(r *request, run command) (bson.Raw, error) {
 		return run(r)
 	}
 	if t.state != inProgress {
-		return nil, fail(noSuchTransaction, "transaction %d is not in progress", t.number)
+		return nil, failure.NoSuchTransaction.Errorf("transaction %d is not in progress", t.number)
 	}
 	if slices.Contains(notInTransactions, r.Name) {
 		f.end(t, aborted)
-		return nil, fail(notInTransaction, "cannot run '%s' in a transaction", r.Name)
+		return nil, failure.OperationNotSupportedInTransaction.Errorf(
+			"cannot run '%s' in a transaction", r.Name)
 	}
 	if t.tx == nil {
 		if err := f.start(t); err != nil {
@@ -97,7 +99,8 @@ func (f *Front) inSession(r *request, run command) (bson.Raw, error) {
 // transaction returns the transaction of a command, which may begin it.
 func (f *Front) transaction(r *request) (*transaction, error) {
 	if auto, ok := field(r.Body, "autocommit").Bool(); auto || !ok || r.lsid == "" {
-		return nil, fail(invalidOptions, "a transaction needs a session, and autocommit: false")
+		return nil, failure.InvalidOptions.Errorf(
+			"a transaction needs a session, and autocommit: false")
 	}
 	t := &transaction{number: integer(r.Body, "txnNumber")}
 	if starts, _ := field(r.Body, "startTransaction").Bool(); starts {
@@ -108,9 +111,10 @@ func (f *Front) transaction(r *request) (*transaction, error) {
 	defer f.mu.Unlock()
 	switch {
 	case t.number < s.number:
-		return nil, fail(transactionTooOld, "txnNumber %d is older than %d", t.number, s.number)
+		return nil, failure.TransactionTooOld.Errorf(
+			"txnNumber %d is older than %d", t.number, s.number)
 	case t.number > s.number || s.transaction == nil:
-		return nil, fail(noSuchTransaction, "transaction %d is not in progress", t.number)
+		return nil, failure.NoSuchTransaction.Errorf("transaction %d is not in progress", t.number)
 	}
 	return s.transaction, nil
 }
@@ -119,7 +123,7 @@ func (f *Front) transaction(r *request) (*transaction, error) {
 // transaction before it.
 func (f *Front) advance(r *request, begins *transaction) error {
 	if r.lsid == "" {
-		return fail(invalidOptions, "a transaction number requires a session")
+		return failure.InvalidOptions.Errorf("a transaction number requires a session")
 	}
 	s, number := f.session(r.lsid), integer(r.Body, "txnNumber")
 	f.mu.Lock()
@@ -130,11 +134,13 @@ func (f *Front) advance(r *request, begins *transaction) error {
 	f.mu.Unlock()
 	switch {
 	case number < last:
-		return fail(transactionTooOld, "txnNumber %d is older than %d", number, last)
+		return failure.TransactionTooOld.Errorf("txnNumber %d is older than %d", number, last)
 	case number == last && begins != nil:
-		return fail(conflictingOperation, "transaction %d was begun before", number)
+		return failure.ConflictingOperationInProgress.Errorf(
+			"transaction %d was begun before", number)
 	case number == last && before != nil:
-		return fail(incompleteHistory, "transaction %d is no retryable write", number)
+		return failure.IncompleteTransactionHistory.Errorf(
+			"transaction %d is no retryable write", number)
 	case number > last && before != nil:
 		f.finish(before)
 	}
@@ -193,9 +199,9 @@ func (r *request) commit() (bson.Raw, error) {
 	t := r.within
 	switch {
 	case t == nil:
-		return nil, fail(invalidOptions, "commitTransaction needs a transaction")
+		return nil, failure.InvalidOptions.Errorf("commitTransaction needs a transaction")
 	case t.state == aborted:
-		return nil, fail(noSuchTransaction, "transaction %d has been aborted", t.number)
+		return nil, failure.NoSuchTransaction.Errorf("transaction %d has been aborted", t.number)
 	case t.state == inProgress && t.tx != nil:
 		if err := r.commitWork(); err != nil {
 			r.front.end(t, aborted)
@@ -223,7 +229,7 @@ func (r *request) commitWork() error {
 	}
 	err := f.commit(t.tx)
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
-		err = fail(noSuchTransaction, "transaction %d has been rolled back", t.number)
+		err = failure.NoSuchTransaction.Errorf("transaction %d has been rolled back", t.number)
 	}
 	return err
 }
@@ -238,11 +244,12 @@ func (r *request) abort() (bson.Raw, error) {
 	t := r.within
 	switch {
 	case t == nil:
-		return nil, fail(invalidOptions, "abortTransaction needs a transaction")
+		return nil, failure.InvalidOptions.Errorf("abortTransaction needs a transaction")
 	case t.state == committed:
-		return nil, fail(transactionCommitted, "transaction %d has been committed", t.number)
+		return nil, failure.TransactionCommitted.Errorf(
+			"transaction %d has been committed", t.number)
 	case t.state == aborted:
-		return nil, fail(noSuchTransaction, "transaction %d is not in progress", t.number)
+		return nil, failure.NoSuchTransaction.Errorf("transaction %d is not in progress", t.number)
 	}
 	r.front.end(t, aborted)
 	return okay(r)

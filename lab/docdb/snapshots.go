@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // snapshot holds what reads of one cluster time see. Each read is an SQL transaction of its own
@@ -22,7 +23,8 @@ const mostSnapshots = 16
 // inSnapshot runs a read of a snapshot: the one of atClusterTime, or a new one.
 func (f *Front) inSnapshot(r *request, run command) (reply bson.Raw, err error) {
 	if !slices.Contains([]string{"find", "aggregate", "distinct"}, r.Name) {
-		return nil, fail(invalidOptions, "%s does not support read concern level snapshot", r.Name)
+		return nil, failure.InvalidOptions.Errorf(
+			"%s does not support read concern level snapshot", r.Name)
 	}
 	if at := field(r.Body, "readConcern", "atClusterTime"); at.IsZero() {
 		r.snapshot, err = f.newSnapshot()
@@ -57,7 +59,7 @@ func (r *request) read(s *snapshot, f func() error) error {
 	}
 	defer func() { _ = tx.Rollback(contextOf(r.front)) }() // unless it is committed
 	if _, err := tx.Exec(r.front.ctx, "SET TRANSACTION SNAPSHOT '"+s.name+"'"); err != nil {
-		return fail(snapshotTooOld, "the snapshot is gone: %v", err)
+		return failure.SnapshotTooOld.Errorf("the snapshot is gone: %v", err)
 	}
 	r.on = tx
 	if err := f(); err != nil {
@@ -72,7 +74,7 @@ func (f *Front) snapshotOf(lsn uint64) (*snapshot, error) {
 	defer f.mu.Unlock()
 	i := slices.IndexFunc(f.snapshots, func(s *snapshot) bool { return s.lsn == lsn })
 	if i < 0 {
-		return nil, fail(snapshotTooOld, "no snapshot of that time is kept")
+		return nil, failure.SnapshotTooOld.Errorf("no snapshot of that time is kept")
 	}
 	return f.snapshots[i], nil
 }

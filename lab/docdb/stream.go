@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // position says where a stream goes on: behind the part of a commit. Each change of a commit has
@@ -36,7 +37,7 @@ func (p position) token(invalidates bool) bson.Raw {
 func parseToken(token bson.Raw) (p position, invalidates bool, err error) {
 	data := text(token, "_data")
 	if _, err := hex.DecodeString(data); err != nil || len(data) != 26 {
-		return position{}, false, fail(invalidResumeToken, "no resume token: %q", data)
+		return position{}, false, failure.InvalidResumeToken.Errorf("no resume token: %q", data)
 	}
 	lsn, _ := strconv.ParseUint(data[:16], 16, 64)
 	part, _ := strconv.ParseUint(data[16:24], 16, 32)
@@ -70,13 +71,14 @@ func (r *request) aggregate() (bson.Raw, error) {
 		return r.open()
 	}
 	if r.within != nil {
-		return nil, fail(notInTransaction, "$changeStream cannot be in a transaction")
+		return nil, failure.OperationNotSupportedInTransaction.Errorf(
+			"$changeStream cannot be in a transaction")
 	}
 	c := &stream{front: r.front, ns: namespace{db: r.Database}, stages: stages[1:]}
 	c.ns.coll = text(r.body, "aggregate")
 	for _, s := range c.stages {
 		if !slices.Contains(stagesOfStreams, s.FirstKey()) {
-			return nil, fail(stageNotAllowed, "%s cannot follow $changeStream in a pipeline",
+			return nil, failure.UnknownStage.Errorf("%s cannot follow $changeStream in a pipeline",
 				s.FirstKey())
 		}
 	}
@@ -120,7 +122,8 @@ func (c *stream) set(options bson.Raw) error {
 				return err
 			}
 			if invalidates && key == "resumeAfter" {
-				return fail(invalidResumeToken, "resumeAfter cannot follow an invalidate event")
+				return failure.InvalidResumeToken.Errorf(
+					"resumeAfter cannot follow an invalidate event")
 			}
 			c.next = p
 		case "startAtOperationTime":
@@ -135,18 +138,19 @@ func (c *stream) set(options bson.Raw) error {
 		case "fullDocument":
 			c.after = name
 			if !slices.Contains(afterImages, name) {
-				return fail(badValue, "fullDocument cannot be %q", name)
+				return failure.BadValue.Errorf("fullDocument cannot be %q", name)
 			}
 		case "fullDocumentBeforeChange":
 			if c.before = name; !slices.Contains(beforeImages, name) {
-				return fail(badValue, "fullDocumentBeforeChange cannot be %q", name)
+				return failure.BadValue.Errorf("fullDocumentBeforeChange cannot be %q", name)
 			}
 		default:
-			return fail(unknownField, "BSON field '$changeStream.%s' is an unknown field", key)
+			return failure.UnknownField.Errorf(
+				"BSON field '$changeStream.%s' is an unknown field", key)
 		}
 	}
 	if starts > 1 {
-		return fail(invalidOptions, "only one of the options to resume is allowed")
+		return failure.InvalidOptions.Errorf("only one of the options to resume is allowed")
 	}
 	return nil
 }
@@ -305,7 +309,7 @@ func (c *stream) appendImage(b *bson.Builder, key, want string, e change, image 
 	case e.images:
 		b.Document(key, image)
 	case want == "required":
-		return fail(noMatchingDocument, "the collection does not keep %s", key)
+		return failure.NoMatchingDocument.Errorf("the collection does not keep %s", key)
 	default:
 		b.Null(key)
 	}
@@ -369,11 +373,12 @@ func (c *stream) shapeSome(events []bson.Raw) ([]bson.Raw, error) {
 			i++
 		}
 		if i == len(events) {
-			return nil, fail(changeStreamFatal, "the pipeline has changed the _id of an event")
+			return nil, failure.ChangeStreamFatalError.Errorf(
+				"the pipeline has changed the _id of an event")
 		}
 	}
 	if integer(page, "cursor", "id") != 0 {
-		return nil, fail(changeStreamFatal, "the pipeline makes events too large")
+		return nil, failure.ChangeStreamFatalError.Errorf("the pipeline makes events too large")
 	}
 	return shaped, nil
 }
@@ -429,7 +434,7 @@ func (r *request) nextEvents(id int64, kept *cursor) (bson.Raw, error) {
 		case <-timeout.C:
 			over = true
 		case <-r.front.ctx.Done():
-			return nil, fail(interruptedAtShutdown, "interrupted at shutdown")
+			return nil, failure.InterruptedAtShutdown.Errorf("interrupted at shutdown")
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // emptyDigest stands for no user in the ids of sessions.
@@ -213,7 +214,7 @@ func (r *request) prepare(statement bson.Raw) error {
 	multi, _ := field(statement, "multi").Bool()
 	limit, limited := field(statement, "limit").AsInt64()
 	if r.retryable() && (multi || limited && limit == 0) {
-		return fail(invalidOptions, "a retryable write changes one document")
+		return failure.InvalidOptions.Errorf("a retryable write changes one document")
 	}
 	return r.emitKind(field(statement, "u"))
 }

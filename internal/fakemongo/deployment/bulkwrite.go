@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // tally holds what the operations of a bulkWrite add to its reply.
@@ -31,7 +32,7 @@ func (h *host) bulkWrite(cmd *request) (reply, error) {
 		}
 		if err != nil {
 			sum.errors++
-			refused := bson.Without(refusal(err), "codeName")
+			refused := bson.Without(failure.Reply(err, false), "codeName")
 			results = append(results, bson.NewBuilder(nil).AppendElements(refused).
 				Int32("idx", int32(i)).Int32("n", 0).Finish())
 			if ordered || !given {
@@ -65,10 +66,11 @@ type bulkOperation struct {
 // bulkOperations returns the operations of a command, or refuses them all.
 func (h *host) bulkOperations(cmd *request) ([]bulkOperation, error) {
 	if h.wire < wire80 {
-		return nil, fail(59, "no such command: 'bulkWrite'")
+		return nil, failure.CommandNotFound.Errorf("no such command: 'bulkWrite'")
 	}
 	if cmd.Database != "admin" {
-		return nil, fail(unauthorized, "bulkWrite may only be run against the admin database.")
+		return nil, failure.Unauthorized.Errorf(
+			"bulkWrite may only be run against the admin database.")
 	}
 	runs := map[string]func(*request, bulkOperation) (result, error){
 		"insert": func(cmd *request, op bulkOperation) (result, error) {
@@ -87,14 +89,16 @@ func (h *host) bulkOperations(cmd *request) ([]bulkOperation, error) {
 		kind := doc.FirstKey()
 		op := bulkOperation{kind: kind, run: runs[kind]}
 		if op.run == nil {
-			return nil, fail(unknownField, "BSON field 'bulkWrite.ops.%s' is unknown", kind)
+			return nil, failure.UnknownField.Errorf(
+				"BSON field 'bulkWrite.ops.%s' is unknown", kind)
 		}
 		if err := h.checkFields("ops."+kind, doc); err != nil {
 			return nil, err
 		}
 		of := integer(doc, kind)
 		if of < 0 || of >= int64(len(infos)) {
-			return nil, fail(badValue, "BulkWrite ops entry %d has an invalid nsInfo index", of)
+			return nil, failure.BadValue.Errorf(
+				"BulkWrite ops entry %d has an invalid nsInfo index", of)
 		}
 		op.namespace, _ = field(infos[of], "ns").Str()
 		multi, _ := field(doc, "multi").Bool()
@@ -108,7 +112,8 @@ func (h *host) bulkOperations(cmd *request) ([]bulkOperation, error) {
 		ops = append(ops, op)
 	}
 	if len(ops) == 0 {
-		return nil, fail(invalidLength, "Write batch sizes must be between 1 and 100000. Got 0")
+		return nil, failure.InvalidLength.Errorf(
+			"Write batch sizes must be between 1 and 100000. Got 0")
 	}
 	return ops, nil
 }

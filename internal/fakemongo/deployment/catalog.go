@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 func (h *host) create(cmd *request) (reply, error) {
@@ -35,7 +36,8 @@ func (h *host) create(cmd *request) (reply, error) {
 		same := bytes.Equal(c.options, other.options) ||
 			c.options.IsEmpty() && other.options.IsEmpty()
 		if h.wire < wire70 || !same {
-			return reply{}, fail(namespaceExists, "Collection %s already exists.", namespace(cmd))
+			return reply{}, failure.NamespaceExists.Errorf(
+				"Collection %s already exists.", namespace(cmd))
 		}
 		return ok(nil)
 	}
@@ -62,7 +64,7 @@ func (h *host) drop(cmd *request) (reply, error) {
 	defer s.mu.Unlock()
 	c, err := s.existingLocked(cmd)
 	if err != nil && h.wire < wire70 {
-		return reply{}, fail(namespaceNotFound, "ns not found")
+		return reply{}, failure.NamespaceNotFound.Errorf("ns not found")
 	}
 	if err != nil {
 		return ok(nil)
@@ -113,12 +115,13 @@ func (h *host) rename(cmd *request) (reply, error) {
 	_, taken := s.collections[to]
 	switch {
 	case cmd.Database != "admin":
-		return reply{}, fail(unauthorized, "renameCollection may only be run against the admin "+
-			"database.")
+		return reply{}, failure.Unauthorized.Errorf(
+			"renameCollection may only be run against the admin database.")
 	case !exists:
-		return reply{}, fail(namespaceNotFound, "Source collection %s does not exist", from)
+		return reply{}, failure.NamespaceNotFound.Errorf(
+			"Source collection %s does not exist", from)
 	case taken && !replaces:
-		return reply{}, fail(namespaceExists, "target namespace exists")
+		return reply{}, failure.NamespaceExists.Errorf("target namespace exists")
 	}
 	s.doLocked(entry{kind: "rename", namespace: from, target: to, apply: func(s *store) {
 		s.collections[to] = s.collections[from]
@@ -131,7 +134,7 @@ func (h *host) rename(cmd *request) (reply, error) {
 func (s *store) existingLocked(cmd *request) (*collection, error) {
 	c, exists := s.collections[namespace(cmd)]
 	if !exists {
-		return nil, fail(namespaceNotFound, "ns does not exist: %s", namespace(cmd))
+		return nil, failure.NamespaceNotFound.Errorf("ns does not exist: %s", namespace(cmd))
 	}
 	return c, nil
 }
@@ -167,7 +170,7 @@ func (h *host) collMod(cmd *request) (reply, error) {
 		return field(index, "key").Equal(field(changes, "keyPattern"))
 	})
 	if i < 0 {
-		return reply{}, fail(indexNotFound, "cannot find the index")
+		return reply{}, failure.IndexNotFound.Errorf("cannot find the index")
 	}
 	if unique, _ := field(changes, "unique").Bool(); unique {
 		if err := c.violations(c.indexes[i]); err != nil {
@@ -181,7 +184,8 @@ func (h *host) collMod(cmd *request) (reply, error) {
 		case "unique", "prepareUnique":
 			c.indexes[i] = bson.With(c.indexes[i], key, v)
 		default:
-			return reply{}, fail(unknownField, "BSON field 'collMod.index.%s' is an unknown field",
+			return reply{}, failure.UnknownField.Errorf(
+				"BSON field 'collMod.index.%s' is an unknown field",
 				key)
 		}
 	}
@@ -216,9 +220,9 @@ func (c *collection) violations(index bson.Raw) error {
 	if !found {
 		return nil
 	}
-	return &serverError{
-		code: cannotConvertIndex, message: "Cannot convert the index to unique",
-		details: b.Close().Finish(),
+	return &failure.Error{
+		Code: failure.CannotConvertIndexToUnique, Message: "Cannot convert the index to unique",
+		Details: b.Close().Finish(),
 	}
 }
 
@@ -242,14 +246,14 @@ func (h *host) createIndexes(cmd *request) (reply, error) {
 	before := len(c.indexes) + 1
 	for _, index := range cmd.Documents("indexes") {
 		if field(index, "name").IsZero() || document(index, "key").IsEmpty() {
-			return reply{}, fail(badValue, "an index needs a name and a key")
+			return reply{}, failure.BadValue.Errorf("an index needs a name and a key")
 		}
 		for key := range index.All() {
 			if !slices.Contains([]string{
 				"key", "name", "unique", "expireAfterSeconds",
 				"collation",
 			}, key) {
-				return reply{}, fail(badValue, "an index has no option %s here", key)
+				return reply{}, failure.BadValue.Errorf("an index has no option %s here", key)
 			}
 		}
 		there, err := c.hasIndex(index)
@@ -285,8 +289,8 @@ func (c *collection) hasIndex(index bson.Raw) (bool, error) {
 		if bytes.Equal(document(index, "key"), document(other, "key")) {
 			return true, nil
 		}
-		return false, fail(indexKeyConflict, "An existing index has the same name as the "+
-			"requested index, and another key")
+		return false, failure.IndexKeySpecsConflict.Errorf(
+			"An existing index has the same name as the requested index, and another key")
 	}
 	return false, nil
 }
@@ -315,7 +319,7 @@ func (h *host) dropIndexes(cmd *request) (reply, error) {
 		return name.Equal(field(index, "name"))
 	})
 	if len(kept) == len(c.indexes) {
-		return reply{}, fail(indexNotFound, "index not found")
+		return reply{}, failure.IndexNotFound.Errorf("index not found")
 	}
 	c.indexes = kept
 	s.setLocked("dropIndexes", namespace(cmd), c)
@@ -390,7 +394,7 @@ func (c *collection) kind() string {
 // checkMetadata finds nothing inconsistent. Only a mongos knows the command.
 func (h *host) checkMetadata(cmd *request) (reply, error) {
 	if !h.deployment.isRouted() {
-		return reply{}, fail(59, "no such command: '%s'", cmd.Name)
+		return reply{}, failure.CommandNotFound.Errorf("no such command: '%s'", cmd.Name)
 	}
 	return h.first(cmd, &cursor{namespace: cmd.Database + ".$cmd.aggregate"}, bson.Value{}, false)
 }
@@ -398,8 +402,9 @@ func (h *host) checkMetadata(cmd *request) (reply, error) {
 // searchIndexes refuses what only Atlas has.
 func (h *host) searchIndexes(*request) (reply, error) { return reply{}, errSearchIndexes }
 
-var errSearchIndexes = fail(onlyAtlas, "Using Atlas Search Database Commands and the "+
-	"$listSearchIndexes aggregation stage requires additional configuration.")
+var errSearchIndexes = failure.SearchNotEnabled.Errorf(
+	"Using Atlas Search Database Commands and the $listSearchIndexes aggregation stage " +
+		"requires additional configuration.")
 
 // Indexes returns the names of the indexes of a collection.
 func (d *Deployment) Indexes(namespace string) []string {

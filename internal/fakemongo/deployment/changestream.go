@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // changeStream holds how far a cursor has come in the log of a deployment. Each entry has two
@@ -40,8 +41,8 @@ const (
 func (h *host) openStream(cmd *request, options bson.Raw, stages []bson.Raw) (reply, error) {
 	d := h.deployment
 	if d.topology == Single {
-		return reply{}, fail(onlyReplicaSets, "The $changeStream stage is only supported on "+
-			"replica sets")
+		return reply{}, failure.OnlyReplicaSets.Errorf(
+			"The $changeStream stage is only supported on replica sets")
 	}
 	sc, err := newScope(cmd.Body, document(cmd.Body, "collation"))
 	if err != nil {
@@ -55,7 +56,7 @@ func (h *host) openStream(cmd *request, options bson.Raw, stages []bson.Raw) (re
 	for _, stage := range stages {
 		name := stage.FirstKey()
 		if known := pipelineStages[name]; known != nil && name != "$match" {
-			return reply{}, fail(illegalOperation,
+			return reply{}, failure.IllegalOperation.Errorf(
 				"%s is not permitted in a $changeStream pipeline", name)
 		}
 	}
@@ -92,11 +93,12 @@ func (c *changeStream) setLocked(options bson.Raw) error {
 			text, _ := field(doc, "_data").Str()
 			n, err := strconv.ParseInt(text, 16, 32)
 			if err != nil {
-				return fail(invalidResumeToken, "no resume token: %q", text)
+				return failure.InvalidResumeToken.Errorf("no resume token: %q", text)
 			}
 			if n%2 == 0 && n > 0 && key == "resumeAfter" && c.isInvalidateLocked(int(n)-1) {
-				return fail(invalidResumeToken, "Attempting to resume a change stream using "+
-					"'resumeAfter' is not allowed from an invalidate notification.")
+				return failure.InvalidResumeToken.Errorf(
+					"Attempting to resume a change stream using 'resumeAfter' is not allowed " +
+						"from an invalidate notification.")
 			}
 			c.next = int(n)
 		case "startAtOperationTime":
@@ -116,11 +118,12 @@ func (c *changeStream) setLocked(options bson.Raw) error {
 				return err
 			}
 		default:
-			return fail(unknownField, "BSON field '$changeStream.%s' is an unknown field", key)
+			return failure.UnknownField.Errorf(
+				"BSON field '$changeStream.%s' is an unknown field", key)
 		}
 	}
 	if starts > 1 {
-		return fail(invalidOptions, "Only one type of resume option is allowed")
+		return failure.InvalidOptions.Errorf("Only one type of resume option is allowed")
 	}
 	return nil
 }
@@ -139,9 +142,9 @@ func (c *changeStream) setImages(key, name string) error {
 			c.before = images(name)
 		}
 	case !known && key == "fullDocumentBeforeChange":
-		return fail(unknownField, "BSON field '$changeStream.%s' is an unknown field", key)
+		return failure.UnknownField.Errorf("BSON field '$changeStream.%s' is an unknown field", key)
 	default:
-		return fail(badValue, "%s cannot be %q", key, name)
+		return failure.BadValue.Errorf("%s cannot be %q", key, name)
 	}
 	return nil
 }
@@ -153,8 +156,9 @@ func (want images) append(b *bson.Builder, key string, e entry, image bson.Raw) 
 	case e.images:
 		b.Document(key, image)
 	case want == required:
-		return fail(noMatchingDocument, "Change stream was configured to require the %s of all "+
-			"changes, but it was not found", key)
+		return failure.NoMatchingDocument.Errorf(
+			"Change stream was configured to require the %s of all changes, but it was not "+
+				"found", key)
 	default:
 		b.Null(key)
 	}
@@ -207,13 +211,9 @@ func (c *changeStream) collect() ([]bson.Raw, error) {
 	return events, nil
 }
 
-var errNoToken = &serverError{
-	code: changeStreamFatal,
-	message: "Encountered an event whose _id field, which contains the resume token, was " +
-		"modified by the pipeline.",
-	details: bson.NewBuilder(nil).OpenArray("errorLabels").
-		String("", "NonResumableChangeStreamError").Close().Finish(),
-}
+var errNoToken = failure.ChangeStreamFatalError.Errorf(
+	"Encountered an event whose _id field, which contains the resume token, was modified by the " +
+		"pipeline.")
 
 // tokenAfter returns the resume token of an event.
 func tokenAfter(number int) bson.Raw {
@@ -310,13 +310,13 @@ func (c *changeStream) appendDocumentLocked(b *bson.Builder, e entry) error {
 }
 
 // resumable are the errors that a server labels ResumableChangeStreamError.
-var resumable = []int32{
+var resumable = []failure.Code{
 	6, 7, 63, 89, 91, 133, 150, 189, 234, 262, 9001, 10107, 11600, 11602, 13388, 13435, 13436,
 }
 
 // resumes reports whether a getMore that fails with this code is a change stream's, which resumes
 // then. Servers say so since 4.4.
-func (h *host) resumes(cmd *fakemongo.Command, code int32) bool {
+func (h *host) resumes(cmd *fakemongo.Command, code failure.Code) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.cursors[integer(cmd.Body, "getMore")]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // reply holds a document and the time that the server takes for it.
@@ -159,17 +160,17 @@ func (h *host) checkFields(name string, doc bson.Raw) error {
 	for key, v := range doc.All() {
 		if key == name || slices.Contains(driverFields, key) || h.knows(name, key) {
 			if _, isText := v.Str(); key == "comment" && !isText && h.wire < wire44 {
-				return fail(typeMismatch, "comment must be a string")
+				return failure.TypeMismatch.Errorf("comment must be a string")
 			}
 			continue
 		}
 		if name == "find" || name == "aggregate" {
-			return fail(unknownField, "Unrecognized field '%s'.", key)
+			return failure.UnknownField.Errorf("Unrecognized field '%s'.", key)
 		}
 		if name == "findAndModify" && h.wire < wire50 {
-			return fail(unknownField, "BSON field '%s' is an unknown field", key)
+			return failure.UnknownField.Errorf("BSON field '%s' is an unknown field", key)
 		}
-		return fail(unknownField, "BSON field '%s.%s' is an unknown field", name, key)
+		return failure.UnknownField.Errorf("BSON field '%s.%s' is an unknown field", name, key)
 	}
 	return nil
 }
@@ -221,7 +222,7 @@ func (h *host) checkStatements(cmd *fakemongo.Command) error {
 func write(name string, run command) command {
 	return known(name, func(h *host, cmd *request) (reply, error) {
 		if role, _ := h.Role(); role > fakemongo.Primary {
-			return reply{}, fail(notWritablePrimary, "not primary")
+			return reply{}, failure.NotWritablePrimary.Errorf("not primary")
 		}
 		return run(h, cmd)
 	})
@@ -232,7 +233,8 @@ func read(name string, run command) command {
 		if role, _ := h.Role(); role > fakemongo.Primary {
 			mode, _ := cmd.Body.Lookup("$readPreference", "mode")
 			if name, _ := mode.Str(); name == "" || name == "primary" {
-				return reply{}, fail(13435, "not primary and secondaryOk=false")
+				return reply{}, failure.NotPrimaryNoSecondaryOk.Errorf(
+					"not primary and secondaryOk=false")
 			}
 		}
 		return run(h, cmd)
@@ -272,11 +274,13 @@ func (h *host) insert(cmd *request) (reply, error) {
 // insertLocked inserts a document of a command, if its keys are allowed.
 func (h *host) insertLocked(cmd *request, namespace string, doc bson.Raw) (result, error) {
 	if strings.HasPrefix(document(doc, "_id").FirstKey(), "$") {
-		return result{}, fail(dollarPrefixed, "_id fields may not contain '$'-prefixed fields")
+		return result{}, failure.DollarPrefixedFieldName.Errorf(
+			"_id fields may not contain '$'-prefixed fields")
 	}
 	for key := range doc.All() {
 		if strings.HasPrefix(key, "$") && h.wire < wire50 {
-			return result{}, fail(badValue, "Document can't have $ prefixed field names: %s", key)
+			return result{}, failure.BadValue.Errorf(
+				"Document can't have $ prefixed field names: %s", key)
 		}
 	}
 	return result{n: 1}, cmd.store.insertLocked(namespace, doc, cmd.bypasses())
@@ -304,7 +308,7 @@ func (r *request) statements(
 			}
 			continue
 		}
-		refused := bson.Without(refusal(err), "ok", "codeName")
+		refused := bson.Without(failure.Reply(err, false), "ok", "codeName")
 		failed = append(failed, bson.NewBuilder(nil).Int32("index", int32(i)).
 			AppendElements(refused).Finish())
 		if ordered || !given {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // transactionLife is how long a transaction may stay in progress.
@@ -52,16 +53,16 @@ func (d *Deployment) conflicts(cmd *request) error {
 		return nil
 	}
 	if d.moved[namespace(cmd)].after(t.began) {
-		return fail(snapshotUnavailable, "%s has moved since the transaction began",
+		return failure.SnapshotUnavailable.Errorf("%s has moved since the transaction began",
 			namespace(cmd))
 	}
 	if d.isHeldLocked(t) {
-		return fail(writeConflict, "another transaction has changed a document")
+		return failure.WriteConflict.Errorf("another transaction has changed a document")
 	}
 	d.store.mu.Lock()
 	defer d.store.mu.Unlock()
 	if d.store.changedSinceLocked(t) {
-		return fail(writeConflict, "a document of the transaction has changed")
+		return failure.WriteConflict.Errorf("a document of the transaction has changed")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 const firstBatch = 101
@@ -125,11 +126,12 @@ func (h *host) nextBatch(cmd *request) (reply, error) {
 	defer h.mu.Unlock()
 	c, found := h.cursors[id]
 	if !found {
-		return reply{}, fail(cursorNotFound, "cursor id %d not found", id)
+		return reply{}, failure.CursorNotFound.Errorf("cursor id %d not found", id)
 	}
 	if c.session != sessionOf(cmd.Command) {
-		return reply{}, fail(unauthorized, "Cannot run getMore on cursor %d, which was created "+
-			"in session %q, in session %q", id, c.session, sessionOf(cmd.Command))
+		return reply{}, failure.Unauthorized.Errorf(
+			"Cannot run getMore on cursor %d, which was created in session %q, in session "+
+				"%q", id, c.session, sessionOf(cmd.Command))
 	}
 	if err := c.more(cmd.store); err != nil {
 		return reply{}, err

@@ -17,6 +17,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // Topology names a topology as the format does.
@@ -319,8 +320,8 @@ func (h *host) run(cmd *fakemongo.Command, run command) reply {
 		return reply{doc: end.reply}
 	}
 	if err != nil {
-		refused := refusal(err)
-		r.doc = withLabels(refused, h.labels(cmd, int32(integer(refused, "code")), false))
+		refused := failure.Reply(err, false)
+		r.doc = withLabels(refused, h.labels(cmd, failure.Code(integer(refused, "code")), false))
 	}
 	if req != nil {
 		r.doc = h.afterwards(req, req.withSnapshot(r.doc))

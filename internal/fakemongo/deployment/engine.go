@@ -1,12 +1,12 @@
 package deployment
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // Engine runs commands on data. It stands for a real server, which knows no fail points, no
@@ -81,7 +81,8 @@ func (h *host) onEngine(cmd *request) (reply, error) {
 		return reply{}, err
 	}
 	if cmd.transaction != nil {
-		return reply{}, fail(notInTransaction, "an engine has no transactions")
+		return reply{}, failure.OperationNotSupportedInTransaction.Errorf(
+			"an engine has no transactions")
 	}
 	if cmd.done == nil {
 		doc, err := h.pass(cmd.Command)
@@ -133,9 +134,9 @@ func (h *host) statementsOnEngine(cmd *request, list string) (reply, error) {
 		errs, _ := field(doc, "writeErrors").Array()
 		for e := range errs.Documents() {
 			message, _ := field(e, "errmsg").Str()
-			return result{}, &serverError{
-				code: int32(integer(e, "code")), message: message,
-				details: bson.Without(e, "index", "code", "errmsg"),
+			return result{}, &failure.Error{
+				Code: failure.Code(integer(e, "code")), Message: message,
+				Details: bson.Without(e, "index", "code", "errmsg"),
 			}
 		}
 		return result{
@@ -163,9 +164,9 @@ func (h *host) allows(cmd *fakemongo.Command) error {
 	switch {
 	case role <= fakemongo.Primary:
 	case onEngine[cmd.Name], cmd.Name == "commitTransaction", cmd.Name == "abortTransaction":
-		return fail(notWritablePrimary, "not primary")
+		return failure.NotWritablePrimary.Errorf("not primary")
 	case mode == "" || mode == "primary":
-		return fail(13435, "not primary and secondaryOk=false")
+		return failure.NotPrimaryNoSecondaryOk.Errorf("not primary and secondaryOk=false")
 	}
 	return h.checkCursors(cmd)
 }
@@ -207,7 +208,7 @@ func (h *host) checkCursors(cmd *fakemongo.Command) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if id := integer(cmd.Body, "getMore"); cmd.Name == "getMore" && h.cursors[id] == nil {
-		return fail(cursorNotFound, "cursor id %d not found", id)
+		return failure.CursorNotFound.Errorf("cursor id %d not found", id)
 	}
 	if cmd.Name != "killCursors" {
 		return nil
@@ -216,7 +217,7 @@ func (h *host) checkCursors(cmd *fakemongo.Command) error {
 	for _, v := range ids.All() {
 		id, _ := v.AsInt64()
 		if h.cursors[id] == nil {
-			return fail(cursorNotFound, "cursor id %d not found", id)
+			return failure.CursorNotFound.Errorf("cursor id %d not found", id)
 		}
 		delete(h.cursors, id)
 	}
@@ -263,7 +264,7 @@ func (d *Deployment) SetCollection(database, name string, options bson.Raw, docs
 		return nil
 	}
 	_, err := d.ask(database, bson.NewBuilder(nil).String("drop", name))
-	if err != nil && !isServerError(err, namespaceNotFound) {
+	if err != nil && !failure.NamespaceNotFound.Is(err) {
 		return err
 	}
 	create := bson.NewBuilder(nil).String("create", name).AppendElements(options)
@@ -290,20 +291,15 @@ func (d *Deployment) ask(database string, command *bson.Builder) (bson.Raw, erro
 		failed = e
 	}
 	if message, ok := field(failed, "errmsg").Str(); ok {
-		return nil, &serverError{code: int32(integer(failed, "code")), message: message}
+		return nil, &failure.Error{Code: failure.Code(integer(failed, "code")), Message: message}
 	}
 	return doc, nil
-}
-
-func isServerError(err error, code int32) bool {
-	e, ok := errors.AsType[*serverError](err)
-	return ok && e.code == code
 }
 
 // list returns the documents of the first batch of a command of the deployment's own.
 func (d *Deployment) list(database string, command *bson.Builder) ([]bson.Raw, error) {
 	doc, err := d.ask(database, command)
-	if isServerError(err, namespaceNotFound) {
+	if failure.NamespaceNotFound.Is(err) {
 		return nil, nil
 	}
 	batch, _ := field(doc, "cursor", "firstBatch").Array()

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // scope holds what a command says about all its filters and expressions.
@@ -24,7 +25,8 @@ func newScope(cmd, collation bson.Raw) (scope, error) {
 		case key == "strength" && isNumber:
 			s.fold = strength < 3
 		default:
-			return s, fail(badValue, "collations only have a locale and a strength here, no %s",
+			return s, failure.BadValue.Errorf(
+				"collations only have a locale and a strength here, no %s",
 				key)
 		}
 	}
@@ -75,7 +77,8 @@ func (s scope) reference(name string, text bson.Value, doc bson.Raw) (bson.Value
 	case variable == "ROOT":
 		return bson.DocumentValue(doc), nil
 	case isVariable && !s.let.Has(variable):
-		return bson.Value{}, fail(undefinedVariable, "Use of undefined variable: %s", variable)
+		return bson.Value{}, failure.UndefinedVariable.Errorf(
+			"Use of undefined variable: %s", variable)
 	case isVariable:
 		return field(s.let, variable), nil
 	case isPath:
@@ -95,13 +98,13 @@ func (s scope) operate(operator string, expression, doc bson.Raw) (bson.Value, e
 	case "$setField":
 		return s.setField(document(expression, operator), doc)
 	}
-	return bson.Value{}, fail(badValue, "Unrecognized expression '%s'", operator)
+	return bson.Value{}, failure.BadValue.Errorf("Unrecognized expression '%s'", operator)
 }
 
 func (s scope) sameValues(argument bson.Value, doc bson.Raw) (bson.Value, error) {
 	pair, _ := argument.Array()
 	if pair.Len() != 2 {
-		return bson.Value{}, fail(badValue, "$eq takes exactly 2 arguments")
+		return bson.Value{}, failure.BadValue.Errorf("$eq takes exactly 2 arguments")
 	}
 	var values [2]bson.Value
 	for i, v := range pair.All() {
@@ -126,7 +129,8 @@ func (s scope) setField(argument, doc bson.Raw) (bson.Value, error) {
 	name, isName := values[0].Str()
 	input, isDocument := values[1].Document()
 	if !isName || !isDocument || values[2].IsZero() {
-		return bson.Value{}, fail(badValue, "$setField needs a field, an input and a value here")
+		return bson.Value{}, failure.BadValue.Errorf(
+			"$setField needs a field, an input and a value here")
 	}
 	return bson.DocumentValue(bson.With(input, name, values[2])), nil
 }

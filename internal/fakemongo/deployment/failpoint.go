@@ -10,6 +10,7 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // failPoints holds the fail points of one server, by name. Like those of a real server, they match
@@ -30,11 +31,11 @@ type failPoint struct {
 	skip   int64 // how many commands it will still let pass
 	chance float64
 	names  []string
-	all    bool     // of all commands, in place of names
-	space  string   // "database.collection" that the command is about; empty: any
-	extra  bson.Raw // more fields of the error; nil: none
-	app    string   // of clients that it is about; empty: all
-	code   int32    // 0: none
+	all    bool         // of all commands, in place of names
+	space  string       // "database.collection" that the command is about; empty: any
+	extra  bson.Raw     // more fields of the error; nil: none
+	app    string       // of clients that it is about; empty: all
+	code   failure.Code // 0: none
 	labels *[]string
 	close  *bool
 	blocks bool
@@ -98,7 +99,7 @@ func (f *failPoints) answer(
 ) fakemongo.Reply {
 	if cmd.Name == "configureFailPoint" {
 		if err := f.configure(cmd.Body); err != nil {
-			return fakemongo.Document(refusal(err))
+			return fakemongo.Document(failure.Reply(err, false))
 		}
 		return fakemongo.OK(nil)
 	}
@@ -181,7 +182,7 @@ func (f *failPoints) configure(cmd bson.Raw) error {
 	value, _ := cmd.Lookup("configureFailPoint")
 	name, _ := value.Str()
 	if !slices.Contains([]string{failCommand, failGetMore, failRetryableWrites}, name) {
-		return fail(badValue, "there is no fail point %q", name)
+		return failure.BadValue.Errorf("there is no fail point %q", name)
 	}
 	p := &failPoint{chance: 1}
 	mode, _ := cmd.Lookup("mode")
@@ -208,7 +209,7 @@ func (p *failPoint) setMode(mode bson.Value) error {
 			p.times = -1
 		case "off":
 		default:
-			return fail(badValue, "there is no fail point mode %q", name)
+			return failure.BadValue.Errorf("there is no fail point mode %q", name)
 		}
 		return nil
 	}
@@ -220,15 +221,15 @@ func (p *failPoint) setMode(mode bson.Value) error {
 		case key == "activationProbability" && isNumber && chance >= 0 && chance <= 1:
 			p.times, p.chance = -1, chance
 		case key == "activationProbability":
-			return fail(badValue, "activationProbability must be between 0.0 and 1.0")
+			return failure.BadValue.Errorf("activationProbability must be between 0.0 and 1.0")
 		case !ok || n < 0:
-			return fail(badValue, "fail point mode %s is no number", key)
+			return failure.BadValue.Errorf("fail point mode %s is no number", key)
 		case key == "times":
 			p.times = n
 		case key == "skip":
 			p.times, p.skip = -1, n
 		default:
-			return fail(badValue, "there is no fail point mode %q", key)
+			return failure.BadValue.Errorf("there is no fail point mode %q", key)
 		}
 	}
 	return nil
@@ -255,11 +256,11 @@ func (p *failPoint) set(key string, v bson.Value) error {
 	case "errorCode":
 		var n int64
 		n, ok = v.AsInt64()
-		p.code = int32(n)
+		p.code = failure.Code(n)
 	case "failBeforeCommitExceptionCode":
 		var n int64
 		n, ok = v.AsInt64()
-		p.code, p.before = int32(n), true
+		p.code, p.before = failure.Code(n), true
 	case "errorLabels":
 		var labels []string
 		labels, ok = texts(v)
@@ -277,10 +278,10 @@ func (p *failPoint) set(key string, v bson.Value) error {
 	case "writeConcernError":
 		p.wce, ok = v.Document()
 	default:
-		return fail(unknownField, "BSON field 'data.%s' is an unknown field", key)
+		return failure.UnknownField.Errorf("BSON field 'data.%s' is an unknown field", key)
 	}
 	if !ok {
-		return fail(typeMismatch, "data.%s has the wrong type", key)
+		return failure.TypeMismatch.Errorf("data.%s has the wrong type", key)
 	}
 	return nil
 }
@@ -298,11 +299,11 @@ func texts(v bson.Value) ([]string, bool) {
 
 // retryable are the errors that a server gives the label RetryableWriteError to where the client
 // would retry.
-var retryable = []int32{6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
+var retryable = []failure.Code{6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436}
 
 func (p *failPoint) errorReply(h *host, cmd *fakemongo.Command) bson.Raw {
 	b := new(bson.Builder)
-	b.Double("ok", 0).Int32("code", p.code).String("codeName", codeNames[p.code])
+	b.Double("ok", 0).Int32("code", int32(p.code)).String("codeName", p.code.String())
 	b.String("errmsg", "Failing command via 'failCommand' failpoint")
 	if p.extra != nil {
 		b.AppendElements(p.extra)
@@ -312,7 +313,7 @@ func (p *failPoint) errorReply(h *host, cmd *fakemongo.Command) bson.Raw {
 
 // labeled adds error labels to a reply: those of the fail point, or else those of servers.
 func (p *failPoint) labeled(
-	h *host, cmd *fakemongo.Command, reply bson.Raw, code int32,
+	h *host, cmd *fakemongo.Command, reply bson.Raw, code failure.Code,
 ) bson.Raw {
 	if p.labels != nil {
 		return withLabels(reply, *p.labels)
@@ -333,5 +334,5 @@ func (p *failPoint) writeConcernReply(h *host, cmd *fakemongo.Command) bson.Raw 
 		return done
 	}
 	done = bson.With(done, "writeConcernError", bson.DocumentValue(p.wce))
-	return p.labeled(h, cmd, done, int32(integer(p.wce, "code")))
+	return p.labeled(h, cmd, done, failure.Code(integer(p.wce, "code")))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // matches tells whether a document is one that the filter is about.
@@ -38,7 +39,7 @@ func (s scope) matchesElement(key string, condition bson.Value, doc bson.Raw) (b
 		v, err := s.evaluate(condition, doc)
 		return v.Truthy(), err
 	case strings.HasPrefix(key, "$"):
-		return false, fail(badValue, "unknown top level operator: %s", key)
+		return false, failure.BadValue.Errorf("unknown top level operator: %s", key)
 	}
 	value, _ := doc.Lookup(strings.Split(key, ".")...)
 	operators, ok := condition.Document()
@@ -49,7 +50,7 @@ func (s scope) matchesElement(key string, condition bson.Value, doc bson.Raw) (b
 	for name, argument := range operators.All() {
 		op, ok := comparisons[name]
 		if !ok {
-			return false, fail(badValue, "unknown operator: %s", name)
+			return false, failure.BadValue.Errorf("unknown operator: %s", name)
 		}
 		all = all && op(s, value, argument)
 	}
@@ -59,13 +60,13 @@ func (s scope) matchesElement(key string, condition bson.Value, doc bson.Raw) (b
 func (s scope) matchesSome(operator string, condition bson.Value, doc bson.Raw) (bool, error) {
 	filters, ok := condition.Array()
 	if !ok || filters.IsEmpty() {
-		return false, fail(badValue, "%s must be a nonempty array", operator)
+		return false, failure.BadValue.Errorf("%s must be a nonempty array", operator)
 	}
 	some, all := false, true
 	for _, v := range filters.All() {
 		filter, ok := v.Document()
 		if !ok {
-			return false, fail(badValue, "%s argument's entries must be objects", operator)
+			return false, failure.BadValue.Errorf("%s argument's entries must be objects", operator)
 		}
 		ok, err := s.matches(filter, doc)
 		if err != nil {
@@ -190,11 +191,11 @@ func sleepOf(where bson.Value) (time.Duration, error) {
 	}
 	parts := sleep.FindStringSubmatch(code)
 	if parts == nil {
-		return 0, fail(badValue, "no JavaScript engine for $where: %s", code)
+		return 0, failure.BadValue.Errorf("no JavaScript engine for $where: %s", code)
 	}
 	n, err := strconv.Atoi(parts[1])
 	if err != nil {
-		return 0, fail(badValue, "sleep: %v", err)
+		return 0, failure.BadValue.Errorf("sleep: %v", err)
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }

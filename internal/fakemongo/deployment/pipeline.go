@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 func (h *host) aggregate(cmd *request) (reply, error) {
@@ -16,18 +17,18 @@ func (h *host) aggregate(cmd *request) (reply, error) {
 	level, _ := field(cmd.Body, "readConcern", "level").Str()
 	for stage := range stages.Documents() {
 		if level == "linearizable" && (stage.Has("$out") || stage.Has("$merge")) {
-			return reply{}, fail(invalidOptions,
+			return reply{}, failure.InvalidOptions.Errorf(
 				"%s cannot be used with a linearizable read concern", stage.FirstKey())
 		}
 	}
 	if !cmd.Body.Has("cursor") && !cmd.Body.Has("explain") {
-		return reply{}, fail(failedToParse,
+		return reply{}, failure.FailedToParse.Errorf(
 			"The 'cursor' option is required, except for aggregate with the explain argument")
 	}
 	if all := slices.Collect(stages.Documents()); len(all) > 0 && all[0].Has("$changeStream") {
 		if cmd.transaction != nil {
-			return reply{}, fail(notInTransaction, "$changeStream cannot run within a "+
-				"multi-document transaction.")
+			return reply{}, failure.OperationNotSupportedInTransaction.Errorf(
+				"$changeStream cannot run within a multi-document transaction.")
 		}
 		return h.openStream(cmd, document(all[0], "$changeStream"), all[1:])
 	}
@@ -73,7 +74,7 @@ func (p *pipeline) stagesLocked(docs []bson.Raw, stages []bson.Raw) ([]bson.Raw,
 		} else if run, ok := documentStages[name]; ok {
 			docs, err = p.each(docs, field(stage, name), run)
 		} else {
-			err = fail(unknownStage, "Unrecognized pipeline stage name: '%s'", name)
+			err = failure.UnknownStage.Errorf("Unrecognized pipeline stage name: '%s'", name)
 		}
 		if err != nil {
 			return nil, err
@@ -119,7 +120,7 @@ var pipelineStages = map[string]stage{
 	},
 	"$group": func(_ *pipeline, docs []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
 		if group, _ := argument.Document(); string(group) != string(countAll) {
-			return nil, fail(badValue, "$group only counts here")
+			return nil, failure.BadValue.Errorf("$group only counts here")
 		}
 		if len(docs) == 0 {
 			return nil, nil
@@ -131,11 +132,11 @@ var pipelineStages = map[string]stage{
 		name, isText := argument.Str()
 		switch {
 		case !isText || name == "":
-			return nil, fail(40156, "the count field must be a non-empty string")
+			return nil, failure.Code(40156).Errorf("the count field must be a non-empty string")
 		case strings.HasPrefix(name, "$"):
-			return nil, fail(40158, "the count field cannot be a $-prefixed path")
+			return nil, failure.Code(40158).Errorf("the count field cannot be a $-prefixed path")
 		case strings.Contains(name, "."):
-			return nil, fail(40160, "the count field cannot contain '.'")
+			return nil, failure.Code(40160).Errorf("the count field cannot contain '.'")
 		case len(docs) == 0:
 			return nil, nil
 		}
@@ -143,7 +144,7 @@ var pipelineStages = map[string]stage{
 	},
 	"$collStats": func(p *pipeline, _ []bson.Raw, argument bson.Value) ([]bson.Raw, error) {
 		if asked, _ := argument.Document(); asked.FirstKey() != "storageStats" || asked.Len() != 1 {
-			return nil, fail(badValue, "$collStats only has storageStats here")
+			return nil, failure.BadValue.Errorf("$collStats only has storageStats here")
 		}
 		options := p.store.lookLocked(p.namespace).options
 		return []bson.Raw{bson.NewBuilder(nil).OpenDocument("storageStats").
@@ -180,7 +181,7 @@ var pipelineStages = map[string]stage{
 			known = 2
 		}
 		if !isName || into.Len() != known {
-			return nil, fail(badValue, "$merge only goes into a collection here")
+			return nil, failure.BadValue.Errorf("$merge only goes into a collection here")
 		}
 		return nil, p.store.mergeLocked(p.database+"."+name, docs, matched == "fail",
 			p.bypass)

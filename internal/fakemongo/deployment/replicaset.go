@@ -2,16 +2,17 @@ package deployment
 
 import (
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // freeze keeps a secondary from becoming primary, until it is called with 0 seconds.
 func (h *host) freeze(cmd *request) (reply, error) {
 	if h.deployment.topology != ReplicaSet {
-		return reply{}, fail(notReplicaSet, "not running with --replSet")
+		return reply{}, failure.NoReplicationEnabled.Errorf("not running with --replSet")
 	}
 	if role, _ := h.Role(); role == fakemongo.Primary {
-		return reply{}, fail(notSecondary, "cannot freeze node when primary or running for "+
-			"election")
+		return reply{}, failure.NotSecondary.Errorf(
+			"cannot freeze node when primary or running for election")
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -23,10 +24,10 @@ func (h *host) freeze(cmd *request) (reply, error) {
 // primary; if there is none, the set is left without one.
 func (h *host) stepDown(*request) (reply, error) {
 	if h.deployment.topology != ReplicaSet {
-		return reply{}, fail(notReplicaSet, "not running with --replSet")
+		return reply{}, failure.NoReplicationEnabled.Errorf("not running with --replSet")
 	}
 	if role, _ := h.Role(); role != fakemongo.Primary {
-		return reply{}, fail(notWritablePrimary, "not primary so can't step down")
+		return reply{}, failure.NotWritablePrimary.Errorf("not primary so can't step down")
 	}
 	for _, other := range h.deployment.hosts {
 		if other != h && !other.isFrozen() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // session holds what a deployment keeps about a logical session: the statements of its last
@@ -77,7 +78,7 @@ func (h *host) request(cmd *fakemongo.Command) (*request, error) {
 			return nil, err
 		}
 	} else if cmd.Body.Has("autocommit") || cmd.Body.Has("startTransaction") {
-		return nil, fail(invalidOptions, "a transaction needs a txnNumber")
+		return nil, failure.InvalidOptions.Errorf("a transaction needs a txnNumber")
 	}
 	if h.deployment.engine != nil { // which has no clock and no past
 		return r, nil
@@ -90,29 +91,30 @@ func (h *host) number(r *request) error {
 	name, number := sessionOf(r.Command), integer(r.Body, "txnNumber")
 	switch {
 	case name == "":
-		return fail(invalidOptions, "Transaction number requires a session ID")
+		return failure.InvalidOptions.Errorf("Transaction number requires a session ID")
 	case h.deployment.topology == Single:
-		return fail(illegalOperation, "Transaction numbers are only allowed on a replica set "+
-			"member or mongos")
+		return failure.IllegalOperation.Errorf(
+			"Transaction numbers are only allowed on a replica set member or mongos")
 	}
 	d := h.deployment
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.sessions[name]
 	if number < s.number {
-		return fail(transactionTooOld, "txnNumber %d is older than %d", number, s.number)
+		return failure.TransactionTooOld.Errorf("txnNumber %d is older than %d", number, s.number)
 	}
 	if r.Body.Has("autocommit") {
 		return h.inTransaction(r, s, number)
 	}
 	if !slices.Contains(transactional, r.Name) {
-		return fail(invalidOptions, "%s is no retryable write", r.Name)
+		return failure.InvalidOptions.Errorf("%s is no retryable write", r.Name)
 	}
 	if number > s.number {
 		s.begin(number, nil)
 	}
 	if s.transaction != nil {
-		return fail(incompleteHistory, "transaction %d is no retryable write", number)
+		return failure.IncompleteTransactionHistory.Errorf(
+			"transaction %d is no retryable write", number)
 	}
 	r.done, r.checkedOut = s.done, s.checkedOut
 	return nil
@@ -158,7 +160,8 @@ func (r *request) bypasses() bool {
 // allowsMulti refuses a statement on several documents in a retryable write.
 func (r *request) allowsMulti(multi bool) error {
 	if multi && r.done != nil {
-		return fail(invalidOptions, "Cannot use retryable writes with limit=0 or multi=true")
+		return failure.InvalidOptions.Errorf(
+			"Cannot use retryable writes with limit=0 or multi=true")
 	}
 	return nil
 }
@@ -170,23 +173,24 @@ var snapshotReads = []string{"find", "aggregate", "distinct"}
 func (h *host) concern(r *request) error {
 	now := h.deployment.clock.now()
 	if after := timestampOf(field(r.Body, "readConcern", "afterClusterTime")); after.after(now) {
-		return fail(invalidOptions, "readConcern afterClusterTime must not be greater than the "+
-			"current clusterTime")
+		return failure.InvalidOptions.Errorf(
+			"readConcern afterClusterTime must not be greater than the current clusterTime")
 	}
 	level, _ := field(r.Body, "readConcern", "level").Str()
 	at := timestampOf(field(r.Body, "readConcern", "atClusterTime"))
 	switch {
 	case level != "snapshot" && at != (timestamp{}):
-		return fail(invalidOptions, "atClusterTime needs the level snapshot")
+		return failure.InvalidOptions.Errorf("atClusterTime needs the level snapshot")
 	case level != "snapshot" || r.transaction != nil:
 		return nil
 	case h.deployment.topology == Single:
-		return fail(notReplicaSetMember, "node needs to be a replica set member to use "+
+		return failure.NotAReplicaSet.Errorf("node needs to be a replica set member to use " +
 			"readConcern level snapshot")
 	case h.wire < wire50 || !slices.Contains(snapshotReads, r.Name):
-		return fail(invalidOptions, "%s does not support read concern level snapshot", r.Name)
+		return failure.InvalidOptions.Errorf(
+			"%s does not support read concern level snapshot", r.Name)
 	case at.after(now):
-		return fail(invalidOptions, "atClusterTime must not be greater than the current "+
+		return failure.InvalidOptions.Errorf("atClusterTime must not be greater than the current " +
 			"clusterTime")
 	case at == (timestamp{}):
 		at = now
@@ -251,8 +255,9 @@ func (d *Deployment) use(cmd *fakemongo.Command) error {
 		s = nil
 	}
 	if isNew := s == nil || s.ended; isNew && d.most > 0 && d.sessionsLocked() >= d.most {
-		return fail(tooManySessions, "Unable to add session into the cache because the number "+
-			"of active sessions is too high")
+		return failure.TooManyLogicalSessions.Errorf(
+			"Unable to add session into the cache because the number of active sessions is too " +
+				"high")
 	}
 	if s == nil {
 		s = &session{number: -1, checkedOut: new(sync.Mutex)}

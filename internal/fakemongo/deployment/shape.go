@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // within adds find's min and max, bounds of an index's key, to a filter.
@@ -29,7 +30,7 @@ func projection(find bson.Raw) (bson.Raw, error) {
 	case key:
 		return indexed, nil
 	case record:
-		return nil, fail(badValue, "documents have no record id here")
+		return nil, failure.BadValue.Errorf("documents have no record id here")
 	}
 	return document(find, "projection"), nil
 }
@@ -44,7 +45,8 @@ func (s scope) project(docs []bson.Raw, projection bson.Raw) ([]bson.Raw, error)
 	for name, v := range projection.All() {
 		if name != "_id" && !isExpression(v) && !v.Truthy() && excluded == nil ||
 			!isExpression(v) && strings.Contains(name, ".") {
-			return nil, fail(badValue, "a projection has fields of one kind here: %s", name)
+			return nil, failure.BadValue.Errorf(
+				"a projection has fields of one kind here: %s", name)
 		}
 	}
 	if _, err := s.projectOne(nil, projection); err != nil { // without documents, too
@@ -158,7 +160,7 @@ func (s scope) replaceRoot(doc bson.Raw, argument bson.Value) (bson.Raw, error) 
 	}
 	root, ok := value.Document()
 	if !ok {
-		return nil, fail(badValue, "the new root is no document")
+		return nil, failure.BadValue.Errorf("the new root is no document")
 	}
 	return root, nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // store holds the collections of a deployment, by namespace, and how they became what they are.
@@ -165,7 +166,7 @@ func (s *store) collectionLocked(namespace string) *collection {
 // findLocked returns the documents that match, in order, without those that are skipped.
 func (s *store) findLocked(namespace string, q query) ([]bson.Raw, error) {
 	if q.skip < 0 {
-		return nil, fail(belowLimit,
+		return nil, failure.BelowLimit.Errorf(
 			"BSON field 'skip' value must be >= 0, actual value '%d'", q.skip)
 	}
 	c := s.lookLocked(namespace)
@@ -210,7 +211,7 @@ func (c *collection) checkHint(hint bson.Value) error {
 			return nil
 		}
 	}
-	return fail(badValue, "hint provided does not correspond to an existing index")
+	return failure.BadValue.Errorf("hint provided does not correspond to an existing index")
 }
 
 // filtered returns a new list of the documents that match.
@@ -326,7 +327,7 @@ func (s *store) deleteLocked(namespace string, doc bson.Raw) {
 func (s scope) sortBy(docs []bson.Raw, order bson.Raw) error {
 	for key, v := range order.All() {
 		if n, ok := v.AsInt64(); !ok || n != 1 && n != -1 {
-			return fail(badValue, "$sort key ordering of %s must be 1 or -1", key)
+			return failure.BadValue.Errorf("$sort key ordering of %s must be 1 or -1", key)
 		}
 	}
 	slices.SortStableFunc(docs, func(a, b bson.Raw) int {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // transaction holds a transaction: the data as it sees them, with its own changes.
@@ -35,19 +36,21 @@ const (
 func (h *host) inTransaction(r *request, s *session, number int64) error {
 	d := h.deployment
 	if auto, given := field(r.Body, "autocommit").Bool(); auto || !given {
-		return fail(invalidOptions, "autocommit may only be false")
+		return failure.InvalidOptions.Errorf("autocommit may only be false")
 	}
 	if slices.Contains(notInTransactions, r.Name) {
-		return fail(notInTransaction, "Cannot run '%s' in a multi-document transaction.", r.Name)
+		return failure.OperationNotSupportedInTransaction.Errorf(
+			"Cannot run '%s' in a multi-document transaction.", r.Name)
 	}
 	if number < s.number {
-		return fail(transactionTooOld,
+		return failure.TransactionTooOld.Errorf(
 			"Cannot run transaction %d: a newer one has begun: %d", number, s.number)
 	}
 	ends := r.Name == "commitTransaction" || r.Name == "abortTransaction"
 	if starts, _ := field(r.Body, "startTransaction").Bool(); starts {
 		if ends || number == s.number {
-			return fail(conflictingOperation, "transaction %d cannot be started", number)
+			return failure.ConflictingOperationInProgress.Errorf(
+				"transaction %d cannot be started", number)
 		}
 		now := d.clock.now()
 		if s.transaction != nil { // a later one ends it
@@ -57,26 +60,26 @@ func (h *host) inTransaction(r *request, s *session, number int64) error {
 			host: h, began: now, start: time.Now(), term: d.termLocked(), store: d.store.at(now),
 		})
 	} else if r.Body.Has("readConcern") && !ends {
-		return fail(invalidOptions, "Only the first command in a transaction may specify a "+
-			"readConcern")
+		return failure.InvalidOptions.Errorf(
+			"Only the first command in a transaction may specify a readConcern")
 	}
 	if r.Body.Has("writeConcern") && !ends {
-		return fail(invalidOptions, "writeConcern is not allowed within a multi-statement "+
-			"transaction")
+		return failure.InvalidOptions.Errorf(
+			"writeConcern is not allowed within a multi-statement transaction")
 	}
 	t := s.transaction
 	if t != nil && !d.isOpenLocked(t) {
 		d.abortLocked(t)
 	}
 	if t == nil || number != s.number || !ends && t.state != inProgress {
-		return fail(noSuchTransaction, "transaction %d is not in progress", number)
+		return failure.NoSuchTransaction.Errorf("transaction %d is not in progress", number)
 	}
 	if t.host != h && d.isRouted() {
 		// A mongos does not know what another one runs. With a recovery token, and only for a
 		// commit, it asks the shard what became of it; that ends what was not committed.
 		if r.Name != "commitTransaction" ||
 			!document(r.Body, "recoveryToken").Has("recoveryShardId") {
-			return fail(noSuchTransaction, "cannot continue txnId -1 with txnId %d: the "+
+			return failure.NoSuchTransaction.Errorf("cannot continue txnId -1 with txnId %d: the "+
 				"transaction runs on another mongos", number)
 		}
 		d.abortLocked(t)
@@ -97,7 +100,7 @@ var notInTransactions = []string{
 func ending(run command) command {
 	return func(h *host, cmd *request) (reply, error) {
 		if cmd.transaction == nil {
-			return reply{}, fail(invalidOptions, "%s needs a transaction", cmd.Name)
+			return reply{}, failure.InvalidOptions.Errorf("%s needs a transaction", cmd.Name)
 		}
 		return run(h, cmd)
 	}
@@ -109,12 +112,13 @@ func (h *host) commit(cmd *request) (reply, error) {
 	defer d.mu.Unlock()
 	switch cmd.transaction.state {
 	case aborted:
-		return reply{}, fail(noSuchTransaction, "the transaction has been aborted")
+		return reply{}, failure.NoSuchTransaction.Errorf("the transaction has been aborted")
 	case inProgress:
 		d.store.mu.Lock()
 		defer d.store.mu.Unlock()
 		if d.store.changedSinceLocked(cmd.transaction) {
-			return reply{}, fail(writeConflict, "a document of the transaction has changed")
+			return reply{}, failure.WriteConflict.Errorf(
+				"a document of the transaction has changed")
 		}
 		cmd.transaction.state = committed
 		at := d.clock.tick() // of all changes, so that no snapshot has only some of them
@@ -133,10 +137,10 @@ func (h *host) abort(cmd *request) (reply, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if cmd.transaction.state == committed {
-		return reply{}, fail(transactionCommitted, "the transaction has been committed")
+		return reply{}, failure.TransactionCommitted.Errorf("the transaction has been committed")
 	}
 	if cmd.transaction.state != inProgress {
-		return reply{}, fail(noSuchTransaction, "the transaction is not in progress")
+		return reply{}, failure.NoSuchTransaction.Errorf("the transaction is not in progress")
 	}
 	d.abortLocked(cmd.transaction)
 	return ok(nil)
@@ -162,7 +166,7 @@ func (h *host) afterwards(cmd *request, reply bson.Raw) bson.Raw {
 }
 
 // transient are the errors that a server labels TransientTransactionError, wherever they are.
-var transient = []int32{writeConflict, 24, snapshotUnavailable, 267}
+var transient = []failure.Code{failure.WriteConflict, 24, failure.SnapshotUnavailable, 267}
 
 // mostMembers is more members than any shard or replica set has.
 const mostMembers = 7
@@ -179,7 +183,7 @@ func withConcernError(cmd *fakemongo.Command, reply bson.Raw) bson.Raw {
 }
 
 // labels returns the error labels of servers for an error, or for a write concern's error.
-func (h *host) labels(cmd *fakemongo.Command, code int32, ofConcern bool) []string {
+func (h *host) labels(cmd *fakemongo.Command, code failure.Code, ofConcern bool) []string {
 	if !cmd.Body.Has("txnNumber") {
 		return nil
 	}
@@ -187,8 +191,8 @@ func (h *host) labels(cmd *fakemongo.Command, code int32, ofConcern bool) []stri
 	ends := cmd.Name == "commitTransaction" || cmd.Name == "abortTransaction"
 	again := slices.Contains(retryable, code)
 	switch {
-	case within && (slices.Contains(transient, code) || code == noSuchTransaction && !ofConcern ||
-		again && !ends && !ofConcern):
+	case within && (slices.Contains(transient, code) ||
+		!ofConcern && (code == failure.NoSuchTransaction || again && !ends)):
 		return []string{"TransientTransactionError"}
 	case again && (ends || !within) && h.wire >= wire44:
 		return []string{"RetryableWriteError"}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 func (h *host) update(cmd *request) (reply, error) {
@@ -115,7 +116,7 @@ func (c change) apply(doc bson.Raw) (bson.Raw, error) {
 	changed, err := c.changed(doc)
 	before, had := doc.Lookup("_id")
 	if after, _ := changed.Lookup("_id"); err == nil && had && !(scope{}).equal(before, after) {
-		return nil, fail(immutableField, "the update changes the _id of a document")
+		return nil, failure.ImmutableField.Errorf("the update changes the _id of a document")
 	}
 	return changed, err
 }
@@ -128,13 +129,13 @@ func (c change) changed(doc bson.Raw) (bson.Raw, error) {
 	var err error
 	switch {
 	case isPipeline && stages.IsEmpty(), !isPipeline && !isDoc:
-		return nil, fail(failedToParse, "an update must be a document or a pipeline")
+		return nil, failure.FailedToParse.Errorf("an update must be a document or a pipeline")
 	case isPipeline:
 		changed, err = c.pipeline(doc, stages)
 	case strings.HasPrefix(u.FirstKey(), "$"):
 		return c.operators(doc, u)
 	case c.strict && hasDollar(u):
-		return nil, fail(dollarPrefixed, "a field name begins with a dollar sign")
+		return nil, failure.DollarPrefixedFieldName.Errorf("a field name begins with a dollar sign")
 	}
 	if id, has := doc.Lookup("_id"); err == nil && has && !changed.Has("_id") {
 		return bson.PrependID(changed, "_id", id), nil
@@ -158,7 +159,8 @@ func checkStages(update bson.Value) error {
 	stages, _ := update.Array()
 	for stage := range stages.Documents() {
 		if _, known := documentStages[stage.FirstKey()]; !known {
-			return fail(unknownStage, "Unrecognized pipeline stage name: '%s'", stage.FirstKey())
+			return failure.UnknownStage.Errorf(
+				"Unrecognized pipeline stage name: '%s'", stage.FirstKey())
 		}
 	}
 	return nil
@@ -183,14 +185,16 @@ var operators = map[string]func(old, argument bson.Value) (bson.Value, error){
 	"$inc": func(old, argument bson.Value) (bson.Value, error) {
 		by, isNumber := argument.AsInt64()
 		if !isNumber {
-			return bson.Value{}, fail(typeMismatch, "Cannot increment with non-numeric argument")
+			return bson.Value{}, failure.TypeMismatch.Errorf(
+				"Cannot increment with non-numeric argument")
 		}
 		if old.IsZero() {
 			return argument, nil
 		}
 		n, isNumber := old.AsInt64()
 		if !isNumber {
-			return bson.Value{}, fail(typeMismatch, "Cannot apply $inc to a value of another type")
+			return bson.Value{}, failure.TypeMismatch.Errorf(
+				"Cannot apply $inc to a value of another type")
 		}
 		return bson.Int32Value(int32(n + by)), nil
 	},
@@ -201,10 +205,11 @@ var operators = map[string]func(old, argument bson.Value) (bson.Value, error){
 func push(old, argument bson.Value) (bson.Value, error) {
 	array, isArray := old.Array()
 	if !isArray && !old.IsZero() {
-		return bson.Value{}, fail(badValue, "The field must be an array")
+		return bson.Value{}, failure.BadValue.Errorf("The field must be an array")
 	}
 	if d, isDoc := argument.Document(); isDoc && strings.HasPrefix(d.FirstKey(), "$") {
-		return bson.Value{}, fail(badValue, "Unrecognized clause in $push: %s", d.FirstKey())
+		return bson.Value{}, failure.BadValue.Errorf(
+			"Unrecognized clause in $push: %s", d.FirstKey())
 	}
 	b := new(bson.Builder).OpenArray("array")
 	for _, item := range array.All() {
@@ -218,7 +223,7 @@ func (c change) operators(doc, update bson.Raw) (bson.Raw, error) {
 		paths, isDoc := v.Document()
 		operator, known := operators[name]
 		if !isDoc || !known {
-			return nil, fail(failedToParse, "Unknown modifier: %s", name)
+			return nil, failure.FailedToParse.Errorf("Unknown modifier: %s", name)
 		}
 		for path, argument := range paths.All() {
 			changed, err := c.at(bson.DocumentValue(doc), strings.Split(path, "."),
@@ -247,7 +252,7 @@ func (c change) at(
 	}
 	doc, isDoc := in.Document()
 	if !isDoc && !in.IsZero() {
-		return in, fail(badValue, "only documents have fields here: %s", path[0])
+		return in, failure.BadValue.Errorf("only documents have fields here: %s", path[0])
 	}
 	value, err := c.at(field(doc, path[0]), path[1:], replace)
 	if err != nil {
@@ -275,7 +280,7 @@ func (c change) item(
 		b.Value("", item)
 	}
 	if !found {
-		return bson.Value{}, fail(badValue, "arrays have no item %s here", path[0])
+		return bson.Value{}, failure.BadValue.Errorf("arrays have no item %s here", path[0])
 	}
 	return field(b.Close().Finish(), "array"), nil
 }
@@ -290,7 +295,8 @@ func (c change) items(
 		return first == name
 	})
 	if !isArray || i < 0 {
-		return in, fail(badValue, "no array, or no array filter, for the identifier '%s'", name)
+		return in, failure.BadValue.Errorf(
+			"no array, or no array filter, for the identifier '%s'", name)
 	}
 	b := new(bson.Builder).OpenArray("array")
 	for _, item := range array.All() {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // newUUID returns the name of a collection that no other one has.
@@ -22,7 +23,8 @@ func (h *host) checkUUID(cmd *request) error {
 		return nil
 	}
 	if subtype, _, ok := wanted.Binary(); !ok || subtype != bson.SubtypeUUID {
-		return fail(typeMismatch, "BSON field '%s.collectionUUID' is the wrong type", cmd.Name)
+		return failure.TypeMismatch.Errorf(
+			"BSON field '%s.collectionUUID' is the wrong type", cmd.Name)
 	}
 	database, name, _ := strings.Cut(cmd.collection(), ".")
 	s := cmd.store
@@ -39,9 +41,10 @@ func (h *host) checkUUID(cmd *request) error {
 			actual = bson.StringValue(other)
 		}
 	}
-	return &serverError{
-		code: uuidMismatch, message: "Collection UUID does not match that specified",
-		details: details.Value("actualCollection", actual).Finish(),
+	return &failure.Error{
+		Code:    failure.CollectionUUIDMismatch,
+		Message: "Collection UUID does not match that specified",
+		Details: details.Value("actualCollection", actual).Finish(),
 	}
 }
 
@@ -65,7 +68,7 @@ func checkValidator(options bson.Raw) error {
 	for name, values := range validations {
 		if v := field(options, name); !v.IsZero() {
 			if text, _ := v.Str(); !slices.Contains(values, text) {
-				return fail(badValue, "%s cannot be %q", name, text)
+				return failure.BadValue.Errorf("%s cannot be %q", name, text)
 			}
 		}
 	}
@@ -93,9 +96,9 @@ func (c *collection) allows(namespace string, before, after bson.Raw, bypass boo
 		!was {
 		return nil // the document was invalid before
 	}
-	return &serverError{
-		code: validationFailure, message: "Document failed validation",
-		details: bson.NewBuilder(nil).OpenDocument("errInfo").
+	return &failure.Error{
+		Code: failure.DocumentValidationFailure, Message: "Document failed validation",
+		Details: bson.NewBuilder(nil).OpenDocument("errInfo").
 			Value("failingDocumentId", field(after, "_id")).OpenDocument("details").
 			String("operatorName", validator.FirstKey()).Close().Close().Finish(),
 	}
@@ -132,9 +135,9 @@ func duplicate(namespace string, index, doc bson.Raw) error {
 		}
 		b.Value(key, v)
 	}
-	return &serverError{
-		code: duplicateKey, details: b.Close().Finish(),
-		message: "E11000 duplicate key error collection: " + namespace + " index: " + name +
+	return &failure.Error{
+		Code: failure.DuplicateKey, Details: b.Close().Finish(),
+		Message: "E11000 duplicate key error collection: " + namespace + " index: " + name +
 			" dup key",
 	}
 }
@@ -143,16 +146,16 @@ func duplicate(namespace string, index, doc bson.Raw) error {
 // mongos knows the command.
 func (h *host) shardCollection(cmd *request) (reply, error) {
 	if !h.deployment.isRouted() {
-		return reply{}, fail(59, "no such command: '%s'", cmd.Name)
+		return reply{}, failure.CommandNotFound.Errorf("no such command: '%s'", cmd.Name)
 	}
 	if cmd.Database != "admin" {
-		return reply{}, fail(unauthorized, "shardCollection may only be run against the admin "+
-			"database.")
+		return reply{}, failure.Unauthorized.Errorf(
+			"shardCollection may only be run against the admin database.")
 	}
 	name, _ := field(cmd.Body, cmd.Name).Str()
 	keys := document(cmd.Body, "key")
 	if _, collection, _ := strings.Cut(name, "."); collection == "" || keys.IsEmpty() {
-		return reply{}, fail(badValue, "shardCollection needs a namespace and a key")
+		return reply{}, failure.BadValue.Errorf("shardCollection needs a namespace and a key")
 	}
 	s := cmd.store
 	s.mu.Lock()
@@ -164,7 +167,8 @@ func (h *host) shardCollection(cmd *request) (reply, error) {
 	}
 	switch {
 	case c.shardKey != nil && !bytesEqual(c.shardKey, keys):
-		return reply{}, fail(alreadyInitialized, "sharding already enabled for collection %s",
+		return reply{}, failure.AlreadyInitialized.Errorf(
+			"sharding already enabled for collection %s",
 			name)
 	case c.shardKey == nil:
 		c = c.clone()

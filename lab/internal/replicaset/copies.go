@@ -7,6 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // newCopy returns the place of a new, empty copy of a collection.
@@ -50,7 +51,7 @@ func (s *Server) fill(p place, docs []bson.Raw) error {
 
 func (s *Server) copyIndexes(p place) error {
 	indexes, err := s.all(bson.NewBuilder(nil).String("listIndexes", p.of.coll), p.of)
-	if f, ok := errors.AsType[*failure](err); ok && f.code == namespaceNotFound {
+	if failure.NamespaceNotFound.Is(err) {
 		return nil
 	}
 	if err != nil {
@@ -104,7 +105,7 @@ func (s *Server) readSnapshot(cmd *fakemongo.Command) (bson.Raw, error) {
 	switch cmd.Name {
 	case "find", "aggregate", "distinct":
 	default:
-		return nil, fail(invalidOptions, "%s does not support read concern level snapshot",
+		return nil, failure.InvalidOptions.Errorf("%s does not support read concern level snapshot",
 			cmd.Name)
 	}
 	at := timestampOf(field(cmd.Body, "readConcern", "atClusterTime"))
@@ -137,7 +138,8 @@ func (s *Server) past(of namespace, at timestamp) ([]bson.Raw, error) {
 		return nil, err
 	}
 	if !ok {
-		return nil, fail(snapshotTooOld, "the oplog does not reach back to the snapshot's time")
+		return nil, failure.SnapshotTooOld.Errorf(
+			"the oplog does not reach back to the snapshot's time")
 	}
 	return undone(docs, of, later)
 }
@@ -157,7 +159,8 @@ func undone(docs []bson.Raw, of namespace, later []change) ([]bson.Raw, error) {
 			continue
 		}
 		if c.id().IsZero() {
-			return nil, fail(snapshotUnavail, "%s has been dropped or renamed since", of)
+			return nil, failure.SnapshotUnavailable.Errorf(
+				"%s has been dropped or renamed since", of)
 		}
 		key := keyOf(c.id())
 		if c.after == nil {

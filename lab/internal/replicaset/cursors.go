@@ -5,6 +5,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // firstCursor is beyond the ids of the backend's cursors.
@@ -28,7 +29,7 @@ func (s *Server) getMore(cmd *fakemongo.Command) (bson.Raw, error) {
 	s.mu.Unlock()
 	switch {
 	case c == nil && id > firstCursor:
-		return nil, fail(cursorNotFound, "cursor id %d not found", id)
+		return nil, failure.CursorNotFound.Errorf("cursor id %d not found", id)
 	case c == nil:
 		return s.read(cmd)
 	case c.stream != nil:

@@ -1,8 +1,6 @@
 package replicaset
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -10,82 +8,6 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 )
-
-// failure holds an error that a client gets with a code.
-type failure struct {
-	code    int32
-	message string
-	labels  []string
-}
-
-func (f *failure) Error() string { return f.message }
-
-func fail(code int32, format string, args ...any) error {
-	return &failure{code: code, message: fmt.Sprintf(format, args...)}
-}
-
-// The codes that are used.
-const (
-	internalError      = 1
-	badValue           = 2
-	unauthorized       = 13
-	invalidOptions     = 72
-	cursorNotFound     = 43
-	noMatchingDocument = 47
-	maxTimeExpired     = 50
-	writeConflict      = 112
-	conflicting        = 117
-	incompleteHistory  = 217
-	transactionTooOld  = 225
-	notImplemented     = 238
-	snapshotTooOld     = 239
-	snapshotUnavail    = 246
-	noSuchTransaction  = 251
-	alreadyCommitted   = 256
-	invalidResumeToken = 260
-	notInTransaction   = 263
-	changeStreamFatal  = 280
-	historyLost        = 286
-	namespaceNotFound  = 26
-	immutableField     = 66
-	unknownField       = 40415
-)
-
-var codeNames = map[int32]string{
-	internalError: "InternalError", badValue: "BadValue", unauthorized: "Unauthorized",
-	invalidOptions: "InvalidOptions", cursorNotFound: "CursorNotFound",
-	noMatchingDocument: "NoMatchingDocument", maxTimeExpired: "MaxTimeMSExpired",
-	writeConflict: "WriteConflict", conflicting: "ConflictingOperationInProgress",
-	incompleteHistory: "IncompleteTransactionHistory", transactionTooOld: "TransactionTooOld",
-	notImplemented: "NotImplemented", snapshotTooOld: "SnapshotTooOld",
-	snapshotUnavail: "SnapshotUnavailable", noSuchTransaction: "NoSuchTransaction",
-	alreadyCommitted: "TransactionCommitted", invalidResumeToken: "InvalidResumeToken",
-	notInTransaction:  "OperationNotSupportedInTransaction",
-	changeStreamFatal: "ChangeStreamFatalError",
-	historyLost:       "ChangeStreamHistoryLost",
-	immutableField:    "ImmutableField",
-	unknownField:      "Location40415",
-}
-
-// refusal returns the reply that is an error.
-func refusal(err error) bson.Raw {
-	f, ok := errors.AsType[*failure](err)
-	if !ok {
-		f = &failure{code: internalError, message: err.Error()}
-	}
-	b := bson.NewBuilder(nil).Double("ok", 0).String("errmsg", f.message).Int32("code", f.code)
-	if name := codeNames[f.code]; name != "" {
-		b.String("codeName", name)
-	}
-	if len(f.labels) > 0 {
-		b.OpenArray("errorLabels")
-		for _, l := range f.labels {
-			b.String("", l)
-		}
-		b.Close()
-	}
-	return b.Finish()
-}
 
 // okay returns a reply without an error.
 func okay(add func(*bson.Builder)) bson.Raw {

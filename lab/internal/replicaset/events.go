@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // sees reports whether a stream tells of a change.
@@ -170,11 +171,9 @@ func (s *Server) shaped(events, stages []bson.Raw) ([]bson.Raw, error) {
 	}
 	for i, event := range out {
 		if !known[keyOf(idOf(event))] {
-			return nil, &failure{
-				code: changeStreamFatal, labels: []string{"NonResumableChangeStreamError"},
-				message: "Encountered an event whose _id field, which contains the resume token, " +
-					"was modified by the pipeline.",
-			}
+			return nil, failure.ChangeStreamFatalError.Errorf(
+				"Encountered an event whose _id field, which contains the resume token, was " +
+					"modified by the pipeline.")
 		}
 		out[i] = renamed(event, dot, ".")
 	}

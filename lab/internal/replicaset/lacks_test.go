@@ -6,6 +6,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 func decimal() bson.Raw {
@@ -42,7 +43,7 @@ func TestLacks(t *testing.T) {
 func TestAnswer(t *testing.T) {
 	s := &Server{log: newOplog(1)}
 	reply := s.answer(&fakemongo.Command{Name: "find", Database: "d", Body: decimal()}, nil).Document()
-	if n := integer(reply, "code"); n != notImplemented || timestampOf(field(reply, "operationTime")) == (timestamp{}) {
+	if n := integer(reply, "code"); n != int64(failure.NotImplemented) || timestampOf(field(reply, "operationTime")) == (timestamp{}) {
 		t.Errorf("the reply is %x", reply)
 	}
 }
@@ -52,7 +53,7 @@ func TestOwnDatabase(t *testing.T) {
 	s := &Server{log: newOplog(1)}
 	body := bson.NewBuilder(nil).String("find", "c1").Finish()
 	_, err := s.run(&fakemongo.Command{Name: "find", Database: internalDatabase, Body: body})
-	if integer(refusal(err), "code") != unauthorized {
+	if !failure.Unauthorized.Is(err) {
 		t.Errorf("find in %s: %v", internalDatabase, err)
 	}
 }
@@ -88,7 +89,7 @@ type scripted struct {
 func (s *scripted) Run(body bson.Raw, _ map[string][]bson.Raw) (bson.Raw, error) {
 	s.names = append(s.names, body.FirstKey())
 	if len(s.names) == s.fail {
-		return refusal(fail(badValue, "no")), nil
+		return failure.Reply(failure.BadValue.Errorf("no"), false), nil
 	}
 	return okay(nil), nil
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // Backend runs commands on data.
@@ -122,7 +123,7 @@ func (s *Server) answer(cmd *fakemongo.Command, _ fakemongo.Handler) fakemongo.R
 	}
 	doc, err := s.run(cmd)
 	if err != nil {
-		doc = refusal(err)
+		doc = failure.Reply(err, cmd.Body.Has("autocommit"))
 	}
 	return fakemongo.Document(doc).With(s.log.times())
 }
@@ -141,7 +142,7 @@ func (s *Server) hello(cmd *fakemongo.Command) fakemongo.Reply {
 // run runs a command and returns its reply, which may be the backend's error.
 func (s *Server) run(cmd *fakemongo.Command) (bson.Raw, error) {
 	if what := lacks(cmd); what != "" {
-		return nil, fail(notImplemented,
+		return nil, failure.NotImplemented.Errorf(
 			"the embedded database does not have %s: see lab/README.md", what)
 	}
 	switch cmd.Name {
@@ -152,13 +153,13 @@ func (s *Server) run(cmd *fakemongo.Command) (bson.Raw, error) {
 		return okay(nil), nil
 	}
 	if strings.HasPrefix(cmd.Database, internalDatabase) {
-		return nil, fail(unauthorized, "the database %s is the server's own", cmd.Database)
+		return nil, failure.Unauthorized.Errorf("the database %s is the server's own", cmd.Database)
 	}
 	if cmd.Body.Has("txnNumber") {
 		return s.numbered(cmd)
 	}
 	if cmd.Body.Has("autocommit") || cmd.Body.Has("startTransaction") {
-		return nil, fail(invalidOptions, "a transaction needs a txnNumber")
+		return nil, failure.InvalidOptions.Errorf("a transaction needs a txnNumber")
 	}
 	if slices.Contains(writes, cmd.Name) {
 		return s.writeAlone(cmd, nil)
@@ -222,7 +223,7 @@ func (s *Server) ask(b *bson.Builder, database string) (bson.Raw, error) {
 	}
 	if failed := failureOf(doc); failed != nil {
 		message, _ := field(failed, "errmsg").Str()
-		return nil, fail(int32(integer(failed, "code")), "%s", message)
+		return nil, failure.Code(integer(failed, "code")).Errorf("%s", message)
 	}
 	return doc, nil
 }
@@ -268,8 +269,8 @@ func (s *Server) checkConcern(cmd *fakemongo.Command) error {
 	now := s.log.now()
 	for _, name := range []string{"afterClusterTime", "atClusterTime"} {
 		if timestampOf(field(cmd.Body, "readConcern", name)).after(now) {
-			return fail(invalidOptions, "readConcern %s must not be greater than the current "+
-				"clusterTime", name)
+			return failure.InvalidOptions.Errorf(
+				"readConcern %s must not be greater than the current clusterTime", name)
 		}
 	}
 	return nil

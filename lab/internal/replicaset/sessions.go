@@ -7,6 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // sessionLife is how long a session is remembered that is not used.
@@ -35,26 +36,27 @@ var retryable = []string{"insert", "update", "delete", "findAndModify"}
 func (s *Server) numbered(cmd *fakemongo.Command) (bson.Raw, error) {
 	_, id, ok := field(cmd.Body, "lsid", "id").Binary()
 	if !ok {
-		return nil, fail(invalidOptions, "Transaction number requires a session ID")
+		return nil, failure.InvalidOptions.Errorf("Transaction number requires a session ID")
 	}
 	of := s.session(string(id))
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	number := integer(cmd.Body, "txnNumber")
 	if number < of.number {
-		return nil, fail(transactionTooOld, "txnNumber %d is older than %d", number, of.number)
+		return nil, failure.TransactionTooOld.Errorf(
+			"txnNumber %d is older than %d", number, of.number)
 	}
 	if cmd.Body.Has("autocommit") {
 		return s.inTransaction(of, cmd, number)
 	}
 	if !slices.Contains(retryable, cmd.Name) {
-		return nil, fail(invalidOptions, "%s is no retryable write", cmd.Name)
+		return nil, failure.InvalidOptions.Errorf("%s is no retryable write", cmd.Name)
 	}
 	for _, list := range []string{"updates", "deletes"} {
 		for _, one := range cmd.Documents(list) {
 			limit := field(one, "limit")
 			if field(one, "multi").Truthy() || !limit.IsZero() && !limit.Truthy() {
-				return nil, fail(invalidOptions,
+				return nil, failure.InvalidOptions.Errorf(
 					"Cannot use retryable writes with limit=0 or multi=true")
 			}
 		}
@@ -64,7 +66,8 @@ func (s *Server) numbered(cmd *fakemongo.Command) (bson.Raw, error) {
 		of.number, of.transaction, of.done = number, nil, &remembered{}
 	}
 	if of.done == nil {
-		return nil, fail(incompleteHistory, "transaction %d is no retryable write", number)
+		return nil, failure.IncompleteTransactionHistory.Errorf(
+			"transaction %d is no retryable write", number)
 	}
 	return s.writeAlone(cmd, of.done)
 }

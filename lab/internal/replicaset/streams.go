@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // position says how far a change stream has come in the oplog.
@@ -42,7 +43,7 @@ func parseToken(token bson.Raw) (p position, err error) {
 	n, _ := fmt.Sscanf(text, "%08x%08x%08x%02x", &p.at.t, &p.at.i, &p.part, &flag)
 	p.invalidated = flag == 1
 	if n != 4 || !slices.Equal(p.token(), bson.NewBuilder(nil).String("_data", text).Finish()) {
-		return p, fail(invalidResumeToken, "no resume token of this server: %q", text)
+		return p, failure.InvalidResumeToken.Errorf("no resume token of this server: %q", text)
 	}
 	return p, nil
 }
@@ -77,7 +78,8 @@ func (s *Server) openStream(
 	}
 	for _, stage := range stages {
 		if !slices.Contains(stagesOfStreams, stage.FirstKey()) {
-			return nil, fail(notImplemented, "the embedded database has no %s in a change stream",
+			return nil, failure.NotImplemented.Errorf(
+				"the embedded database has no %s in a change stream",
 				stage.FirstKey())
 		}
 	}
@@ -108,8 +110,9 @@ func (st *stream) set(options bson.Raw) error {
 				return err
 			}
 			if p.invalidated && key == "resumeAfter" {
-				return fail(invalidResumeToken, "Attempting to resume a change stream using "+
-					"'resumeAfter' is not allowed from an invalidate notification.")
+				return failure.InvalidResumeToken.Errorf(
+					"Attempting to resume a change stream using 'resumeAfter' is not allowed " +
+						"from an invalidate notification.")
 			}
 			p.invalidated = false
 			st.pos = p
@@ -131,9 +134,10 @@ func (st *stream) set(options bson.Raw) error {
 		case key == "fullDocumentBeforeChange" && text == "whenAvailable":
 			st.nullThen = true
 		case key == "showExpandedEvents" || text == "required":
-			return fail(notImplemented, "the embedded database has no %s: %s", key, text)
+			return failure.NotImplemented.Errorf("the embedded database has no %s: %s", key, text)
 		default:
-			return fail(unknownField, "BSON field '$changeStream.%s' is not understood", key)
+			return failure.UnknownField.Errorf(
+				"BSON field '$changeStream.%s' is not understood", key)
 		}
 	}
 	return nil
@@ -214,11 +218,8 @@ func (s *Server) collect(st *stream) (<-chan struct{}, error) {
 	defer st.mu.Unlock()
 	list, now, more, ok := s.log.after(st.pos)
 	if !ok {
-		return nil, &failure{
-			code: historyLost, message: "Resume of change stream was not possible, as the " +
-				"resume point may no longer be in the oplog.",
-			labels: []string{"NonResumableChangeStreamError"},
-		}
+		return nil, failure.ChangeStreamHistoryLost.Errorf("Resume of change stream was not " +
+			"possible, as the resume point may no longer be in the oplog.")
 	}
 	if st.ended || len(list) == 0 {
 		return more, nil

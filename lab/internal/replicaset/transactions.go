@@ -7,6 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // transaction holds what a transaction has changed. While it is in progress it has the turn, so
@@ -26,20 +27,12 @@ const (
 	aborted
 )
 
-const transient = "TransientTransactionError"
-
-func failTransient(code int32, format string, args ...any) error {
-	return &failure{
-		code: code, message: fmt.Sprintf(format, args...), labels: []string{transient},
-	}
-}
-
 // inTransaction runs a command of a transaction. The caller holds the session's mutex.
 func (s *Server) inTransaction(
 	of *session, cmd *fakemongo.Command, number int64,
 ) (bson.Raw, error) {
 	if auto, isBool := field(cmd.Body, "autocommit").Bool(); auto || !isBool {
-		return nil, fail(invalidOptions, "autocommit may only be false")
+		return nil, failure.InvalidOptions.Errorf("autocommit may only be false")
 	}
 	if starts, _ := field(cmd.Body, "startTransaction").Bool(); starts {
 		if err := s.begin(of, cmd, number); err != nil {
@@ -48,18 +41,19 @@ func (s *Server) inTransaction(
 	}
 	t := of.transaction
 	if t == nil || number != of.number {
-		return nil, failTransient(noSuchTransaction, "transaction %d is not in progress", number)
+		return nil, failure.NoSuchTransaction.Errorf("transaction %d is not in progress", number)
 	}
 	switch cmd.Name {
 	case "commitTransaction":
 		return s.commit(t, cmd, number)
 	case "abortTransaction":
 		if t.state == committed {
-			return nil, fail(alreadyCommitted, "transaction %d has been committed", number)
+			return nil, failure.TransactionCommitted.Errorf(
+				"transaction %d has been committed", number)
 		}
 	}
 	if t.state != inProgress {
-		return nil, failTransient(noSuchTransaction, "transaction %d has been aborted", number)
+		return nil, failure.NoSuchTransaction.Errorf("transaction %d has been aborted", number)
 	}
 	if cmd.Name == "abortTransaction" {
 		s.end(t, aborted)
@@ -75,7 +69,8 @@ func (s *Server) inTransaction(
 // begin begins a transaction. It blocks until the one before it has ended.
 func (s *Server) begin(of *session, cmd *fakemongo.Command, number int64) error {
 	if number == of.number {
-		return fail(conflicting, "transaction %d cannot be started again", number)
+		return failure.ConflictingOperationInProgress.Errorf(
+			"transaction %d cannot be started again", number)
 	}
 	if err := s.checkConcern(cmd); err != nil {
 		return err
@@ -85,7 +80,7 @@ func (s *Server) begin(of *session, cmd *fakemongo.Command, number int64) error 
 	of.number, of.done, of.transaction = number, nil, t
 	if err := s.take(s.cfg.LockWait); err != nil {
 		t.state = aborted
-		return failTransient(writeConflict, "Write conflict: %v", err)
+		return failure.WriteConflict.Errorf("Write conflict: %v", err)
 	}
 	t.timer = time.AfterFunc(s.cfg.Life, func() {
 		of.mu.Lock()
@@ -117,7 +112,8 @@ func (s *Server) statement(t *transaction, cmd *fakemongo.Command) (bson.Raw, er
 		return s.killCursors(cmd)
 	case "aggregate":
 		if stages := cmd.Documents("pipeline"); len(stages) > 0 && stages[0].Has("$changeStream") {
-			return nil, fail(notInTransaction, "$changeStream cannot run in a transaction")
+			return nil, failure.OperationNotSupportedInTransaction.Errorf(
+				"$changeStream cannot run in a transaction")
 		}
 		fallthrough
 	case "find", "distinct":
@@ -128,7 +124,8 @@ func (s *Server) statement(t *transaction, cmd *fakemongo.Command) (bson.Raw, er
 		return s.readAt(cmd, p, false)
 	}
 	if !slices.Contains(retryable, cmd.Name) {
-		return nil, fail(notInTransaction, "Cannot run '%s' in a multi-document transaction.",
+		return nil, failure.OperationNotSupportedInTransaction.Errorf(
+			"Cannot run '%s' in a multi-document transaction.",
 			cmd.Name)
 	}
 	p, isCopy := t.copies[namespaceOf(cmd)]
@@ -151,7 +148,7 @@ func (s *Server) commit(t *transaction, cmd *fakemongo.Command, number int64) (b
 	case committed:
 		return okay(nil), nil
 	case aborted:
-		return nil, failTransient(noSuchTransaction, "transaction %d has been aborted", number)
+		return nil, failure.NoSuchTransaction.Errorf("transaction %d has been aborted", number)
 	case inProgress:
 	}
 	for i := range t.changes {
@@ -166,7 +163,7 @@ func (s *Server) commit(t *transaction, cmd *fakemongo.Command, number int64) (b
 	s.data.Unlock()
 	if err != nil {
 		s.end(t, aborted)
-		return nil, failTransient(writeConflict, "the transaction cannot be applied: %v", err)
+		return nil, failure.WriteConflict.Errorf("the transaction cannot be applied: %v", err)
 	}
 	s.end(t, committed)
 	return okay(nil), nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
 // writes are the commands that change something.
@@ -26,8 +27,9 @@ func (s *Server) writeAlone(cmd *fakemongo.Command, done *remembered) (bson.Raw,
 		wait = time.Duration(ms) * time.Millisecond
 	}
 	if s.take(wait) != nil {
-		return nil, fail(maxTimeExpired, "operation exceeded time limit: a transaction is in "+
-			"progress, and writes wait for its end")
+		return nil, failure.MaxTimeMSExpired.Errorf(
+			"operation exceeded time limit: a transaction is in progress, and writes wait for " +
+				"its end")
 	}
 	defer s.give()
 	if done != nil && done.reply != nil {
@@ -179,7 +181,8 @@ func (s *Server) updateByPipeline(
 	p place, before []bson.Raw, stages bson.Array, upserts bool,
 ) (bson.Raw, []change, error) {
 	if len(before) == 0 && upserts {
-		return nil, nil, fail(notImplemented, "the embedded database has no upsert by a pipeline")
+		return nil, nil, failure.NotImplemented.Errorf(
+			"the embedded database has no upsert by a pipeline")
 	}
 	var changes []change
 	for _, doc := range before {
@@ -212,7 +215,7 @@ func (s *Server) throughPipeline(p place, doc bson.Raw, stages bson.Array) (bson
 	case err != nil:
 		return nil, err
 	case len(out) != 1 || !idOf(out[0]).Equal(idOf(doc)):
-		return nil, fail(immutableField, "the pipeline changes the _id")
+		return nil, failure.ImmutableField.Errorf("the pipeline changes the _id")
 	}
 	return out[0].Clone(), nil
 }
