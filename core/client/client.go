@@ -203,6 +203,9 @@ func (c *Client) Topology() description.Topology {
 	return description.Topology{}
 }
 
+// ClusterTime returns the newest cluster time that a server has told this client in any reply.
+func (c *Client) ClusterTime() session.ClusterTime { return c.clock.Now() }
+
 // Warnings returns what is deprecated in the connection string, and what has no effect yet.
 func (c *Client) Warnings() []connstring.Warning { return c.warnings }
 

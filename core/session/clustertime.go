@@ -45,6 +45,9 @@ func (c ClusterTime) IsZero() bool { return c.doc == nil }
 // Document returns the document as the server sent it, nil for none.
 func (c ClusterTime) Document() bson.Raw { return c.doc }
 
+// Timestamp returns the time itself, zero for none.
+func (c ClusterTime) Timestamp() Timestamp { return Timestamp{c.t, c.i} }
+
 // After reports whether c is later than o, by the timestamps alone. None is before all others.
 func (c ClusterTime) After(o ClusterTime) bool {
 	if c.IsZero() || o.IsZero() {

@@ -16,6 +16,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/session"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
@@ -146,11 +147,15 @@ func (s *Server) open(
 		changes, err = s.openOwn(ctx, ns, opt)
 		return changes, false, err
 	}
+	var since session.Timestamp
+	if of.after == nil {
+		since = s.cfg.Client.ClusterTime().Timestamp()
+	}
 	subscription, err := s.subscribe(ctx, of, s.newOpener(ctx, ns, &opt))
 	if err != nil {
 		return nil, true, err
 	}
-	return &sharedChanges{subscription, of, func(
+	return &sharedChanges{subscription, of, since, func(
 		ctx context.Context, after bson.Raw,
 	) (stream.Changes, error) {
 		opt.ResumeAfter, opt.StartAfter = nil, after

@@ -98,6 +98,31 @@ func TestShared(t *testing.T) {
 	})
 }
 
+// TestSharedSince has a stream without a token join a cursor whose next reply is late. It begins
+// with what is written after it was opened, the other one has all.
+func TestSharedSince(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		late := make(chan struct{})
+		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+			if cmd.Name == "getMore" {
+				<-late
+			}
+			return next(cmd)
+		})
+		first := g.watch(onShop())
+		g.insert(1)
+		second := g.watch(onShop())
+		g.insert(2)
+		close(late)
+		if got, want := first.read(2), []string{"insert 1", "insert 2"}; !slices.Equal(got, want) {
+			t.Errorf("the first stream read %q, want %q", got, want)
+		}
+		if got, want := second.read(1), []string{"insert 2"}; !slices.Equal(got, want) {
+			t.Errorf("the second stream read %q, want %q", got, want)
+		}
+	})
+}
+
 // TestSharing says which requests share a cursor.
 func TestSharing(t *testing.T) {
 	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {

@@ -8,6 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/changestream"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/flood"
@@ -172,6 +173,9 @@ type sharedChanges struct {
 	stream.Changes
 
 	of share
+	// since is when a stream without a token began; zero: with a token, or it has had an event. The
+	// cursor may be behind it. The end of the cursor comes nevertheless.
+	since session.Timestamp
 	// own opens a stream with the server's $match; nil: it is open.
 	own func(ctx context.Context, after bson.Raw) (stream.Changes, error)
 }
@@ -180,6 +184,13 @@ type sharedChanges struct {
 func (c *sharedChanges) TryNext(ctx context.Context) (bson.Raw, bool, error) {
 	before := c.ResumeToken()
 	event, found, err := c.Changes.TryNext(ctx)
+	for found && isUntil(event, c.since) && !isInvalidate(event) {
+		before = c.ResumeToken()
+		event, found, err = c.Changes.TryNext(ctx)
+	}
+	if found {
+		c.since = session.Timestamp{}
+	}
 	if !found || c.own == nil || !c.of.undecided(event) {
 		return event, found, err
 	}
@@ -193,6 +204,17 @@ func (c *sharedChanges) TryNext(ctx context.Context) (bson.Raw, bool, error) {
 	_ = c.Close(ctx)
 	c.Changes, c.own = own, nil
 	return c.Changes.TryNext(ctx)
+}
+
+// isUntil reports whether an event is not later than a time, if that is not zero and the event says
+// when it was.
+func isUntil(event bson.Raw, time session.Timestamp) bool {
+	if time.IsZero() {
+		return false
+	}
+	v, _ := event.Lookup("clusterTime")
+	t, i, ok := v.Timestamp()
+	return ok && !session.Timestamp{T: t, I: i}.After(time)
 }
 
 // ownChanges reads a cursor of a stream's own.

@@ -68,11 +68,8 @@ func isEnd(kind string) bool {
 
 // event returns what an event tells the client: a change, or the question that it raises.
 func (v *view) event(kind string, event bson.Raw) (told change, asked *question) {
-	if at, _ := event.Lookup("clusterTime"); !v.since.IsZero() {
-		t, i, _ := at.Timestamp()
-		if now := (session.Timestamp{T: t, I: i}); !now.After(v.since) {
-			return change{}, nil
-		}
+	if isUntil(event, v.since) {
+		return change{}, nil
 	}
 	id := documentKey(event)
 	switch kind {
