@@ -14,6 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/internal/unified/match"
 	"github.com/mooringdb/mooring/lab/docdb"
+	"github.com/mooringdb/mooring/lab/docdb/engine"
 	"github.com/mooringdb/mooring/lab/internal/rawconn"
 )
 
@@ -283,17 +284,17 @@ func differs(path string, want, got bson.Raw) string {
 // TestWriteBehindTransaction has writes wait for a transaction that changes their document: each
 // applies to what the transaction has left.
 func TestWriteBehindTransaction(t *testing.T) {
-	engine, err := docdb.StartEngine(t.Context(), docdb.Directory(t))
+	postgres, err := engine.Start(t.Context(), engine.Directory(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(engine.Stop)
-	f, err := docdb.Listen(t.Context(), engine.DSN(), docdb.Config{})
+	t.Cleanup(postgres.Stop)
+	f, err := docdb.Listen(t.Context(), postgres.DSN(), docdb.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.Close)
-	sql, err := pgx.Connect(t.Context(), engine.DSN())
+	sql, err := pgx.Connect(t.Context(), postgres.DSN())
 	if err != nil {
 		t.Fatal(err)
 	}

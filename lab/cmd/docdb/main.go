@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/mooringdb/mooring/lab/docdb"
+	"github.com/mooringdb/mooring/lab/docdb/engine"
 )
 
 func main() {
@@ -39,10 +40,10 @@ func run(ctx context.Context, stop func(), dir string, command []string) error {
 	if dir == "" {
 		return errors.New("--dir or LAB_DOCDB must name a directory")
 	}
-	if err := docdb.Unpack(ctx, dir); err != nil {
+	if err := engine.Unpack(ctx, dir); err != nil {
 		return err
 	}
-	e, err := docdb.StartEngine(ctx, dir)
+	e, err := engine.Start(ctx, dir)
 	if err != nil {
 		return err
 	}

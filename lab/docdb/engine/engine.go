@@ -1,4 +1,6 @@
-package docdb
+// Package engine starts PostgreSQL with the DocumentDB extension, from Debian's packages, on an
+// empty database of its own. It knows nothing of MongoDB's protocol, which lab/docdb speaks for it.
+package engine
 
 import (
 	"bytes"
@@ -16,9 +18,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
-	"github.com/mooringdb/mooring/lab/internal/rawconn"
 )
 
 //go:embed engine.sh
@@ -56,9 +55,9 @@ type Engine struct {
 	log   lockedBuffer
 }
 
-// StartEngine starts the engine that is unpacked in dir on an empty database of its own. The caller
+// Start starts the engine that is unpacked in dir on an empty database of its own. The caller
 // stops it.
-func StartEngine(ctx context.Context, dir string) (*Engine, error) {
+func Start(ctx context.Context, dir string) (*Engine, error) {
 	data, err := os.MkdirTemp("", "docdb-")
 	if err != nil {
 		return nil, err
@@ -84,7 +83,7 @@ func StartEngine(ctx context.Context, dir string) (*Engine, error) {
 	}()
 	if err := e.await(ctx); err != nil {
 		e.Stop()
-		return nil, fmt.Errorf("start the engine: %w\n%s", err, e.log.tail())
+		return nil, fmt.Errorf("start the engine: %w\n%s", err, e.Log())
 	}
 	return e, nil
 }
@@ -113,44 +112,14 @@ func (e *Engine) await(ctx context.Context) error {
 	}
 }
 
+// Log returns the last lines that the engine has logged.
+func (e *Engine) Log() string { return e.log.tail() }
+
 // Stop stops the engine, and returns once its data are removed.
 func (e *Engine) Stop() {
 	e.close.Do(func() { _ = e.input.Close() })
 	<-e.ended
 	_ = os.RemoveAll(e.data) // if the script did not come so far
-}
-
-// Start starts an engine and a front for a test, which end with it. LAB_DOCDB names the directory
-// of the packages, which are unpacked there if they are not yet. The test is skipped without it,
-// or if the packages cannot be had. It fails if they are there and do not start.
-func Start(t testing.TB, cfg Config) *Front {
-	t.Helper()
-	dir := Directory(t)
-	e, err := StartEngine(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Stop)
-	f, err := Listen(t.Context(), e.DSN(), cfg)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, e.log.tail())
-	}
-	t.Cleanup(func() {
-		f.Close()
-		if t.Failed() {
-			t.Logf("end of the engine's log:\n%s", e.log.tail())
-		}
-	})
-	return f
-}
-
-// Serve has a front serve a deployment, which has elections and drops connections. It ends with the
-// test, and skips it as Start does.
-func Serve(t testing.TB, d *deployment.Deployment) {
-	t.Helper()
-	e := rawconn.NewEngine(Start(t, Config{}).Address())
-	t.Cleanup(e.Close)
-	d.UseServer(e)
 }
 
 // Directory returns the directory of the unpacked packages, or skips the test with the reason why
