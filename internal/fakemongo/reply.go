@@ -55,6 +55,14 @@ func Error(code int32, name, message string, labels ...string) Reply {
 	return Document(b.Finish())
 }
 
+// ClusterTimes returns what the replies of a deployment with a cluster time carry of it.
+func ClusterTimes(now bson.Value) bson.Raw {
+	return bson.NewBuilder(nil).Value("operationTime", now).
+		OpenDocument("$clusterTime").Value("clusterTime", now).
+		OpenDocument("signature").Binary("hash", 0, make([]byte, 20)).Int64("keyId", 0).
+		Close().Close().Finish()
+}
+
 // Drop closes the connection without an answer.
 func Drop() Reply { return Reply{} }
 

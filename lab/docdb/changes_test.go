@@ -165,7 +165,7 @@ func TestRefusedStreams(t *testing.T) {
 		{open("", `, {"$match": {"$nonsense": 1}}`), `{"ok": 0}`},
 		{open("", `, {"$unset": "_id"}`), `{"ok": 0, "code": 280}`},
 		{open(`"resumeAfter": {"_data": "none"}`, ""), `{"ok": 0, "code": 260}`},
-		{open(`"resumeAfter": {"_data": "00000000000000010000000201"}`, ""), `{"ok": 0, "code": 260}`},
+		{open(`"resumeAfter": {"_data": "000000000000000100000002"}`, ""), `{"ok": 0, "code": 260}`},
 		{open(`"nonsense": 1`, ""), `{"ok": 0, "code": 40415}`},
 		{open(`"fullDocument": "always"`, ""), `{"ok": 0, "code": 2}`},
 		{strings.TrimSuffix(open("", ""), "}") + ", " + begin(1, 1) + "}", `{"ok": 0, "code": 263}`},
@@ -178,7 +178,7 @@ func TestRefusedStreams(t *testing.T) {
 			t.Errorf("%s\n%s\nreply %s", s.command, diff, match.Text(bson.DocumentValue(reply)))
 		}
 	}
-	lost := step{open(`"resumeAfter": {"_data": "00000000000000010000000000"}`, ""), `{"ok": 0, "code": 286, "errorLabels": ["NonResumableChangeStreamError"]}`}
+	lost := step{open(`"resumeAfter": {"_data": "000000000000000100000000"}`, ""), `{"ok": 0, "code": 286, "errorLabels": ["NonResumableChangeStreamError"]}`}
 	s := watch(t, connect(t, f.URI()), client.Namespace{Database: "refused"}, client.WatchOptions{})
 	if reply, diff := run(t, e, "refused", 0, step{insert(`{"_id": 1}`, ""), fine}); diff != "" {
 		t.Fatalf("%s: %s", diff, match.Text(bson.DocumentValue(reply)))

@@ -1,8 +1,6 @@
 package docdb
 
 import (
-	"time"
-
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
@@ -13,76 +11,40 @@ type command = func(*request) (bson.Raw, error)
 func commandTable() map[string]command {
 	return map[string]command{
 		"hello": (*request).hello, "isMaster": (*request).hello, "ismaster": (*request).hello,
-		"ping": okay, "refreshSessions": okay,
-		"endSessions": (*request).endSessions, "killSessions": (*request).endSessions,
-		"killAllSessions":   (*request).endAllSessions,
+		"ping": okay, "buildInfo": buildInfo, "buildinfo": buildInfo,
+		"endSessions": (*request).endSessions, "killAllSessions": (*request).endAllSessions,
 		"commitTransaction": (*request).commit, "abortTransaction": (*request).abort,
 		"insert": (*request).write, "update": (*request).write, "delete": (*request).write,
-		"findAndModify": (*request).findAndModify, "findandmodify": (*request).findAndModify,
-		"find": (*request).open, "aggregate": (*request).aggregate,
+		"findAndModify": (*request).findAndModify,
+		"find":          (*request).open, "aggregate": (*request).aggregate,
 		"listCollections": (*request).open, "listIndexes": (*request).open,
 		"getMore": (*request).getMore, "killCursors": (*request).killCursors,
-		"count":    function("documentdb_api.count_query($1, $2::bytea)", database, body),
-		"distinct": function("documentdb_api.distinct_query($1, $2::bytea)", database, body),
 		"explain":  (*request).explain,
-		"validate": function("documentdb_api.validate($1, $2::bytea)", database, body),
-		"create": inOne((*request).setImages, function(
-			"documentdb_api.create_collection_view($1, $2::bytea)", database, bodyForEngine)),
-		"collMod": inOne((*request).setImages, function(
-			"documentdb_api.coll_mod($1, $2, $3::bytea)", database, collection, bodyForEngine)),
-		"drop": inOne((*request).hasName,
-			statement("SELECT documentdb_api.drop_collection($1, $2)", database, collection),
-			statement(noImages, database, collection), dropped),
-		"dropDatabase": inOne(statement("SELECT documentdb_api.drop_database($1)", database),
-			statement("DELETE FROM mooring.images WHERE db = $1", database), droppedDatabase),
-		"renameCollection": pass("documentdb_api.rename_collection($1::bytea)", body),
-		"createIndexes":    pass(createIndexes, database, body),
-		"dropIndexes":      pass(dropIndexes, database, body),
-		"listDatabases":    pass("documentdb_api.list_databases($1::bytea)", body),
-		"dbStats":          pass("documentdb_api.db_stats($1, $2)", database, scale),
-		"collStats": pass(
-			"documentdb_api.coll_stats($1, $2, $3)", database, collection, scale),
-		"buildInfo": buildInfo, "buildinfo": buildInfo, "connectionStatus": connectionStatus,
-		"serverStatus": serverStatus, "hostInfo": okay,
+		"count":    function("documentdb_api.count_query(@db, @body::bytea)"),
+		"distinct": function("documentdb_api.distinct_query(@db, @body::bytea)"),
+		"validate": function("documentdb_api.validate(@db, @body::bytea)"),
+		"create": inOne((*request).setImages,
+			function("documentdb_api.create_collection_view(@db, @body::bytea)")),
+		"collMod": inOne((*request).setImages,
+			function("documentdb_api.coll_mod(@db, @coll, @body::bytea)")),
+		"drop":             inOne((*request).drop),
+		"dropDatabase":     inOne((*request).dropDatabase),
+		"renameCollection": inOne(function("documentdb_api.rename_collection(@body::bytea)")),
+		"createIndexes": inOne(function(
+			"documentdb_api_internal.create_indexes_non_concurrently(@db, @body::bytea, true)")),
+		"dropIndexes": inOne(function(
+			"documentdb_api_internal.drop_indexes_non_concurrently(@db, @body::bytea)")),
+		"listDatabases": inOne(function("documentdb_api.list_databases(@body::bytea)")),
+		"dbStats":       inOne(function("documentdb_api.db_stats(@db, @scale)")),
+		"collStats":     inOne(function("documentdb_api.coll_stats(@db, @coll, @scale)")),
 	}
 }
 
 func okay(*request) (bson.Raw, error) { return bson.NewBuilder(nil).Double("ok", 1).Finish(), nil }
 
-// database returns what functions of the engine are called with, as those below do.
-func database(r *request) any   { return r.Database }
-func collection(r *request) any { return text(r.body, r.Name) }
-func body(r *request) any       { return []byte(r.body) }
-
-func scale(r *request) any {
-	if scale, ok := field(r.body, "scale").AsDouble(); ok {
-		return scale
-	}
-	return 1.0
-}
-
-// bodyForEngine returns the body without the option that the engine does not know.
-func bodyForEngine(r *request) any { return []byte(bson.Without(r.body, imagesOption)) }
-
-// arguments returns what these functions make of a command.
-func (r *request) arguments(of []func(*request) any) (all []any) {
-	for _, argument := range of {
-		all = append(all, argument(r))
-	}
-	return all
-}
-
 // function returns a command that is one function of the engine.
-func function(sql string, arguments ...func(*request) any) command {
-	return func(r *request) (bson.Raw, error) { return r.call(sql, r.arguments(arguments)...) }
-}
-
-// statement returns a command that is one SQL statement, and has no reply.
-func statement(sql string, arguments ...func(*request) any) command {
-	return func(r *request) (bson.Raw, error) {
-		_, err := r.on.Exec(r.front.ctx, sql, r.arguments(arguments)...)
-		return nil, err
-	}
+func function(sql string) command {
+	return func(r *request) (bson.Raw, error) { return r.call(sql, r.args(r.Body)) }
 }
 
 // inOne returns a command that runs some in one SQL transaction, and has the reply of the last.
@@ -100,50 +62,38 @@ func inOne(commands ...command) command {
 	}
 }
 
-// pass returns a command that is one function of the engine, in an SQL transaction.
-func pass(sql string, arguments ...func(*request) any) command {
-	return inOne(function(sql, arguments...))
-}
-
-// These build and drop indexes within an SQL transaction.
-const (
-	createIndexes = "documentdb_api_internal.create_indexes_non_concurrently($1, $2::bytea, true)"
-	dropIndexes   = "documentdb_api_internal.drop_indexes_non_concurrently($1, $2::bytea)"
-)
-
 // imagesOption is the option for images, which the engine does not know.
 const imagesOption = "changeStreamPreAndPostImages"
 
-const noImages = `DELETE FROM mooring.images WHERE db = $1 AND coll = $2`
-
-// setImages notes whether a collection keeps images, if the command says it.
+// setImages says in the log whether a collection keeps images, if the command says it.
 func (r *request) setImages() (bson.Raw, error) {
-	option := document(r.body, imagesOption)
+	option := document(r.Body, imagesOption)
 	if option == nil {
 		return nil, nil
 	}
-	sql := noImages
-	if on, _ := field(option, "enabled").Bool(); on {
-		sql = `INSERT INTO mooring.images VALUES ($1, $2) ON CONFLICT DO NOTHING`
-	}
-	return statement(sql, database, collection)(r)
+	ns := namespace{r.Database, text(r.Body, r.Name)}
+	r.Body = bson.Without(r.Body, imagesOption)
+	b := bson.NewBuilder(nil).Value("enabled", field(option, "enabled"))
+	_, err := r.emit("images", ns.append(b, "ns").Finish())
+	return nil, err
 }
 
-// hasName refuses a command that names no collection.
-func (r *request) hasName() (bson.Raw, error) {
-	if text(r.body, r.Name) == "" {
+func (r *request) drop() (bson.Raw, error) {
+	name := text(r.Body, r.Name)
+	if name == "" {
 		return nil, failure.BadValue.Errorf("collection name must be a string")
 	}
-	return nil, nil
+	_, err := r.on.Exec(r.front.ctx, "SELECT documentdb_api.drop_collection($1, $2)", r.Database,
+		name)
+	return bson.NewBuilder(nil).Int32("nIndexesWas", 1).String("ns", r.Database+"."+name).
+		Double("ok", 1).Finish(), err
 }
 
-func dropped(r *request) (bson.Raw, error) {
-	return bson.NewBuilder(nil).Int32("nIndexesWas", 1).
-		String("ns", r.Database+"."+text(r.body, "drop")).Double("ok", 1).Finish(), nil
-}
-
-func droppedDatabase(r *request) (bson.Raw, error) {
-	err := r.emit("dropDatabase", bson.NewBuilder(nil).String("db", r.Database).Finish())
+func (r *request) dropDatabase() (bson.Raw, error) {
+	_, err := r.on.Exec(r.front.ctx, "SELECT documentdb_api.drop_database($1)", r.Database)
+	if err == nil {
+		_, err = r.emit("dropDatabase", bson.NewBuilder(nil).String("db", r.Database).Finish())
+	}
 	return bson.NewBuilder(nil).String("dropped", r.Database).Double("ok", 1).Finish(), err
 }
 
@@ -154,7 +104,7 @@ var plans = map[string]string{
 
 // explain answers with PostgreSQL's own plan of a query, as its text.
 func (r *request) explain() (bson.Raw, error) {
-	spec := document(r.body, "explain")
+	spec := document(r.Body, "explain")
 	function, known := plans[spec.FirstKey()]
 	if !known {
 		return nil, failure.CommandNotFound.Errorf(
@@ -162,8 +112,8 @@ func (r *request) explain() (bson.Raw, error) {
 	}
 	var plan string
 	err := r.on.QueryRow(r.front.ctx, "EXPLAIN (FORMAT JSON) SELECT document FROM "+
-		"documentdb_api_catalog.bson_aggregation_"+function+"($1, $2::bytea)", r.Database,
-		[]byte(spec)).Scan(&plan)
+		"documentdb_api_catalog.bson_aggregation_"+function+"(@db, @body::bytea)",
+		r.args(spec)).Scan(&plan)
 	if err != nil {
 		return nil, err
 	}
@@ -171,24 +121,10 @@ func (r *request) explain() (bson.Raw, error) {
 	return b.Document("command", spec).Double("ok", 1).Finish(), nil
 }
 
-// version is the version of MongoDB whose protocol the front speaks.
-const version = "7.0.0"
-
+// buildInfo says whose protocol the front speaks: MongoDB 7.0's.
 func buildInfo(*request) (bson.Raw, error) {
-	b := bson.NewBuilder(nil).String("version", version)
+	b := bson.NewBuilder(nil).String("version", "7.0.0")
 	b.OpenArray("versionArray").Int32("", 7).Int32("", 0).Int32("", 0).Int32("", 0).Close()
 	b.OpenArray("modules").Close()
 	return b.Int32("maxBsonObjectSize", 16<<20).Double("ok", 1).Finish(), nil
-}
-
-func connectionStatus(*request) (bson.Raw, error) {
-	b := bson.NewBuilder(nil).OpenDocument("authInfo").OpenArray("authenticatedUsers").Close()
-	b.OpenArray("authenticatedUserRoles").Close().Close()
-	return b.Double("ok", 1).Finish(), nil
-}
-
-func serverStatus(r *request) (bson.Raw, error) {
-	b := bson.NewBuilder(nil).String("host", r.front.Address()).String("version", version)
-	return b.String("process", "docdb").DateTime("localTime", time.Now().UnixMilli()).
-		Double("ok", 1).Finish(), nil
 }

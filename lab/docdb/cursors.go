@@ -1,14 +1,17 @@
 package docdb
 
 import (
+	"maps"
+
+	"github.com/jackc/pgx/v5"
+
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
-// cursor holds where a cursor of the engine goes on.
+// cursor holds where a cursor of the engine goes on. It has one getMore at a time.
 type cursor struct {
 	namespace string
-	database  string
 	lsid      string
 	// within is the transaction that the cursor was opened in, and snapshot what it reads; nil:
 	// none.
@@ -20,10 +23,36 @@ type cursor struct {
 
 // pages are the functions that answer with a cursor's first page.
 var pages = map[string]string{
-	"find":            "documentdb_api.find_cursor_first_page",
-	"aggregate":       "documentdb_api.aggregate_cursor_first_page",
-	"listCollections": "documentdb_api.list_collections_cursor_first_page",
-	"listIndexes":     "documentdb_api.list_indexes_cursor_first_page",
+	"find":            "find_cursor_first_page",
+	"aggregate":       "aggregate_cursor_first_page",
+	"listCollections": "list_collections_cursor_first_page",
+	"listIndexes":     "list_indexes_cursor_first_page",
+}
+
+// page runs a function of the engine that returns a page, and how the cursor goes on behind it.
+func (r *request) page(
+	function string, args pgx.NamedArgs,
+) (page bson.Raw, next []byte, err error) {
+	_, err = r.query("cursorpage::bytea, continuation::bytea", " FROM documentdb_api."+function,
+		args, (*[]byte)(&page), &next)
+	return page, next, err
+}
+
+// open answers a command that opens a cursor.
+func (r *request) open() (bson.Raw, error) {
+	f, args := r.front, r.args(r.Body)
+	c := &cursor{lsid: r.lsid, within: r.within, snapshot: r.snapshot}
+	id := f.newCursor()
+	args["id"] = id
+	page, next, err := r.page(pages[r.Name]+"(@db, @body::bytea, @id)", args)
+	if err != nil {
+		return nil, err
+	}
+	c.namespace, c.continuation = text(page, "cursor", "ns"), next
+	if integer(page, "cursor", "id") != 0 {
+		f.keep(id, c)
+	}
+	return page, nil
 }
 
 // newCursor returns the id of a cursor that is to be opened.
@@ -34,35 +63,22 @@ func (f *Front) newCursor() int64 {
 	return f.lastCursor<<20 | 0xc
 }
 
-// open answers a command that opens a cursor.
-func (r *request) open() (bson.Raw, error) {
-	c := &cursor{database: r.Database, lsid: r.lsid, within: r.within, snapshot: r.snapshot}
-	var page []byte
-	var at int64
-	id := r.front.newCursor()
-	err := r.on.QueryRow(r.front.ctx, "SELECT cursorpage::bytea, continuation::bytea, "+lsnColumn+
-		" FROM "+pages[r.Name]+"($1, $2::bytea, $3)", r.Database, []byte(r.body), id).
-		Scan(&page, &c.continuation, &at)
-	if err != nil {
-		return nil, err
-	}
-	r.front.clock.saw(uint64(at))
-	c.namespace = text(page, "cursor", "ns")
-	if integer(page, "cursor", "id") != 0 {
-		r.front.keep(id, c)
-	}
-	return page, nil
-}
-
 func (f *Front) keep(id int64, c *cursor) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.cursors[id] = c
 }
 
+// forget forgets the cursors that a condition is about.
+func (f *Front) forget(is func(int64, *cursor) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.cursors, is)
+}
+
 // getMore answers with the next page of a cursor.
-func (r *request) getMore() (bson.Raw, error) {
-	id := integer(r.body, "getMore")
+func (r *request) getMore() (reply bson.Raw, err error) {
+	id := integer(r.Body, "getMore")
 	f := r.front
 	f.mu.Lock()
 	c := f.cursors[id]
@@ -72,73 +88,49 @@ func (r *request) getMore() (bson.Raw, error) {
 		return nil, failure.CursorNotFound.Errorf("cursor id %d not found", id)
 	case c.lsid != r.lsid:
 		return nil, failure.Unauthorized.Errorf("cursor %d was opened in another session", id)
-	case c.database+"."+text(r.body, "collection") != c.namespace:
+	case r.Database+"."+text(r.Body, "collection") != c.namespace:
 		return nil, failure.Unauthorized.Errorf("cursor %d is one of %s", id, c.namespace)
 	case c.stream != nil:
-		return r.nextEvents(id, c)
+		reply, err = r.nextEvents(id, c)
+	default:
+		reply, err = r.nextPage(c)
 	}
-	var page, continuation []byte
-	err := r.read(c.snapshot, func() error {
-		return r.on.QueryRow(f.ctx, "SELECT cursorpage::bytea, continuation::bytea FROM "+
-			"documentdb_api.cursor_get_more($1, $2::bytea, $3::bytea)", r.Database, []byte(r.body),
-			c.continuation).Scan(&page, &continuation)
-	})
-	if err != nil {
-		f.forget(id)
-		return nil, err
+	if integer(reply, "cursor", "id") == 0 { // also of no reply
+		f.forget(func(other int64, _ *cursor) bool { return other == id })
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	c.continuation = continuation
-	if integer(page, "cursor", "id") == 0 {
-		delete(f.cursors, id)
-	}
-	return page, nil
+	return reply, err
 }
 
-func (f *Front) forget(id int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.cursors, id)
+func (r *request) nextPage(c *cursor) (page bson.Raw, err error) {
+	args := r.args(r.Body)
+	args["continuation"] = c.continuation
+	err = r.read(c.snapshot, func() (err error) {
+		page, c.continuation, err = r.page(
+			"cursor_get_more(@db, @body::bytea, @continuation::bytea)", args)
+		return err
+	})
+	return page, err
 }
 
 func (r *request) killCursors() (bson.Raw, error) {
-	var killed, unknown, engines []int64
-	ids, _ := field(r.body, "cursors").Array()
+	killed, unknown := []int64{}, []int64{}
+	ids, _ := field(r.Body, "cursors").Array()
 	r.front.mu.Lock()
 	for _, v := range ids.All() {
 		id, _ := v.AsInt64()
-		c := r.front.cursors[id]
-		if c == nil {
+		if r.front.cursors[id] == nil {
 			unknown = append(unknown, id)
 			continue
 		}
 		killed = append(killed, id)
 		delete(r.front.cursors, id)
-		if c.stream == nil && c.within == nil {
-			engines = append(engines, id)
-		}
 	}
 	r.front.mu.Unlock()
-	if len(engines) > 0 {
-		if _, err := r.call("documentdb_api_internal.delete_cursors($1)", engines); err != nil {
-			return nil, err
-		}
-	}
+	// The engine passes over the ids that are not its own.
+	_, err := r.call("documentdb_api_internal.delete_cursors(@ids)", pgx.NamedArgs{"ids": killed})
 	b := bson.NewBuilder(nil)
 	appendList(b, "cursorsKilled", killed, b.Int64)
 	appendList(b, "cursorsNotFound", unknown, b.Int64)
 	b.OpenArray("cursorsAlive").Close().OpenArray("cursorsUnknown").Close()
-	return b.Double("ok", 1).Finish(), nil
-}
-
-// killOf forgets the cursors that a condition is about.
-func (f *Front) killOf(is func(*cursor) bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for id, c := range f.cursors {
-		if is(c) {
-			delete(f.cursors, id)
-		}
-	}
+	return b.Double("ok", 1).Finish(), err
 }

@@ -56,7 +56,7 @@ type Front struct {
 }
 
 // Listen prepares the engine that a DSN names, and serves MongoDB's protocol for it on a free port
-// of the loopback interface. The caller closes the front.
+// of the loopback interface. The caller closes the front. An engine has one front in its life.
 func Listen(ctx context.Context, dsn string, cfg Config) (*Front, error) {
 	cfg.TransactionLife = cmp.Or(cfg.TransactionLife, time.Minute)
 	cfg.History = cmp.Or(cfg.History, 256<<20)
@@ -68,7 +68,7 @@ func Listen(ctx context.Context, dsn string, cfg Config) (*Front, error) {
 	poolConfig.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {}
 	f := &Front{
 		cfg: cfg, commands: commandTable(), cursors: map[int64]*cursor{},
-		sessions: map[string]*session{},
+		sessions: map[string]*session{}, clock: clock{base: uint64(time.Now().Unix()) << 32},
 	}
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	//nolint:contextcheck // the front outlives its start
@@ -89,39 +89,26 @@ func Listen(ctx context.Context, dsn string, cfg Config) (*Front, error) {
 	return f, nil
 }
 
-// prepare makes the front's tables, if they are not there, and begins to read changes.
+// prepare makes what the front keeps in the engine, and begins to read changes.
 func (f *Front) prepare(ctx context.Context, dsn string) error {
 	for _, statement := range schema {
 		if _, err := f.pool.Exec(ctx, statement); err != nil {
 			return fmt.Errorf("prepare the engine: %w", err)
 		}
 	}
-	var base int64
-	err := f.pool.QueryRow(ctx, "SELECT base FROM mooring.clock").Scan(&base)
-	if err == nil {
-		_, err = f.now(f.pool) //nolint:contextcheck // the front's own
-	}
-	if err != nil {
-		return fmt.Errorf("prepare the engine: %w", err)
-	}
-	f.clock.base = uint64(base) << 32
+	var err error
 	//nolint:contextcheck // it outlives the start
 	f.log, err = openLog(f.ctx, dsn, f.cfg.History, &f.commits)
 	return err
 }
 
-// schema is what the front keeps in the engine: statements of retryable writes and transactions,
-// the collections that keep images, and the second that cluster times begin with. Changed rows
-// come with their old contents in the slot.
+// schema is what the front keeps in the engine: statements of retryable writes, and the slot of
+// changes. Changed rows come with their old contents in it.
 var schema = []string{
-	`CREATE SCHEMA IF NOT EXISTS mooring`,
-	`CREATE TABLE IF NOT EXISTS mooring.statements
+	`CREATE SCHEMA mooring`,
+	`CREATE TABLE mooring.statements
 		(lsid bytea, txn bigint, stmt int, result bytea, PRIMARY KEY (lsid, txn, stmt))`,
-	`CREATE TABLE IF NOT EXISTS mooring.images (db text, coll text, PRIMARY KEY (db, coll))`,
-	`CREATE TABLE IF NOT EXISTS mooring.clock (one int PRIMARY KEY, base bigint)`,
-	`INSERT INTO mooring.clock VALUES (1, extract(epoch from now())::bigint)
-		ON CONFLICT DO NOTHING`,
-	`CREATE OR REPLACE FUNCTION mooring.keep() RETURNS event_trigger LANGUAGE plpgsql AS $$
+	`CREATE FUNCTION mooring.keep() RETURNS event_trigger LANGUAGE plpgsql AS $$
 		DECLARE o record;
 		BEGIN
 			FOR o IN SELECT * FROM pg_event_trigger_ddl_commands()
@@ -130,17 +117,12 @@ var schema = []string{
 				EXECUTE 'ALTER TABLE ' || o.object_identity || ' REPLICA IDENTITY FULL';
 			END LOOP;
 		END $$`,
-	`DO $$ BEGIN
-		IF NOT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'mooring') THEN
-			CREATE EVENT TRIGGER mooring ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
-				EXECUTE FUNCTION mooring.keep();
-			ALTER TABLE documentdb_api_catalog.collections REPLICA IDENTITY FULL;
-			CREATE PUBLICATION mooring FOR TABLES IN SCHEMA documentdb_data,
-				TABLE documentdb_api_catalog.collections, TABLE mooring.images;
-		END IF;
-	END $$`,
-	`SELECT pg_create_logical_replication_slot('mooring', 'pgoutput')
-		WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'mooring')`,
+	`CREATE EVENT TRIGGER mooring ON ddl_command_end WHEN TAG IN ('CREATE TABLE')
+		EXECUTE FUNCTION mooring.keep()`,
+	`ALTER TABLE documentdb_api_catalog.collections REPLICA IDENTITY FULL`,
+	`CREATE PUBLICATION mooring FOR TABLES IN SCHEMA documentdb_data,
+		TABLE documentdb_api_catalog.collections`,
+	`SELECT pg_create_logical_replication_slot('mooring', 'pgoutput')`,
 }
 
 // Address returns host and port of the front.
@@ -171,10 +153,9 @@ type querier interface {
 
 // request holds a command and where it runs.
 type request struct {
-	*fakemongo.Command
+	fakemongo.Command
 	front *Front
 	lsid  string
-	body  bson.Raw // with the document sequences in it
 	// within is the transaction that the command runs in, and snapshot what it reads; nil: none.
 	within   *transaction
 	snapshot *snapshot
@@ -187,7 +168,8 @@ func (f *Front) answer(cmd *fakemongo.Command) bson.Raw {
 	if err != nil {
 		reply = failure.Reply(err, cmd.Body.Has("autocommit"))
 	}
-	return bson.NewBuilder(nil).AppendElements(reply).AppendElements(f.clock.times()).Finish()
+	times := fakemongo.ClusterTimes(f.clock.value(f.clock.saw(0)))
+	return bson.NewBuilder(nil).AppendElements(reply).AppendElements(times).Finish()
 }
 
 func (f *Front) run(cmd *fakemongo.Command) (bson.Raw, error) {
@@ -195,14 +177,12 @@ func (f *Front) run(cmd *fakemongo.Command) (bson.Raw, error) {
 	if !known {
 		return nil, failure.CommandNotFound.Errorf("no such command: '%s'", cmd.Name)
 	}
-	r := &request{
-		Command: cmd, front: f, lsid: lsidOf(cmd.Body), body: withSequences(cmd), on: f.pool,
-	}
+	r := &request{Command: *cmd, front: f, lsid: lsidOf(document(cmd.Body, "lsid")), on: f.pool}
 	// The engine refuses all collations, and compares as this one does.
-	if text(r.body, "collation", "locale") == "simple" {
-		r.body = bson.Without(r.body, "collation")
+	if text(r.Body, "collation", "locale") == "simple" {
+		r.Body = bson.Without(r.Body, "collation")
 	}
-	reply, err := f.inSession(r, run)
+	reply, err := r.inSession(run)
 	if f.ctx.Err() != nil {
 		err = failure.InterruptedAtShutdown.Errorf("interrupted at shutdown")
 	}
@@ -210,18 +190,6 @@ func (f *Front) run(cmd *fakemongo.Command) (bson.Raw, error) {
 		return nil, translated(err)
 	}
 	return reply, nil
-}
-
-// withSequences returns a command's body with its document sequences as arrays.
-func withSequences(cmd *fakemongo.Command) bson.Raw {
-	if len(cmd.Sequences) == 0 {
-		return cmd.Body
-	}
-	b := bson.NewBuilder(nil).AppendElements(cmd.Body)
-	for name, docs := range cmd.Sequences {
-		appendList(b, name, docs, b.Document)
-	}
-	return b.Finish()
 }
 
 // appendList appends an array, whose items one of the builder's methods appends.
@@ -238,33 +206,39 @@ func appendList[T any](
 // lsnColumn is the position in the log as a column of each query.
 const lsnColumn = "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
 
-// now returns the position that the log has come to on a connection, and notes the time.
-func (f *Front) now(on querier) (uint64, error) {
-	var at int64
-	if err := on.QueryRow(f.ctx, "SELECT "+lsnColumn).Scan(&at); err != nil {
-		return 0, err
+// query runs a query of one row, notes the time, and returns the position that the log has come to
+// behind what the query has read.
+func (r *request) query(
+	columns, from string, args pgx.NamedArgs, to ...any,
+) (at uint64, err error) {
+	err = r.on.QueryRow(r.front.ctx, "SELECT "+columns+", "+lsnColumn+from, args).
+		Scan(append(to, &at)...)
+	if err == nil {
+		r.front.clock.saw(at)
 	}
-	f.clock.saw(uint64(at))
-	return uint64(at), nil
+	return at, err
 }
 
-// call runs a function of the engine that returns a document, and notes the time.
-func (r *request) call(function string, args ...any) (bson.Raw, error) {
-	var reply []byte
-	var at int64
-	err := r.on.QueryRow(r.front.ctx, "SELECT ("+function+")::bytea, "+lsnColumn, args...).
-		Scan(&reply, &at)
-	if err != nil {
-		return nil, err
-	}
-	r.front.clock.saw(uint64(at))
-	return reply, nil
+// call runs a function of the engine that returns a document.
+func (r *request) call(function string, args pgx.NamedArgs) (reply bson.Raw, err error) {
+	_, err = r.query("("+function+")::bytea", "", args, (*[]byte)(&reply))
+	return reply, err
 }
 
-// column runs a function on a database and a document, and returns one column of its result.
-func (r *request) column(column, function, database string, spec bson.Raw) (bson.Raw, error) {
-	return r.call("SELECT "+column+" FROM documentdb_api."+function+"($1, $2::bytea)", database,
-		[]byte(spec))
+// args returns the arguments that functions of the engine are called with for a document.
+func (r *request) args(of bson.Raw) pgx.NamedArgs {
+	scale, _ := field(of, "scale").AsDouble()
+	return pgx.NamedArgs{
+		"db": r.Database, "coll": text(of, of.FirstKey()), "body": []byte(of),
+		"scale": cmp.Or(scale, 1),
+	}
+}
+
+// ask runs a command of the front's own that reads, and returns its page.
+func (f *Front) ask(database string, command bson.Raw) (page bson.Raw, err error) {
+	r := &request{front: f, on: f.pool}
+	r.Name, r.Database, r.Body = command.FirstKey(), database, command
+	return r.open()
 }
 
 // clock holds the cluster time: the LSN that the engine has come to, behind the second in which
@@ -296,29 +270,23 @@ func (c *clock) position(v bson.Value) uint64 {
 	return max(n, c.base) - c.base
 }
 
-func (c *clock) times() bson.Raw {
-	now := c.value(c.saw(0))
-	return bson.NewBuilder(nil).Value("operationTime", now).
-		OpenDocument("$clusterTime").Value("clusterTime", now).
-		OpenDocument("signature").Binary("hash", 0, make([]byte, 20)).Int64("keyId", 0).
-		Close().Close().Finish()
-}
-
 // hello returns what the front says of itself.
 func (r *request) hello() (bson.Raw, error) {
 	me := r.front.Address()
-	reply := fakemongo.Hello(r.Command, func(b *bson.Builder) {
+	reply := fakemongo.Hello(&r.Command, func(b *bson.Builder) {
 		b.String("setName", setName).Int32("setVersion", 1).String("me", me).String("primary", me)
 		b.Bool("secondary", false).OpenArray("hosts").String("", me).Close()
-		b.ObjectID("electionId", bson.ObjectID{0x7f, 0xff, 0xff, 0xff, 11: 1})
 		b.OpenDocument("lastWrite").DateTime("lastWriteDate", time.Now().UnixMilli()).Close()
 	})
+	// The engine takes no more documents in an insert.
 	return bson.With(reply.Document(), "maxWriteBatchSize", bson.Int32Value(25_000)), nil
 }
 
-// begin begins an SQL transaction.
-func (f *Front) begin() (pgx.Tx, error) {
-	return f.pool.BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+// begin begins an SQL transaction, with more statements.
+func (f *Front) begin(more string) (pgx.Tx, error) {
+	return f.pool.BeginTx(f.ctx, pgx.TxOptions{
+		BeginQuery: "BEGIN ISOLATION LEVEL REPEATABLE READ" + more,
+	})
 }
 
 func (f *Front) commit(tx pgx.Tx) error {
@@ -337,7 +305,7 @@ func (r *request) inTx(f func() error) error {
 	pool := r.on
 	defer func() { r.on = pool }()
 	for {
-		tx, err := r.front.begin()
+		tx, err := r.front.begin("")
 		if err != nil {
 			return err
 		}

@@ -22,12 +22,12 @@ import (
 // namespace names a collection.
 type namespace struct{ db, coll string }
 
-func (n namespace) append(b *bson.Builder, key string) {
+func (n namespace) append(b *bson.Builder, key string) *bson.Builder {
 	b.OpenDocument(key).String("db", n.db)
 	if n.coll != "" {
 		b.String("coll", n.coll)
 	}
-	b.Close()
+	return b.Close()
 }
 
 // entry holds one committed SQL transaction.
@@ -131,16 +131,6 @@ func (l *changeLog) wakeLocked() {
 	l.changed = make(chan struct{})
 }
 
-// status says how far the engine may forget: as far as the front has.
-func (l *changeLog) status(ctx context.Context) error {
-	l.mu.Lock()
-	kept := l.lost
-	l.mu.Unlock()
-	return pglogrepl.SendStandbyStatusUpdate(ctx, l.conn, pglogrepl.StandbyStatusUpdate{
-		WALWritePosition: pglogrepl.LSN(max(kept, 1)),
-	})
-}
-
 func (l *changeLog) receive(ctx context.Context, m pgproto3.BackendMessage) error {
 	if e, failed := m.(*pgproto3.ErrorResponse); failed {
 		return pgconn.ErrorResponseToPgError(e)
@@ -150,7 +140,10 @@ func (l *changeLog) receive(ctx context.Context, m pgproto3.BackendMessage) erro
 	case !ok || len(data.Data) == 0:
 		return nil
 	case data.Data[0] == pglogrepl.PrimaryKeepaliveMessageByteID:
-		return l.status(ctx)
+		// What was read is kept here: the engine may forget it.
+		return pglogrepl.SendStandbyStatusUpdate(ctx, l.conn, pglogrepl.StandbyStatusUpdate{
+			WALWritePosition: pglogrepl.LSN(max(l.current.lsn, 1)),
+		})
 	case data.Data[0] != pglogrepl.XLogDataByteID:
 		return nil
 	}
@@ -192,6 +185,9 @@ func (l *changeLog) message(kind string, content bson.Raw) {
 		l.replaces = kind == "replace"
 	case "transaction":
 		l.current.about = content
+	case "images":
+		l.images[namespace{text(content, "ns", "db"), text(content, "ns", "coll")}], _ =
+			field(content, "enabled").Bool()
 	case "dropDatabase":
 		db := text(content, "db")
 		if slices.ContainsFunc(l.current.changes, func(c change) bool { return c.ns.db == db }) {
@@ -207,17 +203,10 @@ func (l *changeLog) row(id uint32, before, after *pglogrepl.TupleData) error {
 		return errors.New("a row of an unknown table")
 	}
 	old, now := columns(relation, before), columns(relation, after)
-	switch {
-	case relation.Namespace == "documentdb_data":
+	if relation.Namespace == "documentdb_data" {
 		l.document(relation.RelationName, old["document"], now["document"])
-	case relation.RelationName == "collections":
+	} else {
 		l.collection(old, now)
-	case relation.RelationName == "images":
-		if now != nil {
-			l.images[namespace{string(now["db"]), string(now["coll"])}] = true
-		} else {
-			delete(l.images, namespace{string(old["db"]), string(old["coll"])})
-		}
 	}
 	return nil
 }

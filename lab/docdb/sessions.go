@@ -1,8 +1,11 @@
 package docdb
 
 import (
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,41 +16,26 @@ import (
 	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
-// session holds what the front knows of a logical session.
+// session holds the last numbered operation of a logical session.
 type session struct {
-	// writes is held while a retryable write runs: a session has one at a time.
-	writes sync.Mutex
-
-	// The fields below are guarded by the front's mutex.
-
-	number      int64        // the highest txnNumber that has come
-	transaction *transaction // with that number; nil: it is a retryable write's
+	// mu is held while a numbered command of the session runs, and guards the fields below. The
+	// front's mutex may be locked under it.
+	mu          sync.Mutex
+	number      int64
+	transaction *transaction // nil: it is a retryable write
 }
 
-// transaction holds a connection at REPEATABLE READ.
+// transaction holds a connection at REPEATABLE READ. It is guarded by its session's mutex.
 type transaction struct {
-	number int64
-	timer  *time.Timer
-
-	// mu guards the fields below. It is held while a command runs.
-	mu    sync.Mutex
-	tx    pgx.Tx // nil before the first command, and after the end
-	state transactionState
-	wrote bool
-	kind  string // that emitKind said last
+	timer     *time.Timer
+	tx        pgx.Tx // nil: it has ended
+	committed bool
+	replaces  bool // that emitKind said last
 }
 
-type transactionState uint8
-
-const (
-	inProgress transactionState = iota
-	committed
-	aborted
-)
-
-// lsidOf returns the id of a command's session, or "".
-func lsidOf(body bson.Raw) string {
-	_, id, _ := field(body, "lsid", "id").Binary()
+// lsidOf returns the id of a session, or "".
+func lsidOf(lsid bson.Raw) string {
+	_, id, _ := field(lsid, "id").Binary()
 	return string(id)
 }
 
@@ -57,94 +45,28 @@ var notInTransactions = []string{
 	"renameCollection", "dropIndexes", "validate", "dbStats", "collStats",
 }
 
-// inSession runs a command in its transaction, if it is one's, or else outside of any.
-func (f *Front) inSession(r *request, run command) (bson.Raw, error) {
-	if !r.Body.Has("txnNumber") || !r.Body.Has("autocommit") {
-		if r.Name != "getMore" && text(r.Body, "readConcern", "level") == "snapshot" {
-			return f.inSnapshot(r, run)
+// inSession runs a command as its session has it: in a transaction, as a retryable write, or, if
+// it has no number, outside of both.
+func (r *request) inSession(run command) (bson.Raw, error) {
+	if !r.Body.Has("txnNumber") {
+		if text(r.Body, "readConcern", "level") == "snapshot" {
+			return r.inSnapshot(run)
 		}
 		return run(r)
 	}
-	t, err := f.transaction(r)
-	if err != nil {
+	if r.lsid == "" {
+		return nil, failure.InvalidOptions.Errorf("a transaction number needs a session")
+	}
+	s := r.front.session(r.lsid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := r.advance(s); err != nil {
 		return nil, err
 	}
-	r.within = t
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if r.Name == "commitTransaction" || r.Name == "abortTransaction" {
+	if s.transaction == nil {
 		return run(r)
 	}
-	if t.state != inProgress {
-		return nil, failure.NoSuchTransaction.Errorf("transaction %d is not in progress", t.number)
-	}
-	if slices.Contains(notInTransactions, r.Name) {
-		f.end(t, aborted)
-		return nil, failure.OperationNotSupportedInTransaction.Errorf(
-			"cannot run '%s' in a transaction", r.Name)
-	}
-	if t.tx == nil {
-		if err := f.start(t); err != nil {
-			return nil, err
-		}
-	}
-	r.on = t.tx
-	reply, err := run(r)
-	if err != nil || reply.Has("writeErrors") {
-		f.end(t, aborted)
-	}
-	return reply, err
-}
-
-// transaction returns the transaction of a command, which may begin it.
-func (f *Front) transaction(r *request) (*transaction, error) {
-	if auto, ok := field(r.Body, "autocommit").Bool(); auto || !ok || r.lsid == "" {
-		return nil, failure.InvalidOptions.Errorf(
-			"a transaction needs a session, and autocommit: false")
-	}
-	t := &transaction{number: integer(r.Body, "txnNumber")}
-	if starts, _ := field(r.Body, "startTransaction").Bool(); starts {
-		return t, f.advance(r, t)
-	}
-	s := f.session(r.lsid)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case t.number < s.number:
-		return nil, failure.TransactionTooOld.Errorf(
-			"txnNumber %d is older than %d", t.number, s.number)
-	case t.number > s.number || s.transaction == nil:
-		return nil, failure.NoSuchTransaction.Errorf("transaction %d is not in progress", t.number)
-	}
-	return s.transaction, nil
-}
-
-// advance applies the number of a retryable write, or of a transaction that it begins, and ends the
-// transaction before it.
-func (f *Front) advance(r *request, begins *transaction) error {
-	if r.lsid == "" {
-		return failure.InvalidOptions.Errorf("a transaction number requires a session")
-	}
-	s, number := f.session(r.lsid), integer(r.Body, "txnNumber")
-	f.mu.Lock()
-	before, last := s.transaction, s.number
-	if number > last {
-		s.number, s.transaction = number, begins
-	}
-	f.mu.Unlock()
-	switch {
-	case number < last:
-		return failure.TransactionTooOld.Errorf("txnNumber %d is older than %d", number, last)
-	case number == last && begins != nil:
-		return failure.ConflictingOperationInProgress.Errorf(
-			"transaction %d was begun before", number)
-	case number == last && before != nil:
-		return failure.IncompleteTransactionHistory.Errorf(
-			"transaction %d is no retryable write", number)
-	case number > last && before != nil:
-		f.finish(before)
-	}
-	return nil
+	return r.inTransaction(s.transaction, run)
 }
 
 func (f *Front) session(lsid string) *session {
@@ -158,41 +80,93 @@ func (f *Front) session(lsid string) *session {
 	return s
 }
 
+// advance applies the number of a command. The caller holds s.mu.
+func (r *request) advance(s *session) error {
+	number := r.number()
+	starts, _ := field(r.Body, "startTransaction").Bool()
+	auto, isBool := field(r.Body, "autocommit").Bool()
+	within := r.Body.Has("autocommit")
+	switch {
+	case within && (auto || !isBool), starts && !within:
+		return failure.InvalidOptions.Errorf("a transaction needs autocommit: false")
+	case number < s.number:
+		return failure.TransactionTooOld.Errorf("txnNumber %d is older than %d", number, s.number)
+	case number > s.number && (starts || !within):
+		return r.begin(s, starts)
+	case starts:
+		return failure.ConflictingOperationInProgress.Errorf(
+			"transaction %d was begun before", number)
+	case within && (number > s.number || s.transaction == nil):
+		return r.notInProgress()
+	case !within && s.transaction != nil:
+		return failure.IncompleteTransactionHistory.Errorf(
+			"transaction %d is no retryable write", number)
+	}
+	return nil
+}
+
+// begin ends the transaction before, and begins another one, or a retryable write.
+func (r *request) begin(s *session, starts bool) error {
+	f := r.front
+	f.end(s.transaction)
+	s.number, s.transaction = r.number(), nil
+	if !starts {
+		return nil
+	}
+	tx, err := f.begin(fmt.Sprintf("; SET LOCAL lock_timeout = %d", lockWait))
+	if err != nil {
+		return err
+	}
+	t := &transaction{tx: tx}
+	t.timer = time.AfterFunc(f.cfg.TransactionLife, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		f.end(t)
+	})
+	s.transaction = t
+	return nil
+}
+
 // lockWait is how many milliseconds a write of a transaction waits for a document that another
 // transaction has changed, before it is a write conflict. MongoDB does not wait at all.
 const lockWait = 20
 
-// start begins a transaction's SQL transaction. The caller holds t.mu.
-func (f *Front) start(t *transaction) error {
-	tx, err := f.begin()
-	if err != nil {
-		return err
+func (r *request) number() int64 { return integer(r.Body, "txnNumber") }
+
+// inTransaction runs a command of a transaction.
+func (r *request) inTransaction(t *transaction, run command) (bson.Raw, error) {
+	r.within, r.on = t, t.tx
+	switch {
+	case r.Name == "commitTransaction" || r.Name == "abortTransaction":
+		return run(r)
+	case t.tx == nil:
+		return nil, r.notInProgress()
+	case slices.Contains(notInTransactions, r.Name):
+		r.front.end(t)
+		return nil, failure.OperationNotSupportedInTransaction.Errorf(
+			"cannot run '%s' in a transaction", r.Name)
 	}
-	t.tx = tx
-	t.timer = time.AfterFunc(f.cfg.TransactionLife, func() { f.finish(t) })
-	_, err = tx.Exec(f.ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", lockWait))
-	return err
+	reply, err := run(r)
+	if err != nil || reply.Has("writeErrors") {
+		r.front.end(t)
+	}
+	return reply, err
 }
 
-// finish aborts a transaction that is in progress, once its command is over.
-func (f *Front) finish(t *transaction) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.state == inProgress {
-		f.end(t, aborted)
-	}
+func (r *request) notInProgress() error {
+	return failure.NoSuchTransaction.Errorf("transaction %d is not in progress", r.number())
 }
 
-// end gives a transaction its last state, and rolls back what is not committed. The caller holds
-// t.mu.
-func (f *Front) end(t *transaction, state transactionState) {
-	t.state = state
-	if t.tx != nil {
-		t.timer.Stop()
-		_ = t.tx.Rollback(contextOf(f)) // the pool closes a connection that cannot
-		t.tx = nil
+// end ends a transaction that is in progress, and rolls back what is not committed; of another
+// one, or of none, it does nothing. The caller holds the session's mutex.
+func (f *Front) end(t *transaction) {
+	if t == nil || t.tx == nil {
+		return
 	}
-	f.killOf(func(c *cursor) bool { return c.within == t })
+	t.timer.Stop()
+	_ = t.tx.Rollback(context.WithoutCancel(f.ctx)) // the pool closes a connection that cannot
+	t.tx = nil
+	f.forget(func(_ int64, c *cursor) bool { return c.within == t })
 }
 
 func (r *request) commit() (bson.Raw, error) {
@@ -200,68 +174,49 @@ func (r *request) commit() (bson.Raw, error) {
 	switch {
 	case t == nil:
 		return nil, failure.InvalidOptions.Errorf("commitTransaction needs a transaction")
-	case t.state == aborted:
-		return nil, failure.NoSuchTransaction.Errorf("transaction %d has been aborted", t.number)
-	case t.state == inProgress && t.tx != nil:
-		if err := r.commitWork(); err != nil {
-			r.front.end(t, aborted)
-			return nil, err
-		}
+	case t.committed:
+		return okay(r)
+	case t.tx == nil:
+		return nil, r.notInProgress()
 	}
-	if t.state == inProgress {
-		r.front.end(t, committed)
+	defer r.front.end(t)
+	// Events have the session's id with the digest of no user.
+	about := bson.NewBuilder(nil).OpenDocument("lsid").Binary("id", 4, []byte(r.lsid)).
+		Binary("uid", 0, emptyDigest[:]).Close().Int64("txnNumber", r.number())
+	if _, err := r.emit("transaction", about.Finish()); err != nil {
+		return nil, err
 	}
-	return okay(r)
-}
-
-// commitWork commits, with what change events say of it.
-func (r *request) commitWork() error {
-	t, f := r.within, r.front
-	r.on = t.tx
-	if t.wrote {
-		if err := r.emit("transaction", bson.NewBuilder(nil).Document("lsid", r.eventLsid()).
-			Int64("txnNumber", t.number).Finish()); err != nil {
-			return err
-		}
-	}
-	if _, err := f.now(t.tx); err != nil {
-		return err
-	}
-	err := f.commit(t.tx)
+	err := r.front.commit(t.tx)
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
-		err = failure.NoSuchTransaction.Errorf("transaction %d has been rolled back", t.number)
+		err = r.notInProgress()
 	}
-	return err
+	t.committed = err == nil
+	return bson.NewBuilder(nil).Double("ok", 1).Finish(), err
 }
 
-// eventLsid returns the session's id as events have it: with the digest of no user.
-func (r *request) eventLsid() bson.Raw {
-	return bson.NewBuilder(nil).Binary("id", 4, []byte(r.lsid)).
-		Binary("uid", 0, emptyDigest[:]).Finish()
-}
+// emptyDigest stands for no user in the ids of sessions.
+var emptyDigest = sha256.Sum256(nil)
 
 func (r *request) abort() (bson.Raw, error) {
 	t := r.within
 	switch {
 	case t == nil:
 		return nil, failure.InvalidOptions.Errorf("abortTransaction needs a transaction")
-	case t.state == committed:
+	case t.committed:
 		return nil, failure.TransactionCommitted.Errorf(
-			"transaction %d has been committed", t.number)
-	case t.state == aborted:
-		return nil, failure.NoSuchTransaction.Errorf("transaction %d is not in progress", t.number)
+			"transaction %d has been committed", r.number())
+	case t.tx == nil:
+		return nil, r.notInProgress()
 	}
-	r.front.end(t, aborted)
+	r.front.end(t)
 	return okay(r)
 }
 
 // endSessions aborts the transactions of sessions, and ends their cursors.
 func (r *request) endSessions() (bson.Raw, error) {
 	ended := map[string]bool{}
-	ids, _ := field(r.body, r.Name).Array()
-	for id := range ids.Documents() {
-		_, lsid, _ := field(id, "id").Binary()
-		ended[string(lsid)] = true
+	for _, lsid := range r.Documents(r.Name) {
+		ended[lsidOf(lsid)] = true
 	}
 	r.front.killSessions(func(lsid string) bool { return ended[lsid] })
 	return okay(r)
@@ -275,15 +230,16 @@ func (r *request) endAllSessions() (bson.Raw, error) {
 
 func (f *Front) killSessions(is func(lsid string) bool) {
 	f.mu.Lock()
-	var all []*transaction
-	for lsid, s := range f.sessions {
-		if is(lsid) && s.transaction != nil {
-			all = append(all, s.transaction)
+	sessions := maps.Clone(f.sessions)
+	f.mu.Unlock()
+	for lsid, s := range sessions {
+		if is(lsid) {
+			s.mu.Lock()
+			f.end(s.transaction)
+			s.mu.Unlock()
 		}
 	}
-	f.mu.Unlock()
-	for _, t := range all {
-		f.finish(t)
-	}
-	f.killOf(func(c *cursor) bool { return c.lsid != "" && is(c.lsid) && c.stream == nil })
+	f.forget(func(_ int64, c *cursor) bool {
+		return c.lsid != "" && is(c.lsid) && c.stream == nil
+	})
 }

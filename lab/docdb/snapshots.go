@@ -1,6 +1,7 @@
 package docdb
 
 import (
+	"context"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -21,7 +22,8 @@ type snapshot struct {
 const mostSnapshots = 16
 
 // inSnapshot runs a read of a snapshot: the one of atClusterTime, or a new one.
-func (f *Front) inSnapshot(r *request, run command) (reply bson.Raw, err error) {
+func (r *request) inSnapshot(run command) (reply bson.Raw, err error) {
+	f := r.front
 	if !slices.Contains([]string{"find", "aggregate", "distinct"}, r.Name) {
 		return nil, failure.InvalidOptions.Errorf(
 			"%s does not support read concern level snapshot", r.Name)
@@ -53,11 +55,11 @@ func (r *request) read(s *snapshot, f func() error) error {
 	if s == nil {
 		return f()
 	}
-	tx, err := r.front.begin()
+	tx, err := r.front.begin("")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(contextOf(r.front)) }() // unless it is committed
+	defer func() { _ = tx.Rollback(context.WithoutCancel(r.front.ctx)) }() // unless it is committed
 	if _, err := tx.Exec(r.front.ctx, "SET TRANSACTION SNAPSHOT '"+s.name+"'"); err != nil {
 		return failure.SnapshotTooOld.Errorf("the snapshot is gone: %v", err)
 	}
@@ -81,7 +83,7 @@ func (f *Front) snapshotOf(lsn uint64) (*snapshot, error) {
 
 func (f *Front) newSnapshot() (*snapshot, error) {
 	f.dropSnapshots(mostSnapshots - 1)
-	tx, err := f.begin()
+	tx, err := f.begin("")
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +92,7 @@ func (f *Front) newSnapshot() (*snapshot, error) {
 	err = tx.QueryRow(f.ctx, "SELECT pg_export_snapshot(), "+lsnColumn).Scan(&s.name, &s.lsn)
 	f.commits.Unlock()
 	if err != nil {
-		_ = tx.Rollback(contextOf(f)) // the error before says more
+		_ = tx.Rollback(context.WithoutCancel(f.ctx)) // the error before says more
 		return nil, err
 	}
 	f.clock.saw(s.lsn)
@@ -109,6 +111,6 @@ func (f *Front) dropSnapshots(left int) {
 	f.snapshots = slices.Clone(f.snapshots[n:])
 	f.mu.Unlock()
 	for _, s := range old {
-		_ = s.tx.Rollback(contextOf(f)) // nothing is lost
+		_ = s.tx.Rollback(context.WithoutCancel(f.ctx)) // nothing is lost
 	}
 }

@@ -1,10 +1,10 @@
 package docdb
 
 import (
-	"encoding/hex"
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -13,7 +13,7 @@ import (
 )
 
 // position says where a stream goes on: behind the part of a commit. Each change of a commit has
-// two parts: itself, and the invalidate event that may follow it.
+// two parts: itself, and the invalidate event that may follow it, whose number is even.
 type position struct {
 	lsn  uint64
 	part uint32
@@ -22,26 +22,25 @@ type position struct {
 // whole is behind all parts of a commit.
 const whole = 1<<32 - 1
 
-// token returns the resume token from which a stream goes on there. That of an invalidate event is
-// another kind.
-func (p position) token(invalidates bool) bson.Raw {
-	kind := 0
-	if invalidates {
-		kind = 1
-	}
-	return bson.NewBuilder(nil).String("_data", fmt.Sprintf("%016X%08X%02X", p.lsn, p.part, kind)).
-		Finish()
+func (p position) before(o position) bool {
+	return cmp.Or(cmp.Compare(p.lsn, o.lsn), cmp.Compare(p.part, o.part)) < 0
+}
+
+func (p position) invalidates() bool { return p.part > 0 && p.part%2 == 0 }
+
+// token returns the resume token from which a stream goes on there.
+func (p position) token() bson.Raw {
+	return bson.NewBuilder(nil).String("_data", fmt.Sprintf("%016X%08X", p.lsn, p.part)).Finish()
 }
 
 // parseToken reads what token has made.
-func parseToken(token bson.Raw) (p position, invalidates bool, err error) {
+func parseToken(token bson.Raw) (p position, err error) {
 	data := text(token, "_data")
-	if _, err := hex.DecodeString(data); err != nil || len(data) != 26 {
-		return position{}, false, failure.InvalidResumeToken.Errorf("no resume token: %q", data)
+	_, err = fmt.Sscanf(data, "%016X%08X", &p.lsn, &p.part)
+	if err != nil || text(p.token(), "_data") != data {
+		return p, failure.InvalidResumeToken.Errorf("no resume token: %q", data)
 	}
-	lsn, _ := strconv.ParseUint(data[:16], 16, 64)
-	part, _ := strconv.ParseUint(data[16:24], 16, 32)
-	return position{lsn, uint32(part)}, data[24:] == "01", nil
+	return p, nil
 }
 
 // stream holds a change stream: what it is about, and how far it has come.
@@ -65,8 +64,7 @@ var stagesOfStreams = []string{
 
 // aggregate opens a change stream, or else a cursor of the engine.
 func (r *request) aggregate() (bson.Raw, error) {
-	pipeline, _ := field(r.body, "pipeline").Array()
-	stages := slices.Collect(pipeline.Documents())
+	stages := r.Documents("pipeline")
 	if len(stages) == 0 || stages[0].FirstKey() != "$changeStream" {
 		return r.open()
 	}
@@ -75,26 +73,23 @@ func (r *request) aggregate() (bson.Raw, error) {
 			"$changeStream cannot be in a transaction")
 	}
 	c := &stream{front: r.front, ns: namespace{db: r.Database}, stages: stages[1:]}
-	c.ns.coll = text(r.body, "aggregate")
+	c.ns.coll = text(r.Body, "aggregate")
 	for _, s := range c.stages {
 		if !slices.Contains(stagesOfStreams, s.FirstKey()) {
 			return nil, failure.UnknownStage.Errorf("%s cannot follow $changeStream in a pipeline",
 				s.FirstKey())
 		}
 	}
-	now, err := r.front.now(r.on)
+	// A commit of nothing, which all streams pass: so those that wait come to the same token.
+	now, err := r.emit("opened", nil)
 	if err != nil {
 		return nil, err
 	}
 	c.next = position{lsn: now}
-	// A commit of nothing, which all streams pass: so those that wait come to the same token.
-	if err := r.emit("opened", nil); err != nil {
-		return nil, err
-	}
 	if err := c.set(document(stages[0], "$changeStream")); err != nil {
 		return nil, err
 	}
-	none := bson.NewBuilder(nil).Document("_id", c.next.token(false)).Finish()
+	none := bson.NewBuilder(nil).Document("_id", c.next.token()).Finish()
 	if _, err := c.shape([]bson.Raw{none}); err != nil { // which refuses stages that are wrong
 		return nil, err
 	}
@@ -117,11 +112,11 @@ func (c *stream) set(options bson.Raw) error {
 		switch key {
 		case "resumeAfter", "startAfter":
 			starts++
-			p, invalidates, err := parseToken(doc)
+			p, err := parseToken(doc)
 			if err != nil {
 				return err
 			}
-			if invalidates && key == "resumeAfter" {
+			if p.invalidates() && key == "resumeAfter" {
 				return failure.InvalidResumeToken.Errorf(
 					"resumeAfter cannot follow an invalidate event")
 			}
@@ -155,72 +150,60 @@ func (c *stream) set(options bson.Raw) error {
 	return nil
 }
 
-// mostEvents is how many events are made at a time.
-const mostEvents = 1000
+// mostBytes is how many bytes of events are made at a time, unless one event is larger: the page
+// that the engine makes of them must hold them, and a batch, too.
+const mostBytes = 1 << 20
 
 // collect makes the events that have come since the last call, unless some are ready. changed is
 // closed once there may be more.
 func (c *stream) collect() (changed <-chan struct{}, err error) {
-	if len(c.rest) > 0 || c.ended {
-		return nil, nil
-	}
-	entries, last, changed, err := c.front.log.from(c.next)
-	if err != nil {
-		return nil, err
-	}
-	var events []bson.Raw
-	for _, e := range entries {
-		made, err := c.entry(e)
+	for len(c.rest) == 0 && !c.ended {
+		entries, last, changed, err := c.front.log.from(c.next)
 		if err != nil {
 			return nil, err
 		}
-		if events = append(events, made...); c.ended {
-			break
+		events, err := c.events(entries, last)
+		if err != nil {
+			return nil, err
 		}
-		if c.next = (position{e.lsn, whole}); len(events) >= mostEvents {
-			last = 0
-			break
+		if c.rest, err = c.shape(events); err != nil || !c.next.before(position{last, whole}) {
+			return changed, err
 		}
 	}
-	if !c.ended && last > c.next.lsn {
-		c.next = position{last, whole}
-	}
-	c.rest, err = c.shape(events)
-	return changed, err
+	return nil, nil
 }
 
-// entry makes the events of a commit that are not behind the stream.
-func (c *stream) entry(e entry) (events []bson.Raw, err error) {
-	for i, change := range e.changes {
-		at := position{e.lsn, uint32(2*i + 1)}
-		if at.lsn == c.next.lsn && at.part <= c.next.part {
-			if at.part == c.next.part && c.invalidates(change) { // it was the last one seen
-				c.end(e, at, &events)
+// events makes events of what is behind the stream, until they are enough, one ends it, or they
+// have come to the last commit.
+func (c *stream) events(entries []entry, last uint64) (events []bson.Raw, err error) {
+	size := 0
+	for _, e := range entries {
+		for i := range 2 * len(e.changes) {
+			at := position{e.lsn, uint32(i + 1)}
+			if !c.next.before(at) {
+				continue
 			}
-			continue
+			event, err := c.event(e, e.changes[i/2], at)
+			if err != nil {
+				return nil, err
+			}
+			if event == nil {
+				continue
+			}
+			if size += len(event); size > mostBytes && len(events) > 0 {
+				return events, nil
+			}
+			events, c.next = append(events, event), at
+			if c.ended = at.invalidates(); c.ended {
+				return events, nil
+			}
 		}
-		event, err := c.event(e, change, at)
-		if err != nil {
-			return nil, err
-		}
-		if event != nil {
-			events = append(events, event)
-		}
-		if c.invalidates(change) {
-			c.end(e, at, &events)
-			break
-		}
+		c.next = position{e.lsn, whole}
+	}
+	if end := (position{last, whole}); c.next.before(end) {
+		c.next = end
 	}
 	return events, nil
-}
-
-// end adds the invalidate event behind a position, which ends the stream.
-func (c *stream) end(e entry, behind position, events *[]bson.Raw) {
-	c.next = position{behind.lsn, behind.part + 1}
-	c.ended = true
-	*events = append(*events, bson.NewBuilder(nil).Document("_id", c.next.token(true)).
-		String("operationType", "invalidate").Value("clusterTime", c.front.clock.value(e.lsn)).
-		DateTime("wallTime", e.at.UnixMilli()).Finish())
 }
 
 // invalidates reports whether a change ends what the stream is about.
@@ -245,15 +228,21 @@ func (c *stream) sees(e change) bool {
 	return c.ns.coll == "" || e.ns == c.ns || e.to == c.ns
 }
 
-// event returns what the stream says of a change; nil: nothing.
+// event returns what the stream says of a part of a commit; nil: nothing.
 func (c *stream) event(e entry, change change, at position) (bson.Raw, error) {
-	if !c.sees(change) {
+	kind, tells := change.kind, c.sees(change)
+	if at.invalidates() {
+		kind, tells = "invalidate", c.invalidates(change)
+	}
+	if !tells {
 		return nil, nil
 	}
-	b := bson.NewBuilder(nil).Document("_id", at.token(false)).String("operationType", change.kind)
-	b.Value("clusterTime", c.front.clock.value(e.lsn)).AppendElements(e.about)
-	b.DateTime("wallTime", e.at.UnixMilli())
-	isDocument := change.before != nil || change.after != nil
+	b := bson.NewBuilder(nil).Document("_id", at.token()).String("operationType", kind).
+		Value("clusterTime", c.front.clock.value(e.lsn)).DateTime("wallTime", e.at.UnixMilli())
+	if at.invalidates() {
+		return b.Finish(), nil
+	}
+	b.AppendElements(e.about)
 	switch change.kind {
 	case "insert", "replace":
 		b.Document("fullDocument", change.after)
@@ -266,12 +255,12 @@ func (c *stream) event(e entry, change change, at position) (bson.Raw, error) {
 	if change.kind == "rename" {
 		change.to.append(b, "to")
 	}
-	if isDocument {
-		key := change.after
-		if key == nil {
-			key = change.before
-		}
-		b.OpenDocument("documentKey").Value("_id", field(key, "_id")).Close()
+	id := field(change.after, "_id")
+	if change.after == nil {
+		id = field(change.before, "_id")
+	}
+	if !id.IsZero() {
+		b.OpenDocument("documentKey").Value("_id", id).Close()
 	}
 	if change.kind == "update" {
 		b.Document("updateDescription", deployment.UpdateDescription(
@@ -318,38 +307,17 @@ func (c *stream) appendImage(b *bson.Builder, key, want string, e change, image 
 
 // current returns a document as it is now; nil: there is none.
 func (f *Front) current(ns namespace, id bson.Value) (bson.Raw, error) {
-	find := bson.NewBuilder(nil).String("find", ns.coll).OpenDocument("filter").
+	page, err := f.ask(ns.db, bson.NewBuilder(nil).String("find", ns.coll).OpenDocument("filter").
 		OpenDocument("_id").Value("$eq", id).Close().Close().
-		Int32("limit", 1).Bool("singleBatch", true).Finish()
-	r := &request{front: f, on: f.pool}
-	page, err := r.column("cursorpage", "find_cursor_first_page", ns.db, find)
+		Int32("limit", 1).Bool("singleBatch", true).Finish())
 	return document(page, "cursor", "firstBatch", "0"), err
 }
 
-// mostShaped is how many bytes of events the engine gets at a time: its page must hold what it
-// makes of them.
-const mostShaped = 4 << 20
-
 // shape has the engine run the stages of the pipeline on events.
-func (c *stream) shape(events []bson.Raw) (shaped []bson.Raw, err error) {
-	if len(c.stages) == 0 {
+func (c *stream) shape(events []bson.Raw) ([]bson.Raw, error) {
+	if len(c.stages) == 0 || len(events) == 0 {
 		return events, nil
 	}
-	for len(events) > 0 {
-		size, n := 0, 0
-		for ; n < len(events) && (n == 0 || size+len(events[n]) <= mostShaped); n++ {
-			size += len(events[n])
-		}
-		some, err := c.shapeSome(events[:n])
-		if err != nil {
-			return nil, err
-		}
-		shaped, events = append(shaped, some...), events[n:]
-	}
-	return shaped, nil
-}
-
-func (c *stream) shapeSome(events []bson.Raw) ([]bson.Raw, error) {
 	b := bson.NewBuilder(nil).Int32("aggregate", 1).OpenArray("pipeline")
 	b.OpenDocument("").OpenArray("$documents")
 	for _, e := range events {
@@ -360,8 +328,7 @@ func (c *stream) shapeSome(events []bson.Raw) ([]bson.Raw, error) {
 		b.Document("", s)
 	}
 	b.Close().OpenDocument("cursor").Int32("batchSize", int32(len(events)+1)).Close()
-	r := &request{front: c.front, on: c.front.pool}
-	page, err := r.column("cursorpage", "aggregate_cursor_first_page", "admin", b.Finish())
+	page, err := c.front.ask("admin", b.Finish())
 	if err != nil {
 		return nil, err
 	}
@@ -388,15 +355,11 @@ func (r *request) firstBatch(c *stream) (bson.Raw, error) {
 	if _, _, _, err := r.front.log.from(c.next); err != nil {
 		return nil, err
 	}
-	name := c.ns.coll
-	if name == "" || field(r.body, "aggregate").IsZero() {
-		name = "$cmd.aggregate"
-	}
-	kept := &cursor{database: r.Database, lsid: r.lsid, stream: c}
-	kept.namespace = r.Database + "." + name
+	name := cmp.Or(text(r.Body, "aggregate"), "$cmd.aggregate")
+	kept := &cursor{namespace: r.Database + "." + name, lsid: r.lsid, stream: c}
 	id := r.front.newCursor()
 	r.front.keep(id, kept)
-	return c.reply(id, kept.namespace, "firstBatch", nil), nil
+	return c.reply(id, kept.namespace, "firstBatch", 0), nil
 }
 
 // defaultAwait is how long a getMore without maxTimeMS waits for events.
@@ -405,29 +368,20 @@ const defaultAwait = time.Second
 // nextEvents answers with the next batch, once there is one, or with an empty one in the end.
 func (r *request) nextEvents(id int64, kept *cursor) (bson.Raw, error) {
 	limit := defaultAwait
-	if ms := integer(r.body, "maxTimeMS"); ms > 0 {
+	if ms := integer(r.Body, "maxTimeMS"); ms > 0 {
 		limit = time.Duration(ms) * time.Millisecond
 	}
 	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	c := kept.stream
-	size, given := field(r.body, "batchSize").AsInt64()
-	if !given || size == 0 {
-		size = mostEvents
-	}
+	size := cmp.Or(integer(r.Body, "batchSize"), math.MaxInt32)
 	for over := false; ; {
 		changed, err := c.collect()
 		if err != nil {
-			r.front.forget(id)
 			return nil, err
 		}
 		if len(c.rest) > 0 || c.ended || over {
-			batch := c.take(size)
-			if c.ended && len(c.rest) == 0 { // no more will come
-				r.front.forget(id)
-				id = 0
-			}
-			return c.reply(id, kept.namespace, "nextBatch", batch), nil
+			return c.reply(id, kept.namespace, "nextBatch", int(size)), nil
 		}
 		select {
 		case <-changed:
@@ -439,27 +393,18 @@ func (r *request) nextEvents(id int64, kept *cursor) (bson.Raw, error) {
 	}
 }
 
-// mostBytes is how large a batch may be, unless one event is larger.
-const mostBytes = 15 << 20
-
-func (c *stream) take(n int64) []bson.Raw {
-	size, i := 0, 0
-	for ; i < len(c.rest) && int64(i) < n; i++ {
-		if size += len(c.rest[i]); size > mostBytes && i > 0 {
-			break
-		}
-	}
-	batch := c.rest[:i]
-	c.rest = c.rest[i:]
-	return batch
-}
-
-func (c *stream) reply(id int64, ns, name string, batch []bson.Raw) bson.Raw {
-	b := bson.NewBuilder(nil).OpenDocument("cursor")
-	appendList(b, name, batch, b.Document).Int64("id", id).String("ns", ns)
-	token := c.next.token(c.ended)
+// reply takes as many events as are ready, up to most. The last batch of a stream that has ended
+// closes the cursor.
+func (c *stream) reply(id int64, ns, name string, most int) bson.Raw {
+	batch := c.rest[:min(most, len(c.rest))]
+	c.rest = c.rest[len(batch):]
+	token := c.next.token()
 	if len(c.rest) > 0 {
 		token = document(batch[len(batch)-1], "_id")
+	} else if c.ended {
+		id = 0
 	}
+	b := bson.NewBuilder(nil).OpenDocument("cursor")
+	appendList(b, name, batch, b.Document).Int64("id", id).String("ns", ns)
 	return b.Document("postBatchResumeToken", token).Close().Double("ok", 1).Finish()
 }

@@ -1,37 +1,23 @@
 package docdb
 
 import (
-	"context"
-	"crypto/sha256"
 	"slices"
 	"strconv"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
-
-// emptyDigest stands for no user in the ids of sessions.
-var emptyDigest = sha256.Sum256(nil)
-
-// contextOf returns a context that does not end with the front.
-func contextOf(f *Front) context.Context { return context.WithoutCancel(f.ctx) }
 
 // lists are the statements of writes.
 var lists = map[string]string{"insert": "documents", "update": "updates", "delete": "deletes"}
 
 // write runs the statements of a write one by one, but the documents of an insert together.
 func (r *request) write() (bson.Raw, error) {
-	unlock, err := r.number()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	array, _ := field(r.body, lists[r.Name]).Array()
-	statements := slices.Collect(array.Documents())
-	w := &written{ordered: true}
-	if ordered, given := field(r.body, "ordered").Bool(); given {
-		w.ordered = ordered
-	}
+	statements := r.Documents(lists[r.Name])
+	ordered, given := field(r.Body, "ordered").Bool()
+	w := &written{ordered: ordered || !given}
 	size, first := 1, 0
 	if r.Name == "insert" {
 		size = max(1, len(statements))
@@ -92,45 +78,28 @@ func (w *written) reply(isUpdate bool) bson.Raw {
 	return b.Double("ok", 1).Finish()
 }
 
-// number applies the txnNumber of a retryable write. unlock lets the session's next one begin.
-func (r *request) number() (unlock func(), err error) {
-	if r.within != nil {
-		r.within.wrote = true
-	}
-	if !r.retryable() {
-		return func() {}, nil
-	}
-	s := r.front.session(r.lsid)
-	s.writes.Lock()
-	if err := r.front.advance(r, nil); err != nil {
-		s.writes.Unlock()
-		return nil, err
-	}
-	return s.writes.Unlock, nil
-}
-
-func (r *request) retryable() bool { return r.Body.Has("txnNumber") && !r.Body.Has("autocommit") }
+func (r *request) retryable() bool { return r.Body.Has("txnNumber") && r.within == nil }
 
 // statementID returns the id of the statement at an index of a command.
 func (r *request) statementID(i int) int32 {
-	ids, _ := field(r.body, "stmtIds").Array()
-	if id, ok := field(bson.Raw(ids), indexKey(i)).AsInt64(); ok {
+	ids, _ := field(r.Body, "stmtIds").Array()
+	if id, ok := field(bson.Raw(ids), strconv.Itoa(i)).AsInt64(); ok {
 		return int32(id)
 	}
-	return int32(integer(r.body, "stmtId")) + int32(i)
+	return int32(integer(r.Body, "stmtId")) + int32(i)
 }
 
 // known returns what the statements of a retryable write did that were run before.
 func (r *request) known() (map[int32]bson.Raw, error) {
+	known := map[int32]bson.Raw{}
 	if !r.retryable() {
-		return nil, nil
+		return known, nil
 	}
 	var ids []int32
 	var results [][]byte
 	err := r.on.QueryRow(r.front.ctx, `SELECT array_agg(stmt), array_agg(result)
-		FROM mooring.statements WHERE lsid = $1 AND txn = $2`, []byte(r.lsid),
-		integer(r.Body, "txnNumber")).Scan(&ids, &results)
-	known := map[int32]bson.Raw{}
+		FROM mooring.statements WHERE lsid = $1 AND txn = $2`, []byte(r.lsid), r.number()).
+		Scan(&ids, &results)
 	for i, id := range ids {
 		known[id] = results[i]
 	}
@@ -146,7 +115,7 @@ func (r *request) remember(result bson.Raw, ids ...int32) error {
 	_, err := r.on.Exec(r.front.ctx, `WITH old AS
 			(DELETE FROM mooring.statements WHERE lsid = $1 AND txn < $2)
 		INSERT INTO mooring.statements SELECT $1, $2, unnest($3::int[]), $4`,
-		[]byte(r.lsid), integer(r.Body, "txnNumber"), ids, []byte(result))
+		[]byte(r.lsid), r.number(), ids, []byte(result))
 	return err
 }
 
@@ -161,7 +130,7 @@ func (r *request) group(w *written, first int, group []bson.Raw) error {
 			return err
 		}
 		var left []int
-		b := bson.NewBuilder(nil).AppendElements(bson.Without(r.body, list)).OpenArray(list)
+		b := bson.NewBuilder(nil).AppendElements(bson.Without(r.Body, list)).OpenArray(list)
 		for i, s := range group {
 			id := r.statementID(first + i)
 			if did, again := known[id]; again {
@@ -178,7 +147,7 @@ func (r *request) group(w *written, first int, group []bson.Raw) error {
 		if err := r.prepare(group[0]); err != nil {
 			return err
 		}
-		reply, err := r.column("p_result", r.Name, r.Database, b.Close().Finish())
+		reply, err := r.change(r.Name, b.Close().Finish())
 		if err == nil {
 			reply, err = withCodes(reply)
 		}
@@ -219,23 +188,18 @@ func (r *request) prepare(statement bson.Raw) error {
 	return r.emitKind(field(statement, "u"))
 }
 
-func (r *request) findAndModify() (bson.Raw, error) {
-	unlock, err := r.number()
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
+func (r *request) findAndModify() (reply bson.Raw, err error) {
 	id, again := r.statementID(0), false
-	var reply bson.Raw
 	err = r.inTx(func() error {
 		known, err := r.known()
 		if reply, again = known[id]; again || err != nil {
 			return err
 		}
-		if err := r.emitKind(field(r.body, "update")); err != nil {
+		if err := r.emitKind(field(r.Body, "update")); err != nil {
 			return err
 		}
-		if reply, err = r.column("p_result", "find_and_modify", r.Database, r.body); err != nil {
+		reply, err = r.change("find_and_modify", r.Body)
+		if err != nil {
 			return err
 		}
 		return r.remember(reply, id)
@@ -246,26 +210,38 @@ func (r *request) findAndModify() (bson.Raw, error) {
 	return reply, err
 }
 
-// emit writes a message into the log, in its order with the changes of the SQL transaction.
-func (r *request) emit(prefix string, content bson.Raw) error {
-	_, err := r.on.Exec(r.front.ctx, `SELECT pg_logical_emit_message(true, $1, $2::bytea)`,
-		messagePrefix+prefix, append([]byte{}, content...)) // no message would be made of NULL
-	return err
+// change runs a function of the engine that changes documents.
+func (r *request) change(function string, body bson.Raw) (bson.Raw, error) {
+	return r.call("SELECT p_result FROM documentdb_api."+function+"(@db, @body::bytea)",
+		r.args(body))
+}
+
+// emit writes a message into the log, in its order with the changes of the SQL transaction, and
+// returns the position that the log has come to.
+func (r *request) emit(prefix string, content bson.Raw) (at uint64, err error) {
+	return r.query("pg_logical_emit_message(true, @prefix, @content::bytea)::text", "",
+		pgx.NamedArgs{
+			"prefix":  messagePrefix + prefix,
+			"content": append([]byte{}, content...), // no message would be made of NULL
+		}, new(string))
 }
 
 // emitKind says in the log whether the changes behind it replace documents: its rows do not tell.
 func (r *request) emitKind(update bson.Value) error {
-	kind := "update"
-	if doc, ok := update.Document(); ok && (doc.IsEmpty() || doc.FirstKey()[0] != '$') {
-		kind = "replace"
+	doc, isDocument := update.Document()
+	replaces := isDocument && (doc.IsEmpty() || doc.FirstKey()[0] != '$')
+	said := new(bool) // what the log takes changes for that no message is before
+	if r.within != nil {
+		said = &r.within.replaces
 	}
-	if r.within == nil && kind == "update" || r.within != nil && r.within.kind == kind {
+	if *said == replaces {
 		return nil
 	}
-	if r.within != nil {
-		r.within.kind = kind
+	*said = replaces
+	kind := "update"
+	if replaces {
+		kind = "replace"
 	}
-	return r.emit(kind, nil)
+	_, err := r.emit(kind, nil)
+	return err
 }
-
-func indexKey(i int) string { return strconv.Itoa(i) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // timestamp holds a cluster time. Its zero value is before all others.
@@ -51,9 +52,5 @@ func (c *clock) tick() timestamp {
 
 // times returns what every reply of a deployment with a cluster time carries.
 func (c *clock) times() bson.Raw {
-	now := c.now().value()
-	return bson.NewBuilder(nil).Value("operationTime", now).
-		OpenDocument("$clusterTime").Value("clusterTime", now).
-		OpenDocument("signature").Binary("hash", 0, make([]byte, 20)).Int64("keyId", 0).
-		Close().Close().Finish()
+	return fakemongo.ClusterTimes(c.now().value())
 }

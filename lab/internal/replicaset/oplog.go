@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
 // timestamp holds a cluster time. Its zero value is before all others.
@@ -136,9 +137,5 @@ func (l *oplog) after(p position) (list []change, now timestamp, more <-chan str
 
 // times returns what every reply carries.
 func (l *oplog) times() bson.Raw {
-	now := l.now().value()
-	return bson.NewBuilder(nil).Value("operationTime", now).
-		OpenDocument("$clusterTime").Value("clusterTime", now).
-		OpenDocument("signature").Binary("hash", 0, make([]byte, 20)).Int64("keyId", 0).
-		Close().Close().Finish()
+	return fakemongo.ClusterTimes(l.now().value())
 }
