@@ -63,6 +63,17 @@ func ClusterTimes(now bson.Value) bson.Raw {
 		Close().Close().Finish()
 }
 
+// WithSnapshotTime adds the time of the snapshot that was read to a reply: where the cursor is, if
+// there is one.
+func WithSnapshotTime(reply bson.Raw, at bson.Value) bson.Raw {
+	v, _ := reply.Lookup("cursor")
+	if cursor, ok := v.Document(); ok {
+		cursor = bson.With(cursor, "atClusterTime", at)
+		return bson.With(reply, "cursor", bson.DocumentValue(cursor))
+	}
+	return bson.With(reply, "atClusterTime", at)
+}
+
 // Drop closes the connection without an answer.
 func Drop() Reply { return Reply{} }
 

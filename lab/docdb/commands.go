@@ -7,37 +7,35 @@ import (
 
 type command = func(*request) (bson.Raw, error)
 
-// commandTable returns the commands that the front knows. Most are a function of the engine each.
-func commandTable() map[string]command {
-	return map[string]command{
-		"hello": (*request).hello, "isMaster": (*request).hello, "ismaster": (*request).hello,
-		"ping": okay, "buildInfo": buildInfo, "buildinfo": buildInfo,
-		"endSessions": (*request).endSessions, "killAllSessions": (*request).endAllSessions,
-		"commitTransaction": (*request).commit, "abortTransaction": (*request).abort,
-		"insert": (*request).write, "update": (*request).write, "delete": (*request).write,
-		"findAndModify": (*request).findAndModify,
-		"find":          (*request).open, "aggregate": (*request).aggregate,
-		"listCollections": (*request).open, "listIndexes": (*request).open,
-		"getMore": (*request).getMore, "killCursors": (*request).killCursors,
-		"explain":  (*request).explain,
-		"count":    function("documentdb_api.count_query(@db, @body::bytea)"),
-		"distinct": function("documentdb_api.distinct_query(@db, @body::bytea)"),
-		"validate": function("documentdb_api.validate(@db, @body::bytea)"),
-		"create": inOne((*request).setImages,
-			function("documentdb_api.create_collection_view(@db, @body::bytea)")),
-		"collMod": inOne((*request).setImages,
-			function("documentdb_api.coll_mod(@db, @coll, @body::bytea)")),
-		"drop":             inOne((*request).drop),
-		"dropDatabase":     inOne((*request).dropDatabase),
-		"renameCollection": inOne(function("documentdb_api.rename_collection(@body::bytea)")),
-		"createIndexes": inOne(function(
-			"documentdb_api_internal.create_indexes_non_concurrently(@db, @body::bytea, true)")),
-		"dropIndexes": inOne(function(
-			"documentdb_api_internal.drop_indexes_non_concurrently(@db, @body::bytea)")),
-		"listDatabases": inOne(function("documentdb_api.list_databases(@body::bytea)")),
-		"dbStats":       inOne(function("documentdb_api.db_stats(@db, @scale)")),
-		"collStats":     inOne(function("documentdb_api.coll_stats(@db, @coll, @scale)")),
-	}
+// commands are those that the front knows. Most are a function of the engine each.
+var commands = map[string]command{
+	"hello": (*request).hello, "isMaster": (*request).hello, "ismaster": (*request).hello,
+	"ping":        okay,
+	"endSessions": (*request).endSessions, "killAllSessions": (*request).endSessions,
+	"commitTransaction": noTransaction, "abortTransaction": noTransaction,
+	"insert": (*request).write, "update": (*request).write, "delete": (*request).write,
+	"findAndModify": (*request).findAndModify,
+	"find":          (*request).open, "aggregate": (*request).aggregate,
+	"listCollections": (*request).open, "listIndexes": (*request).open,
+	"getMore": (*request).getMore, "killCursors": (*request).killCursors,
+	"explain":  (*request).explain,
+	"count":    function("documentdb_api.count_query(@db, @body::bytea)"),
+	"distinct": function("documentdb_api.distinct_query(@db, @body::bytea)"),
+	"validate": function("documentdb_api.validate(@db, @body::bytea)"),
+	"create": inOne((*request).setImages,
+		function("documentdb_api.create_collection_view(@db, @body::bytea)")),
+	"collMod": inOne((*request).setImages,
+		function("documentdb_api.coll_mod(@db, @coll, @body::bytea)")),
+	"drop":             inOne((*request).drop),
+	"dropDatabase":     inOne((*request).dropDatabase),
+	"renameCollection": inOne(function("documentdb_api.rename_collection(@body::bytea)")),
+	"createIndexes": inOne(function(
+		"documentdb_api_internal.create_indexes_non_concurrently(@db, @body::bytea, true)")),
+	"dropIndexes": inOne(function(
+		"documentdb_api_internal.drop_indexes_non_concurrently(@db, @body::bytea)")),
+	"listDatabases": inOne(function("documentdb_api.list_databases(@body::bytea)")),
+	"dbStats":       inOne(function("documentdb_api.db_stats(@db, @scale)")),
+	"collStats":     inOne(function("documentdb_api.coll_stats(@db, @coll, @scale)")),
 }
 
 func okay(*request) (bson.Raw, error) { return bson.NewBuilder(nil).Double("ok", 1).Finish(), nil }
@@ -119,12 +117,4 @@ func (r *request) explain() (bson.Raw, error) {
 	}
 	b := bson.NewBuilder(nil).OpenDocument("queryPlanner").String("winningPlan", plan).Close()
 	return b.Document("command", spec).Double("ok", 1).Finish(), nil
-}
-
-// buildInfo says whose protocol the front speaks: MongoDB 7.0's.
-func buildInfo(*request) (bson.Raw, error) {
-	b := bson.NewBuilder(nil).String("version", "7.0.0")
-	b.OpenArray("versionArray").Int32("", 7).Int32("", 0).Int32("", 0).Int32("", 0).Close()
-	b.OpenArray("modules").Close()
-	return b.Int32("maxBsonObjectSize", 16<<20).Double("ok", 1).Finish(), nil
 }

@@ -2,6 +2,8 @@ package docdb
 
 import (
 	"maps"
+	"math/rand/v2"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -42,7 +44,7 @@ func (r *request) page(
 func (r *request) open() (bson.Raw, error) {
 	f, args := r.front, r.args(r.Body)
 	c := &cursor{lsid: r.lsid, within: r.within, snapshot: r.snapshot}
-	id := f.newCursor()
+	id := rand.Int64()
 	args["id"] = id
 	page, next, err := r.page(pages[r.Name]+"(@db, @body::bytea, @id)", args)
 	if err != nil {
@@ -53,14 +55,6 @@ func (r *request) open() (bson.Raw, error) {
 		f.keep(id, c)
 	}
 	return page, nil
-}
-
-// newCursor returns the id of a cursor that is to be opened.
-func (f *Front) newCursor() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lastCursor++
-	return f.lastCursor<<20 | 0xc
 }
 
 func (f *Front) keep(id int64, c *cursor) {
@@ -115,17 +109,18 @@ func (r *request) nextPage(c *cursor) (page bson.Raw, err error) {
 func (r *request) killCursors() (bson.Raw, error) {
 	killed, unknown := []int64{}, []int64{}
 	ids, _ := field(r.Body, "cursors").Array()
-	r.front.mu.Lock()
 	for _, v := range ids.All() {
 		id, _ := v.AsInt64()
-		if r.front.cursors[id] == nil {
-			unknown = append(unknown, id)
-			continue
-		}
-		killed = append(killed, id)
-		delete(r.front.cursors, id)
+		unknown = append(unknown, id)
 	}
-	r.front.mu.Unlock()
+	r.front.forget(func(id int64, _ *cursor) bool {
+		i := slices.Index(unknown, id)
+		if i >= 0 {
+			killed = append(killed, id)
+			unknown = slices.Delete(unknown, i, i+1)
+		}
+		return i >= 0
+	})
 	// The engine passes over the ids that are not its own.
 	_, err := r.call("documentdb_api_internal.delete_cursors(@ids)", pgx.NamedArgs{"ids": killed})
 	b := bson.NewBuilder(nil)

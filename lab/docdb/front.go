@@ -32,12 +32,11 @@ const connections = 120
 
 // Front speaks MongoDB's protocol for one engine. All methods may be called at any time.
 type Front struct {
-	cfg      Config
-	commands map[string]command
-	pool     *pgxpool.Pool
-	server   *fakemongo.Server
-	log      *changeLog
-	clock    clock
+	cfg    Config
+	pool   *pgxpool.Pool
+	server *fakemongo.Server
+	log    *changeLog
+	clock  clock
 	// commits is held for reading while the engine commits what the front has written. PostgreSQL
 	// puts a commit into its log before others see it, and two commits may become visible in
 	// another order than the log's. While commits is held for writing, none is between the two:
@@ -48,11 +47,10 @@ type Front struct {
 	stop    context.CancelFunc
 
 	// mu guards the fields below. Nothing blocks while it is held.
-	mu         sync.Mutex
-	cursors    map[int64]*cursor
-	lastCursor int64
-	sessions   map[string]*session
-	snapshots  []*snapshot // the oldest first
+	mu        sync.Mutex
+	cursors   map[int64]*cursor
+	sessions  map[string]*session
+	snapshots []*snapshot // the oldest first
 }
 
 // Listen prepares the engine that a DSN names, and serves MongoDB's protocol for it on a free port
@@ -67,8 +65,8 @@ func Listen(ctx context.Context, dsn string, cfg Config) (*Front, error) {
 	poolConfig.MaxConns = connections
 	poolConfig.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {}
 	f := &Front{
-		cfg: cfg, commands: commandTable(), cursors: map[int64]*cursor{},
-		sessions: map[string]*session{}, clock: clock{base: uint64(time.Now().Unix()) << 32},
+		cfg: cfg, cursors: map[int64]*cursor{}, sessions: map[string]*session{},
+		clock: clock{base: uint64(time.Now().Unix()) << 32},
 	}
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	//nolint:contextcheck // the front outlives its start
@@ -138,7 +136,7 @@ func (f *Front) Close() {
 		f.server.Close()
 	}
 	if f.log != nil {
-		f.log.close()
+		<-f.log.done
 	}
 	f.killSessions(func(string) bool { return true })
 	f.dropSnapshots(0)
@@ -173,7 +171,7 @@ func (f *Front) answer(cmd *fakemongo.Command) bson.Raw {
 }
 
 func (f *Front) run(cmd *fakemongo.Command) (bson.Raw, error) {
-	run, known := f.commands[cmd.Name]
+	run, known := commands[cmd.Name]
 	if !known {
 		return nil, failure.CommandNotFound.Errorf("no such command: '%s'", cmd.Name)
 	}
@@ -242,7 +240,7 @@ func (f *Front) ask(database string, command bson.Raw) (page bson.Raw, err error
 }
 
 // clock holds the cluster time: the LSN that the engine has come to, behind the second in which
-// the database was made. So a time is a position in the log of changes, and grows.
+// the front began. So a time is a position in the log of changes, and grows.
 type clock struct {
 	base uint64
 	mu   sync.Mutex // guards last
@@ -282,12 +280,8 @@ func (r *request) hello() (bson.Raw, error) {
 	return bson.With(reply.Document(), "maxWriteBatchSize", bson.Int32Value(25_000)), nil
 }
 
-// begin begins an SQL transaction, with more statements.
-func (f *Front) begin(more string) (pgx.Tx, error) {
-	return f.pool.BeginTx(f.ctx, pgx.TxOptions{
-		BeginQuery: "BEGIN ISOLATION LEVEL REPEATABLE READ" + more,
-	})
-}
+// repeatable are the options of all SQL transactions.
+var repeatable = pgx.TxOptions{IsoLevel: pgx.RepeatableRead}
 
 func (f *Front) commit(tx pgx.Tx) error {
 	f.commits.RLock()
@@ -305,7 +299,7 @@ func (r *request) inTx(f func() error) error {
 	pool := r.on
 	defer func() { r.on = pool }()
 	for {
-		tx, err := r.front.begin("")
+		tx, err := r.front.pool.BeginTx(r.front.ctx, repeatable)
 		if err != nil {
 			return err
 		}

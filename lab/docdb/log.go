@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,7 +52,6 @@ type changeLog struct {
 	conn  *pgconn.PgConn
 	limit int
 	done  chan struct{}
-	stop  context.CancelFunc
 	// commits is held for reading while a commit becomes visible.
 	commits *sync.RWMutex
 
@@ -73,10 +71,7 @@ type changeLog struct {
 	changed chan struct{} // closed, and replaced, at each change
 }
 
-// messagePrefix begins the prefixes of the front's messages in the log.
-const messagePrefix = "mooring."
-
-// openLog begins to read the slot of the database of a DSN.
+// openLog begins to read the slot of the database of a DSN, until ctx ends.
 func openLog(
 	ctx context.Context, dsn string, limit int, commits *sync.RWMutex,
 ) (*changeLog, error) {
@@ -100,14 +95,8 @@ func openLog(
 		relations: map[uint32]*pglogrepl.RelationMessage{},
 		tables:    map[string]namespace{}, images: map[namespace]bool{},
 	}
-	ctx, l.stop = context.WithCancel(ctx)
 	go l.run(ctx)
 	return l, nil
-}
-
-func (l *changeLog) close() {
-	l.stop()
-	<-l.done
 }
 
 func (l *changeLog) run(ctx context.Context) {
@@ -123,12 +112,7 @@ func (l *changeLog) run(ctx context.Context) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failed = fmt.Errorf("read the log of changes: %w", err)
-	l.wakeLocked()
-}
-
-func (l *changeLog) wakeLocked() {
 	close(l.changed)
-	l.changed = make(chan struct{})
 }
 
 func (l *changeLog) receive(ctx context.Context, m pgproto3.BackendMessage) error {
@@ -155,27 +139,27 @@ func (l *changeLog) receive(ctx context.Context, m pgproto3.BackendMessage) erro
 	if err != nil {
 		return err
 	}
-	return l.apply(message)
+	l.apply(message)
+	return nil
 }
 
-func (l *changeLog) apply(message pglogrepl.Message) error {
+func (l *changeLog) apply(message pglogrepl.Message) {
 	switch m := message.(type) {
 	case *pglogrepl.RelationMessage:
 		l.relations[m.RelationID] = m
 	case *pglogrepl.BeginMessage:
 		l.current, l.replaces = entry{lsn: uint64(m.FinalLSN), at: m.CommitTime}, false
 	case *pglogrepl.InsertMessage:
-		return l.row(m.RelationID, nil, m.Tuple)
+		l.row(m.RelationID, nil, m.Tuple)
 	case *pglogrepl.UpdateMessage:
-		return l.row(m.RelationID, m.OldTuple, m.NewTuple)
+		l.row(m.RelationID, m.OldTuple, m.NewTuple)
 	case *pglogrepl.DeleteMessage:
-		return l.row(m.RelationID, m.OldTuple, nil)
+		l.row(m.RelationID, m.OldTuple, nil)
 	case *pglogrepl.LogicalDecodingMessage:
-		l.message(strings.TrimPrefix(m.Prefix, messagePrefix), slices.Clone(m.Content))
+		l.message(m.Prefix, slices.Clone(m.Content))
 	case *pglogrepl.CommitMessage:
 		l.commit()
 	}
-	return nil
 }
 
 // message applies what the front has written into the log itself.
@@ -186,8 +170,8 @@ func (l *changeLog) message(kind string, content bson.Raw) {
 	case "transaction":
 		l.current.about = content
 	case "images":
-		l.images[namespace{text(content, "ns", "db"), text(content, "ns", "coll")}], _ =
-			field(content, "enabled").Bool()
+		ns := namespace{text(content, "ns", "db"), text(content, "ns", "coll")}
+		l.images[ns], _ = field(content, "enabled").Bool()
 	case "dropDatabase":
 		db := text(content, "db")
 		if slices.ContainsFunc(l.current.changes, func(c change) bool { return c.ns.db == db }) {
@@ -197,18 +181,14 @@ func (l *changeLog) message(kind string, content bson.Raw) {
 }
 
 // row applies a row that was inserted, updated or deleted: before or after is nil.
-func (l *changeLog) row(id uint32, before, after *pglogrepl.TupleData) error {
+func (l *changeLog) row(id uint32, before, after *pglogrepl.TupleData) {
 	relation := l.relations[id]
-	if relation == nil {
-		return errors.New("a row of an unknown table")
-	}
 	old, now := columns(relation, before), columns(relation, after)
 	if relation.Namespace == "documentdb_data" {
 		l.document(relation.RelationName, old["document"], now["document"])
 	} else {
 		l.collection(old, now)
 	}
-	return nil
 }
 
 // columns returns the values of a row by name.
@@ -249,34 +229,34 @@ func (l *changeLog) document(table string, before, after bson.Raw) {
 
 // collection applies a change of the list of collections.
 func (l *changeLog) collection(old, now map[string][]byte) {
-	names := func(row map[string][]byte) (ns namespace, table string) {
-		ns = namespace{string(row["database_name"]), string(row["collection_name"])}
-		if id := row["collection_id"]; len(id) == 8 {
-			table = fmt.Sprintf("documents_%d", binary.BigEndian.Uint64(id))
-		}
-		return ns, table
-	}
 	row := now
 	if now == nil {
 		row = old
 	}
-	ns, table := names(row)
+	ns, before := namespaceOf(row), namespaceOf(old)
 	if row["view_definition"] != nil || strings.HasPrefix(ns.coll, "system.") {
 		return
 	}
+	table := fmt.Sprintf("documents_%d", binary.BigEndian.Uint64(row["collection_id"]))
 	switch {
 	case old == nil:
 		l.add(change{kind: "create", ns: ns})
 	case now == nil:
 		delete(l.tables, table)
+		delete(l.images, ns)
 		l.add(change{kind: "drop", ns: ns})
 		return
-	default:
-		if before, _ := names(old); before != ns {
-			l.add(change{kind: "rename", ns: before, to: ns})
-		}
+	case before != ns:
+		l.add(change{kind: "rename", ns: before, to: ns})
+		l.images[ns] = l.images[before]
+		delete(l.images, before)
 	}
 	l.tables[table] = ns
+}
+
+// namespaceOf returns the name of a row of that list.
+func namespaceOf(row map[string][]byte) namespace {
+	return namespace{string(row["database_name"]), string(row["collection_name"])}
 }
 
 func (l *changeLog) add(c change) {
@@ -305,7 +285,8 @@ func (l *changeLog) commit() {
 		l.lost = l.entries[drop].lsn
 	}
 	l.entries = slices.Delete(l.entries, 0, drop)
-	l.wakeLocked()
+	close(l.changed)
+	l.changed = make(chan struct{})
 }
 
 // from returns the entries from a position on, and the commit that was read last. It fails if the

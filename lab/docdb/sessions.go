@@ -30,7 +30,6 @@ type transaction struct {
 	timer     *time.Timer
 	tx        pgx.Tx // nil: it has ended
 	committed bool
-	replaces  bool // that emitKind said last
 }
 
 // lsidOf returns the id of a session, or "".
@@ -113,7 +112,7 @@ func (r *request) begin(s *session, starts bool) error {
 	if !starts {
 		return nil
 	}
-	tx, err := f.begin(fmt.Sprintf("; SET LOCAL lock_timeout = %d", lockWait))
+	tx, err := f.pool.BeginTx(f.ctx, repeatable)
 	if err != nil {
 		return err
 	}
@@ -124,7 +123,8 @@ func (r *request) begin(s *session, starts bool) error {
 		f.end(t)
 	})
 	s.transaction = t
-	return nil
+	_, err = tx.Exec(f.ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", lockWait))
+	return err
 }
 
 // lockWait is how many milliseconds a write of a transaction waits for a document that another
@@ -137,8 +137,10 @@ func (r *request) number() int64 { return integer(r.Body, "txnNumber") }
 func (r *request) inTransaction(t *transaction, run command) (bson.Raw, error) {
 	r.within, r.on = t, t.tx
 	switch {
-	case r.Name == "commitTransaction" || r.Name == "abortTransaction":
-		return run(r)
+	case r.Name == "commitTransaction":
+		return r.commit(t)
+	case r.Name == "abortTransaction":
+		return r.abort(t)
 	case t.tx == nil:
 		return nil, r.notInProgress()
 	case slices.Contains(notInTransactions, r.Name):
@@ -169,11 +171,13 @@ func (f *Front) end(t *transaction) {
 	f.forget(func(_ int64, c *cursor) bool { return c.within == t })
 }
 
-func (r *request) commit() (bson.Raw, error) {
-	t := r.within
+// noTransaction answers the end of none.
+func noTransaction(r *request) (bson.Raw, error) {
+	return nil, failure.InvalidOptions.Errorf("%s needs a transaction", r.Name)
+}
+
+func (r *request) commit(t *transaction) (bson.Raw, error) {
 	switch {
-	case t == nil:
-		return nil, failure.InvalidOptions.Errorf("commitTransaction needs a transaction")
 	case t.committed:
 		return okay(r)
 	case t.tx == nil:
@@ -197,11 +201,8 @@ func (r *request) commit() (bson.Raw, error) {
 // emptyDigest stands for no user in the ids of sessions.
 var emptyDigest = sha256.Sum256(nil)
 
-func (r *request) abort() (bson.Raw, error) {
-	t := r.within
+func (r *request) abort(t *transaction) (bson.Raw, error) {
 	switch {
-	case t == nil:
-		return nil, failure.InvalidOptions.Errorf("abortTransaction needs a transaction")
 	case t.committed:
 		return nil, failure.TransactionCommitted.Errorf(
 			"transaction %d has been committed", r.number())
@@ -212,19 +213,16 @@ func (r *request) abort() (bson.Raw, error) {
 	return okay(r)
 }
 
-// endSessions aborts the transactions of sessions, and ends their cursors.
+// endSessions aborts the transactions of sessions, and ends their cursors. killAllSessions does it
+// for all, as an election does.
 func (r *request) endSessions() (bson.Raw, error) {
-	ended := map[string]bool{}
+	var ended []string
 	for _, lsid := range r.Documents(r.Name) {
-		ended[lsidOf(lsid)] = true
+		ended = append(ended, lsidOf(lsid))
 	}
-	r.front.killSessions(func(lsid string) bool { return ended[lsid] })
-	return okay(r)
-}
-
-// endAllSessions does it for all, as an election does.
-func (r *request) endAllSessions() (bson.Raw, error) {
-	r.front.killSessions(func(string) bool { return true })
+	r.front.killSessions(func(lsid string) bool {
+		return r.Name == "killAllSessions" || slices.Contains(ended, lsid)
+	})
 	return okay(r)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/failure"
 )
 
@@ -42,12 +43,7 @@ func (r *request) inSnapshot(run command) (reply bson.Raw, err error) {
 	if err != nil {
 		return nil, err
 	}
-	at := f.clock.value(r.snapshot.lsn)
-	if c := document(reply, "cursor"); c != nil {
-		c = bson.With(c, "atClusterTime", at)
-		return bson.With(reply, "cursor", bson.DocumentValue(c)), nil
-	}
-	return bson.With(reply, "atClusterTime", at), nil
+	return fakemongo.WithSnapshotTime(reply, f.clock.value(r.snapshot.lsn)), nil
 }
 
 // read runs f on what a snapshot has, or on what is there now if there is none.
@@ -55,19 +51,14 @@ func (r *request) read(s *snapshot, f func() error) error {
 	if s == nil {
 		return f()
 	}
-	tx, err := r.front.begin("")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(r.front.ctx)) }() // unless it is committed
-	if _, err := tx.Exec(r.front.ctx, "SET TRANSACTION SNAPSHOT '"+s.name+"'"); err != nil {
-		return failure.SnapshotTooOld.Errorf("the snapshot is gone: %v", err)
-	}
-	r.on = tx
-	if err := f(); err != nil {
-		return err
-	}
-	return tx.Commit(r.front.ctx)
+	ctx := r.front.ctx
+	return pgx.BeginTxFunc(ctx, r.front.pool, repeatable, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET TRANSACTION SNAPSHOT '"+s.name+"'"); err != nil {
+			return failure.SnapshotTooOld.Errorf("the snapshot is gone: %v", err)
+		}
+		r.on = tx
+		return f()
+	})
 }
 
 // snapshotOf returns the snapshot that an earlier read had.
@@ -83,7 +74,7 @@ func (f *Front) snapshotOf(lsn uint64) (*snapshot, error) {
 
 func (f *Front) newSnapshot() (*snapshot, error) {
 	f.dropSnapshots(mostSnapshots - 1)
-	tx, err := f.begin("")
+	tx, err := f.pool.BeginTx(f.ctx, repeatable)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -49,8 +50,7 @@ type stream struct {
 	ns       namespace // coll is "" for a database, db for all
 	stages   []bson.Raw
 	expanded bool
-	// after is what fullDocument says of images, and before fullDocumentBeforeChange.
-	after, before string
+	images   map[string]string // what the options for images say
 
 	next  position
 	rest  []bson.Raw // events that are ready
@@ -72,7 +72,10 @@ func (r *request) aggregate() (bson.Raw, error) {
 		return nil, failure.OperationNotSupportedInTransaction.Errorf(
 			"$changeStream cannot be in a transaction")
 	}
-	c := &stream{front: r.front, ns: namespace{db: r.Database}, stages: stages[1:]}
+	c := &stream{
+		front: r.front, ns: namespace{db: r.Database}, stages: stages[1:],
+		images: map[string]string{},
+	}
 	c.ns.coll = text(r.Body, "aggregate")
 	for _, s := range c.stages {
 		if !slices.Contains(stagesOfStreams, s.FirstKey()) {
@@ -93,17 +96,23 @@ func (r *request) aggregate() (bson.Raw, error) {
 	if _, err := c.shape([]bson.Raw{none}); err != nil { // which refuses stages that are wrong
 		return nil, err
 	}
-	return r.firstBatch(c)
+	if _, _, _, err := r.front.log.from(c.next); err != nil {
+		return nil, err
+	}
+	id, name := rand.Int64(), cmp.Or(text(r.Body, "aggregate"), "$cmd.aggregate")
+	kept := &cursor{namespace: r.Database + "." + name, lsid: r.lsid, stream: c}
+	r.front.keep(id, kept)
+	return c.reply(id, kept.namespace, "firstBatch", 0), nil
 }
 
-// The values of fullDocument and of fullDocumentBeforeChange.
-var (
-	afterImages  = []string{"default", "updateLookup", "whenAvailable", "required"}
-	beforeImages = []string{"off", "whenAvailable", "required"}
-)
+// imageOptions are the options for images, and their values.
+var imageOptions = map[string][]string{
+	"fullDocument":             {"default", "updateLookup", "whenAvailable", "required"},
+	"fullDocumentBeforeChange": {"off", "whenAvailable", "required"},
+}
 
 // set applies the options of the stage.
-func (c *stream) set(options bson.Raw) error {
+func (c *stream) set(options bson.Raw) (err error) {
 	starts := 0
 	for key, v := range options.All() {
 		doc, _ := v.Document()
@@ -112,15 +121,13 @@ func (c *stream) set(options bson.Raw) error {
 		switch key {
 		case "resumeAfter", "startAfter":
 			starts++
-			p, err := parseToken(doc)
-			if err != nil {
+			if c.next, err = parseToken(doc); err != nil {
 				return err
 			}
-			if p.invalidates() && key == "resumeAfter" {
+			if c.next.invalidates() && key == "resumeAfter" {
 				return failure.InvalidResumeToken.Errorf(
 					"resumeAfter cannot follow an invalidate event")
 			}
-			c.next = p
 		case "startAtOperationTime":
 			starts++
 			c.next = position{lsn: c.front.clock.position(v)}
@@ -130,14 +137,9 @@ func (c *stream) set(options bson.Raw) error {
 			}
 		case "showExpandedEvents":
 			c.expanded = on
-		case "fullDocument":
-			c.after = name
-			if !slices.Contains(afterImages, name) {
-				return failure.BadValue.Errorf("fullDocument cannot be %q", name)
-			}
-		case "fullDocumentBeforeChange":
-			if c.before = name; !slices.Contains(beforeImages, name) {
-				return failure.BadValue.Errorf("fullDocumentBeforeChange cannot be %q", name)
+		case "fullDocument", "fullDocumentBeforeChange":
+			if c.images[key] = name; !slices.Contains(imageOptions[key], name) {
+				return failure.BadValue.Errorf("%s cannot be %q", key, name)
 			}
 		default:
 			return failure.UnknownField.Errorf(
@@ -229,7 +231,7 @@ func (c *stream) sees(e change) bool {
 }
 
 // event returns what the stream says of a part of a commit; nil: nothing.
-func (c *stream) event(e entry, change change, at position) (bson.Raw, error) {
+func (c *stream) event(e entry, change change, at position) (event bson.Raw, err error) {
 	kind, tells := change.kind, c.sees(change)
 	if at.invalidates() {
 		kind, tells = "invalidate", c.invalidates(change)
@@ -247,7 +249,7 @@ func (c *stream) event(e entry, change change, at position) (bson.Raw, error) {
 	case "insert", "replace":
 		b.Document("fullDocument", change.after)
 	case "update":
-		if err := c.appendAfter(b, change); err != nil {
+		if err = c.appendAfter(b, change); err != nil {
 			return nil, err
 		}
 	}
@@ -267,50 +269,26 @@ func (c *stream) event(e entry, change change, at position) (bson.Raw, error) {
 			change.before, change.after, true, c.expanded))
 	}
 	if change.before != nil {
-		err := c.appendImage(b, "fullDocumentBeforeChange", c.before, change, change.before)
-		if err != nil {
-			return nil, err
-		}
+		const key = "fullDocumentBeforeChange"
+		err = deployment.AppendImage(b, key, c.images[key], change.images, change.before)
 	}
-	return b.Finish(), nil
+	return b.Finish(), err
 }
 
 // appendAfter appends the document behind an update, as the option for it says.
 func (c *stream) appendAfter(b *bson.Builder, e change) error {
-	if c.after != "updateLookup" {
-		return c.appendImage(b, "fullDocument", c.after, e, e.after)
+	if want := c.images["fullDocument"]; want != "updateLookup" {
+		return deployment.AppendImage(b, "fullDocument", want, e.images, e.after)
 	}
-	found, err := c.front.current(e.ns, field(e.after, "_id"))
-	if err != nil {
-		return err
+	page, err := c.front.ask(e.ns.db, bson.NewBuilder(nil).String("find", e.ns.coll).
+		OpenDocument("filter").OpenDocument("_id").Value("$eq", field(e.after, "_id")).
+		Close().Close().Int32("limit", 1).Bool("singleBatch", true).Finish())
+	now := field(page, "cursor", "firstBatch", "0")
+	if now.IsZero() {
+		now = bson.NullValue()
 	}
-	if found == nil {
-		b.Null("fullDocument")
-	} else {
-		b.Document("fullDocument", found)
-	}
-	return nil
-}
-
-func (c *stream) appendImage(b *bson.Builder, key, want string, e change, image bson.Raw) error {
-	switch {
-	case want != "whenAvailable" && want != "required":
-	case e.images:
-		b.Document(key, image)
-	case want == "required":
-		return failure.NoMatchingDocument.Errorf("the collection does not keep %s", key)
-	default:
-		b.Null(key)
-	}
-	return nil
-}
-
-// current returns a document as it is now; nil: there is none.
-func (f *Front) current(ns namespace, id bson.Value) (bson.Raw, error) {
-	page, err := f.ask(ns.db, bson.NewBuilder(nil).String("find", ns.coll).OpenDocument("filter").
-		OpenDocument("_id").Value("$eq", id).Close().Close().
-		Int32("limit", 1).Bool("singleBatch", true).Finish())
-	return document(page, "cursor", "firstBatch", "0"), err
+	b.Value("fullDocument", now)
+	return err
 }
 
 // shape has the engine run the stages of the pipeline on events.
@@ -350,28 +328,10 @@ func (c *stream) shape(events []bson.Raw) ([]bson.Raw, error) {
 	return shaped, nil
 }
 
-// firstBatch answers with a first batch that is empty.
-func (r *request) firstBatch(c *stream) (bson.Raw, error) {
-	if _, _, _, err := r.front.log.from(c.next); err != nil {
-		return nil, err
-	}
-	name := cmp.Or(text(r.Body, "aggregate"), "$cmd.aggregate")
-	kept := &cursor{namespace: r.Database + "." + name, lsid: r.lsid, stream: c}
-	id := r.front.newCursor()
-	r.front.keep(id, kept)
-	return c.reply(id, kept.namespace, "firstBatch", 0), nil
-}
-
-// defaultAwait is how long a getMore without maxTimeMS waits for events.
-const defaultAwait = time.Second
-
 // nextEvents answers with the next batch, once there is one, or with an empty one in the end.
 func (r *request) nextEvents(id int64, kept *cursor) (bson.Raw, error) {
-	limit := defaultAwait
-	if ms := integer(r.Body, "maxTimeMS"); ms > 0 {
-		limit = time.Duration(ms) * time.Millisecond
-	}
-	timeout := time.NewTimer(limit)
+	wait := cmp.Or(integer(r.Body, "maxTimeMS"), 1000)
+	timeout := time.NewTimer(time.Duration(wait) * time.Millisecond)
 	defer timeout.Stop()
 	c := kept.stream
 	size := cmp.Or(integer(r.Body, "batchSize"), math.MaxInt32)

@@ -42,8 +42,8 @@ type written struct {
 	retried     []int32
 }
 
-// add adds what the statements at these indexes did, and returns which of them have failed.
-func (w *written) add(reply bson.Raw, at ...int) (failed []int) {
+// add adds what the statements at these indexes did.
+func (w *written) add(reply bson.Raw, at ...int) {
 	w.n += integer(reply, "n")
 	w.modified += integer(reply, "nModified")
 	for name, to := range map[string]*[]bson.Raw{
@@ -53,12 +53,8 @@ func (w *written) add(reply bson.Raw, at ...int) (failed []int) {
 		for doc := range all.Documents() {
 			of := at[integer(doc, "index")]
 			*to = append(*to, bson.With(doc, "index", bson.Int32Value(int32(of))))
-			if name == "writeErrors" {
-				failed = append(failed, of)
-			}
 		}
 	}
-	return failed
 }
 
 func (w *written) reply(isUpdate bool) bson.Raw {
@@ -154,25 +150,25 @@ func (r *request) group(w *written, first int, group []bson.Raw) error {
 		if err != nil {
 			return err
 		}
-		failed := w.add(reply, left...)
+		w.add(reply, left...)
 		if r.Name == "insert" { // each of them did this
 			reply = bson.NewBuilder(nil).Int32("n", 1).Finish()
 		}
-		return r.remember(reply, r.done(left, failed, w.ordered)...)
-	})
-}
-
-// done returns the ids of the statements that were run, of which some have failed.
-func (r *request) done(all, failed []int, ordered bool) (ids []int32) {
-	for _, i := range all {
-		switch {
-		case !slices.Contains(failed, i):
-			ids = append(ids, r.statementID(i))
-		case ordered:
-			return ids
+		failed := map[int64]bool{}
+		for _, e := range w.errors {
+			failed[integer(e, "index")] = true
 		}
-	}
-	return ids
+		var done []int32
+		for _, i := range left {
+			switch {
+			case !failed[int64(i)]:
+				done = append(done, r.statementID(i))
+			case w.ordered: // those behind it were not run
+				return r.remember(reply, done...)
+			}
+		}
+		return r.remember(reply, done...)
+	})
 }
 
 // prepare refuses an update or a delete that cannot be retried, and says what it does.
@@ -221,25 +217,18 @@ func (r *request) change(function string, body bson.Raw) (bson.Raw, error) {
 func (r *request) emit(prefix string, content bson.Raw) (at uint64, err error) {
 	return r.query("pg_logical_emit_message(true, @prefix, @content::bytea)::text", "",
 		pgx.NamedArgs{
-			"prefix":  messagePrefix + prefix,
+			"prefix":  prefix,
 			"content": append([]byte{}, content...), // no message would be made of NULL
 		}, new(string))
 }
 
 // emitKind says in the log whether the changes behind it replace documents: its rows do not tell.
 func (r *request) emitKind(update bson.Value) error {
-	doc, isDocument := update.Document()
-	replaces := isDocument && (doc.IsEmpty() || doc.FirstKey()[0] != '$')
-	said := new(bool) // what the log takes changes for that no message is before
-	if r.within != nil {
-		said = &r.within.replaces
-	}
-	if *said == replaces {
+	if update.IsZero() { // documents are deleted
 		return nil
 	}
-	*said = replaces
 	kind := "update"
-	if replaces {
+	if doc, ok := update.Document(); ok && (doc.IsEmpty() || doc.FirstKey()[0] != '$') {
 		kind = "replace"
 	}
 	_, err := r.emit(kind, nil)

@@ -23,18 +23,15 @@ type changeStream struct {
 	expanded   bool       // showExpandedEvents
 	lookup     bool       // fullDocument: "updateLookup"
 	// after is fullDocument, and before is fullDocumentBeforeChange: what events say of images.
-	after, before images
+	after, before string
 	next          int  // the number of the next event
 	ended         bool // by an invalidate event
 }
 
-// images says whether events have the images of documents that their collection may keep.
-type images string
-
-// The values of options for images; the zero value asks for none.
+// The values of options for images; any other asks for none.
 const (
-	whenAvailable images = "whenAvailable"
-	required      images = "required"
+	whenAvailable = "whenAvailable"
+	required      = "required"
 )
 
 // openStream answers an aggregate whose first stage is $changeStream.
@@ -135,11 +132,11 @@ func (c *changeStream) setImages(key, name string) error {
 	case key == "fullDocument" && (name == "default" || name == "updateLookup"):
 		c.lookup = name == "updateLookup"
 	case known && key == "fullDocumentBeforeChange" && name == "off":
-	case known && (name == string(whenAvailable) || name == string(required)):
+	case known && (name == whenAvailable || name == required):
 		if key == "fullDocument" {
-			c.after = images(name)
+			c.after = name
 		} else {
-			c.before = images(name)
+			c.before = name
 		}
 	case !known && key == "fullDocumentBeforeChange":
 		return failure.UnknownField.Errorf("BSON field '$changeStream.%s' is an unknown field", key)
@@ -149,16 +146,17 @@ func (c *changeStream) setImages(key, name string) error {
 	return nil
 }
 
-// append appends the image of a document that an entry has changed, under a key.
-func (want images) append(b *bson.Builder, key string, e entry, image bson.Raw) error {
+// AppendImage appends the image of a changed document under a key, as the option for it wants it:
+// whenAvailable, required, or not at all. kept says that the collection keeps images.
+func AppendImage(b *bson.Builder, key, want string, kept bool, image bson.Raw) error {
 	switch {
-	case want == "":
-	case e.images:
+	case want != whenAvailable && want != required:
+	case kept:
 		b.Document(key, image)
 	case want == required:
 		return failure.NoMatchingDocument.Errorf(
-			"Change stream was configured to require the %s of all changes, but it was not "+
-				"found", key)
+			"Change stream was configured to require the %s of all changes, but it was not found",
+			key)
 	default:
 		b.Null(key)
 	}
@@ -264,7 +262,8 @@ func (c *changeStream) eventLocked(e entry, number int) (bson.Raw, error) {
 		return nil, err
 	}
 	if e.before != nil {
-		if err := c.before.append(b, "fullDocumentBeforeChange", e, e.before); err != nil {
+		err := AppendImage(b, "fullDocumentBeforeChange", c.before, e.images, e.before)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -293,7 +292,7 @@ func (c *changeStream) appendDocumentLocked(b *bson.Builder, e entry) error {
 		}
 		return nil
 	}
-	if err := c.after.append(b, "fullDocument", e, e.after); err != nil {
+	if err := AppendImage(b, "fullDocument", c.after, e.images, e.after); err != nil {
 		return err
 	}
 	if c.lookup {

@@ -204,12 +204,7 @@ func (r *request) withSnapshot(reply bson.Raw) bson.Raw {
 	if r.snapshot == (timestamp{}) {
 		return reply
 	}
-	at := r.snapshot.value()
-	if cursor := document(reply, "cursor"); cursor != nil {
-		return bson.With(reply, "cursor", bson.DocumentValue(bson.With(cursor, "atClusterTime",
-			at)))
-	}
-	return bson.With(reply, "atClusterTime", at)
+	return fakemongo.WithSnapshotTime(reply, r.snapshot.value())
 }
 
 // sessionLife is how long a server keeps a session that is not used.

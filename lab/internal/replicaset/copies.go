@@ -123,11 +123,7 @@ func (s *Server) readSnapshot(cmd *fakemongo.Command) (bson.Raw, error) {
 		return nil, err
 	}
 	reply, err := s.readAt(cmd, p, true)
-	if inCursor := document(reply, "cursor"); inCursor != nil {
-		return bson.With(reply, "cursor", bson.DocumentValue(
-			bson.With(inCursor, "atClusterTime", at.value()))), err
-	}
-	return bson.With(reply, "atClusterTime", at.value()), err
+	return fakemongo.WithSnapshotTime(reply, at.value()), err
 }
 
 // past returns the documents of a collection as they were at a time. The caller holds data.
