@@ -76,7 +76,7 @@ func allDefaults(t *testing.T) map[string]string {
 	}
 	defaults := map[string]string{}
 	for _, row := range cells(options.String(), 3) {
-		defaults[row[0]] = row[3]
+		defaults[row[0]] = row[1]
 	}
 	return defaults
 }

@@ -48,25 +48,22 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Markdown writes the table of options as docs/configuration.md has it.
+// Markdown writes the table of options as docs/configuration.md has it. A secret has no row of its
+// own for its file.
 func Markdown(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("| key in the file | flag | variable | default | reload | what it does " +
-		"|\n|---|---|---|---|---|---|\n")
-	for _, row := range options {
-		for _, o := range row.withFile() {
-			key := "`" + o.Name + "`"
-			if o.NoFile {
-				key = ""
-			}
-			def := ""
-			if o.Default != "" {
-				def = "`" + o.Default + "`"
-			}
-			doc := strings.ReplaceAll(o.Doc, "|", `\|`)
-			fmt.Fprintf(&b, "| %s | `--%s` | `%s` | %s | %s | %s: %s |\n", key, o.flag(), o.env(),
-				def, o.reloadNote(), o.Kind, doc)
+	b.WriteString("| option | default | reload | what it does |\n|---|---|---|---|\n")
+	for _, o := range options {
+		name := "`" + o.Name + "`"
+		if o.NoFile {
+			name = "`--" + o.flag() + "`"
 		}
+		def := ""
+		if o.Default != "" {
+			def = "`" + o.Default + "`"
+		}
+		doc := strings.ReplaceAll(o.Doc, "|", `\|`)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s: %s |\n", name, def, o.reloadNote(), o.Kind, doc)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -77,10 +74,10 @@ func (o option) reloadNote() string {
 	switch {
 	case o.Reload:
 		return "yes"
-	case readAgain[o.Name]:
+	case readAgain[o.Name] || readAgain[o.Name+fileSuffix]:
 		return "its file"
 	}
-	return "no"
+	return ""
 }
 
 // readAgain names the options whose files are read again on their own.
