@@ -26,7 +26,11 @@ const quick = "&heartbeatFrequencyMS=500&serverSelectionTimeoutMS=500"
 
 func TestDatabaseDown(t *testing.T) {
 	t.Parallel()
-	mongo := fakemongo.NewTCPServer(t, nil)
+	databaseDown(t, scripted)
+}
+
+func databaseDown(t *testing.T, serve func(*testing.T) database) {
+	mongo := serve(t)
 	d := begin(t, mongo.URI()+quick)
 	mongo.SetDown(true)
 	d.wantReady(http.StatusServiceUnavailable, "no MongoDB server can be selected")
@@ -44,10 +48,17 @@ func TestDatabaseDown(t *testing.T) {
 
 func TestSlowDatabase(t *testing.T) {
 	t.Parallel()
-	mongo := fakemongo.NewTCPServer(t, nil)
+	slowDatabase(t, scripted)
+}
+
+func slowDatabase(t *testing.T, serve func(*testing.T) database) {
+	mongo := serve(t)
 	d := begin(t, mongo.URI())
-	mongo.Handle("find", func(c *fakemongo.Command) fakemongo.Reply {
-		return mongo.Default(c).After(1100 * time.Millisecond)
+	mongo.disturb(func(c *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+		if c.Name != "find" {
+			return next(c)
+		}
+		return next(c).After(1100 * time.Millisecond)
 	})
 	find := func() {
 		if r := d.Post(t, path, "{}"); r.Status != http.StatusOK {
@@ -89,16 +100,19 @@ func keys(t *testing.T, principals ...string) (file string, all []gatewaytest.He
 
 // hang makes finds wait until the test ends, and returns a function that sends one and waits until
 // the server has it.
-func hang(t *testing.T, mongo *fakemongo.Server, d *drill) func(...gatewaytest.Header) {
+func hang(t *testing.T, mongo database, d *drill) func(...gatewaytest.Header) {
 	t.Helper()
 	arrived, release := make(chan struct{}), make(chan struct{})
-	mongo.Handle("find", func(c *fakemongo.Command) fakemongo.Reply {
+	mongo.disturb(func(c *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+		if c.Name != "find" {
+			return next(c)
+		}
 		select {
 		case arrived <- struct{}{}:
 			<-release
 		case <-release:
 		}
-		return mongo.Default(c)
+		return next(c)
 	})
 	var calls sync.WaitGroup
 	t.Cleanup(func() {
@@ -131,7 +145,11 @@ func hang(t *testing.T, mongo *fakemongo.Server, d *drill) func(...gatewaytest.H
 
 func TestPoolExhausted(t *testing.T) {
 	t.Parallel()
-	mongo := fakemongo.NewTCPServer(t, nil)
+	poolExhausted(t, scripted)
+}
+
+func poolExhausted(t *testing.T, serve func(*testing.T) database) {
+	mongo := serve(t)
 	file, keys := keys(t, "ann", "bob", "cid")
 	d := begin(t, mongo.URI()+"&maxPoolSize=2", "--auth-api-keys-file", file,
 		"--requests-queue-time", "100ms")
@@ -153,7 +171,11 @@ func TestPoolExhausted(t *testing.T) {
 
 func TestFlood(t *testing.T) {
 	t.Parallel()
-	mongo := fakemongo.NewTCPServer(t, nil)
+	flood(t, scripted)
+}
+
+func flood(t *testing.T, serve func(*testing.T) database) {
+	mongo := serve(t)
 	file, keys := keys(t, "ann", "bob")
 	d := begin(t, mongo.URI(), "--auth-api-keys-file", file, "--requests-queue-time", "10ms",
 		"--requests-max-in-flight-per-principal", "1")
@@ -167,7 +189,7 @@ func TestFlood(t *testing.T) {
 	for range 20 {
 		find()
 	}
-	mongo.Handle("find", nil)
+	mongo.disturb(nil)
 	if r := d.Post(t, path, "{}", keys[1]); r.Status != http.StatusOK {
 		t.Errorf("find of another client = %d %s", r.Status, r.Body)
 	}
@@ -192,7 +214,11 @@ func TestCertificateEnds(t *testing.T) {
 
 func TestWrongPassword(t *testing.T) {
 	t.Parallel()
-	mongo := fakemongo.NewTCPServer(t, nil)
+	wrongPassword(t, scripted)
+}
+
+func wrongPassword(t *testing.T, serve func(*testing.T) database) {
+	mongo := serve(t)
 	demand := func(password string) {
 		mongo.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: password}}})
 	}
@@ -219,7 +245,11 @@ func TestWrongPassword(t *testing.T) {
 
 func TestPolicyBroken(t *testing.T) {
 	t.Parallel()
-	mongo := fakemongo.NewTCPServer(t, nil)
+	policyBroken(t, scripted)
+}
+
+func policyBroken(t *testing.T, serve func(*testing.T) database) {
+	mongo := serve(t)
 	file := filepath.Join(t.TempDir(), "policy")
 	write := func(text string) {
 		t.Helper()
@@ -273,8 +303,12 @@ func replicaArgs(t *testing.T) []string {
 
 func TestReplicaUnreachable(t *testing.T) {
 	t.Parallel()
-	mongo := fakemongo.NewTCPServer(t, nil)
-	mongo.SetDocuments("shop.orders", fakemongo.Numbered(0, 300, 0)...)
+	replicaUnreachable(t, scripted)
+}
+
+func replicaUnreachable(t *testing.T, serve func(*testing.T) database) {
+	mongo := serve(t)
+	mongo.fill(fakemongo.Numbered(0, 300, 0))
 	args := replicaArgs(t)
 	gone := begin(t, mongo.URI(), args...)
 	d := begin(t, mongo.URI(), append(args, "--replica-peers", gone.Replica)...)
@@ -351,9 +385,13 @@ func newReplicaSet(t *testing.T) *fakemongo.Cluster {
 
 func TestNoPrimary(t *testing.T) {
 	t.Parallel()
-	set := newReplicaSet(t)
-	d := begin(t, set.URI("replicaSet=rs"+quick))
-	set.StepDown()
+	noPrimary(t, newReplicaSet)
+}
+
+func noPrimary(t *testing.T, set func(*testing.T) *fakemongo.Cluster) {
+	members := set(t)
+	d := begin(t, members.URI("replicaSet=rs"+quick))
+	members.StepDown()
 	find := func() {
 		if r := d.Post(t, path, "{}"); r.Status != http.StatusServiceUnavailable {
 			t.Errorf("find = %d %s", r.Status, r.Body)
@@ -368,12 +406,16 @@ func TestNoPrimary(t *testing.T) {
 
 func TestElections(t *testing.T) {
 	t.Parallel()
-	set := newReplicaSet(t)
-	d := begin(t, set.URI("replicaSet=rs&heartbeatFrequencyMS=500"))
+	elections(t, newReplicaSet)
+}
+
+func elections(t *testing.T, set func(*testing.T) *fakemongo.Cluster) {
+	members := set(t)
+	d := begin(t, members.URI("replicaSet=rs&heartbeatFrequencyMS=500"))
 	n := 0
 	elect := func() {
 		n++
-		set.Host(n % 3).Elect()
+		members.Host(n % 3).Elect()
 		if r := d.Post(t, path, "{}"); r.Status != http.StatusOK {
 			t.Errorf("find = %d %s", r.Status, r.Body)
 		}
