@@ -13,6 +13,14 @@ import (
 // IsAction reports whether there is an action with the name.
 func IsAction(name string) bool { return method.OfAction(name) != nil }
 
+// Actions returns the names of all actions.
+func Actions() (names []string) {
+	for _, m := range method.All() {
+		names = append(names, m.Action)
+	}
+	return names
+}
+
 // uidOf returns the entity of an action, and groupOf that of its group, such as Action::"read".
 func uidOf(a *method.Method) cedar.EntityUID {
 	return cedar.NewEntityUID("Action", cedar.String(a.Action))

@@ -41,7 +41,7 @@ func combine(who *Principal, permits []*rule, writing bool) Decision {
 		d.Options = append(d.Options, r.options...)
 	}
 	if len(all) == 0 {
-		return Decision{Rule: noRule}
+		return Decision{Rule: NoRule}
 	}
 	left := uncovered(all, writing)
 	var ids []string

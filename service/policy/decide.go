@@ -164,7 +164,7 @@ func (p *Policy) decide(who *Principal, action string, on Resource) Decision {
 	a := method.OfAction(action)
 	// A name with $ is not one of a collection: find on $cmd would be a command.
 	if a == nil || strings.Contains(on.String(), "$") {
-		return Decision{Rule: noRule}
+		return Decision{Rule: NoRule}
 	}
 	_, found := cedar.Authorize(p.set, w, cedar.Request{
 		Principal: w.principal.UID, Action: uidOf(a), Resource: w.resource[0].UID,

@@ -171,7 +171,7 @@ func (g *Grounds) Add(text string) error {
 		a := asked{r.text(), Resource{r.text(), r.text()}}
 		if sum := r.sum(); !r.bad && !g.put(a, sum, ofTransaction) {
 			return &Refusal{
-				Action: a.action, On: a.on, Rule: noRule,
+				Action: a.action, On: a.on, Rule: NoRule,
 				Problem: "belongs to a transaction of more than 2000 kinds of operations",
 			}
 		}
@@ -230,7 +230,7 @@ func (e *Enforcer) Still(who *caller.Identity, g *Grounds) error {
 	}
 	if beyond != (Sum{}) && beyond != s.world(who) {
 		return &Refusal{
-			Principal: principalName(who), Action: "the call", Rule: noRule, Changed: true,
+			Principal: principalName(who), Action: "the call", Rule: NoRule, Changed: true,
 		}
 	}
 	return nil

@@ -41,7 +41,7 @@ func TestMistakes(t *testing.T) {
 		{"in a condition", when + `action == Action::"find" };`, "line 2", `Action::"Find"`},
 		{"more other letters than those of an action", `forbid (principal, action == Action::"vwxyzFind", resource);`, "line 1", "docs/policy.md"},
 		{"as many", `forbid (principal, action == Action::"wxyzFind", resource);`, "line 1", `Action::"Find"`},
-		{"nothing like an action", `forbid (principal, action == Action::"x", resource);`, "line 1", "docs/policy.md"},
+		{"nothing like an action", `forbid (principal, action == Action::"x", resource);`, "line 1", "write one of the names that docs/policy.md lists"},
 		{"a service's name in it", `forbid (principal, action == Action::"DocumentService/Find", resource);`, "line 1", "write"},
 		{
 			"a call that has others in it", `forbid (principal, action == Action::"BulkWrite", resource);`,

@@ -264,5 +264,5 @@ func (d *Decision) Restricted() bool {
 		len(d.ReadOnly) > 0
 }
 
-// noRule is the Decision.Rule of what no rule permits.
-const noRule = "no rule"
+// NoRule is the Decision.Rule of what no rule permits.
+const NoRule = "no rule"

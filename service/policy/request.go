@@ -83,7 +83,7 @@ const element = 32
 func (c *Call) decide(request proto.Message) error {
 	m := request.ProtoReflect()
 	if c.method == nil {
-		return c.refuse(&limits{Decision: Decision{Rule: noRule}}, c.name, c.on, nil)
+		return c.refuse(&limits{Decision: Decision{Rule: NoRule}}, c.name, c.on, nil)
 	}
 	c.Of(request)
 	return c.check(m, c.method, c.on)
@@ -250,7 +250,7 @@ func (c *Call) contained(m protoreflect.Message) (err error) {
 			return err == nil
 		}
 		if sub.Descriptor().Fields().ByName("database") != nil {
-			err = c.refuse(&limits{Decision: Decision{Rule: noRule}},
+			err = c.refuse(&limits{Decision: Decision{Rule: NoRule}},
 				string(sub.Descriptor().Name()), ResourceOf(sub.Interface()), nil)
 			return false
 		}

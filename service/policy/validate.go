@@ -306,9 +306,11 @@ func actionMistake(uid cedar.EntityUID) *mistake {
 		names = append(names, string(known.ID))
 	}
 	slices.Sort(names)
-	return &mistake{
-		"there is no " + uid.String(), fmt.Sprintf("write Action::%q", nearest(id, names)), id,
+	help := "write " + unlisted
+	if like := nearest(id, names); like != unlisted {
+		help = fmt.Sprintf("write Action::%q", like)
 	}
+	return &mistake{"there is no " + uid.String(), help, id}
 }
 
 // groupMistake returns what is wrong with a comparison with a group of actions: no action is equal
@@ -392,9 +394,12 @@ func applicable(scope ast.IsActionScopeNode) string {
 	return string(eq.Entity.ID) + " works on a " + strings.Join(names, " or a ")
 }
 
-// nearest returns the name that is most like another.
+// unlisted is what to write instead of a name that is like none.
+const unlisted = "one of the names that docs/policy.md lists"
+
+// nearest returns the name that is most like another; unlisted if none is like it.
 func nearest(name string, names []string) string {
-	best, least := "one of the names that docs/policy.md lists", 1+len(name)/2
+	best, least := unlisted, 1+len(name)/2
 	for _, other := range names {
 		if d := spelling.Distance(strings.ToLower(name), strings.ToLower(other)); d < least {
 			best, least = other, d

@@ -46,7 +46,10 @@ type Row struct {
 	Becomes yaml.Node `yaml:"becomes"`
 }
 
-// Read reads a table and its policy.
+// ErrPolicy is the error of Read for a file that has a policy instead of a table.
+var ErrPolicy = errors.New("it is a policy, and not a table of requests")
+
+// Read reads a table and its policy. It returns ErrPolicy for the file of a policy.
 func Read(path string) (*Table, *policy.Policy, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -56,10 +59,16 @@ func Read(path string) (*Table, *policy.Policy, error) {
 	decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&t); err != nil {
+		if _, wrong := policy.Parse(text); wrong == nil || filepath.Ext(path) == ".cedar" {
+			err = ErrPolicy
+		}
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(t.Tests) == 0 {
 		return nil, nil, fmt.Errorf("%s: it has no tests", path)
+	}
+	if t.Policy == "" {
+		return nil, nil, fmt.Errorf("%s: it names no policy: write policy: FILE", path)
 	}
 	file := t.Policy
 	if !filepath.IsAbs(file) {
@@ -133,6 +142,8 @@ func (r *Row) run(e *policy.Enforcer) error {
 		return err
 	case r.Expect == "deny" && x.Refusal == nil:
 		return errors.New("it is allowed")
+	case r.Expect == "allow" && x.Rule == policy.NoRule:
+		return fmt.Errorf("no permit rule allows it: %w", x.Refusal)
 	case r.Expect == "allow" && x.Refusal != nil:
 		return fmt.Errorf("it is refused by %s: %w", x.Rule, x.Refusal)
 	case r.Expect != "allow" && r.Expect != "deny":

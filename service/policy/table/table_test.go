@@ -22,7 +22,7 @@ func TestRun(t *testing.T) {
 		`expect: allow`:                               "",
 		`expect: allow, rule: mine`:                   "",
 		`expect: allow, rule: other`:                  "test 1: mine decides, not other",
-		`expect: allow, principal: key:d`:             "test 1: it is refused by ",
+		`expect: allow, principal: key:d`:             "test 1: no permit rule allows it: ",
 		`expect: deny, principal: key:d`:              "",
 		`expect: deny, name: n`:                       "n: it is allowed",
 		`expect: perhaps`:                             `expect is "perhaps", and not allow or deny`,
