@@ -382,7 +382,8 @@ func (c *command) help(own *pflag.FlagSet, w io.Writer) error {
 	default:
 		b.WriteString("\nOptions: flag, environment variable (default). A flag overrides the " +
 			"variable, and the variable\noverrides the configuration file. There --log-level " +
-			"is the key level below the key log.\n\n")
+			"is the key level below the key log. The items of a list are\nseparated by commas. " +
+			"Of what principals share, one gets 80% if it is alone, and less beside others.\n\n")
 		if err := config.Usage(&b); err != nil {
 			return err
 		}

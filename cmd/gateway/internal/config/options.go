@@ -300,8 +300,8 @@ var options = []option{
 	{
 		Name: "auth.certificateName", Kind: "name", Default: string(caller.Subject),
 		Doc: "What names the principal in a client certificate: subject (the distinguished " +
-			"name), the only commonName, or the only dns, uri or email of the alternative names; " +
-			"with none, nothing.",
+			"name), the only commonName, or the only dns, uri or email of the alternative names. " +
+			"With none, certificates are not credentials.",
 		parse: into(func(c *Config) *caller.CertificateName { return &c.Auth.CertificateName },
 			parseCertificateName),
 	},
