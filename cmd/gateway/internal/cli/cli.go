@@ -19,6 +19,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/shell"
+	"github.com/mooringdb/mooring/service/spelling"
 )
 
 // Exit codes.
@@ -264,6 +265,10 @@ func find(args []string) (*command, error) {
 		}
 	}
 	if found == nil {
+		if like := spelling.Nearest(args[0], slices.Values(allNames())); like != "" {
+			return nil, &usageError{fmt.Sprintf("unknown command %q: did you mean %s?", args[0],
+				like)}
+		}
 		return nil, &usageError{fmt.Sprintf("unknown command %q: there are %s", args[0], names())}
 	}
 	return found, nil
@@ -296,7 +301,7 @@ func (c *command) call(args []string, s surroundings) error {
 		return c.help(c.ownFlags(), s.stdout)
 	}
 	if err != nil {
-		return &usageError{c.name + ": " + err.Error()}
+		return &usageError{c.name + ": " + err.Error() + likeFlag(flags, err)}
 	}
 	operands, err := c.takeWords(flags)
 	if err != nil {
@@ -324,11 +329,7 @@ func (c *command) takeWords(flags *pflag.FlagSet) (operands []string, err error)
 	words, n := flags.Args(), len(c.args)
 	least, most := c.bounds()
 	if given := len(words) - n; given < least || given > most || !slices.Equal(words[:n], c.args) {
-		what := fmt.Sprintf("%d arguments that are not flags", flags.NArg())
-		if flags.NArg() == 1 {
-			what = "1 argument that is not a flag"
-		}
-		return nil, &usageError{fmt.Sprintf("%s: %s; usage: mooring %s", c.name, what, c.usage())}
+		return nil, c.wrongWords(words)
 	}
 	operands = words[n:]
 	if !c.takesURI || len(operands) == 0 {
@@ -337,8 +338,8 @@ func (c *command) takeWords(flags *pflag.FlagSet) (operands []string, err error)
 	uri := operands[0]
 	switch {
 	case !strings.HasPrefix(uri, "mongodb://") && !strings.HasPrefix(uri, "mongodb+srv://"):
-		return nil, &usageError{c.name + ": the argument is no connection string, which begins " +
-			"with mongodb:// or mongodb+srv://"}
+		return nil, &usageError{c.name + ": the argument is not a connection string, which " +
+			"begins with mongodb:// or mongodb+srv://"}
 	case flags.Changed("uri") || flags.Changed("uri-file"):
 		return nil, &usageError{c.name + ": the connection string is given twice, as an argument " +
 			"and by a flag"}
@@ -416,10 +417,66 @@ func overview(w io.Writer) error {
 	return err
 }
 
-func names() string {
+func names() string { return strings.Join(allNames(), ", ") }
+
+// allNames returns the first words of all commands.
+func allNames() []string {
 	all := make([]string, len(commands))
 	for i := range commands {
 		all[i] = commands[i].name
 	}
-	return strings.Join(slices.Compact(all), ", ")
+	return slices.Compact(all)
+}
+
+// likeFlag returns a question for the flag that was probably meant; empty: none is like it.
+func likeFlag(flags *pflag.FlagSet, err error) string {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return ""
+	}
+	all := []string{"help"}
+	flags.VisitAll(func(f *pflag.Flag) { all = append(all, f.Name) })
+	// A letter alone is like nothing.
+	if len(unknown.GetSpecifiedName()) < 2 {
+		return ""
+	}
+	like := spelling.Nearest(unknown.GetSpecifiedName(), slices.Values(all))
+	if like == "" {
+		return ""
+	}
+	return ": did you mean --" + like + "?"
+}
+
+// siblings returns the commands that begin with the same word and have a second one.
+func (c *command) siblings() (all []string) {
+	for i := range commands {
+		if other := &commands[i]; other.name == c.name && len(other.args) > 0 {
+			all = append(all, other.words())
+		}
+	}
+	return all
+}
+
+// wrongWords returns the error for words that do not go with the command. It does not repeat them:
+// one may contain a password.
+func (c *command) wrongWords(words []string) error {
+	if all := c.siblings(); len(all) > 0 && len(words) > 0 && !slices.Contains(c.args, words[0]) {
+		like := spelling.Nearest(c.name+" "+words[0], slices.Values(all))
+		switch {
+		case like != "":
+			return &usageError{"there is no such command: did you mean " + like + "?"}
+		case len(c.args) > 0:
+			return &usageError{"there is no such command: there are " +
+				strings.Join(all, ", ")}
+		}
+	}
+	return &usageError{fmt.Sprintf("%s: %s; usage: mooring %s", c.name, arguments(len(words)),
+		c.usage())}
+}
+
+func arguments(n int) string {
+	if n == 1 {
+		return "1 argument that is not a flag"
+	}
+	return fmt.Sprintf("%d arguments that are not flags", n)
 }

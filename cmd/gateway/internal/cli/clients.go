@@ -7,6 +7,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/certificate"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/render"
 	"github.com/mooringdb/mooring/service/caller"
 )
 
@@ -43,5 +44,5 @@ func describeTokens(ctx context.Context, jwt config.JWT) string {
 	if err != nil {
 		return what + ": FAILED, " + err.Error()
 	}
-	return fmt.Sprintf("%s (the issuer has %d keys)", what, n)
+	return fmt.Sprintf("%s (the issuer has %s)", what, render.Count(n, "key"))
 }

@@ -87,13 +87,40 @@ func checkHealth(c call) error {
 				kind.flag)}
 		}
 		if err := untilReady(ctx, kind.ask(u, secure, c.dial)); err != nil {
-			return fmt.Errorf("%s at %s: %w", kind.flag, text, err)
+			return fmt.Errorf("%s at %s: %w%s", kind.flag, text, err, healthHint(err, kind.flag))
 		}
 		if _, err := fmt.Fprintf(c.stdout, "%s at %s is ready\n", kind.flag, text); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// healthHint returns a line that says what to do about a failure; empty: the error says enough.
+func healthHint(err error, flag string) string {
+	text := err.Error()
+	other := map[string]string{"rest": "gRPC, which --grpc asks", "grpc": "REST, which --rest asks"}
+	for _, row := range []struct{ sign, hint string }{
+		{"x509: certificate signed by unknown authority", "name the certificate's authorities by " +
+			"--ca-file, or do not verify it: --any-certificate"},
+		{"x509: certificate is valid for", "use a host that the certificate names, or do not " +
+			"verify it: --any-certificate"},
+		{"x509:", "--ca-file names the certificate's authorities; --any-certificate does not " +
+			"verify it"},
+		{"HTTP request to an HTTPS server", "the port has TLS: write https://, and name the " +
+			"certificate's authorities by --ca-file"},
+		{"HTTP response to HTTPS client", "the port has no TLS: write http://"},
+		{"first record does not look like a TLS handshake", "the port has no TLS: write http://"},
+		{"malformed HTTP", "is it the port of " + other[flag] + "?"},
+		{"unexpected HTTP status code", "is it the port of " + other[flag] + "?"},
+		{"server preface", "is it a port with TLS (write https://, and --ca-file), or the port of " +
+			other[flag] + "?"},
+	} {
+		if strings.Contains(text, row.sign) {
+			return "\n" + row.hint
+		}
+	}
+	return ""
 }
 
 func healthTLS(flags *pflag.FlagSet) (*tls.Config, error) {

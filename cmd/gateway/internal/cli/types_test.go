@@ -93,11 +93,30 @@ class Checked(_CheckedRequired, total=False):
     _id: int
 `,
 				},
+				{"types shop.checked --sample 1 --language python", `# Documents of the database shop, written by mooring types.
+# Values are relaxed Extended JSON.
+# These are from a SAMPLE, since no validator describes them; other documents may differ:
+#   checked
+
+from typing import TypedDict
+
+
+class _CheckedRequired(TypedDict):
+    n: int
+
+
+class Checked(_CheckedRequired, total=False):
+    """A document of the collection checked.
+    Inferred from a sample of 1 document.
+    """
+
+    _id: int
+`},
 				{"types shop", "mooring: --language must be one of ts, go, python\n" +
 					"Try: mooring types --help\nexit code 2\n"},
 				{"types shop --language ts --sample 0", "mooring: --sample must be at least 1\n" +
 					"Try: mooring types --help\nexit code 2\n"},
-				{"types shop orders=order --language ts", `mooring: "order" is no name of a type: ` +
+				{"types shop orders=order --language ts", `mooring: "order" is not the name of a type: ` +
 					"it must begin with a capital letter, and have letters and digits only\n" +
 					"Try: mooring types --help\nexit code 2\n"},
 				{

@@ -365,6 +365,7 @@ func TestRefused(t *testing.T) {
 		{"two at once", []string{"--uri", uri, "--log-level=x", "--log-format=y"}, nil, []string{"log.level", "\n", "log.format"}},
 		{"no such file", []string{"--uri", uri, "--config", "/no/such.yaml"}, nil, []string{"/no/such.yaml"}},
 		{"unknown key", file("log:\n  levle: info\n"), nil, []string{"option log.levle (from ", "c.yaml", "is unknown"}},
+		{"key with a letter missing", file("rest:\n  adress: x\n"), nil, []string{"rest.adress", "did you mean rest.address?"}},
 		{"key in another spelling", file("requests: {max_size: 1KiB}\n"), nil, []string{"requests.max_size", "did you mean requests.maxSize?"}},
 		{"config in the file", file("config: other.yaml\n"), nil, []string{"option config", "is unknown"}},
 		{"group as a value", file("log: debug\n"), nil, []string{"option log (from", "is unknown"}},

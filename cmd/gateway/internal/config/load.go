@@ -16,6 +16,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
+	"github.com/mooringdb/mooring/service/spelling"
 )
 
 // layer holds the settings of one source: by option, the text and its exact place.
@@ -67,7 +68,8 @@ func load(
 		return nil, err
 	}
 	for _, name := range unknown {
-		c.Warnings = append(c.Warnings, "unknown environment variable "+name+" has no effect")
+		c.Warnings = append(c.Warnings, "unknown environment variable "+name+" has no effect"+
+			suggestVariable(name))
 	}
 	layers := []layer{given, variables}
 	path := cmp.Or(given["config"].text, variables["config"].text)
@@ -331,17 +333,44 @@ func isGroup(key string) bool {
 	})
 }
 
-// suggest returns the key that was probably meant: the same letters in another spelling.
+// suggest returns a question for the key that was probably meant: one with the same letters, or
+// nearly the same. It is empty if no key is like it.
 func suggest(key string) string {
 	bare := func(s string) string {
 		return strings.ToLower(strings.NewReplacer(".", "", "-", "", "_", "").Replace(s))
 	}
+	var all []string
 	for _, row := range options {
 		for _, o := range row.withFile() {
-			if bare(o.Name) == bare(key) && inFile(o.Name) {
+			if row.NoFile {
+				continue
+			}
+			if all = append(all, o.Name); bare(o.Name) == bare(key) {
 				return "; did you mean " + o.Name + "?"
 			}
 		}
+	}
+	if like := spelling.Nearest(key, slices.Values(all)); like != "" {
+		return "; did you mean " + like + "?"
+	}
+	return ""
+}
+
+// suggestVariable returns a question for the environment variable that was probably meant.
+func suggestVariable(name string) string {
+	all := slices.Clone(clientVariables)
+	for _, row := range options {
+		for _, o := range row.withFile() {
+			all = append(all, o.env())
+		}
+	}
+	// All begin alike, which must not make them like each other.
+	prefix := func(s string) string { return strings.TrimPrefix(s, envPrefix) }
+	for i := range all {
+		all[i] = prefix(all[i])
+	}
+	if like := spelling.Nearest(prefix(name), slices.Values(all)); like != "" {
+		return "; did you mean " + envPrefix + like + "?"
 	}
 	return ""
 }

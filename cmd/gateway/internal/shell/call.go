@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -17,6 +18,7 @@ import (
 	"github.com/mooringdb/mooring/client"
 	"github.com/mooringdb/mooring/internal/method"
 	"github.com/mooringdb/mooring/service/rest"
+	"github.com/mooringdb/mooring/service/spelling"
 )
 
 var call = &Command{
@@ -143,6 +145,10 @@ func rpcNamed(word string) (*method.Method, error) {
 	}
 	switch len(found) {
 	case 0:
+		if like := rpcsLike(word); len(like) > 0 {
+			return nil, usage("there is no RPC %q: did you mean %s?", word,
+				strings.Join(like, " or "))
+		}
 		return nil, usage("there is no RPC %q: mooring call lists them", word)
 	case 1:
 		return found[0], nil
@@ -152,6 +158,20 @@ func rpcNamed(word string) (*method.Method, error) {
 		names = append(names, shortName(m))
 	}
 	return nil, usage("%s may be %s", word, strings.Join(names, " or "))
+}
+
+// rpcsLike returns the names, with their services, of the methods that a word is most like: of one
+// name that several services can have.
+func rpcsLike(word string) (like []string) {
+	byName := map[string][]string{}
+	for _, m := range method.All() {
+		name := string(m.Descriptor.Name())
+		if strings.Contains(word, ".") {
+			name = shortName(m)
+		}
+		byName[name] = append(byName[name], shortName(m))
+	}
+	return byName[spelling.Nearest(word, maps.Keys(byName))]
 }
 
 // rpcNames returns the names of all methods, with their services.

@@ -155,7 +155,8 @@ func unanswered(failed *client.Error, address string) error {
 	hints := []struct{ sign, hint string }{
 		{"unexpected HTTP status code", "%s answers as REST does: name the gRPC port, " +
 			"such as http://" + config.DefaultGRPCAddress},
-		{"error reading server preface", "%s is no gRPC port. Is it https, or the port of REST?"},
+		{"error reading server preface", "%s is not a gRPC port. Is it https, or the port of " +
+			"REST?"},
 		{"first record does not look like a TLS handshake", "%s has no TLS: write http://"},
 		{"certificate", "the certificate of %s: " + text[strings.LastIndex(text, ": ")+1:] +
 			"\nname its authorities by --ca-file, or by caFile in a profile"},

@@ -18,7 +18,7 @@ import (
 )
 
 var importCommand = &Command{
-	Name: "import", Operands: "NAMESPACE [FILE]", prints: true, run: runImport,
+	Name: "import", Operands: "NAMESPACE [FILE]", run: runImport,
 	Synopsis: "insert the documents of a file",
 	Doc: `Inserts the documents of a file, or of standard input, into a collection, and prints how
 many. The file is NDJSON, a JSON array, CSV or BSON, and may be gzip or zstd: its first bytes
@@ -43,6 +43,7 @@ no document is there twice, and none is missing.
 			"line, column, reason and text (default standard error, without the text)")
 		flags.String("continue", "", "file that keeps how far the import has come")
 		flags.Bool("quiet", false, "show no progress")
+		outputFlag(flags)
 	},
 }
 

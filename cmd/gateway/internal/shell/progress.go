@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/render"
 )
 
 // every is the time between two lines of progress where there is no terminal.
@@ -50,7 +52,7 @@ func (p *progress) set(bytes, docs, rejected int64) {
 	if p.first == 0 {
 		p.first = docs
 	}
-	text := fmt.Sprintf("%s %d documents", p.verb, docs)
+	text := p.verb + " " + render.Count(docs, "document")
 	if rejected > 0 {
 		text += fmt.Sprintf(", %d rejected", rejected)
 	}

@@ -76,7 +76,7 @@ for a file that has it, and - for standard input.
 }
 
 func runAggregate(ctx context.Context, s *session) error {
-	database, collection, err := namespace(s.operand(0))
+	database, collection, err := s.namespace()
 	if err != nil && !strings.Contains(s.operand(0), ".") && s.operand(0) != "" {
 		database, err = s.operand(0), nil
 	}
@@ -145,7 +145,7 @@ func runCount(ctx context.Context, s *session) error {
 
 // collection returns the collection that the first operand names.
 func (s *session) collection(ctx context.Context) (*client.Collection[bson.Raw], error) {
-	database, collection, err := namespace(s.operand(0))
+	database, collection, err := s.namespace()
 	if err != nil {
 		return nil, err
 	}

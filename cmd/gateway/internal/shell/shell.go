@@ -174,21 +174,29 @@ func (s *session) close() {
 }
 
 func outputFlags(flags *pflag.FlagSet) {
-	flags.StringP("output", "o", "", "form of the output: "+render.Formats+
-		" (a table on a terminal, else ndjson)")
+	outputFlag(flags)
 	flags.String("fields", "", "columns of csv, such as name,address.city,age.int32() (default "+
 		"the fields of the first documents)")
 	flags.Bool("canonical", false, "write canonical Extended JSON, which keeps all types")
 }
 
+// outputFlag adds the flag of commands that print counts only.
+func outputFlag(flags *pflag.FlagSet) {
+	flags.StringP("output", "o", "", "form of the output: "+render.Formats+
+		" (a table on a terminal, else ndjson)")
+}
+
 // renderer returns the writer of the command's documents.
 func (s *session) renderer() (render.Writer, error) {
-	o := render.Options{Format: render.Format(s.text("output")), Mode: s.mode()}
+	o := render.Options{Format: render.Format(s.text("output")), Mode: extjson.Relaxed}
 	width, isTerminal := terminal(s.Stdout)
 	o.Width = width
-	var err error
-	if o.Columns, err = render.Columns(s.text("fields")); err != nil {
-		return nil, usage("--fields: %v", err)
+	if s.Flags.Lookup("fields") != nil { // a command that prints counts only has neither
+		var err error
+		if o.Columns, err = render.Columns(s.text("fields")); err != nil {
+			return nil, usage("--fields: %v", err)
+		}
+		o.Mode = s.mode()
 	}
 	switch {
 	case o.Format != "":

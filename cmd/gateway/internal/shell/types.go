@@ -11,6 +11,7 @@ import (
 
 	"github.com/mooringdb/mooring/client"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/declare"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/render"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/schema"
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -38,7 +39,10 @@ output's head says which are from a sample. NAME is another name for the type.
 const idSample = 100
 
 func runTypes(ctx context.Context, s *session) error {
-	database := s.operand(0)
+	database, words, err := collectionsNamed(s.Operands)
+	if err != nil {
+		return err
+	}
 	o := declare.Options{
 		Language: s.text("language"), BSON: s.isSet("bson"), Package: s.text("package"),
 	}
@@ -56,7 +60,7 @@ func runTypes(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	found, err = choose(found, database, s.Operands[1:])
+	found, err = choose(found, database, words)
 	if err != nil {
 		return err
 	}
@@ -157,6 +161,24 @@ func (c *connection) collections(ctx context.Context, database string) ([]descri
 	return found, nil
 }
 
+// collectionsNamed returns the database and the collections of words. The database may also stand
+// before each collection, as in other commands: no database has a dot in its name.
+func collectionsNamed(words []string) (database string, collections []string, err error) {
+	database, _, dotted := strings.Cut(words[0], ".")
+	if !dotted {
+		return database, words[1:], nil
+	}
+	for _, word := range words {
+		collection, ok := strings.CutPrefix(word, database+".")
+		if !ok || database == "" || collection == "" {
+			return "", nil, usage("write DATABASE COLLECTION…, or DATABASE.COLLECTION for each, " +
+				"of one database")
+		}
+		collections = append(collections, collection)
+	}
+	return database, collections, nil
+}
+
 // choose returns the collections that the words name, or all.
 func choose(found []described, database string, words []string) ([]described, error) {
 	if len(found) == 0 {
@@ -173,8 +195,8 @@ func choose(found []described, database string, words []string) ([]described, er
 			return nil, fmt.Errorf("the database %s has no collection %s", database, name)
 		}
 		if as != "" && !declare.IsTypeName(as) {
-			return nil, usage("%q is no name of a type: it must begin with a capital letter, and "+
-				"have letters and digits only", as)
+			return nil, usage("%q is not the name of a type: it must begin with a capital "+
+				"letter, and have letters and digits only", as)
 		}
 		found[i].as = as
 		chosen = append(chosen, found[i])
@@ -238,9 +260,4 @@ func identified(
 	return t.WithField(schema.Field{Name: "_id", Type: id}), said, nil
 }
 
-func howMany(documents int) string {
-	if documents == 1 {
-		return "1 document"
-	}
-	return fmt.Sprintf("%d documents", documents)
-}
+func howMany(documents int) string { return render.Count(documents, "document") }

@@ -15,10 +15,25 @@ import (
 func namespace(word string) (database, collection string, err error) {
 	database, collection, ok := strings.Cut(word, ".")
 	if !ok || database == "" || collection == "" {
-		return "", "", usage("%q is no namespace, which is DATABASE.COLLECTION", word)
+		return "", "", usage("%q is not a namespace, which is DATABASE.COLLECTION", word)
 	}
 	return database, collection, nil
 }
+
+// namespace returns the database and the collection that the first word names. If they are two
+// words, it says how to write them.
+func (s *session) namespace() (database, collection string, err error) {
+	database, collection, err = namespace(s.operand(0))
+	next := s.operand(1)
+	if err == nil || !isName(s.operand(0)) || !isName(next) {
+		return database, collection, err
+	}
+	return "", "", usage("%v: did you mean %s.%s?", err, s.operand(0), next)
+}
+
+// isName reports whether a word looks like the name of a database or a collection, and not like
+// JSON or a file.
+func isName(word string) bool { return word != "" && !strings.ContainsAny(word, `{[@-"./ `) }
 
 // mostText is how much is read of a file or of standard input that stands for a word.
 const mostText = 64 << 20
@@ -78,13 +93,13 @@ func (s *session) documents(name, word string) ([]*mooringv1.Document, error) {
 	}
 	items, ok := v.Array()
 	if !ok {
-		return nil, usage("%s is no array: [{…}, …]", name)
+		return nil, usage("%s is not an array: [{…}, …]", name)
 	}
 	var docs []*mooringv1.Document
 	for i, item := range items.All() {
 		doc, ok := item.Document()
 		if !ok {
-			return nil, usage("%s: item %d is no document", name, i)
+			return nil, usage("%s: item %d is not a document", name, i)
 		}
 		docs = append(docs, document(doc))
 	}
@@ -95,8 +110,9 @@ func document(d bson.Raw) *mooringv1.Document {
 	return &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: d}}
 }
 
-// wrongJSON describes a text that is no Extended JSON.
+// wrongJSON describes a text that is not valid Extended JSON.
 func wrongJSON(name string, err error) error {
 	problem := strings.TrimPrefix(err.Error(), "extended JSON: ")
-	return usage("%s is no Extended JSON, such as {\"total\": {\"$gt\": 10}}: %s", name, problem)
+	return usage("%s is not valid Extended JSON, such as {\"total\": {\"$gt\": 10}}: %s", name,
+		problem)
 }
