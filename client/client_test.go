@@ -275,7 +275,8 @@ func TestRetries(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			g := &gateway{failures: c.failures}
 			orders := dial(t, g, client.Options{Retries: c.retries})
-			_, err := orders.InsertOne(client.WithIdempotencyKey(t.Context(), "key"), bson.Raw{5, 0, 0, 0, 0})
+			_, err := orders.InsertOne(client.WithIdempotencyKey(t.Context(), "key"),
+				bson.Raw{5, 0, 0, 0, 0})
 			if (err == nil) != c.ok || len(g.calls) != c.calls {
 				t.Errorf("%d calls and %v", len(g.calls), err)
 			}
@@ -325,7 +326,8 @@ func TestFindOne(t *testing.T) {
 	if d, err := orders.FindOne(t.Context(), nil); err != nil || !d.Has("_id") {
 		t.Errorf("FindOne = %v, %v", d, err)
 	}
-	if _, err := orders.FindOne(t.Context(), client.JSON("{}")); !errors.Is(err, client.ErrNoDocument) {
+	if _, err := orders.FindOne(t.Context(), client.JSON("{}")); !errors.Is(err,
+		client.ErrNoDocument) {
 		t.Errorf("FindOne without a match: %v", err)
 	}
 	if _, err := orders.FindOne(t.Context(), struct{}{}); err == nil {
@@ -361,7 +363,8 @@ func TestWatch(t *testing.T) {
 		t.Errorf("the second stream starts after %v", g.watches[1].GetStartAfter())
 	}
 	g = &gateway{}
-	if got, err := ids(dial(t, g, client.Options{}).Watch(t.Context()), 1); err != nil || len(got) != 1 {
+	if got, err := ids(dial(t, g, client.Options{}).Watch(t.Context()), 1); err != nil ||
+		len(got) != 1 {
 		t.Errorf("Watch that is left yields %v, %v", got, err)
 	}
 }

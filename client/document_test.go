@@ -44,7 +44,8 @@ func (g *gateway) Distinct(
 func (g *gateway) RunCommand(
 	ctx context.Context, r *mooringv1.RunCommandRequest,
 ) (*mooringv1.RunCommandResponse, error) {
-	return &mooringv1.RunCommandResponse{Reply: doc(9)}, g.called(ctx, "RunCommand "+r.GetDatabase())
+	return &mooringv1.RunCommandResponse{Reply: doc(9)},
+		g.called(ctx, "RunCommand "+r.GetDatabase())
 }
 
 // TestDocument reads and replaces one document by its ETag.

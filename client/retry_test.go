@@ -66,7 +66,9 @@ func newOn(t *testing.T, g *gateway, options client.Options) on {
 	t.Helper()
 	cc := connect(t, g)
 	c := client.New(cc, options)
-	return on{c, client.In[bson.Raw](c, "shop", "orders"), mooringv1.NewTransactionServiceClient(cc)}
+	return on{
+		c, client.In[bson.Raw](c, "shop", "orders"), mooringv1.NewTransactionServiceClient(cc),
+	}
 }
 
 var (
@@ -193,7 +195,8 @@ func TestUnanswered(t *testing.T) {
 			if c.repeatable {
 				want = 2
 			}
-			if err := c.call(t.Context(), on); len(g.calls) != want || (err == nil) != c.repeatable {
+			if err := c.call(t.Context(), on); len(g.calls) != want ||
+				(err == nil) != c.repeatable {
 				t.Errorf("cut: %d calls and %v, want %d", len(g.calls), err, want)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
@@ -314,7 +317,8 @@ func TestCursorIsClosed(t *testing.T) {
 					cancel()
 				}
 			}
-			if closed := slices.Contains(g.calls, "CloseCursor second"); closed != c.closed || last == nil {
+			if closed := slices.Contains(g.calls, "CloseCursor second"); closed != c.closed ||
+				last == nil {
 				t.Errorf("the calls are %q and the error is %v", g.calls, last)
 			}
 		})

@@ -33,7 +33,8 @@ func TestReleaseTellsErrors(t *testing.T) {
 	if err := os.WriteFile(tool, []byte(failingTool), 0o700); err != nil { //nolint:gosec // it is run
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "./release.sh", filepath.Join(dir, "dist"), "linux/amd64")
+	cmd := exec.CommandContext(t.Context(), "./release.sh", filepath.Join(dir, "dist"),
+		"linux/amd64")
 	cmd.Env = append(os.Environ(), "GO="+tool, "VERSION=v1.2.3", "COMMIT=c", "SOURCE_DATE_EPOCH=1")
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "no module information") {
@@ -66,7 +67,8 @@ func TestSignature(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := regexp.MustCompile(`(?m)^ +(` + begin + `[^\\\n]*(?:\\\n[^\\\n]*)*)$`).FindSubmatch(text)
+		line := regexp.MustCompile(`(?m)^ +(` + begin + `[^\\\n]*(?:\\\n[^\\\n]*)*)$`).
+			FindSubmatch(text)
 		if line == nil {
 			t.Fatalf("%s has no line that begins with %s", path, begin)
 		}
@@ -135,7 +137,8 @@ func TestHelp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	described := regexp.MustCompile(`(?m)^([a-z-]+):.*## `).FindAllStringSubmatch(string(makefile), -1)
+	described := regexp.MustCompile(`(?m)^([a-z-]+):.*## `).
+		FindAllStringSubmatch(string(makefile), -1)
 	for _, m := range described {
 		if !all[m[1]] {
 			t.Errorf("make help-all does not list %s", m[1])
@@ -143,7 +146,8 @@ func TestHelp(t *testing.T) {
 		delete(daily, m[1])
 	}
 	if len(all) != len(described) || len(daily) > 0 {
-		t.Errorf("make help-all lists %d targets of %d; make help has %v besides", len(all), len(described), daily)
+		t.Errorf("make help-all lists %d targets of %d; make help has %v besides", len(all),
+			len(described), daily)
 	}
 }
 
@@ -186,7 +190,8 @@ func TestWorkflows(t *testing.T) {
 		if w.Name == "" || w.On == nil || len(w.Jobs) == 0 {
 			t.Errorf("%s has no name, no event or no job: %+v", file, w)
 		}
-		if w.Permissions == nil || slices.Contains(slices.Collect(maps.Values(w.Permissions)), "write") {
+		if w.Permissions == nil ||
+			slices.Contains(slices.Collect(maps.Values(w.Permissions)), "write") {
 			t.Errorf("%s gives all its jobs the permissions %v", file, w.Permissions)
 		}
 		for name, job := range w.Jobs {
@@ -198,7 +203,8 @@ func TestWorkflows(t *testing.T) {
 					t.Errorf("%s: step %d of %s has not one of uses and run", file, i, name)
 				}
 				if step.Uses != "" && !pinned.MatchString(step.Uses) {
-					t.Errorf("%s: %s uses %s, which is not pinned by the hash of a commit", file, name, step.Uses)
+					t.Errorf("%s: %s uses %s, which is not pinned by the hash of a commit", file,
+						name, step.Uses)
 				}
 				if strings.Contains(step.Run, "${{") {
 					t.Errorf("%s: %s pastes an expression into a shell: %s", file, name, step.Run)

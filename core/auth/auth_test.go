@@ -118,7 +118,10 @@ func lookup[T any](t testing.TB, d bson.Raw, get func(bson.Value) (T, bool), pat
 func TestSCRAMOverCommands(t *testing.T) {
 	for _, skips := range []bool{true, false} {
 		t.Run(fmt.Sprintf("skipEmptyExchange %v", skips), func(t *testing.T) {
-			server := &saslServer{server: independent(t, "SCRAM-SHA-256", map[string]string{"app": "pencil"}, 4096), skips: skips}
+			server := &saslServer{
+				server: independent(t, "SCRAM-SHA-256", map[string]string{"app": "pencil"}, 4096),
+				skips:  skips,
+			}
 			s := start(t, auth.SASL("users", auth.FixedUser(app), auth.SCRAMSHA256()))
 			r := &script{answer: server.answer}
 			if err := s.Authenticate(t.Context(), r, ok); err != nil {
@@ -146,7 +149,10 @@ func TestSCRAMOverCommands(t *testing.T) {
 }
 
 func TestSpeculationSavesAStep(t *testing.T) {
-	server := &saslServer{server: independent(t, "SCRAM-SHA-256", map[string]string{"app": "pencil"}, 4096), skips: true}
+	server := &saslServer{
+		server: independent(t, "SCRAM-SHA-256", map[string]string{"app": "pencil"}, 4096),
+		skips:  true,
+	}
 	s := start(t, auth.SASL("users", auth.FixedUser(app), auth.SCRAMSHA256()))
 	hello := appended(t, s)
 	if hello.Has("saslSupportedMechs") {
@@ -158,7 +164,8 @@ func TestSpeculationSavesAStep(t *testing.T) {
 	}
 	answer := server.answer(begun)
 	r := &script{answer: server.answer}
-	if err := s.Authenticate(t.Context(), r, bson.NewBuilder(nil).Document("speculativeAuthenticate", answer).Finish()); err != nil {
+	if err := s.Authenticate(t.Context(), r,
+		bson.NewBuilder(nil).Document("speculativeAuthenticate", answer).Finish()); err != nil {
 		t.Fatal(err)
 	}
 	if r.names() != "saslContinue" {
@@ -168,7 +175,8 @@ func TestSpeculationSavesAStep(t *testing.T) {
 		t.Errorf("Mechanism() = %s, %s", name, why)
 	}
 	r.commands = nil
-	if err := s.Reauthenticate(t.Context(), r, errors.New("391")); err != nil || r.names() != "saslStart saslContinue" {
+	if err := s.Reauthenticate(t.Context(), r, errors.New("391")); err != nil ||
+		r.names() != "saslStart saslContinue" {
 		t.Errorf("Reauthenticate() = %v with %s, want all commands", err, r.names())
 	}
 }
@@ -207,10 +215,14 @@ func TestNegotiation(t *testing.T) {
 			if q := lookup(t, hello, bson.Value.Str, "saslSupportedMechs"); q != "users.app" {
 				t.Errorf("hello asks for the mechanisms of %q", q)
 			}
-			if m := lookup(t, hello, bson.Value.Str, "speculativeAuthenticate", "mechanism"); m != "SCRAM-SHA-256" {
+			if m := lookup(t, hello, bson.Value.Str, "speculativeAuthenticate",
+				"mechanism"); m != "SCRAM-SHA-256" {
 				t.Errorf("hello begins %s", m)
 			}
-			server := &saslServer{server: independent(t, tt.want, map[string]string{"app": stored}, 4096), skips: true}
+			server := &saslServer{
+				server: independent(t, tt.want, map[string]string{"app": stored}, 4096),
+				skips:  true,
+			}
 			r := &script{answer: server.answer}
 			if err := s.Authenticate(t.Context(), r, tt.hello); err != nil {
 				t.Fatal(err)
@@ -219,7 +231,8 @@ func TestNegotiation(t *testing.T) {
 				t.Errorf("mechanism is %s, want %s", m, tt.want)
 			}
 			listed := tt.want == "SCRAM-SHA-256"
-			if name, why := s.Mechanism(); name != tt.want || strings.Contains(why, "does not list") == listed {
+			if name, why := s.Mechanism(); name != tt.want ||
+				strings.Contains(why, "does not list") == listed {
 				t.Errorf("Mechanism() = %s, %s", name, why)
 			}
 			r.commands = nil
@@ -236,20 +249,32 @@ func TestNegotiation(t *testing.T) {
 func TestDowngradeIsRefused(t *testing.T) {
 	user := app
 	a := auth.Negotiate("admin", func() (auth.User, error) { return user, nil })
-	server := &saslServer{server: independent(t, "SCRAM-SHA-256", map[string]string{"app": "pencil"}, 4096), skips: true}
-	if err := start(t, a).Authenticate(t.Context(), &script{answer: server.answer}, mechanisms("SCRAM-SHA-256").Finish()); err != nil {
+	server := &saslServer{
+		server: independent(t, "SCRAM-SHA-256", map[string]string{"app": "pencil"}, 4096),
+		skips:  true,
+	}
+	if err := start(t, a).
+		Authenticate(t.Context(), &script{answer: server.answer},
+			mechanisms("SCRAM-SHA-256").Finish()); err != nil {
 		t.Fatal(err)
 	}
-	for _, hello := range []bson.Raw{mechanisms("SCRAM-SHA-1").Finish(), mechanisms("PLAIN").Finish(), ok} {
+	for _, hello := range []bson.Raw{
+		mechanisms("SCRAM-SHA-1").Finish(), mechanisms("PLAIN").Finish(), ok,
+	} {
 		r := &script{}
 		err := start(t, a).Authenticate(t.Context(), r, hello)
-		if kind(err) != auth.KindServer || !strings.Contains(err.Error(), "SCRAM-SHA-256") || len(r.commands) != 0 {
-			t.Errorf("Authenticate() = %v with %s, want an error before any command", err, r.names())
+		if kind(err) != auth.KindServer || !strings.Contains(err.Error(), "SCRAM-SHA-256") ||
+			len(r.commands) != 0 {
+			t.Errorf("Authenticate() = %v with %s, want an error before any command", err,
+				r.names())
 		}
 	}
 	user.Name = "other" // a user that has SCRAM-SHA-1 only
-	server.server = independent(t, "SCRAM-SHA-1", map[string]string{"other": auth.Digest("other", "pencil")}, 4096)
-	if err := start(t, a).Authenticate(t.Context(), &script{answer: server.answer}, mechanisms("SCRAM-SHA-1").Finish()); err != nil {
+	server.server = independent(t, "SCRAM-SHA-1",
+		map[string]string{"other": auth.Digest("other", "pencil")}, 4096)
+	if err := start(t, a).
+		Authenticate(t.Context(), &script{answer: server.answer},
+			mechanisms("SCRAM-SHA-1").Finish()); err != nil {
 		t.Errorf("Authenticate() of another user: %v", err)
 	}
 }
@@ -269,9 +294,12 @@ func TestX509(t *testing.T) {
 		if db := lookup(t, begun, bson.Value.Str, "db"); db != "$external" {
 			t.Errorf("db is %q", db)
 		}
-		answer := bson.NewBuilder(nil).String("dbname", "$external").String("user", "CN=client").Finish()
+		answer := bson.NewBuilder(nil).String("dbname", "$external").String("user", "CN=client").
+			Finish()
 		r := &script{replies: []bson.Raw{ok, ok}}
-		if err := s.Authenticate(t.Context(), r, bson.NewBuilder(nil).Document("speculativeAuthenticate", answer).Finish()); err != nil || len(r.commands) != 0 {
+		if err := s.Authenticate(t.Context(), r,
+			bson.NewBuilder(nil).Document("speculativeAuthenticate", answer).
+				Finish()); err != nil || len(r.commands) != 0 {
 			t.Errorf("Authenticate() = %v with %s, want no command", err, r.names())
 		}
 		if err := start(t, a).Authenticate(t.Context(), r, ok); err != nil {
@@ -280,11 +308,13 @@ func TestX509(t *testing.T) {
 		command := r.commands[0]
 		user, given := command.Lookup("user")
 		text, _ := user.Str()
-		if command.FirstKey() != "authenticate" || lookup(t, command, bson.Value.Str, "mechanism") != "MONGODB-X509" ||
+		if command.FirstKey() != "authenticate" ||
+			lookup(t, command, bson.Value.Str, "mechanism") != "MONGODB-X509" ||
 			r.database[0] != "$external" || given != (name != "") || text != name {
 			t.Errorf("command is %v", command)
 		}
-		if err := s.Reauthenticate(t.Context(), r, errors.New("391")); err != nil || r.names() != "authenticate authenticate" {
+		if err := s.Reauthenticate(t.Context(), r, errors.New("391")); err != nil ||
+			r.names() != "authenticate authenticate" {
 			t.Errorf("Reauthenticate() = %v with %s", err, r.names())
 		}
 	}
@@ -292,7 +322,9 @@ func TestX509(t *testing.T) {
 
 // The vector of the specification: AHVzZXIAcGVuY2ls.
 func TestPlain(t *testing.T) {
-	s := start(t, auth.SASL("$external", auth.FixedUser(auth.User{Name: "user", Password: "pencil"}), auth.Plain{}))
+	s := start(t,
+		auth.SASL("$external", auth.FixedUser(auth.User{Name: "user", Password: "pencil"}),
+			auth.Plain{}))
 	if hello := appended(t, s); !hello.IsEmpty() {
 		t.Errorf("hello carries %v, want nothing", hello)
 	}
@@ -301,12 +333,16 @@ func TestPlain(t *testing.T) {
 		t.Fatal(err)
 	}
 	v, _ := r.commands[0].Lookup("payload")
-	if _, payload, _ := v.Binary(); string(payload) != "\x00user\x00pencil" || r.commands[0].Has("options") {
+	if _, payload, _ := v.Binary(); string(payload) != "\x00user\x00pencil" ||
+		r.commands[0].Has("options") {
 		t.Errorf("command is %v", r.commands[0])
 	}
-	s = start(t, auth.SASL("$external", auth.FixedUser(auth.User{Name: "user", Password: "a\x00b"}), auth.Plain{}))
+	s = start(t,
+		auth.SASL("$external", auth.FixedUser(auth.User{Name: "user", Password: "a\x00b"}),
+			auth.Plain{}))
 	r = &script{}
-	if err := s.Authenticate(t.Context(), r, ok); kind(err) != auth.KindCredential || len(r.commands) != 0 {
+	if err := s.Authenticate(t.Context(), r, ok); kind(err) != auth.KindCredential ||
+		len(r.commands) != 0 {
 		t.Errorf("Authenticate() with a zero byte = %v", err)
 	}
 }
@@ -368,7 +404,8 @@ func TestHostileReplies(t *testing.T) {
 			m := &stub{replies: 3}
 			r := &script{replies: tt.replies}
 			err := start(t, auth.SASL("admin", nil, m)).Authenticate(t.Context(), r, ok)
-			if kind(err) != auth.KindServer || !strings.Contains(err.Error(), tt.want) || len(err.Error()) > 1000 {
+			if kind(err) != auth.KindServer || !strings.Contains(err.Error(), tt.want) ||
+				len(err.Error()) > 1000 {
 				t.Errorf("Authenticate() = %v, want a short error with %q", err, tt.want)
 			}
 			if len(m.refused) != 1 {
@@ -382,14 +419,16 @@ func TestTextPayloadIsAccepted(t *testing.T) {
 	r := &script{replies: []bson.Raw{
 		bson.NewBuilder(nil).Int64("conversationId", 7).Bool("done", true).String("payload", "").Int32("ok", 1).Finish(),
 	}}
-	if err := start(t, auth.SASL("$external", nil, auth.Plain{})).Authenticate(t.Context(), r, ok); err != nil {
+	if err := start(t, auth.SASL("$external", nil, auth.Plain{})).
+		Authenticate(t.Context(), r, ok); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestEndlessConversation(t *testing.T) {
 	r := &script{answer: func(bson.Raw) bson.Raw { return reply(false, "more") }}
-	err := start(t, auth.SASL("admin", nil, &stub{replies: 1 << 30})).Authenticate(t.Context(), r, ok)
+	err := start(t, auth.SASL("admin", nil, &stub{replies: 1 << 30})).
+		Authenticate(t.Context(), r, ok)
 	if kind(err) != auth.KindServer || len(r.commands) != auth.MaxSteps+1 {
 		t.Errorf("Authenticate() = %v after %d commands", err, len(r.commands))
 	}
@@ -415,7 +454,8 @@ func TestHostileHello(t *testing.T) {
 			appended(t, s)
 			r := &script{}
 			err := s.Authenticate(t.Context(), r, tt.hello)
-			if kind(err) != auth.KindServer || !strings.Contains(err.Error(), tt.want) || len(r.commands) != 0 {
+			if kind(err) != auth.KindServer || !strings.Contains(err.Error(), tt.want) ||
+				len(r.commands) != 0 {
 				t.Errorf("Authenticate() = %v, want an error with %q", err, tt.want)
 			}
 		})
@@ -442,7 +482,8 @@ func TestRefusal(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := &script{answer: func(bson.Raw) bson.Raw { return refusal(tt.code, "no: "+secret) }}
-			err := start(t, auth.SASL("admin", auth.FixedUser(app), tt.m)).Authenticate(t.Context(), r, ok)
+			err := start(t, auth.SASL("admin", auth.FixedUser(app), tt.m)).
+				Authenticate(t.Context(), r, ok)
 			if kind(err) != tt.kind || mongoerr.Code(err) != tt.code {
 				t.Errorf("Authenticate() = %v of kind %v, want %v", err, kind(err), tt.kind)
 			}
@@ -452,11 +493,13 @@ func TestRefusal(t *testing.T) {
 			if strings.Contains(err.Error(), secret) != tt.shows {
 				t.Errorf("Authenticate() = %v, shows what the server says: want %v", err, tt.shows)
 			}
-			if strings.Contains(fmt.Sprintf("%+v", err), app.Password) != tt.shows { // the reply is not in it either
+			// the reply is not in it either
+			if strings.Contains(fmt.Sprintf("%+v", err), app.Password) != tt.shows {
 				t.Errorf("error %+v", err)
 			}
 			if len(mongoerr.Labels(err)) != 0 || mongoerr.Judge(err).Retryable {
-				t.Errorf("error has labels %v, retryable %v", mongoerr.Labels(err), mongoerr.Judge(err).Retryable)
+				t.Errorf("error has labels %v, retryable %v", mongoerr.Labels(err),
+					mongoerr.Judge(err).Retryable)
 			}
 			if want := map[bool]int{true: 2, false: 1}[tt.retries]; len(r.commands) != want {
 				t.Errorf("%d commands, want %d", len(r.commands), want)
@@ -466,9 +509,12 @@ func TestRefusal(t *testing.T) {
 }
 
 func TestRefusalAfterSpeculation(t *testing.T) {
-	server := &saslServer{server: independent(t, "SCRAM-SHA-256", map[string]string{"app": "pen"}, 4096), skips: true}
+	server := &saslServer{
+		server: independent(t, "SCRAM-SHA-256", map[string]string{"app": "pen"}, 4096), skips: true,
+	}
 	s := start(t, auth.Negotiate("admin", auth.FixedUser(app)))
-	answer := server.answer(lookup(t, appended(t, s), bson.Value.Document, "speculativeAuthenticate"))
+	answer := server.answer(lookup(t, appended(t, s), bson.Value.Document,
+		"speculativeAuthenticate"))
 	err := s.Authenticate(t.Context(), &script{answer: server.answer},
 		mechanisms("SCRAM-SHA-256").Document("speculativeAuthenticate", answer).Finish())
 	const want = `authenticate on db:27017 (SCRAM-SHA-256, authSource admin): ` +
@@ -493,11 +539,17 @@ func TestFormerPassword(t *testing.T) {
 	} {
 		for _, speculates := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
-				server := &saslServer{server: independent(t, "SCRAM-SHA-256", map[string]string{"app": tt.has}, 4096), skips: true}
-				s := start(t, auth.Negotiate("admin", auth.FixedUser(auth.User{Name: "app", Password: "pencil", Former: tt.former})))
+				server := &saslServer{
+					server: independent(t, "SCRAM-SHA-256", map[string]string{"app": tt.has}, 4096),
+					skips:  true,
+				}
+				s := start(t, auth.Negotiate("admin", auth.FixedUser(auth.User{
+					Name: "app", Password: "pencil", Former: tt.former,
+				})))
 				starts := tt.saslStarts
 				hello, r := mechanisms("SCRAM-SHA-256"), &script{answer: server.answer}
-				if begun := lookup(t, appended(t, s), bson.Value.Document, "speculativeAuthenticate"); speculates {
+				if begun := lookup(t, appended(t, s), bson.Value.Document,
+					"speculativeAuthenticate"); speculates {
 					hello.Document("speculativeAuthenticate", server.answer(begun))
 					starts--
 				}
@@ -508,7 +560,8 @@ func TestFormerPassword(t *testing.T) {
 				if n := strings.Count(r.names(), "saslStart"); n != starts {
 					t.Errorf("%s, want %d times saslStart", r.names(), starts)
 				}
-				if text := fmt.Sprintf("%+v %v", s, err); strings.Contains(text, "old") || strings.Contains(text, "pencil") {
+				if text := fmt.Sprintf("%+v %v", s, err); strings.Contains(text, "old") ||
+					strings.Contains(text, "pencil") {
 					t.Errorf("a password is shown in %s", text)
 				}
 			})
@@ -524,26 +577,34 @@ func TestFormerPasswordIsTried(t *testing.T) {
 	if err := s.Authenticate(t.Context(), r, ok); err != nil || r.names() != "saslStart" {
 		t.Errorf("Authenticate() = %v with %s", err, r.names())
 	}
-	s = start(t, auth.SASL("$external", auth.FixedUser(auth.User{Password: "a", Former: "b"}), auth.Plain{}))
+	s = start(t,
+		auth.SASL("$external", auth.FixedUser(auth.User{Password: "a", Former: "b"}), auth.Plain{}))
 	r = &script{err: &mongoerr.NetworkError{Err: io.ErrUnexpectedEOF}}
-	if err := s.Authenticate(t.Context(), r, ok); !mongoerr.IsNetwork(err) || r.names() != "saslStart" {
+	if err := s.Authenticate(t.Context(), r, ok); !mongoerr.IsNetwork(err) ||
+		r.names() != "saslStart" {
 		t.Errorf("Authenticate() = %v with %s", err, r.names())
 	}
 }
 
 func TestBrokenConnection(t *testing.T) {
 	m := &stub{replies: 2, again: true}
-	cut := &mongoerr.NetworkError{Address: address.Address("db:27017"), Op: "read", Err: io.ErrUnexpectedEOF}
+	cut := &mongoerr.NetworkError{
+		Address: address.Address("db:27017"), Op: "read", Err: io.ErrUnexpectedEOF,
+	}
 	r := &script{replies: []bson.Raw{reply(false, "")}, err: cut}
 	err := start(t, auth.SASL("admin", nil, m)).Authenticate(t.Context(), r, ok)
-	if kind(err) != auth.KindConnection || !mongoerr.IsNetwork(err) || len(m.refused) != 1 || len(r.commands) != 2 {
-		t.Errorf("Authenticate() = %v with %s; the mechanism heard of %v", err, r.names(), m.refused)
+	if kind(err) != auth.KindConnection || !mongoerr.IsNetwork(err) || len(m.refused) != 1 ||
+		len(r.commands) != 2 {
+		t.Errorf("Authenticate() = %v with %s; the mechanism heard of %v", err, r.names(),
+			m.refused)
 	}
 }
 
 func TestCredentialThatCannotBeHad(t *testing.T) {
 	missing := errors.New("no such file")
-	_, err := auth.Negotiate("admin", func() (auth.User, error) { return auth.User{}, missing }).Start(auth.Target{Address: "db:27017"})
+	_, err := auth.Negotiate("admin", func() (auth.User, error) {
+		return auth.User{}, missing
+	}).Start(auth.Target{Address: "db:27017"})
 	if kind(err) != auth.KindCredential || !errors.Is(err, missing) {
 		t.Errorf("Start() = %v", err)
 	}
@@ -562,7 +623,8 @@ func TestReauthenticationTellsTheMechanism(t *testing.T) {
 		t.Fatal(err)
 	}
 	cause := &mongoerr.CommandError{Code: 391}
-	if err := s.Reauthenticate(t.Context(), r, cause); err != nil || len(m.refused) != 1 || !errors.Is(m.refused[0], cause) {
+	if err := s.Reauthenticate(t.Context(), r, cause); err != nil || len(m.refused) != 1 ||
+		!errors.Is(m.refused[0], cause) {
 		t.Errorf("Reauthenticate() = %v; the mechanism heard of %v", err, m.refused)
 	}
 }
@@ -587,7 +649,9 @@ func TestEveryKindHasNameAndAdvice(t *testing.T) {
 func TestUserIsMasked(t *testing.T) {
 	u := auth.User{Name: "app", Password: "pencil", Former: "pencil of before"}
 	text, _ := u.MarshalText()
-	for _, got := range []string{fmt.Sprint(u), fmt.Sprintf("%+v %#v %s %q %x", u, u, u, u, u), fmt.Sprintf("%+v", auth.Target{User: u}), string(text)} {
+	for _, got := range []string{
+		fmt.Sprint(u), fmt.Sprintf("%+v %#v %s %q %x", u, u, u, u, u), fmt.Sprintf("%+v", auth.Target{User: u}), string(text),
+	} {
 		if strings.Contains(got, "pencil") || !strings.Contains(got, "app") {
 			t.Errorf("a user is printed as %q", got)
 		}

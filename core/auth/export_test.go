@@ -4,7 +4,9 @@ package auth
 func (m *SCRAM) SetNonce(nonce string) { m.nonce = func() string { return nonce } }
 
 // SetRawPassword makes the mechanism use passwords as they are, as the RFCs' examples do.
-func (m *SCRAM) SetRawPassword() { m.prepare = func(u User) (string, error) { return u.Password, nil } }
+func (m *SCRAM) SetRawPassword() {
+	m.prepare = func(u User) (string, error) { return u.Password, nil }
+}
 
 // Derived counts how often keys were derived from a password.
 func (m *SCRAM) Derived() int {

@@ -35,7 +35,9 @@ func FuzzSCRAM(f *testing.F) {
 // FuzzReplies gives any reply to hello and to commands.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte(ok), []byte(reply(true, "")))
-	f.Add([]byte(mechanisms("SCRAM-SHA-256").Document("speculativeAuthenticate", reply(false, "r=x")).Finish()), []byte(reply(false, "")))
+	f.Add([]byte(mechanisms("SCRAM-SHA-256").
+		Document("speculativeAuthenticate", reply(false, "r=x")).Finish()),
+		[]byte(reply(false, "")))
 	f.Add([]byte(ok), []byte(refusal(18, "no")))
 	f.Fuzz(func(t *testing.T, hello, answer []byte) {
 		if bson.Raw(hello).Validate() != nil {

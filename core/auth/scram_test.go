@@ -51,7 +51,8 @@ func TestSCRAMExamplesOfTheRFCs(t *testing.T) {
 			}
 			final, done, err := c.Next([]byte(tt.serverFirst))
 			if err != nil || done || string(final) != tt.clientFinal {
-				t.Errorf("Next(server-first) = %q, %v, %v, want %q", final, done, err, tt.clientFinal)
+				t.Errorf("Next(server-first) = %q, %v, %v, want %q", final, done, err,
+					tt.clientFinal)
 			}
 			last, done, err := c.Next([]byte(tt.serverFinal))
 			if err != nil || !done || len(last) != 0 {
@@ -69,7 +70,8 @@ func TestSCRAMSHA1DigestsThePassword(t *testing.T) {
 	c := begin(t, m, "user", "pencil")
 	_, _ = c.First()
 	final, _, err := c.Next([]byte("r=fyko+d2lbbFgONRv9qkxdawLHo+Vgk7qvUOKUwuWLIWg4l/9SraGMHEE,s=rQ9ZY3MntBeuP3E1TDVC4w==,i=10000"))
-	if want := ",p=MC2T8BvbmWRckDw8oWl5IVghwCY="; err != nil || !strings.HasSuffix(string(final), want) {
+	if want := ",p=MC2T8BvbmWRckDw8oWl5IVghwCY="; err != nil ||
+		!strings.HasSuffix(string(final), want) {
 		t.Fatalf("Next() = %q, %v, want …%s", final, err, want)
 	}
 	if _, done, err := c.Next([]byte("v=UMWeI25JD1yNYZRMpZ4VHvhZ9e0=")); err != nil || !done {
@@ -78,16 +80,22 @@ func TestSCRAMSHA1DigestsThePassword(t *testing.T) {
 }
 
 // independent is the server side of another implementation, for one user.
-func independent(t testing.TB, mechanism string, stored map[string]string, iterations int) *scram.Server {
+func independent(
+	t testing.TB, mechanism string, stored map[string]string, iterations int,
+) *scram.Server {
 	t.Helper()
-	hash := map[string]scram.HashGeneratorFcn{"SCRAM-SHA-1": scram.SHA1, "SCRAM-SHA-256": scram.SHA256}[mechanism]
+	hash := map[string]scram.HashGeneratorFcn{
+		"SCRAM-SHA-1": scram.SHA1, "SCRAM-SHA-256": scram.SHA256,
+	}[mechanism]
 	credentials := map[string]scram.StoredCredentials{}
 	for name, password := range stored {
 		client, err := hash.NewClientUnprepped(name, password, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		credentials[name], err = client.GetStoredCredentialsWithError(scram.KeyFactors{Salt: "salt of " + mechanism, Iters: iterations})
+		credentials[name], err = client.GetStoredCredentialsWithError(scram.KeyFactors{
+			Salt: "salt of " + mechanism, Iters: iterations,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +162,8 @@ func TestSCRAMWithIndependentServer(t *testing.T) {
 			if tt.mechanism == "SCRAM-SHA-1" {
 				m = auth.SCRAMSHA1()
 			}
-			s := independent(t, tt.mechanism, map[string]string{tt.user: tt.stored}, auth.MinIterations)
+			s := independent(t, tt.mechanism, map[string]string{tt.user: tt.stored},
+				auth.MinIterations)
 			if err := converse(begin(t, m, tt.user, tt.password), s); err != nil != tt.fails {
 				t.Errorf("conversation ends with %v, want an error: %v", err, tt.fails)
 			}
@@ -166,7 +175,8 @@ func TestSASLprepRefusesPassword(t *testing.T) {
 	m := auth.SCRAMSHA256()
 	to := auth.Target{User: auth.User{Name: "app", Password: "s3cret\u0007"}}
 	_, err := m.Begin(t.Context(), to)
-	if err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "07") {
+	if err == nil || strings.Contains(err.Error(), "s3cret") ||
+		strings.Contains(err.Error(), "07") {
 		t.Errorf("Begin() = %v, want an error without the password", err)
 	}
 	if c := m.Speculate(to); c != nil {
@@ -203,7 +213,8 @@ func TestHostileServerFirst(t *testing.T) {
 			_, _ = c.First()
 			response, done, err := c.Next([]byte(tt.message))
 			if err == nil || !strings.Contains(err.Error(), tt.want) || done || response != nil {
-				t.Errorf("Next(%q) = %q, %v, %v, want an error with %q", tt.message, response, done, err, tt.want)
+				t.Errorf("Next(%q) = %q, %v, %v, want an error with %q", tt.message, response, done,
+					err, tt.want)
 			}
 			if m.Derived() != 0 {
 				t.Error("keys were derived for a server that is refused")

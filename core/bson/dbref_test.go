@@ -49,7 +49,8 @@ func TestDBRefDecode(t *testing.T) {
 			if c.out != "" {
 				want = document(t, c.out)
 			}
-			if database, ok := in.Lookup("$db"); ok != r.HasDatabase || ok && !strings.Contains(string(database.Data), r.Database) {
+			if database, ok := in.Lookup("$db"); ok != r.HasDatabase ||
+				ok && !strings.Contains(string(database.Data), r.Database) {
 				t.Errorf("DBRef() = %+v, HasDatabase want %v", r, ok)
 			}
 			if got := r.Document(); !bytes.Equal(got, want) {

@@ -86,7 +86,8 @@ func TestDecimal128Encodings(t *testing.T) {
 			t.Errorf("%s: String() = %s, want %s", c.name, got, c.want)
 		}
 	}
-	if (bson.Decimal128{H: 0x7800000000000000}).IsInf() != 1 || (bson.Decimal128{H: 0xF800000000000000}).IsInf() != -1 || (bson.Decimal128{}).IsInf() != 0 {
+	if (bson.Decimal128{H: 0x7800000000000000}).IsInf() != 1 ||
+		(bson.Decimal128{H: 0xF800000000000000}).IsInf() != -1 || (bson.Decimal128{}).IsInf() != 0 {
 		t.Error("IsInf")
 	}
 }

@@ -10,7 +10,8 @@ import (
 func ExampleRaw_Lookup() {
 	order := bson.NewBuilder(nil).
 		Int32("_id", 7).
-		OpenArray("lines").OpenDocument("").String("product", "fender").Int32("quantity", 2).Close().Close().
+		OpenArray("lines").OpenDocument("").String("product", "fender").Int32("quantity", 2).
+		Close().Close().
 		Finish()
 	v, ok := order.Lookup("lines", "0", "quantity")
 	n, isNumber := v.AsInt64()

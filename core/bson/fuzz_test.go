@@ -31,7 +31,8 @@ func FuzzReader(f *testing.F) {
 			switch {
 			case errors.Is(err, io.EOF) && len(rest) > 0:
 				t.Fatalf("the end before %x", rest)
-			case wantErr == nil && !(errors.Is(err, bson.ErrTooLarge) && limit > 0 && len(want) > limit):
+			case wantErr == nil &&
+				!(errors.Is(err, bson.ErrTooLarge) && limit > 0 && len(want) > limit):
 				t.Fatalf("Next() = %v before %x", err, []byte(want))
 			}
 			return
@@ -41,7 +42,9 @@ func FuzzReader(f *testing.F) {
 
 // The texts of identifiers are read back as they were.
 func FuzzIdentifiers(f *testing.F) {
-	for _, s := range []string{"56e1fc72e0c917e9c4714161", "00112233-4455-6677-8899-AABBccddeeff", "urn:uuid:00112233445566778899aabbccddeeff"} {
+	for _, s := range []string{
+		"56e1fc72e0c917e9c4714161", "00112233-4455-6677-8899-AABBccddeeff", "urn:uuid:00112233445566778899aabbccddeeff",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -57,7 +60,9 @@ func FuzzIdentifiers(f *testing.F) {
 		if again, err := bson.ParseUUID(u.String()); err != nil || again != u {
 			t.Errorf("%q is %v, which is %v, %v", s, u, again, err)
 		}
-		for _, r := range []bson.UUIDRepresentation{bson.UUIDStandard, bson.UUIDCSharpLegacy, bson.UUIDJavaLegacy, bson.UUIDPythonLegacy} {
+		for _, r := range []bson.UUIDRepresentation{
+			bson.UUIDStandard, bson.UUIDCSharpLegacy, bson.UUIDJavaLegacy, bson.UUIDPythonLegacy,
+		} {
 			v, err := u.Value(r)
 			if err != nil {
 				t.Fatalf("Value(%v) = %v", r, err)

@@ -72,7 +72,9 @@ func TestObjectIDText(t *testing.T) {
 	if err != nil || id.String() != "56e1fc72e0c917e9c4714161" || id.IsZero() {
 		t.Errorf("ParseObjectID = %v, %v", id, err)
 	}
-	for _, s := range []string{"", "56e1fc72e0c917e9c471416", "56e1fc72e0c917e9c47141610", "56e1fc72e0c917e9c471416g"} {
+	for _, s := range []string{
+		"", "56e1fc72e0c917e9c471416", "56e1fc72e0c917e9c47141610", "56e1fc72e0c917e9c471416g",
+	} {
 		if _, err := bson.ParseObjectID(s); err == nil {
 			t.Errorf("ParseObjectID(%q) has no error", s)
 		}
@@ -141,15 +143,20 @@ func TestUUID(t *testing.T) {
 	if _, err := u.Value(bson.UUIDUnspecified); !errors.Is(err, bson.ErrUUIDUnspecified) {
 		t.Errorf("Value(unspecified) error = %v", err)
 	}
-	if _, err := bson.BinaryValue(4, []byte{1}).UUID(bson.UUIDStandard); !errors.Is(err, bson.ErrUUIDRepresentation) {
+	if _, err := bson.BinaryValue(4, []byte{1}).
+		UUID(bson.UUIDStandard); !errors.Is(err, bson.ErrUUIDRepresentation) {
 		t.Errorf("UUID of one byte: error = %v", err)
 	}
-	for _, s := range []string{"urn:uuid:00112233-4455-6677-8899-AABBCCDDEEFF", "00112233445566778899aabbccddeeff"} {
+	for _, s := range []string{
+		"urn:uuid:00112233-4455-6677-8899-AABBCCDDEEFF", "00112233445566778899aabbccddeeff",
+	} {
 		if got, err := bson.ParseUUID(s); err != nil || got != u {
 			t.Errorf("ParseUUID(%s) = %v, %v", s, got, err)
 		}
 	}
-	for _, s := range []string{"", "00112233-4455-6677-8899-aabbccddeefg", "0011223-34455-6677-8899-aabbccddeeff", "00112233445566778899aabbccddeef"} {
+	for _, s := range []string{
+		"", "00112233-4455-6677-8899-aabbccddeefg", "0011223-34455-6677-8899-aabbccddeeff", "00112233445566778899aabbccddeef",
+	} {
 		if _, err := bson.ParseUUID(s); !errors.Is(err, bson.ErrUUIDSyntax) {
 			t.Errorf("ParseUUID(%q) error = %v", s, err)
 		}

@@ -19,7 +19,8 @@ func sample() bson.Raw {
 		Double("double", 1.5).String("string", "text").
 		OpenDocument("document").Int32("a", 1).OpenDocument("b").Null("c").Close().Close().
 		OpenArray("array").Int32("", 5).OpenArray("").String("ignored", "x").Close().Close().
-		Binary("binary", 0x80, []byte{1, 2}).Binary("old", 2, []byte{3}).Binary("empty", 0, nil).Undefined("undefined").
+		Binary("binary", 0x80, []byte{1, 2}).Binary("old", 2, []byte{3}).Binary("empty", 0, nil).
+		Undefined("undefined").
 		ObjectID("objectid", id).Bool("bool", true).DateTime("date", -1).Null("null").
 		Regex("regex", "^a", "xmi").DBPointer("pointer", "db.c", id).JavaScript("code", "f()").
 		Symbol("symbol", "s").CodeWithScope("scope", "g()", scope).Int32("int32", -7).
@@ -60,7 +61,8 @@ func TestAccessors(t *testing.T) {
 	if s, ok := get("string").Str(); !ok || s != "text" {
 		t.Errorf("Str() = %q, %v", s, ok)
 	}
-	if sub, data, ok := get("binary").Binary(); !ok || sub != 0x80 || !bytes.Equal(data, []byte{1, 2}) {
+	if sub, data, ok := get("binary").Binary(); !ok || sub != 0x80 ||
+		!bytes.Equal(data, []byte{1, 2}) {
 		t.Errorf("Binary() = %d %x, %v", sub, data, ok)
 	}
 	if sub, data, ok := get("old").Binary(); !ok || sub != 2 || !bytes.Equal(data, []byte{3}) {
@@ -87,7 +89,8 @@ func TestAccessors(t *testing.T) {
 	if s, ok := get("symbol").Symbol(); !ok || s != "s" {
 		t.Errorf("Symbol() = %q, %v", s, ok)
 	}
-	if code, scope, ok := get("scope").CodeWithScope(); !ok || code != "g()" || scope.FirstKey() != "x" {
+	if code, scope, ok := get("scope").CodeWithScope(); !ok || code != "g()" ||
+		scope.FirstKey() != "x" {
 		t.Errorf("CodeWithScope() = %q, %x, %v", code, []byte(scope), ok)
 	}
 	if n, ok := get("int32").Int32(); !ok || n != -7 {
@@ -185,7 +188,8 @@ func TestLookup(t *testing.T) {
 	if _, ok := d.Lookup(); ok {
 		t.Error("Lookup() of no path finds something")
 	}
-	if !bson.Raw(nil).IsEmpty() || d.IsEmpty() || bson.Raw(nil).Len() != 0 || d.Len() != 23 || bson.Raw(nil).FirstKey() != "" {
+	if !bson.Raw(nil).IsEmpty() || d.IsEmpty() || bson.Raw(nil).Len() != 0 || d.Len() != 23 ||
+		bson.Raw(nil).FirstKey() != "" {
 		t.Error("IsEmpty, Len, FirstKey")
 	}
 	v, _ := d.Lookup("array")
@@ -193,7 +197,8 @@ func TestLookup(t *testing.T) {
 	if a.Len() != 2 || a.IsEmpty() || a.Validate() != nil {
 		t.Errorf("array has %d elements", a.Len())
 	}
-	docs := bson.NewBuilder(nil).OpenArray("a").Document("", nil).Int32("", 1).Document("", d).Close().Finish()
+	docs := bson.NewBuilder(nil).OpenArray("a").Document("", nil).Int32("", 1).Document("", d).
+		Close().Finish()
 	v, _ = docs.Lookup("a")
 	a, _ = v.Array()
 	n := 0
@@ -248,7 +253,9 @@ func TestRead(t *testing.T) {
 	if err != nil || !bytes.Equal(d, sample()) || len(rest) != 5 || cap(d) != len(d) {
 		t.Fatalf("Read = %d bytes, %d left, %v", len(d), len(rest), err)
 	}
-	for _, b := range [][]byte{nil, {5, 0, 0, 0}, {4, 0, 0, 0, 0}, {6, 0, 0, 0, 0}, {5, 0, 0, 0, 1}, {0xFF, 0xFF, 0xFF, 0xFF, 0}, {0xFF, 0xFF, 0xFF, 0x7F, 0}} {
+	for _, b := range [][]byte{
+		nil, {5, 0, 0, 0}, {4, 0, 0, 0, 0}, {6, 0, 0, 0, 0}, {5, 0, 0, 0, 1}, {0xFF, 0xFF, 0xFF, 0xFF, 0}, {0xFF, 0xFF, 0xFF, 0x7F, 0},
+	} {
 		if _, _, err := bson.Read(b); err == nil {
 			t.Errorf("Read(%x) has no error", b)
 		}
@@ -263,7 +270,8 @@ func TestIterStops(t *testing.T) {
 	for it.Next() {
 		n++
 	}
-	if invalid, ok := errors.AsType[*bson.ValidationError](it.Err()); n != 1 || !ok || invalid.Path != "b" {
+	if invalid, ok := errors.AsType[*bson.ValidationError](it.Err()); n != 1 || !ok ||
+		invalid.Path != "b" {
 		t.Errorf("%d elements, error %v; want 1 and an error at b", n, it.Err())
 	}
 	short := bson.Raw{9, 0, 0, 0, 0}

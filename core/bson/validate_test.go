@@ -37,7 +37,8 @@ func TestValidateProblems(t *testing.T) {
 			if invalid.Path != c.path || !strings.Contains(invalid.Problem, c.problem) {
 				t.Errorf("Validate() = %+v, want %q at %q", invalid, c.problem, c.path)
 			}
-			if !strings.HasPrefix(err.Error(), "bson: ") || !strings.Contains(err.Error(), "offset") {
+			if !strings.HasPrefix(err.Error(), "bson: ") ||
+				!strings.Contains(err.Error(), "offset") {
 				t.Errorf("Error() = %s", err)
 			}
 		})
@@ -62,13 +63,15 @@ func TestValidateDepth(t *testing.T) {
 		t.Errorf("depth %d: %v", bson.MaxDepth, err)
 	}
 	err := nest(bson.MaxDepth + 1).Validate()
-	if invalid, ok := errors.AsType[*bson.ValidationError](err); !ok || !strings.Contains(invalid.Problem, "deep") {
+	if invalid, ok := errors.AsType[*bson.ValidationError](err); !ok ||
+		!strings.Contains(invalid.Problem, "deep") {
 		t.Errorf("depth %d: %v", bson.MaxDepth+1, err)
 	}
 	if err := nest(300).ValidateDepth(300); err != nil {
 		t.Errorf("depth 300 of 300: %v", err)
 	}
-	if nest(2).ValidateDepth(1) == nil || nest(1).ValidateDepth(0) == nil || nest(1).ValidateDepth(1) != nil {
+	if nest(2).ValidateDepth(1) == nil || nest(1).ValidateDepth(0) == nil ||
+		nest(1).ValidateDepth(1) != nil {
 		t.Error("small limits")
 	}
 	var before, after runtime.MemStats
@@ -217,7 +220,8 @@ func TestGarbage(t *testing.T) {
 }
 
 func TestLongKeysInErrors(t *testing.T) {
-	d := bson.NewBuilder(nil).OpenDocument(strings.Repeat("é", 1<<20)).Bool("b", true).Close().Finish()
+	d := bson.NewBuilder(nil).OpenDocument(strings.Repeat("é", 1<<20)).Bool("b", true).Close().
+		Finish()
 	d[len(d)-3] = 7
 	err := d.Validate()
 	if err == nil || len(err.Error()) > 400 || !strings.Contains(err.Error(), "…") {
@@ -226,9 +230,13 @@ func TestLongKeysInErrors(t *testing.T) {
 }
 
 func TestReader(t *testing.T) {
-	want := []bson.Raw{sample(), {5, 0, 0, 0, 0}, bson.NewBuilder(nil).String("s", strings.Repeat("x", 300_000)).Finish()}
+	want := []bson.Raw{
+		sample(), {5, 0, 0, 0, 0}, bson.NewBuilder(nil).String("s", strings.Repeat("x", 300_000)).Finish(),
+	}
 	stream := bytes.Join([][]byte{want[0], want[1], want[2]}, nil)
-	for name, r := range map[string]io.Reader{"at once": bytes.NewReader(stream), "byte by byte": iotest.OneByteReader(bytes.NewReader(stream))} {
+	for name, r := range map[string]io.Reader{
+		"at once": bytes.NewReader(stream), "byte by byte": iotest.OneByteReader(bytes.NewReader(stream)),
+	} {
 		i := 0
 		for d, err := range bson.NewReader(r, 0).All() {
 			if err != nil || !bytes.Equal(d, want[i]) {
@@ -268,7 +276,8 @@ func TestReader(t *testing.T) {
 			t.Errorf("Next of %x: %v", in, err)
 		}
 	}
-	if _, err := bson.NewReader(bytes.NewReader(want[0]), 10).Next(); !errors.Is(err, bson.ErrTooLarge) {
+	if _, err := bson.NewReader(bytes.NewReader(want[0]), 10).
+		Next(); !errors.Is(err, bson.ErrTooLarge) {
 		t.Errorf("Next with a limit of 10: %v", err)
 	}
 }
@@ -281,7 +290,8 @@ func FuzzValidate(f *testing.F) {
 		d := bson.Raw(b)
 		walk(d)
 		err := d.Validate()
-		if invalid, ok := errors.AsType[*bson.ValidationError](err); err != nil && (!ok || invalid.Offset > len(b)) {
+		if invalid, ok := errors.AsType[*bson.ValidationError](err); err != nil &&
+			(!ok || invalid.Offset > len(b)) {
 			t.Errorf("Validate() = %v", err)
 		}
 		if err != nil {
@@ -301,7 +311,9 @@ func FuzzValidate(f *testing.F) {
 }
 
 func FuzzParseDecimal128(f *testing.F) {
-	for _, s := range []string{"1.0E+3", "-Infinity", "0.0000001", "10E-6177", "9999999999999999999999999999999999E6111"} {
+	for _, s := range []string{
+		"1.0E+3", "-Infinity", "0.0000001", "10E-6177", "9999999999999999999999999999999999E6111",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -342,6 +354,7 @@ func BenchmarkBuilder(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		w.Reset(buf)
-		w.String("find", "orders").OpenDocument("filter").Int32("a", 1).Close().Int32("limit", 5).Finish()
+		w.String("find", "orders").OpenDocument("filter").Int32("a", 1).Close().Int32("limit", 5).
+			Finish()
 	}
 }

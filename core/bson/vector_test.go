@@ -45,9 +45,11 @@ func TestVectorSpecification(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.Vector != nil {
-					v, err := bson.NewVector(bson.VectorType(dtype), numbers(t, *c.Vector), c.Padding)
+					v, err := bson.NewVector(bson.VectorType(dtype), numbers(t, *c.Vector),
+						c.Padding)
 					if (err == nil) != c.Valid {
-						t.Errorf("NewVector(%v) error = %v, want valid = %v", *c.Vector, err, c.Valid)
+						t.Errorf("NewVector(%v) error = %v, want valid = %v", *c.Vector, err,
+							c.Valid)
 					}
 					if c.Valid {
 						encodeVector(t, f.TestKey, v, c.CanonicalBSON)
@@ -123,7 +125,8 @@ func unhex(t testing.TB, s string) bson.Raw {
 // TestVectorIgnoredBits runs the prose tests on bits that the padding excludes: if one is set, the
 // vector is refused in both directions, and the document with it stays readable.
 func TestVectorIgnoredBits(t *testing.T) {
-	if _, err := bson.NewVector(bson.VectorPackedBit, []float64{255}, 7); !errors.Is(err, bson.ErrVectorBits) {
+	if _, err := bson.NewVector(bson.VectorPackedBit, []float64{255}, 7); !errors.Is(err,
+		bson.ErrVectorBits) {
 		t.Errorf("NewVector(0xFF, padding 7) error = %v, want ErrVectorBits", err)
 	}
 	v := bson.Vector{Type: bson.VectorPackedBit, Padding: 7, Data: []byte{0xFF}}
@@ -141,7 +144,8 @@ func TestVectorIgnoredBits(t *testing.T) {
 	if err := clean.Validate(); err != nil || clean.Len() != 1 || clean.At(0) != 1 {
 		t.Errorf("%v has length %d and is %v", clean, clean.Len(), err)
 	}
-	if !clean.Equal(clean) || clean.Equal(bson.Vector{Type: bson.VectorPackedBit, Padding: 6, Data: []byte{0x80}}) ||
+	if !clean.Equal(clean) ||
+		clean.Equal(bson.Vector{Type: bson.VectorPackedBit, Padding: 6, Data: []byte{0x80}}) ||
 		clean.Equal(bson.Vector{Type: bson.VectorPackedBit, Padding: 7, Data: []byte{0}}) {
 		t.Error("Equal does not compare padding and elements")
 	}
@@ -174,10 +178,12 @@ func TestVectorElements(t *testing.T) {
 			t.Errorf("%s: error = %v, want ErrVectorType", name, err)
 		}
 	}
-	if _, err := bson.NewVector(bson.VectorFloat32, []float64{1e300}, 0); !errors.Is(err, bson.ErrVectorElement) {
+	if _, err := bson.NewVector(bson.VectorFloat32, []float64{1e300}, 0); !errors.Is(err,
+		bson.ErrVectorElement) {
 		t.Errorf("NewVector(1e300) error = %v", err)
 	}
-	if _, err := (bson.Vector{Type: bson.VectorInt8, Padding: 1}).Value(); !errors.Is(err, bson.ErrVectorPadding) {
+	if _, err := (bson.Vector{Type: bson.VectorInt8, Padding: 1}).
+		Value(); !errors.Is(err, bson.ErrVectorPadding) {
 		t.Errorf("Value of a padded INT8 vector: error = %v", err)
 	}
 }

@@ -26,12 +26,17 @@ func TestFacts(t *testing.T) {
 	}, func(t *testing.T, s *script, _ *client.Client) {
 		var received []event.ChangesReceived
 		var resumed []event.ChangeStreamResumed
-		c, err := client.New(connstring.Config{Hosts: []address.Address{s.Address()}}, client.Options{
-			Dialer: s.Dial, Sink: &event.Sink{
-				ChangesReceived:     func(e event.ChangesReceived) { received = append(received, e) },
-				ChangeStreamResumed: func(e event.ChangeStreamResumed) { resumed = append(resumed, e) },
-			},
-		})
+		c, err := client.New(connstring.Config{Hosts: []address.Address{s.Address()}},
+			client.Options{
+				Dialer: s.Dial, Sink: &event.Sink{
+					ChangesReceived: func(e event.ChangesReceived) {
+						received = append(received, e)
+					},
+					ChangeStreamResumed: func(e event.ChangeStreamResumed) {
+						resumed = append(resumed, e)
+					},
+				},
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,14 +56,16 @@ func TestFacts(t *testing.T) {
 			t.Fatalf("%d batches and %d resumptions, want 2 and 1", len(received), len(resumed))
 		}
 		at := received[0]
-		if at.Database != "shop" || at.Collection != "orders" || at.Events != 2 || at.ReceivedAt.Before(begun) ||
+		if at.Database != "shop" || at.Collection != "orders" || at.Events != 2 ||
+			at.ReceivedAt.Before(begun) ||
 			!at.WallTime.Equal(time.Date(1999, 12, 31, 23, 59, 58, 0, time.UTC)) {
 			t.Errorf("the first batch is %+v", at)
 		}
 		if !received[1].WallTime.IsZero() || received[1].Events != 1 {
 			t.Errorf("a batch of events without a time is %+v", received[1])
 		}
-		if why := resumed[0]; why.Database != "shop" || why.Collection != "orders" || mongoerr.Code(why.Err) != 280280 {
+		if why := resumed[0]; why.Database != "shop" || why.Collection != "orders" ||
+			mongoerr.Code(why.Err) != 280280 {
 			t.Errorf("the resumption is %+v", why)
 		}
 	})

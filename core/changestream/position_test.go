@@ -74,7 +74,9 @@ func TestPosition(t *testing.T) {
 	const reply = `{"operationTime":{"$timestamp":{"t":7,"i":8}}}`
 	type steps = func(p changestream.Position) changestream.Position
 	received := func(pbrt string, ids ...string) steps {
-		return func(p changestream.Position) changestream.Position { return p.Received(batchOf(t, pbrt, ids...)) }
+		return func(p changestream.Position) changestream.Position {
+			return p.Received(batchOf(t, pbrt, ids...))
+		}
 	}
 	opened := func(wire int32, reply, pbrt string, ids ...string) steps {
 		return func(p changestream.Position) changestream.Position {
@@ -150,15 +152,20 @@ func TestPosition(t *testing.T) {
 func TestPositionWithoutToken(t *testing.T) {
 	for _, event := range []string{`{}`, `{"_id":1}`, `{"id":{"_data":"a"}}`} {
 		before := changestream.StartingAt(changestream.Start{ResumeAfter: doc(t, tokenB)})
-		after, err := before.Returning(&cursor.Batch{Documents: []bson.Raw{doc(t, event)}, PostBatchResumeToken: doc(t, tokenP)}, 0)
+		after, err := before.Returning(&cursor.Batch{
+			Documents: []bson.Raw{doc(t, event)}, PostBatchResumeToken: doc(t, tokenP),
+		}, 0)
 		if !errors.Is(err, changestream.ErrNoResumeToken) || text(t, after.Token()) != tokenB {
-			t.Errorf("Returning(%s) = %s, %v, want ErrNoResumeToken", event, text(t, after.Token()), err)
+			t.Errorf("Returning(%s) = %s, %v, want ErrNoResumeToken", event, text(t, after.Token()),
+				err)
 		}
 	}
 }
 
 func TestResumable(t *testing.T) {
-	code := func(n int32, labels ...string) error { return &mongoerr.CommandError{Code: n, Labels: labels} }
+	code := func(n int32, labels ...string) error {
+		return &mongoerr.CommandError{Code: n, Labels: labels}
+	}
 	const label = mongoerr.LabelResumableChangeStream
 	network := &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.EOF}
 	tests := []struct {
@@ -184,7 +191,9 @@ func TestResumable(t *testing.T) {
 		{"interrupted", code(11601), 8, false},
 		{"capped position lost", code(286), 8, false},
 	}
-	for _, n := range []int32{6, 7, 63, 89, 91, 133, 150, 189, 234, 262, 9001, 10107, 11600, 11602, 13388, 13435, 13436} {
+	for _, n := range []int32{
+		6, 7, 63, 89, 91, 133, 150, 189, 234, 262, 9001, 10107, 11600, 11602, 13388, 13435, 13436,
+	} {
 		tests = append(tests, struct {
 			name string
 			err  error

@@ -42,7 +42,8 @@ func TestChangeStreamProse1TracksTheResumeToken(t *testing.T) {
 }
 
 func TestChangeStreamProse2MissingResumeToken(t *testing.T) {
-	withoutID := fakemongo.CursorReply(1, "shop.orders", "firstBatch", doc(t, `{"operationType":"insert"}`))
+	withoutID := fakemongo.CursorReply(1, "shop.orders", "firstBatch",
+		doc(t, `{"operationType":"insert"}`))
 	run(t, 7, []step{aggregate(withoutID)}, func(t *testing.T, srv *script, c *client.Client) {
 		s := watch(t, c, client.WatchOptions{})
 		for range 2 {
@@ -80,9 +81,11 @@ func TestChangeStreamProse3ResumesOnceForAnError(t *testing.T) {
 				aggregate(first(t, 2, tokenP, tokenA)),
 			}, func(t *testing.T, srv *script, c *client.Client) {
 				s := watch(t, c, client.WatchOptions{
-					Common:       client.Common{Comment: bson.StringValue("c")},
-					Pipeline:     bson.Array(bson.NewBuilder(nil).Document("0", doc(t, `{"$match":{"a":1}}`)).Finish()),
-					FullDocument: "updateLookup", BatchSize: new(int32(5)), Collation: doc(t, `{"locale":"fr"}`),
+					Common: client.Common{Comment: bson.StringValue("c")},
+					Pipeline: bson.Array(bson.NewBuilder(nil).
+						Document("0", doc(t, `{"$match":{"a":1}}`)).Finish()),
+					FullDocument: "updateLookup", BatchSize: new(int32(5)),
+					Collation: doc(t, `{"locale":"fr"}`),
 				})
 				expect(t, s, tokenA)
 				var got []string
@@ -90,10 +93,13 @@ func TestChangeStreamProse3ResumesOnceForAnError(t *testing.T) {
 					got = append(got, text(t, bson.Without(cmd.Body, "lsid")))
 				}
 				command := func(options string) string {
-					return `{"aggregate":"orders","pipeline":[{"$changeStream":{` + options + `}},{"$match":{"a":1}}],` +
+					return `{"aggregate":"orders","pipeline":[{"$changeStream":{` + options +
+						`}},{"$match":{"a":1}}],` +
 						`"cursor":{"batchSize":5},"comment":"c","collation":{"locale":"fr"},"$db":"shop"}`
 				}
-				want := []string{command(`"fullDocument":"updateLookup"`), command(`"fullDocument":"updateLookup","resumeAfter":{"_data":"p"}`)}
+				want := []string{
+					command(`"fullDocument":"updateLookup"`), command(`"fullDocument":"updateLookup","resumeAfter":{"_data":"p"}`),
+				}
 				if !slices.Equal(got, want) {
 					t.Errorf("sent\n%q, want\n%q", got, want)
 				}
@@ -104,7 +110,9 @@ func TestChangeStreamProse3ResumesOnceForAnError(t *testing.T) {
 }
 
 func TestChangeStreamProse4AggregateErrorsAreNotResumed(t *testing.T) {
-	run(t, 21, []step{aggregate(resumableError())}, func(t *testing.T, _ *script, c *client.Client) {
+	run(t, 21, []step{aggregate(resumableError())}, func(
+		t *testing.T, _ *script, c *client.Client,
+	) {
 		_, err := c.Watch(t.Context(), orders, client.WatchOptions{})
 		if mongoerr.Code(err) != 280280 {
 			t.Errorf("Watch() = %v, want the server's error", err)
@@ -125,7 +133,8 @@ func TestChangeStreamProse4AggregateErrorsAreNotResumed(t *testing.T) {
 
 func TestChangeStreamProse6SelectsAServerToResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary, fakemongo.Secondary)
 		var mu sync.Mutex
 		var asked []*fakemongo.Host
 		for _, h := range cluster.Hosts() {
@@ -133,7 +142,8 @@ func TestChangeStreamProse6SelectsAServerToResume(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				asked = append(asked, h)
-				if v, _ := cmd.Body.Lookup("$readPreference", "mode"); !v.Equal(bson.StringValue("secondary")) {
+				if v, _ := cmd.Body.Lookup("$readPreference",
+					"mode"); !v.Equal(bson.StringValue("secondary")) {
 					t.Errorf("sent %s, want the read preference of the stream", text(t, cmd.Body))
 				}
 				if len(asked) == 2 {
@@ -151,7 +161,9 @@ func TestChangeStreamProse6SelectsAServerToResume(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := watch(t, connect(t, cfg, cluster.Dial), client.WatchOptions{
-			Common: client.Common{ReadPreference: &selection.ReadPreference{Mode: selection.Secondary}},
+			Common: client.Common{
+				ReadPreference: &selection.ReadPreference{Mode: selection.Secondary},
+			},
 		})
 		expect(t, s, tokenA)
 		primary := cluster.Primary()
@@ -225,7 +237,9 @@ func TestChangeStreamProse11TokenOfTheBatch(t *testing.T) {
 }
 
 func TestChangeStreamProse12TokenWithoutOneOfTheBatch(t *testing.T) {
-	run(t, 7, []step{aggregate(first(t, 1, "")), getMore(next(t, 1, "", tokenA))}, func(t *testing.T, _ *script, c *client.Client) {
+	run(t, 7, []step{aggregate(first(t, 1, "")), getMore(next(t, 1, "", tokenA))}, func(
+		t *testing.T, _ *script, c *client.Client,
+	) {
 		s := watch(t, c, client.WatchOptions{ResumeAfter: doc(t, tokenB)})
 		expectToken(t, s, tokenB)
 		expect(t, s, tokenA)
@@ -235,7 +249,9 @@ func TestChangeStreamProse12TokenWithoutOneOfTheBatch(t *testing.T) {
 }
 
 func TestChangeStreamProse13TokenInsideABatch(t *testing.T) {
-	run(t, 21, []step{aggregate(first(t, 1, tokenP, tokenA, tokenB))}, func(t *testing.T, _ *script, c *client.Client) {
+	run(t, 21, []step{aggregate(first(t, 1, tokenP, tokenA, tokenB))}, func(
+		t *testing.T, _ *script, c *client.Client,
+	) {
 		s := watch(t, c, client.WatchOptions{})
 		expect(t, s, tokenA)
 		expectToken(t, s, tokenA)
@@ -252,7 +268,9 @@ func TestChangeStreamProse14TokenBeforeTheFirstEvent(t *testing.T) {
 		{client.WatchOptions{ResumeAfter: doc(t, tokenB)}, tokenB},
 		{client.WatchOptions{StartAfter: doc(t, tokenB)}, tokenB},
 	} {
-		run(t, 21, []step{aggregate(first(t, 1, tokenP, tokenA))}, func(t *testing.T, _ *script, c *client.Client) {
+		run(t, 21, []step{aggregate(first(t, 1, tokenP, tokenA))}, func(
+			t *testing.T, _ *script, c *client.Client,
+		) {
 			s := watch(t, c, tt.opt)
 			expectToken(t, s, tt.want)
 			_ = s.Close(t.Context())
@@ -289,7 +307,9 @@ func TestChangeStreamProse18ResumeAfterOnceAnEventWasReturned(t *testing.T) {
 // Fragments are events like others, in the order of the server.
 func TestChangeStreamProse19SplitEvents(t *testing.T) {
 	fragment := func(n int) bson.Raw {
-		return doc(t, `{"_id":{"_data":"a","n":`+strconv.Itoa(n)+`},"splitEvent":{"fragment":`+strconv.Itoa(n)+`,"of":2}}`)
+		return doc(t,
+			`{"_id":{"_data":"a","n":`+strconv.Itoa(n)+`},"splitEvent":{"fragment":`+
+				strconv.Itoa(n)+`,"of":2}}`)
 	}
 	run(t, 21, []step{
 		aggregate(first(t, 1, "")),
@@ -298,7 +318,8 @@ func TestChangeStreamProse19SplitEvents(t *testing.T) {
 		aggregate(fakemongo.CursorReply(0, "shop.orders", "firstBatch", fragment(2))),
 	}, func(t *testing.T, srv *script, c *client.Client) {
 		s := watch(t, c, client.WatchOptions{
-			Pipeline: bson.Array(bson.NewBuilder(nil).Document("0", doc(t, `{"$changeStreamSplitLargeEvent":{}}`)).Finish()),
+			Pipeline: bson.Array(bson.NewBuilder(nil).
+				Document("0", doc(t, `{"$changeStreamSplitLargeEvent":{}}`)).Finish()),
 		})
 		for n := 1; n <= 2; n++ {
 			event, err := s.Next(t.Context())

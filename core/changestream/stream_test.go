@@ -19,10 +19,14 @@ import (
 
 func TestCommands(t *testing.T) {
 	all := client.WatchOptions{
-		Common:       client.Common{ReadConcern: &client.ReadConcern{Level: "majority"}, Comment: bson.StringValue("c")},
+		Common: client.Common{
+			ReadConcern: &client.ReadConcern{Level: "majority"}, Comment: bson.StringValue("c"),
+		},
 		FullDocument: "x", FullDocumentBeforeChange: "y", ShowExpandedEvents: new(true),
-		ResumeAfter: doc(t, tokenA), StartAfter: doc(t, tokenB), StartAtOperationTime: bson.TimestampValue(1, 2),
-		BatchSize: new(int32(3)), MaxAwaitTimeMS: new(int64(50)), Collation: doc(t, `{"locale":"fr"}`),
+		ResumeAfter: doc(t, tokenA), StartAfter: doc(t, tokenB),
+		StartAtOperationTime: bson.TimestampValue(1, 2),
+		BatchSize:            new(int32(3)), MaxAwaitTimeMS: new(int64(50)),
+		Collation: doc(t, `{"locale":"fr"}`),
 	}
 	tests := []struct {
 		name    string
@@ -54,7 +58,9 @@ func TestCommands(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			run(t, 21, []step{aggregate(first(t, 1, "")), getMore(next(t, 0, ""))}, func(t *testing.T, srv *script, c *client.Client) {
+			run(t, 21, []step{aggregate(first(t, 1, "")), getMore(next(t, 0, ""))}, func(
+				t *testing.T, srv *script, c *client.Client,
+			) {
 				s, err := c.Watch(t.Context(), tt.ns, tt.opt)
 				if err != nil {
 					t.Fatalf("Watch() = %v", err)
@@ -66,7 +72,8 @@ func TestCommands(t *testing.T) {
 				if got := text(t, bson.Without(commands[0].Body, "lsid")); got != tt.command {
 					t.Errorf("sent\n%s, want\n%s", got, tt.command)
 				}
-				if got := text(t, bson.Without(commands[1].Body, "lsid", "getMore")); got != tt.getMore {
+				if got := text(t,
+					bson.Without(commands[1].Body, "lsid", "getMore")); got != tt.getMore {
 					t.Errorf("sent\n%s, want\n%s", got, tt.getMore)
 				}
 			})
@@ -99,30 +106,35 @@ func TestRefused(t *testing.T) {
 
 // The server closes the cursor after an invalidate event.
 func TestEnd(t *testing.T) {
-	run(t, 21, []step{aggregate(first(t, 1, "")), getMore(next(t, 0, tokenP, tokenA, tokenB))}, func(t *testing.T, srv *script, c *client.Client) {
-		s := watch(t, c, client.WatchOptions{})
-		expect(t, s, tokenA)
-		if n := s.Buffered(); n != 1 {
-			t.Errorf("Buffered() = %d, want 1", n)
-		}
-		if doc, found, err := s.TryNext(t.Context()); !found || err != nil || doc == nil {
-			t.Errorf("TryNext() = %v, %v, %v, want an event", doc, found, err)
-		}
-		for range 2 {
-			if _, err := s.Next(t.Context()); !errors.Is(err, io.EOF) {
-				t.Errorf("Next() = %v, want io.EOF", err)
+	run(t, 21, []step{aggregate(first(t, 1, "")), getMore(next(t, 0, tokenP, tokenA, tokenB))},
+		func(
+			t *testing.T, srv *script, c *client.Client,
+		) {
+			s := watch(t, c, client.WatchOptions{})
+			expect(t, s, tokenA)
+			if n := s.Buffered(); n != 1 {
+				t.Errorf("Buffered() = %d, want 1", n)
 			}
-		}
-		expectToken(t, s, tokenP)
-		_ = s.Close(t.Context())
-		if got := srv.sent(); got != "aggregate getMore" {
-			t.Errorf("sent %s", got)
-		}
-	})
+			if doc, found, err := s.TryNext(t.Context()); !found || err != nil || doc == nil {
+				t.Errorf("TryNext() = %v, %v, %v, want an event", doc, found, err)
+			}
+			for range 2 {
+				if _, err := s.Next(t.Context()); !errors.Is(err, io.EOF) {
+					t.Errorf("Next() = %v, want io.EOF", err)
+				}
+			}
+			expectToken(t, s, tokenP)
+			_ = s.Close(t.Context())
+			if got := srv.sent(); got != "aggregate getMore" {
+				t.Errorf("sent %s", got)
+			}
+		})
 }
 
 func TestClose(t *testing.T) {
-	run(t, 21, []step{aggregate(first(t, 1, tokenP, tokenA, tokenB))}, func(t *testing.T, srv *script, c *client.Client) {
+	run(t, 21, []step{aggregate(first(t, 1, tokenP, tokenA, tokenB))}, func(
+		t *testing.T, srv *script, c *client.Client,
+	) {
 		s := watch(t, c, client.WatchOptions{})
 		expect(t, s, tokenA)
 		for range 2 {
@@ -203,11 +215,14 @@ func TestTryNext(t *testing.T) {
 
 // An error that is not resumable ends the stream, and kills its cursor.
 func TestNotResumable(t *testing.T) {
-	run(t, 21, []step{aggregate(first(t, 1, tokenP)), getMore(fakemongo.Error(286, "ChangeStreamHistoryLost", "gone"))},
+	run(t, 21, []step{
+		aggregate(first(t, 1, tokenP)), getMore(fakemongo.Error(286, "ChangeStreamHistoryLost", "gone")),
+	},
 		func(t *testing.T, srv *script, c *client.Client) {
 			s := watch(t, c, client.WatchOptions{})
 			for range 2 {
-				if _, _, err := s.TryNext(t.Context()); err == nil || errors.Is(err, cursor.ErrClosed) {
+				if _, _, err := s.TryNext(t.Context()); err == nil ||
+					errors.Is(err, cursor.ErrClosed) {
 					t.Errorf("TryNext() = %v, want the server's error", err)
 				}
 			}
@@ -239,7 +254,8 @@ func TestTimeout(t *testing.T) {
 			aggregate(first(t, 1, "")), getMore(fakemongo.Hang()), aggregate(first(t, 2, "")), getMore(next(t, 0, "", tokenA)),
 		}, func(t *testing.T, srv *script, c *client.Client) {
 			s, began := watch(t, c, opt), time.Now()
-			if _, err := s.Next(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 200*time.Millisecond {
+			if _, err := s.Next(t.Context()); !errors.Is(err, context.DeadlineExceeded) ||
+				time.Since(began) != 200*time.Millisecond {
 				t.Errorf("Next() = %v after %v, want a timeout", err, time.Since(began))
 			}
 			again(t, srv, s, "aggregate getMore killCursors aggregate getMore")
@@ -250,7 +266,8 @@ func TestTimeout(t *testing.T) {
 			aggregate(first(t, 1, "")), getMore(next(t, 1, "").After(150 * time.Millisecond)), getMore(next(t, 1, "").After(time.Second)),
 		}, func(t *testing.T, _ *script, c *client.Client) {
 			s, began := watch(t, c, opt), time.Now()
-			if _, err := s.Next(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 200*time.Millisecond {
+			if _, err := s.Next(t.Context()); !errors.Is(err, context.DeadlineExceeded) ||
+				time.Since(began) != 200*time.Millisecond {
 				t.Errorf("Next() = %v after %v, want a timeout", err, time.Since(began))
 			}
 			_ = s.Close(t.Context())
@@ -263,7 +280,8 @@ func TestTimeout(t *testing.T) {
 			aggregate(first(t, 0, "", tokenA)),
 		}, func(t *testing.T, srv *script, c *client.Client) {
 			s, began := watch(t, c, opt), time.Now()
-			if _, err := s.Next(t.Context()); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 200*time.Millisecond {
+			if _, err := s.Next(t.Context()); !errors.Is(err, context.DeadlineExceeded) ||
+				time.Since(began) != 200*time.Millisecond {
 				t.Errorf("Next() = %v after %v, want a timeout", err, time.Since(began))
 			}
 			again(t, srv, s, "aggregate getMore killCursors aggregate aggregate")
@@ -283,7 +301,9 @@ func TestTimeout(t *testing.T) {
 		})
 	})
 	t.Run("expired before", func(t *testing.T) {
-		run(t, 21, []step{aggregate(first(t, 1, "")), aggregate(first(t, 0, "", tokenA))}, func(t *testing.T, srv *script, c *client.Client) {
+		run(t, 21, []step{aggregate(first(t, 1, "")), aggregate(first(t, 0, "", tokenA))}, func(
+			t *testing.T, srv *script, c *client.Client,
+		) {
 			s := watch(t, c, client.WatchOptions{})
 			ctx, cancel := context.WithTimeout(t.Context(), 0)
 			defer cancel()
@@ -311,7 +331,9 @@ func TestServerGone(t *testing.T) {
 
 // A reply without a cursor opens no stream.
 func TestMalformedReply(t *testing.T) {
-	run(t, 21, []step{aggregate(fakemongo.OK(nil))}, func(t *testing.T, _ *script, c *client.Client) {
+	run(t, 21, []step{aggregate(fakemongo.OK(nil))}, func(
+		t *testing.T, _ *script, c *client.Client,
+	) {
 		if s, err := c.Watch(t.Context(), orders, client.WatchOptions{}); err == nil {
 			t.Errorf("Watch() = %v, want an error", s)
 		}
@@ -324,25 +346,34 @@ func TestUnknownEvents(t *testing.T) {
 		doc(t, `{"_id":{"_data":"a"},"operationType":"addedInTheFutureMongoDBVersion","ns":{"db":"d","coll":"c","view":1}}`),
 		doc(t, `{"_id":{"_data":"b"},"operationType":"create","nsType":"collection","newField":"x"}`),
 	}
-	run(t, 21, []step{aggregate(fakemongo.CursorReply(0, "shop.orders", "firstBatch", events...))}, func(t *testing.T, _ *script, c *client.Client) {
-		s := watch(t, c, client.WatchOptions{})
-		var got []bson.Raw
-		for range events {
-			event, err := s.Next(t.Context())
-			if err != nil {
-				t.Fatalf("Next() = %v", err)
+	run(t, 21, []step{aggregate(fakemongo.CursorReply(0, "shop.orders", "firstBatch", events...))},
+		func(
+			t *testing.T, _ *script, c *client.Client,
+		) {
+			s := watch(t, c, client.WatchOptions{})
+			var got []bson.Raw
+			for range events {
+				event, err := s.Next(t.Context())
+				if err != nil {
+					t.Fatalf("Next() = %v", err)
+				}
+				got = append(got, event)
 			}
-			got = append(got, event)
-		}
-		if !slices.EqualFunc(got, events, func(a, b bson.Raw) bool { return slices.Equal(a, b) }) {
-			t.Errorf("events %v, want %v", got, events)
-		}
-	})
+			if !slices.EqualFunc(got, events, func(a, b bson.Raw) bool {
+				return slices.Equal(a, b)
+			}) {
+				t.Errorf("events %v, want %v", got, events)
+			}
+		})
 }
 
 // A resume whose aggregate fails in TryNext ends the stream there.
 func TestFailedResumeAfterTimeout(t *testing.T) {
-	run(t, 21, []step{aggregate(first(t, 1, "")), getMore(fakemongo.Hang()), aggregate(resumableError())}, func(t *testing.T, _ *script, c *client.Client) {
+	run(t, 21, []step{
+		aggregate(first(t, 1, "")), getMore(fakemongo.Hang()), aggregate(resumableError()),
+	}, func(
+		t *testing.T, _ *script, c *client.Client,
+	) {
 		s := watch(t, c, client.WatchOptions{Common: client.Common{Timeout: new(time.Second)}})
 		if _, _, err := s.TryNext(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("TryNext() = %v, want a timeout", err)
@@ -358,7 +389,8 @@ func TestFailedResumeAfterTimeout(t *testing.T) {
 // A cursor that cannot be opened ends the implicit session. If the call is out of time then, the
 // next one opens a cursor in another session, and all are free in the end.
 func TestFailedResumeAtTheDeadline(t *testing.T) {
-	malformed := fakemongo.Document(doc(t, `{"cursor":{"id":{"$numberLong":"2"},"ns":"shop.orders","firstBatch":[1]},"ok":1}`))
+	malformed := fakemongo.Document(doc(t,
+		`{"cursor":{"id":{"$numberLong":"2"},"ns":"shop.orders","firstBatch":[1]},"ok":1}`))
 	run(t, 21, []step{
 		aggregate(first(t, 1, "")), getMore(resumableError()), aggregate(malformed.After(600 * time.Millisecond)), aggregate(first(t, 3, "", tokenA)),
 	}, func(t *testing.T, srv *script, c *client.Client) {

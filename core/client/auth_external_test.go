@@ -44,7 +44,9 @@ func withOIDC(t *testing.T, tokens ...string) (*fakemongo.Server, *fakemongo.OID
 	for _, token := range tokens {
 		o.Accept(token, "test_user1")
 	}
-	s.RequireAuth(&fakemongo.Auth{SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{"MONGODB-OIDC": o.SASL}})
+	s.RequireAuth(&fakemongo.Auth{
+		SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{"MONGODB-OIDC": o.SASL},
+	})
 	return s, o
 }
 
@@ -110,7 +112,8 @@ func TestOIDCMachineFlow(t *testing.T) {
 			s, _ := withOIDC(t, "good")
 			p := &tokens{all: []string{"good"}}
 			c := authenticating(t, s, "test_user1@", oidcOptions, client.Options{OIDC: p})
-			if err := findOrders(t, c); err != nil || p.asked != (oidc.Request{Username: "test_user1", Version: 1}) {
+			if err := findOrders(t, c); err != nil ||
+				p.asked != (oidc.Request{Username: "test_user1", Version: 1}) {
 				t.Errorf("find: %v, asked with %+v", err, p.asked)
 			}
 			if got := s.LoggedIn(); !slices.Equal(got, []string{"$external.test_user1"}) {
@@ -119,17 +122,21 @@ func TestOIDCMachineFlow(t *testing.T) {
 		},
 		"2.2 and 2.3 callback returns missing data": func(t *testing.T) {
 			s, _ := withOIDC(t, "good")
-			c := authenticating(t, s, "", oidcOptions, client.Options{OIDC: &tokens{all: []string{""}}})
+			c := authenticating(t, s, "", oidcOptions,
+				client.Options{OIDC: &tokens{all: []string{""}}})
 			err := findOrders(t, c)
 			if e, ok := errors.AsType[*auth.Error](err); !ok || e.Kind != auth.KindCredential {
 				t.Errorf("find = %v", err)
 			}
 		},
 		"2.4 callback and ENVIRONMENT": func(t *testing.T) {
-			refuse(t, "authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test", client.Options{OIDC: &tokens{}}, "takes no ENVIRONMENT")
+			refuse(t, "authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test",
+				client.Options{OIDC: &tokens{}}, "takes no ENVIRONMENT")
 		},
 		"2.5 ENVIRONMENT and ALLOWED_HOSTS": func(t *testing.T) {
-			refuse(t, "authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s,ALLOWED_HOSTS:x", client.Options{}, "ALLOWED_HOSTS")
+			refuse(t,
+				"authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s,ALLOWED_HOSTS:x",
+				client.Options{}, "ALLOWED_HOSTS")
 		},
 		"3.1 authentication failure with a cached token": func(t *testing.T) {
 			s, o := withOIDC(t, "good")
@@ -189,7 +196,8 @@ func TestOIDCMachineFlow(t *testing.T) {
 			failOnce(s, "insert", 391)
 			p := &tokens{all: []string{"first", "invalid"}}
 			c := authenticating(t, s, "", oidcOptions, client.Options{OIDC: p})
-			_, err := c.InsertOne(t.Context(), orders, bson.NewBuilder(nil).Finish(), client.InsertOneOptions{})
+			_, err := c.InsertOne(t.Context(), orders, bson.NewBuilder(nil).Finish(),
+				client.InsertOneOptions{})
 			if mongoerr.Code(err) != 18 || p.calls.Load() != 2 {
 				t.Errorf("insert: %v, %d calls", err, p.calls.Load())
 			}
@@ -197,7 +205,8 @@ func TestOIDCMachineFlow(t *testing.T) {
 		"4.4 reauthentication does not speculate": func(t *testing.T) {
 			s, o := withOIDC(t, "first", "second")
 			failOnce(s, "find", 391)
-			c := authenticating(t, s, "", oidcOptions, client.Options{OIDC: &tokens{all: []string{"first", "second"}}})
+			c := authenticating(t, s, "", oidcOptions,
+				client.Options{OIDC: &tokens{all: []string{"first", "second"}}})
 			if err := findOrders(t, c); err != nil {
 				t.Fatal(err)
 			}
@@ -221,13 +230,15 @@ func TestOIDCMachineFlow(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer in.End(t.Context())
-			_, _, err = c.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{Session: in}})
+			_, _, err = c.FindOne(t.Context(), orders,
+				client.FindOptions{Common: client.Common{Session: in}})
 			if err != nil || p.calls.Load() != 2 {
 				t.Errorf("find: %v, %d calls", err, p.calls.Load())
 			}
 			finds, want := s.Commands("find"), in.ID()
 			for _, find := range finds {
-				if id, ok := find.Body.Lookup("lsid", "id"); len(finds) != 2 || !ok || !bytes.HasSuffix(id.Data, want[:]) {
+				if id, ok := find.Body.Lookup("lsid", "id"); len(finds) != 2 || !ok ||
+					!bytes.HasSuffix(id.Data, want[:]) {
 					t.Errorf("%d finds, one with lsid %x, want %x", len(finds), id.Data, want)
 				}
 			}
@@ -270,7 +281,9 @@ func TestProviderHasItsOwnTime(t *testing.T) {
 					}
 					return next(cmd)
 				})
-				p := oidc.ProviderFunc(func(ctx context.Context, _ oidc.Request) (oidc.Token, error) {
+				p := oidc.ProviderFunc(func(
+					ctx context.Context, _ oidc.Request,
+				) (oidc.Token, error) {
 					if end, ok := ctx.Deadline(); !ok || time.Until(end) != time.Minute {
 						t.Errorf("the provider has %v, want a minute", time.Until(end))
 					}
@@ -283,7 +296,8 @@ func TestProviderHasItsOwnTime(t *testing.T) {
 				})
 				c := authenticating(t, s, "", oidcOptions, client.Options{OIDC: p})
 				err := findOrders(t, c)
-				if tt.want == "" && err != nil || tt.want != "" && !strings.Contains(fmt.Sprint(err), tt.want) {
+				if tt.want == "" && err != nil ||
+					tt.want != "" && !strings.Contains(fmt.Sprint(err), tt.want) {
 					t.Errorf("find = %v, want %q", err, tt.want)
 				}
 			})
@@ -296,21 +310,26 @@ func TestProviderHasItsOwnTime(t *testing.T) {
 func TestAWS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, known := fakemongo.NewServer(t, nil), new(fakemongo.AWS)
-		s.RequireAuth(&fakemongo.Auth{SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{"MONGODB-AWS": known.SASL}})
+		s.RequireAuth(&fakemongo.Auth{
+			SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{"MONGODB-AWS": known.SASL},
+		})
 		issued := 0
 		endpoint := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			issued++
-			fmt.Fprintf(w, `{"AccessKeyId": "ASIA%d", "SecretAccessKey": "secret-%[1]d", "Token": "token-%[1]d", "Expiration": "2000-01-01T09:00:00Z"}`, issued)
+			fmt.Fprintf(w,
+				`{"AccessKeyId": "ASIA%d", "SecretAccessKey": "secret-%[1]d", "Token": "token-%[1]d", "Expiration": "2000-01-01T09:00:00Z"}`, issued)
 		})
 		known.Add("ASIA2", fakemongo.AWSKey{Secret: "secret-2", Token: "token-2"})
-		c := authenticating(t, s, "", "directConnection=true&authMechanism=MONGODB-AWS", client.Options{AWS: aws.Config{
-			Getenv: func(name string) string {
-				return map[string]string{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/x"}[name]
-			},
-			Transport: memhttp.New(t, endpoint, ""),
-		}})
+		c := authenticating(t, s, "", "directConnection=true&authMechanism=MONGODB-AWS",
+			client.Options{AWS: aws.Config{
+				Getenv: func(name string) string {
+					return map[string]string{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/x"}[name]
+				},
+				Transport: memhttp.New(t, endpoint, ""),
+			}})
 		err := findOrders(t, c)
-		if mongoerr.Code(err) != 18 || strings.Contains(err.Error(), "secret-1") || strings.Contains(err.Error(), "token-1") {
+		if mongoerr.Code(err) != 18 || strings.Contains(err.Error(), "secret-1") ||
+			strings.Contains(err.Error(), "token-1") {
 			t.Errorf("find with credentials that the deployment does not know: %v", err)
 		}
 		if err := findOrders(t, c); err != nil {
@@ -327,7 +346,9 @@ type ticketless struct{ service gssapi.Service }
 
 var errNoTicket = errors.New("no ticket")
 
-func (l *ticketless) Initiate(_ context.Context, s gssapi.Service, _ auth.User) (gssapi.SecurityContext, error) {
+func (l *ticketless) Initiate(
+	_ context.Context, s gssapi.Service, _ auth.User,
+) (gssapi.SecurityContext, error) {
 	l.service = s
 	return nil, errNoTicket
 }
@@ -346,7 +367,9 @@ func TestGSSAPI(t *testing.T) {
 			if want.Host == "fakemongo" {
 				want.Host = s.Address().Host()
 			}
-			c := authenticating(t, s, "user%40REALM@", "directConnection=true&authMechanism=GSSAPI"+properties, client.Options{Kerberos: library})
+			c := authenticating(t, s, "user%40REALM@",
+				"directConnection=true&authMechanism=GSSAPI"+properties,
+				client.Options{Kerberos: library})
 			if err := findOrders(t, c); !errors.Is(err, errNoTicket) || library.service != want {
 				t.Errorf("%s: %v for %+v, want %+v", properties, err, library.service, want)
 			}
@@ -370,7 +393,8 @@ func TestEveryMechanismHasAClient(t *testing.T) {
 			t.Errorf("New(%s) = %v", userinfo, err)
 		}
 	}
-	if _, err := client.New(connstring.Config{HasCredential: true, AuthMechanism: "X"}, client.Options{}); err == nil {
+	if _, err := client.New(connstring.Config{HasCredential: true, AuthMechanism: "X"},
+		client.Options{}); err == nil {
 		t.Error("there is a mechanism X")
 	}
 }

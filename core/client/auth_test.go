@@ -20,7 +20,9 @@ import (
 
 // authenticating starts a client of s with the options of a connection string, such as
 // "app:pencil@" and "authSource=x".
-func authenticating(t *testing.T, s *fakemongo.Server, userinfo, options string, opt client.Options) *client.Client {
+func authenticating(
+	t *testing.T, s *fakemongo.Server, userinfo, options string, opt client.Options,
+) *client.Client {
 	t.Helper()
 	opt.Dialer = s.Dial
 	return startURI(t, "mongodb://"+userinfo+string(s.Address())+"/?"+options, opt)
@@ -51,7 +53,9 @@ func TestClientAuthenticates(t *testing.T) {
 					s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": balancedHello})
 					s.RequireAuth(pencil())
 					c := authenticating(t, s, tt.userinfo, mode+"&"+tt.options, client.Options{})
-					if _, err := c.InsertOne(t.Context(), client.Namespace{Database: "shop", Collection: "orders"}, bson.NewBuilder(nil).Finish(), client.InsertOneOptions{}); err != nil {
+					if _, err := c.InsertOne(t.Context(),
+						client.Namespace{Database: "shop", Collection: "orders"},
+						bson.NewBuilder(nil).Finish(), client.InsertOneOptions{}); err != nil {
 						t.Fatal(err)
 					}
 					if got := s.LoggedIn(); !slices.Equal(got, []string{tt.want}) {
@@ -77,7 +81,8 @@ func TestMonitorsDoNotAuthenticate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fakemongo.NewServer(t, nil)
 		s.RequireAuth(pencil())
-		c := authenticating(t, s, "app:pencil@", "directConnection=true&heartbeatFrequencyMS=1000", client.Options{})
+		c := authenticating(t, s, "app:pencil@", "directConnection=true&heartbeatFrequencyMS=1000",
+			client.Options{})
 		if err := c.Ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +97,8 @@ func TestMonitorsDoNotAuthenticate(t *testing.T) {
 				continue
 			}
 			hellos++
-			if cmd.Body.Has("speculativeAuthenticate") || cmd.Body.Has("saslSupportedMechs") || strings.HasPrefix(cmd.Name, "sasl") {
+			if cmd.Body.Has("speculativeAuthenticate") || cmd.Body.Has("saslSupportedMechs") ||
+				strings.HasPrefix(cmd.Name, "sasl") {
 				t.Errorf("a monitor sends %s with %v", cmd.Name, cmd.Body)
 			}
 		}
@@ -109,15 +115,16 @@ func TestFailedAuthenticationMakesServerUnknown(t *testing.T) {
 		var cleared, unknown, closed atomic.Int64
 		s := fakemongo.NewServer(t, nil)
 		s.RequireAuth(pencil())
-		c := authenticating(t, s, "app:wrong@", "directConnection=true", client.Options{Sink: &event.Sink{
-			PoolCleared: func(event.PoolCleared) { cleared.Add(1) },
-			ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {
-				if e.New.LastError != nil && isA[*auth.Error](e.New.LastError) {
-					unknown.Add(1)
-				}
-			},
-			ConnectionClosed: func(event.ConnectionClosed) { closed.Add(1) },
-		}})
+		c := authenticating(t, s, "app:wrong@", "directConnection=true",
+			client.Options{Sink: &event.Sink{
+				PoolCleared: func(event.PoolCleared) { cleared.Add(1) },
+				ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {
+					if e.New.LastError != nil && isA[*auth.Error](e.New.LastError) {
+						unknown.Add(1)
+					}
+				},
+				ConnectionClosed: func(event.ConnectionClosed) { closed.Add(1) },
+			}})
 		err := c.Ping(t.Context())
 		failed, ok := errors.AsType[*auth.Error](err)
 		if !ok || failed.Kind != auth.KindRejected || len(mongoerr.Labels(err)) != 0 {
@@ -128,7 +135,8 @@ func TestFailedAuthenticationMakesServerUnknown(t *testing.T) {
 		}
 		synctest.Wait()
 		if cleared.Load() != 1 || unknown.Load() != 1 || closed.Load() != 1 {
-			t.Errorf("%d times cleared, %d times unknown, %d connections closed; want 1 each", cleared.Load(), unknown.Load(), closed.Load())
+			t.Errorf("%d times cleared, %d times unknown, %d connections closed; want 1 each",
+				cleared.Load(), unknown.Load(), closed.Load())
 		}
 	})
 }
@@ -142,7 +150,9 @@ func TestFailedAuthenticationBehindLoadBalancer(t *testing.T) {
 		user := atomic.Pointer[auth.User]{}
 		user.Store(&auth.User{Name: "app", Password: "pencil"})
 		c := authenticating(t, s, "app:pencil@", "loadBalanced=true", client.Options{
-			Sink: &event.Sink{PoolCleared: func(e event.PoolCleared) { cleared = append(cleared, e.ServiceID) }},
+			Sink: &event.Sink{PoolCleared: func(e event.PoolCleared) {
+				cleared = append(cleared, e.ServiceID)
+			}},
 			User: func() (auth.User, error) { return *user.Load(), nil },
 		})
 		// Two connections at once lead to both services.
@@ -168,7 +178,8 @@ func TestFailedAuthenticationBehindLoadBalancer(t *testing.T) {
 		}
 		want := []bson.ObjectID{{1}}
 		if !slices.Equal(cleared, want) || s.AcceptedConnections() != 2 {
-			t.Errorf("services %v were cleared, want %v; %d connections", cleared, want, s.AcceptedConnections())
+			t.Errorf("services %v were cleared, want %v; %d connections", cleared, want,
+				s.AcceptedConnections())
 		}
 	})
 }
@@ -180,7 +191,10 @@ func TestUserChanges(t *testing.T) {
 		user.Store(&auth.User{Name: "app", Password: "wrong"})
 		s := fakemongo.NewServer(t, nil)
 		s.RequireAuth(pencil())
-		c := authenticating(t, s, "app@", "directConnection=true", client.Options{User: func() (auth.User, error) { return *user.Load(), nil }})
+		c := authenticating(t, s, "app@", "directConnection=true",
+			client.Options{User: func() (auth.User, error) {
+				return *user.Load(), nil
+			}})
 		if err := c.Ping(t.Context()); !isA[*auth.Error](err) {
 			t.Fatalf("Ping() = %v, want an *auth.Error", err)
 		}
@@ -202,7 +216,9 @@ func TestPasswordRotates(t *testing.T) {
 		var user atomic.Pointer[auth.User]
 		s := fakemongo.NewServer(t, nil)
 		demand := func(password string) {
-			s.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: password}}})
+			s.RequireAuth(&fakemongo.Auth{
+				Users: []fakemongo.User{{Name: "app", Password: password}},
+			})
 		}
 		demand("first")
 		user.Store(&auth.User{Name: "app", Password: "first"})
@@ -242,7 +258,9 @@ func TestWarningOfSecretsWithoutTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		warned := slices.ContainsFunc(c.Warnings(), func(w connstring.Warning) bool { return w.Option == "authMechanism" })
+		warned := slices.ContainsFunc(c.Warnings(), func(w connstring.Warning) bool {
+			return w.Option == "authMechanism"
+		})
 		if warned != want {
 			t.Errorf("%s: warnings %v, want one: %v", uri, c.Warnings(), want)
 		}
@@ -257,7 +275,10 @@ func TestReauthentication(t *testing.T) {
 		s.RequireAuth(pencil())
 		expire := func(name string) {
 			next := fakemongo.Handler(s.Default)
-			s.Handle(name, fakemongo.Times(1, fakemongo.Always(fakemongo.Error(391, "ReauthenticationRequired", "expired")), next))
+			s.Handle(name,
+				fakemongo.Times(1,
+					fakemongo.Always(fakemongo.Error(391, "ReauthenticationRequired", "expired")),
+					next))
 		}
 		c := authenticating(t, s, "app:pencil@", "directConnection=true", client.Options{})
 		orders := client.Namespace{Database: "shop", Collection: "orders"}
@@ -266,7 +287,8 @@ func TestReauthentication(t *testing.T) {
 		for i := range int32(5) {
 			docs = append(docs, bson.NewBuilder(nil).Int32("_id", i).Finish())
 		}
-		if _, err := c.InsertMany(t.Context(), orders, docs, client.InsertManyOptions{}); err != nil {
+		if _, err := c.InsertMany(t.Context(), orders, docs,
+			client.InsertManyOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		expire("find")
@@ -288,7 +310,8 @@ func TestReauthentication(t *testing.T) {
 				got = append(got, cmd.Name)
 			}
 		}
-		want := "saslContinue insert saslStart saslContinue insert find saslStart saslContinue find getMore saslStart saslContinue getMore getMore"
+		want := "saslContinue insert saslStart saslContinue insert find saslStart saslContinue " +
+			"find getMore saslStart saslContinue getMore getMore"
 		if n != 5 || strings.Join(got, " ") != want || len(s.LoggedIn()) != 4 {
 			t.Errorf("%d documents by %v, want 5 by %s; logins %v", n, got, want, s.LoggedIn())
 		}
@@ -311,10 +334,12 @@ func TestTopologyConfigChecksTheCredential(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.TopologyConfig(&cfg, client.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := client.TopologyConfig(&cfg, client.Options{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("TopologyConfig() of %s = %v, want %q", uri, err, want)
 		}
-		if _, err := client.New(cfg, client.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := client.New(cfg, client.Options{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("New() of %s = %v, want %q", uri, err, want)
 		}
 	}

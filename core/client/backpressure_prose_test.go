@@ -64,26 +64,33 @@ func TestConnectionPoolBackpressure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := &rateLimiter{rate: 20}
-				limiter.server = fakemongo.NewServer(t, fakemongo.Handlers{"find": func(cmd *fakemongo.Command) fakemongo.Reply {
+				limiter.server = fakemongo.NewServer(t, fakemongo.Handlers{"find": func(
+					cmd *fakemongo.Command,
+				) fakemongo.Reply {
 					return limiter.server.Default(cmd).After(2 * time.Second)
 				}})
 				options := "maxConnecting=100&directConnection=true"
 				if encrypted {
 					ca := certtest.Authority(t, certtest.ECDSA)
-					options += "&tls=true&tlsCAFile=" + url.QueryEscape(certtest.File(t, "ca.pem", ca.CertificateBlock()))
-					limiter.server.UseTLS(&tls.Config{Certificates: []tls.Certificate{ca.Issue(t, "fakemongo").TLS(nil)}})
+					options += "&tls=true&tlsCAFile=" +
+						url.QueryEscape(certtest.File(t, "ca.pem", ca.CertificateBlock()))
+					limiter.server.UseTLS(&tls.Config{
+						Certificates: []tls.Certificate{ca.Issue(t, "fakemongo").TLS(nil)},
+					})
 				}
 				var failed, cleared, unlabeled atomic.Int64
 				c := startURI(t, "mongodb://fakemongo:27017/?"+options, client.Options{Dialer: limiter.Dial, Sink: &event.Sink{
 					ConnectionCheckOutFailed: func(e event.ConnectionCheckOutFailed) {
 						failed.Add(1)
-						if !slices.Equal(mongoerr.Labels(e.Err), []string{"SystemOverloadedError", "RetryableError"}) {
+						if !slices.Equal(mongoerr.Labels(e.Err),
+							[]string{"SystemOverloadedError", "RetryableError"}) {
 							unlabeled.Add(1)
 						}
 					},
 					PoolCleared: func(event.PoolCleared) { cleared.Add(1) },
 				}})
-				if _, err := c.InsertOne(t.Context(), items, doc(t, `{"a": 1}`), client.InsertOneOptions{}); err != nil {
+				if _, err := c.InsertOne(t.Context(), items, doc(t, `{"a": 1}`),
+					client.InsertOneOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				limiter.turn(true)
@@ -99,7 +106,8 @@ func TestConnectionPoolBackpressure(t *testing.T) {
 				all.Wait()
 				limiter.turn(false)
 				if failed.Load() < 10 || unlabeled.Load() > 0 || cleared.Load() > 0 {
-					t.Errorf("%d check-outs failed, %d of them without labels, %d pools were cleared; want 10 or more, none, and none",
+					t.Errorf("%d check-outs failed, %d of them without labels, %d pools were "+
+						"cleared; want 10 or more, none, and none",
 						failed.Load(), unlabeled.Load(), cleared.Load())
 				}
 				if _, _, err := c.FindOne(t.Context(), items, client.FindOptions{}); err != nil {

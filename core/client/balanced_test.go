@@ -20,7 +20,9 @@ import (
 )
 
 // startBalanced starts a client of what is behind a load balancer and closes it at the test's end.
-func startBalanced(t *testing.T, b *fakemongo.Balanced, uri string, opt client.Options) *client.Client {
+func startBalanced(
+	t *testing.T, b *fakemongo.Balanced, uri string, opt client.Options,
+) *client.Client {
 	t.Helper()
 	opt.Dialer = b.Dial
 	return startURI(t, uri, opt)
@@ -62,7 +64,8 @@ func TestLoadBalancedByTXTRecord(t *testing.T) {
 		z.hosts = []string{"b"}
 		z.mu.Unlock()
 		time.Sleep(time.Hour) //nolint:forbidigo // fake time
-		if topo := c.Topology(); topo.Kind != description.KindLoadBalanced || topo.Server("a.example.com:27017") == nil {
+		if topo := c.Topology(); topo.Kind != description.KindLoadBalanced ||
+			topo.Server("a.example.com:27017") == nil {
 			t.Errorf("the topology is %v, want the one load balancer for good", topo)
 		}
 	})
@@ -107,8 +110,11 @@ func TestLoadBalancedHello(t *testing.T) {
 
 // LB-013.
 func TestNoLoadBalancer(t *testing.T) {
-	runWith(t, nil, connstring.Config{LoadBalanced: true}, client.Options{}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
-		const want = "Driver attempted to initialize in load balancing mode, but the server does not support this mode."
+	runWith(t, nil, connstring.Config{LoadBalanced: true}, client.Options{}, func(
+		t *testing.T, _ *fakemongo.Server, c *client.Client,
+	) {
+		const want = "Driver attempted to initialize in load balancing mode, but the server does " +
+			"not support this mode."
 		if err := c.Ping(t.Context()); err == nil || err.Error() != want {
 			t.Errorf("Ping() = %v, want %q", err, want)
 		}
@@ -123,28 +129,36 @@ func TestCapabilitiesOfTheConnection(t *testing.T) {
 		srv := b.Service(0)
 		hello := func(wire int32) {
 			srv.Handle("hello", func(cmd *fakemongo.Command) fakemongo.Reply {
-				return fakemongo.Document(bson.NewBuilder(nil).Bool("isWritablePrimary", true).String("msg", "isdbgrid").
-					Int32("minWireVersion", 0).Int32("maxWireVersion", wire).Int32("maxBsonObjectSize", 100).
+				return fakemongo.Document(bson.NewBuilder(nil).Bool("isWritablePrimary", true).
+					String("msg", "isdbgrid").
+					Int32("minWireVersion", 0).Int32("maxWireVersion", wire).
+					Int32("maxBsonObjectSize", 100).
 					Int32("maxMessageSizeBytes", 48_000_000).Int32("maxWriteBatchSize", 2).
 					ObjectID("serviceId", srv.ID()).Int32("ok", 1).Finish())
 			})
 		}
 		hello(8)
 		c := startBalanced(t, b, b.URI(""), client.Options{})
-		res, err := c.InsertMany(t.Context(), orders, []bson.Raw{doc(t, `{}`), doc(t, `{}`), doc(t, `{}`)}, client.InsertManyOptions{})
+		res, err := c.InsertMany(t.Context(), orders,
+			[]bson.Raw{doc(t, `{}`), doc(t, `{}`), doc(t, `{}`)}, client.InsertManyOptions{})
 		if err != nil || len(res.InsertedIDs) != 3 || len(srv.Commands("insert")) != 2 {
-			t.Errorf("InsertMany() = %v with %d commands, want 2 of them: the server takes 2 documents", err, len(srv.Commands("insert")))
+			t.Errorf("InsertMany() = %v with %d commands, want 2 of them: the server takes 2 "+
+				"documents", err, len(srv.Commands("insert")))
 		}
 		large := bson.NewBuilder(nil).String("x", string(make([]byte, 100))).Finish()
-		if _, err := c.InsertOne(t.Context(), orders, large, client.InsertOneOptions{}); err == nil {
+		if _, err := c.InsertOne(t.Context(), orders, large,
+			client.InsertOneOptions{}); err == nil {
 			t.Error("InsertOne() of a document that is too large was sent")
 		}
 		for _, wire := range []int32{8, 21} {
 			hello(wire)
 			srv.CutConnections()
 			synctest.Wait()
-			_, _ = c.RunCommand(t.Context(), "admin", doc(t, `{"ping":1}`), client.RunCommandOptions{})
-			cur, err := c.Find(t.Context(), orders, client.FindOptions{Common: client.Common{Comment: bson.StringValue("c")}, BatchSize: new(int32(2))})
+			_, _ = c.RunCommand(t.Context(), "admin", doc(t, `{"ping":1}`),
+				client.RunCommandOptions{})
+			cur, err := c.Find(t.Context(), orders, client.FindOptions{
+				Common: client.Common{Comment: bson.StringValue("c")}, BatchSize: new(int32(2)),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,23 +180,29 @@ func TestReadPreferenceToALoadBalancer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1})
 		srv := b.Service(0)
-		srv.Handle("aggregate", reply(t, `{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"ok":1}`))
+		srv.Handle("aggregate",
+			reply(t, `{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"ok":1}`))
 		c := startBalanced(t, b, b.URI(""), client.Options{})
 		for mode := selection.Primary; mode <= selection.Nearest; mode++ {
 			rp := &selection.ReadPreference{Mode: mode}
 			want := mode != selection.Primary
-			if _, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{ReadPreference: rp}}); err != nil {
+			if _, _, err := c.FindOne(t.Context(), orders,
+				client.FindOptions{Common: client.Common{ReadPreference: rp}}); err != nil {
 				t.Error(err)
 			}
-			if _, err := c.Aggregate(t.Context(), orders, client.AggregateOptions{Common: client.Common{ReadPreference: rp}, Pipeline: array(t, `[{"$out":"x"}]`)}); err != nil {
+			if _, err := c.Aggregate(t.Context(), orders, client.AggregateOptions{
+				Common: client.Common{ReadPreference: rp}, Pipeline: array(t, `[{"$out":"x"}]`),
+			}); err != nil {
 				t.Error(err)
 			}
-			if _, err := c.DeleteOne(t.Context(), orders, doc(t, `{}`), client.DeleteOptions{}); mongoerr.Code(err) != 59 {
+			if _, err := c.DeleteOne(t.Context(), orders, doc(t, `{}`),
+				client.DeleteOptions{}); mongoerr.Code(err) != 59 {
 				t.Error(err)
 			}
 			for _, name := range []string{"find", "aggregate", "delete"} {
 				all := srv.Commands(name)
-				if got := all[len(all)-1].Body.Has("$readPreference"); got != (want && name != "delete") {
+				if got := all[len(all)-1].Body.Has("$readPreference"); got != (want &&
+					name != "delete") {
 					t.Errorf("%v: %s with $readPreference %v", mode, name, got)
 				}
 			}
@@ -200,8 +220,12 @@ func TestOneServiceFails(t *testing.T) {
 		var closed []string
 		changes := 0
 		c := startBalanced(t, b, b.URI(""), client.Options{Sink: &event.Sink{
-			PoolCleared:              func(e event.PoolCleared) { cleared = append(cleared, e.ServiceID) },
-			ConnectionClosed:         func(e event.ConnectionClosed) { closed = append(closed, fmt.Sprint(e.ConnectionID, " ", e.Reason)) },
+			PoolCleared: func(e event.PoolCleared) {
+				cleared = append(cleared, e.ServiceID)
+			},
+			ConnectionClosed: func(e event.ConnectionClosed) {
+				closed = append(closed, fmt.Sprint(e.ConnectionID, " ", e.Reason))
+			},
 			ServerDescriptionChanged: func(event.ServerDescriptionChanged) { changes++ },
 		}})
 		synctest.Wait()
@@ -225,7 +249,8 @@ func TestOneServiceFails(t *testing.T) {
 			}
 		}
 		if want := []bson.ObjectID{dead.ID()}; !slices.Equal(cleared, want) || changes != before {
-			t.Errorf("cleared %v with %d changes of descriptions, want %v and none", cleared, changes-before, want)
+			t.Errorf("cleared %v with %d changes of descriptions, want %v and none", cleared,
+				changes-before, want)
 		}
 		if slices.Sort(closed); !slices.Equal(closed, []string{"2 error", "4 error"}) {
 			t.Errorf("closed %v, want the connections to the dead service", closed)
@@ -250,16 +275,20 @@ func TestMaxPinnedShare(t *testing.T) {
 		{0.01, new(uint64(5)), 1},
 		{0.8, new(uint64(0)), 0},
 	} {
-		cfg, err := client.TopologyConfig(&connstring.Config{MaxPoolSize: tt.size}, client.Options{MaxPinnedShare: tt.share})
+		cfg, err := client.TopologyConfig(&connstring.Config{MaxPoolSize: tt.size},
+			client.Options{MaxPinnedShare: tt.share})
 		if err != nil || cfg.Pool.MaxPinned != tt.want {
-			t.Errorf("%v of %v: %d, %v, want %d", tt.share, tt.size, cfg.Pool.MaxPinned, err, tt.want)
+			t.Errorf("%v of %v: %d, %v, want %d", tt.share, tt.size, cfg.Pool.MaxPinned, err,
+				tt.want)
 		}
 	}
 	for _, share := range []float64{-0.1, 1.1, math.NaN(), math.Inf(1)} {
-		if _, err := client.TopologyConfig(&connstring.Config{}, client.Options{MaxRunOnShare: share}); err == nil {
+		if _, err := client.TopologyConfig(&connstring.Config{},
+			client.Options{MaxRunOnShare: share}); err == nil {
 			t.Errorf("MaxRunOnShare %v was taken", share)
 		}
-		if _, err := client.TopologyConfig(&connstring.Config{}, client.Options{MaxPinnedShare: share}); err == nil {
+		if _, err := client.TopologyConfig(&connstring.Config{},
+			client.Options{MaxPinnedShare: share}); err == nil {
 			t.Errorf("a share of %v was accepted", share)
 		}
 	}

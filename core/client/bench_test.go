@@ -75,15 +75,18 @@ func (*canned) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 func found(docs int) bson.Raw {
 	reply := bson.NewBuilder(nil).OpenDocument("cursor").OpenArray("firstBatch")
 	for i := range docs {
-		reply.OpenDocument("").Int32("_id", int32(i)).String("pad", string(make([]byte, 1000))).Close()
+		reply.OpenDocument("").Int32("_id", int32(i)).String("pad", string(make([]byte, 1000))).
+			Close()
 	}
 	return reply.Close().Int64("id", 0).String("ns", "shop.orders").Close().Int32("ok", 1).Finish()
 }
 
 // cannedClient returns a client whose commands are all answered with the reply.
 func cannedClient(b testing.TB, reply bson.Raw) *client.Client {
-	hello := bson.NewBuilder(nil).Bool("isWritablePrimary", true).Int32("minWireVersion", 6).Int32("maxWireVersion", 21).
-		Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("maxWriteBatchSize", 100_000).
+	hello := bson.NewBuilder(nil).Bool("isWritablePrimary", true).Int32("minWireVersion", 6).
+		Int32("maxWireVersion", 21).
+		Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).
+		Int32("maxWriteBatchSize", 100_000).
 		Bool("helloOk", true).Int32("logicalSessionTimeoutMinutes", 30).Int32("ok", 1).Finish()
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		return &canned{
@@ -91,7 +94,8 @@ func cannedClient(b testing.TB, reply bson.Raw) *client.Client {
 			reply: wire.Msg(wire.Header{}, 0, reply, nil), closed: make(chan struct{}),
 		}, nil
 	}
-	c, err := client.New(connstring.Config{Hosts: []address.Address{"canned:27017"}}, client.Options{Dialer: dial})
+	c, err := client.New(connstring.Config{Hosts: []address.Address{"canned:27017"}},
+		client.Options{Dialer: dial})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -127,7 +131,8 @@ func BenchmarkFind100(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if batch, err := cur.Next(ctx); err != nil && !errors.Is(err, io.EOF) || len(batch.Documents) != 100 {
+		if batch, err := cur.Next(ctx); err != nil && !errors.Is(err, io.EOF) ||
+			len(batch.Documents) != 100 {
 			b.Fatal(len(batch.Documents), err)
 		}
 	}
@@ -194,12 +199,15 @@ func endless(tb testing.TB, docs int) *cursor.Cursor {
 	for _, name := range []string{"firstBatch", "nextBatch"} {
 		reply.OpenArray(name)
 		for i := range docs {
-			reply.OpenDocument("").Int32("_id", int32(i)).String("pad", string(make([]byte, 1000))).Close()
+			reply.OpenDocument("").Int32("_id", int32(i)).String("pad", string(make([]byte, 1000))).
+				Close()
 		}
 		reply.Close()
 	}
-	c := cannedClient(tb, reply.Int64("id", 5).String("ns", "shop.orders").Close().Int32("ok", 1).Finish())
-	cur, err := c.Find(tb.Context(), client.Namespace{Database: "shop", Collection: "orders"}, client.FindOptions{})
+	c := cannedClient(tb,
+		reply.Int64("id", 5).String("ns", "shop.orders").Close().Int32("ok", 1).Finish())
+	cur, err := c.Find(tb.Context(), client.Namespace{Database: "shop", Collection: "orders"},
+		client.FindOptions{})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -37,7 +37,8 @@ func TestInsertedIDs(t *testing.T) {
 			var models []client.WriteModel
 			for range 4 {
 				docs = append(docs, doc(t, `{}`))
-				models = append(models, client.WriteModel{Kind: client.InsertOne, Document: docs[0]})
+				models = append(models,
+					client.WriteModel{Kind: client.InsertOne, Document: docs[0]})
 			}
 			handlers := fakemongo.Handlers{"insert": reply(t, tt.reply)}
 			run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {

@@ -100,7 +100,9 @@ func TestBulkWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			handlers := fakemongo.Handlers{
-				"insert": reply(t, `{"n":1,"ok":1}`), "update": reply(t, `{"n":1,"nModified":1,"ok":1}`), "delete": reply(t, `{"n":1,"ok":1}`),
+				"insert": reply(t, `{"n":1,"ok":1}`),
+				"update": reply(t, `{"n":1,"nModified":1,"ok":1}`),
+				"delete": reply(t, `{"n":1,"ok":1}`),
 			}
 			for command, json := range test.replies {
 				handlers[command] = reply(t, json)
@@ -111,7 +113,8 @@ func TestBulkWrite(t *testing.T) {
 			run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				res, err := c.BulkWrite(t.Context(), orders, mixed(t), test.opt)
 				got := fmt.Sprintf("%d inserted, %d matched, %d modified, %d deleted, %d upserted",
-					res.InsertedCount, res.MatchedCount, res.ModifiedCount, res.DeletedCount, res.UpsertedCount)
+					res.InsertedCount, res.MatchedCount, res.ModifiedCount, res.DeletedCount,
+					res.UpsertedCount)
 				add := func(what string, indexes []int) {
 					if len(indexes) > 0 {
 						got += "; " + what + " " + strings.Trim(fmt.Sprint(indexes), "[]")
@@ -141,7 +144,8 @@ func TestBulkWrite(t *testing.T) {
 				if got != test.want || res.Acknowledged != (test.opt.WriteConcern == nil) {
 					t.Errorf("the result is %s, want %s", got, test.want)
 				}
-				if err := c.Ping(t.Context()); err != nil { // unacknowledged writes are read by then
+				// unacknowledged writes are read by then
+				if err := c.Ping(t.Context()); err != nil {
 					t.Error(err)
 				}
 				if sent := strings.Join(writes(srv), ", "); sent != test.sent {
@@ -155,7 +159,8 @@ func TestBulkWrite(t *testing.T) {
 // TestBulkWriteSends checks the statements and the options.
 func TestBulkWriteSends(t *testing.T) {
 	handlers := fakemongo.Handlers{
-		"insert": reply(t, `{"n":2,"ok":1}`), "update": reply(t, `{"n":3,"nModified":3,"ok":1}`), "delete": reply(t, `{"n":2,"ok":1}`),
+		"insert": reply(t, `{"n":2,"ok":1}`), "update": reply(t, `{"n":3,"nModified":3,"ok":1}`),
+		"delete": reply(t, `{"n":2,"ok":1}`),
 	}
 	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		_, err := c.BulkWrite(t.Context(), orders, mixed(t), client.BulkWriteOptions{
@@ -183,7 +188,8 @@ func TestBulkWriteSends(t *testing.T) {
 			"deletes": {`{"q":{"_id":1},"limit":1,"hint":"_id_"}`, `{"q":{},"limit":0}`},
 		} {
 			var got []string
-			for _, d := range srv.Commands(strings.TrimSuffix(sequence, "s"))[0].Sequences[sequence] {
+			for _, d := range srv.Commands(strings.TrimSuffix(sequence,
+				"s"))[0].Sequences[sequence] {
 				got = append(got, text(t, d))
 			}
 			if !slices.Equal(got, want) {
@@ -221,10 +227,13 @@ func TestBulkWriteRefuses(t *testing.T) {
 		"a late hint":         {[]client.WriteModel{insert, hint}, client.BulkWriteOptions{Common: client.Common{WriteConcern: unacknowledged}}, "hint"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handlers := fakemongo.Handlers{"hello": helloWith(t, `{"maxBsonObjectSize":100,"maxWireVersion":8}`)}
+			handlers := fakemongo.Handlers{
+				"hello": helloWith(t, `{"maxBsonObjectSize":100,"maxWireVersion":8}`),
+			}
 			run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				_, err := c.BulkWrite(t.Context(), orders, test.models, test.opt)
-				if refused, ok := errors.AsType[*client.ArgumentError](err); !ok || refused.Argument != test.want {
+				if refused, ok := errors.AsType[*client.ArgumentError](err); !ok ||
+					refused.Argument != test.want {
 					t.Errorf("BulkWrite() = %v, want an error about %s", err, test.want)
 				}
 				if got := writes(srv); len(got) > 0 {
@@ -244,21 +253,28 @@ func TestBulkWriteMalformedReplies(t *testing.T) {
 		},
 	} {
 		for _, json := range replies {
-			run(t, fakemongo.Handlers{command: reply(t, json)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			run(t, fakemongo.Handlers{command: reply(t, json)}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				model := client.WriteModel{Kind: client.InsertOne, Document: doc(t, `{}`)}
 				if command == "update" {
 					model = client.WriteModel{Kind: client.ReplaceOne, Document: doc(t, `{}`)}
 				}
-				_, err := c.BulkWrite(t.Context(), orders, []client.WriteModel{model}, client.BulkWriteOptions{})
+				_, err := c.BulkWrite(t.Context(), orders, []client.WriteModel{model},
+					client.BulkWriteOptions{})
 				_, unknown := errors.AsType[*operation.OutcomeUnknownError](err)
-				if _, malformed := errors.AsType[*mongoerr.MalformedReplyError](err); !unknown || !malformed {
+				if _, malformed := errors.AsType[*mongoerr.MalformedReplyError](err); !unknown ||
+					!malformed {
 					t.Errorf("%s: BulkWrite() = %v, want an unknown outcome", json, err)
 				}
 			})
 		}
 	}
-	run(t, fakemongo.Handlers{"insert": reply(t, `{"ok":0,"code":8,"errmsg":"x"}`)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		res, err := c.BulkWrite(t.Context(), orders, mixed(t), client.BulkWriteOptions{Ordered: new(false)})
+	run(t, fakemongo.Handlers{"insert": reply(t, `{"ok":0,"code":8,"errmsg":"x"}`)}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
+		res, err := c.BulkWrite(t.Context(), orders, mixed(t),
+			client.BulkWriteOptions{Ordered: new(false)})
 		if mongoerr.Code(err) != 8 || len(res.InsertedIDs) > 0 || len(writes(srv)) != 1 {
 			t.Errorf("BulkWrite() = %+v, %v, want code 8 and the end", res, err)
 		}

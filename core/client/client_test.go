@@ -17,7 +17,9 @@ import (
 var orders = client.Namespace{Database: "shop", Collection: "orders"}
 
 // start starts a client of srv and closes it at the test's end.
-func start(t *testing.T, srv *fakemongo.Server, cfg connstring.Config, opt client.Options) *client.Client {
+func start(
+	t *testing.T, srv *fakemongo.Server, cfg connstring.Config, opt client.Options,
+) *client.Client {
 	t.Helper()
 	cfg.Hosts = []address.Address{srv.Address()}
 	opt.Dialer = srv.Dial
@@ -53,7 +55,9 @@ func startWith(t *testing.T, cfg connstring.Config, opt client.Options) *client.
 }
 
 // run runs a test in a bubble, with a server and a client of it.
-func run(t *testing.T, handlers fakemongo.Handlers, test func(t *testing.T, srv *fakemongo.Server, c *client.Client)) {
+func run(t *testing.T, handlers fakemongo.Handlers, test func(
+	t *testing.T, srv *fakemongo.Server, c *client.Client,
+)) {
 	t.Helper()
 	runWith(t, handlers, connstring.Config{}, client.Options{}, test)
 }
@@ -112,8 +116,10 @@ func sent(t testing.TB, srv *fakemongo.Server, name string) string {
 func helloWith(t testing.TB, json string) fakemongo.Handler {
 	d := doc(t, json)
 	return func(*fakemongo.Command) fakemongo.Reply {
-		return fakemongo.Document(bson.NewBuilder(nil).Bool("isWritablePrimary", true).Bool("helloOk", true).
-			Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("minWireVersion", 0).
+		return fakemongo.Document(bson.NewBuilder(nil).Bool("isWritablePrimary", true).
+			Bool("helloOk", true).
+			Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).
+			Int32("minWireVersion", 0).
 			AppendElements(d).Int32("ok", 1).Finish())
 	}
 }

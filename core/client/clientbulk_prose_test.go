@@ -44,26 +44,33 @@ func TestCRUDProse3(t *testing.T) {
 			operations = append(operations, e.OperationID)
 		}
 	}}
-	runWith(t, (&bulkServer{limits: smallLimits}).handlers(t), connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		res, err := c.ClientBulkWrite(t.Context(), inserts(t, maxWriteBatch+1, dbColl, a(1)), client.NamespacedBulkWriteOptions{})
-		if err != nil || res.InsertedCount != maxWriteBatch+1 {
-			t.Fatalf("ClientBulkWrite() = %+v, %v", res, err)
-		}
-		if got, want := bulks(srv), "100 db.coll, 1 db.coll"; got != want {
-			t.Errorf("sent %s, want %s", got, want)
-		}
-		if len(operations) != 2 || operations[0] != operations[1] {
-			t.Errorf("operation ids are %v", operations)
-		}
-	})
+	runWith(t, (&bulkServer{limits: smallLimits}).handlers(t), connstring.Config{},
+		client.Options{Sink: sink}, func(
+			t *testing.T, srv *fakemongo.Server, c *client.Client,
+		) {
+			res, err := c.ClientBulkWrite(t.Context(), inserts(t, maxWriteBatch+1, dbColl, a(1)),
+				client.NamespacedBulkWriteOptions{})
+			if err != nil || res.InsertedCount != maxWriteBatch+1 {
+				t.Fatalf("ClientBulkWrite() = %+v, %v", res, err)
+			}
+			if got, want := bulks(srv), "100 db.coll, 1 db.coll"; got != want {
+				t.Errorf("sent %s, want %s", got, want)
+			}
+			if len(operations) != 2 || operations[0] != operations[1] {
+				t.Errorf("operation ids are %v", operations)
+			}
+		})
 }
 
 // TestCRUDProse4 is "MongoClient.bulkWrite batch splits when an ops payload exceeds
 // maxMessageSizeBytes".
 func TestCRUDProse4(t *testing.T) {
 	const n = maxMessage/maxBSONObject + 1
-	(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		res, err := c.ClientBulkWrite(t.Context(), inserts(t, n, dbColl, a(maxBSONObject-500)), client.NamespacedBulkWriteOptions{})
+	(&bulkServer{limits: smallLimits}).run(t, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
+		res, err := c.ClientBulkWrite(t.Context(), inserts(t, n, dbColl, a(maxBSONObject-500)),
+			client.NamespacedBulkWriteOptions{})
 		if err != nil || res.InsertedCount != n {
 			t.Fatalf("ClientBulkWrite() = %+v, %v", res, err)
 		}
@@ -75,15 +82,21 @@ func TestCRUDProse4(t *testing.T) {
 
 // TestCRUDProse5 is "MongoClient.bulkWrite collects WriteConcernErrors across batches".
 func TestCRUDProse5(t *testing.T) {
-	fields := strings.TrimSuffix(noError, "}") + `,"writeConcernError":{"code":91,"errmsg":"Replication is being shut down"}}`
-	(&bulkServer{limits: smallLimits, fields: fields}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		res, err := c.ClientBulkWrite(t.Context(), inserts(t, maxWriteBatch+1, dbColl, a(1)), client.NamespacedBulkWriteOptions{})
+	fields := strings.TrimSuffix(noError, "}") +
+		`,"writeConcernError":{"code":91,"errmsg":"Replication is being shut down"}}`
+	(&bulkServer{limits: smallLimits, fields: fields}).run(t, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
+		res, err := c.ClientBulkWrite(t.Context(), inserts(t, maxWriteBatch+1, dbColl, a(1)),
+			client.NamespacedBulkWriteOptions{})
 		failed, _ := errors.AsType[*client.NamespacedBulkWriteError](err)
-		if failed == nil || len(failed.WriteConcernErrors) != 2 || failed.Err != nil || res.InsertedCount != 2 || !res.AnySucceeded {
+		if failed == nil || len(failed.WriteConcernErrors) != 2 || failed.Err != nil ||
+			res.InsertedCount != 2 || !res.AnySucceeded {
 			t.Fatalf("ClientBulkWrite() = %+v, %v", res, err)
 		}
 		if isA[*mongoerr.WriteConcernError](err) == false || len(srv.Commands("bulkWrite")) != 2 {
-			t.Errorf("ClientBulkWrite() = %v after %d commands", err, len(srv.Commands("bulkWrite")))
+			t.Errorf("ClientBulkWrite() = %v after %d commands", err,
+				len(srv.Commands("bulkWrite")))
 		}
 	})
 }
@@ -91,7 +104,10 @@ func TestCRUDProse5(t *testing.T) {
 // TestCRUDProse6 is "MongoClient.bulkWrite handles individual WriteErrors across batches".
 func TestCRUDProse6(t *testing.T) {
 	for _, ordered := range []bool{false, true} {
-		srv := &bulkServer{limits: smallLimits, fields: `{"nErrors":1,"nInserted":0,"nMatched":0,"nModified":0,"nUpserted":0,"nDeleted":0}`}
+		srv := &bulkServer{
+			limits: smallLimits,
+			fields: `{"nErrors":1,"nInserted":0,"nMatched":0,"nModified":0,"nUpserted":0,"nDeleted":0}`,
+		}
 		handlers := srv.handlers(t)
 		handlers["bulkWrite"] = func(cmd *fakemongo.Command) fakemongo.Reply {
 			one := *srv
@@ -100,19 +116,24 @@ func TestCRUDProse6(t *testing.T) {
 				n = 1
 			}
 			for i := range n {
-				one.cursor = append(one.cursor, strings.Replace(duplicateFirst, `"idx":0`, fmt.Sprintf(`"idx":%d`, i), 1))
+				one.cursor = append(one.cursor,
+					strings.Replace(duplicateFirst, `"idx":0`, fmt.Sprintf(`"idx":%d`, i), 1))
 			}
-			one.fields = strings.Replace(one.fields, `"nErrors":1`, fmt.Sprintf(`"nErrors":%d`, n), 1)
+			one.fields = strings.Replace(one.fields, `"nErrors":1`, fmt.Sprintf(`"nErrors":%d`, n),
+				1)
 			return one.bulkWrite(t)(cmd)
 		}
 		run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-			res, err := c.ClientBulkWrite(t.Context(), inserts(t, maxWriteBatch+1, dbColl, `{"_id":1}`), client.NamespacedBulkWriteOptions{Ordered: &ordered})
+			res, err := c.ClientBulkWrite(t.Context(),
+				inserts(t, maxWriteBatch+1, dbColl, `{"_id":1}`),
+				client.NamespacedBulkWriteOptions{Ordered: &ordered})
 			failed, _ := errors.AsType[*client.NamespacedBulkWriteError](err)
 			want, commands := maxWriteBatch+1, 2
 			if ordered {
 				want, commands = 1, 1
 			}
-			if failed == nil || len(failed.WriteErrors) != want || res.AnySucceeded || len(srv.Commands("bulkWrite")) != commands {
+			if failed == nil || len(failed.WriteErrors) != want || res.AnySucceeded ||
+				len(srv.Commands("bulkWrite")) != commands {
 				t.Fatalf("ordered %v: ClientBulkWrite() = %+v, %v", ordered, res, err)
 			}
 			for i, we := range failed.WriteErrors {
@@ -136,9 +157,11 @@ func upserts() *bulkServer {
 func twoUpserts(t *testing.T) []client.NamespacedWriteModel {
 	var models []client.NamespacedWriteModel
 	for _, id := range []string{"a", "b"} {
-		models = append(models, client.NamespacedWriteModel{Namespace: dbColl, WriteModel: client.WriteModel{
-			Kind: client.UpdateOne, Filter: doc(t, `{"_id":"`+id+`"}`), Update: bson.DocumentValue(doc(t, `{"$set":{"x":1}}`)), Upsert: new(true),
-		}})
+		models = append(models,
+			client.NamespacedWriteModel{Namespace: dbColl, WriteModel: client.WriteModel{
+				Kind: client.UpdateOne, Filter: doc(t, `{"_id":"`+id+`"}`),
+				Update: bson.DocumentValue(doc(t, `{"$set":{"x":1}}`)), Upsert: new(true),
+			}})
 	}
 	return models
 }
@@ -146,9 +169,12 @@ func twoUpserts(t *testing.T) []client.NamespacedWriteModel {
 // TestCRUDProse7 is "MongoClient.bulkWrite handles a cursor requiring a getMore".
 func TestCRUDProse7(t *testing.T) {
 	upserts().run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		res, err := c.ClientBulkWrite(t.Context(), twoUpserts(t), client.NamespacedBulkWriteOptions{VerboseResults: new(true)})
-		if err != nil || res.UpsertedCount != 2 || len(res.UpdateResults) != 2 || len(srv.Commands("getMore")) != 1 {
-			t.Errorf("ClientBulkWrite() = %+v, %v after %d getMores", res, err, len(srv.Commands("getMore")))
+		res, err := c.ClientBulkWrite(t.Context(), twoUpserts(t),
+			client.NamespacedBulkWriteOptions{VerboseResults: new(true)})
+		if err != nil || res.UpsertedCount != 2 || len(res.UpdateResults) != 2 ||
+			len(srv.Commands("getMore")) != 1 {
+			t.Errorf("ClientBulkWrite() = %+v, %v after %d getMores", res, err,
+				len(srv.Commands("getMore")))
 		}
 		first, _ := srv.Commands("bulkWrite")[0].Body.Lookup("lsid")
 		second, _ := srv.Commands("getMore")[0].Body.Lookup("lsid")
@@ -165,7 +191,9 @@ func TestCRUDProse8(t *testing.T) {
 		srv.Handle("abortTransaction", fakemongo.Always(fakemongo.OK(nil)))
 		s := startSession(t, c, session.Options{})
 		begin(t, s, client.TransactionOptions{})
-		opt := client.NamespacedBulkWriteOptions{Common: client.Common{Session: s}, VerboseResults: new(true)}
+		opt := client.NamespacedBulkWriteOptions{
+			Common: client.Common{Session: s}, VerboseResults: new(true),
+		}
 		res, err := c.ClientBulkWrite(t.Context(), twoUpserts(t), opt)
 		if err != nil || res.UpsertedCount != 2 || len(res.UpdateResults) != 2 {
 			t.Errorf("ClientBulkWrite() = %+v, %v", res, err)
@@ -175,7 +203,10 @@ func TestCRUDProse8(t *testing.T) {
 			if lsidOf(cmd.Body) != s.ID() {
 				t.Errorf("%s has the session %v, want %v", cmd.Name, lsidOf(cmd.Body), s.ID())
 			}
-			got = append(got, text(t, bson.Without(cmd.Body, "lsid", "$db", "ops", "nsInfo", "errorsOnly", "ordered", "collection")))
+			got = append(got,
+				text(t,
+					bson.Without(cmd.Body, "lsid", "$db", "ops", "nsInfo", "errorsOnly", "ordered",
+						"collection")))
 		}
 		want := []string{
 			`{"bulkWrite":1,"txnNumber":1,"startTransaction":true,"autocommit":false}`,
@@ -199,15 +230,19 @@ func TestCRUDProse9(t *testing.T) {
 		s.getMore = reply(t, `{"ok":0,"code":8,"errmsg":"unknown"}`)
 		s.run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			srv.Handle("killCursors", reply(t, kill))
-			res, err := c.ClientBulkWrite(t.Context(), twoUpserts(t), client.NamespacedBulkWriteOptions{VerboseResults: new(true)})
+			res, err := c.ClientBulkWrite(t.Context(), twoUpserts(t),
+				client.NamespacedBulkWriteOptions{VerboseResults: new(true)})
 			failed, _ := errors.AsType[*client.NamespacedBulkWriteError](err)
-			if failed == nil || mongoerr.Code(failed.Err) != 8 || res.UpsertedCount != 2 || len(res.UpdateResults) != 1 {
+			if failed == nil || mongoerr.Code(failed.Err) != 8 || res.UpsertedCount != 2 ||
+				len(res.UpdateResults) != 1 {
 				t.Fatalf("ClientBulkWrite() = %+v, %v", res, err)
 			}
 			if len(srv.Commands("getMore")) != 1 || len(srv.Commands("killCursors")) != 1 {
-				t.Errorf("%d getMores and %d killCursors", len(srv.Commands("getMore")), len(srv.Commands("killCursors")))
+				t.Errorf("%d getMores and %d killCursors", len(srv.Commands("getMore")),
+					len(srv.Commands("killCursors")))
 			}
-			if told := strings.Contains(err.Error(), "not you"); told != strings.Contains(kill, "not you") {
+			if told := strings.Contains(err.Error(), "not you"); told != strings.Contains(kill,
+				"not you") {
 				t.Errorf("the error is %q, the reply of killCursors %s", err, kill)
 			}
 		})
@@ -217,12 +252,19 @@ func TestCRUDProse9(t *testing.T) {
 // TestCRUDProse10 is "MongoClient.bulkWrite returns error for unacknowledged too-large insert".
 func TestCRUDProse10(t *testing.T) {
 	large := doc(t, a(maxBSONObject))
-	for _, m := range []client.WriteModel{{Kind: client.InsertOne, Document: large}, {Kind: client.ReplaceOne, Document: large}} {
-		(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-			_, err := c.ClientBulkWrite(t.Context(), []client.NamespacedWriteModel{{Namespace: dbColl, WriteModel: m}}, client.NamespacedBulkWriteOptions{
-				Common: client.Common{WriteConcern: unacknowledged}, Ordered: new(false),
-			})
-			if refused, ok := errors.AsType[*client.ArgumentError](err); !ok || !refused.TooLarge || len(srv.Commands("bulkWrite")) > 0 {
+	for _, m := range []client.WriteModel{
+		{Kind: client.InsertOne, Document: large}, {Kind: client.ReplaceOne, Document: large},
+	} {
+		(&bulkServer{limits: smallLimits}).run(t, func(
+			t *testing.T, srv *fakemongo.Server, c *client.Client,
+		) {
+			_, err := c.ClientBulkWrite(t.Context(),
+				[]client.NamespacedWriteModel{{Namespace: dbColl, WriteModel: m}},
+				client.NamespacedBulkWriteOptions{
+					Common: client.Common{WriteConcern: unacknowledged}, Ordered: new(false),
+				})
+			if refused, ok := errors.AsType[*client.ArgumentError](err); !ok || !refused.TooLarge ||
+				len(srv.Commands("bulkWrite")) > 0 {
 				t.Errorf("ClientBulkWrite() = %v, want that it is too large", err)
 			}
 		})
@@ -242,7 +284,9 @@ func TestCRUDProse11(t *testing.T) {
 		{dbColl, fmt.Sprintf("%d db.coll", n+2)},
 		{long, fmt.Sprintf("%d db.coll, 1 %s", n+1, long)},
 	} {
-		(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		(&bulkServer{limits: smallLimits}).run(t, func(
+			t *testing.T, srv *fakemongo.Server, c *client.Client,
+		) {
 			models := inserts(t, n, dbColl, a(maxBSONObject-57))
 			models = append(models, inserts(t, 1, dbColl, a(remainder-57))...)
 			models = append(models, inserts(t, 1, test.last, a(1))...)
@@ -263,10 +307,13 @@ func TestCRUDProse12(t *testing.T) {
 	for name, models := range map[string][]client.NamespacedWriteModel{
 		"document": inserts(t, 1, dbColl, a(maxMessage)), "namespace": inserts(t, 1, long, a(1)),
 	} {
-		(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		(&bulkServer{limits: smallLimits}).run(t, func(
+			t *testing.T, srv *fakemongo.Server, c *client.Client,
+		) {
 			_, err := c.ClientBulkWrite(t.Context(), models, client.NamespacedBulkWriteOptions{})
 			if !isA[*client.ArgumentError](err) || len(srv.Commands("bulkWrite")) > 0 {
-				t.Errorf("%s too large: ClientBulkWrite() = %v, want an error before anything is sent", name, err)
+				t.Errorf("%s too large: ClientBulkWrite() = %v, want an error before "+
+					"anything is sent", name, err)
 			}
 		})
 	}
@@ -276,10 +323,13 @@ func TestCRUDProse12(t *testing.T) {
 // batches".
 func TestCRUDProse15(t *testing.T) {
 	const n = maxMessage/maxBSONObject + 1
-	(&bulkServer{limits: smallLimits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		res, err := c.ClientBulkWrite(t.Context(), inserts(t, n, dbColl, a(maxBSONObject-500)), client.NamespacedBulkWriteOptions{
-			Common: client.Common{WriteConcern: unacknowledged}, Ordered: new(false),
-		})
+	(&bulkServer{limits: smallLimits}).run(t, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
+		res, err := c.ClientBulkWrite(t.Context(), inserts(t, n, dbColl, a(maxBSONObject-500)),
+			client.NamespacedBulkWriteOptions{
+				Common: client.Common{WriteConcern: unacknowledged}, Ordered: new(false),
+			})
 		if err != nil || res.Acknowledged || res.AnySucceeded {
 			t.Fatalf("ClientBulkWrite() = %+v, %v", res, err)
 		}
@@ -303,10 +353,13 @@ func TestTimeoutsProse11(t *testing.T) {
 	s := &bulkServer{limits: smallLimits}
 	handlers := s.handlers(t)
 	slow := s.bulkWrite(t)
-	handlers["bulkWrite"] = func(cmd *fakemongo.Command) fakemongo.Reply { return slow(cmd).After(1010 * time.Millisecond) }
+	handlers["bulkWrite"] = func(cmd *fakemongo.Command) fakemongo.Reply {
+		return slow(cmd).After(1010 * time.Millisecond)
+	}
 	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		models := inserts(t, maxMessage/maxBSONObject*3, dbColl, a(maxBSONObject-500))
-		res, err := c.ClientBulkWrite(t.Context(), models, client.NamespacedBulkWriteOptions{Common: client.Common{Timeout: new(2 * time.Second)}})
+		res, err := c.ClientBulkWrite(t.Context(), models,
+			client.NamespacedBulkWriteOptions{Common: client.Common{Timeout: new(2 * time.Second)}})
 		if !errors.Is(err, context.DeadlineExceeded) || !res.AnySucceeded {
 			t.Errorf("ClientBulkWrite() = %+v, %v, want that time ran out", res, err)
 		}

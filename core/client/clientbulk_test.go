@@ -32,12 +32,16 @@ func (s *bulkServer) handlers(t *testing.T) fakemongo.Handlers {
 	if limits == "" {
 		limits = `{"maxWireVersion":25,"logicalSessionTimeoutMinutes":30}`
 	}
-	handlers := fakemongo.Handlers{"hello": helloWith(t, limits), "bulkWrite": s.bulkWrite(t), "getMore": s.getMore}
+	handlers := fakemongo.Handlers{
+		"hello": helloWith(t, limits), "bulkWrite": s.bulkWrite(t), "getMore": s.getMore,
+	}
 	if s.reply != "" {
 		handlers["bulkWrite"] = reply(t, s.reply)
 	}
 	if s.getMore == nil {
-		handlers["getMore"] = reply(t, `{"cursor":{"id":0,"ns":"admin.$cmd.bulkWrite","nextBatch":[`+strings.Join(s.rest, ",")+`]},"ok":1}`)
+		handlers["getMore"] = reply(t,
+			`{"cursor":{"id":0,"ns":"admin.$cmd.bulkWrite","nextBatch":[`+strings.Join(s.rest, ",")+
+				`]},"ok":1}`)
 	}
 	return handlers
 }
@@ -60,7 +64,8 @@ func (s *bulkServer) bulkWrite(t *testing.T) fakemongo.Handler {
 			id = 42
 		}
 		b := bson.NewBuilder(nil)
-		b.OpenDocument("cursor").Int64("id", id).String("ns", "admin.$cmd.bulkWrite").OpenArray("firstBatch")
+		b.OpenDocument("cursor").Int64("id", id).String("ns", "admin.$cmd.bulkWrite").
+			OpenArray("firstBatch")
 		for _, json := range s.cursor {
 			b.Document("", doc(t, json))
 		}
@@ -68,14 +73,17 @@ func (s *bulkServer) bulkWrite(t *testing.T) fakemongo.Handler {
 		if s.fields != "" {
 			b.AppendElements(doc(t, s.fields))
 		} else {
-			b.Int32("nErrors", 0).Int32("nInserted", inserted).Int32("nMatched", updated).Int32("nModified", updated).
+			b.Int32("nErrors", 0).Int32("nInserted", inserted).Int32("nMatched", updated).
+				Int32("nModified", updated).
 				Int32("nUpserted", 0).Int32("nDeleted", deleted)
 		}
 		return fakemongo.Document(b.Int32("ok", 1).Finish())
 	}
 }
 
-func (s *bulkServer) run(t *testing.T, test func(t *testing.T, srv *fakemongo.Server, c *client.Client)) {
+func (s *bulkServer) run(t *testing.T, test func(
+	t *testing.T, srv *fakemongo.Server, c *client.Client,
+)) {
 	t.Helper()
 	run(t, s.handlers(t), test)
 }
@@ -85,7 +93,9 @@ func inserts(t *testing.T, n int, ns client.Namespace, json string) []client.Nam
 	models := make([]client.NamespacedWriteModel, n)
 	d := doc(t, json)
 	for i := range models {
-		models[i] = client.NamespacedWriteModel{Namespace: ns, WriteModel: client.WriteModel{Kind: client.InsertOne, Document: d}}
+		models[i] = client.NamespacedWriteModel{
+			Namespace: ns, WriteModel: client.WriteModel{Kind: client.InsertOne, Document: d},
+		}
 	}
 	return models
 }
@@ -96,7 +106,9 @@ var invoices = client.Namespace{Database: "books", Collection: "in.voices"}
 func everywhere(t *testing.T) []client.NamespacedWriteModel {
 	var models []client.NamespacedWriteModel
 	for i, m := range mixed(t) {
-		models = append(models, client.NamespacedWriteModel{Namespace: []client.Namespace{orders, invoices}[i%2], WriteModel: m})
+		models = append(models, client.NamespacedWriteModel{
+			Namespace: []client.Namespace{orders, invoices}[i%2], WriteModel: m,
+		})
 	}
 	return models
 }
@@ -119,8 +131,11 @@ func bulks(srv *fakemongo.Server) string {
 func TestClientBulkWriteSends(t *testing.T) {
 	(&bulkServer{}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		_, err := c.ClientBulkWrite(t.Context(), everywhere(t), client.NamespacedBulkWriteOptions{
-			Common: client.Common{Comment: bson.StringValue("c"), WriteConcern: &client.WriteConcern{Tag: "majority"}, Extra: doc(t, `{"x":1}`)},
-			Let:    doc(t, `{"v":1}`), BypassDocumentValidation: new(false), VerboseResults: new(true),
+			Common: client.Common{
+				Comment: bson.StringValue("c"), WriteConcern: &client.WriteConcern{Tag: "majority"},
+				Extra: doc(t, `{"x":1}`),
+			},
+			Let: doc(t, `{"v":1}`), BypassDocumentValidation: new(false), VerboseResults: new(true),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -170,18 +185,24 @@ func TestClientBulkWriteSizes(t *testing.T) {
 		one := []client.NamespacedWriteModel{m}
 		size := 0
 		(&bulkServer{}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-			if _, err := c.ClientBulkWrite(t.Context(), one, client.NamespacedBulkWriteOptions{}); err != nil {
+			if _, err := c.ClientBulkWrite(t.Context(), one,
+				client.NamespacedBulkWriteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			cmd := srv.Commands("bulkWrite")[0]
 			size = len(cmd.Sequences["ops"][0]) + len(cmd.Sequences["nsInfo"][0])
 		})
 		for _, missing := range []int{0, 1} {
-			limits := fmt.Sprintf(`{"maxWireVersion":25,"maxMessageSizeBytes":%d}`, 1000+43+size-missing)
-			(&bulkServer{limits: limits}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			limits := fmt.Sprintf(`{"maxWireVersion":25,"maxMessageSizeBytes":%d}`,
+				1000+43+size-missing)
+			(&bulkServer{limits: limits}).run(t, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				_, err := c.ClientBulkWrite(t.Context(), one, client.NamespacedBulkWriteOptions{})
 				refused, _ := errors.AsType[*client.ArgumentError](err)
-				if missing == 0 && err != nil || missing == 1 && (refused == nil || refused.Argument != "models.0" || !refused.TooLarge) {
+				if missing == 0 && err != nil ||
+					missing == 1 &&
+						(refused == nil || refused.Argument != "models.0" || !refused.TooLarge) {
 					t.Errorf("model %d, %d bytes less: ClientBulkWrite() = %v", i, missing, err)
 				}
 			})
@@ -197,13 +218,18 @@ func TestClientBulkWriteResults(t *testing.T) {
 	counts := `{"nErrors":0,"nInserted":2,"nMatched":3,"nModified":2,"nUpserted":1,"nDeleted":10}`
 	for _, verbose := range []bool{true, false} {
 		// Out of order, as an unordered bulk may be answered.
-		s := bulkServer{fields: counts, cursor: []string{writes[6], writes[5], writes[4]}, rest: []string{writes[3], writes[2], writes[1], writes[0]}}
+		s := bulkServer{
+			fields: counts, cursor: []string{writes[6], writes[5], writes[4]},
+			rest: []string{writes[3], writes[2], writes[1], writes[0]},
+		}
 		s.run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-			res, err := c.ClientBulkWrite(t.Context(), everywhere(t), client.NamespacedBulkWriteOptions{VerboseResults: &verbose, Ordered: new(false)})
+			res, err := c.ClientBulkWrite(t.Context(), everywhere(t),
+				client.NamespacedBulkWriteOptions{VerboseResults: &verbose, Ordered: new(false)})
 			if err != nil || !res.Acknowledged || !res.AnySucceeded || res.Verbose != verbose {
 				t.Fatalf("ClientBulkWrite() = %+v, %v", res, err)
 			}
-			got := fmt.Sprint(res.InsertedCount, res.MatchedCount, res.ModifiedCount, res.UpsertedCount, res.DeletedCount)
+			got := fmt.Sprint(res.InsertedCount, res.MatchedCount, res.ModifiedCount,
+				res.UpsertedCount, res.DeletedCount)
 			if got != "2 3 2 1 10" {
 				t.Errorf("counts are %s", got)
 			}
@@ -213,11 +239,14 @@ func TestClientBulkWriteResults(t *testing.T) {
 				}
 				return
 			}
-			if r := res.InsertResults; len(r) != 2 || r[0].Index != 0 || r[1].Index != 1 || r[0].ID.Type != bson.TypeInt32 || r[1].ID.Type != bson.TypeObjectID {
+			if r := res.InsertResults; len(r) != 2 || r[0].Index != 0 || r[1].Index != 1 ||
+				r[0].ID.Type != bson.TypeInt32 || r[1].ID.Type != bson.TypeObjectID {
 				t.Errorf("insert results are %+v", r)
 			}
-			if r := res.UpdateResults; len(r) != 3 || !r[0].UpsertedID.IsNull() || fmt.Sprint(r[0].Index, r[0].MatchedCount, r[0].ModifiedCount) != "2 1 0" ||
-				fmt.Sprint(r[1].Index, r[1].MatchedCount, r[1].ModifiedCount, r[1].UpsertedID.IsZero()) != "4 3 2 true" || r[2].Index != 5 {
+			if r := res.UpdateResults; len(r) != 3 || !r[0].UpsertedID.IsNull() ||
+				fmt.Sprint(r[0].Index, r[0].MatchedCount, r[0].ModifiedCount) != "2 1 0" ||
+				fmt.Sprint(r[1].Index, r[1].MatchedCount, r[1].ModifiedCount,
+					r[1].UpsertedID.IsZero()) != "4 3 2 true" || r[2].Index != 5 {
 				t.Errorf("update results are %+v", r)
 			}
 			if got := fmt.Sprint(res.DeleteResults); got != "[{3 1} {6 9}]" {
@@ -250,7 +279,8 @@ func TestClientBulkWriteErrors(t *testing.T) {
 		},
 		"all of an unordered one": {
 			server: bulkServer{
-				cursor: []string{`{"ok":0,"idx":1` + failed}, rest: []string{`{"ok":0,"idx":0` + failed},
+				cursor: []string{`{"ok":0,"idx":1` + failed},
+				rest:   []string{`{"ok":0,"idx":0` + failed},
 				fields: `{"nErrors":2,"nInserted":0,"nMatched":0,"nModified":0,"nUpserted":0,"nDeleted":0}`,
 			},
 			unordered: true, writes: "[0 1]",
@@ -276,7 +306,8 @@ func TestClientBulkWriteErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.server.run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				models := inserts(t, 2, orders, `{"a":1}`)
-				res, err := c.ClientBulkWrite(t.Context(), models, client.NamespacedBulkWriteOptions{Ordered: new(!test.unordered)})
+				res, err := c.ClientBulkWrite(t.Context(), models,
+					client.NamespacedBulkWriteOptions{Ordered: new(!test.unordered)})
 				if res.AnySucceeded != test.succeeded {
 					t.Errorf("AnySucceeded is %v, want %v", res.AnySucceeded, test.succeeded)
 				}
@@ -327,10 +358,14 @@ func TestClientBulkWriteRefuses(t *testing.T) {
 		"a namespace that is too long": {inserts(t, 1, client.Namespace{Database: "shop", Collection: strings.Repeat("c", 100)}, `{}`), client.NamespacedBulkWriteOptions{}, `{"maxMessageSizeBytes":1150,"maxWireVersion":25}`, "models.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			(&bulkServer{limits: test.hello}).run(t, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			(&bulkServer{limits: test.hello}).run(t, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				res, err := c.ClientBulkWrite(t.Context(), test.models, test.opt)
-				if refused, ok := err.(*client.ArgumentError); !ok || refused.Argument != test.want || res.AnySucceeded { //nolint:errorlint // not wrapped
-					t.Errorf("ClientBulkWrite() = %+v, %v, want an error about %s", res, err, test.want)
+				refused, ok := err.(*client.ArgumentError) //nolint:errorlint // not wrapped
+				if !ok || refused.Argument != test.want || res.AnySucceeded {
+					t.Errorf("ClientBulkWrite() = %+v, %v, want an error about %s", res, err,
+						test.want)
 				}
 				if n := len(srv.Commands("bulkWrite")); n > 0 {
 					t.Errorf("%d commands were sent before", n)
@@ -343,7 +378,8 @@ func TestClientBulkWriteRefuses(t *testing.T) {
 func TestClientBulkWriteErrorText(t *testing.T) {
 	for want, err := range map[string]*client.NamespacedBulkWriteError{
 		"bulk write: cut": {Err: errors.New("cut")},
-		"bulk write: cut; write 3: a (FailedToParse, code 9) (and 1 more); write concern not satisfied on h: c (code 64)": {
+		"bulk write: cut; write 3: a (FailedToParse, code 9) (and 1 more); write concern not " +
+			"satisfied on h: c (code 64)": {
 			Err:                errors.New("cut"),
 			WriteErrors:        []mongoerr.WriteError{{Index: 3, Code: 9, Message: "a"}, {}},
 			WriteConcernErrors: []*mongoerr.WriteConcernError{{Code: 64, Message: "c", Address: "h"}},
@@ -354,11 +390,14 @@ func TestClientBulkWriteErrorText(t *testing.T) {
 		}
 	}
 	secret := &client.NamespacedBulkWriteError{
-		Err:                &mongoerr.CommandError{Code: 8, Message: "hunter2", Address: "h"},
-		WriteErrors:        []mongoerr.WriteError{{Index: 3, Code: 9, Message: "hunter2"}},
-		WriteConcernErrors: []*mongoerr.WriteConcernError{{Code: 64, Message: "hunter2", Address: "h"}},
+		Err:         &mongoerr.CommandError{Code: 8, Message: "hunter2", Address: "h"},
+		WriteErrors: []mongoerr.WriteError{{Index: 3, Code: 9, Message: "hunter2"}},
+		WriteConcernErrors: []*mongoerr.WriteConcernError{
+			{Code: 64, Message: "hunter2", Address: "h"},
+		},
 	}
-	const outline = "bulk write: command failed on h: error (code 8); write 3: error (FailedToParse, code 9); " +
+	const outline = "bulk write: command failed on h: error (code 8); write 3: error " +
+		"(FailedToParse, code 9); " +
 		"write concern not satisfied on h: error (code 64)"
 	if got := mongoerr.Outline(fmt.Errorf("x: %w", secret)); got != "x: "+outline {
 		t.Errorf("Outline() = %q, want %q", got, "x: "+outline)
@@ -378,7 +417,8 @@ func TestRetriedBatches(t *testing.T) {
 			return err
 		}},
 		"ClientBulkWrite": {"bulkWrite", "ops", func(ctx context.Context, c *client.Client) error {
-			_, err := c.ClientBulkWrite(ctx, inserts(t, 3, orders, `{"a":1}`), client.NamespacedBulkWriteOptions{})
+			_, err := c.ClientBulkWrite(ctx, inserts(t, 3, orders, `{"a":1}`),
+				client.NamespacedBulkWriteOptions{})
 			return err
 		}},
 	} {
@@ -391,8 +431,9 @@ func TestRetriedBatches(t *testing.T) {
 					if broken.Load() && smaller {
 						limit = 2
 					}
-					return helloWith(t, fmt.Sprintf(`{"setName":"r","hosts":["fakemongo:27017"],"me":"fakemongo:27017",`+
-						`"logicalSessionTimeoutMinutes":30,"maxWireVersion":25,"maxWriteBatchSize":%d}`, limit))(cmd)
+					return helloWith(t,
+						fmt.Sprintf(`{"setName":"r","hosts":["fakemongo:27017"],"me":"fakemongo:27017",`+
+							`"logicalSessionTimeoutMinutes":30,"maxWireVersion":25,"maxWriteBatchSize":%d}`, limit))(cmd)
 				}
 				handlers := (&bulkServer{}).handlers(t)
 				answer := handlers[write.command]
@@ -411,15 +452,19 @@ func TestRetriedBatches(t *testing.T) {
 					sent := srv.Commands(write.command)
 					if smaller {
 						if len(sent) != 1 || !mongoerr.IsNetwork(err) {
-							t.Errorf("%d commands were sent, and the error is %v; want 1, and that of the first", len(sent), err)
+							t.Errorf("%d commands were sent, and the error is %v; want 1, and "+
+								"that of the first", len(sent), err)
 						}
 						return
 					}
 					if err != nil || len(sent) != 2 {
-						t.Fatalf("%d commands were sent, and the error is %v; want 2 and none", len(sent), err)
+						t.Fatalf("%d commands were sent, and the error is %v; want 2 and none",
+							len(sent), err)
 					}
 					first, second := sent[0], sent[1]
-					if !slices.EqualFunc(first.Sequences[write.sequence], second.Sequences[write.sequence], slices.Equal[bson.Raw]) || len(first.Sequences[write.sequence]) != 3 {
+					if !slices.EqualFunc(first.Sequences[write.sequence],
+						second.Sequences[write.sequence], slices.Equal[bson.Raw]) ||
+						len(first.Sequences[write.sequence]) != 3 {
 						t.Errorf("sent %v, and then %v", first.Sequences, second.Sequences)
 					}
 					one, _ := first.Body.Lookup("txnNumber")

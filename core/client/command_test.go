@@ -21,7 +21,8 @@ import (
 
 func TestRunCommandIsUnchanged(t *testing.T) {
 	cfg := connstring.Config{
-		ReadConcernLevel: "majority", ReadPreference: "nearest", WriteConcern: client.WriteConcern{Tag: "majority"},
+		ReadConcernLevel: "majority", ReadPreference: "nearest",
+		WriteConcern: client.WriteConcern{Tag: "majority"},
 	}
 	answer := `{"n":0,"writeErrors":[{"index":0,"code":11000,"errmsg":"dup"}],"writeConcernError":{"code":64},"ok":1}`
 	runWith(t, fakemongo.Handlers{"insert": reply(t, answer)}, cfg, client.Options{},
@@ -78,7 +79,8 @@ func TestReadConcernOfCommand(t *testing.T) {
 						}
 					}
 					if strings.Join(got, ", ") != want {
-						t.Errorf("%s was sent with the read concerns %q, want %q", text(t, cmd), got, want)
+						t.Errorf("%s was sent with the read concerns %q, want %q", text(t, cmd),
+							got, want)
 					}
 					s.End(t.Context())
 				}
@@ -91,7 +93,8 @@ func TestReadConcernOfCommand(t *testing.T) {
 func TestRunCommandDoesNotInspect(t *testing.T) {
 	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cmd := doc(t, `{"ping":1,"lsid":{"id":1},"txnNumber":7}`)
-		if _, err := c.RunCommand(t.Context(), "admin", cmd, client.RunCommandOptions{}); err != nil {
+		if _, err := c.RunCommand(t.Context(), "admin", cmd,
+			client.RunCommandOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		got := string(srv.Commands("ping")[0].Body)
@@ -103,20 +106,24 @@ func TestRunCommandDoesNotInspect(t *testing.T) {
 
 func TestRunCommandErrors(t *testing.T) {
 	handlers := fakemongo.Handlers{
-		"doIt": fakemongo.Always(fakemongo.Error(13, "Unauthorized", "no")), "create": fakemongo.Always(fakemongo.Drop()),
+		"doIt":         fakemongo.Always(fakemongo.Error(13, "Unauthorized", "no")),
+		"create":       fakemongo.Always(fakemongo.Drop()),
 		"serverStatus": fakemongo.Always(fakemongo.Drop()),
 	}
 	run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
-		_, err := c.RunCommand(t.Context(), "admin", doc(t, `{"doIt":1}`), client.RunCommandOptions{})
+		_, err := c.RunCommand(t.Context(), "admin", doc(t, `{"doIt":1}`),
+			client.RunCommandOptions{})
 		failed, ok := errors.AsType[*mongoerr.CommandError](err)
 		if !ok || failed.Code != 13 || failed.Name != "Unauthorized" {
 			t.Errorf("RunCommand(doIt) = %v, want code 13", err)
 		}
-		_, err = c.RunCommand(t.Context(), "admin", doc(t, `{"create":"x"}`), client.RunCommandOptions{})
+		_, err = c.RunCommand(t.Context(), "admin", doc(t, `{"create":"x"}`),
+			client.RunCommandOptions{})
 		if !isA[*operation.OutcomeUnknownError](err) {
 			t.Errorf("RunCommand(create) without an answer = %v, want an OutcomeUnknownError", err)
 		}
-		_, err = c.RunCommand(t.Context(), "admin", doc(t, `{"serverStatus":1}`), client.RunCommandOptions{})
+		_, err = c.RunCommand(t.Context(), "admin", doc(t, `{"serverStatus":1}`),
+			client.RunCommandOptions{})
 		if isA[*operation.OutcomeUnknownError](err) || !mongoerr.IsNetwork(err) {
 			t.Errorf("RunCommand(serverStatus) without an answer = %v, want a network error", err)
 		}
@@ -125,11 +132,14 @@ func TestRunCommandErrors(t *testing.T) {
 
 func TestRunCursorCommand(t *testing.T) {
 	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		srv.SetDocuments("shop.orders", doc(t, `{"_id":1}`), doc(t, `{"_id":2}`), doc(t, `{"_id":3}`))
-		cur, err := c.RunCursorCommand(t.Context(), "shop", doc(t, `{"find":"orders","batchSize":1}`), client.RunCursorCommandOptions{
-			Common:    client.Common{Comment: bson.StringValue("c")},
-			BatchSize: new(int32(2)), MaxTimeMS: new(int64(7)), CursorType: client.TailableAwait,
-		})
+		srv.SetDocuments("shop.orders", doc(t, `{"_id":1}`), doc(t, `{"_id":2}`),
+			doc(t, `{"_id":3}`))
+		cur, err := c.RunCursorCommand(t.Context(), "shop",
+			doc(t, `{"find":"orders","batchSize":1}`), client.RunCursorCommandOptions{
+				Common:    client.Common{Comment: bson.StringValue("c")},
+				BatchSize: new(int32(2)), MaxTimeMS: new(int64(7)),
+				CursorType: client.TailableAwait,
+			})
 		if err != nil {
 			t.Fatalf("RunCursorCommand() = %v", err)
 		}
@@ -144,18 +154,22 @@ func TestRunCursorCommand(t *testing.T) {
 			t.Errorf("%d documents, want 3", n)
 		}
 		getMore := srv.Commands("getMore")[0].Body
-		if got, want := text(t, bson.Without(getMore, "getMore", "lsid")), `{"collection":"orders","batchSize":2,"comment":"c","maxTimeMS":7,"$db":"shop"}`; got != want {
+		if got, want := text(t, bson.Without(getMore, "getMore", "lsid")),
+			`{"collection":"orders","batchSize":2,"comment":"c","maxTimeMS":7,"$db":"shop"}`; got != want {
 			t.Errorf("sent %s, want %s", got, want)
 		}
-		_, err = c.RunCursorCommand(t.Context(), "shop", doc(t, `{"ping":1}`), client.RunCursorCommandOptions{})
+		_, err = c.RunCursorCommand(t.Context(), "shop", doc(t, `{"ping":1}`),
+			client.RunCursorCommandOptions{})
 		if !isA[*mongoerr.MalformedReplyError](err) {
 			t.Errorf("RunCursorCommand(ping) = %v, want a MalformedReplyError", err)
 		}
-		_, err = c.RunCursorCommand(t.Context(), "shop", doc(t, `{"find":"a"}`), client.RunCursorCommandOptions{
-			CursorType: client.Tailable, TimeoutMode: client.CursorLifetime,
-		})
+		_, err = c.RunCursorCommand(t.Context(), "shop", doc(t, `{"find":"a"}`),
+			client.RunCursorCommandOptions{
+				CursorType: client.Tailable, TimeoutMode: client.CursorLifetime,
+			})
 		if !isA[*client.ArgumentError](err) {
-			t.Errorf("RunCursorCommand() of a tailable cursor's lifetime = %v, want an ArgumentError", err)
+			t.Errorf("RunCursorCommand() of a tailable cursor's lifetime = %v, want an "+
+				"ArgumentError", err)
 		}
 	})
 }
@@ -168,7 +182,8 @@ func TestRunCursorCommandRefuses(t *testing.T) {
 			"maxTimeMS": {MaxTimeMS: new(int64(-1))},
 		} {
 			_, err := c.RunCursorCommand(t.Context(), "shop", doc(t, `{"find":"a"}`), opt)
-			if refused, ok := errors.AsType[*client.ArgumentError](err); !ok || refused.Argument != name || len(srv.Commands("find")) != 0 {
+			if refused, ok := errors.AsType[*client.ArgumentError](err); !ok ||
+				refused.Argument != name || len(srv.Commands("find")) != 0 {
 				t.Errorf("RunCursorCommand() = %v, want %s refused", err, name)
 			}
 		}
@@ -183,17 +198,22 @@ func TestDeadlineInterruptsCommand(t *testing.T) {
 		began := time.Now()
 		_, err := c.RunCommand(ctx, "admin", doc(t, `{"sleep":1}`), client.RunCommandOptions{})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 60*time.Millisecond {
-			t.Errorf("RunCommand() = %v after %v, want DeadlineExceeded after 50ms", err, time.Since(began))
+			t.Errorf("RunCommand() = %v after %v, want DeadlineExceeded after 50ms", err,
+				time.Since(began))
 		}
 		before := srv.AcceptedConnections()
 		if err := c.Ping(t.Context()); err != nil || srv.AcceptedConnections() != before+1 {
-			t.Errorf("Ping() = %v over connection %d, want a new one", err, srv.AcceptedConnections()-before)
+			t.Errorf("Ping() = %v over connection %d, want a new one", err,
+				srv.AcceptedConnections()-before)
 		}
 	})
 }
 
 func TestServersTimeoutIsDeadlineExceeded(t *testing.T) {
-	handlers := fakemongo.Handlers{"find": fakemongo.Always(fakemongo.Error(50, "MaxTimeMSExpired", "operation exceeded time limit"))}
+	handlers := fakemongo.Handlers{
+		"find": fakemongo.Always(fakemongo.Error(50, "MaxTimeMSExpired",
+			"operation exceeded time limit")),
+	}
 	run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -212,22 +232,29 @@ func TestServersTimeoutIsDeadlineExceeded(t *testing.T) {
 func TestTimeoutOfConnectionString(t *testing.T) {
 	cfg := connstring.Config{Timeout: new(40 * time.Millisecond)}
 	handlers := fakemongo.Handlers{"find": fakemongo.Always(fakemongo.Hang())}
-	runWith(t, handlers, cfg, client.Options{}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
+	runWith(t, handlers, cfg, client.Options{}, func(
+		t *testing.T, _ *fakemongo.Server, c *client.Client,
+	) {
 		began := time.Now()
 		_, _, err := c.FindOne(t.Context(), orders, client.FindOptions{})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 40*time.Millisecond {
-			t.Errorf("FindOne() = %v after %v, want DeadlineExceeded after 40ms", err, time.Since(began))
+			t.Errorf("FindOne() = %v after %v, want DeadlineExceeded after 40ms", err,
+				time.Since(began))
 		}
 	})
 }
 
 func TestRunOn(t *testing.T) {
-	slow := fakemongo.Handlers{"find": fakemongo.Always(fakemongo.CursorReply(0, "shop.orders", "firstBatch").After(time.Second))}
+	slow := fakemongo.Handlers{
+		"find": fakemongo.Always(fakemongo.CursorReply(0, "shop.orders", "firstBatch").
+			After(time.Second)),
+	}
 	t.Run("the client goes away", func(t *testing.T) {
 		run(t, slow, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(100*time.Millisecond, cancel)
-			if _, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{RunOn: true}}); err != nil {
+			if _, err := c.Find(ctx, orders,
+				client.FindOptions{Common: client.Common{RunOn: true}}); err != nil {
 				t.Errorf("Find() = %v, want it to run on", err)
 			}
 		})
@@ -237,7 +264,8 @@ func TestRunOn(t *testing.T) {
 			drained := errors.New("shutting down")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(100*time.Millisecond, func() { cancel(drained) })
-			if _, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{RunOn: true}}); !errors.Is(err, drained) {
+			if _, err := c.Find(ctx, orders,
+				client.FindOptions{Common: client.Common{RunOn: true}}); !errors.Is(err, drained) {
 				t.Errorf("Find() = %v, want the cause", err)
 			}
 		})
@@ -248,8 +276,10 @@ func TestRunOn(t *testing.T) {
 			time.AfterFunc(100*time.Millisecond, cancel)
 			began := time.Now()
 			_, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{RunOn: true}})
-			if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 500*time.Millisecond {
-				t.Errorf("Find() = %v after %v, want DeadlineExceeded after 500ms", err, time.Since(began))
+			if !errors.Is(err, context.DeadlineExceeded) ||
+				time.Since(began) != 500*time.Millisecond {
+				t.Errorf("Find() = %v after %v, want DeadlineExceeded after 500ms", err,
+					time.Since(began))
 			}
 		})
 	})
@@ -258,7 +288,9 @@ func TestRunOn(t *testing.T) {
 		run(t, hang, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			if _, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{RunOn: true}}); !errors.Is(err, context.Canceled) {
+			if _, err := c.Find(ctx, orders,
+				client.FindOptions{Common: client.Common{RunOn: true}}); !errors.Is(err,
+				context.Canceled) {
 				t.Errorf("Find() = %v, want nothing to be begun", err)
 			}
 			ctx, cancel = context.WithCancel(t.Context())
@@ -277,9 +309,14 @@ func TestBatchesAreOneOperation(t *testing.T) {
 	sink := &event.Sink{CommandStarted: func(e event.CommandStarted) {
 		operations[e.OperationID], requests[e.RequestID] = true, true
 	}}
-	handlers := fakemongo.Handlers{"hello": helloWith(t, `{"maxWriteBatchSize":2,"maxWireVersion":21}`)}
-	runWith(t, handlers, connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
-		if _, err := c.InsertMany(t.Context(), orders, numbered(t, 5), client.InsertManyOptions{}); err != nil {
+	handlers := fakemongo.Handlers{
+		"hello": helloWith(t, `{"maxWriteBatchSize":2,"maxWireVersion":21}`),
+	}
+	runWith(t, handlers, connstring.Config{}, client.Options{Sink: sink}, func(
+		t *testing.T, _ *fakemongo.Server, c *client.Client,
+	) {
+		if _, err := c.InsertMany(t.Context(), orders, numbered(t, 5),
+			client.InsertManyOptions{}); err != nil {
 			t.Fatalf("InsertMany() = %v", err)
 		}
 		if len(operations) != 1 || len(requests) != 3 {
@@ -299,32 +336,43 @@ func TestCommandEvents(t *testing.T) {
 		CommandStarted: func(e event.CommandStarted) {
 			requests[e.RequestID] = true
 			got = append(got, fmt.Sprintf("started %s.%s %s", e.Database, e.Name, show(e.Body)))
-			if e.Address != "fakemongo:27017" || e.ConnectionID == 0 || e.ServerConnectionID == 0 || e.OperationID == 0 {
+			if e.Address != "fakemongo:27017" || e.ConnectionID == 0 || e.ServerConnectionID == 0 ||
+				e.OperationID == 0 {
 				t.Errorf("CommandStarted = %+v, want the connection's names", e.Command)
 			}
 		},
 		CommandSucceeded: func(e event.CommandSucceeded) {
-			got = append(got, fmt.Sprintf("succeeded %s %s %v", e.Name, show(e.Reply), requests[e.RequestID]))
+			got = append(got,
+				fmt.Sprintf("succeeded %s %s %v", e.Name, show(e.Reply), requests[e.RequestID]))
 		},
 		CommandFailed: func(e event.CommandFailed) {
-			got = append(got, fmt.Sprintf("failed %s %v %v %v", e.Name, mongoerr.Code(e.Err), mongoerr.IsNetwork(e.Err), requests[e.RequestID]))
+			got = append(got,
+				fmt.Sprintf("failed %s %v %v %v", e.Name, mongoerr.Code(e.Err),
+					mongoerr.IsNetwork(e.Err), requests[e.RequestID]))
 			if strings.Contains(e.Err.Error(), "secret") {
 				t.Errorf("CommandFailed has %v", e.Err)
 			}
 		},
 	}
 	handlers := fakemongo.Handlers{
-		"insert":     reply(t, `{"n":0,"writeErrors":[{"index":0,"code":11000,"errmsg":"dup"}],"ok":1}`),
+		"insert": reply(t,
+			`{"n":0,"writeErrors":[{"index":0,"code":11000,"errmsg":"dup"}],"ok":1}`),
 		"update":     fakemongo.Always(fakemongo.Drop()),
 		"createUser": fakemongo.Always(fakemongo.Error(51003, "UserExists", "secret")),
 		"saslStart":  reply(t, `{"payload":"secret","ok":1}`),
 	}
-	runWith(t, handlers, connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
+	runWith(t, handlers, connstring.Config{}, client.Options{Sink: sink}, func(
+		t *testing.T, _ *fakemongo.Server, c *client.Client,
+	) {
 		ctx := t.Context()
-		_, _ = c.InsertMany(ctx, orders, []bson.Raw{doc(t, `{"_id":1}`), doc(t, `{"_id":2}`)}, client.InsertManyOptions{})
-		_, _ = c.InsertOne(ctx, orders, doc(t, `{"_id":1}`), client.InsertOneOptions{Common: client.Common{WriteConcern: unacknowledged}})
-		_, _ = c.RunCommand(ctx, "admin", doc(t, `{"createUser":"u","pwd":"secret"}`), client.RunCommandOptions{})
-		_, _ = c.RunCommand(ctx, "admin", doc(t, `{"saslStart":1,"payload":"secret"}`), client.RunCommandOptions{})
+		_, _ = c.InsertMany(ctx, orders, []bson.Raw{doc(t, `{"_id":1}`), doc(t, `{"_id":2}`)},
+			client.InsertManyOptions{})
+		_, _ = c.InsertOne(ctx, orders, doc(t, `{"_id":1}`),
+			client.InsertOneOptions{Common: client.Common{WriteConcern: unacknowledged}})
+		_, _ = c.RunCommand(ctx, "admin", doc(t, `{"createUser":"u","pwd":"secret"}`),
+			client.RunCommandOptions{})
+		_, _ = c.RunCommand(ctx, "admin", doc(t, `{"saslStart":1,"payload":"secret"}`),
+			client.RunCommandOptions{})
 		_, _ = c.UpdateOne(ctx, orders, nil, bson.ArrayValue(nil), client.UpdateOptions{})
 		want := []string{
 			`started shop.insert {"insert":"orders","ordered":true,"documents":[{"_id":1},{"_id":2}]}`,

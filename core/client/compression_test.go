@@ -12,12 +12,16 @@ import (
 // The compressors of the connection string are offered in every first hello, in their order, and
 // an unknown one is a warning and is not.
 func TestCompressorsAreOffered(t *testing.T) {
-	for query, want := range map[string]string{"": "", "compressors=zstd,snoopy,snappy&zlibCompressionLevel=3": "zstd snappy"} {
+	for query, want := range map[string]string{
+		"": "", "compressors=zstd,snoopy,snappy&zlibCompressionLevel=3": "zstd snappy",
+	} {
 		cfg, err := connstring.Parse("mongodb://fakemongo/?directConnection=true&" + query)
 		if err != nil {
 			t.Fatal(err)
 		}
-		runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		runWith(t, nil, cfg, client.Options{}, func(
+			t *testing.T, srv *fakemongo.Server, c *client.Client,
+		) {
 			if err := c.Ping(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -60,7 +60,9 @@ func TestConcernDocuments(t *testing.T) {
 }
 
 func (c *concernCase) read(t *testing.T, srv *fakemongo.Server, cl *client.Client) {
-	_, _, err := cl.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{ReadConcern: &client.ReadConcern{Level: c.ReadConcern.Level}}})
+	_, _, err := cl.FindOne(t.Context(), orders, client.FindOptions{
+		Common: client.Common{ReadConcern: &client.ReadConcern{Level: c.ReadConcern.Level}},
+	})
 	if (err == nil) != c.Valid {
 		t.Fatalf("FindOne() = %v, want success %v", err, c.Valid)
 	}
@@ -68,19 +70,24 @@ func (c *concernCase) read(t *testing.T, srv *fakemongo.Server, cl *client.Clien
 }
 
 func (c *concernCase) write(t *testing.T, srv *fakemongo.Server, cl *client.Client) {
-	wc := client.WriteConcern{WTimeoutMS: c.WriteConcern.WTimeoutMS, Journal: c.WriteConcern.Journal}
+	wc := client.WriteConcern{
+		WTimeoutMS: c.WriteConcern.WTimeoutMS, Journal: c.WriteConcern.Journal,
+	}
 	switch w := c.WriteConcern.W.(type) {
 	case float64:
 		wc.Nodes = new(int32(w))
 	case string:
 		wc.Tag = w
 	}
-	result, err := cl.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{Common: client.Common{WriteConcern: &wc}})
+	result, err := cl.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`),
+		client.InsertOneOptions{Common: client.Common{WriteConcern: &wc}})
 	if !c.Valid {
 		if _, ok := errors.AsType[*client.ArgumentError](err); !ok {
 			t.Errorf("InsertOne() = %v, want an ArgumentError", err)
 		}
-		if _, err := client.New(connstring.Config{Hosts: []address.Address{"a:27017"}, WriteConcern: wc}, client.Options{}); err == nil {
+		if _, err := client.New(connstring.Config{
+			Hosts: []address.Address{"a:27017"}, WriteConcern: wc,
+		}, client.Options{}); err == nil {
 			t.Error("New() with this write concern: no error")
 		}
 		return
@@ -92,14 +99,18 @@ func (c *concernCase) write(t *testing.T, srv *fakemongo.Server, cl *client.Clie
 		t.Fatal(err)
 	}
 	cmd := srv.Commands("insert")[0]
-	if c.IsAcknowledged != nil && (result.Acknowledged != *c.IsAcknowledged || cmd.MoreToCome == *c.IsAcknowledged) {
-		t.Errorf("acknowledged %v, moreToCome %v, want acknowledged %v", result.Acknowledged, cmd.MoreToCome, *c.IsAcknowledged)
+	if c.IsAcknowledged != nil &&
+		(result.Acknowledged != *c.IsAcknowledged || cmd.MoreToCome == *c.IsAcknowledged) {
+		t.Errorf("acknowledged %v, moreToCome %v, want acknowledged %v", result.Acknowledged,
+			cmd.MoreToCome, *c.IsAcknowledged)
 	}
 	c.check(t, cmd, "writeConcern", c.WriteConcernDocument)
 }
 
 // check compares the concern of a command; the server's default is one that is not there.
-func (c *concernCase) check(t *testing.T, cmd fakemongo.Command, name string, want json.RawMessage) {
+func (c *concernCase) check(
+	t *testing.T, cmd fakemongo.Command, name string, want json.RawMessage,
+) {
 	t.Helper()
 	v, sent := cmd.Body.Lookup(name)
 	if c.IsServerDefault != nil && *c.IsServerDefault == sent {

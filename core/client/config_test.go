@@ -70,8 +70,9 @@ func certificate(t *testing.T) (tls.Certificate, string) {
 		t.Fatal(err)
 	}
 	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"example.com"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), DNSNames: []string{"example.com"}, IsCA: true,
+		BasicConstraintsValid: true,
+		NotBefore:             time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
@@ -116,7 +117,9 @@ func TestTLS(t *testing.T) {
 					conf.ClientAuth = tls.RequireAnyClientCert
 				}
 				srv.UseTLS(conf)
-				cfg := connstring.Config{TLS: tt.tls(file), ServerSelectionTimeout: new(time.Second)}
+				cfg := connstring.Config{
+					TLS: tt.tls(file), ServerSelectionTimeout: new(time.Second),
+				}
 				cfg.TLS.Enabled = new(true)
 				c := start(t, srv, cfg, client.Options{})
 				if err := c.Ping(t.Context()); err == nil != tt.ok {

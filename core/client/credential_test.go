@@ -29,7 +29,9 @@ func TestLoginFailsOneCheckOut(t *testing.T) {
 		},
 		"refused": {
 			func(s *fakemongo.Server, _ *atomic.Bool) {
-				s.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: "new"}}})
+				s.RequireAuth(&fakemongo.Auth{
+					Users: []fakemongo.User{{Name: "app", Password: "new"}},
+				})
 			},
 			auth.KindRejected,
 		},
@@ -46,7 +48,8 @@ func TestLoginFailsOneCheckOut(t *testing.T) {
 						Sink: &event.Sink{
 							PoolCleared: func(event.PoolCleared) { cleared.Add(1) },
 							ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {
-								if e.New.Kind == description.ServerUnknown && e.New.LastError != nil {
+								if e.New.Kind == description.ServerUnknown &&
+									e.New.LastError != nil {
 									unknown.Add(1)
 								}
 							},
@@ -69,7 +72,8 @@ func TestLoginFailsOneCheckOut(t *testing.T) {
 					busy := make(chan error)
 					go func() { busy <- findsOne(t, c) }()
 					time.Sleep(time.Millisecond) //nolint:forbidigo // fake time
-					if e, ok := errors.AsType[*auth.Error](findsOne(t, c)); !ok || e.Kind != tt.kind {
+					if e, ok := errors.AsType[*auth.Error](findsOne(t, c)); !ok ||
+						e.Kind != tt.kind {
 						t.Errorf("the operation that needs a connection: %v", e)
 					}
 					if err := <-busy; err != nil {
@@ -83,7 +87,8 @@ func TestLoginFailsOneCheckOut(t *testing.T) {
 						}
 					}
 					if cleared.Load()+unknown.Load() > 0 || created.Load() > begun {
-						t.Errorf("%d times cleared, %d times unknown, %d connections begun; want none",
+						t.Errorf("%d times cleared, %d times unknown, %d connections begun; "+
+							"want none",
 							cleared.Load(), unknown.Load(), created.Load()-begun)
 					}
 				})

@@ -21,7 +21,9 @@ import (
 )
 
 // connect starts a client of a cluster; it ends before the test does.
-func connect(t *testing.T, cluster *fakemongo.Cluster, options string, opt client.Options) *client.Client {
+func connect(
+	t *testing.T, cluster *fakemongo.Cluster, options string, opt client.Options,
+) *client.Client {
 	t.Helper()
 	opt.Dialer = cluster.Dial
 	return startURI(t, cluster.URI(options), opt)
@@ -32,7 +34,8 @@ var items = client.Namespace{Database: "db", Collection: "items"}
 // find reads one document, which says what host it was read from.
 func find(t *testing.T, c *client.Client, rp *selection.ReadPreference) string {
 	t.Helper()
-	found, ok, err := c.FindOne(t.Context(), items, client.FindOptions{Common: client.Common{ReadPreference: rp}})
+	found, ok, err := c.FindOne(t.Context(), items,
+		client.FindOptions{Common: client.Common{ReadPreference: rp}})
 	if err != nil || !ok {
 		t.Fatalf("FindOne(%v) = %v, %v", rp, ok, err)
 	}
@@ -65,7 +68,8 @@ func preferences(t *testing.T, h *fakemongo.Host) (all []string) {
 func TestReadsOfAReplicaSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := stocked(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{},
-			fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary, fakemongo.Arbiter, fakemongo.Hidden))
+			fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary, fakemongo.Arbiter,
+			fakemongo.Hidden))
 		cluster.Host(2).SetTags("dc", "ny")
 		c := connect(t, cluster, "replicaSet=rs", client.Options{})
 		time.Sleep(time.Second) //nolint:forbidigo // fake time: all members are known then
@@ -87,20 +91,26 @@ func TestReadsOfAReplicaSet(t *testing.T) {
 			}
 		}
 		ny := []description.TagSet{description.NewTagSet(description.Tag{Name: "dc", Value: "ny"})}
-		if host := find(t, c, &selection.ReadPreference{Mode: selection.Nearest, TagSets: ny}); host != "c" {
+		if host := find(t, c,
+			&selection.ReadPreference{Mode: selection.Nearest, TagSets: ny}); host != "c" {
 			t.Errorf("read from %s, want the one with the tag", host)
 		}
-		if got := preferences(t, cluster.Host(2)); got[len(got)-1] != `{"mode":"nearest","tags":[{"dc":"ny"}]}` {
+		if got := preferences(t,
+			cluster.Host(2)); got[len(got)-1] != `{"mode":"nearest","tags":[{"dc":"ny"}]}` {
 			t.Errorf("sent %v", got[len(got)-1])
 		}
 		cluster.StepDown()
 		synctest.Wait()
-		if host := find(t, c, &selection.ReadPreference{Mode: selection.PrimaryPreferred}); host == "" {
+		if host := find(t, c,
+			&selection.ReadPreference{Mode: selection.PrimaryPreferred}); host == "" {
 			t.Error("nothing was read without a primary")
 		}
 		begin := time.Now()
 		_, _, err := c.FindOne(t.Context(), items, client.FindOptions{})
-		if err == nil || time.Since(begin) != 30*time.Second || !strings.Contains(err.Error(), "timed out after 30s: No servers are suitable for reads with read preference primary;") {
+		if err == nil || time.Since(begin) != 30*time.Second ||
+			!strings.Contains(err.Error(),
+				"timed out after 30s: No servers are suitable for reads with read "+
+					"preference primary;") {
 			t.Errorf("a read of the primary without one = %v after %v", err, time.Since(begin))
 		}
 	})
@@ -111,9 +121,13 @@ func TestPrimaryWithTags(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := stocked(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary))
 		c := connect(t, cluster, "", client.Options{})
-		tags := []description.TagSet{description.NewTagSet(description.Tag{Name: "dc", Value: "ny"})}
+		tags := []description.TagSet{
+			description.NewTagSet(description.Tag{Name: "dc", Value: "ny"}),
+		}
 		begin := time.Now()
-		_, _, err := c.FindOne(t.Context(), items, client.FindOptions{Common: client.Common{ReadPreference: &selection.ReadPreference{TagSets: tags}}})
+		_, _, err := c.FindOne(t.Context(), items, client.FindOptions{
+			Common: client.Common{ReadPreference: &selection.ReadPreference{TagSets: tags}},
+		})
 		if err == nil || time.Since(begin) > 0 {
 			t.Errorf("FindOne = %v after %v, want an error at once", err, time.Since(begin))
 		}
@@ -125,7 +139,8 @@ func TestReadPreferenceForMongos(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := stocked(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos))
 		c := connect(t, cluster, "", client.Options{})
-		hundred, tags := int64(100), []description.TagSet{description.NewTagSet(description.Tag{Name: "dc", Value: "ny"})}
+		hundred, tags := int64(100),
+			[]description.TagSet{description.NewTagSet(description.Tag{Name: "dc", Value: "ny"})}
 		for _, rp := range []*selection.ReadPreference{
 			nil,
 			{Mode: selection.Primary},
@@ -151,14 +166,17 @@ func TestReadPreferenceForMongos(t *testing.T) {
 // secondary will do (SEL-064).
 func TestDirectConnectionReadsASecondary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := stocked(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Secondary, fakemongo.Primary))
+		cluster := stocked(t,
+			fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Secondary,
+				fakemongo.Primary))
 		secondary := cluster.Host(0)
 		uri := "mongodb://" + string(secondary.Address()) + "/?directConnection=true"
 		c := startURI(t, uri, client.Options{Dialer: cluster.Dial})
 		if host := find(t, c, nil); host != "a" {
 			t.Errorf("read from %s", host)
 		}
-		if got := preferences(t, secondary); !slices.Equal(got, []string{`{"mode":"primaryPreferred"}`}) {
+		if got := preferences(t, secondary); !slices.Equal(got,
+			[]string{`{"mode":"primaryPreferred"}`}) {
 			t.Errorf("sent %v", got)
 		}
 	})
@@ -168,12 +186,15 @@ func TestDirectConnectionReadsASecondary(t *testing.T) {
 // count against a server.
 func TestSlowMongosGetsLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := stocked(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos))
+		cluster := stocked(t,
+			fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos))
 		c := connect(t, cluster, "localThresholdMS=30000", client.Options{})
 		time.Sleep(time.Second) //nolint:forbidigo // fake time: both are known then
 		quick := func(delay time.Duration) fakemongo.Handler {
 			h := cluster.Host(1)
-			return func(cmd *fakemongo.Command) fakemongo.Reply { return h.Default(cmd).After(delay) }
+			return func(cmd *fakemongo.Command) fakemongo.Reply {
+				return h.Default(cmd).After(delay)
+			}
 		}
 		run := func(threads, finds int) map[string]int {
 			hosts := make(chan string, threads*finds)
@@ -237,13 +258,15 @@ func TestParsingErrors(t *testing.T) {
 					},
 				}})
 				cluster.Host(0).Handle("insert", reply(t, test.reply))
-				result, err := c.InsertOne(t.Context(), items, doc(t, `{"_id": 1}`), client.InsertOneOptions{})
+				result, err := c.InsertOne(t.Context(), items, doc(t, `{"_id": 1}`),
+					client.InsertOneOptions{})
 				if err == nil && result.WriteConcernError == nil {
 					t.Error("InsertOne succeeded")
 				}
 				synctest.Wait()
 				if unknown != test.want {
-					t.Errorf("after %v the server was made unknown: %v, want %v", err, unknown, test.want)
+					t.Errorf("after %v the server was made unknown: %v, want %v", err, unknown,
+						test.want)
 				}
 			})
 		})
@@ -253,14 +276,16 @@ func TestParsingErrors(t *testing.T) {
 // TestAllServersUnavailable is the prose test of that name.
 func TestAllServersUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary)
 		for _, h := range cluster.Hosts() {
 			h.SetDown(true)
 		}
 		c := connect(t, cluster, "serverSelectionTimeoutMS=2000", client.Options{})
 		begin := time.Now()
 		_, err := c.InsertOne(t.Context(), items, doc(t, `{"_id": 1}`), client.InsertOneOptions{})
-		if err == nil || !strings.Contains(err.Error(), "connection refused") || time.Since(begin) != 2*time.Second {
+		if err == nil || !strings.Contains(err.Error(), "connection refused") ||
+			time.Since(begin) != 2*time.Second {
 			t.Errorf("InsertOne = %v after %v", err, time.Since(begin))
 		}
 		if kind := c.Topology().Kind; kind != description.KindUnknown {
@@ -272,14 +297,17 @@ func TestAllServersUnavailable(t *testing.T) {
 // TestNetworkErrorWritingToPrimary is the prose test of that name.
 func TestNetworkErrorWritingToPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary)
 		c := connect(t, cluster, "", client.Options{})
 		time.Sleep(time.Second) //nolint:forbidigo // fake time: both are known then
 		cluster.Host(0).Handle("insert", fakemongo.Always(fakemongo.Drop()))
-		if _, err := c.InsertOne(t.Context(), items, doc(t, `{"_id": 1}`), client.InsertOneOptions{}); !mongoerr.IsNetwork(err) {
+		if _, err := c.InsertOne(t.Context(), items, doc(t, `{"_id": 1}`),
+			client.InsertOneOptions{}); !mongoerr.IsNetwork(err) {
 			t.Errorf("InsertOne = %v", err)
 		}
-		if topo := c.Topology(); topo.Kind != description.KindReplicaSetNoPrimary || topo.Server("a:27017").IsAvailable() {
+		if topo := c.Topology(); topo.Kind != description.KindReplicaSetNoPrimary ||
+			topo.Server("a:27017").IsAvailable() {
 			t.Errorf("the topology is %v", topo)
 		}
 	})
@@ -294,10 +322,12 @@ func TestTopologyDiscovery(t *testing.T) {
 	} {
 		t.Run(options, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+					fakemongo.Secondary, fakemongo.Secondary)
 				c := startURI(t, "mongodb://b:27017/?"+options, client.Options{Dialer: cluster.Dial})
 				time.Sleep(time.Second) //nolint:forbidigo // fake time
-				if got := fmt.Sprint(c.Topology().Kind, " ", len(c.Topology().Servers)); got != want {
+				if got := fmt.Sprint(c.Topology().Kind, " ",
+					len(c.Topology().Servers)); got != want {
 					t.Errorf("found %s, want %s", got, want)
 				}
 			})
@@ -330,7 +360,8 @@ func TestServersNamedByDNS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": helloWith(t, `{"msg": "isdbgrid", "maxWireVersion": 21}`)})
+		server := fakemongo.NewServer(t,
+			fakemongo.Handlers{"hello": helloWith(t, `{"msg": "isdbgrid", "maxWireVersion": 21}`)})
 		z := &zone{hosts: []string{"a"}}
 		c, err := client.New(cfg, client.Options{Dialer: server.Dial, Resolver: z})
 		if err != nil {
@@ -379,7 +410,8 @@ func TestServersThatDNSDoesNotName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Start(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := c.Start(t.Context()); err == nil ||
+				!strings.Contains(err.Error(), test.want) {
 				t.Errorf("Start = %v, want %q", err, test.want)
 			}
 			if err := c.Close(t.Context()); err != nil {

@@ -23,7 +23,8 @@ func TestDerivedSessions(t *testing.T) {
 	hello := fakemongo.Always(fakemongo.Document(doc(t, member)))
 	late := fakemongo.Error(10107, "NotWritablePrimary", "not primary", "RetryableWriteError")
 	insert := fakemongo.Times(1, fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"n":2}`))),
-		fakemongo.Times(1, fakemongo.Always(late), fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"n":1}`)))))
+		fakemongo.Times(1, fakemongo.Always(late),
+			fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"n":1}`)))))
 	handlers := fakemongo.Handlers{"hello": hello, "insert": insert}
 	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := derived(t, c)
@@ -49,7 +50,9 @@ func TestDerivedSessions(t *testing.T) {
 // derived returns a session whose n-th id begins with n+1.
 func derived(t *testing.T, c *client.Client) *client.Session {
 	t.Helper()
-	s, err := c.ResumeSession(session.State{Derive: func(n int) bson.UUID { return bson.UUID{byte(n + 1)} }}, session.Options{})
+	s, err := c.ResumeSession(session.State{Derive: func(n int) bson.UUID {
+		return bson.UUID{byte(n + 1)}
+	}}, session.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,15 +68,23 @@ func TestDerivedSessionsRefuse(t *testing.T) {
 		cfg   connstring.Config
 		call  func(*testing.T, *client.Client, client.Common) error
 	}{
-		"many documents": {member, connstring.Config{}, func(t *testing.T, c *client.Client, o client.Common) error {
-			_, err := c.UpdateMany(t.Context(), orders, doc(t, `{}`), set, client.UpdateOptions{Common: o})
+		"many documents": {member, connstring.Config{}, func(
+			t *testing.T, c *client.Client, o client.Common,
+		) error {
+			_, err := c.UpdateMany(t.Context(), orders, doc(t, `{}`), set,
+				client.UpdateOptions{Common: o})
 			return err
 		}},
-		"many documents in a bulk": {member, connstring.Config{}, func(t *testing.T, c *client.Client, o client.Common) error {
-			_, err := c.BulkWrite(t.Context(), orders, []client.WriteModel{{Kind: client.DeleteMany}}, client.BulkWriteOptions{Common: o})
+		"many documents in a bulk": {member, connstring.Config{}, func(
+			t *testing.T, c *client.Client, o client.Common,
+		) error {
+			_, err := c.BulkWrite(t.Context(), orders,
+				[]client.WriteModel{{Kind: client.DeleteMany}}, client.BulkWriteOptions{Common: o})
 			return err
 		}},
-		"a read": {member, connstring.Config{}, func(t *testing.T, c *client.Client, o client.Common) error {
+		"a read": {member, connstring.Config{}, func(
+			t *testing.T, c *client.Client, o client.Common,
+		) error {
 			_, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: o})
 			return err
 		}},
@@ -82,8 +93,12 @@ func TestDerivedSessionsRefuse(t *testing.T) {
 		"no retries":          {member, connstring.Config{RetryWrites: &off}, insertOne},
 	} {
 		t.Run(name, func(t *testing.T) {
-			handlers := fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Document(doc(t, test.hello)))}
-			runWith(t, handlers, test.cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			handlers := fakemongo.Handlers{
+				"hello": fakemongo.Always(fakemongo.Document(doc(t, test.hello))),
+			}
+			runWith(t, handlers, test.cfg, client.Options{}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				err := test.call(t, c, client.Common{Session: derived(t, c)})
 				if !errors.Is(err, operation.ErrNotRetryable) {
 					t.Errorf("the error is %v, want ErrNotRetryable", err)
@@ -115,7 +130,8 @@ func TestDerivedSessionsSplitAlike(t *testing.T) {
 		models := make([]client.WriteModel, 100)
 		for i := range models {
 			models[i] = client.WriteModel{
-				Kind: client.UpdateOne, Filter: doc(t, `{}`), Update: bson.DocumentValue(doc(t, `{"$inc":{"a":1}}`)),
+				Kind: client.UpdateOne, Filter: doc(t, `{}`),
+				Update: bson.DocumentValue(doc(t, `{"$inc":{"a":1}}`)),
 			}
 		}
 		var sizes [2][]int
@@ -130,7 +146,8 @@ func TestDerivedSessionsSplitAlike(t *testing.T) {
 			}
 		}
 		if len(sizes[0]) < 2 || !slices.Equal(sizes[0], sizes[1]) {
-			t.Errorf("the commands have %v writes, and %v when the call is repeated", sizes[0], sizes[1])
+			t.Errorf("the commands have %v writes, and %v when the call is repeated", sizes[0],
+				sizes[1])
 		}
 	})
 }
@@ -149,17 +166,21 @@ func TestDerivedSessionsSplitAlikeInClientBulkWrite(t *testing.T) {
 	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		models := make([]client.NamespacedWriteModel, 2000)
 		for i := range models {
-			models[i] = client.NamespacedWriteModel{Namespace: orders, WriteModel: client.WriteModel{
-				Kind: client.DeleteOne, Filter: doc(t, `{}`),
-			}}
+			models[i] = client.NamespacedWriteModel{Namespace: orders,
+				WriteModel: client.WriteModel{
+					Kind: client.DeleteOne, Filter: doc(t, `{}`),
+				}}
 		}
 		var sizes [2][]int
 		for i, timeout := range []*time.Duration{nil, new(time.Minute)} {
 			before := len(srv.Commands("bulkWrite"))
-			_, err := c.ClientBulkWrite(t.Context(), models, client.NamespacedBulkWriteOptions{Common: client.Common{
-				Session: derived(t, c), Timeout: timeout,
-				WriteConcern: &client.WriteConcern{Nodes: new(int32(1)), WTimeoutMS: new(int64(1_000_000))},
-			}})
+			_, err := c.ClientBulkWrite(t.Context(), models,
+				client.NamespacedBulkWriteOptions{Common: client.Common{
+					Session: derived(t, c), Timeout: timeout,
+					WriteConcern: &client.WriteConcern{
+						Nodes: new(int32(1)), WTimeoutMS: new(int64(1_000_000)),
+					},
+				}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +189,8 @@ func TestDerivedSessionsSplitAlikeInClientBulkWrite(t *testing.T) {
 			}
 		}
 		if len(sizes[0]) < 2 || !slices.Equal(sizes[0], sizes[1]) {
-			t.Errorf("the commands have %v writes, and %v when the call is repeated", sizes[0], sizes[1])
+			t.Errorf("the commands have %v writes, and %v when the call is repeated", sizes[0],
+				sizes[1])
 		}
 	})
 }

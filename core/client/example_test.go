@@ -66,12 +66,13 @@ func ExampleClient_Find() {
 	}
 	defer func() { _ = c.Close(ctx) }()
 
-	cur, err := c.Find(ctx, client.Namespace{Database: "shop", Collection: "orders"}, client.FindOptions{
-		Filter:    bson.NewBuilder(nil).OpenDocument("total").Int32("$gt", 10).Close().Finish(),
-		Sort:      bson.NewBuilder(nil).Int32("total", -1).Finish(),
-		BatchSize: new(int32(100)),
-		Common:    client.Common{Timeout: new(5 * time.Second)},
-	})
+	cur, err := c.Find(ctx, client.Namespace{Database: "shop", Collection: "orders"},
+		client.FindOptions{
+			Filter:    bson.NewBuilder(nil).OpenDocument("total").Int32("$gt", 10).Close().Finish(),
+			Sort:      bson.NewBuilder(nil).Int32("total", -1).Finish(),
+			BatchSize: new(int32(100)),
+			Common:    client.Common{Timeout: new(5 * time.Second)},
+		})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -40,7 +40,8 @@ func TestFailover(t *testing.T) {
 			if measuring {
 				elections, limit = 20, mode.within
 			}
-			cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, Discard: true, Polled: mode.polled},
+			cluster := fakemongo.NewCluster(t,
+				fakemongo.ClusterConfig{TCP: true, Discard: true, Polled: mode.polled},
 				fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 			f := startWriters(t, cluster, mode.options)
 			var all []time.Duration
@@ -49,7 +50,8 @@ func TestFailover(t *testing.T) {
 			}
 			f.stop()
 			slices.Sort(all)
-			t.Logf("%d elections, %d writers: half of the next writes at the new primary within %v, 99%% within %v, all within %v",
+			t.Logf("%d elections, %d writers: half of the next writes at the new primary within "+
+				"%v, 99%% within %v, all within %v",
 				elections, writers, at(all, 0.5), at(all, 0.99), all[len(all)-1])
 			t.Logf("%d writes succeeded, %d failed", f.succeeded.Load(), f.failed.Load())
 			if worst := all[len(all)-1]; worst > limit {
@@ -97,7 +99,8 @@ func startWriters(t *testing.T, cluster *fakemongo.Cluster, options string) *fai
 			pace := time.NewTicker(10 * time.Millisecond)
 			defer pace.Stop()
 			for ctx.Err() == nil {
-				if _, err := c.InsertOne(ctx, items, document, client.InsertOneOptions{}); err == nil {
+				if _, err := c.InsertOne(ctx, items, document,
+					client.InsertOneOptions{}); err == nil {
 					f.succeeded.Add(1)
 				} else {
 					f.failed.Add(1)
@@ -185,9 +188,11 @@ func TestWaitingForAPrimaryIsIdle(t *testing.T) {
 	}
 	for name, polled := range map[string]bool{"streaming": false, "polling": true} {
 		t.Run(name, func(t *testing.T) {
-			cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, Discard: true, Polled: polled},
+			cluster := fakemongo.NewCluster(t,
+				fakemongo.ClusterConfig{TCP: true, Discard: true, Polled: polled},
 				fakemongo.Secondary, fakemongo.Secondary, fakemongo.Secondary)
-			c := dialCluster(t, cluster, fmt.Sprintf("serverSelectionTimeoutMS=%d", timeout.Milliseconds()))
+			c := dialCluster(t, cluster,
+				fmt.Sprintf("serverSelectionTimeoutMS=%d", timeout.Milliseconds()))
 			defer func() { _ = c.Close(context.Background()) }() //nolint:usetesting // the test's own context may be over
 			var wg sync.WaitGroup
 			var mu sync.Mutex
@@ -198,7 +203,10 @@ func TestWaitingForAPrimaryIsIdle(t *testing.T) {
 				wg.Go(func() {
 					begin := time.Now()
 					_, err := c.InsertOne(t.Context(), items, document, client.InsertOneOptions{})
-					if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("server selection timed out after %v: No servers are suitable for writes; topology: ReplicaSetNoPrimary rs", timeout)) {
+					if err == nil ||
+						!strings.Contains(err.Error(),
+							fmt.Sprintf("server selection timed out after %v: No servers are "+
+								"suitable for writes; topology: ReplicaSetNoPrimary rs", timeout)) {
 						t.Errorf("InsertOne = %v", err)
 					}
 					mu.Lock()
@@ -210,9 +218,11 @@ func TestWaitingForAPrimaryIsIdle(t *testing.T) {
 			used = cpu(t) - used
 			slices.Sort(took)
 			share := float64(used) / float64(timeout)
-			t.Logf("%d operations waited %v to %v; CPU: %v, %.2f%% of one core", writers, took[0], took[writers-1], used, 100*share)
+			t.Logf("%d operations waited %v to %v; CPU: %v, %.2f%% of one core", writers, took[0],
+				took[writers-1], used, 100*share)
 			if took[0] < timeout || took[writers-1] > timeout+slack {
-				t.Errorf("operations waited from %v to %v, want %v", took[0], took[writers-1], timeout)
+				t.Errorf("operations waited from %v to %v, want %v", took[0], took[writers-1],
+					timeout)
 			}
 			if share > 0.2 {
 				t.Errorf("waiting took %.2f of a core", share)

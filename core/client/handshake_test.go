@@ -124,7 +124,8 @@ func clientDocuments(t *testing.T, cfg connstring.Config, opt client.Options) []
 func TestHandshakeProse2UnknownMechanismsAreTolerated(t *testing.T) {
 	run(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
 		return fakemongo.Hello(cmd, func(b *bson.Builder) {
-			b.OpenArray("saslSupportedMechs").String("", "SCRAM-SHA-256").String("", "unknownMechanism").Int32("", 1).Close()
+			b.OpenArray("saslSupportedMechs").String("", "SCRAM-SHA-256").
+				String("", "unknownMechanism").Int32("", 1).Close()
 		})
 	}}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		if err := c.Ping(t.Context()); err != nil {
@@ -134,7 +135,9 @@ func TestHandshakeProse2UnknownMechanismsAreTolerated(t *testing.T) {
 }
 
 func TestNewRefusesALongAppName(t *testing.T) {
-	for _, cfg := range []connstring.Config{{Hosts: []address.Address{"a:27017"}}, {SRV: true, SRVHost: "a.example.com"}} {
+	for _, cfg := range []connstring.Config{
+		{Hosts: []address.Address{"a:27017"}}, {SRV: true, SRVHost: "a.example.com"},
+	} {
 		cfg.AppName = strings.Repeat("a", 129)
 		if _, err := client.New(cfg, client.Options{}); err == nil {
 			t.Errorf("New() with 129 bytes of appName, SRV %v: no error", cfg.SRV)
@@ -148,19 +151,23 @@ func TestLimitsAreTheConnections(t *testing.T) {
 		return func(cmd *fakemongo.Command) fakemongo.Reply {
 			return fakemongo.OK(func(b *bson.Builder) {
 				b.Bool("isWritablePrimary", true).Bool("helloOk", true).Int32("maxWireVersion", 21).
-					Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).Int32("maxWriteBatchSize", size)
+					Int32("maxBsonObjectSize", 16<<20).Int32("maxMessageSizeBytes", 48_000_000).
+					Int32("maxWriteBatchSize", size)
 			})
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		srv := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Times(1, hello(100_000), hello(2))})
+		srv := fakemongo.NewServer(t,
+			fakemongo.Handlers{"hello": fakemongo.Times(1, hello(100_000), hello(2))})
 		c := start(t, srv, connstring.Config{}, client.Options{})
 		docs := []bson.Raw{doc(t, `{"a":1}`), doc(t, `{"a":2}`), doc(t, `{"a":3}`)}
-		if _, err := c.InsertMany(context.Background(), orders, docs, client.InsertManyOptions{}); err != nil {
+		if _, err := c.InsertMany(context.Background(), orders, docs,
+			client.InsertManyOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := len(srv.Commands("insert")); got != 2 {
-			t.Errorf("%d inserts of 3 documents, want 2: the pool's connection takes 2 at once", got)
+			t.Errorf("%d inserts of 3 documents, want 2: the pool's connection takes 2 at once",
+				got)
 		}
 	})
 }

@@ -88,7 +88,8 @@ func TestCloseEndsALookupThatHangs(t *testing.T) {
 		}
 		time.AfterFunc(time.Second, func() { _ = c.Close(context.Background()) }) //nolint:usetesting // outlives nothing
 		begin := time.Now()
-		if err := c.Start(t.Context()); !errors.Is(err, topology.ErrClosed) || time.Since(begin) != time.Second {
+		if err := c.Start(t.Context()); !errors.Is(err, topology.ErrClosed) ||
+			time.Since(begin) != time.Second {
 			t.Errorf("Start = %v after %v, want ErrClosed after 1s", err, time.Since(begin))
 		}
 	})
@@ -124,8 +125,10 @@ func TestStartsAtOnce(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second) //nolint:forbidigo // fake time
-		if n := cluster.Host(0).AcceptedConnections(); succeeded != 1 || n != 1 || zone.asked.Load() != 1 {
-			t.Errorf("%d calls of Start succeeded, with %d lookups and %d monitors; want one of each", succeeded, zone.asked.Load(), n)
+		if n := cluster.Host(0).AcceptedConnections(); succeeded != 1 || n != 1 ||
+			zone.asked.Load() != 1 {
+			t.Errorf("%d calls of Start succeeded, with %d lookups and %d monitors; want "+
+				"one of each", succeeded, zone.asked.Load(), n)
 		}
 		if err := c.Ping(t.Context()); err != nil {
 			t.Error(err)
@@ -141,7 +144,8 @@ func TestStartAgainAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		zone := &slowZone{}
 		zone.failures.Store(1)
-		c := newInZone(t, zone, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos))
+		c := newInZone(t, zone,
+			fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos))
 		if err := c.Start(t.Context()); err == nil {
 			t.Error("Start succeeded without DNS")
 		}

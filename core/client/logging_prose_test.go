@@ -16,7 +16,8 @@ import (
 // bytes (0: the default). field returns a field of the only message of a text about a command.
 func logged(
 	t *testing.T, limit int,
-	test func(t *testing.T, srv *fakemongo.Server, c *client.Client, field func(message, command, key string) string),
+	test func(t *testing.T, srv *fakemongo.Server, c *client.Client,
+		field func(message, command, key string) string),
 ) {
 	t.Helper()
 	var messages []eventlog.Message
@@ -37,7 +38,9 @@ func logged(
 		t.Fatalf("no message %q about %s", message, command)
 		return ""
 	}
-	runWith(t, nil, connstring.Config{}, client.Options{Sink: sink}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	runWith(t, nil, connstring.Config{}, client.Options{Sink: sink}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		test(t, srv, c, field)
 	})
 }
@@ -46,15 +49,19 @@ const ellipsis = "..."
 
 // TestCommandLoggingProse1DefaultTruncationLimit is "Default truncation limit".
 func TestCommandLoggingProse1DefaultTruncationLimit(t *testing.T) {
-	logged(t, 0, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(message, command, key string) string) {
+	logged(t, 0, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(
+		message, command, key string,
+	) string) {
 		docs := make([]bson.Raw, 100)
 		for i := range docs {
 			docs[i] = doc(t, `{"x":"y"}`)
 		}
-		if _, err := c.InsertMany(t.Context(), orders, docs, client.InsertManyOptions{}); err != nil {
+		if _, err := c.InsertMany(t.Context(), orders, docs,
+			client.InsertManyOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if s := field("Command started", "insert", "command"); len(s) != 1000+len(ellipsis) || !strings.HasSuffix(s, ellipsis) {
+		if s := field("Command started", "insert", "command"); len(s) != 1000+len(ellipsis) ||
+			!strings.HasSuffix(s, ellipsis) {
 			t.Errorf("the command has %d bytes: %s", len(s), s)
 		}
 		if s := field("Command succeeded", "insert", "reply"); len(s) > 1000+len(ellipsis) {
@@ -63,7 +70,8 @@ func TestCommandLoggingProse1DefaultTruncationLimit(t *testing.T) {
 		if _, err := c.Find(t.Context(), orders, client.FindOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if s := field("Command succeeded", "find", "reply"); len(s) != 1000+len(ellipsis) || !strings.HasSuffix(s, ellipsis) {
+		if s := field("Command succeeded", "find", "reply"); len(s) != 1000+len(ellipsis) ||
+			!strings.HasSuffix(s, ellipsis) {
 			t.Errorf("the reply has %d bytes: %s", len(s), s)
 		}
 	})
@@ -72,19 +80,26 @@ func TestCommandLoggingProse1DefaultTruncationLimit(t *testing.T) {
 // TestCommandLoggingProse2ExplicitlyConfiguredTruncationLimit is "Explicitly configured truncation
 // limit".
 func TestCommandLoggingProse2ExplicitlyConfiguredTruncationLimit(t *testing.T) {
-	logged(t, 5, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(message, command, key string) string) {
-		if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"hello":true}`), client.RunCommandOptions{}); err != nil {
+	logged(t, 5, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(
+		message, command, key string,
+	) string) {
+		if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"hello":true}`),
+			client.RunCommandOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		for message, key := range map[string]string{"Command started": "command", "Command succeeded": "reply"} {
+		for message, key := range map[string]string{
+			"Command started": "command", "Command succeeded": "reply",
+		} {
 			if s := field(message, "hello", key); len(s) != 5+len(ellipsis) {
 				t.Errorf("%s: %s has %d bytes: %s", message, key, len(s), s)
 			}
 		}
-		if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"notARealCommand":true}`), client.RunCommandOptions{}); err == nil {
+		if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"notARealCommand":true}`),
+			client.RunCommandOptions{}); err == nil {
 			t.Fatal("a command that does not exist has succeeded")
 		}
-		if s := field("Command failed", "notARealCommand", "failure"); !strings.Contains(s, "CommandNotFound") {
+		if s := field("Command failed", "notARealCommand", "failure"); !strings.Contains(s,
+			"CommandNotFound") {
 			t.Errorf("the failure is %s", s)
 		}
 	})
@@ -94,8 +109,11 @@ func TestCommandLoggingProse2ExplicitlyConfiguredTruncationLimit(t *testing.T) {
 // codepoints".
 func TestCommandLoggingProse3TruncationWithMultiByteCodepoints(t *testing.T) {
 	for limit := 11; limit < 24; limit++ {
-		logged(t, limit, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(message, command, key string) string) {
-			if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"ping":"漢字漢字漢字漢字漢字"}`), client.RunCommandOptions{}); err != nil {
+		logged(t, limit, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(
+			message, command, key string,
+		) string) {
+			if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"ping":"漢字漢字漢字漢字漢字"}`),
+				client.RunCommandOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			s, cut := strings.CutSuffix(field("Command started", "ping", "command"), ellipsis)

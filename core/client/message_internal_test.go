@@ -18,7 +18,8 @@ func TestMessagesAreAllocatedOnce(t *testing.T) {
 	for range 1000 {
 		docs = append(docs, doc)
 		inserts = append(inserts, WriteModel{Kind: InsertOne, Document: doc})
-		replacements = append(replacements, WriteModel{Kind: ReplaceOne, Filter: doc, Document: doc})
+		replacements = append(replacements,
+			WriteModel{Kind: ReplaceOne, Filter: doc, Document: doc})
 		updates = append(updates, WriteModel{
 			Kind: UpdateOne, Filter: doc, Update: bson.DocumentValue(doc),
 		})
@@ -45,7 +46,8 @@ func TestMessagesAreAllocatedOnce(t *testing.T) {
 			})
 			again := testing.AllocsPerRun(1, func() { _, err = c.AppendSequences(pooled, to) })
 			if err != nil || allocs > once || again > once {
-				t.Errorf("%s of %d bytes: %v and %v allocations, %v", name, most, allocs, again, err)
+				t.Errorf("%s of %d bytes: %v and %v allocations, %v", name, most, allocs, again,
+					err)
 			}
 			if len(msg) > int(most) || cap(msg) > len(msg)+len(msg)/20+8<<10 {
 				t.Errorf("%s of %d bytes: %d bytes of %d", name, most, len(msg), cap(msg))

@@ -41,7 +41,9 @@ func greet(t *testing.T, libraries []metadata.Library, test func(g greeting)) {
 	synctest.Test(t, func(t *testing.T) {
 		server := fakemongo.NewServer(t, nil)
 		cfg := connstring.Config{AppName: "app", MaxIdleTime: new(time.Millisecond)}
-		test(greeting{t, server, start(t, server, cfg, client.Options{Libraries: libraries, Version: "v1"})})
+		test(greeting{
+			t, server, start(t, server, cfg, client.Options{Libraries: libraries, Version: "v1"}),
+		})
 	})
 }
 
@@ -82,8 +84,10 @@ func (g greeting) expectAppended(before, got bson.Raw, lib metadata.Library) {
 			g.t.Errorf("after %+v: %s = %q, want %q", lib, field, got, want)
 		}
 	}
-	if text(g.t, bson.Without(got, "driver", "platform")) != text(g.t, bson.Without(before, "driver", "platform")) {
-		g.t.Errorf("after %+v: other fields than driver and platform changed: %s", lib, text(g.t, got))
+	if text(g.t, bson.Without(got, "driver", "platform")) != text(g.t,
+		bson.Without(before, "driver", "platform")) {
+		g.t.Errorf("after %+v: other fields than driver and platform changed: %s", lib,
+			text(g.t, got))
 	}
 }
 
@@ -234,12 +238,15 @@ func TestMetadataUpdateProse9HandshakesIncludeBackpressure(t *testing.T) {
 func TestAppendMetadataRefuses(t *testing.T) {
 	greet(t, []metadata.Library{wrapping}, func(g greeting) {
 		initial := g.document()
-		for _, lib := range []metadata.Library{{Name: "a|b"}, {Name: "a", Version: "1|2"}, {Name: "a", Platform: "|"}, {Version: "1"}} {
+		for _, lib := range []metadata.Library{
+			{Name: "a|b"}, {Name: "a", Version: "1|2"}, {Name: "a", Platform: "|"}, {Version: "1"},
+		} {
 			if err := g.client.AppendMetadata(lib); err == nil {
 				t.Errorf("AppendMetadata(%+v): no error", lib)
 			}
 			cfg := connstring.Config{Hosts: []address.Address{"a:27017"}}
-			if _, err := client.New(cfg, client.Options{Libraries: []metadata.Library{lib}}); err == nil {
+			if _, err := client.New(cfg,
+				client.Options{Libraries: []metadata.Library{lib}}); err == nil {
 				t.Errorf("New() with %+v: no error", lib)
 			}
 		}
@@ -255,8 +262,10 @@ func TestAppendMetadataBeforeStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": helloWith(t, `{"msg": "isdbgrid", "maxWireVersion": 21}`)})
-		c, err := client.New(cfg, client.Options{Dialer: server.Dial, Resolver: &zone{hosts: []string{"a"}}})
+		server := fakemongo.NewServer(t,
+			fakemongo.Handlers{"hello": helloWith(t, `{"msg": "isdbgrid", "maxWireVersion": 21}`)})
+		c, err := client.New(cfg,
+			client.Options{Dialer: server.Dial, Resolver: &zone{hosts: []string{"a"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +292,8 @@ func TestAppendMetadataBeforeStart(t *testing.T) {
 
 // TestDriverVersion checks that servers see the version of the build.
 func TestDriverVersion(t *testing.T) {
-	for _, d := range clientDocuments(t, connstring.Config{}, client.Options{Version: "v1.2.3", Libraries: []metadata.Library{wrapping}}) {
+	for _, d := range clientDocuments(t, connstring.Config{},
+		client.Options{Version: "v1.2.3", Libraries: []metadata.Library{wrapping}}) {
 		if got := fieldText(d, "driver.version"); got != "v1.2.3|1.2" {
 			t.Errorf("driver.version = %q", got)
 		}

@@ -41,7 +41,8 @@ func TestServerMonitoringMode(t *testing.T) {
 				time.Sleep(time.Second) //nolint:forbidigo // fake time
 				synctest.Wait()
 				host := cluster.Host(0)
-				if host.Streams() != test.streams || host.OpenConnections() != 1+test.streams { // one of RTT comes with a stream
+				// one of RTT comes with a stream
+				if host.Streams() != test.streams || host.OpenConnections() != 1+test.streams {
 					t.Errorf("%d streams and %d connections, want %d and %d",
 						host.Streams(), host.OpenConnections(), test.streams, 1+test.streams)
 				}

@@ -26,7 +26,9 @@ func roundTrip(t *testing.T, command string, n, large int) {
 	t.Helper()
 	kind := opMsgKinds[command]
 	answer := reply(t, fmt.Sprintf(`{"n":%d,"nModified":0,"ok":1}`, n))
-	run(t, fakemongo.Handlers{command: answer}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{command: answer}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		models := make([]client.WriteModel, n)
 		small := doc(t, `{"_id":1}`)
 		for i := range models {
@@ -37,17 +39,21 @@ func roundTrip(t *testing.T, command string, n, large int) {
 		}
 		if large > 0 && kind.kind != client.DeleteOne {
 			empty := doc(t, `{"_id":1,"a":""}`)
-			models[n-1].Document = bson.NewBuilder(nil).Int32("_id", 1).String("a", strings.Repeat("x", large-len(empty))).Finish()
+			models[n-1].Document = bson.NewBuilder(nil).Int32("_id", 1).
+				String("a", strings.Repeat("x", large-len(empty))).Finish()
 			if size := len(models[n-1].Document); size != large {
 				t.Fatalf("the document has %d bytes, want %d", size, large)
 			}
 		}
-		if _, err := c.BulkWrite(t.Context(), orders, models, client.BulkWriteOptions{}); err != nil {
+		if _, err := c.BulkWrite(t.Context(), orders, models,
+			client.BulkWriteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		cmds := srv.Commands(command)
-		if len(cmds) != 1 || len(cmds[0].Sequences[kind.sequence]) != n || cmds[0].Body.Has(kind.sequence) || cmds[0].Legacy {
-			t.Errorf("%s: %d commands, the first with %d in its sequence, want 1 and %d", command, len(cmds), len(cmds[0].Sequences[kind.sequence]), n)
+		if len(cmds) != 1 || len(cmds[0].Sequences[kind.sequence]) != n ||
+			cmds[0].Body.Has(kind.sequence) || cmds[0].Legacy {
+			t.Errorf("%s: %d commands, the first with %d in its sequence, want 1 and %d", command,
+				len(cmds), len(cmds[0].Sequences[kind.sequence]), n)
 		}
 	})
 }

@@ -211,7 +211,8 @@ func TestCommitStaysUnknown(t *testing.T) {
 						err = s.CommitTransaction(t.Context(), client.EndTransactionOptions{})
 					}
 					label := mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult)
-					if label != tt.unknown || isA[*operation.OutcomeUnknownError](err) != tt.unknown {
+					if label != tt.unknown ||
+						isA[*operation.OutcomeUnknownError](err) != tt.unknown {
 						t.Errorf("CommitTransaction() = %v, labels %v, want unknown: %v", err,
 							mongoerr.Labels(err), tt.unknown)
 					}
@@ -299,7 +300,8 @@ func TestUnacknowledgedBulkCutOff(t *testing.T) {
 				func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 					err := bulk(ctx, c)
 					if got := mongoerr.Judge(err).Delivery; got != want {
-						t.Errorf("%s: %v after %d commands, which is %v, want %v", name, err, sent, got, want)
+						t.Errorf("%s: %v after %d commands, which is %v, want %v", name, err, sent,
+							got, want)
 					}
 				})
 		}
@@ -345,7 +347,8 @@ func TestRefusedReads(t *testing.T) {
 			}
 			run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 				err := tt.read(t, c)
-				if got := mongoerr.Judge(err).Delivery; got != tt.want || mongoerr.Code(err) != tt.code {
+				if got := mongoerr.Judge(err).Delivery; got != tt.want ||
+					mongoerr.Code(err) != tt.code {
 					t.Errorf("%v is %v, want %v", err, got, tt.want)
 				}
 			})

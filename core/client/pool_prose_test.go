@@ -22,13 +22,15 @@ func poolsOf(t *testing.T, uri string) map[address.Address]event.PoolOptions {
 	t.Helper()
 	var mu sync.Mutex
 	pools := map[address.Address]event.PoolOptions{}
-	connect(t, fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary), uri, client.Options{
-		Sink: &event.Sink{PoolCreated: func(e event.PoolCreated) {
-			mu.Lock()
-			defer mu.Unlock()
-			pools[e.Address] = e.Options
-		}},
-	})
+	connect(t,
+		fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary,
+			fakemongo.Secondary), uri, client.Options{
+			Sink: &event.Sink{PoolCreated: func(e event.PoolCreated) {
+				mu.Lock()
+				defer mu.Unlock()
+				pools[e.Address] = e.Options
+			}},
+		})
 	synctest.Wait()
 	mu.Lock()
 	defer mu.Unlock()
@@ -43,7 +45,8 @@ func TestCMAPProse1OptionsBelongToTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, another := poolsOf(t, "maxPoolSize=7"), poolsOf(t, "maxConnecting=3&minPoolSize=1")
 		for addr := range one {
-			if one[addr] != (event.PoolOptions{MaxSize: 7}) || another[addr] != (event.PoolOptions{MaxConnecting: 3, MinSize: 1}) {
+			if one[addr] != (event.PoolOptions{MaxSize: 7}) ||
+				another[addr] != (event.PoolOptions{MaxConnecting: 3, MinSize: 1}) {
 				t.Errorf("options for %s = %+v and %+v", addr, one[addr], another[addr])
 			}
 		}
@@ -54,9 +57,11 @@ func TestCMAPProse1OptionsBelongToTheClient(t *testing.T) {
 func TestCMAPProse2And3OptionsInTheURIForAllPools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := event.PoolOptions{
-			MaxSize: 9, MinSize: 2, MaxConnecting: 4, MaxIdleTime: 5 * time.Minute, WaitQueueTimeout: 6 * time.Second,
+			MaxSize: 9, MinSize: 2, MaxConnecting: 4, MaxIdleTime: 5 * time.Minute,
+			WaitQueueTimeout: 6 * time.Second,
 		}
-		for addr, got := range poolsOf(t, "maxPoolSize=9&minPoolSize=2&maxConnecting=4&maxIdleTimeMS=300000&waitQueueTimeoutMS=6000") {
+		for addr, got := range poolsOf(t,
+			"maxPoolSize=9&minPoolSize=2&maxConnecting=4&maxIdleTimeMS=300000&waitQueueTimeoutMS=6000") {
 			if got != want {
 				t.Errorf("options for %s = %+v, want %+v", addr, got, want)
 			}
@@ -79,13 +84,15 @@ func (h *happened) tell(what string) {
 
 func (h *happened) sink() *event.Sink {
 	return &event.Sink{
-		PoolCreated:               func(event.PoolCreated) { h.tell("pool created") },
-		PoolReady:                 func(event.PoolReady) { h.tell("pool ready") },
-		PoolCleared:               func(event.PoolCleared) { h.tell("pool cleared") },
-		PoolClosed:                func(event.PoolClosed) { h.tell("pool closed") },
-		ConnectionCreated:         func(event.ConnectionCreated) { h.tell("created") },
-		ConnectionReady:           func(event.ConnectionReady) { h.tell("ready") },
-		ConnectionClosed:          func(e event.ConnectionClosed) { h.tell("closed: " + string(e.Reason)) },
+		PoolCreated:       func(event.PoolCreated) { h.tell("pool created") },
+		PoolReady:         func(event.PoolReady) { h.tell("pool ready") },
+		PoolCleared:       func(event.PoolCleared) { h.tell("pool cleared") },
+		PoolClosed:        func(event.PoolClosed) { h.tell("pool closed") },
+		ConnectionCreated: func(event.ConnectionCreated) { h.tell("created") },
+		ConnectionReady:   func(event.ConnectionReady) { h.tell("ready") },
+		ConnectionClosed: func(e event.ConnectionClosed) {
+			h.tell("closed: " + string(e.Reason))
+		},
 		ConnectionCheckOutStarted: func(event.ConnectionCheckOutStarted) { h.tell("started") },
 		ConnectionCheckOutFailed: func(e event.ConnectionCheckOutFailed) {
 			h.tell("failed: " + string(e.Reason))
@@ -111,14 +118,16 @@ func (h *happened) want(t *testing.T, events ...string) {
 func TestCMAPProse4UsersSubscribeToEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h happened
-		c := start(t, fakemongo.NewServer(t, nil), connstring.Config{}, client.Options{Sink: h.sink()})
+		c := start(t, fakemongo.NewServer(t, nil), connstring.Config{},
+			client.Options{Sink: h.sink()})
 		if err := c.Ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		h.want(t, "pool created", "pool ready", "started", "created", "ready", "out", "in", "started", "out", "in", "closed: poolClosed", "pool closed")
+		h.want(t, "pool created", "pool ready", "started", "created", "ready", "out", "in",
+			"started", "out", "in", "closed: poolClosed", "pool closed")
 	})
 }
 
@@ -138,14 +147,19 @@ func TestCMAPProse5CheckOutFailsByConnectionError(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h happened
 				srv := fakemongo.NewServer(t, nil)
-				c := start(t, srv, connstring.Config{ServerMonitoringMode: "poll", RetryReads: new(false)}, client.Options{Sink: h.sink()})
+				c := start(t, srv, connstring.Config{
+					ServerMonitoringMode: "poll", RetryReads: new(false),
+				}, client.Options{Sink: h.sink()})
 				synctest.Wait() // the first check is over
 				srv.Handle("hello", fakemongo.Always(test.hello))
 				if err := c.Ping(t.Context()); err == nil {
 					t.Error("Ping() = nil, want an error")
 				}
-				h.want(t, append([]string{"pool created", "pool ready", "started", "created"}, test.want...)...)
-				if len(h.failed) != 1 || h.failed[0].Reason != event.CheckOutConnectionError || h.failed[0].Err == nil {
+				h.want(t, append([]string{
+					"pool created", "pool ready", "started", "created",
+				}, test.want...)...)
+				if len(h.failed) != 1 || h.failed[0].Reason != event.CheckOutConnectionError ||
+					h.failed[0].Err == nil {
 					t.Errorf("ConnectionCheckOutFailed = %+v, want one with its error", h.failed)
 				}
 			})

@@ -53,7 +53,9 @@ func TestNothingPrintsASecret(t *testing.T) {
 		"topology.Config": watch, "conn.Config": watch.Conn, "*conn.Proxy": watch.Conn.Proxy, "conn.Proxy": *watch.Conn.Proxy,
 		"client.Client": made, "auth.User": user, "auth.Target": target, "auth.Authenticator": authenticator, "auth.State": state,
 	}
-	token := func(context.Context, oidc.Request) (oidc.Token, error) { return oidc.Token{AccessToken: secret}, nil }
+	token := func(context.Context, oidc.Request) (oidc.Token, error) {
+		return oidc.Token{AccessToken: secret}, nil
+	}
 	for _, m := range []auth.Mechanism{
 		auth.SCRAMSHA256(),
 		auth.Plain{},
@@ -66,8 +68,11 @@ func TestNothingPrintsASecret(t *testing.T) {
 		}
 		printed[m.Name()], printed["conversation of "+m.Name()] = m, conversation
 	}
-	delete(printed, "conversation of MONGODB-AWS") // the id of its key is no secret, but the same text here
-	conversation := aws.NewConversation(aws.Credentials{AccessKeyID: "id", SecretAccessKey: secret, SessionToken: secret}, aws.Nonce{}, time.Time{})
+	// the id of its key is no secret, but the same text here
+	delete(printed, "conversation of MONGODB-AWS")
+	conversation := aws.NewConversation(aws.Credentials{
+		AccessKeyID: "id", SecretAccessKey: secret, SessionToken: secret,
+	}, aws.Nonce{}, time.Time{})
 	printed["*aws.Conversation"] = conversation
 	for name, v := range printed {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x", "%q"} {
@@ -76,7 +81,8 @@ func TestNothingPrintsASecret(t *testing.T) {
 				t.Errorf("%s shows the secret with %s", name, verb)
 			}
 		}
-		if text, _ := json.Marshal(v); strings.Contains(string(text), secret) { // not all can be marshaled
+		// not all can be marshaled
+		if text, _ := json.Marshal(v); strings.Contains(string(text), secret) {
 			t.Errorf("%s shows the secret as JSON", name)
 		}
 	}

@@ -20,7 +20,8 @@ func TestFindOne(t *testing.T) {
 		srv.SetDocuments("shop.orders", doc(t, `{"_id": 1, "total": 5}`), doc(t, `{"_id": 2}`))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		got, found, err := c.FindOne(ctx, orders, client.FindOptions{Sort: doc(t, `{"total": -1}`), Skip: new(int64(0))})
+		got, found, err := c.FindOne(ctx, orders,
+			client.FindOptions{Sort: doc(t, `{"total": -1}`), Skip: new(int64(0))})
 		if err != nil || !found || text(t, got) != `{"_id":1,"total":5}` {
 			t.Errorf("FindOne() = %s, %v, %v", text(t, got), found, err)
 		}
@@ -48,18 +49,26 @@ func TestFindSends(t *testing.T) {
 	}{
 		{"nothing", client.FindOptions{}, `,"maxTimeMS":60000`},
 		{"explicit zeros", client.FindOptions{
-			Skip: new(int64(0)), Limit: new(int64(0)), BatchSize: new(int32(0)), SingleBatch: new(false), AllowDiskUse: new(false),
+			Skip: new(int64(0)), Limit: new(int64(0)), BatchSize: new(int32(0)),
+			SingleBatch: new(false), AllowDiskUse: new(false),
 		}, `,"skip":0,"allowDiskUse":false,"maxTimeMS":60000`},
 		{"everything", client.FindOptions{
-			Common: client.Common{Comment: bson.Int32Value(7), ReadConcern: &client.ReadConcern{Level: "local"}, Extra: doc(t, `{"new":true}`)},
-			Sort:   doc(t, `{"a":1}`), Projection: doc(t, `{"b":1}`), Hint: bson.StringValue("a_1"), Skip: new(int64(2)),
-			Limit: new(int64(9)), BatchSize: new(int32(3)), MaxTimeMS: new(int64(5)), Max: doc(t, `{"a":9}`),
-			Min: doc(t, `{"a":0}`), ReturnKey: new(true), ShowRecordID: new(true), OplogReplay: new(true),
+			Common: client.Common{
+				Comment: bson.Int32Value(7), ReadConcern: &client.ReadConcern{Level: "local"},
+				Extra: doc(t, `{"new":true}`),
+			},
+			Sort: doc(t, `{"a":1}`), Projection: doc(t, `{"b":1}`), Hint: bson.StringValue("a_1"),
+			Skip:  new(int64(2)),
+			Limit: new(int64(9)), BatchSize: new(int32(3)), MaxTimeMS: new(int64(5)),
+			Max: doc(t, `{"a":9}`),
+			Min: doc(t, `{"a":0}`), ReturnKey: new(true), ShowRecordID: new(true),
+			OplogReplay:     new(true),
 			NoCursorTimeout: new(true), AllowPartialResults: new(true), AllowDiskUse: new(true),
 			Collation: doc(t, `{"locale":"de"}`), Let: doc(t, `{"x":1}`),
-		}, `,"sort":{"a":1},"projection":{"b":1},"hint":"a_1","skip":2,"limit":9,"batchSize":3,"comment":7,"max":{"a":9},"min":{"a":0},` +
-			`"returnKey":true,"showRecordId":true,"oplogReplay":true,"noCursorTimeout":true,"allowPartialResults":true,` +
-			`"collation":{"locale":"de"},"allowDiskUse":true,"let":{"x":1},"new":true,"readConcern":{"level":"local"},"maxTimeMS":5`},
+		},
+			`,"sort":{"a":1},"projection":{"b":1},"hint":"a_1","skip":2,"limit":9,"batchSize":3,"comment":7,"max":{"a":9},"min":{"a":0},` +
+				`"returnKey":true,"showRecordId":true,"oplogReplay":true,"noCursorTimeout":true,"allowPartialResults":true,` +
+				`"collation":{"locale":"de"},"allowDiskUse":true,"let":{"x":1},"new":true,"readConcern":{"level":"local"},"maxTimeMS":5`},
 		{"negative limit", client.FindOptions{Limit: new(int64(-4))}, `,"limit":4,"batchSize":4,"singleBatch":true,"maxTimeMS":60000`},
 		{"negative batch", client.FindOptions{BatchSize: new(int32(-4))}, `,"batchSize":4,"singleBatch":true,"maxTimeMS":60000`},
 		{"batch is limit", client.FindOptions{Limit: new(int64(4)), BatchSize: new(int32(4))}, `,"limit":4,"batchSize":5,"maxTimeMS":60000`},
@@ -89,7 +98,8 @@ func TestFindSends(t *testing.T) {
 				if _, err := c.Find(ctx, orders, tt.opt); err != nil {
 					t.Fatalf("Find() = %v", err)
 				}
-				if got, want := sent(t, srv, "find"), `{"find":"orders","filter":{}`+tt.want+`}`; got != want {
+				if got, want := sent(t, srv, "find"),
+					`{"find":"orders","filter":{}`+tt.want+`}`; got != want {
 					t.Errorf("sent %s, want %s", got, want)
 				}
 			})
@@ -116,27 +126,42 @@ func TestArgumentsAreRefused(t *testing.T) {
 			return err
 		}},
 		"extra has a field's name": {"options", func(ctx context.Context, c *client.Client) error {
-			_, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{Extra: doc(t, `{"sort":{}}`)}})
+			_, err := c.Find(ctx, orders,
+				client.FindOptions{Common: client.Common{Extra: doc(t, `{"sort":{}}`)}})
 			return err
 		}},
-		"extra has the driver's name": {"options", func(ctx context.Context, c *client.Client) error {
-			_, err := c.InsertOne(ctx, orders, doc(t, `{}`), client.InsertOneOptions{Common: client.Common{Extra: doc(t, `{"lsid":{}}`)}})
+		"extra has the driver's name": {"options", func(
+			ctx context.Context, c *client.Client,
+		) error {
+			_, err := c.InsertOne(ctx, orders, doc(t, `{}`),
+				client.InsertOneOptions{Common: client.Common{Extra: doc(t, `{"lsid":{}}`)}})
 			return err
 		}},
-		"tailable with a lifetime": {"timeoutMode", func(ctx context.Context, c *client.Client) error {
-			_, err := c.Find(ctx, orders, client.FindOptions{Tailable: new(true), TimeoutMode: client.CursorLifetime})
+		"tailable with a lifetime": {"timeoutMode", func(
+			ctx context.Context, c *client.Client,
+		) error {
+			_, err := c.Find(ctx, orders,
+				client.FindOptions{Tailable: new(true), TimeoutMode: client.CursorLifetime})
 			return err
 		}},
-		"primary with a maxStaleness": {"readPreference", func(ctx context.Context, c *client.Client) error {
-			_, err := c.Find(ctx, orders, client.FindOptions{Common: client.Common{ReadPreference: &selection.ReadPreference{MaxStalenessSeconds: new(int64(120))}}})
+		"primary with a maxStaleness": {"readPreference", func(
+			ctx context.Context, c *client.Client,
+		) error {
+			_, err := c.Find(ctx, orders, client.FindOptions{
+				Common: client.Common{
+					ReadPreference: &selection.ReadPreference{MaxStalenessSeconds: new(int64(120))},
+				},
+			})
 			return err
 		}},
 		"update without operator": {"update", func(ctx context.Context, c *client.Client) error {
-			_, err := c.UpdateOne(ctx, orders, nil, bson.DocumentValue(doc(t, `{"a":1}`)), client.UpdateOptions{})
+			_, err := c.UpdateOne(ctx, orders, nil, bson.DocumentValue(doc(t, `{"a":1}`)),
+				client.UpdateOptions{})
 			return err
 		}},
 		"empty update": {"update", func(ctx context.Context, c *client.Client) error {
-			_, err := c.UpdateMany(ctx, orders, nil, bson.DocumentValue(nil), client.UpdateOptions{})
+			_, err := c.UpdateMany(ctx, orders, nil, bson.DocumentValue(nil),
+				client.UpdateOptions{})
 			return err
 		}},
 		"no update": {"update", func(ctx context.Context, c *client.Client) error {
@@ -144,18 +169,26 @@ func TestArgumentsAreRefused(t *testing.T) {
 			return err
 		}},
 		"sort in updateMany": {"sort", func(ctx context.Context, c *client.Client) error {
-			_, err := c.UpdateMany(ctx, orders, nil, update, client.UpdateOptions{Sort: doc(t, `{"a":1}`)})
+			_, err := c.UpdateMany(ctx, orders, nil, update,
+				client.UpdateOptions{Sort: doc(t, `{"a":1}`)})
 			return err
 		}},
-		"operator in replacement": {"replacement", func(ctx context.Context, c *client.Client) error {
+		"operator in replacement": {"replacement", func(
+			ctx context.Context, c *client.Client,
+		) error {
 			_, err := c.ReplaceOne(ctx, orders, nil, doc(t, `{"$set":{}}`), client.UpdateOptions{})
 			return err
 		}},
-		"arrayFilters in a replacement": {"arrayFilters", func(ctx context.Context, c *client.Client) error {
-			_, err := c.ReplaceOne(ctx, orders, nil, doc(t, `{}`), client.UpdateOptions{ArrayFilters: array(t, `[]`)})
+		"arrayFilters in a replacement": {"arrayFilters", func(
+			ctx context.Context, c *client.Client,
+		) error {
+			_, err := c.ReplaceOne(ctx, orders, nil, doc(t, `{}`),
+				client.UpdateOptions{ArrayFilters: array(t, `[]`)})
 			return err
 		}},
-		"arrayFilters in FindOneAndReplace": {"arrayFilters", func(ctx context.Context, c *client.Client) error {
+		"arrayFilters in FindOneAndReplace": {"arrayFilters", func(
+			ctx context.Context, c *client.Client,
+		) error {
 			opt := client.FindOneAndOptions{ArrayFilters: array(t, `[]`)}
 			_, err := c.FindOneAndReplace(ctx, orders, nil, doc(t, `{}`), opt)
 			return err
@@ -185,7 +218,8 @@ func TestArgumentsAreRefused(t *testing.T) {
 				if !ok || refused.Argument != tt.argument {
 					t.Errorf("error = %v, want an ArgumentError of %s", err, tt.argument)
 				}
-				if n := len(srv.Commands("find", "insert", "update", "delete", "aggregate", "findAndModify")); n != 0 {
+				if n := len(srv.Commands("find", "insert", "update", "delete", "aggregate",
+					"findAndModify")); n != 0 {
 					t.Errorf("%d commands were sent", n)
 				}
 			})
@@ -212,11 +246,13 @@ func TestOptionsWithoutUse(t *testing.T) {
 		return err
 	}
 	command := func(ctx context.Context, c *client.Client, o client.Common) error {
-		_, err := c.RunCommand(ctx, "admin", doc(t, `{"ping":1}`), client.RunCommandOptions{Common: o})
+		_, err := c.RunCommand(ctx, "admin", doc(t, `{"ping":1}`),
+			client.RunCommandOptions{Common: o})
 		return err
 	}
 	cursorCommand := func(ctx context.Context, c *client.Client, o client.Common) error {
-		_, err := c.RunCursorCommand(ctx, "shop", doc(t, `{"find":"orders"}`), client.RunCursorCommandOptions{Common: o})
+		_, err := c.RunCursorCommand(ctx, "shop", doc(t, `{"find":"orders"}`),
+			client.RunCursorCommandOptions{Common: o})
 		return err
 	}
 	findOne := func(opt client.FindOptions) call {
@@ -275,17 +311,27 @@ func TestOptionsWithoutUse(t *testing.T) {
 }
 
 func TestReadConcernAndPreferenceAreInherited(t *testing.T) {
-	cfg := connstring.Config{ReadConcernLevel: "majority", ReadPreference: "secondary", DirectConnection: new(true)}
-	handlers := fakemongo.Handlers{"hello": helloWith(t, `{"setName":"rs","secondary":true,"isWritablePrimary":false,"maxWireVersion":21}`)}
-	runWith(t, handlers, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		if _, err := c.EstimatedDocumentCount(t.Context(), orders, client.EstimatedDocumentCountOptions{}); mongoerr.Code(err) != 59 {
+	cfg := connstring.Config{
+		ReadConcernLevel: "majority", ReadPreference: "secondary", DirectConnection: new(true),
+	}
+	handlers := fakemongo.Handlers{
+		"hello": helloWith(t,
+			`{"setName":"rs","secondary":true,"isWritablePrimary":false,"maxWireVersion":21}`),
+	}
+	runWith(t, handlers, cfg, client.Options{}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
+		if _, err := c.EstimatedDocumentCount(t.Context(), orders,
+			client.EstimatedDocumentCountOptions{}); mongoerr.Code(err) != 59 {
 			t.Fatalf("EstimatedDocumentCount() = %v, want what the server answers", err)
 		}
-		_, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{ReadConcern: &client.ReadConcern{}}})
+		_, _, err := c.FindOne(t.Context(), orders,
+			client.FindOptions{Common: client.Common{ReadConcern: &client.ReadConcern{}}})
 		if err != nil {
 			t.Fatalf("FindOne() = %v", err)
 		}
-		if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"ping":1}`), client.RunCommandOptions{}); err != nil {
+		if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"ping":1}`),
+			client.RunCommandOptions{}); err != nil {
 			t.Fatalf("RunCommand() = %v", err)
 		}
 		wants := map[string]string{
@@ -314,8 +360,9 @@ func TestAggregateSends(t *testing.T) {
 			Common:   client.Common{WriteConcern: &client.WriteConcern{Tag: "majority"}},
 			Pipeline: array(t, `[{"$match":{}}]`), BatchSize: new(int32(0)), Let: doc(t, `{"x":1}`),
 			AllowDiskUse: new(true), BypassDocumentValidation: new(false),
-		}, `{"aggregate":"orders","pipeline":[{"$match":{}}],"cursor":{"batchSize":0},"allowDiskUse":true,` +
-			`"bypassDocumentValidation":false,"let":{"x":1},"maxTimeMS":60000}`},
+		},
+			`{"aggregate":"orders","pipeline":[{"$match":{}}],"cursor":{"batchSize":0},"allowDiskUse":true,` +
+				`"bypassDocumentValidation":false,"let":{"x":1},"maxTimeMS":60000}`},
 		{
 			"database",
 			client.Namespace{Database: "shop"},
@@ -325,12 +372,16 @@ func TestAggregateSends(t *testing.T) {
 		{"output", orders, client.AggregateOptions{
 			Common:   client.Common{WriteConcern: &client.WriteConcern{Tag: "majority"}},
 			Pipeline: out, BatchSize: new(int32(5)), TimeoutMode: client.Iteration,
-		}, `{"aggregate":"orders","pipeline":[{"$match":{}},{"$out":"other"}],"cursor":{},"writeConcern":{"w":"majority"},"maxTimeMS":60000}`},
+		},
+			`{"aggregate":"orders","pipeline":[{"$match":{}},{"$out":"other"}],"cursor":{},"writeConcern":{"w":"majority"},"maxTimeMS":60000}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			empty := reply(t, `{"cursor":{"id":0,"ns":"shop.$cmd.aggregate","firstBatch":[]},"ok":1}`)
-			run(t, fakemongo.Handlers{"aggregate": empty}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			empty := reply(t,
+				`{"cursor":{"id":0,"ns":"shop.$cmd.aggregate","firstBatch":[]},"ok":1}`)
+			run(t, fakemongo.Handlers{"aggregate": empty}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				cur, err := c.Aggregate(ctx, tt.ns, tt.opt)
@@ -338,7 +389,8 @@ func TestAggregateSends(t *testing.T) {
 					t.Fatalf("Aggregate() = %v", err)
 				}
 				if b, err := cur.Next(ctx); err != nil || len(b.Documents) != 0 || !cur.Done() {
-					t.Errorf("Next() = %v, %v, done %v, want an empty batch and the end", b, err, cur.Done())
+					t.Errorf("Next() = %v, %v, done %v, want an empty batch and the end", b, err,
+						cur.Done())
 				}
 				if _, err := cur.Next(ctx); !errors.Is(err, io.EOF) {
 					t.Errorf("Next() = %v, want EOF", err)
@@ -355,7 +407,8 @@ func TestAggregateReportsWriteConcernError(t *testing.T) {
 	handlers := fakemongo.Handlers{"aggregate": reply(t,
 		`{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"writeConcernError":{"code":64,"errmsg":"waiting"},"ok":1}`)}
 	run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
-		cur, err := c.Aggregate(t.Context(), orders, client.AggregateOptions{Pipeline: array(t, `[{"$merge":"other"}]`)})
+		cur, err := c.Aggregate(t.Context(), orders,
+			client.AggregateOptions{Pipeline: array(t, `[{"$merge":"other"}]`)})
 		if err != nil || cur.WriteConcernError() == nil || cur.WriteConcernError().Code != 64 {
 			t.Fatalf("Aggregate() = %v, want a cursor with the write concern error", err)
 		}
@@ -371,21 +424,25 @@ func TestAggregateReportsWriteConcernError(t *testing.T) {
 
 func TestCountsAndDistinct(t *testing.T) {
 	handlers := fakemongo.Handlers{
-		"aggregate": reply(t, `{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[{"_id":1,"n":{"$numberLong":"7"}}]},"ok":1}`),
-		"count":     reply(t, `{"n":8.0,"ok":1}`),
-		"distinct":  reply(t, `{"values":["a",null],"ok":1}`),
+		"aggregate": reply(t,
+			`{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[{"_id":1,"n":{"$numberLong":"7"}}]},"ok":1}`),
+		"count":    reply(t, `{"n":8.0,"ok":1}`),
+		"distinct": reply(t, `{"values":["a",null],"ok":1}`),
 	}
 	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		n, err := c.CountDocuments(t.Context(), orders, client.CountDocumentsOptions{
-			Filter: doc(t, `{"a":1}`), Skip: new(int64(1)), Limit: new(int64(9)), MaxTimeMS: new(int64(3)),
+			Filter: doc(t, `{"a":1}`), Skip: new(int64(1)), Limit: new(int64(9)),
+			MaxTimeMS: new(int64(3)),
 		})
 		if n != 7 || err != nil {
 			t.Errorf("CountDocuments() = %v, %v, want 7", n, err)
 		}
-		if n, err := c.EstimatedDocumentCount(t.Context(), orders, client.EstimatedDocumentCountOptions{}); n != 8 || err != nil {
+		if n, err := c.EstimatedDocumentCount(t.Context(), orders,
+			client.EstimatedDocumentCountOptions{}); n != 8 || err != nil {
 			t.Errorf("EstimatedDocumentCount() = %v, %v, want 8", n, err)
 		}
-		values, err := c.Distinct(t.Context(), orders, "a", client.DistinctOptions{Common: client.Common{Comment: bson.NullValue()}})
+		values, err := c.Distinct(t.Context(), orders, "a",
+			client.DistinctOptions{Common: client.Common{Comment: bson.NullValue()}})
 		if err != nil || values.Len() != 2 {
 			t.Errorf("Distinct() = %v, %v, want 2 values", values, err)
 		}
@@ -401,12 +458,16 @@ func TestCountsAndDistinct(t *testing.T) {
 			}
 		}
 
-		srv.Handle("aggregate", reply(t, `{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"ok":1}`))
-		if n, err := c.CountDocuments(t.Context(), orders, client.CountDocumentsOptions{}); n != 0 || err != nil {
+		srv.Handle("aggregate",
+			reply(t, `{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"ok":1}`))
+		if n, err := c.CountDocuments(t.Context(), orders,
+			client.CountDocumentsOptions{}); n != 0 || err != nil {
 			t.Errorf("CountDocuments() of nothing = %v, %v, want 0", n, err)
 		}
-		srv.Handle("count", fakemongo.Always(fakemongo.Error(26, "NamespaceNotFound", "ns not found")))
-		if n, err := c.EstimatedDocumentCount(t.Context(), orders, client.EstimatedDocumentCountOptions{}); n != 0 || err != nil {
+		srv.Handle("count",
+			fakemongo.Always(fakemongo.Error(26, "NamespaceNotFound", "ns not found")))
+		if n, err := c.EstimatedDocumentCount(t.Context(), orders,
+			client.EstimatedDocumentCountOptions{}); n != 0 || err != nil {
 			t.Errorf("EstimatedDocumentCount() without a collection = %v, %v, want 0", n, err)
 		}
 	})
@@ -470,7 +531,9 @@ func TestMalformedReplies(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.command+" "+tt.reply, func(t *testing.T) {
-			run(t, fakemongo.Handlers{tt.command: reply(t, tt.reply)}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
+			run(t, fakemongo.Handlers{tt.command: reply(t, tt.reply)}, func(
+				t *testing.T, _ *fakemongo.Server, c *client.Client,
+			) {
 				err := tt.call(t.Context(), c)
 				malformed, ok := errors.AsType[*mongoerr.MalformedReplyError](err)
 				if !ok || malformed.Field != tt.field {

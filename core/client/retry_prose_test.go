@@ -148,7 +148,8 @@ func poolCleared(
 		c := connect(t, cluster, "maxPoolSize=1", client.Options{Sink: sink})
 		synctest.Wait()
 		answers(cluster, name,
-			fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "bye", labels...).After(time.Second)),
+			fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "bye", labels...).
+				After(time.Second)),
 			own)
 		var both sync.WaitGroup
 		for range 2 {
@@ -214,7 +215,8 @@ func TestRetryableReadsProse3(t *testing.T) {
 		{"3: without retargeting", preferred, overloaded, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			retried(t, replicaSet, tt.uri, "find", []fakemongo.Handler{unreachable(tt.labels...), own},
+			retried(t, replicaSet, tt.uri, "find",
+				[]fakemongo.Handler{unreachable(tt.labels...), own},
 				func(t *testing.T, c *client.Client, a *attempts) {
 					if err := findsOne(t, c); err != nil || a.same() != tt.same {
 						t.Errorf("FindOne() = %v on %v, the same: want %v", err, a.on, tt.same)
@@ -294,7 +296,8 @@ func TestRetryableWritesProse3(t *testing.T) {
 		mongoerr.LabelRetryableWrite, mongoerr.LabelNoWritesPerformed))
 	retried(t, replicaSet, "", "insert", []fakemongo.Handler{concern, nothing},
 		func(t *testing.T, c *client.Client, a *attempts) {
-			res, err := c.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{})
+			res, err := c.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`),
+				client.InsertOneOptions{})
 			if err != nil || res.WriteConcernError == nil || res.WriteConcernError.Code != 91 {
 				t.Errorf("InsertOne() = %+v, %v, want the write concern error 91", res, err)
 			}

@@ -28,7 +28,9 @@ func planUsers() []fakemongo.User {
 }
 
 // logIn runs a find as a user, and returns the mechanisms that the server has seen, and the error.
-func logIn(t *testing.T, server fakemongo.Auth, userinfo, options string) (began []string, err error) {
+func logIn(
+	t *testing.T, server fakemongo.Auth, userinfo, options string,
+) (began []string, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := fakemongo.NewServer(t, nil)
@@ -75,7 +77,8 @@ func TestSCRAMProse1(t *testing.T) {
 				if option != "" {
 					options = "authMechanism=" + option
 				}
-				if _, err := logIn(t, fakemongo.Auth{Users: planUsers()}, name+":"+name+"@", options); err != nil {
+				if _, err := logIn(t, fakemongo.Auth{Users: planUsers()}, name+":"+name+"@",
+					options); err != nil {
 					t.Error(err)
 				}
 			})
@@ -115,7 +118,8 @@ func TestSCRAMProse4(t *testing.T) {
 	} {
 		for _, options := range []string{"", "authMechanism=SCRAM-SHA-256"} {
 			t.Run(userinfo+options, func(t *testing.T) {
-				if _, err := logIn(t, fakemongo.Auth{Users: planUsers()}, userinfo, options); err != nil {
+				if _, err := logIn(t, fakemongo.Auth{Users: planUsers()}, userinfo,
+					options); err != nil {
 					t.Error(err)
 				}
 			})
@@ -129,7 +133,8 @@ func TestSCRAMProse5(t *testing.T) {
 		for _, mechanism := range []string{"SCRAM-SHA-1", "SCRAM-SHA-256"} {
 			t.Run(fmt.Sprint(mechanism, iterations), func(t *testing.T) {
 				server := fakemongo.Auth{Users: planUsers(), Iterations: iterations}
-				if _, err := logIn(t, server, "both:both@", "authMechanism="+mechanism); (err == nil) != ok {
+				if _, err := logIn(t, server, "both:both@",
+					"authMechanism="+mechanism); (err == nil) != ok {
 					t.Errorf("find = %v, want success: %v", err, ok)
 				}
 			})

@@ -49,8 +49,9 @@ func TestSearchIndexes(t *testing.T) {
 		"list": {"aggregate", func(t *testing.T, c *client.Client) error {
 			_, err := c.ListSearchIndexes(t.Context(), orders, "", list)
 			return err
-		}, `{"aggregate":"orders","pipeline":[{"$listSearchIndexes":{}}],"cursor":{"batchSize":2},` +
-			`"comment":"c","maxTimeMS":7}`},
+		},
+			`{"aggregate":"orders","pipeline":[{"$listSearchIndexes":{}}],"cursor":{"batchSize":2},` +
+				`"comment":"c","maxTimeMS":7}`},
 		"list one": {"aggregate", func(t *testing.T, c *client.Client) error {
 			_, err := c.ListSearchIndexes(t.Context(), orders, "n", client.ListOptions{})
 			return err
@@ -81,16 +82,21 @@ func TestSearchIndexesFail(t *testing.T) {
 		"no name":   reply(t, `{"ok":1,"indexesCreated":[{"id":"1"}]}`),
 		"no object": reply(t, `{"ok":1,"indexesCreated":[1]}`),
 	} {
-		run(t, fakemongo.Handlers{"createSearchIndexes": answer, "dropSearchIndex": gone, "updateSearchIndex": gone},
+		run(t, fakemongo.Handlers{
+			"createSearchIndexes": answer, "dropSearchIndex": gone, "updateSearchIndex": gone,
+		},
 			func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
-				_, err := c.CreateSearchIndexes(t.Context(), orders, nil, client.SearchIndexOptions{})
+				_, err := c.CreateSearchIndexes(t.Context(), orders, nil,
+					client.SearchIndexOptions{})
 				if _, ok := errors.AsType[*mongoerr.MalformedReplyError](err); !ok {
 					t.Errorf("%s: CreateSearchIndexes = %v, want a malformed reply", name, err)
 				}
-				if err := c.DropSearchIndex(t.Context(), orders, "n", client.SearchIndexOptions{}); err != nil {
+				if err := c.DropSearchIndex(t.Context(), orders, "n",
+					client.SearchIndexOptions{}); err != nil {
 					t.Errorf("DropSearchIndex = %v, want nil", err)
 				}
-				err = c.UpdateSearchIndex(t.Context(), orders, "n", doc(t, `{}`), client.SearchIndexOptions{})
+				err = c.UpdateSearchIndex(t.Context(), orders, "n", doc(t, `{}`),
+					client.SearchIndexOptions{})
 				if _, ok := errors.AsType[*mongoerr.CommandError](err); !ok {
 					t.Errorf("UpdateSearchIndex = %v, want the server's error", err)
 				}
@@ -107,28 +113,34 @@ func TestExplainHelpers(t *testing.T) {
 	}{
 		"find": {func(t *testing.T, c *client.Client) error {
 			_, err := c.ExplainFind(t.Context(), orders, client.FindOptions{
-				Common: common, Filter: doc(t, `{"a":1}`), Sort: doc(t, `{"a":1}`), Limit: new(int64(3)),
+				Common: common, Filter: doc(t, `{"a":1}`), Sort: doc(t, `{"a":1}`),
+				Limit:     new(int64(3)),
 				MaxTimeMS: new(int64(9)),
 			}, "executionStats")
 			return err
-		}, `{"explain":{"find":"orders","filter":{"a":1},"sort":{"a":1},"limit":3,"comment":"c","x":1},` +
-			`"verbosity":"executionStats","maxTimeMS":9}`},
+		},
+			`{"explain":{"find":"orders","filter":{"a":1},"sort":{"a":1},"limit":3,"comment":"c","x":1},` +
+				`"verbosity":"executionStats","maxTimeMS":9}`},
 		"aggregate": {func(t *testing.T, c *client.Client) error {
 			_, err := c.ExplainAggregate(t.Context(), orders, client.AggregateOptions{
 				Common: common, Pipeline: bson.Array(doc(t, `{"0":{"$out":"x"}}`)),
 				BatchSize: new(int32(3)), MaxTimeMS: new(int64(9)),
 			}, "")
 			return err
-		}, `{"explain":{"aggregate":"orders","pipeline":[{"$out":"x"}],"cursor":{},"comment":"c","x":1},` +
-			`"maxTimeMS":9}`},
+		},
+			`{"explain":{"aggregate":"orders","pipeline":[{"$out":"x"}],"cursor":{},"comment":"c","x":1},` +
+				`"maxTimeMS":9}`},
 		"aggregate on the database": {func(t *testing.T, c *client.Client) error {
-			_, err := c.ExplainAggregate(t.Context(), client.Namespace{Database: "shop"}, client.AggregateOptions{}, "")
+			_, err := c.ExplainAggregate(t.Context(), client.Namespace{Database: "shop"},
+				client.AggregateOptions{}, "")
 			return err
 		}, `{"explain":{"aggregate":1,"pipeline":[],"cursor":{}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			handlers := fakemongo.Handlers{"explain": reply(t, `{"ok":1}`)}
-			runWith(t, handlers, inherited, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			runWith(t, handlers, inherited, client.Options{}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				if err := test.run(t, c); err != nil {
 					t.Fatal(err)
 				}
@@ -142,16 +154,20 @@ func TestExplainHelpers(t *testing.T) {
 
 func TestIndexHelpersBeyondTheFields(t *testing.T) {
 	fine := reply(t, `{"ok":1}`)
-	run(t, fakemongo.Handlers{"createIndexes": fine, "dropIndexes": fine}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"createIndexes": fine, "dropIndexes": fine}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		ctx, keys := t.Context(), doc(t, `{"a":1}`)
 		if err := c.DropIndexByKeys(ctx, orders, keys, client.ChangeOptions{}); err != nil {
 			t.Error(err)
 		}
-		if got, want := sent(t, srv, "dropIndexes"), `{"dropIndexes":"orders","index":{"a":1}}`; got != want {
+		if got, want := sent(t, srv, "dropIndexes"),
+			`{"dropIndexes":"orders","index":{"a":1}}`; got != want {
 			t.Errorf("sent %s, want %s", got, want)
 		}
 		models := []client.IndexModel{{Keys: keys, Extra: doc(t, `{"prepareUnique":true}`)}}
-		if _, err := c.CreateIndexes(ctx, orders, models, client.CreateIndexesOptions{}); err != nil {
+		if _, err := c.CreateIndexes(ctx, orders, models,
+			client.CreateIndexesOptions{}); err != nil {
 			t.Error(err)
 		}
 		want := `{"createIndexes":"orders","indexes":[{"key":{"a":1},"name":"a_1","prepareUnique":true}]}`
@@ -159,9 +175,11 @@ func TestIndexHelpersBeyondTheFields(t *testing.T) {
 			t.Errorf("sent %s, want %s", got, want)
 		}
 		read := client.Common{ReadConcern: &client.ReadConcern{}}
-		_, twice := c.CreateIndexes(ctx, orders, []client.IndexModel{{Keys: keys, Extra: doc(t, `{"name":"x"}`)}},
+		_, twice := c.CreateIndexes(ctx, orders,
+			[]client.IndexModel{{Keys: keys, Extra: doc(t, `{"name":"x"}`)}},
 			client.CreateIndexesOptions{})
-		_, search := c.CreateSearchIndexes(ctx, orders, []client.SearchIndexModel{{Extra: doc(t, `{"type":"x"}`)}},
+		_, search := c.CreateSearchIndexes(ctx, orders,
+			[]client.SearchIndexModel{{Extra: doc(t, `{"type":"x"}`)}},
 			client.SearchIndexOptions{})
 		_, concern := c.ListSearchIndexes(ctx, orders, "", client.ListOptions{Common: read})
 		_, find := c.ExplainFind(ctx, orders, client.FindOptions{Common: read}, "")

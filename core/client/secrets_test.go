@@ -37,8 +37,11 @@ const (
 // spellings returns the secrets in all forms in which they could be shown.
 func spellings() (all []string) {
 	digest := md5.Sum([]byte("app:mongo:" + secretPassword)) //nolint:gosec // as above
-	for _, s := range []string{secretPassword, secretKey, secretSession, secretToken, hex.EncodeToString(digest[:])} {
-		all = append(all, s, hex.EncodeToString([]byte(s)), base64.StdEncoding.EncodeToString([]byte(s)), url.QueryEscape(s))
+	for _, s := range []string{
+		secretPassword, secretKey, secretSession, secretToken, hex.EncodeToString(digest[:]),
+	} {
+		all = append(all, s, hex.EncodeToString([]byte(s)),
+			base64.StdEncoding.EncodeToString([]byte(s)), url.QueryEscape(s))
 	}
 	return all
 }
@@ -106,8 +109,12 @@ func (c *collected) sink() *event.Sink {
 			return nil
 		}))
 	}
-	log := eventlog.Sink(eventlog.Config{Write: func(m eventlog.Message) { c.add("log", m) }, MaxDocumentLength: -1})
-	return event.Join(func(value any, stack []byte) { c.add("panic", fmt.Sprint(value, string(stack))) }, all, log)
+	log := eventlog.Sink(eventlog.Config{Write: func(m eventlog.Message) {
+		c.add("log", m)
+	}, MaxDocumentLength: -1})
+	return event.Join(func(value any, stack []byte) {
+		c.add("panic", fmt.Sprint(value, string(stack)))
+	}, all, log)
 }
 
 // error takes an error apart.
@@ -133,7 +140,9 @@ func (c *collected) finds() (found []string) {
 type parrot struct{}
 
 func (parrot) Step(payload []byte) ([]byte, bool, error) {
-	return nil, false, &fakemongo.Refusal{Code: 18, Name: "AuthenticationFailed", Message: fmt.Sprintf("no: %s %x", payload, payload)}
+	return nil, false, &fakemongo.Refusal{
+		Code: 18, Name: "AuthenticationFailed", Message: fmt.Sprintf("no: %s %x", payload, payload),
+	}
 }
 
 // awsServer is a parrot that first sends what makes the client send its session token.
@@ -142,12 +151,15 @@ type awsServer struct{ steps int }
 func (a *awsServer) Step(payload []byte) ([]byte, bool, error) {
 	a.steps++
 	if a.steps > 1 {
-		return nil, false, &fakemongo.Refusal{Code: 18, Name: "AuthenticationFailed", Message: "no: " + string(payload)}
+		return nil, false, &fakemongo.Refusal{
+			Code: 18, Name: "AuthenticationFailed", Message: "no: " + string(payload),
+		}
 	}
 	v, _ := bson.Raw(payload).Lookup("r")
 	_, nonce, _ := v.Binary()
 	nonce = append(append([]byte(nil), nonce...), make([]byte, 32)...)
-	return bson.NewBuilder(nil).Binary("s", 0, nonce).String("h", "sts.amazonaws.com").Finish(), false, nil
+	return bson.NewBuilder(nil).Binary("s", 0, nonce).String("h", "sts.amazonaws.com").Finish(),
+		false, nil
 }
 
 // Nothing that a client tells shows a secret: no event, log message, error or panic, whatever the
@@ -161,9 +173,14 @@ func TestNothingShowsASecret(t *testing.T) {
 		{"SCRAM-SHA-1", "app:" + url.QueryEscape(secretPassword) + "@", "authMechanism=SCRAM-SHA-1", client.Options{}},
 		{"source", "app@", "", client.Options{User: auth.FixedUser(auth.User{Name: "app", Password: secretPassword})}},
 		{"PLAIN", "app:" + url.QueryEscape(secretPassword) + "@", "authMechanism=PLAIN", client.Options{}},
-		{"MONGODB-AWS", "", "authMechanism=MONGODB-AWS", client.Options{AWS: aws.Config{Getenv: func(name string) string {
-			return map[string]string{"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": secretKey, "AWS_SESSION_TOKEN": secretSession}[name]
-		}}}},
+		{"MONGODB-AWS", "", "authMechanism=MONGODB-AWS",
+			client.Options{AWS: aws.Config{Getenv: func(
+				name string,
+			) string {
+				return map[string]string{
+					"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": secretKey, "AWS_SESSION_TOKEN": secretSession,
+				}[name]
+			}}}},
 		{"MONGODB-OIDC", "", "authMechanism=MONGODB-OIDC", client.Options{OIDC: oidc.ProviderFunc(
 			func(context.Context, oidc.Request) (oidc.Token, error) {
 				return oidc.Token{AccessToken: secretToken}, nil
@@ -259,7 +276,8 @@ func play(t *testing.T, c *collected, s *fakemongo.Server, uri string, opt clien
 		t.Fatal(err)
 	}
 	c.mu.Lock()
-	fmt.Fprintf(&c.text, "%v %+v %#v %s", cfg, cfg, cfg.Settings(), cfg.String()) // the Config itself holds them
+	// the Config itself holds them
+	fmt.Fprintf(&c.text, "%v %+v %#v %s", cfg, cfg, cfg.Settings(), cfg.String())
 	c.mu.Unlock()
 	opt.Dialer, opt.Sink = s.Dial, c.sink()
 	cl, err := client.New(cfg, opt)
@@ -275,7 +293,8 @@ func play(t *testing.T, c *collected, s *fakemongo.Server, uri string, opt clien
 		c.error(cl.Ping(t.Context()))
 		_, err = cl.Find(t.Context(), orders, client.FindOptions{})
 		c.error(err)
-		_, err = cl.InsertOne(t.Context(), orders, bson.NewBuilder(nil).Finish(), client.InsertOneOptions{})
+		_, err = cl.InsertOne(t.Context(), orders, bson.NewBuilder(nil).Finish(),
+			client.InsertOneOptions{})
 		c.error(err)
 		c.add("topology", cl.Topology())
 		c.add("pools", cl.Pools())
@@ -286,7 +305,8 @@ func play(t *testing.T, c *collected, s *fakemongo.Server, uri string, opt clien
 		bson.NewBuilder(nil).String("createUser", "bob").String("pwd", secretPassword).Finish(),
 		bson.NewBuilder(nil).String("updateUser", "bob").String("pwd", secretPassword).Finish(),
 		bson.NewBuilder(nil).Int32("saslStart", 1).String("mechanism", "PLAIN").Binary("payload", 0, []byte("\x00app\x00"+secretPassword)).Finish(),
-		bson.NewBuilder(nil).Int32("hello", 1).OpenDocument("speculativeAuthenticate").Int32("saslStart", 1).
+		bson.NewBuilder(nil).Int32("hello", 1).OpenDocument("speculativeAuthenticate").
+			Int32("saslStart", 1).
 			Binary("payload", 0, []byte(secretToken)).Close().Finish(),
 	} {
 		_, err := cl.RunCommand(t.Context(), "admin", command, client.RunCommandOptions{})

@@ -40,7 +40,8 @@ func TestSessionsProse2(t *testing.T) {
 		a, b := startSession(t, c, session.Options{}), startSession(t, c, session.Options{})
 		a.End(t.Context())
 		b.End(t.Context())
-		third, fourth := startSession(t, c, session.Options{}), startSession(t, c, session.Options{})
+		third, fourth := startSession(t, c, session.Options{}),
+			startSession(t, c, session.Options{})
 		if third.ID() != b.ID() || fourth.ID() != a.ID() {
 			t.Errorf("ids %v and %v, want %v and %v", third.ID(), fourth.ID(), b.ID(), a.ID())
 		}
@@ -85,13 +86,15 @@ func TestSessionsProse4(t *testing.T) {
 	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
 		for _, in := range []*client.Session{s, nil} {
-			_, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{Session: in}})
+			_, _, err := c.FindOne(t.Context(), orders,
+				client.FindOptions{Common: client.Common{Session: in}})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 		cmds := srv.Commands("find")
-		if id := lsidOf(cmds[1].Body); lsidOf(cmds[0].Body) != s.ID() || id == s.ID() || id == (bson.UUID{}) {
+		if id := lsidOf(cmds[1].Body); lsidOf(cmds[0].Body) != s.ID() || id == s.ID() ||
+			id == (bson.UUID{}) {
 			t.Errorf("lsids %v and %v, want %v and another", lsidOf(cmds[0].Body), id, s.ID())
 		}
 	})
@@ -144,7 +147,9 @@ func TestSessionsProse8To11(t *testing.T) {
 // session each.
 func TestSessionsProse14(t *testing.T) {
 	cfg := connstring.Config{MaxPoolSize: new(uint64(1))}
-	runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	runWith(t, nil, cfg, client.Options{}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() { _ = findsOne(t, c) })
@@ -178,7 +183,8 @@ func TestSessionsProse18And19(t *testing.T) {
 		}
 		in := client.Common{Session: startSession(t, c, session.Options{})}
 		_, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: in})
-		_, werr := c.InsertOne(t.Context(), orders, doc(t, `{}`), client.InsertOneOptions{Common: in})
+		_, werr := c.InsertOne(t.Context(), orders, doc(t, `{}`),
+			client.InsertOneOptions{Common: in})
 		for _, err := range []error{err, werr} {
 			if !errors.Is(err, operation.ErrSessionsNotSupported) {
 				t.Errorf("with an explicit session: %v, want ErrSessionsNotSupported", err)
@@ -200,7 +206,8 @@ func TestSessionsProse20(t *testing.T) {
 			}
 			return next(cmd)
 		})
-		c := authenticating(t, srv, "app:pencil@", "directConnection=true&heartbeatFrequencyMS=500", client.Options{})
+		c := authenticating(t, srv, "app:pencil@", "directConnection=true&heartbeatFrequencyMS=500",
+			client.Options{})
 		for range 3 {
 			if err := c.Ping(t.Context()); err != nil {
 				t.Fatal(err)
@@ -213,13 +220,16 @@ func TestSessionsProse20(t *testing.T) {
 			t.Errorf("the first ping has the cluster time of a hello: %s", text(t, pings[0].Body))
 		}
 		for _, ping := range pings[1:] {
-			if v, _ := ping.Body.Lookup("$clusterTime", "clusterTime"); valueText(t, v) != `{"$timestamp":{"t":5,"i":2}}` {
-				t.Errorf("a ping has the cluster time %s, want that of the ping before", valueText(t, v))
+			if v, _ := ping.Body.Lookup("$clusterTime", "clusterTime"); valueText(t,
+				v) != `{"$timestamp":{"t":5,"i":2}}` {
+				t.Errorf("a ping has the cluster time %s, want that of the ping before",
+					valueText(t, v))
 			}
 		}
 		sent := srv.Commands(outside...)
 		if len(sent) < 8 {
-			t.Errorf("%d hellos and logins, want those of three connections and a monitor", len(sent))
+			t.Errorf("%d hellos and logins, want those of three connections and a monitor",
+				len(sent))
 		}
 		for _, cmd := range sent {
 			if cmd.Body.Has("$clusterTime") {
@@ -237,7 +247,8 @@ func TestSessionsProse21To23(t *testing.T) {
 		if !refusedSession(c, session.Options{SnapshotTime: at}) {
 			t.Error("21: a session without a snapshot has a snapshot time")
 		}
-		if _, err := startSession(t, c, session.Options{}).SnapshotTime(); !isA[*client.ArgumentError](err) {
+		if _, err := startSession(t, c, session.Options{}).
+			SnapshotTime(); !isA[*client.ArgumentError](err) {
 			t.Errorf("22: SnapshotTime() = %v, want an ArgumentError", err)
 		}
 		s := startSession(t, c, session.Options{Snapshot: true, SnapshotTime: at})
@@ -252,12 +263,15 @@ func concernsOf(
 	t *testing.T, opt session.Options, level *client.ReadConcern, time uint32,
 ) (concerns []string, s *client.Session) {
 	t.Helper()
-	more := doc(t, `{"cursor":{"firstBatch":[],"id":{"$numberLong":"0"},"ns":"shop.orders"},"ok":1}`)
+	more := doc(t,
+		`{"cursor":{"firstBatch":[],"id":{"$numberLong":"0"},"ns":"shop.orders"},"ok":1}`)
 	find := fakemongo.Always(fakemongo.Document(more))
 	if time > 0 {
 		find = timed(time, more)
 	}
-	run(t, fakemongo.Handlers{"find": find}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"find": find}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		s = startSession(t, c, opt)
 		for range 2 {
 			in := client.Common{Session: s, ReadConcern: level}
@@ -298,7 +312,8 @@ func TestCausalConsistencyProse1To9(t *testing.T) {
 			if !slices.Equal(got, test.want) {
 				t.Errorf("read concerns %q, want %q", got, test.want)
 			}
-			if want := (session.Timestamp{T: test.time, I: min(1, test.time)}); s.OperationTime() != want {
+			if want := (session.Timestamp{T: test.time,
+				I: min(1, test.time)}); s.OperationTime() != want {
 				t.Errorf("3: OperationTime() = %v, want %v", s.OperationTime(), want)
 			}
 		})
@@ -312,7 +327,9 @@ func TestCausalConsistencyProse1To9(t *testing.T) {
 
 // TestCausalConsistencyProse12 checks that the cluster time goes with a read once it is known.
 func TestCausalConsistencyProse12(t *testing.T) {
-	run(t, fakemongo.Handlers{"ping": timed(5, doc(t, `{"ok":1}`))}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	run(t, fakemongo.Handlers{"ping": timed(5, doc(t, `{"ok":1}`))}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		for range 2 {
 			if err := findsOne(t, c); err != nil {
 				t.Fatal(err)

@@ -55,7 +55,8 @@ func TestCausalSession(t *testing.T) {
 	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
 		in := client.Common{Session: s}
-		if _, err := c.InsertOne(t.Context(), orders, doc(t, `{}`), client.InsertOneOptions{Common: in}); err != nil {
+		if _, err := c.InsertOne(t.Context(), orders, doc(t, `{}`),
+			client.InsertOneOptions{Common: in}); err != nil {
 			t.Fatal(err)
 		}
 		in.ReadConcern = &client.ReadConcern{Level: "majority"}
@@ -64,7 +65,8 @@ func TestCausalSession(t *testing.T) {
 		}
 		in.ReadConcern = nil
 		_, _ = c.CountDocuments(t.Context(), orders, client.CountDocumentsOptions{Common: in})
-		if _, err := c.RunCommand(t.Context(), "shop", doc(t, `{"ping":1}`), client.RunCommandOptions{Common: in}); err != nil {
+		if _, err := c.RunCommand(t.Context(), "shop", doc(t, `{"ping":1}`),
+			client.RunCommandOptions{Common: in}); err != nil {
 			t.Error(err)
 		}
 		for _, want := range []struct{ name, concern, time string }{
@@ -107,7 +109,8 @@ func valueText(t *testing.T, v bson.Value) string {
 func TestSnapshotSession(t *testing.T) {
 	at := func(key string) bson.Raw {
 		return bson.NewBuilder(nil).OpenDocument("cursor").OpenArray(key).Close().Int64("id", 7).
-			String("ns", "shop.orders").Timestamp("atClusterTime", 9, 1).Close().Int32("ok", 1).Finish()
+			String("ns", "shop.orders").Timestamp("atClusterTime", 9, 1).Close().Int32("ok", 1).
+			Finish()
 	}
 	handlers := fakemongo.Handlers{
 		"find":    fakemongo.Always(fakemongo.Document(at("firstBatch"))),
@@ -126,7 +129,8 @@ func TestSnapshotSession(t *testing.T) {
 			}
 		}
 		_ = cur.Close(t.Context())
-		_, _ = c.RunCommand(t.Context(), "shop", doc(t, `{"ping":1}`), client.RunCommandOptions{Common: in})
+		_, _ = c.RunCommand(t.Context(), "shop", doc(t, `{"ping":1}`),
+			client.RunCommandOptions{Common: in})
 		for name, want := range map[string]string{
 			"find": `{"level":"snapshot"}`, "getMore": ``, "killCursors": ``,
 			"ping": `{"level":"snapshot","atClusterTime":{"$timestamp":{"t":9,"i":1}}}`,
@@ -134,7 +138,8 @@ func TestSnapshotSession(t *testing.T) {
 			cmd := srv.Commands(name)[0].Body
 			concern, _ := cmd.Lookup("readConcern")
 			if got := valueText(t, concern); got != want || lsidOf(cmd) != s.ID() {
-				t.Errorf("%s with read concern %s in %v, want %s in %v", name, got, lsidOf(cmd), want, s.ID())
+				t.Errorf("%s with read concern %s in %v, want %s in %v", name, got, lsidOf(cmd),
+					want, s.ID())
 			}
 		}
 	})
@@ -158,7 +163,8 @@ func TestSessionOfContinuedCursor(t *testing.T) {
 		if err := c.Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
-		find, more, ping := srv.Commands("find")[0].Body, srv.Commands("getMore")[0].Body, srv.Commands("ping")[0].Body
+		find, more, ping := srv.Commands("find")[0].Body, srv.Commands("getMore")[0].Body,
+			srv.Commands("ping")[0].Body
 		if id := lsidOf(find); id == (bson.UUID{}) || lsidOf(more) != id || lsidOf(ping) == id {
 			t.Errorf("find in %v, getMore in %v, ping in %v", id, lsidOf(more), lsidOf(ping))
 		}
@@ -168,7 +174,8 @@ func TestSessionOfContinuedCursor(t *testing.T) {
 // What a session cannot do is refused before anything is sent.
 func TestRefusedSessions(t *testing.T) {
 	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		other, err := client.New(connstring.Config{Hosts: []address.Address{"other:27017"}}, client.Options{})
+		other, err := client.New(connstring.Config{Hosts: []address.Address{"other:27017"}},
+			client.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,12 +188,15 @@ func TestRefusedSessions(t *testing.T) {
 			"unacknowledged":    {Session: good, WriteConcern: unacknowledged},
 		}
 		for name, in := range tests {
-			_, err := c.InsertOne(t.Context(), orders, doc(t, `{}`), client.InsertOneOptions{Common: in})
+			_, err := c.InsertOne(t.Context(), orders, doc(t, `{}`),
+				client.InsertOneOptions{Common: in})
 			if e, ok := errors.AsType[*client.ArgumentError](err); !ok || e.Argument != "session" {
 				t.Errorf("%s: InsertOne() = %v, want an ArgumentError", name, err)
 			}
 		}
-		if _, err := c.StartSession(session.Options{Snapshot: true, CausalConsistency: new(true)}); !isA[*client.ArgumentError](err) {
+		if _, err := c.StartSession(session.Options{
+			Snapshot: true, CausalConsistency: new(true),
+		}); !isA[*client.ArgumentError](err) {
 			t.Errorf("StartSession() = %v, want an ArgumentError", err)
 		}
 		if _, err := good.SnapshotTime(); !isA[*client.ArgumentError](err) {
@@ -205,7 +215,9 @@ func TestCloseEndsSessions(t *testing.T) {
 		"hanging":  fakemongo.Always(fakemongo.Hang()),
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, fakemongo.Handlers{"endSessions": handler}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			run(t, fakemongo.Handlers{"endSessions": handler}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				if err := c.Ping(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -220,7 +232,8 @@ func TestCloseEndsSessions(t *testing.T) {
 				v, _ := end.Lookup("endSessions", "0")
 				named, _ := v.Document()
 				id := lsidOf(bson.NewBuilder(nil).Document("lsid", named).Finish())
-				if used := lsidOf(srv.Commands("ping")[0].Body); id != used || used == (bson.UUID{}) || end.Has("lsid") {
+				if used := lsidOf(srv.Commands("ping")[0].Body); id != used ||
+					used == (bson.UUID{}) || end.Has("lsid") {
 					t.Errorf("sent %s, want session %v", text(t, end), used)
 				}
 			})

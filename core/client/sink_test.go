@@ -31,7 +31,8 @@ func panicking(calls *atomic.Int64) *event.Sink {
 func TestListenerPanicsOnEveryEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls, reports atomic.Int64
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary)
 		host := cluster.Host(0)
 		host.SetDocuments("db.items", fakemongo.Numbered(0, 9, 0)...)
 		c := connect(t, cluster, "replicaSet=rs&minPoolSize=2", client.Options{
@@ -74,7 +75,8 @@ func TestListenerPanicsOnEveryEvent(t *testing.T) {
 			t.Error(err)
 		}
 		if reports.Load() != 1 || calls.Load() < 3000 {
-			t.Errorf("%d calls of listeners, %d reports, want 3000 or more and one", calls.Load(), reports.Load())
+			t.Errorf("%d calls of listeners, %d reports, want 3000 or more and one", calls.Load(),
+				reports.Load())
 		}
 	})
 }

@@ -83,7 +83,9 @@ func checkThroughProxies(t *testing.T, cfg connstring.Config, ok bool) {
 	withAuth.Username, withAuth.Password = "username", "p4ssw0rd"
 	j := &failures{}
 	cfg.ServerSelectionTimeout = new(2 * time.Second)
-	c, err := client.New(cfg, client.Options{Sink: j.sink(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := client.New(cfg, client.Options{Sink: j.sink(), Dialer: func(
+		ctx context.Context, network, addr string,
+	) (net.Conn, error) {
 		switch addr {
 		case "localhost:1080":
 			return withAuth.Dial(ctx, network, addr)
@@ -139,14 +141,17 @@ func (f *failures) sink() *event.Sink {
 		f.texts = append(f.texts, fmt.Sprintf("%v: %v", addr, err))
 	}
 	return &event.Sink{
-		ServerHeartbeatFailed:    func(e event.ServerHeartbeatFailed) { add(e.Address, e.Err) },
-		ServerDescriptionChanged: func(e event.ServerDescriptionChanged) { add(e.Address, e.New.LastError) },
+		ServerHeartbeatFailed: func(e event.ServerHeartbeatFailed) { add(e.Address, e.Err) },
+		ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {
+			add(e.Address, e.New.LastError)
+		},
 	}
 }
 
 func rsMember(primary bool) fakemongo.Handler {
 	return fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
-		b.Bool("helloOk", true).Int32("maxWireVersion", 21).Bool("isWritablePrimary", primary).Bool("secondary", !primary)
+		b.Bool("helloOk", true).Int32("maxWireVersion", 21).Bool("isWritablePrimary", primary).
+			Bool("secondary", !primary)
 		b.String("setName", "rs").Int32("setVersion", 1)
 		b.OpenArray("hosts").String("", "rs1.test:27017").String("", "rs2.test:27017").Close()
 	}))
@@ -172,16 +177,20 @@ func TestSOCKS5Microsocks(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			port := freePort(t)
-			cmd := exec.Command(path, append([]string{"-i", "127.0.0.1", "-p", port}, tt.args...)...)
+			cmd := exec.Command(path,
+				append([]string{"-i", "127.0.0.1", "-p", port}, tt.args...)...)
 			cmd.Stderr = os.Stderr
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 			awaitPort(t, port)
-			options := map[string][]string{"proxyHost": {"127.0.0.1"}, "proxyPort": {port}, "serverSelectionTimeoutMS": {"1000"}}
+			options := map[string][]string{
+				"proxyHost": {"127.0.0.1"}, "proxyPort": {port}, "serverSelectionTimeoutMS": {"1000"},
+			}
 			if tt.user != "" {
-				options["proxyUsername"], options["proxyPassword"] = []string{tt.user}, []string{tt.password}
+				options["proxyUsername"], options["proxyPassword"] = []string{tt.user},
+					[]string{tt.password}
 			}
 			// A name, which the proxy has to look up.
 			cfg, err := connstring.ParseWith("mongodb://localhost:"+srv.Address().Port()+"/?directConnection=true", options)
@@ -196,7 +205,8 @@ func TestSOCKS5Microsocks(t *testing.T) {
 				}
 				return
 			}
-			if s := c.Topology().Server(cfg.Hosts[0]); err == nil || s == nil || !isProxyError(s.LastError) {
+			if s := c.Topology().Server(cfg.Hosts[0]); err == nil || s == nil ||
+				!isProxyError(s.LastError) {
 				t.Errorf("FindOne() = %v, want a failure at the proxy", err)
 			}
 		})

@@ -22,18 +22,26 @@ import (
 
 // TestTimeoutsProse1 is "Multi-batch writes": all commands of one operation share its time.
 func TestTimeoutsProse1(t *testing.T) {
-	hello := fakemongo.Handlers{"hello": helloWith(t, `{"maxWireVersion":21,"maxWriteBatchSize":1}`)}
+	hello := fakemongo.Handlers{
+		"hello": helloWith(t, `{"maxWireVersion":21,"maxWriteBatchSize":1}`),
+	}
 	cfg := connstring.Config{Timeout: new(2 * time.Second)}
-	runWith(t, hello, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		srv.Handle("insert", fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"n":1}`)).After(1500*time.Millisecond)))
+	runWith(t, hello, cfg, client.Options{}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
+		srv.Handle("insert",
+			fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"n":1}`)).
+				After(1500*time.Millisecond)))
 		began := time.Now()
 		docs := []bson.Raw{doc(t, `{"_id":0}`), doc(t, `{"_id":1}`), doc(t, `{"_id":2}`)}
 		res, err := c.InsertMany(t.Context(), orders, docs, client.InsertManyOptions{})
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 2*time.Second {
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+			took != 2*time.Second {
 			t.Errorf("InsertMany() = %v after %v, want DeadlineExceeded after 2s", err, took)
 		}
 		if len(res.InsertedIDs) != 1 || len(srv.Commands("insert")) != 2 {
-			t.Errorf("%d ids, %d commands, want 1 and 2", len(res.InsertedIDs), len(srv.Commands("insert")))
+			t.Errorf("%d ids, %d commands, want 1 and 2", len(res.InsertedIDs),
+				len(srv.Commands("insert")))
 		}
 		if ms := maxTimeMS(t, srv, "insert"); ms != 500 {
 			t.Errorf("the second command's maxTimeMS is %d, want the rest of 500", ms)
@@ -69,7 +77,9 @@ func TestTimeoutsProse4(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := slowLogin(t, 15*time.Millisecond, test.slow...)
 				var h happened
-				authenticating(t, srv, "app:pencil@", "directConnection=true&minPoolSize=1&timeoutMS="+test.timeoutMS, client.Options{Sink: h.sink()})
+				authenticating(t, srv, "app:pencil@",
+					"directConnection=true&minPoolSize=1&timeoutMS="+test.timeoutMS,
+					client.Options{Sink: h.sink()})
 				pass(time.Second)
 				h.want(t, "pool created", "pool ready", "created", "ready")
 			})
@@ -82,17 +92,24 @@ func TestTimeoutsProse4(t *testing.T) {
 func TestTimeoutsProse5(t *testing.T) {
 	const block, timeout = 150 * time.Millisecond, 250 * time.Millisecond
 	open := func(first string) fakemongo.Handler {
-		return reply(t, `{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","firstBatch":[`+first+`]},"ok":1}`)
+		return reply(t,
+			`{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","firstBatch":[`+first+
+				`]},"ok":1}`)
 	}
-	empty := fakemongo.Document(doc(t, `{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","nextBatch":[]},"ok":1}`)).After(block)
+	empty := fakemongo.Document(doc(t,
+		`{"cursor":{"id":{"$numberLong":"7"},"ns":"shop.orders","nextBatch":[]},"ok":1}`)).
+		After(block)
 	handlers := fakemongo.Handlers{
-		"find": open(`{"x":1}`), "aggregate": open(``), "getMore": fakemongo.Always(empty), "killCursors": reply(t, `{"ok":1}`),
+		"find": open(`{"x":1}`), "aggregate": open(``), "getMore": fakemongo.Always(empty),
+		"killCursors": reply(t, `{"ok":1}`),
 	}
 	for name, test := range map[string]struct {
 		open    string
 		iterate func(ctx context.Context, t *testing.T, c *client.Client) error
 	}{
-		"tailable cursors": {"find", func(ctx context.Context, t *testing.T, c *client.Client) error {
+		"tailable cursors": {"find", func(
+			ctx context.Context, t *testing.T, c *client.Client,
+		) error {
 			cur, err := c.Find(ctx, orders, client.FindOptions{Tailable: new(true)})
 			if err != nil {
 				return err
@@ -109,8 +126,11 @@ func TestTimeoutsProse5(t *testing.T) {
 				}
 			}
 		}},
-		"change streams": {"aggregate", func(ctx context.Context, t *testing.T, c *client.Client) error {
-			s, err := c.Watch(ctx, orders, client.WatchOptions{Common: client.Common{Timeout: new(timeout)}})
+		"change streams": {"aggregate", func(
+			ctx context.Context, t *testing.T, c *client.Client,
+		) error {
+			s, err := c.Watch(ctx, orders,
+				client.WatchOptions{Common: client.Common{Timeout: new(timeout)}})
 			if err != nil {
 				return err
 			}
@@ -123,10 +143,13 @@ func TestTimeoutsProse5(t *testing.T) {
 			run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 				began := time.Now()
 				err := test.iterate(t.Context(), t, c)
-				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != timeout {
-					t.Errorf("the iteration ended with %v after %v, want that time ran out after %v", err, took, timeout)
+				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+					took != timeout {
+					t.Errorf("the iteration ended with %v after %v, want that time ran "+
+						"out after %v", err, took, timeout)
 				}
-				if opened, more := len(srv.Commands(test.open)), len(srv.Commands("getMore")); opened != 1 || more != 2 {
+				if opened, more := len(srv.Commands(test.open)),
+					len(srv.Commands("getMore")); opened != 1 || more != 2 {
 					t.Errorf("%d %s and %d getMore, want 1 and 2", opened, test.open, more)
 				}
 				if n := len(srv.Commands("killCursors")); n != 1 {
@@ -140,7 +163,9 @@ func TestTimeoutsProse5(t *testing.T) {
 // TestTimeoutsProse8 is "Server Selection".
 func TestTimeoutsProse8(t *testing.T) {
 	ping := func(ctx context.Context, c *client.Client) error { return c.Ping(ctx) }
-	inserts := func(ctx context.Context, c *client.Client) error { return insertWithin(ctx, c, client.Common{}) }
+	inserts := func(ctx context.Context, c *client.Client) error {
+		return insertWithin(ctx, c, client.Common{})
+	}
 	for _, test := range []struct {
 		name, options string
 		login         bool
@@ -158,7 +183,8 @@ func TestTimeoutsProse8(t *testing.T) {
 				srv := slowLogin(t, 15*time.Millisecond, "saslContinue")
 				var c *client.Client
 				if test.login {
-					c = authenticating(t, srv, "app:pencil@", "directConnection=true&"+test.options, client.Options{})
+					c = authenticating(t, srv, "app:pencil@", "directConnection=true&"+test.options,
+						client.Options{})
 				} else {
 					srv.SetDown(true)
 					c = authenticating(t, srv, "", test.options, client.Options{})
@@ -167,7 +193,8 @@ func TestTimeoutsProse8(t *testing.T) {
 				began := time.Now()
 				err := test.operate(t.Context(), c)
 				took := time.Since(began)
-				if test.login && !isA[*pool.WaitQueueTimeoutError](err) || !test.login && !isA[*mongoerr.SelectionError](err) {
+				if test.login && !isA[*pool.WaitQueueTimeoutError](err) ||
+					!test.login && !isA[*mongoerr.SelectionError](err) {
 					t.Errorf("the error is %v, want a timeout", err)
 				}
 				if took != 10*time.Millisecond {
@@ -182,11 +209,14 @@ func TestTimeoutsProse8(t *testing.T) {
 func TestSelectionTimeoutIncludesCheckOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := slowLogin(t, 6*time.Millisecond, "hello", "isMaster", "saslContinue")
-		c := authenticating(t, srv, "app:pencil@", "directConnection=true&timeoutMS=50&serverSelectionTimeoutMS=10", client.Options{})
+		c := authenticating(t, srv, "app:pencil@",
+			"directConnection=true&timeoutMS=50&serverSelectionTimeoutMS=10", client.Options{})
 		began := time.Now()
 		err := insertWithin(t.Context(), c, client.Common{})
-		if took := time.Since(began); !isA[*pool.WaitQueueTimeoutError](err) || took != 10*time.Millisecond {
-			t.Errorf("InsertOne() = %v after %v, want a timeout of the check-out after 10ms", err, took)
+		if took := time.Since(began); !isA[*pool.WaitQueueTimeoutError](err) ||
+			took != 10*time.Millisecond {
+			t.Errorf("InsertOne() = %v after %v, want a timeout of the check-out after 10ms", err,
+				took)
 		}
 	})
 }
@@ -223,9 +253,12 @@ func TestTimeoutsProse9(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			handlers := ends()
-			handlers["abortTransaction"] = fakemongo.Always(fakemongo.OK(nil).After(200 * time.Millisecond))
+			handlers["abortTransaction"] = fakemongo.Always(fakemongo.OK(nil).
+				After(200 * time.Millisecond))
 			cfg := connstring.Config{Timeout: test.client}
-			runWith(t, handlers, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			runWith(t, handlers, cfg, client.Options{}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				s := startSession(t, c, session.Options{DefaultTimeout: test.session})
 				begin(t, s, client.TransactionOptions{})
 				if err := insert(t, c, client.Common{Session: s}); err != nil {
@@ -233,7 +266,8 @@ func TestTimeoutsProse9(t *testing.T) {
 				}
 				began := time.Now()
 				if test.call != nil {
-					if err := s.AbortTransaction(t.Context(), client.EndTransactionOptions{Timeout: test.call}); err != nil {
+					if err := s.AbortTransaction(t.Context(),
+						client.EndTransactionOptions{Timeout: test.call}); err != nil {
 						t.Errorf("AbortTransaction() = %v", err)
 					}
 				}
@@ -253,30 +287,40 @@ func TestTimeoutsProse9(t *testing.T) {
 func TestTimeoutsProse10(t *testing.T) {
 	t.Run("timeoutMS is refreshed for abortTransaction if the callback fails", func(t *testing.T) {
 		limit := 150 * time.Millisecond
-		runTries(t, 0, connstring.Config{Timeout: &limit}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		runTries(t, 0, connstring.Config{Timeout: &limit}, func(
+			t *testing.T, srv *fakemongo.Server, c *client.Client,
+		) {
 			late := fakemongo.Always(fakemongo.OK(nil).After(200 * time.Millisecond))
 			srv.Handle("insert", late)
 			srv.Handle("abortTransaction", late)
 			s := startSession(t, c, session.Options{})
 			began := time.Now()
 			err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, inserting(c, s))
-			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 2*limit {
-				t.Errorf("WithTransaction() = %v after %v, want a timeout after twice %v", err, took, limit)
+			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+				took != 2*limit {
+				t.Errorf("WithTransaction() = %v after %v, want a timeout after twice %v", err,
+					took, limit)
 			}
 			if inserts, _, aborts := counts(srv); inserts != 1 || aborts != 1 {
 				t.Errorf("%d inserts and %d aborts, want 1 and 1", inserts, aborts)
 			}
 		})
 	})
-	t.Run("withTransaction applies a single timeout across retries due to transient errors", func(t *testing.T) {
+	t.Run("withTransaction applies a single timeout across retries due to transient errors", func(
+		t *testing.T,
+	) {
 		limit := 200 * time.Millisecond
-		runTries(t, 0, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		runTries(t, 0, connstring.Config{}, func(
+			t *testing.T, srv *fakemongo.Server, c *client.Client,
+		) {
 			srv.Handle("insert", fakemongo.Always(transient(24).After(25*time.Millisecond)))
 			s := startSession(t, c, session.Options{DefaultTimeout: &limit})
 			began := time.Now()
 			err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, inserting(c, s))
-			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != limit {
-				t.Errorf("WithTransaction() = %v after %v, want a timeout after %v", err, took, limit)
+			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+				took != limit {
+				t.Errorf("WithTransaction() = %v after %v, want a timeout after %v", err, took,
+					limit)
 			}
 			if inserts, _, _ := counts(srv); inserts < 2 {
 				t.Errorf("%d attempts, want more than one", inserts)

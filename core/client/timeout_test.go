@@ -24,7 +24,8 @@ func slowly(srv *fakemongo.Server, after time.Duration) fakemongo.Handler {
 
 func findOneWithin(timeout *time.Duration) func(context.Context, *client.Client) error {
 	return func(ctx context.Context, c *client.Client) error {
-		_, _, err := c.FindOne(ctx, orders, client.FindOptions{Common: client.Common{Timeout: timeout}})
+		_, _, err := c.FindOne(ctx, orders,
+			client.FindOptions{Common: client.Common{Timeout: timeout}})
 		return err
 	}
 }
@@ -48,7 +49,9 @@ func TestTimeout(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := connstring.Config{Timeout: tt.client}
-			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			runWith(t, nil, cfg, client.Options{}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				srv.Handle("find", slowly(srv, time.Hour))
 				ctx := t.Context()
 				if tt.context > 0 {
@@ -63,7 +66,8 @@ func TestTimeout(t *testing.T) {
 					t.Errorf("FindOne() = %v after %v, want success after an hour", err, took)
 				}
 				if tt.want != 0 && (!errors.Is(err, context.DeadlineExceeded) || took != tt.want) {
-					t.Errorf("FindOne() = %v after %v, want DeadlineExceeded after %v", err, took, tt.want)
+					t.Errorf("FindOne() = %v after %v, want DeadlineExceeded after %v", err, took,
+						tt.want)
 				}
 				if ms := maxTimeMS(t, srv, "find"); ms != tt.want.Milliseconds() {
 					t.Errorf("maxTimeMS is %d, want %v", ms, tt.want)
@@ -101,10 +105,14 @@ func TestOlderTimeouts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			acts := tt.client == nil && tt.call == nil
 			cfg := connstring.Config{
-				Timeout: tt.client, SocketTimeout: new(2 * time.Second), WaitQueueTimeout: new(time.Second),
-				MaxPoolSize: new(uint64(1)), WriteConcern: connstring.WriteConcern{WTimeoutMS: new(int64(7))},
+				Timeout: tt.client, SocketTimeout: new(2 * time.Second),
+				WaitQueueTimeout: new(time.Second),
+				MaxPoolSize:      new(uint64(1)),
+				WriteConcern:     connstring.WriteConcern{WTimeoutMS: new(int64(7))},
 			}
-			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			runWith(t, nil, cfg, client.Options{}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				srv.Handle("find", slowly(srv, 3*time.Second))
 				if err := findOneWithin(tt.call)(t.Context(), c); (err != nil) != acts {
 					t.Errorf("FindOne() of 3s = %v, want socketTimeoutMS to act: %v", err, acts)
@@ -114,13 +122,16 @@ func TestOlderTimeouts(t *testing.T) {
 				go func() { first <- findOneWithin(tt.call)(t.Context(), c) }()
 				pass(time.Millisecond) // the other one has the connection
 				if err := findOneWithin(tt.call)(t.Context(), c); (err != nil) != acts {
-					t.Errorf("FindOne() behind one of 1.5s = %v, want waitQueueTimeoutMS to act: %v", err, acts)
+					t.Errorf("FindOne() behind one of 1.5s = %v, want waitQueueTimeoutMS "+
+						"to act: %v", err, acts)
 				}
 				if err := <-first; err != nil {
 					t.Errorf("FindOne() of 1.5s = %v", err)
 				}
 				for _, wc := range []*client.WriteConcern{nil, {WTimeoutMS: new(int64(8))}} {
-					opt := client.InsertOneOptions{Common: client.Common{Timeout: tt.call, WriteConcern: wc}}
+					opt := client.InsertOneOptions{
+						Common: client.Common{Timeout: tt.call, WriteConcern: wc},
+					}
 					if _, err := c.InsertOne(t.Context(), orders, doc(t, `{}`), opt); err != nil {
 						t.Fatal(err)
 					}
@@ -136,15 +147,19 @@ func TestOlderTimeouts(t *testing.T) {
 
 // The caller's own limit is sent if it is the shorter one.
 func TestMaxTimeMSBesideDeadline(t *testing.T) {
-	for _, tt := range []struct{ own, want int64 }{{500, 500}, {1000, 1000}, {5000, 1000}, {0, 1000}} {
+	for _, tt := range []struct{ own, want int64 }{
+		{500, 500}, {1000, 1000}, {5000, 1000}, {0, 1000},
+	} {
 		run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if _, _, err := c.FindOne(ctx, orders, client.FindOptions{MaxTimeMS: new(tt.own)}); err != nil {
+			if _, _, err := c.FindOne(ctx, orders,
+				client.FindOptions{MaxTimeMS: new(tt.own)}); err != nil {
 				t.Fatal(err)
 			}
 			if ms := maxTimeMS(t, srv, "find"); ms != tt.want {
-				t.Errorf("maxTimeMS %d before a deadline in 1s is sent as %d, want %d", tt.own, ms, tt.want)
+				t.Errorf("maxTimeMS %d before a deadline in 1s is sent as %d, want %d", tt.own, ms,
+					tt.want)
 			}
 		})
 	}
@@ -152,7 +167,8 @@ func TestMaxTimeMSBesideDeadline(t *testing.T) {
 
 // Code 50 is the deadline's only where the deadline set maxTimeMS.
 func TestCode50(t *testing.T) {
-	expired := fakemongo.Always(fakemongo.Error(50, "MaxTimeMSExpired", "operation exceeded time limit"))
+	expired := fakemongo.Always(fakemongo.Error(50, "MaxTimeMSExpired",
+		"operation exceeded time limit"))
 	own := client.FindOptions{MaxTimeMS: new(int64(5))}
 	find := func(opt client.FindOptions) func(context.Context, *client.Client) error {
 		return func(ctx context.Context, c *client.Client) error {
@@ -178,11 +194,14 @@ func TestCode50(t *testing.T) {
 		{"a command", command(`{"find":"orders"}`), true},
 		{"a command's own", command(`{"find":"orders","maxTimeMS":5}`), false},
 	} {
-		run(t, fakemongo.Handlers{"find": expired}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
+		run(t, fakemongo.Handlers{"find": expired}, func(
+			t *testing.T, _ *fakemongo.Server, c *client.Client,
+		) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := tt.call(ctx, c)
-			if errors.Is(err, context.DeadlineExceeded) != tt.deadline || mongoerr.Code(err) != 50 || !mongoerr.IsTimeout(err) {
+			if errors.Is(err, context.DeadlineExceeded) != tt.deadline ||
+				mongoerr.Code(err) != 50 || !mongoerr.IsTimeout(err) {
 				t.Errorf("%s: error = %v, want the deadline's: %v", tt.name, err, tt.deadline)
 			}
 		})
@@ -191,7 +210,9 @@ func TestCode50(t *testing.T) {
 
 // "RunCommand" and "Cursors": where the deadline goes with the command.
 func TestMaxTimeMSOfCommands(t *testing.T) {
-	cursorCommand := func(kind client.CursorType, mode client.TimeoutMode) func(context.Context, *client.Client) error {
+	cursorCommand := func(kind client.CursorType, mode client.TimeoutMode) func(
+		context.Context, *client.Client,
+	) error {
 		return func(ctx context.Context, c *client.Client) error {
 			opt := client.RunCursorCommandOptions{CursorType: kind, TimeoutMode: mode}
 			_, err := c.RunCursorCommand(ctx, "shop", doc(t, `{"listCollections":1}`), opt)
@@ -219,7 +240,8 @@ func TestMaxTimeMSOfCommands(t *testing.T) {
 		{"tailable", "listCollections", cursorCommand(client.Tailable, client.TimeoutModeUnset), 0},
 		{"awaitData", "listCollections", cursorCommand(client.TailableAwait, client.Iteration), 1000},
 	} {
-		list := fakemongo.Always(fakemongo.CursorReply(0, "shop.$cmd.listCollections", "firstBatch"))
+		list := fakemongo.Always(fakemongo.CursorReply(0, "shop.$cmd.listCollections",
+			"firstBatch"))
 		handlers := fakemongo.Handlers{"listCollections": list, "getMore": reply(t, `{"ok":1}`)}
 		run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -249,7 +271,8 @@ func countKey(srv *fakemongo.Server, command, name string) (n int) {
 // batches has a find whose cursor needs three getMores, each of which takes a second.
 func batches(t *testing.T, srv *fakemongo.Server) {
 	t.Helper()
-	srv.SetDocuments("shop.orders", doc(t, `{"_id":1}`), doc(t, `{"_id":2}`), doc(t, `{"_id":3}`), doc(t, `{"_id":4}`))
+	srv.SetDocuments("shop.orders", doc(t, `{"_id":1}`), doc(t, `{"_id":2}`), doc(t, `{"_id":3}`),
+		doc(t, `{"_id":4}`))
 	srv.Handle("getMore", slowly(srv, time.Second))
 }
 
@@ -267,13 +290,16 @@ func TestCursorLifetime(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := connstring.Config{SocketTimeout: new(time.Millisecond)} // acts without timeoutMS only
+			// acts without timeoutMS only
+			cfg := connstring.Config{SocketTimeout: new(time.Millisecond)}
 			if tt.client > 0 {
 				cfg.Timeout = &tt.client
 			} else {
 				cfg.SocketTimeout = nil
 			}
-			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			runWith(t, nil, cfg, client.Options{}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				batches(t, srv)
 				ctx := t.Context()
 				if tt.context > 0 {
@@ -295,7 +321,8 @@ func TestCursorLifetime(t *testing.T) {
 					}
 				}
 				_, err = cur.Next(t.Context())
-				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 1500*time.Millisecond {
+				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+					took != 1500*time.Millisecond {
 					t.Errorf("Next() = %v after %v, want DeadlineExceeded after 1.5s", err, took)
 				}
 				if ms := maxTimeMS(t, srv, "getMore"); ms != 0 {
@@ -309,7 +336,9 @@ func TestCursorLifetime(t *testing.T) {
 // A batch that is here is returned after the deadline; a getMore is not sent any more.
 func TestBufferedBatchAfterLifetime(t *testing.T) {
 	cfg := connstring.Config{Timeout: new(time.Second)}
-	runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	runWith(t, nil, cfg, client.Options{}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		batches(t, srv)
 		cur, err := c.Find(t.Context(), orders, client.FindOptions{BatchSize: new(int32(1))})
 		if err != nil {
@@ -320,8 +349,10 @@ func TestBufferedBatchAfterLifetime(t *testing.T) {
 			t.Errorf("Next() = %d documents, %v, want the first batch", len(b.Documents), err)
 		}
 		_, err = cur.Next(t.Context())
-		if _, ok := errors.AsType[*operation.TimeoutError](err); !ok || len(srv.Commands("getMore")) != 0 {
-			t.Errorf("Next() = %v with %d getMores, want a TimeoutError and none", err, len(srv.Commands("getMore")))
+		if _, ok := errors.AsType[*operation.TimeoutError](err); !ok ||
+			len(srv.Commands("getMore")) != 0 {
+			t.Errorf("Next() = %v with %d getMores, want a TimeoutError and none", err,
+				len(srv.Commands("getMore")))
 		}
 		// "close": the time begins anew, so the cursor is killed on the server.
 		if err := cur.Close(t.Context()); err != nil || srv.KilledCursors() != 1 {
@@ -343,9 +374,12 @@ func TestServerEndsCursorAtDeadline(t *testing.T) {
 		{client.FindOptions{MaxTimeMS: new(int64(10))}, false},
 	} {
 		cfg := connstring.Config{Timeout: new(time.Minute)}
-		runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		runWith(t, nil, cfg, client.Options{}, func(
+			t *testing.T, srv *fakemongo.Server, c *client.Client,
+		) {
 			batches(t, srv)
-			srv.Handle("getMore", fakemongo.Always(fakemongo.Error(50, "MaxTimeMSExpired", "exceeded")))
+			srv.Handle("getMore",
+				fakemongo.Always(fakemongo.Error(50, "MaxTimeMSExpired", "exceeded")))
 			tt.opt.BatchSize = new(int32(1))
 			cur, err := c.Find(t.Context(), orders, tt.opt)
 			if err != nil {
@@ -378,15 +412,19 @@ func TestIteration(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := connstring.Config{Timeout: tt.client}
-			runWith(t, nil, cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			runWith(t, nil, cfg, client.Options{}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				batches(t, srv)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				cur, err := c.Find(ctx, orders, client.FindOptions{
-					Common: client.Common{Timeout: tt.call}, BatchSize: new(int32(1)), TimeoutMode: client.Iteration,
+					Common: client.Common{Timeout: tt.call}, BatchSize: new(int32(1)),
+					TimeoutMode: client.Iteration,
 				})
 				cancel()
 				if err != nil || maxTimeMS(t, srv, "find") != 0 {
-					t.Fatalf("Find() = %v with maxTimeMS %d, want none", err, maxTimeMS(t, srv, "find"))
+					t.Fatalf("Find() = %v with maxTimeMS %d, want none", err,
+						maxTimeMS(t, srv, "find"))
 				}
 				_, _ = cur.Next(t.Context())
 				if tt.next != nil {
@@ -400,8 +438,10 @@ func TestIteration(t *testing.T) {
 				srv.Handle("getMore", fakemongo.Always(fakemongo.Hang()))
 				began := time.Now()
 				_, err = cur.Next(t.Context())
-				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != tt.hang {
-					t.Errorf("Next() = %v after %v, want DeadlineExceeded after %v", err, took, tt.hang)
+				if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) ||
+					took != tt.hang {
+					t.Errorf("Next() = %v after %v, want DeadlineExceeded after %v", err, took,
+						tt.hang)
 				}
 			})
 		})
@@ -426,7 +466,9 @@ func TestTimeOfKillCursors(t *testing.T) {
 	} {
 		run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 			batches(t, srv)
-			opt := client.FindOptions{Common: client.Common{Timeout: tt.timeout}, BatchSize: new(int32(1))}
+			opt := client.FindOptions{
+				Common: client.Common{Timeout: tt.timeout}, BatchSize: new(int32(1)),
+			}
 			cur, err := c.Find(t.Context(), orders, opt)
 			if err != nil {
 				t.Fatal(err)
@@ -435,10 +477,12 @@ func TestTimeOfKillCursors(t *testing.T) {
 			began := time.Now()
 			if tt.kill == nil {
 				_ = cur.Close(t.Context())
-			} else if err := cur.Kill(t.Context(), tt.kill); !errors.Is(err, context.DeadlineExceeded) {
+			} else if err := cur.Kill(t.Context(), tt.kill); !errors.Is(err,
+				context.DeadlineExceeded) {
 				t.Errorf("Kill() = %v, want that time ran out", err)
 			}
-			if took := time.Since(began); took != tt.want || maxTimeMS(t, srv, "killCursors") != tt.sent {
+			if took := time.Since(began); took != tt.want ||
+				maxTimeMS(t, srv, "killCursors") != tt.sent {
 				t.Errorf("closing took %v with maxTimeMS %d, want %v and %d",
 					took, maxTimeMS(t, srv, "killCursors"), tt.want, tt.sent)
 			}
@@ -451,8 +495,9 @@ func TestAwaitTime(t *testing.T) {
 	run(t, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		batches(t, srv)
 		opt := client.FindOptions{
-			BatchSize: new(int32(1)), Tailable: new(true), AwaitData: new(true), MaxAwaitTimeMS: new(int64(500)),
-			Common: client.Common{Timeout: new(5 * time.Second)},
+			BatchSize: new(int32(1)), Tailable: new(true), AwaitData: new(true),
+			MaxAwaitTimeMS: new(int64(500)),
+			Common:         client.Common{Timeout: new(5 * time.Second)},
 		}
 		cur, err := c.Find(t.Context(), orders, opt)
 		if err != nil {
@@ -469,17 +514,24 @@ func TestAwaitTime(t *testing.T) {
 			t.Errorf("Next() = %v, maxTimeMS %d, want 300", err, maxTimeMS(t, srv, "getMore"))
 		}
 	})
-	for _, timeout := range []*time.Duration{new(500 * time.Millisecond), new(400 * time.Millisecond)} {
+	for _, timeout := range []*time.Duration{
+		new(500 * time.Millisecond), new(400 * time.Millisecond),
+	} {
 		cfg := connstring.Config{Timeout: timeout}
-		runWith(t, nil, cfg, client.Options{}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
-			_, err := c.Find(t.Context(), orders, client.FindOptions{MaxAwaitTimeMS: new(int64(500))})
+		runWith(t, nil, cfg, client.Options{}, func(
+			t *testing.T, _ *fakemongo.Server, c *client.Client,
+		) {
+			_, err := c.Find(t.Context(), orders,
+				client.FindOptions{MaxAwaitTimeMS: new(int64(500))})
 			wantRefused(t, err, "maxAwaitTimeMS")
-			_, err = c.Aggregate(t.Context(), orders, client.AggregateOptions{MaxAwaitTimeMS: new(int64(500))})
+			_, err = c.Aggregate(t.Context(), orders,
+				client.AggregateOptions{MaxAwaitTimeMS: new(int64(500))})
 			wantRefused(t, err, "maxAwaitTimeMS")
 			_, err = c.RunCursorCommand(t.Context(), "shop", doc(t, `{"find":"orders"}`),
 				client.RunCursorCommandOptions{MaxTimeMS: new(int64(500))})
 			wantRefused(t, err, "maxTimeMS")
-			_, _, err = c.FindOne(t.Context(), orders, client.FindOptions{Common: client.Common{Timeout: new(-time.Second)}})
+			_, _, err = c.FindOne(t.Context(), orders,
+				client.FindOptions{Common: client.Common{Timeout: new(-time.Second)}})
 			wantRefused(t, err, "timeoutMS")
 		})
 	}

@@ -20,7 +20,11 @@ func TestRevokedServer(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	cert := ca.Issue(t, "127.0.0.1")
 	s := fakemongo.NewTCPServer(t, nil)
-	s.UseTLS(&tls.Config{Certificates: []tls.Certificate{cert.TLS(cert.Respond(t, ca, xocsp.Response{Status: xocsp.Revoked}))}})
+	s.UseTLS(&tls.Config{
+		Certificates: []tls.Certificate{
+			cert.TLS(cert.Respond(t, ca, xocsp.Response{Status: xocsp.Revoked})),
+		},
+	})
 	base := s.URI() + "&tls=true&tlsCAFile=" +
 		url.QueryEscape(certtest.File(t, "ca.pem", ca.CertificateBlock()))
 	for options, revoked := range map[string]bool{
@@ -45,7 +49,8 @@ func TestRevokedServer(t *testing.T) {
 			}
 			defer func() { _ = c.Close(t.Context()) }()
 			err = c.Ping(t.Context())
-			if (err != nil) != revoked || err != nil && !strings.Contains(err.Error(), "was revoked at") {
+			if (err != nil) != revoked ||
+				err != nil && !strings.Contains(err.Error(), "was revoked at") {
 				t.Errorf("Ping() = %v, want an error about the revocation: %v", err, revoked)
 			}
 		})

@@ -28,7 +28,10 @@ type mongoses struct {
 }
 
 func newMongoses(t *testing.T) *mongoses {
-	m := &mongoses{Cluster: fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos)}
+	m := &mongoses{
+		Cluster: fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos,
+			fakemongo.Mongos),
+	}
 	for _, h := range m.Hosts() {
 		for _, name := range []string{"insert", "find", "commitTransaction", "abortTransaction"} {
 			h.Handle(name, func(cmd *fakemongo.Command) fakemongo.Reply {
@@ -40,7 +43,8 @@ func newMongoses(t *testing.T) *mongoses {
 					return h.Default(cmd)
 				default:
 					return fakemongo.OK(func(b *bson.Builder) {
-						b.Int32("n", 1).OpenDocument("recoveryToken").String("from", string(h.Address())).Close()
+						b.Int32("n", 1).OpenDocument("recoveryToken").
+							String("from", string(h.Address())).Close()
 					})
 				}
 			})
@@ -130,7 +134,8 @@ func TestUnpin(t *testing.T) {
 	next := func(t *testing.T, c *client.Client, s *client.Session) error {
 		return insert(t, c, client.Common{Session: s})
 	}
-	const transient, unknown = mongoerr.LabelTransientTransaction, mongoerr.LabelUnknownTransactionCommitResult
+	const transient, unknown = mongoerr.LabelTransientTransaction,
+		mongoerr.LabelUnknownTransactionCommitResult
 	tests := []struct {
 		name    string
 		command string
@@ -148,10 +153,14 @@ func TestUnpin(t *testing.T) {
 		{"commit without an answer", "commitTransaction", fakemongo.Always(fakemongo.Drop()), commit, false, []string{unknown, mongoerr.LabelRetryableWrite}},
 		{"commit not confirmed", "commitTransaction", fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"writeConcernError":{"code":64,"errmsg":"late"}}`))), commit, false, []string{unknown}},
 		{"commit with a concern that cannot be", "commitTransaction", fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1,"writeConcernError":{"code":100,"errmsg":"no"}}`))), commit, true, nil},
-		{"abort", "abortTransaction", refuse(11601), func(t *testing.T, _ *client.Client, s *client.Session) error {
+		{"abort", "abortTransaction", refuse(11601), func(
+			t *testing.T, _ *client.Client, s *client.Session,
+		) error {
 			return s.AbortTransaction(t.Context(), client.EndTransactionOptions{})
 		}, false, nil},
-		{"end", "abortTransaction", fakemongo.Always(fakemongo.OK(nil)), func(t *testing.T, _ *client.Client, s *client.Session) error {
+		{"end", "abortTransaction", fakemongo.Always(fakemongo.OK(nil)), func(
+			t *testing.T, _ *client.Client, s *client.Session,
+		) error {
 			s.End(t.Context())
 			return nil
 		}, false, nil},
@@ -201,13 +210,16 @@ func TestTransactionPinsConnection(t *testing.T) {
 		c := connectBalanced(t, b, "&maxPoolSize=4", client.Options{MaxPinnedShare: 0.5})
 		counts := func(transactions, cursors, inUse int) {
 			t.Helper()
-			if p := c.Pools()[0]; p.Transactions != transactions || p.Cursors != cursors || p.InUse != inUse {
-				t.Errorf("%d transactions, %d cursors, %d in use; want %d, %d, %d", p.Transactions, p.Cursors, p.InUse, transactions, cursors, inUse)
+			if p := c.Pools()[0]; p.Transactions != transactions || p.Cursors != cursors ||
+				p.InUse != inUse {
+				t.Errorf("%d transactions, %d cursors, %d in use; want %d, %d, %d", p.Transactions,
+					p.Cursors, p.InUse, transactions, cursors, inUse)
 			}
 		}
 		open := func(in client.Common) io.Closer {
 			t.Helper()
-			cur, err := c.Find(t.Context(), orders, client.FindOptions{Common: in, BatchSize: new(int32(2))})
+			cur, err := c.Find(t.Context(), orders,
+				client.FindOptions{Common: in, BatchSize: new(int32(2))})
 			if err != nil {
 				t.Fatalf("Find() = %v", err)
 			}
@@ -296,7 +308,8 @@ func TestEndDuringOperationOnPin(t *testing.T) {
 				begin(t, s, client.TransactionOptions{})
 				var all sync.WaitGroup
 				all.Go(func() {
-					if _, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: in}); err != nil {
+					if _, _, err := c.FindOne(t.Context(), orders,
+						client.FindOptions{Common: in}); err != nil {
 						t.Errorf("FindOne() = %v", err)
 					}
 				})
@@ -307,9 +320,11 @@ func TestEndDuringOperationOnPin(t *testing.T) {
 				}
 				all.Wait()
 				if p := c.Pools()[0]; p.InUse != 0 || p.Transactions != 0 {
-					t.Errorf("%d connections are in use, %d by transactions", p.InUse, p.Transactions)
+					t.Errorf("%d connections are in use, %d by transactions", p.InUse,
+						p.Transactions)
 				}
-				if n, want := len(srv.Commands("abortTransaction")), late == time.Second; (n == 1) != want {
+				if n, want := len(srv.Commands("abortTransaction")),
+					late == time.Second; (n == 1) != want {
 					t.Errorf("%d aborts, want one: %v", n, want)
 				}
 			})
@@ -331,7 +346,8 @@ func TestCloseCursorsOfOnePinAtOnce(t *testing.T) {
 			var all sync.WaitGroup
 			start := make(chan struct{})
 			for range 2 {
-				cur, err := c.Find(t.Context(), orders, client.FindOptions{Common: in, BatchSize: new(int32(2))})
+				cur, err := c.Find(t.Context(), orders,
+					client.FindOptions{Common: in, BatchSize: new(int32(2))})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -351,7 +367,8 @@ func TestCloseCursorsOfOnePinAtOnce(t *testing.T) {
 			all.Wait()
 			end()
 			if p := c.Pools()[0]; p.InUse != 0 || p.Transactions != 0 || p.Cursors != 0 {
-				t.Fatalf("round %d: %d in use, %d transactions, %d cursors", i, p.InUse, p.Transactions, p.Cursors)
+				t.Fatalf("round %d: %d in use, %d transactions, %d cursors", i, p.InUse,
+					p.Transactions, p.Cursors)
 			}
 		}
 	})

@@ -36,7 +36,10 @@ func commandsOf(t *testing.T, srv *fakemongo.Server, names ...string) []string {
 	t.Helper()
 	var all []string
 	for _, cmd := range srv.Commands(names...) {
-		all = append(all, text(t, bson.Without(cmd.Body, "lsid", "$clusterTime", "$db", "ordered", "cursor", "pipeline", "singleBatch", "limit", "filter")))
+		all = append(all,
+			text(t,
+				bson.Without(cmd.Body, "lsid", "$clusterTime", "$db", "ordered", "cursor",
+					"pipeline", "singleBatch", "limit", "filter")))
 	}
 	return all
 }
@@ -50,7 +53,8 @@ func begin(t *testing.T, s *client.Session, opt client.TransactionOptions) {
 
 func insert(t *testing.T, c *client.Client, in client.Common) error {
 	t.Helper()
-	_, err := c.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{Common: in})
+	_, err := c.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`),
+		client.InsertOneOptions{Common: in})
 	return err
 }
 
@@ -72,8 +76,9 @@ func TestTransactionCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin(t, s, client.TransactionOptions{
-			ReadConcernLevel: new("snapshot"), WriteConcern: &client.WriteConcern{Tag: "majority", WTimeoutMS: new(int64(7))},
-			MaxCommitTimeMS: new(int64(60)),
+			ReadConcernLevel: new("snapshot"),
+			WriteConcern:     &client.WriteConcern{Tag: "majority", WTimeoutMS: new(int64(7))},
+			MaxCommitTimeMS:  new(int64(60)),
 		})
 		wantState(t, s, "starting")
 		if err := insert(t, c, in); err != nil {
@@ -83,7 +88,8 @@ func TestTransactionCommands(t *testing.T) {
 		if _, _, err := c.FindOne(t.Context(), orders, client.FindOptions{Common: in}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.RunCommand(t.Context(), "shop", doc(t, `{"ping":1}`), client.RunCommandOptions{Common: in}); err != nil {
+		if _, err := c.RunCommand(t.Context(), "shop", doc(t, `{"ping":1}`),
+			client.RunCommandOptions{Common: in}); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -104,7 +110,8 @@ func TestTransactionCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantState(t, s, "none")
-		got := commandsOf(t, srv, "insert", "find", "ping", "commitTransaction", "abortTransaction")[1:]
+		got := commandsOf(t, srv, "insert", "find", "ping", "commitTransaction",
+			"abortTransaction")[1:]
 		const after = `{"$timestamp":{"t":5,"i":1}}`
 		want := []string{
 			`{"insert":"orders","readConcern":{"level":"snapshot","afterClusterTime":` + after + `},"txnNumber":1,"startTransaction":true,"autocommit":false}`,
@@ -118,7 +125,8 @@ func TestTransactionCommands(t *testing.T) {
 		}
 		for i := range max(len(got), len(want)) {
 			if i >= len(got) || i >= len(want) || got[i] != want[i] {
-				t.Fatalf("command %d: sent\n%s, want\n%s", i, strings.Join(got, "\n"), strings.Join(want, "\n"))
+				t.Fatalf("command %d: sent\n%s, want\n%s", i, strings.Join(got, "\n"),
+					strings.Join(want, "\n"))
 			}
 		}
 	})
@@ -166,15 +174,17 @@ func TestRepeatedCommit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			run(t, ends(), func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-				s := startSession(t, c, session.Options{DefaultTransaction: client.TransactionOptions{
-					WriteConcern: &tt.given, MaxCommitTimeMS: new(int64(5)),
-				}})
+				s := startSession(t, c,
+					session.Options{DefaultTransaction: client.TransactionOptions{
+						WriteConcern: &tt.given, MaxCommitTimeMS: new(int64(5)),
+					}})
 				begin(t, s, client.TransactionOptions{})
 				if err := insert(t, c, client.Common{Session: s}); err != nil {
 					t.Fatal(err)
 				}
 				for range 2 {
-					if err := s.CommitTransaction(t.Context(), client.EndTransactionOptions{Timeout: tt.timeout}); err != nil {
+					if err := s.CommitTransaction(t.Context(),
+						client.EndTransactionOptions{Timeout: tt.timeout}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -209,17 +219,21 @@ func TestTransactionRefuses(t *testing.T) {
 	run(t, ends(), func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		for _, tt := range starts {
 			s := startSession(t, c, session.Options{})
-			if err := s.StartTransaction(tt.opt); !isA[*client.ArgumentError](err) || !strings.Contains(err.Error(), tt.want) {
+			if err := s.StartTransaction(tt.opt); !isA[*client.ArgumentError](err) ||
+				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%s: StartTransaction() = %v, want %s", tt.name, err, tt.want)
 			}
 			wantState(t, s, "none")
 		}
-		s := startSession(t, c, session.Options{DefaultTransaction: client.TransactionOptions{WriteConcern: &w0}})
-		if err := s.StartTransaction(client.TransactionOptions{}); !isA[*client.ArgumentError](err) {
+		s := startSession(t, c,
+			session.Options{DefaultTransaction: client.TransactionOptions{WriteConcern: &w0}})
+		if err := s.StartTransaction(
+			client.TransactionOptions{}); !isA[*client.ArgumentError](err) {
 			t.Errorf("StartTransaction() = %v, want the session's write concern refused", err)
 		}
 		snapshot := startSession(t, c, session.Options{Snapshot: true})
-		if err := snapshot.StartTransaction(client.TransactionOptions{}); !errors.Is(err, session.ErrSnapshotTransaction) {
+		if err := snapshot.StartTransaction(client.TransactionOptions{}); !errors.Is(err,
+			session.ErrSnapshotTransaction) {
 			t.Errorf("StartTransaction() of a snapshot session = %v", err)
 		}
 
@@ -228,16 +242,21 @@ func TestTransactionRefuses(t *testing.T) {
 		for name, in := range map[string]client.Common{
 			"write concern": {Session: s, WriteConcern: &client.WriteConcern{}},
 		} {
-			if err := insert(t, c, in); !isA[*client.ArgumentError](err) || !strings.Contains(err.Error(), "cannot set "+name+" after starting a transaction") {
+			if err := insert(t, c, in); !isA[*client.ArgumentError](err) ||
+				!strings.Contains(err.Error(), "cannot set "+name+" after starting a transaction") {
 				t.Errorf("%s: insert = %v", name, err)
 			}
 		}
-		_, err := c.Find(t.Context(), orders, client.FindOptions{Common: client.Common{Session: s, ReadConcern: &client.ReadConcern{}}})
-		if !isA[*client.ArgumentError](err) || !strings.Contains(err.Error(), "cannot set read concern after starting a transaction") {
+		_, err := c.Find(t.Context(), orders, client.FindOptions{
+			Common: client.Common{Session: s, ReadConcern: &client.ReadConcern{}},
+		})
+		if !isA[*client.ArgumentError](err) ||
+			!strings.Contains(err.Error(), "cannot set read concern after starting a transaction") {
 			t.Errorf("Find() = %v", err)
 		}
 		wantState(t, s, "starting") // an error of the client changes nothing
-		if err := s.StartTransaction(client.TransactionOptions{}); !errors.Is(err, session.ErrTransactionInProgress) {
+		if err := s.StartTransaction(client.TransactionOptions{}); !errors.Is(err,
+			session.ErrTransactionInProgress) {
 			t.Errorf("StartTransaction() = %v", err)
 		}
 		s.End(t.Context())
@@ -250,7 +269,8 @@ func TestTransactionRefuses(t *testing.T) {
 				t.Errorf("%s after the end of the session = %v, want ErrEnded", name, err)
 			}
 		}
-		if got := srv.Commands("insert", "find", "commitTransaction", "abortTransaction"); len(got) != 0 {
+		if got := srv.Commands("insert", "find", "commitTransaction",
+			"abortTransaction"); len(got) != 0 {
 			t.Errorf("sent %v", got)
 		}
 	})
@@ -265,16 +285,21 @@ func TestTransactionReadPreference(t *testing.T) {
 		},
 		"aggregate with $out": func(c *client.Client, in client.Common) error {
 			_, err := c.Aggregate(context.Background(), orders, client.AggregateOptions{
-				Common: in, Pipeline: bson.Array(bson.NewBuilder(nil).OpenDocument("0").String("$out", "x").Close().Finish()),
+				Common: in,
+				Pipeline: bson.Array(bson.NewBuilder(nil).OpenDocument("0").String("$out", "x").
+					Close().Finish()),
 			})
 			return err
 		},
 		"listCollections": func(c *client.Client, in client.Common) error {
-			_, err := c.ListCollectionNames(context.Background(), "shop", client.ListCollectionsOptions{ListOptions: client.ListOptions{Common: in}})
+			_, err := c.ListCollectionNames(context.Background(), "shop",
+				client.ListCollectionsOptions{ListOptions: client.ListOptions{Common: in}})
 			return err
 		},
 		"command": func(c *client.Client, in client.Common) error {
-			_, err := c.RunCommand(context.Background(), "shop", bson.NewBuilder(nil).Int32("ping", 1).Finish(), client.RunCommandOptions{Common: in})
+			_, err := c.RunCommand(context.Background(), "shop",
+				bson.NewBuilder(nil).Int32("ping", 1).Finish(),
+				client.RunCommandOptions{Common: in})
 			return err
 		},
 	}
@@ -323,7 +348,8 @@ func TestTransactionsNotSupported(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{WireVersion: tt.version}, tt.role)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{WireVersion: tt.version},
+					tt.role)
 				c := connect(t, cluster, "", client.Options{})
 				s := startSession(t, c, session.Options{})
 				begin(t, s, client.TransactionOptions{})
@@ -338,8 +364,11 @@ func TestTransactionsNotSupported(t *testing.T) {
 // An operation whose check-out a cleared pool refuses has the label TransientTransactionError.
 func TestTransactionsProse3PoolClearedError(t *testing.T) {
 	cfg := connstring.Config{MaxPoolSize: new(uint64(1)), RetryReads: new(false)}
-	runWith(t, ends(), cfg, client.Options{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		srv.Handle("find", fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "bye").After(time.Second)))
+	runWith(t, ends(), cfg, client.Options{}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
+		srv.Handle("find",
+			fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "bye").After(time.Second)))
 		var other sync.WaitGroup
 		defer other.Wait()
 		other.Go(func() {
@@ -351,8 +380,10 @@ func TestTransactionsProse3PoolClearedError(t *testing.T) {
 		s := startSession(t, c, session.Options{})
 		begin(t, s, client.TransactionOptions{})
 		err := insert(t, c, client.Common{Session: s})
-		if !isA[*pool.PoolClearedError](err) || !mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) {
-			t.Errorf("insert = %v with the labels %v, want a transient PoolClearedError", err, mongoerr.Labels(err))
+		if !isA[*pool.PoolClearedError](err) ||
+			!mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) {
+			t.Errorf("insert = %v with the labels %v, want a transient PoolClearedError", err,
+				mongoerr.Labels(err))
 		}
 		wantState(t, s, "starting")
 		if n := len(srv.Commands("insert")); n != 0 {
@@ -377,7 +408,8 @@ func TestEndAborts(t *testing.T) {
 		for range 2 {
 			s.End(ctx)
 		}
-		if n := len(srv.Commands("abortTransaction")); n == 0 || time.Since(began) > 10*time.Second {
+		if n := len(srv.Commands("abortTransaction")); n == 0 ||
+			time.Since(began) > 10*time.Second {
 			t.Errorf("%d aborts within %v", n, time.Since(began))
 		}
 	})
@@ -388,8 +420,10 @@ func TestEndAborts(t *testing.T) {
 func TestTransactionsProseWriteConcernIsNotInherited(t *testing.T) {
 	run(t, ends(), func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		s := startSession(t, c, session.Options{})
-		begin(t, s, client.TransactionOptions{WriteConcern: &client.WriteConcern{Nodes: new(int32(1))}})
-		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"n":1}`), client.InsertOneOptions{Common: client.Common{Session: s}})
+		begin(t, s,
+			client.TransactionOptions{WriteConcern: &client.WriteConcern{Nodes: new(int32(1))}})
+		res, err := c.InsertOne(t.Context(), orders, doc(t, `{"n":1}`),
+			client.InsertOneOptions{Common: client.Common{Session: s}})
 		if err != nil || !res.Acknowledged {
 			t.Errorf("InsertOne() = %+v, %v, want it acknowledged", res, err)
 		}

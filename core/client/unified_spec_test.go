@@ -24,8 +24,11 @@ func TestUnified(t *testing.T) {
 		{
 			Name: "server-discovery-and-monitoring", Folder: "server-discovery-and-monitoring/tests/unified",
 			Later: map[[2]string]string{
-				{"pool-clear-min-pool-size-error.json", "Pool is cleared on handshake error during minPoolSize population"}: "the pool closes what has " +
-					"become stale as soon as it is cleared, as it should, the first connection included",
+				{
+					"pool-clear-min-pool-size-error.json", "Pool is cleared on handshake error during minPoolSize population",
+				}: "the pool closes what has " +
+					"become stale as soon as it is cleared, as it should, the first " +
+					"connection included",
 			},
 		},
 		{Name: "server-selection", Folder: "server-selection/tests/logging"},
@@ -78,16 +81,25 @@ var timeoutSkips = map[[2]string]string{
 	{"runCursorCommand.json", "Tailable cursor iteration timeoutMS is refreshed for getMore - failure"}:                                 nothingExpires,
 	{"runCursorCommand.json", "Tailable cursor awaitData iteration timeoutMS is refreshed for getMore - failure"}:                       nothingExpires,
 
-	{"tailable-awaitData.json", "apply remaining timeoutMS if less than maxAwaitTimeMS"}: "each call of Next sends one getMore and has a " +
+	{
+		"tailable-awaitData.json", "apply remaining timeoutMS if less than maxAwaitTimeMS",
+	}: "each call of Next sends one getMore and has a " +
 		"timeoutMS of its own",
-	{"close-cursors.json", "timeoutMS is refreshed for close"}: "behind a load balancer, the connection that a getMore broke cannot " +
+	{
+		"close-cursors.json", "timeoutMS is refreshed for close",
+	}: "behind a load balancer, the connection that a getMore broke cannot " +
 		"carry killCursors; elsewhere TestTimeOfKillCursors shows it",
-	{"command-execution.json", "short-circuit is not enabled with only 1 RTT measurement"}: "in fake time the second measurement " +
+	{
+		"command-execution.json", "short-circuit is not enabled with only 1 RTT measurement",
+	}: "in fake time the second measurement " +
 		"has always ended when the pool is filled",
 }
 
 const (
-	modeWithoutTimeout = "a timeout mode applies to the deadline of a context as well, so it needs no timeoutMS"
-	iterationOfOutput  = "with $out and $merge no cursor stays open, so that both timeout modes mean the same"
-	nothingExpires     = "the getMore is blocked for 60 ms, and the case gives it 100 ms or no timeoutMS at all"
+	modeWithoutTimeout = "a timeout mode applies to the deadline of a context as well, so it " +
+		"needs no timeoutMS"
+	iterationOfOutput = "with $out and $merge no cursor stays open, so that both timeout modes " +
+		"mean the same"
+	nothingExpires = "the getMore is blocked for 60 ms, and the case gives it 100 ms or no " +
+		"timeoutMS at all"
 )

@@ -21,13 +21,16 @@ import (
 // runTries runs a test with a client of a server, whose waits before further attempts are
 // multiplied by jitter.
 func runTries(
-	t *testing.T, jitter float64, cfg connstring.Config, test func(t *testing.T, srv *fakemongo.Server, c *client.Client),
+	t *testing.T, jitter float64, cfg connstring.Config,
+	test func(t *testing.T, srv *fakemongo.Server, c *client.Client),
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		srv := fakemongo.NewServer(t, ends())
 		cfg.Hosts = []address.Address{srv.Address()}
-		c, err := client.New(cfg, client.Options{Dialer: srv.Dial, Jitter: func() float64 { return jitter }})
+		c, err := client.New(cfg, client.Options{Dialer: srv.Dial, Jitter: func() float64 {
+			return jitter
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +45,8 @@ func runTries(
 // inserting is a callback that inserts a document in the session.
 func inserting(c *client.Client, s *client.Session) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := c.InsertOne(ctx, orders, bson.NewBuilder(nil).Finish(), client.InsertOneOptions{Common: client.Common{Session: s}})
+		_, err := c.InsertOne(ctx, orders, bson.NewBuilder(nil).Finish(),
+			client.InsertOneOptions{Common: client.Common{Session: s}})
 		return err
 	}
 }
@@ -52,15 +56,20 @@ func transient(code int32) fakemongo.Reply {
 }
 
 func counts(srv *fakemongo.Server) (inserts, commits, aborts int) {
-	return len(srv.Commands("insert")), len(srv.Commands("commitTransaction")), len(srv.Commands("abortTransaction"))
+	return len(srv.Commands("insert")), len(srv.Commands("commitTransaction")),
+		len(srv.Commands("abortTransaction"))
 }
 
 // Convenient API, "Callback Raises a Custom Error".
 func TestWithTransactionProse1CustomError(t *testing.T) {
-	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	runTries(t, 1, connstring.Config{}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		s := startSession(t, c, session.Options{})
 		custom := errors.New("of the callback")
-		err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(ctx context.Context) error {
+		err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(
+			ctx context.Context,
+		) error {
 			return errors.Join(inserting(c, s)(ctx), custom)
 		})
 		if !errors.Is(err, custom) {
@@ -74,10 +83,14 @@ func TestWithTransactionProse1CustomError(t *testing.T) {
 
 // Convenient API, "Callback Returns a Value": in Go the callback sets a variable.
 func TestWithTransactionProse2Value(t *testing.T) {
-	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	runTries(t, 1, connstring.Config{}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		s := startSession(t, c, session.Options{})
 		value := ""
-		err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(ctx context.Context) error {
+		err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(
+			ctx context.Context,
+		) error {
 			value = "Foo"
 			return inserting(c, s)(ctx)
 		})
@@ -111,7 +124,9 @@ func TestWithTransactionProse3RetryTimeout(t *testing.T) {
 				}
 				runTries(t, 1, cfg, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 					slow := func(h fakemongo.Handler) fakemongo.Handler {
-						return func(cmd *fakemongo.Command) fakemongo.Reply { return h(cmd).After(100 * time.Millisecond) }
+						return func(cmd *fakemongo.Command) fakemongo.Reply {
+							return h(cmd).After(100 * time.Millisecond)
+						}
 					}
 					if tt.insert != nil {
 						srv.Handle("insert", slow(tt.insert))
@@ -121,14 +136,18 @@ func TestWithTransactionProse3RetryTimeout(t *testing.T) {
 					}
 					s := startSession(t, c, session.Options{})
 					began := time.Now()
-					err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, inserting(c, s))
+					err := s.WithTransaction(t.Context(), client.WithTransactionOptions{},
+						inserting(c, s))
 					// Under timeoutMS the time may also run out during the last commit.
-					labeled := mongoerr.HasLabel(err, tt.label) || cfg.Timeout != nil && mongoerr.HasLabel(err, label)
+					labeled := mongoerr.HasLabel(err, tt.label) ||
+						cfg.Timeout != nil && mongoerr.HasLabel(err, label)
 					if !errors.Is(err, context.DeadlineExceeded) || !labeled {
-						t.Errorf("WithTransaction() = %v, labels %v, want a timeout with %s", err, mongoerr.Labels(err), tt.label)
+						t.Errorf("WithTransaction() = %v, labels %v, want a timeout with %s", err,
+							mongoerr.Labels(err), tt.label)
 					}
 					if d := time.Since(began); d < limit-time.Second || d > limit+time.Second {
-						t.Errorf("WithTransaction() took %v, want %v and one attempt at most", d, limit)
+						t.Errorf("WithTransaction() took %v, want %v and one attempt at most", d,
+							limit)
 					}
 				})
 			})
@@ -141,11 +160,16 @@ func TestWithTransactionProse3RetryTimeout(t *testing.T) {
 func TestWithTransactionProse4Backoff(t *testing.T) {
 	took := map[float64]time.Duration{}
 	for _, jitter := range []float64{0, 1} {
-		runTries(t, jitter, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-			srv.Handle("commitTransaction", fakemongo.Times(13, fakemongo.Always(transient(251)), fakemongo.Always(fakemongo.OK(nil))))
+		runTries(t, jitter, connstring.Config{}, func(
+			t *testing.T, srv *fakemongo.Server, c *client.Client,
+		) {
+			srv.Handle("commitTransaction",
+				fakemongo.Times(13, fakemongo.Always(transient(251)),
+					fakemongo.Always(fakemongo.OK(nil))))
 			s := startSession(t, c, session.Options{})
 			began := time.Now()
-			if err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, inserting(c, s)); err != nil {
+			if err := s.WithTransaction(t.Context(), client.WithTransactionOptions{},
+				inserting(c, s)); err != nil {
 				t.Errorf("WithTransaction() = %v", err)
 			}
 			took[jitter] = time.Since(began)
@@ -163,13 +187,19 @@ func TestWithTransactionProse4Backoff(t *testing.T) {
 // own.
 func TestWithTransactionTimeoutMS(t *testing.T) {
 	limit := 500 * time.Millisecond
-	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		late := func(r fakemongo.Reply) fakemongo.Handler { return fakemongo.Always(r.After(300 * time.Millisecond)) }
+	runTries(t, 1, connstring.Config{}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
+		late := func(r fakemongo.Reply) fakemongo.Handler {
+			return fakemongo.Always(r.After(300 * time.Millisecond))
+		}
 		srv.Handle("insert", late(fakemongo.OK(nil)))
 		srv.Handle("abortTransaction", late(fakemongo.OK(nil)))
 		s := startSession(t, c, session.Options{DefaultTimeout: &limit})
 		began, n := time.Now(), 0
-		err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(ctx context.Context) error {
+		err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(
+			ctx context.Context,
+		) error {
 			for range 2 {
 				n++
 				if err := inserting(c, s)(ctx); err != nil {
@@ -179,41 +209,54 @@ func TestWithTransactionTimeoutMS(t *testing.T) {
 			return nil
 		})
 		if !errors.Is(err, context.DeadlineExceeded) || n != 2 {
-			t.Errorf("WithTransaction() = %v after %d inserts, want a timeout of the second", err, n)
+			t.Errorf("WithTransaction() = %v after %d inserts, want a timeout of the second", err,
+				n)
 		}
-		if d := time.Since(began); d != 800*time.Millisecond || len(srv.Commands("abortTransaction")) != 1 {
-			t.Errorf("it took %v, with %d aborts; want 500 ms, and 300 ms for the abort", d, len(srv.Commands("abortTransaction")))
+		if d := time.Since(began); d != 800*time.Millisecond ||
+			len(srv.Commands("abortTransaction")) != 1 {
+			t.Errorf("it took %v, with %d aborts; want 500 ms, and 300 ms for the abort", d,
+				len(srv.Commands("abortTransaction")))
 		}
-		err = s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(ctx context.Context) error {
+		err = s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(
+			ctx context.Context,
+		) error {
 			return insertWithin(ctx, c, client.Common{Session: s, Timeout: &limit})
 		})
 		if !isA[*client.ArgumentError](err) || !strings.Contains(err.Error(), "timeoutMS") {
 			t.Errorf("an operation with a timeoutMS of its own: %v", err)
 		}
-		if err := insertWithin(t.Context(), c, client.Common{Session: s, Timeout: &limit}); err != nil {
+		if err := insertWithin(t.Context(), c,
+			client.Common{Session: s, Timeout: &limit}); err != nil {
 			t.Errorf("after the callback: %v", err)
 		}
 	})
 	// The limit of WithTransaction holds in place of a shorter one of the client.
-	runTries(t, 1, connstring.Config{Timeout: new(100 * time.Millisecond)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	runTries(t, 1, connstring.Config{Timeout: new(100 * time.Millisecond)}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		srv.Handle("insert", fakemongo.Always(fakemongo.OK(nil).After(300*time.Millisecond)))
 		s := startSession(t, c, session.Options{})
-		if err := s.WithTransaction(t.Context(), client.WithTransactionOptions{Timeout: &limit}, inserting(c, s)); err != nil {
+		if err := s.WithTransaction(t.Context(), client.WithTransactionOptions{Timeout: &limit},
+			inserting(c, s)); err != nil {
 			t.Errorf("WithTransaction() = %v", err)
 		}
 	})
 }
 
 func insertWithin(ctx context.Context, c *client.Client, in client.Common) error {
-	_, err := c.InsertOne(ctx, orders, bson.NewBuilder(nil).Finish(), client.InsertOneOptions{Common: in})
+	_, err := c.InsertOne(ctx, orders, bson.NewBuilder(nil).Finish(),
+		client.InsertOneOptions{Common: in})
 	return err
 }
 
 func TestWithTransaction(t *testing.T) {
 	ok := fakemongo.Always(fakemongo.OK(nil))
-	once := func(r fakemongo.Reply) fakemongo.Handler { return fakemongo.Times(1, fakemongo.Always(r), ok) }
+	once := func(r fakemongo.Reply) fakemongo.Handler {
+		return fakemongo.Times(1, fakemongo.Always(r), ok)
+	}
 	concern := func(code int32) fakemongo.Reply {
-		return fakemongo.Document(doc(t, `{"ok":1,"writeConcernError":{"code":`+strconv.Itoa(int(code))+`,"errmsg":"no"}}`))
+		return fakemongo.Document(doc(t,
+			`{"ok":1,"writeConcernError":{"code":`+strconv.Itoa(int(code))+`,"errmsg":"no"}}`))
 	}
 	tests := []struct {
 		name                     string
@@ -235,17 +278,21 @@ func TestWithTransaction(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			runTries(t, 1, connstring.Config{}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				srv.Handle("insert", tt.insert)
 				srv.Handle("commitTransaction", tt.commit)
 				s := startSession(t, c, session.Options{})
-				err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, inserting(c, s))
+				err := s.WithTransaction(t.Context(), client.WithTransactionOptions{},
+					inserting(c, s))
 				if got := mongoerr.Code(err); got != tt.code || (err == nil) != (tt.code == 0) {
 					t.Errorf("WithTransaction() = %v, want code %d", err, tt.code)
 				}
 				inserts, commits, aborts := counts(srv)
 				if inserts != tt.inserts || commits != tt.commits || aborts != tt.aborts {
-					t.Errorf("%d inserts, %d commits, %d aborts; want %d, %d, %d", inserts, commits, aborts, tt.inserts, tt.commits, tt.aborts)
+					t.Errorf("%d inserts, %d commits, %d aborts; want %d, %d, %d", inserts, commits,
+						aborts, tt.inserts, tt.commits, tt.aborts)
 				}
 			})
 		})
@@ -254,12 +301,16 @@ func TestWithTransaction(t *testing.T) {
 
 // The callback may end the transaction itself, and may panic.
 func TestWithTransactionCallback(t *testing.T) {
-	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	runTries(t, 1, connstring.Config{}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		s := startSession(t, c, session.Options{})
 		for name, end := range map[string]func(context.Context, client.EndTransactionOptions) error{
 			"commit": s.CommitTransaction, "abort": s.AbortTransaction,
 		} {
-			err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(ctx context.Context) error {
+			err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(
+				ctx context.Context,
+			) error {
 				return errors.Join(inserting(c, s)(ctx), end(ctx, client.EndTransactionOptions{}))
 			})
 			if err != nil {
@@ -275,7 +326,9 @@ func TestWithTransactionCallback(t *testing.T) {
 					t.Error("the panic is lost")
 				}
 			}()
-			_ = s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(ctx context.Context) error {
+			_ = s.WithTransaction(t.Context(), client.WithTransactionOptions{}, func(
+				ctx context.Context,
+			) error {
 				_ = inserting(c, s)(ctx)
 				panic("in the callback")
 			})
@@ -283,7 +336,8 @@ func TestWithTransactionCallback(t *testing.T) {
 		wantState(t, s, "aborted")
 
 		begin(t, s, client.TransactionOptions{})
-		if err := s.WithTransaction(t.Context(), client.WithTransactionOptions{}, nil); !errors.Is(err, session.ErrTransactionInProgress) {
+		if err := s.WithTransaction(t.Context(), client.WithTransactionOptions{},
+			nil); !errors.Is(err, session.ErrTransactionInProgress) {
 			t.Errorf("WithTransaction() in a transaction = %v", err)
 		}
 	})
@@ -291,13 +345,16 @@ func TestWithTransactionCallback(t *testing.T) {
 
 // A caller that gives up ends the wait, and the transaction is aborted.
 func TestWithTransactionCanceled(t *testing.T) {
-	runTries(t, 1, connstring.Config{}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	runTries(t, 1, connstring.Config{}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		srv.Handle("insert", fakemongo.Always(transient(112)))
 		s := startSession(t, c, session.Options{})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("gone")
 		time.AfterFunc(time.Second, func() { cancel(gone) })
-		if err := s.WithTransaction(ctx, client.WithTransactionOptions{}, inserting(c, s)); !errors.Is(err, gone) {
+		if err := s.WithTransaction(ctx, client.WithTransactionOptions{},
+			inserting(c, s)); !errors.Is(err, gone) {
 			t.Errorf("WithTransaction() = %v, want the cause", err)
 		}
 		wantState(t, s, "aborted")
@@ -305,8 +362,10 @@ func TestWithTransactionCanceled(t *testing.T) {
 		defer stop()
 		began := time.Now()
 		err := s.WithTransaction(ctx, client.WithTransactionOptions{}, inserting(c, s))
-		if !isA[*client.TransactionTimeoutError](err) || mongoerr.Code(err) != 112 || time.Since(began) > 100*time.Millisecond {
-			t.Errorf("WithTransaction() = %v after %v, want a timeout before the deadline", err, time.Since(began))
+		if !isA[*client.TransactionTimeoutError](err) || mongoerr.Code(err) != 112 ||
+			time.Since(began) > 100*time.Millisecond {
+			t.Errorf("WithTransaction() = %v after %v, want a timeout before the deadline", err,
+				time.Since(began))
 		}
 	})
 }

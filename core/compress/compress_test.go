@@ -67,7 +67,8 @@ func TestZlibIsZlib(t *testing.T) {
 	w := zlib.NewWriter(&packed)
 	_, _ = w.Write(src)
 	_ = w.Close()
-	if got, err := compress.Decompress(nil, compress.Zlib, len(src), len(src), packed.Bytes()); err != nil || !bytes.Equal(got, src) {
+	if got, err := compress.Decompress(nil, compress.Zlib, len(src), len(src),
+		packed.Bytes()); err != nil || !bytes.Equal(got, src) {
 		t.Errorf("Decompress of what compress/zlib wrote: %d bytes, %v", len(got), err)
 	}
 }
@@ -84,7 +85,9 @@ func TestLevelsOfZlib(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for name, want := range map[string]compress.ID{"snappy": compress.Snappy, "zlib": compress.Zlib, "zstd": compress.Zstd} {
+	for name, want := range map[string]compress.ID{
+		"snappy": compress.Snappy, "zlib": compress.Zlib, "zstd": compress.Zstd,
+	} {
 		if id, ok := compress.ByName(name); !ok || id != want || id.String() != name {
 			t.Errorf("ByName(%q) = %v, %v", name, id, ok)
 		}
@@ -94,7 +97,8 @@ func TestNames(t *testing.T) {
 			t.Errorf("ByName(%q) = %v", name, id)
 		}
 	}
-	if compress.Snappy != 1 || compress.Zlib != 2 || compress.Zstd != 3 || compress.ID(9).String() != "compressor 9" {
+	if compress.Snappy != 1 || compress.Zlib != 2 || compress.Zstd != 3 ||
+		compress.ID(9).String() != "compressor 9" {
 		t.Error("the numbers are not those of the specification")
 	}
 }
@@ -108,7 +112,9 @@ func TestIsAllowed(t *testing.T) {
 			t.Errorf("IsAllowed(%q)", name)
 		}
 	}
-	for _, name := range []string{"find", "insert", "ping", "usersInfo", "dropUser", "serverStatus", ""} {
+	for _, name := range []string{
+		"find", "insert", "ping", "usersInfo", "dropUser", "serverStatus", "",
+	} {
 		if !compress.IsAllowed(name) {
 			t.Errorf("not IsAllowed(%q)", name)
 		}
@@ -156,8 +162,10 @@ func TestRefusesLies(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(id.String()+"/"+tt.name, func(t *testing.T) {
 				got, err := compress.Decompress(nil, id, tt.size, tt.limit, tt.data)
-				if e, ok := errors.AsType[*compress.Error](err); !ok || e.ID != id || errors.Is(err, io.EOF) {
-					t.Errorf("Decompress = %d bytes, %v, want an *Error without io.EOF", len(got), err)
+				if e, ok := errors.AsType[*compress.Error](err); !ok || e.ID != id ||
+					errors.Is(err, io.EOF) {
+					t.Errorf("Decompress = %d bytes, %v, want an *Error without io.EOF", len(got),
+						err)
 				} else if !strings.HasPrefix(err.Error(), "decompress "+id.String()+": ") {
 					t.Errorf("error text %q", err)
 				}
@@ -180,8 +188,10 @@ func TestCorruption(t *testing.T) {
 				bad := bytes.Clone(packed)
 				bad[i] ^= 1 << bit
 				got, err := compress.Decompress(nil, id, len(src), len(src), bad)
-				if err == nil && (len(got) != len(src) || id == compress.Zlib && !bytes.Equal(got, src)) {
-					t.Errorf("%v with byte %d bit %d flipped: %d bytes and no error", id, i, bit, len(got))
+				if err == nil &&
+					(len(got) != len(src) || id == compress.Zlib && !bytes.Equal(got, src)) {
+					t.Errorf("%v with byte %d bit %d flipped: %d bytes and no error", id, i, bit,
+						len(got))
 				}
 			}
 		}
@@ -210,7 +220,9 @@ func TestLiesCostNothing(t *testing.T) {
 			if strings.Contains(tt.name, "window") {
 				size = 1000
 			}
-			_, _ = compress.Decompress(nil, tt.id, 1, 1, compress.Compress(nil, tt.id, -1, []byte{1})) // fills the pools
+			// fills the pools
+			_, _ = compress.Decompress(nil, tt.id, 1, 1,
+				compress.Compress(nil, tt.id, -1, []byte{1}))
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, err := compress.Decompress(nil, tt.id, size, claim, tt.data)
@@ -229,7 +241,8 @@ func TestConcurrently(t *testing.T) {
 			src := bytes.Repeat([]byte{byte(i), 1, 2}, 1000+i)
 			for n := range 100 {
 				id := all[n%len(all)]
-				got, err := compress.Decompress(nil, id, len(src), len(src), compress.Compress(nil, id, n%11-1, src))
+				got, err := compress.Decompress(nil, id, len(src), len(src),
+					compress.Compress(nil, id, n%11-1, src))
 				if err != nil || !bytes.Equal(got, src) {
 					t.Errorf("%v: %v", id, err)
 				}
@@ -262,7 +275,8 @@ func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, src []byte) {
 		for _, id := range all {
-			got, err := compress.Decompress(nil, id, len(src), len(src), compress.Compress(nil, id, -1, src))
+			got, err := compress.Decompress(nil, id, len(src), len(src),
+				compress.Compress(nil, id, -1, src))
 			if err != nil || !bytes.Equal(got, src) {
 				t.Errorf("%v: %x, %v", id, got, err)
 			}
@@ -354,7 +368,8 @@ func BenchmarkDecompress(b *testing.B) {
 				b.ReportAllocs()
 				b.SetBytes(int64(len(doc)))
 				for b.Loop() {
-					if _, err := compress.Decompress(nil, id, len(doc), len(doc), packed); err != nil {
+					if _, err := compress.Decompress(nil, id, len(doc), len(doc),
+						packed); err != nil {
 						b.Fatal(err)
 					}
 				}

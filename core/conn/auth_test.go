@@ -22,7 +22,9 @@ var serviceID = bson.ObjectID{1, 2, 3}
 
 // guarded returns a server that demands logins.
 func guarded(t *testing.T, a *fakemongo.Auth) *fakemongo.Server {
-	s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
+	s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(
+		cmd *fakemongo.Command,
+	) fakemongo.Reply {
 		return fakemongo.Hello(cmd, func(b *bson.Builder) {
 			if cmd.Body.Has("loadBalanced") {
 				b.ObjectID("serviceId", serviceID)
@@ -48,7 +50,9 @@ func names(s *fakemongo.Server) string {
 
 func TestAuthentication(t *testing.T) {
 	sha1 := []string{"SCRAM-SHA-1"}
-	plain := []fakemongo.User{{Name: "app", Password: "pencil", Source: "$external", Mechanisms: []string{"PLAIN"}}}
+	plain := []fakemongo.User{
+		{Name: "app", Password: "pencil", Source: "$external", Mechanisms: []string{"PLAIN"}},
+	}
 	tests := []struct {
 		name   string
 		server fakemongo.Auth
@@ -123,7 +127,9 @@ func TestAuthentication(t *testing.T) {
 func TestX509OverTLS(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	client := ca.Issue(t, "client", certtest.Purposes(x509.ExtKeyUsageClientAuth))
-	subject := func(state *tls.ConnectionState) string { return state.PeerCertificates[0].Subject.String() }
+	subject := func(state *tls.ConnectionState) string {
+		return state.PeerCertificates[0].Subject.String()
+	}
 	tests := []struct {
 		name, user string
 		certs      []tls.Certificate
@@ -143,7 +149,9 @@ func TestX509OverTLS(t *testing.T) {
 			c, err := conn.Dial(t.Context(), s.Address(), conn.Config{
 				Dialer: s.Dial, Auth: auth.X509(fixed(tt.user, "")),
 				TLS: func() *tls.Config {
-					return &tls.Config{RootCAs: ca.Pool(), ServerName: "server", Certificates: tt.certs}
+					return &tls.Config{
+						RootCAs: ca.Pool(), ServerName: "server", Certificates: tt.certs,
+					}
 				},
 			})
 			if err == nil {
@@ -200,10 +208,12 @@ func TestAuthenticationFails(t *testing.T) {
 					return next(cmd)
 				})
 				_, err := conn.Dial(t.Context(), s.Address(), conn.Config{
-					Dialer: s.Dial, Auth: tt.auth, LoadBalanced: true, ConnectTimeout: 5 * time.Second,
+					Dialer: s.Dial, Auth: tt.auth, LoadBalanced: true,
+					ConnectTimeout: 5 * time.Second,
 				})
 				failed, ok := errors.AsType[*auth.Error](err)
-				if !ok || failed.Kind != tt.kind || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "s3cret") {
+				if !ok || failed.Kind != tt.kind || !strings.Contains(err.Error(), tt.want) ||
+					strings.Contains(err.Error(), "s3cret") {
 					t.Fatalf("Dial() = %v, want kind %v with %q", err, tt.kind, tt.want)
 				}
 				if tt.kind != auth.KindCredential && failed.Service != serviceID {
@@ -226,16 +236,21 @@ func TestAuthenticationFails(t *testing.T) {
 
 func TestArbitersAreNotAskedToAuthenticate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
-			b.Bool("helloOk", true).Bool("arbiterOnly", true).String("setName", "rs").Int32("maxWireVersion", 21)
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.OK(func(
+			b *bson.Builder,
+		) {
+			b.Bool("helloOk", true).Bool("arbiterOnly", true).String("setName", "rs").
+				Int32("maxWireVersion", 21)
 		}))})
-		c, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial, Auth: auth.Negotiate("admin", fixed("app", "pencil"))})
+		c, err := conn.Dial(t.Context(), s.Address(),
+			conn.Config{Dialer: s.Dial, Auth: auth.Negotiate("admin", fixed("app", "pencil"))})
 		if err != nil || names(s) != "isMaster" {
 			t.Fatalf("Dial() = %v after %s", err, names(s))
 		}
 		defer func() { _ = c.Close() }()
 		cause := &mongoerr.CommandError{Code: 391} // which no arbiter sends
-		if err := c.Reauthenticate(t.Context(), cause); !errors.Is(err, cause) || names(s) != "isMaster" {
+		if err := c.Reauthenticate(t.Context(), cause); !errors.Is(err, cause) ||
+			names(s) != "isMaster" {
 			t.Errorf("Reauthenticate() = %v after %s, want the cause", err, names(s))
 		}
 	})
@@ -245,7 +260,8 @@ func TestReauthentication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		users := &fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: "pencil"}}}
 		s := guarded(t, users)
-		c, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial, Auth: auth.Negotiate("admin", fixed("app", "pencil"))})
+		c, err := conn.Dial(t.Context(), s.Address(),
+			conn.Config{Dialer: s.Dial, Auth: auth.Negotiate("admin", fixed("app", "pencil"))})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,9 @@ func (p *compressing) requests() string {
 // none leaves a reply uncompressed.
 const none compress.ID = 255
 
-func dialCompressing(t *testing.T, cfg conn.Config, server *fakemongo.Server, reply func(n int) compress.ID) (*compressing, *conn.Conn) {
+func dialCompressing(t *testing.T, cfg conn.Config, server *fakemongo.Server, reply func(
+	n int,
+) compress.ID) (*compressing, *conn.Conn) {
 	t.Helper()
 	p := &compressing{server: server, reply: reply}
 	var running sync.WaitGroup
@@ -81,7 +83,8 @@ func (p *compressing) requestsTo(server, client net.Conn) {
 		by := ""
 		if packed, ok := m.(*wire.Compressed); ok {
 			by = " by " + compress.ID(packed.Compressor).String()
-			msg, err = compress.Decompress(packed.BeginOriginal(nil, h), compress.ID(packed.Compressor), int(packed.UncompressedSize), 1<<26, packed.Data)
+			msg, err = compress.Decompress(packed.BeginOriginal(nil, h),
+				compress.ID(packed.Compressor), int(packed.UncompressedSize), 1<<26, packed.Data)
 			if err != nil {
 				return
 			}
@@ -136,7 +139,9 @@ func supporting(t *testing.T, names ...string) *fakemongo.Server {
 	hello := func(cmd *fakemongo.Command) fakemongo.Reply {
 		return fakemongo.Hello(cmd, func(b *bson.Builder) {
 			offered := offer(cmd.Body)
-			if !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(offered, name) }) {
+			if !slices.ContainsFunc(names, func(name string) bool {
+				return slices.Contains(offered, name)
+			}) {
 				return
 			}
 			b.OpenArray("compression")
@@ -149,7 +154,9 @@ func supporting(t *testing.T, names ...string) *fakemongo.Server {
 		})
 	}
 	handlers := fakemongo.Handlers{"hello": hello}
-	for _, name := range []string{"saslStart", "saslContinue", "createUser", "updateUser", "authenticate", "getnonce", "copydb", "serverStatus"} {
+	for _, name := range []string{
+		"saslStart", "saslContinue", "createUser", "updateUser", "authenticate", "getnonce", "copydb", "serverStatus",
+	} {
 		handlers[name] = fakemongo.Always(fakemongo.Document(answer(1)))
 	}
 	return fakemongo.NewServer(t, handlers)
@@ -171,7 +178,8 @@ func fromURI(t *testing.T, uri string) (conn.Config, []connstring.Warning) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return conn.Config{Compressors: cfg.Compressors, ZlibLevel: cfg.ZlibCompressionLevel}, cfg.Warnings
+	return conn.Config{Compressors: cfg.Compressors, ZlibLevel: cfg.ZlibCompressionLevel},
+		cfg.Warnings
 }
 
 // The connection strings of the specification's test plan, with what the server supports and
@@ -198,12 +206,14 @@ func TestCompressionProse(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.uri+" with "+strings.Join(tt.server, ","), func(t *testing.T) {
 			cfg, warnings := fromURI(t, tt.uri)
-			if (len(warnings) > 0) != (tt.warning != "") || tt.warning != "" && warnings[0].Problem != tt.warning {
+			if (len(warnings) > 0) != (tt.warning != "") ||
+				tt.warning != "" && warnings[0].Problem != tt.warning {
 				t.Errorf("warnings %q, want %q", warnings, tt.warning)
 			}
 			s := supporting(t, tt.server...)
 			p, c := dialCompressing(t, cfg, s, always(none))
-			if got := offer(s.Commands()[0].Body); strings.Join(got, " ") != tt.offered || !s.Commands()[0].Body.Has("compression") {
+			if got := offer(s.Commands()[0].Body); strings.Join(got, " ") != tt.offered ||
+				!s.Commands()[0].Body.Has("compression") {
 				t.Errorf("hello offered %q, want %q", got, tt.offered)
 			}
 			reply, err := c.RoundTrip(t.Context(), message("ping", 0))
@@ -221,11 +231,14 @@ func TestCompressionProse(t *testing.T) {
 // compressed.
 func TestForbiddenCommandsAreNotCompressed(t *testing.T) {
 	s := supporting(t, "snappy")
-	p, c := dialCompressing(t, conn.Config{Compressors: []string{"snappy"}}, s, always(compress.Snappy))
+	p, c := dialCompressing(t, conn.Config{Compressors: []string{"snappy"}}, s,
+		always(compress.Snappy))
 	if _, err := c.Hello(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"saslStart", "saslContinue", "createUser", "updateUser", "authenticate", "getnonce", "copydb", "isMaster", "serverStatus"} {
+	for _, name := range []string{
+		"saslStart", "saslContinue", "createUser", "updateUser", "authenticate", "getnonce", "copydb", "isMaster", "serverStatus",
+	} {
 		if _, err := c.RoundTrip(t.Context(), message(name, 0)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -236,7 +249,8 @@ func TestForbiddenCommandsAreNotCompressed(t *testing.T) {
 	if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
 		t.Fatal(err)
 	}
-	want := "isMaster, hello, saslStart, saslContinue, createUser, updateUser, authenticate, getnonce, copydb, isMaster, " +
+	want := "isMaster, hello, saslStart, saslContinue, createUser, updateUser, authenticate, " +
+		"getnonce, copydb, isMaster, " +
 		"serverStatus by snappy, insert by snappy, ping by snappy"
 	if got := p.requests(); got != want {
 		t.Errorf("requests:\n%s, want\n%s", got, want)
@@ -245,11 +259,15 @@ func TestForbiddenCommandsAreNotCompressed(t *testing.T) {
 
 // A reply names its own compressor, whatever was negotiated, also the reply to the first hello.
 func TestRepliesNameTheirCompressor(t *testing.T) {
-	ids := []compress.ID{compress.Zstd, compress.Snappy, none, compress.Zlib, compress.Noop, compress.Zstd}
+	ids := []compress.ID{
+		compress.Zstd, compress.Snappy, none, compress.Zlib, compress.Noop, compress.Zstd,
+	}
 	for _, offered := range [][]string{nil, {"zlib"}} {
 		s := supporting(t, "zlib")
 		s.Handle("find", fakemongo.Always(fakemongo.Document(answer(7))))
-		_, c := dialCompressing(t, conn.Config{Compressors: offered}, s, func(n int) compress.ID { return ids[n] })
+		_, c := dialCompressing(t, conn.Config{Compressors: offered}, s, func(n int) compress.ID {
+			return ids[n]
+		})
 		for range ids[1:] {
 			reply, err := c.RoundTrip(t.Context(), message("find", 0))
 			if err != nil || number(t, reply) != 7 {
@@ -261,8 +279,10 @@ func TestRepliesNameTheirCompressor(t *testing.T) {
 
 // A reply that the server streams may be compressed, too.
 func TestStreamedRepliesMayBeCompressed(t *testing.T) {
-	_, c := dialCompressing(t, conn.Config{Compressors: []string{"zstd"}}, supporting(t, "zstd"), always(compress.Zstd))
-	reply, err := c.AwaitHello(t.Context(), &description.TopologyVersion{ProcessID: bson.ObjectID{1}, Counter: 1}, time.Second)
+	_, c := dialCompressing(t, conn.Config{Compressors: []string{"zstd"}}, supporting(t, "zstd"),
+		always(compress.Zstd))
+	reply, err := c.AwaitHello(t.Context(),
+		&description.TopologyVersion{ProcessID: bson.ObjectID{1}, Counter: 1}, time.Second)
 	if v, _ := reply.Lookup("isWritablePrimary"); err != nil || !v.Truthy() {
 		t.Errorf("AwaitHello() = %v, %v", reply, err)
 	}
@@ -272,9 +292,11 @@ func TestStreamedRepliesMayBeCompressed(t *testing.T) {
 func TestBadCompressedReplies(t *testing.T) {
 	reply := func(id compress.ID, size int, data []byte) func(*fakemongo.Command) fakemongo.Reply {
 		return func(cmd *fakemongo.Command) fakemongo.Reply {
-			return fakemongo.Garbage(wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID}, &wire.Compressed{
-				OriginalOpCode: wire.OpMsg, UncompressedSize: int32(size), Compressor: uint8(id), Data: data,
-			}))
+			return fakemongo.Garbage(wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID},
+				&wire.Compressed{
+					OriginalOpCode: wire.OpMsg, UncompressedSize: int32(size),
+					Compressor: uint8(id), Data: data,
+				}))
 		}
 	}
 	good := wire.Append(nil, wire.Header{}, &wire.Msg{Body: answer(1)})[wire.HeaderSize:]
@@ -301,8 +323,10 @@ func TestBadCompressedReplies(t *testing.T) {
 			s := fakemongo.NewServer(t, fakemongo.Handlers{"find": tt.handler})
 			c := dial(t, s, conn.Config{})
 			_, err := c.RoundTrip(t.Context(), message("find", 0))
-			if e, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !e.Sent || errors.Is(err, io.EOF) || !strings.Contains(err.Error(), tt.want) || c.Alive() {
-				t.Errorf("RoundTrip() = %v, alive %v, want a network error with %q", err, c.Alive(), tt.want)
+			if e, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !e.Sent ||
+				errors.Is(err, io.EOF) || !strings.Contains(err.Error(), tt.want) || c.Alive() {
+				t.Errorf("RoundTrip() = %v, alive %v, want a network error with %q", err, c.Alive(),
+					tt.want)
 			}
 		})
 	}
@@ -318,14 +342,18 @@ func TestCompressionNeverExceedsTheLimit(t *testing.T) {
 	big.Int32("find", 1).Binary("data", 0, random).String("$db", "db").Finish()
 	msg := big.Bytes()
 	wire.EndMsg(msg)
-	s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(*fakemongo.Command) fakemongo.Reply {
+	s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(
+		*fakemongo.Command,
+	) fakemongo.Reply {
 		return fakemongo.OK(func(b *bson.Builder) {
-			b.Bool("ismaster", true).Int32("maxWireVersion", 21).Int32("maxMessageSizeBytes", int32(len(msg)))
+			b.Bool("ismaster", true).Int32("maxWireVersion", 21).
+				Int32("maxMessageSizeBytes", int32(len(msg)))
 			b.OpenArray("compression").String("", "zlib").Close()
 		})
 	}})
 	level := int32(0)
-	p, c := dialCompressing(t, conn.Config{Compressors: []string{"zlib"}, ZlibLevel: &level}, s, always(none))
+	p, c := dialCompressing(t, conn.Config{Compressors: []string{"zlib"}, ZlibLevel: &level}, s,
+		always(none))
 	for _, m := range [][]byte{msg, message("ping", 0)} {
 		if _, err := c.RoundTrip(t.Context(), m); err != nil {
 			t.Fatal(err)

@@ -72,12 +72,16 @@ func TestDialSaysHelloOnceWithMetadata(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := dial(t, s, conn.Config{ID: 7, Metadata: func() bson.Raw { return doc }})
-		if c.ID() != 7 || c.ServerConnectionID() != 1 || c.Address() != s.Address() || !c.Alive() || c.Err() != nil {
-			t.Errorf("ID, ServerConnectionID, Address, Alive, Err = %v, %v, %v, %v, %v", c.ID(), c.ServerConnectionID(), c.Address(), c.Alive(), c.Err())
+		if c.ID() != 7 || c.ServerConnectionID() != 1 || c.Address() != s.Address() || !c.Alive() ||
+			c.Err() != nil {
+			t.Errorf("ID, ServerConnectionID, Address, Alive, Err = %v, %v, %v, %v, %v", c.ID(),
+				c.ServerConnectionID(), c.Address(), c.Alive(), c.Err())
 		}
 		d := c.Description()
-		if d.Kind != description.ServerStandalone || !d.HelloOK || d.AverageRTT != 3*time.Millisecond {
-			t.Errorf("Description() = %v, HelloOK %v, RTT %v, want a standalone with helloOk after 3ms", d, d.HelloOK, d.AverageRTT)
+		if d.Kind != description.ServerStandalone || !d.HelloOK ||
+			d.AverageRTT != 3*time.Millisecond {
+			t.Errorf("Description() = %v, HelloOK %v, RTT %v, want a standalone with helloOk "+
+				"after 3ms", d, d.HelloOK, d.AverageRTT)
 		}
 		reply, err := c.Hello(t.Context())
 		if err != nil {
@@ -88,7 +92,8 @@ func TestDialSaysHelloOnceWithMetadata(t *testing.T) {
 		}
 
 		cmds := s.Commands()
-		if len(cmds) != 2 || cmds[0].Legacy || cmds[0].Name != "isMaster" || cmds[1].Legacy || cmds[1].Name != "hello" {
+		if len(cmds) != 2 || cmds[0].Legacy || cmds[0].Name != "isMaster" || cmds[1].Legacy ||
+			cmds[1].Name != "hello" {
 			t.Fatalf("commands = %+v, want an isMaster and a hello, both over OP_MSG", cmds)
 		}
 		for _, path := range [][]string{
@@ -138,10 +143,13 @@ func TestHelloFields(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
+				s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(
+					cmd *fakemongo.Command,
+				) fakemongo.Reply {
 					return fakemongo.Hello(cmd, func(b *bson.Builder) {
 						b.ObjectID("serviceId", bson.ObjectID{1}).Int32("maxWireVersion", 21)
-						b.OpenDocument("topologyVersion").ObjectID("processId", bson.ObjectID{1}).Int64("counter", 1).Close()
+						b.OpenDocument("topologyVersion").ObjectID("processId", bson.ObjectID{1}).
+							Int64("counter", 1).Close()
 						b.OpenDocument("$clusterTime").Timestamp("clusterTime", 1, 1).Close()
 					})
 				}})
@@ -151,7 +159,8 @@ func TestHelloFields(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if _, err := c.AwaitHello(t.Context(), c.Description().TopologyVersion, time.Second); err != nil {
+				if _, err := c.AwaitHello(t.Context(), c.Description().TopologyVersion,
+					time.Second); err != nil {
 					t.Fatal(err)
 				}
 				for i, cmd := range s.Commands() {
@@ -160,16 +169,20 @@ func TestHelloFields(t *testing.T) {
 					case 0:
 						want = tt.first
 					case 3:
-						want = strings.Replace(want, "helloOk", "helloOk topologyVersion maxAwaitTimeMS", 1)
+						want = strings.Replace(want, "helloOk",
+							"helloOk topologyVersion maxAwaitTimeMS", 1)
 					}
 					var keys []string
 					for key := range cmd.Body.All() {
 						keys = append(keys, key)
 					}
-					if got := strings.Join(keys, " "); got != want || cmd.Legacy != (tt.cfg.Query && i == 0) {
-						t.Errorf("hello %d has the fields %s, legacy %v; want %s", i, got, cmd.Legacy, want)
+					if got := strings.Join(keys, " "); got != want ||
+						cmd.Legacy != (tt.cfg.Query && i == 0) {
+						t.Errorf("hello %d has the fields %s, legacy %v; want %s", i, got,
+							cmd.Legacy, want)
 					}
-					if v, _ := cmd.Body.Lookup("backpressure"); i == 0 && !v.Equal(bson.StringValue("2")) {
+					if v, _ := cmd.Body.Lookup("backpressure"); i == 0 &&
+						!v.Equal(bson.StringValue("2")) {
 						t.Errorf(`backpressure = %v, want the string "2"`, v)
 					}
 				}
@@ -187,7 +200,9 @@ func TestHelloToAServerWithoutOpMsg(t *testing.T) {
 			if !cmd.Legacy {
 				return fakemongo.Drop()
 			}
-			return fakemongo.OK(func(b *bson.Builder) { b.Bool("ismaster", true).Int32("maxWireVersion", 5) })
+			return fakemongo.OK(func(b *bson.Builder) {
+				b.Bool("ismaster", true).Int32("maxWireVersion", 5)
+			})
 		})
 		c := dial(t, s, conn.Config{Query: true})
 		for range 2 {
@@ -198,7 +213,8 @@ func TestHelloToAServerWithoutOpMsg(t *testing.T) {
 		if cmds := s.Commands(); cmds[1].Body.Has("client") || cmds[1].Body.Has("backpressure") {
 			t.Errorf("second hello = %v", cmds[1].Body)
 		}
-		if _, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial}); !mongoerr.IsNetwork(err) {
+		if _, err := conn.Dial(t.Context(), s.Address(),
+			conn.Config{Dialer: s.Dial}); !mongoerr.IsNetwork(err) {
 			t.Errorf("Dial() over OP_MSG = %v, want a network error", err)
 		}
 	})
@@ -206,15 +222,19 @@ func TestHelloToAServerWithoutOpMsg(t *testing.T) {
 
 func TestHelloStaysLegacyWithoutHelloOK(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fakemongo.NewServer(t, fakemongo.Handlers{"isMaster": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
-			b.Bool("ismaster", true).Int32("maxWireVersion", 8)
-		}))})
+		s := fakemongo.NewServer(t,
+			fakemongo.Handlers{"isMaster": fakemongo.Always(fakemongo.OK(func(
+				b *bson.Builder,
+			) {
+				b.Bool("ismaster", true).Int32("maxWireVersion", 8)
+			}))})
 		c := dial(t, s, conn.Config{})
 		if _, err := c.Hello(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if cmd := s.Commands()[1]; cmd.Name != "isMaster" || cmd.Legacy {
-			t.Errorf("second hello is %q, legacy %v, want isMaster over OP_MSG", cmd.Name, cmd.Legacy)
+			t.Errorf("second hello is %q, legacy %v, want isMaster over OP_MSG", cmd.Name,
+				cmd.Legacy)
 		}
 	})
 }
@@ -222,7 +242,11 @@ func TestHelloStaysLegacyWithoutHelloOK(t *testing.T) {
 func TestDialUnderAStableAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fakemongo.NewServer(t, nil)
-		c := dial(t, s, conn.Config{ServerAPI: &conn.ServerAPI{Version: "1", Strict: new(true), DeprecationErrors: new(false)}})
+		c := dial(t, s, conn.Config{
+			ServerAPI: &conn.ServerAPI{
+				Version: "1", Strict: new(true), DeprecationErrors: new(false),
+			},
+		})
 		if _, err := c.Hello(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +254,8 @@ func TestDialUnderAStableAPI(t *testing.T) {
 			version, _ := cmd.Body.Lookup("apiVersion")
 			strict, _ := cmd.Body.Lookup("apiStrict")
 			deprecation, ok := cmd.Body.Lookup("apiDeprecationErrors")
-			if v, _ := version.Str(); cmd.Name != "hello" || cmd.Legacy || v != "1" || !strict.Truthy() || !ok || deprecation.Truthy() {
+			if v, _ := version.Str(); cmd.Name != "hello" || cmd.Legacy || v != "1" ||
+				!strict.Truthy() || !ok || deprecation.Truthy() {
 				t.Errorf("hello %d = %v, legacy %v", i, cmd.Body, cmd.Legacy)
 			}
 			if cmd.Body.Has("client") != (i == 0) || cmd.Body.Has("loadBalanced") {
@@ -242,18 +267,23 @@ func TestDialUnderAStableAPI(t *testing.T) {
 
 func TestDialLoadBalanced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": func(
+			cmd *fakemongo.Command,
+		) fakemongo.Reply {
 			return fakemongo.Hello(cmd, func(b *bson.Builder) {
 				b.String("msg", "isdbgrid").ObjectID("serviceId", bson.ObjectID{1})
 			})
 		}})
 		dial(t, s, conn.Config{LoadBalanced: true})
-		if cmd := s.Commands()[0]; cmd.Name != "hello" || cmd.Legacy || !cmd.Body.Has("loadBalanced") {
+		if cmd := s.Commands()[0]; cmd.Name != "hello" || cmd.Legacy ||
+			!cmd.Body.Has("loadBalanced") {
 			t.Errorf("first hello = %+v, want hello over OP_MSG with loadBalanced", cmd)
 		}
 		s.Handle("hello", nil)
-		const want = "Driver attempted to initialize in load balancing mode, but the server does not support this mode."
-		_, err := conn.Dial(t.Context(), s.Address(), conn.Config{LoadBalanced: true, Dialer: s.Dial})
+		const want = "Driver attempted to initialize in load balancing mode, but the server does " +
+			"not support this mode."
+		_, err := conn.Dial(t.Context(), s.Address(),
+			conn.Config{LoadBalanced: true, Dialer: s.Dial})
 		if err == nil || err.Error() != want {
 			t.Errorf("Dial without a service id = %v, want %q", err, want)
 		}
@@ -278,9 +308,11 @@ func TestDialFails(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := fakemongo.NewServer(t, fakemongo.Handlers{"isMaster": fakemongo.Always(tt.hello)})
+				s := fakemongo.NewServer(t,
+					fakemongo.Handlers{"isMaster": fakemongo.Always(tt.hello)})
 				start := time.Now()
-				_, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial, ConnectTimeout: time.Second})
+				_, err := conn.Dial(t.Context(), s.Address(),
+					conn.Config{Dialer: s.Dial, ConnectTimeout: time.Second})
 				if err == nil {
 					t.Fatal("Dial succeeded")
 				}
@@ -306,14 +338,20 @@ func TestDialFails(t *testing.T) {
 // A server may be in no state to run a legacy hello, and says why.
 func TestDialKeepsTheReasonOfAQueryFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fakemongo.NewServer(t, fakemongo.Handlers{"isMaster": func(cmd *fakemongo.Command) fakemongo.Reply {
-			return fakemongo.Garbage(wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID}, &wire.Reply{
-				Flags:     wire.QueryFailure,
-				Documents: []bson.Raw{bson.NewBuilder(nil).String("$err", "out of tickets").Int32("code", 146).Finish()},
-			}))
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"isMaster": func(
+			cmd *fakemongo.Command,
+		) fakemongo.Reply {
+			return fakemongo.Garbage(wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID},
+				&wire.Reply{
+					Flags: wire.QueryFailure,
+					Documents: []bson.Raw{
+						bson.NewBuilder(nil).String("$err", "out of tickets").Int32("code", 146).Finish(),
+					},
+				}))
 		}})
 		_, err := conn.Dial(t.Context(), s.Address(), conn.Config{Dialer: s.Dial})
-		if !mongoerr.IsNetwork(err) || !strings.Contains(err.Error(), `"out of tickets" (code 146)`) {
+		if !mongoerr.IsNetwork(err) ||
+			!strings.Contains(err.Error(), `"out of tickets" (code 146)`) {
 			t.Errorf("Dial() = %v, want the server's words", err)
 		}
 	})
@@ -321,10 +359,13 @@ func TestDialKeepsTheReasonOfAQueryFailure(t *testing.T) {
 
 func TestDialTransportFails(t *testing.T) {
 	refused := errors.New("refused")
-	_, err := conn.Dial(t.Context(), "a:1", conn.Config{Dialer: func(context.Context, string, string) (net.Conn, error) {
+	_, err := conn.Dial(t.Context(), "a:1", conn.Config{Dialer: func(
+		context.Context, string, string,
+	) (net.Conn, error) {
 		return nil, refused
 	}})
-	if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !errors.Is(err, refused) || netErr.Op != "dial" || netErr.Address != "a:1" {
+	if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !errors.Is(err, refused) ||
+		netErr.Op != "dial" || netErr.Address != "a:1" {
 		t.Errorf("Dial() = %#v, want a network error of dial that wraps %v", err, refused)
 	}
 }
@@ -332,7 +373,9 @@ func TestDialTransportFails(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := int32(0)
-		s := fakemongo.NewServer(t, fakemongo.Handlers{"count": func(*fakemongo.Command) fakemongo.Reply {
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"count": func(
+			*fakemongo.Command,
+		) fakemongo.Reply {
 			n++
 			return fakemongo.Document(answer(n))
 		}})
@@ -348,7 +391,8 @@ func TestRoundTrip(t *testing.T) {
 		}
 		for i, cmd := range s.Commands("count") {
 			if cmd.RequestID != ids[i] || i > 0 && ids[i] == ids[i-1] {
-				t.Errorf("request %d has the id %d, want %d, and all different", i, cmd.RequestID, ids[i])
+				t.Errorf("request %d has the id %d, want %d, and all different", i, cmd.RequestID,
+					ids[i])
 			}
 		}
 	})
@@ -374,7 +418,8 @@ func TestRoundTripInterrupted(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := fakemongo.NewServer(t, fakemongo.Handlers{"slow": fakemongo.Always(fakemongo.Hang())})
+				s := fakemongo.NewServer(t,
+					fakemongo.Handlers{"slow": fakemongo.Always(fakemongo.Hang())})
 				c := dial(t, s, conn.Config{})
 				ctx, cancel := tt.ctx(t.Context())
 				defer cancel()
@@ -396,7 +441,8 @@ func TestRoundTripInterrupted(t *testing.T) {
 				}
 				_, err = c.RoundTrip(t.Context(), message("ping", 0))
 				if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || netErr.Sent {
-					t.Errorf("RoundTrip on a broken connection = %v, want a network error without Sent", err)
+					t.Errorf("RoundTrip on a broken connection = %v, want a network error "+
+						"without Sent", err)
 				}
 			})
 		})
@@ -405,7 +451,9 @@ func TestRoundTripInterrupted(t *testing.T) {
 
 func TestRoundTripWriteIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fakemongo.NewServer(t, fakemongo.Handlers{"stuck": func(*fakemongo.Command) fakemongo.Reply {
+		s := fakemongo.NewServer(t, fakemongo.Handlers{"stuck": func(
+			*fakemongo.Command,
+		) fakemongo.Reply {
 			return fakemongo.Silent().After(time.Hour) // the server reads nothing meanwhile
 		}})
 		c := dial(t, s, conn.Config{})
@@ -415,7 +463,8 @@ func TestRoundTripWriteIsInterrupted(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := c.RoundTrip(ctx, message("ping", 0))
-		if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || netErr.Op != "write" || !errors.Is(err, context.DeadlineExceeded) {
+		if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || netErr.Op != "write" ||
+			!errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("RoundTrip() = %v, want a write that ran into its deadline", err)
 		}
 	})
@@ -428,10 +477,12 @@ func TestContextThatEndedBeforeBreaksNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := c.RoundTrip(ctx, message("ping", 0))
-		if _, ok := errors.AsType[*mongoerr.NetworkError](err); ok || !errors.Is(err, context.Canceled) {
+		if _, ok := errors.AsType[*mongoerr.NetworkError](err); ok ||
+			!errors.Is(err, context.Canceled) {
 			t.Errorf("RoundTrip() = %v, want context.Canceled and no network error", err)
 		}
-		if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil || len(s.Commands("ping")) != 1 {
+		if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil ||
+			len(s.Commands("ping")) != 1 {
 			t.Errorf("RoundTrip afterwards = %v, want one ping", err)
 		}
 	})
@@ -464,8 +515,10 @@ func TestSocketTimeout(t *testing.T) {
 		}
 		start := time.Now()
 		_, err := c.RoundTrip(t.Context(), message("slow", 0))
-		if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !netErr.Timeout() || time.Since(start) != time.Minute {
-			t.Errorf("RoundTrip() = %v after %v, want a timeout after a minute", err, time.Since(start))
+		if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !netErr.Timeout() ||
+			time.Since(start) != time.Minute {
+			t.Errorf("RoundTrip() = %v after %v, want a timeout after a minute", err,
+				time.Since(start))
 		}
 	})
 }
@@ -523,19 +576,23 @@ func TestServerThatLies(t *testing.T) {
 		{"opcode", func(id int32) fakemongo.Reply { return bare(16, id, 99) }},
 		{"no body", func(id int32) fakemongo.Reply { return bare(20, id, fakewire.OpMsg, 0, 0, 0, 0) }},
 		{"a request", func(id int32) fakemongo.Reply {
-			msg := wire.Append(nil, wire.Header{ResponseTo: id}, &wire.Query{Collection: "c", Query: answer(1)})
+			msg := wire.Append(nil, wire.Header{ResponseTo: id},
+				&wire.Query{Collection: "c", Query: answer(1)})
 			return fakemongo.Garbage(msg)
 		}},
 		{"another's", func(id int32) fakemongo.Reply { return fakemongo.ToAnother(answer(1), id+1) }},
 		{"one of the past", func(id int32) fakemongo.Reply { return fakemongo.ToAnother(answer(1), id-1) }},
 		{"more to come", func(id int32) fakemongo.Reply {
-			return fakemongo.Garbage(wire.Append(nil, wire.Header{ResponseTo: id}, &wire.Msg{Flags: wire.MoreToCome, Body: answer(1)}))
+			return fakemongo.Garbage(wire.Append(nil, wire.Header{ResponseTo: id},
+				&wire.Msg{Flags: wire.MoreToCome, Body: answer(1)}))
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := fakemongo.NewServer(t, fakemongo.Handlers{"lie": func(cmd *fakemongo.Command) fakemongo.Reply {
+				s := fakemongo.NewServer(t, fakemongo.Handlers{"lie": func(
+					cmd *fakemongo.Command,
+				) fakemongo.Reply {
 					return tt.reply(cmd.RequestID)
 				}})
 				c := dial(t, s, conn.Config{})
@@ -543,7 +600,8 @@ func TestServerThatLies(t *testing.T) {
 				_, isFormat := errors.AsType[*wire.FormatError](err)
 				netErr, ok := errors.AsType[*mongoerr.NetworkError](err)
 				if !ok || !netErr.Sent || !isFormat || c.Alive() {
-					t.Errorf("RoundTrip() = %v, alive %v, want a network error that wraps a format error", err, c.Alive())
+					t.Errorf("RoundTrip() = %v, alive %v, want a network error that wraps a "+
+						"format error", err, c.Alive())
 				}
 			})
 		})
@@ -552,9 +610,13 @@ func TestServerThatLies(t *testing.T) {
 
 func TestTooLargeBreaksNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fakemongo.NewServer(t, fakemongo.Handlers{"isMaster": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
-			b.Bool("ismaster", true).Int32("maxWireVersion", 21).Int32("maxMessageSizeBytes", 100)
-		}))})
+		s := fakemongo.NewServer(t,
+			fakemongo.Handlers{"isMaster": fakemongo.Always(fakemongo.OK(func(
+				b *bson.Builder,
+			) {
+				b.Bool("ismaster", true).Int32("maxWireVersion", 21).
+					Int32("maxMessageSizeBytes", 100)
+			}))})
 		c := dial(t, s, conn.Config{})
 		msg := append(message("ping", 0), bytes.Repeat([]byte{0}, 100)...)
 		_, err := c.RoundTrip(t.Context(), msg)

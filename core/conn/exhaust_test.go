@@ -22,7 +22,8 @@ import (
 
 func TestAwaitHelloFollowsTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Secondary, fakemongo.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Secondary,
+			fakemongo.Primary)
 		host := cluster.Host(0)
 		c := dial(t, host.Server, conn.Config{})
 		known := c.Description().TopologyVersion
@@ -48,7 +49,8 @@ func TestAwaitHelloFollowsTheServer(t *testing.T) {
 			t.Errorf("a reply without news came after %v, want 10s", took)
 		}
 		time.AfterFunc(time.Second, func() { cluster.Elect(host) })
-		if s := await(); s.Kind != description.ServerRSPrimary || time.Since(begin) != 11*time.Second {
+		if s := await(); s.Kind != description.ServerRSPrimary ||
+			time.Since(begin) != 11*time.Second {
 			t.Errorf("after %v the host is %v, want a primary after 11s", time.Since(begin), s.Kind)
 		}
 		cluster.StepDown()
@@ -57,7 +59,8 @@ func TestAwaitHelloFollowsTheServer(t *testing.T) {
 		}
 		if sent := host.Commands("hello"); len(sent) != 1 {
 			t.Errorf("%d hellos were sent, want one for all replies", len(sent))
-		} else if got, _ := sent[0].Body.Lookup("maxAwaitTimeMS"); got.Type != bson.TypeInt64 || !sent[0].ExhaustAllowed {
+		} else if got, _ := sent[0].Body.Lookup("maxAwaitTimeMS"); got.Type != bson.TypeInt64 ||
+			!sent[0].ExhaustAllowed {
 			t.Errorf("sent %v, exhaustAllowed %v", sent[0].Body, sent[0].ExhaustAllowed)
 		}
 		if v := host.Violation(); v != "" {
@@ -69,7 +72,9 @@ func TestAwaitHelloFollowsTheServer(t *testing.T) {
 func TestAwaitHelloIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
-		for name, first := range map[string]bool{"waiting for the first reply": true, "waiting for another": false} {
+		for name, first := range map[string]bool{
+			"waiting for the first reply": true, "waiting for another": false,
+		} {
 			c := dial(t, cluster.Host(0).Server, conn.Config{})
 			known := c.Description().TopologyVersion
 			if !first {
@@ -81,8 +86,10 @@ func TestAwaitHelloIsInterrupted(t *testing.T) {
 			begin := time.Now()
 			_, err := c.AwaitHello(ctx, known, time.Second)
 			cancel()
-			if took := time.Since(begin); took != 300*time.Millisecond || !mongoerr.IsNetwork(err) || !mongoerr.IsTimeout(err) {
-				t.Errorf("%s: AwaitHello() = %v after %v, want a timeout after 300ms", name, err, took)
+			if took := time.Since(begin); took != 300*time.Millisecond ||
+				!mongoerr.IsNetwork(err) || !mongoerr.IsTimeout(err) {
+				t.Errorf("%s: AwaitHello() = %v after %v, want a timeout after 300ms", name, err,
+					took)
 			}
 			if c.Alive() {
 				t.Errorf("%s: the connection is alive", name)
@@ -104,12 +111,17 @@ func TestAwaitHelloIsInterrupted(t *testing.T) {
 func TestAwaitHelloEndsWithTheStream(t *testing.T) {
 	ok := bson.NewBuilder(nil).Double("ok", 1).Finish()
 	reply := func(flags wire.Flags, id, to int32) []byte {
-		return wire.Append(nil, wire.Header{RequestID: id, ResponseTo: to}, &wire.Msg{Flags: flags, Body: ok})
+		return wire.Append(nil, wire.Header{RequestID: id, ResponseTo: to},
+			&wire.Msg{Flags: flags, Body: ok})
 	}
-	c, err := conn.Dial(t.Context(), "a:27017", conn.Config{Dialer: func(context.Context, string, string) (net.Conn, error) {
+	c, err := conn.Dial(t.Context(), "a:27017", conn.Config{Dialer: func(
+		context.Context, string, string,
+	) (net.Conn, error) {
 		client, server := net.Pipe()
 		go serveRaw(server,
-			func(id int32) [][]byte { return [][]byte{reply(wire.MoreToCome, 7, id), reply(0, 8, 7)} },
+			func(id int32) [][]byte {
+				return [][]byte{reply(wire.MoreToCome, 7, id), reply(0, 8, 7)}
+			},
 			func(id int32) [][]byte { return [][]byte{reply(0, 9, id)} })
 		return client, nil
 	}})
@@ -118,7 +130,8 @@ func TestAwaitHelloEndsWithTheStream(t *testing.T) {
 	}
 	defer func() { _ = c.Close() }()
 	for _, following := range []bool{true, false} {
-		if _, err := c.AwaitHello(t.Context(), &description.TopologyVersion{}, time.Second); err != nil || c.Following() != following {
+		if _, err := c.AwaitHello(t.Context(), &description.TopologyVersion{},
+			time.Second); err != nil || c.Following() != following {
 			t.Fatalf("AwaitHello() = %v, following %v, want %v", err, c.Following(), following)
 		}
 	}
@@ -130,7 +143,8 @@ func TestAwaitHelloEndsWithTheStream(t *testing.T) {
 func TestAwaitHelloRefusesRepliesOutOfStep(t *testing.T) {
 	ok := bson.NewBuilder(nil).Double("ok", 1).Finish()
 	reply := func(flags wire.Flags, id, to int32) []byte {
-		return wire.Append(nil, wire.Header{RequestID: id, ResponseTo: to}, &wire.Msg{Flags: flags, Body: ok})
+		return wire.Append(nil, wire.Header{RequestID: id, ResponseTo: to},
+			&wire.Msg{Flags: flags, Body: ok})
 	}
 	for name, test := range map[string]struct {
 		replies func(request int32) [][]byte
@@ -143,7 +157,9 @@ func TestAwaitHelloRefusesRepliesOutOfStep(t *testing.T) {
 		}, 1, "waited for"},
 		"announcing more without an id": {func(id int32) [][]byte { return [][]byte{reply(wire.MoreToCome, 0, id)} }, 0, "without an id"},
 		"of the old kind": {func(id int32) [][]byte {
-			return [][]byte{wire.Append(nil, wire.Header{RequestID: 7, ResponseTo: id}, &wire.Reply{Documents: []bson.Raw{ok}})}
+			return [][]byte{
+				wire.Append(nil, wire.Header{RequestID: 7, ResponseTo: id}, &wire.Reply{Documents: []bson.Raw{ok}}),
+			}
 		}, 0, "unexpected"},
 		"that end": {func(id int32) [][]byte { return [][]byte{reply(wire.MoreToCome, 7, id)} }, 1, "EOF"},
 	} {
@@ -160,7 +176,8 @@ func TestAwaitHelloRefusesRepliesOutOfStep(t *testing.T) {
 			}
 			defer func() { _ = c.Close() }()
 			for range test.good {
-				if _, err := c.AwaitHello(t.Context(), &description.TopologyVersion{}, time.Second); err != nil {
+				if _, err := c.AwaitHello(t.Context(), &description.TopologyVersion{},
+					time.Second); err != nil {
 					t.Fatalf("AwaitHello() = %v", err)
 				}
 			}
@@ -186,8 +203,10 @@ func serveRaw(nc net.Conn, answers ...func(request int32) [][]byte) {
 	if !ok {
 		return
 	}
-	hello := bson.NewBuilder(nil).Bool("ismaster", true).Int32("maxWireVersion", 21).Double("ok", 1).Finish()
-	if _, err := nc.Write(wire.Append(nil, wire.Header{ResponseTo: id}, &wire.Reply{Documents: []bson.Raw{hello}})); err != nil {
+	hello := bson.NewBuilder(nil).Bool("ismaster", true).Int32("maxWireVersion", 21).
+		Double("ok", 1).Finish()
+	if _, err := nc.Write(wire.Append(nil, wire.Header{ResponseTo: id},
+		&wire.Reply{Documents: []bson.Raw{hello}})); err != nil {
 		return
 	}
 	for _, replies := range answers {

@@ -22,7 +22,8 @@ const password = "hunter2"
 // traditional encrypts a block as OpenSSL did before PKCS #8.
 func traditional(t *testing.T, kind string, der []byte) *pem.Block {
 	t.Helper()
-	block, err := x509.EncryptPEMBlock(rand.Reader, kind, der, []byte(password), x509.PEMCipherAES256) //nolint:staticcheck // what such files are
+	block, err := x509.EncryptPEMBlock( //nolint:staticcheck // what such files are
+		rand.Reader, kind, der, []byte(password), x509.PEMCipherAES256)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,9 @@ func TestKeyFiles(t *testing.T) {
 		{"traditional, no key inside", []*pem.Block{cert, traditional(t, "EC PRIVATE KEY", []byte("none"))}, password, "cannot be decrypted with"},
 		{"PKCS #8", []*pem.Block{cert, encrypted(t, p, nil)}, password, ""},
 		{"PKCS #8 with scrypt", []*pem.Block{cert, encrypted(t, p, &pkcs8.Opts{
-			Cipher: pkcs8.AES128CBC, KDFOpts: pkcs8.ScryptOpts{SaltSize: 8, CostParameter: 1 << 10, BlockSize: 8, ParallelizationParameter: 1},
+			Cipher: pkcs8.AES128CBC, KDFOpts: pkcs8.ScryptOpts{
+				SaltSize: 8, CostParameter: 1 << 10, BlockSize: 8, ParallelizationParameter: 1,
+			},
 		})}, password, ""},
 		{"PKCS #8, no password", []*pem.Block{cert, encrypted(t, p, nil)}, "", "tlsCertificateKeyFilePassword is not given"},
 		{"PKCS #8, wrong password", []*pem.Block{cert, encrypted(t, p, nil)}, "wrong", "cannot be decrypted with"},
@@ -68,12 +71,16 @@ func TestKeyFiles(t *testing.T) {
 		{"key of another", []*pem.Block{certtest.Authority(t, certtest.ECDSA).CertificateBlock(), plain}, "", "private key does not match public key"},
 	} {
 		_, err := conn.NewTLS(connstring.TLS{
-			CertificateKeyFile: certtest.File(t, "client.pem", tt.file...), CertificateKeyFilePassword: tt.password,
+			CertificateKeyFile:         certtest.File(t, "client.pem", tt.file...),
+			CertificateKeyFilePassword: tt.password,
 		})
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if (err == nil) != (tt.want == "") ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: NewTLS() = %v, want %q", tt.name, err, tt.want)
 		}
-		if err != nil && (strings.Contains(err.Error(), password) || !strings.Contains(err.Error(), "client.pem")) {
+		if err != nil &&
+			(strings.Contains(err.Error(), password) ||
+				!strings.Contains(err.Error(), "client.pem")) {
 			t.Errorf("%s: NewTLS() = %v, want the file's name and no secret", tt.name, err)
 		}
 	}
@@ -136,11 +143,15 @@ func TestKeyFilesOfOpenSSL(t *testing.T) {
 					t.Skipf("openssl cannot make it: %v", err)
 				}
 				file := filepath.Join(t.TempDir(), "client.pem")
-				if err := os.WriteFile(file, append(key, pem.EncodeToMemory(p.CertificateBlock())...), 0o600); err != nil {
+				if err := os.WriteFile(file,
+					append(key, pem.EncodeToMemory(p.CertificateBlock())...), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				_, err = conn.NewTLS(connstring.TLS{CertificateKeyFile: file, CertificateKeyFilePassword: password})
-				if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				_, err = conn.NewTLS(connstring.TLS{
+					CertificateKeyFile: file, CertificateKeyFilePassword: password,
+				})
+				if (err == nil) != (tt.want == "") ||
+					err != nil && !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("NewTLS() = %v, want %q", err, tt.want)
 				}
 			})
@@ -156,7 +167,8 @@ func TestNewTLSRefuses(t *testing.T) {
 	if err := os.Truncate(large, 1<<40); err != nil { // sparse: like a device that never ends
 		t.Fatal(err)
 	}
-	unreadable := certtest.File(t, "unreadable.pem", &pem.Block{Type: "CERTIFICATE", Bytes: []byte("garbage")})
+	unreadable := certtest.File(t, "unreadable.pem",
+		&pem.Block{Type: "CERTIFICATE", Bytes: []byte("garbage")})
 	for name, tt := range map[string]struct {
 		opt  connstring.TLS
 		want string
@@ -171,7 +183,8 @@ func TestNewTLSRefuses(t *testing.T) {
 		"password alone":             {connstring.TLS{CertificateKeyFilePassword: password}, "there is no tlsCertificateKeyFile"},
 	} {
 		_, err := conn.NewTLS(tt.opt)
-		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), password) {
+		if err == nil || !strings.Contains(err.Error(), tt.want) ||
+			strings.Contains(err.Error(), password) {
 			t.Errorf("%s: NewTLS() = %v, want %q and no secret", name, err, tt.want)
 		}
 	}

@@ -90,7 +90,8 @@ func TestContextThatEndsAfterTheReply(t *testing.T) {
 			t.Run(tt.name+" "+timeout.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := fakemongo.NewServer(t, fakemongo.Handlers{
-						"count": fakemongo.Always(fakemongo.Document(answer(5))), "quiet": fakemongo.Always(fakemongo.Silent()),
+						"count": fakemongo.Always(fakemongo.Document(answer(5))),
+						"quiet": fakemongo.Always(fakemongo.Silent()),
 					})
 					c, h := dialHooked(t, s, conn.Config{SocketTimeout: timeout})
 					ctx, cancel := context.WithCancel(t.Context())
@@ -100,12 +101,14 @@ func TestContextThatEndsAfterTheReply(t *testing.T) {
 						h.written.Store((*func())(&hook))
 					}
 					if err := tt.call(ctx, c); err != nil || ctx.Err() == nil {
-						t.Fatalf("%s = %v, its context %v, want the reply, and a context that has ended", tt.name, err, ctx.Err())
+						t.Fatalf("%s = %v, its context %v, want the reply, and a context that "+
+							"has ended", tt.name, err, ctx.Err())
 					}
 					if !c.Alive() {
 						t.Errorf("the connection is broken: %v", c.Err())
 					}
-					if reply, err := c.RoundTrip(t.Context(), message("count", 0)); err != nil || number(t, reply) != 5 {
+					if reply, err := c.RoundTrip(t.Context(), message("count", 0)); err != nil ||
+						number(t, reply) != 5 {
 						t.Errorf("RoundTrip of the next caller = %v, %v", reply, err)
 					}
 				})
@@ -121,7 +124,9 @@ func TestContextThatEndsAfterTheFirstHello(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		h := &hooked{}
 		h.read.Store((*func())(&cancel))
-		c, err := conn.Dial(ctx, s.Address(), conn.Config{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := conn.Dial(ctx, s.Address(), conn.Config{Dialer: func(
+			ctx context.Context, network, addr string,
+		) (net.Conn, error) {
 			nc, err := s.Dial(ctx, network, addr)
 			h.Conn = nc
 			return h, err
@@ -155,7 +160,8 @@ func TestInterruptAfterTheReply(t *testing.T) {
 			if _, err := c.RoundTrip(ctx, message("ping", 0)); err != nil {
 				t.Errorf("RoundTrip() = %v, want the reply that had come", err)
 			}
-			if _, err := c.RoundTrip(t.Context(), message("ping", 0)); !errors.Is(err, cause) || c.Alive() {
+			if _, err := c.RoundTrip(t.Context(), message("ping", 0)); !errors.Is(err, cause) ||
+				c.Alive() {
 				t.Errorf("RoundTrip() after Interrupt = %v, want %v", err, cause)
 			}
 		})
@@ -167,7 +173,8 @@ func TestInterruptAfterTheReply(t *testing.T) {
 func TestErrorAfterAnotherCallersEnd(t *testing.T) {
 	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {
 		synctest.Test(t, func(t *testing.T) {
-			s := fakemongo.NewServer(t, fakemongo.Handlers{"slow": fakemongo.Always(fakemongo.Hang())})
+			s := fakemongo.NewServer(t,
+				fakemongo.Handlers{"slow": fakemongo.Always(fakemongo.Hang())})
 			c := dial(t, s, conn.Config{})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -178,8 +185,10 @@ func TestErrorAfterAnotherCallersEnd(t *testing.T) {
 				t.Errorf("RoundTrip() = %v, want %v", err, end)
 			}
 			_, err := c.RoundTrip(t.Context(), message("ping", 0))
-			if !mongoerr.IsNetwork(err) || errors.Is(err, end) || !strings.Contains(err.Error(), end.Error()) {
-				t.Errorf("RoundTrip() of the next caller = %v, want a network error that is not %v", err, end)
+			if !mongoerr.IsNetwork(err) || errors.Is(err, end) ||
+				!strings.Contains(err.Error(), end.Error()) {
+				t.Errorf("RoundTrip() of the next caller = %v, want a network error that is not %v",
+					err, end)
 			}
 			if !mongoerr.IsTimeout(err) {
 				t.Errorf("%v is no timeout: it would count against the server", err)

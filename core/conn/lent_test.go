@@ -30,7 +30,8 @@ func TestRoundTripLent(t *testing.T) {
 					lent != nil, err, test.lent)
 			}
 			lent.Release()
-			if buffer.Poisoned && test.lent && (got[0] != buffer.Poison || got[len(got)-1] != buffer.Poison) {
+			if buffer.Poisoned && test.lent &&
+				(got[0] != buffer.Poison || got[len(got)-1] != buffer.Poison) {
 				t.Error("what was released can be read")
 			}
 			own, err := c.RoundTrip(t.Context(), message("find", 0))

@@ -14,7 +14,8 @@ func TestNegotiated(t *testing.T) {
 	if _, ok := plain.TLS(); ok || plain.Compressor() != "" {
 		t.Errorf("TLS() = _, %v, Compressor() = %q without either", ok, plain.Compressor())
 	}
-	packed := dial(t, supporting(t, "zlib", "snappy"), conn.Config{Compressors: []string{"zstd", "snappy", "zlib"}})
+	packed := dial(t, supporting(t, "zlib", "snappy"),
+		conn.Config{Compressors: []string{"zstd", "snappy", "zlib"}})
 	if got := packed.Compressor(); got != "snappy" {
 		t.Errorf("Compressor() = %q, want snappy", got)
 	}

@@ -101,7 +101,9 @@ func TestOCSPMatrix(t *testing.T) {
 				if delegated {
 					signer, signedBy = ca.Delegate(t), "delegate"
 				}
-				responder := &certtest.Responder{Authority: ca, Signer: signer, Response: xocsp.Response{Status: column.status}}
+				responder := &certtest.Responder{
+					Authority: ca, Signer: signer, Response: xocsp.Response{Status: column.status},
+				}
 				asked := unreachable(t)
 				if column.responder {
 					s := httptest.NewServer(responder)
@@ -120,17 +122,20 @@ func TestOCSPMatrix(t *testing.T) {
 				server := fakemongo.NewTCPServer(t, nil)
 				server.UseTLS(&tls.Config{Certificates: []tls.Certificate{cert.TLS(staple)}})
 				for _, row := range rows {
-					t.Run(fmt.Sprintf("%s/%v/%s/%s", column.name, algorithm, signedBy, row.options), func(t *testing.T) {
-						before := len(responder.Methods())
-						err := dialURI(t, server.Address(), ca, row.options)
-						if want := column.ok || row.relaxed; (err == nil) != want {
-							t.Errorf("Dial() = %v, want success: %v", err, want)
-						}
-						wantAsked := column.responder && !column.mustStaple && !row.relaxed
-						if asked := len(responder.Methods()) > before; asked != wantAsked {
-							t.Errorf("the responder was asked: %v, want %v", asked, wantAsked)
-						}
-					})
+					t.Run(fmt.Sprintf("%s/%v/%s/%s", column.name, algorithm, signedBy, row.options),
+						func(
+							t *testing.T,
+						) {
+							before := len(responder.Methods())
+							err := dialURI(t, server.Address(), ca, row.options)
+							if want := column.ok || row.relaxed; (err == nil) != want {
+								t.Errorf("Dial() = %v, want success: %v", err, want)
+							}
+							wantAsked := column.responder && !column.mustStaple && !row.relaxed
+							if asked := len(responder.Methods()) > before; asked != wantAsked {
+								t.Errorf("the responder was asked: %v, want %v", asked, wantAsked)
+							}
+						})
 				}
 			}
 		}
@@ -200,7 +205,9 @@ func TestOCSPWithTLS12(t *testing.T) {
 	for status, want := range map[int]string{xocsp.Good: "", xocsp.Revoked: "was revoked"} {
 		server := fakemongo.NewTCPServer(t, nil)
 		staple := cert.Respond(t, ca, xocsp.Response{Status: status})
-		server.UseTLS(&tls.Config{Certificates: []tls.Certificate{cert.TLS(staple)}, MaxVersion: tls.VersionTLS12})
+		server.UseTLS(&tls.Config{
+			Certificates: []tls.Certificate{cert.TLS(staple)}, MaxVersion: tls.VersionTLS12,
+		})
 		check(t, dialURI(t, server.Address(), ca, "tls=true"), want)
 	}
 }
@@ -255,7 +262,8 @@ func TestOCSPTimeoutIsNotTheServers(t *testing.T) {
 	server.UseTLS(presents(ca.Issue(t, "127.0.0.1", certtest.Responders(s.URL))))
 	err := ping(ctx, server.Address(), uriConfig(t, server.Address(), ca, "tls=true"))
 	if !mongoerr.IsNetwork(err) || !mongoerr.IsTimeout(err) || len(mongoerr.Labels(err)) > 0 {
-		t.Errorf("Dial() = %v with the labels %v, want a timeout without labels", err, mongoerr.Labels(err))
+		t.Errorf("Dial() = %v with the labels %v, want a timeout without labels", err,
+			mongoerr.Labels(err))
 	}
 }
 
@@ -280,7 +288,11 @@ func TestOCSPErrorCanBeTold(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	cert := ca.Issue(t, "127.0.0.1")
 	server := fakemongo.NewTCPServer(t, nil)
-	server.UseTLS(&tls.Config{Certificates: []tls.Certificate{cert.TLS(cert.Respond(t, ca, xocsp.Response{Status: xocsp.Revoked}))}})
+	server.UseTLS(&tls.Config{
+		Certificates: []tls.Certificate{
+			cert.TLS(cert.Respond(t, ca, xocsp.Response{Status: xocsp.Revoked})),
+		},
+	})
 	err := dialURI(t, server.Address(), ca, "tls=true")
 	revoked, ok := errors.AsType[*ocsp.RevokedError](err)
 	if !ok || !revoked.Certificate.Equal(cert.Certificate) {
@@ -304,9 +316,13 @@ func TestOCSPWithOpenSSL(t *testing.T) {
 					signedBy = ca.Delegate(t)
 				}
 				url := startOpenSSL(t, openssl, ca, signedBy)
-				for serial, want := range map[int64]string{goodSerial: "", revokedSerial: "was revoked"} {
+				for serial, want := range map[int64]string{
+					goodSerial: "", revokedSerial: "was revoked",
+				} {
 					server := fakemongo.NewTCPServer(t, nil)
-					server.UseTLS(presents(ca.Issue(t, "127.0.0.1", certtest.Responders(url), func(c *x509.Certificate) {
+					server.UseTLS(presents(ca.Issue(t, "127.0.0.1", certtest.Responders(url), func(
+						c *x509.Certificate,
+					) {
 						c.SerialNumber = big.NewInt(serial)
 					})))
 					check(t, dialURI(t, server.Address(), ca, "tls=true"), want)
@@ -327,13 +343,16 @@ func startOpenSSL(t *testing.T, openssl string, ca, signer *certtest.Pair) strin
 	t.Helper()
 	const stamp = "060102150405Z"
 	now := time.Now().UTC()
-	index := fmt.Sprintf("V\t%s\t\t%X\tunknown\t/CN=good\nR\t%[1]s\t%[3]s,keyCompromise\t%[4]X\tunknown\t/CN=revoked\n",
-		now.Add(time.Hour).Format(stamp), goodSerial, now.Add(-time.Hour).Format(stamp), revokedSerial)
+	index := fmt.Sprintf("V\t%s\t\t%X\tunknown\t/CN=good\n"+
+		"R\t%[1]s\t%[3]s,keyCompromise\t%[4]X\tunknown\t/CN=revoked\n",
+		now.Add(time.Hour).Format(stamp), goodSerial, now.Add(-time.Hour).Format(stamp),
+		revokedSerial)
 	file := filepath.Join(t.TempDir(), "index.txt")
 	if err := os.WriteFile(file, []byte(index), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(openssl, "ocsp", "-port", "0", "-index", file, "-CA", caFile(t, ca), "-nmin", "60",
+	cmd := exec.Command(openssl, "ocsp", "-port", "0", "-index", file, "-CA", caFile(t, ca),
+		"-nmin", "60",
 		"-rsigner", certtest.File(t, "signer.pem", signer.CertificateBlock()),
 		"-rkey", certtest.File(t, "signer.key", signer.KeyBlock(t)))
 	stdout, err := cmd.StdoutPipe()

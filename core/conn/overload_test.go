@@ -25,12 +25,15 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 // TestOverloadLabels checks which errors of a connection that is being made have the labels of an
 // overloaded server (CM-101).
 func TestOverloadLabels(t *testing.T) {
-	ca, foreign := certtest.Authority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.ECDSA)
+	ca, foreign := certtest.Authority(t, certtest.ECDSA),
+		certtest.ForeignAuthority(t, certtest.ECDSA)
 	trusting := useTLS(t, connstring.TLS{CAFile: caFile(t, ca)}).TLS
 	unnamed := useTLS(t, connstring.TLS{CAFile: caFile(t, ca), AllowInvalidHostnames: true}).TLS
-	right, wrong, untrusted := presents(ca.Issue(t, "db")), presents(ca.Issue(t, "other")), presents(foreign.Issue(t, "db"))
+	right, wrong, untrusted := presents(ca.Issue(t, "db")), presents(ca.Issue(t, "other")),
+		presents(foreign.Issue(t, "db"))
 	demanding := right.Clone()
-	demanding.ClientAuth, demanding.ClientCAs, demanding.MaxVersion = tls.RequireAndVerifyClientCert, x509.NewCertPool(), tls.VersionTLS12
+	demanding.ClientAuth, demanding.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+	demanding.MaxVersion = tls.VersionTLS12
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	tests := []struct {
 		name     string
@@ -70,7 +73,9 @@ func TestOverloadLabels(t *testing.T) {
 			in, newServer := synctest.Test, fakemongo.NewServer
 			// Both ends of a TLS handshake may write at once, which blocks them on a net.Pipe.
 			if tt.server != nil {
-				in, newServer = func(t *testing.T, f func(*testing.T)) { f(t) }, fakemongo.NewTCPServer
+				in, newServer = func(t *testing.T, f func(*testing.T)) {
+					f(t)
+				}, fakemongo.NewTCPServer
 			}
 			in(t, func(t *testing.T) {
 				s := newServer(t, nil)
@@ -117,8 +122,10 @@ func TestOverloadLabelsEndWithTheHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fakemongo.NewServer(t, fakemongo.Handlers{"ping": fakemongo.Always(fakemongo.Drop())})
 		c := dial(t, s, conn.Config{})
-		if _, err := c.RoundTrip(t.Context(), message("ping", 0)); !mongoerr.IsNetwork(err) || len(mongoerr.Labels(err)) > 0 {
-			t.Errorf("RoundTrip() = %v with the labels %v, want a network error without", err, mongoerr.Labels(err))
+		if _, err := c.RoundTrip(t.Context(), message("ping", 0)); !mongoerr.IsNetwork(err) ||
+			len(mongoerr.Labels(err)) > 0 {
+			t.Errorf("RoundTrip() = %v with the labels %v, want a network error without", err,
+				mongoerr.Labels(err))
 		}
 	})
 }

@@ -47,11 +47,14 @@ func TestProxy(t *testing.T) {
 				})
 				p.Username, p.Password = tt.needs[0], tt.needs[1]
 				c, err := conn.Dial(t.Context(), tt.server, conn.Config{
-					Dialer: onlyTo(t, p.Dial), Proxy: &conn.Proxy{Address: proxyAddress, Username: tt.has[0], Password: tt.has[1]},
+					Dialer: onlyTo(t, p.Dial), Proxy: &conn.Proxy{
+						Address: proxyAddress, Username: tt.has[0], Password: tt.has[1],
+					},
 				})
 				synctest.Wait()
 				reqs := p.Requests()
-				if len(reqs) != 1 || string(reqs[0].Methods) != tt.methods || reqs[0].Kind != tt.kind || reqs[0].Username != tt.username {
+				if len(reqs) != 1 || string(reqs[0].Methods) != tt.methods ||
+					reqs[0].Kind != tt.kind || reqs[0].Username != tt.username {
 					t.Errorf("the proxy was asked %+v", reqs)
 				}
 				if tt.fail != "" {
@@ -74,7 +77,10 @@ func TestProxy(t *testing.T) {
 }
 
 // onlyTo returns a dialer that reaches only the proxy.
-func onlyTo(t *testing.T, dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+func onlyTo(t *testing.T,
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(
+	ctx context.Context, network, addr string,
+) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if network != "tcp" || addr != proxyAddress {
 			t.Errorf("dialed %s %s", network, addr)
@@ -89,7 +95,8 @@ func checkProxyError(t *testing.T, err error, reached bool, what string) {
 	t.Helper()
 	netErr, isNet := errors.AsType[*mongoerr.NetworkError](err)
 	proxyErr, isProxy := errors.AsType[*conn.ProxyError](err)
-	if !isNet || !isProxy || netErr.Sent || proxyErr.Reached != reached || !strings.Contains(err.Error(), what) {
+	if !isNet || !isProxy || netErr.Sent || proxyErr.Reached != reached ||
+		!strings.Contains(err.Error(), what) {
 		t.Errorf("Dial() = %v (%T), want a network error of the proxy with %q", err, err, what)
 	}
 	for _, no := range []string{"hunter2", "proxy.test", "1080"} {
@@ -166,7 +173,8 @@ func TestProxyTLS(t *testing.T) {
 			return nil, nil
 		}
 		s.UseTLS(conf)
-		p := fakemongo.NewProxy(t, map[string]*fakemongo.Server{"db.example:1": s, "other.example:1": s})
+		p := fakemongo.NewProxy(t,
+			map[string]*fakemongo.Server{"db.example:1": s, "other.example:1": s})
 		cfg := useTLS(t, connstring.TLS{CAFile: caFile(t, ca)})
 		cfg.Dialer, cfg.Proxy = p.Dial, &conn.Proxy{Address: proxyAddress}
 		c, err := conn.Dial(t.Context(), "db.example:1", cfg)
@@ -179,7 +187,8 @@ func TestProxyTLS(t *testing.T) {
 		}
 		_, err = conn.Dial(t.Context(), "other.example:1", cfg)
 		if _, ok := errors.AsType[*conn.ProxyError](err); err == nil || ok {
-			t.Errorf("Dial() of a server with another name = %v, want an error that is not the proxy's", err)
+			t.Errorf("Dial() of a server with another name = %v, want an error that is not "+
+				"the proxy's", err)
 		}
 	})
 }

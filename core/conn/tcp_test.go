@@ -26,7 +26,8 @@ func TestOverTCP(t *testing.T) {
 	if _, err := c.RoundTrip(t.Context(), message("ping", 0)); err != nil {
 		t.Error(err)
 	}
-	if _, err := conn.Dial(t.Context(), address.Address("127.0.0.1:1"), conn.Config{ConnectTimeout: -1}); err == nil {
+	if _, err := conn.Dial(t.Context(), address.Address("127.0.0.1:1"),
+		conn.Config{ConnectTimeout: -1}); err == nil {
 		t.Error("Dial of a closed port succeeded")
 	}
 }
@@ -54,7 +55,8 @@ func TestServerGoneWhileIdle(t *testing.T) {
 	conn.Rest(c)
 	_, err = c.RoundTrip(t.Context(), message("ping", 0))
 	if netErr, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || netErr.Sent || c.Alive() {
-		t.Errorf("RoundTrip on a connection that the server closed = %v, want a network error with nothing sent", err)
+		t.Errorf("RoundTrip on a connection that the server closed = %v, want a network error "+
+			"with nothing sent", err)
 	}
 }
 
@@ -116,7 +118,8 @@ func TestUnreadBytes(t *testing.T) {
 				cfg.SocketTimeout = time.Minute
 				goOn := make(chan struct{})
 				s.Handle("ping", func(cmd *fakemongo.Command) fakemongo.Reply {
-					reply := wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID}, &wire.Msg{Body: answer(1)})
+					reply := wire.Append(nil, wire.Header{ResponseTo: cmd.RequestID},
+						&wire.Msg{Body: answer(1)})
 					if later {
 						return fakemongo.Garbage(reply).Then(goOn, fakemongo.Garbage(reply))
 					}
@@ -143,7 +146,8 @@ func TestUnreadBytes(t *testing.T) {
 				_, err = c.RoundTrip(t.Context(), message("ping", 0))
 				netErr, ok := errors.AsType[*mongoerr.NetworkError](err)
 				if !ok || netErr.Sent || !mongoerr.IsMalformed(err) || c.Alive() {
-					t.Errorf("RoundTrip() = %v, want a network error about the unread bytes with nothing sent", err)
+					t.Errorf("RoundTrip() = %v, want a network error about the unread bytes with "+
+						"nothing sent", err)
 				}
 				if n := len(s.Commands("ping")); n != 1 {
 					t.Errorf("the server got %d requests, want 1", n)

@@ -58,9 +58,11 @@ func check(t *testing.T, err error, want string) {
 }
 
 func TestTLS(t *testing.T) {
-	ca, foreign := certtest.Authority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.ECDSA)
+	ca, foreign := certtest.Authority(t, certtest.ECDSA),
+		certtest.ForeignAuthority(t, certtest.ECDSA)
 	now := time.Now()
-	right, wrong, untrusted := ca.Issue(t, "127.0.0.1"), ca.Issue(t, "other.example"), foreign.Issue(t, "127.0.0.1")
+	right, wrong, untrusted := ca.Issue(t, "127.0.0.1"), ca.Issue(t, "other.example"),
+		foreign.Issue(t, "127.0.0.1")
 	expired := ca.Issue(t, "127.0.0.1", certtest.Valid(now.Add(-2*time.Hour), now.Add(-time.Hour)))
 	early := ca.Issue(t, "127.0.0.1", certtest.Valid(now.Add(time.Hour), now.Add(2*time.Hour)))
 	client := ca.Issue(t, "127.0.0.1", certtest.Purposes(x509.ExtKeyUsageClientAuth))
@@ -122,7 +124,9 @@ func TestTLSMinimum(t *testing.T) {
 			conf := presents(ca.Issue(t, "127.0.0.1"))
 			conf.MinVersion, conf.MaxVersion = tls.VersionTLS10, tt.max
 			s.UseTLS(conf)
-			check(t, ping(t.Context(), s.Address(), useTLS(t, connstring.TLS{CAFile: caFile(t, ca), Insecure: true})), tt.want)
+			check(t,
+				ping(t.Context(), s.Address(),
+					useTLS(t, connstring.TLS{CAFile: caFile(t, ca), Insecure: true})), tt.want)
 		})
 	}
 }
@@ -199,7 +203,8 @@ func TestTLSOverIPv6(t *testing.T) {
 		}
 		done <- err
 	}()
-	_, err = conn.Dial(t.Context(), address.Address(l.Addr().String()), useTLS(t, connstring.TLS{CAFile: caFile(t, ca)}))
+	_, err = conn.Dial(t.Context(), address.Address(l.Addr().String()),
+		useTLS(t, connstring.TLS{CAFile: caFile(t, ca)}))
 	check(t, err, "hello") // the handshake before it was right
 	if err := <-done; err != nil {
 		t.Errorf("the server's handshake = %v", err)
@@ -240,7 +245,8 @@ func TestTLSClientCertificate(t *testing.T) {
 // Connections that are made after Reload use the new files; those that exist go on. Files that
 // cannot be used leave the old ones in use.
 func TestReload(t *testing.T) {
-	before, after := certtest.Authority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.ECDSA)
+	before, after := certtest.Authority(t, certtest.ECDSA),
+		certtest.ForeignAuthority(t, certtest.ECDSA)
 	first, second := before.Issue(t, "first"), before.Issue(t, "second")
 	dir := t.TempDir()
 	opt := connstring.TLS{
@@ -311,9 +317,11 @@ func TestReload(t *testing.T) {
 }
 
 func TestTLSReadsABundle(t *testing.T) {
-	ca, foreign := certtest.Authority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.ECDSA)
+	ca, foreign := certtest.Authority(t, certtest.ECDSA),
+		certtest.ForeignAuthority(t, certtest.ECDSA)
 	file := certtest.File(t, "bundle.pem", foreign.CertificateBlock(), foreign.KeyBlock(t),
-		&pem.Block{Type: "CERTIFICATE", Bytes: []byte("not one that can be read")}, ca.CertificateBlock())
+		&pem.Block{Type: "CERTIFICATE", Bytes: []byte("not one that can be read")},
+		ca.CertificateBlock())
 	s := fakemongo.NewTCPServer(t, nil)
 	s.UseTLS(presents(ca.Issue(t, "127.0.0.1")))
 	check(t, ping(t.Context(), s.Address(), useTLS(t, connstring.TLS{CAFile: file})), "")

@@ -50,7 +50,8 @@ func TestOptionsAreDocumented(t *testing.T) {
 	seen := map[string]bool{}
 	for _, o := range connstring.Options() {
 		name := strings.ToLower(o.Name)
-		if o.Name == "" || o.Kind == "" || o.Doc == "" || seen[name] || strings.Contains(o.Kind+o.Default+o.Doc, "|") {
+		if o.Name == "" || o.Kind == "" || o.Doc == "" || seen[name] ||
+			strings.Contains(o.Kind+o.Default+o.Doc, "|") {
 			t.Errorf("option %q is without text, with a bar, or there twice", o.Name)
 		}
 		seen[name] = true

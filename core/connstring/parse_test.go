@@ -26,24 +26,34 @@ func TestParse(t *testing.T) {
 			Username: "u@", Password: "p:/+", HasPassword: true, AuthSource: "db",
 		}},
 		{"empty password", "mongodb://u:@a", connstring.Config{
-			Hosts: []address.Address{"a:27017"}, HasCredential: true, Username: "u", HasPassword: true, AuthSource: "admin",
+			Hosts: []address.Address{"a:27017"}, HasCredential: true, Username: "u",
+			HasPassword: true, AuthSource: "admin",
 		}},
 		{"mechanism without userinfo", "mongodb://a/db?authMechanism=MONGODB-X509", connstring.Config{
-			Hosts: []address.Address{"a:27017"}, Database: "db", HasCredential: true, AuthMechanism: "MONGODB-X509", AuthSource: "$external",
+			Hosts: []address.Address{"a:27017"}, Database: "db", HasCredential: true,
+			AuthMechanism: "MONGODB-X509", AuthSource: "$external",
 		}},
 		{"srv", "mongodb+srv://Cluster.example.com/?srvMaxHosts=2&tls=false", connstring.Config{
-			SRV: true, SRVHost: "cluster.example.com", SRVMaxHosts: new(int32(2)), TLS: connstring.TLS{Enabled: new(false)},
+			SRV: true, SRVHost: "cluster.example.com", SRVMaxHosts: new(int32(2)),
+			TLS: connstring.TLS{Enabled: new(false)},
 		}},
 		{"pool", "mongodb://a?maxPoolSize=0&minPoolSize=7&maxConnecting=3&maxIdleTimeMS=5&waitQueueTimeoutMS=0", connstring.Config{
-			Hosts: []address.Address{"a:27017"}, MaxPoolSize: new(uint64(0)), MinPoolSize: new(uint64(7)),
-			MaxConnecting: new(uint64(3)), MaxIdleTime: new(5 * time.Millisecond), WaitQueueTimeout: new(time.Duration(0)),
+			Hosts: []address.Address{"a:27017"}, MaxPoolSize: new(uint64(0)),
+			MinPoolSize:   new(uint64(7)),
+			MaxConnecting: new(uint64(3)), MaxIdleTime: new(5 * time.Millisecond),
+			WaitQueueTimeout: new(time.Duration(0)),
 		}},
 		{"tag sets", "mongodb://a?readPreference=nearest&readPreferenceTags=dc:ny,rack:1&readPreferenceTags=dc:ny&readPreferenceTags=&maxStalenessSeconds=90", connstring.Config{
-			Hosts: []address.Address{"a:27017"}, ReadPreference: "nearest", MaxStaleness: new(90 * time.Second),
-			ReadPreferenceTags: []connstring.TagSet{{{"dc", "ny"}, {"rack", "1"}}, {{"dc", "ny"}}, {}},
+			Hosts: []address.Address{"a:27017"}, ReadPreference: "nearest",
+			MaxStaleness: new(90 * time.Second),
+			ReadPreferenceTags: []connstring.TagSet{
+				{{"dc", "ny"}, {"rack", "1"}}, {{"dc", "ny"}}, {},
+			},
 		}},
 		{"write concern", "mongodb://a?w=majority&journal=true&wTimeoutMS=5000000000", connstring.Config{
-			Hosts: []address.Address{"a:27017"}, WriteConcern: connstring.WriteConcern{Tag: "majority", Journal: new(true), WTimeoutMS: new(int64(5000000000))},
+			Hosts: []address.Address{"a:27017"}, WriteConcern: connstring.WriteConcern{
+				Tag: "majority", Journal: new(true), WTimeoutMS: new(int64(5000000000)),
+			},
 		}},
 		{"proxy", "mongodb://a?proxyHost=p&proxyUsername=&proxyPassword=", connstring.Config{
 			Hosts: []address.Address{"a:27017"}, Proxy: connstring.Proxy{Host: "p", Port: 1080},
@@ -88,8 +98,10 @@ func TestParseWarns(t *testing.T) {
 	}
 	for _, tt := range tests {
 		c, err := connstring.Parse("mongodb://a/?" + tt.query)
-		if err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].String(), tt.warning) {
-			t.Errorf("Parse(?%s): warnings %q, error %v, want %q", tt.query, c.Warnings, err, tt.warning)
+		if err != nil || len(c.Warnings) != 1 ||
+			!strings.Contains(c.Warnings[0].String(), tt.warning) {
+			t.Errorf("Parse(?%s): warnings %q, error %v, want %q", tt.query, c.Warnings, err,
+				tt.warning)
 		}
 	}
 }
@@ -180,7 +192,8 @@ func TestParseWith(t *testing.T) {
 				want += "?" + tt.want
 			}
 			if c.String() != want || len(c.Warnings) != tt.warnings {
-				t.Errorf("ParseWith() = %v, %q, want %s and %d warnings", c, c.Warnings, want, tt.warnings)
+				t.Errorf("ParseWith() = %v, %q, want %s and %d warnings", c, c.Warnings, want,
+					tt.warnings)
 			}
 		})
 	}
@@ -232,7 +245,8 @@ func TestMechanismsThatParseRefuses(t *testing.T) {
 
 func TestOverloadOptions(t *testing.T) {
 	c := parse(t, "mongodb://a/?maxAdaptiveRetries=0&enableOverloadRetargeting=true")
-	if c.MaxAdaptiveRetries == nil || *c.MaxAdaptiveRetries != 0 || !c.EnableOverloadRetargeting || len(c.Warnings) > 0 {
+	if c.MaxAdaptiveRetries == nil || *c.MaxAdaptiveRetries != 0 || !c.EnableOverloadRetargeting ||
+		len(c.Warnings) > 0 {
 		t.Errorf("maxAdaptiveRetries %v, enableOverloadRetargeting %v, warnings %v",
 			c.MaxAdaptiveRetries, c.EnableOverloadRetargeting, c.Warnings)
 	}
@@ -271,7 +285,8 @@ func TestCheckAuth(t *testing.T) {
 	for _, tt := range tests {
 		c := parse(t, "mongodb://"+tt.uri)
 		err := c.CheckAuth(connstring.InCode{})
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if (err == nil) != (tt.want == "") ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: CheckAuth() = %v, want %q", tt.uri, err, tt.want)
 		}
 	}
@@ -296,7 +311,8 @@ func TestCheckAuthWithPartsInCode(t *testing.T) {
 	} {
 		c := parse(t, "mongodb://"+tt.uri)
 		err := c.CheckAuth(tt.given)
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if (err == nil) != (tt.want == "") ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: CheckAuth(%+v) = %v, want %q", tt.uri, tt.given, err, tt.want)
 		}
 	}
@@ -314,9 +330,11 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := connstring.Parse(c.String()); c.HasCredential || len(c.AuthMechanismProperties) > 0 || c.Proxy.Username != "" {
+		if again, err := connstring.Parse(c.String()); c.HasCredential ||
+			len(c.AuthMechanismProperties) > 0 || c.Proxy.Username != "" {
 			// masked
-		} else if c.Warnings = nil; err != nil || again.String() != c.String() || again.Hosts == nil != (c.Hosts == nil) {
+		} else if c.Warnings = nil; err != nil || again.String() != c.String() ||
+			again.Hosts == nil != (c.Hosts == nil) {
 			t.Errorf("Parse(%q) = %v, which is read as %v, %v", uri, c, again, err)
 		}
 		if (len(c.Hosts) == 0) == (c.SRVHost == "") {
@@ -333,7 +351,8 @@ func FuzzParse(f *testing.F) {
 // Nothing listens on port 0, and another port must not be taken for it unseen.
 func TestProxyPortZero(t *testing.T) {
 	c := parse(t, "mongodb://a/?proxyHost=p&proxyPort=0")
-	if len(c.Warnings) != 1 || c.Warnings[0].Option != "proxyPort" || c.Proxy.Port != connstring.DefaultProxyPort {
+	if len(c.Warnings) != 1 || c.Warnings[0].Option != "proxyPort" ||
+		c.Proxy.Port != connstring.DefaultProxyPort {
 		t.Errorf("port %d, warnings %v, want the default's and a warning", c.Proxy.Port, c.Warnings)
 	}
 }

@@ -61,7 +61,8 @@ func TestResolveCompletesTheCredential(t *testing.T) {
 	for _, tt := range tests {
 		got, err := parse(t, tt.uri).Resolve(hosts("h.example.com:1"), tt.txt)
 		if err != nil || got.AuthSource != tt.want {
-			t.Errorf("%s with %q: source %q, %v, want %q", tt.uri, tt.txt, got.AuthSource, err, tt.want)
+			t.Errorf("%s with %q: source %q, %v, want %q", tt.uri, tt.txt, got.AuthSource, err,
+				tt.want)
 		}
 	}
 }
@@ -100,7 +101,8 @@ func TestSRVServiceName(t *testing.T) {
 	} {
 		c, err := connstring.Parse("mongodb+srv://example.com/?srvServiceName=" + name)
 		if (err == nil) != ok || ok && c.SRVServiceName != name {
-			t.Errorf("srvServiceName=%s: %q, %v, want it accepted: %v", name, c.SRVServiceName, err, ok)
+			t.Errorf("srvServiceName=%s: %q, %v, want it accepted: %v", name, c.SRVServiceName, err,
+				ok)
 		}
 	}
 }

@@ -27,14 +27,18 @@ func TestUserBesideTheString(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := connstring.Source{URI: tt.uri, Username: tt.username, Password: tt.password}.Parse()
+			c, err := connstring.Source{
+				URI: tt.uri, Username: tt.username, Password: tt.password,
+			}.Parse()
 			if tt.want != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), secret) {
+				if err == nil || !strings.Contains(err.Error(), tt.want) ||
+					strings.Contains(err.Error(), secret) {
 					t.Errorf("Parse() = %v, want an error with %q", err, tt.want)
 				}
 				return
 			}
-			if err != nil || c.Username != tt.user || c.Password != tt.pass || !c.HasPassword || c.AuthSource != tt.source {
+			if err != nil || c.Username != tt.user || c.Password != tt.pass || !c.HasPassword ||
+				c.AuthSource != tt.source {
 				t.Errorf("Parse() = %s, %v, want %s", c, err, tt.user)
 			}
 		})

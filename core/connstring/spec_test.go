@@ -167,12 +167,15 @@ func TestSpecificationsKnowEveryOption(t *testing.T) {
 
 func TestSpecifications(t *testing.T) {
 	ran := map[string]bool{}
-	for _, suite := range []string{"connection-string", "uri-options", "auth", "read-write-concern"} {
+	for _, suite := range []string{
+		"connection-string", "uri-options", "auth", "read-write-concern",
+	} {
 		for _, file := range spectest.Files(t, suite) {
 			if suite == "auth" && filepath.Base(file) != "connection-string.json" {
 				continue // the unified tests are the unified runner's
 			}
-			if suite == "read-write-concern" && filepath.Base(filepath.Dir(file)) != "connection-string" {
+			if suite == "read-write-concern" &&
+				filepath.Base(filepath.Dir(file)) != "connection-string" {
 				continue // core/client has the documents, the unified runner the operations
 			}
 			data, err := os.ReadFile(file)
@@ -263,12 +266,15 @@ func (c specCase) checkHosts(t testing.TB, got *connstring.Config) {
 // checkConcerns compares all that the concerns can have, so that what is absent is.
 func (c specCase) checkConcerns(t testing.TB, got *connstring.Config) {
 	if c.ReadConcern != nil && got.ReadConcernLevel != c.ReadConcern.Level {
-		t.Errorf("Parse(%q): readConcernLevel %q, want %q", c.URI, got.ReadConcernLevel, c.ReadConcern.Level)
+		t.Errorf("Parse(%q): readConcernLevel %q, want %q", c.URI, got.ReadConcernLevel,
+			c.ReadConcern.Level)
 	}
 	if c.WriteConcern == nil {
 		return
 	}
-	for name, field := range map[string]string{"w": "w", "wtimeoutMS": "wtimeoutms", "journal": "journal"} {
+	for name, field := range map[string]string{
+		"w": "w", "wtimeoutMS": "wtimeoutms", "journal": "journal",
+	} {
 		g, w := asJSON(t, options[field](got)), asJSON(t, c.WriteConcern[name])
 		if g == `""` {
 			g = "null"

@@ -44,7 +44,8 @@ func text(t testing.TB, d bson.Raw) string {
 // run runs a test in a bubble with a server that has n documents {"_id": 0} … in shop.orders, and
 // a client of it.
 func run(
-	t *testing.T, n int, handlers fakemongo.Handlers, test func(t *testing.T, srv *fakemongo.Server, c *client.Client),
+	t *testing.T, n int, handlers fakemongo.Handlers,
+	test func(t *testing.T, srv *fakemongo.Server, c *client.Client),
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,7 +55,8 @@ func run(
 			docs[i] = doc(t, fmt.Sprintf(`{"_id":%d}`, i))
 		}
 		srv.SetDocuments("shop.orders", docs...)
-		c, err := client.New(connstring.Config{Hosts: []address.Address{srv.Address()}}, client.Options{Dialer: srv.Dial})
+		c, err := client.New(connstring.Config{Hosts: []address.Address{srv.Address()}},
+			client.Options{Dialer: srv.Dial})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +83,9 @@ func find(t testing.TB, c *client.Client, opt client.FindOptions) *cursor.Cursor
 
 func TestNext(t *testing.T) {
 	run(t, 5, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		cur := find(t, c, client.FindOptions{Common: client.Common{Comment: bson.StringValue("c")}, BatchSize: new(int32(2))})
+		cur := find(t, c, client.FindOptions{
+			Common: client.Common{Comment: bson.StringValue("c")}, BatchSize: new(int32(2)),
+		})
 		if cur.Done() || cur.ID() == 0 {
 			t.Errorf("a new cursor: Done() = %v, ID() = %d", cur.Done(), cur.ID())
 		}
@@ -94,11 +98,13 @@ func TestNext(t *testing.T) {
 				t.Errorf("Next() begins with %s", first)
 			}
 		}
-		if _, err := cur.Next(t.Context()); !errors.Is(err, io.EOF) || !cur.Done() || cur.ID() != 0 {
+		if _, err := cur.Next(t.Context()); !errors.Is(err, io.EOF) || !cur.Done() ||
+			cur.ID() != 0 {
 			t.Errorf("Next() = %v, Done() = %v, ID() = %d, want the end", err, cur.Done(), cur.ID())
 		}
 		if err := cur.Close(t.Context()); err != nil || len(srv.Commands("killCursors")) != 0 {
-			t.Errorf("Close() = %v, %d killCursors; nothing was open", err, len(srv.Commands("killCursors")))
+			t.Errorf("Close() = %v, %d killCursors; nothing was open", err,
+				len(srv.Commands("killCursors")))
 		}
 		want := `{"collection":"orders","batchSize":2,"comment":"c","$db":"shop"}`
 		for _, cmd := range srv.Commands("getMore") {
@@ -128,7 +134,11 @@ func TestContinueElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := cur.State()
-		if want := (cursor.State{Server: srv.Address(), ID: cur.ID(), Database: "shop", Collection: "orders", BatchSize: 2}); s.ID == 0 || s.Session == (bson.UUID{}) || fmt.Sprint(stateOnly(s)) != fmt.Sprint(want) {
+		if want := (cursor.State{
+			Server: srv.Address(), ID: cur.ID(), Database: "shop", Collection: "orders",
+			BatchSize: 2,
+		}); s.ID == 0 || s.Session == (bson.UUID{}) ||
+			fmt.Sprint(stateOnly(s)) != fmt.Sprint(want) {
 			t.Errorf("State() = %+v, want %+v", s, want)
 		}
 		next := c.ContinueCursor(s)
@@ -142,8 +152,10 @@ func TestContinueElsewhere(t *testing.T) {
 
 func TestNamespaceIsTheServers(t *testing.T) {
 	handlers := fakemongo.Handlers{
-		"find":    fakemongo.Always(fakemongo.CursorReply(7, "shop.a.b", "firstBatch")),
-		"getMore": fakemongo.Times(1, fakemongo.Always(fakemongo.CursorReply(8, "other.c", "nextBatch")), fakemongo.Always(fakemongo.CursorReply(0, "other.c", "nextBatch"))),
+		"find": fakemongo.Always(fakemongo.CursorReply(7, "shop.a.b", "firstBatch")),
+		"getMore": fakemongo.Times(1,
+			fakemongo.Always(fakemongo.CursorReply(8, "other.c", "nextBatch")),
+			fakemongo.Always(fakemongo.CursorReply(0, "other.c", "nextBatch"))),
 	}
 	run(t, 0, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		n := 0
@@ -165,8 +177,10 @@ func TestNamespaceIsTheServers(t *testing.T) {
 func TestLimit(t *testing.T) {
 	four := []string{`{"getMore":7,"collection":"orders","batchSize":1,"$db":"shop"}`}
 	handlers := fakemongo.Handlers{
-		"find":    fakemongo.Always(fakemongo.CursorReply(7, "shop.orders", "firstBatch", doc(t, `{}`), doc(t, `{}`), doc(t, `{}`))),
-		"getMore": fakemongo.Always(fakemongo.CursorReply(7, "shop.orders", "nextBatch", doc(t, `{}`), doc(t, `{}`))),
+		"find": fakemongo.Always(fakemongo.CursorReply(7, "shop.orders", "firstBatch",
+			doc(t, `{}`), doc(t, `{}`), doc(t, `{}`))),
+		"getMore": fakemongo.Always(fakemongo.CursorReply(7, "shop.orders", "nextBatch",
+			doc(t, `{}`), doc(t, `{}`))),
 	}
 	run(t, 0, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{Limit: new(int64(4)), BatchSize: new(int32(3))})
@@ -191,9 +205,12 @@ func TestLimit(t *testing.T) {
 
 func TestCommentNeedsAVersion(t *testing.T) {
 	old := fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Document(
-		doc(t, `{"isWritablePrimary":true,"helloOk":true,"minWireVersion":0,"maxWireVersion":8,"ok":1}`)))}
+		doc(t,
+			`{"isWritablePrimary":true,"helloOk":true,"minWireVersion":0,"maxWireVersion":8,"ok":1}`)))}
 	run(t, 3, old, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		cur := find(t, c, client.FindOptions{Common: client.Common{Comment: bson.StringValue("c")}, BatchSize: new(int32(2))})
+		cur := find(t, c, client.FindOptions{
+			Common: client.Common{Comment: bson.StringValue("c")}, BatchSize: new(int32(2)),
+		})
 		for _, err := range cur.Batches(t.Context()) {
 			if err != nil {
 				t.Errorf("Batches() = %v", err)
@@ -208,7 +225,8 @@ func TestCommentNeedsAVersion(t *testing.T) {
 func TestAwaitTime(t *testing.T) {
 	run(t, 3, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		cur := find(t, c, client.FindOptions{
-			BatchSize: new(int32(1)), Tailable: new(true), AwaitData: new(true), MaxTimeMS: new(int64(99)), MaxAwaitTimeMS: new(int64(5)),
+			BatchSize: new(int32(1)), Tailable: new(true), AwaitData: new(true),
+			MaxTimeMS: new(int64(99)), MaxAwaitTimeMS: new(int64(5)),
 		})
 		for range 2 {
 			if _, err := cur.Next(t.Context()); err != nil {
@@ -220,8 +238,10 @@ func TestAwaitTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmds := srv.Commands("getMore")
-		if v, _ := cmds[0].Body.Lookup("maxTimeMS"); string(v.Data) != "\x05\x00\x00\x00\x00\x00\x00\x00" || cmds[1].Body.Has("maxTimeMS") {
-			t.Errorf("sent %s and %s, want 5 and nothing", text(t, cmds[0].Body), sentAs(t, cmds[1].Body))
+		if v, _ := cmds[0].Body.Lookup("maxTimeMS"); string(
+			v.Data) != "\x05\x00\x00\x00\x00\x00\x00\x00" || cmds[1].Body.Has("maxTimeMS") {
+			t.Errorf("sent %s and %s, want 5 and nothing", text(t, cmds[0].Body),
+				sentAs(t, cmds[1].Body))
 		}
 	})
 }
@@ -236,8 +256,10 @@ func TestCloseKills(t *testing.T) {
 				t.Errorf("Close() = %v", err)
 			}
 		}
-		if srv.KilledCursors() != 1 || srv.OpenCursors() != 0 || len(srv.Commands("killCursors")) != 1 || !cur.Done() {
-			t.Errorf("killed %d cursors by %d commands, want 1 by 1", srv.KilledCursors(), len(srv.Commands("killCursors")))
+		if srv.KilledCursors() != 1 || srv.OpenCursors() != 0 ||
+			len(srv.Commands("killCursors")) != 1 || !cur.Done() {
+			t.Errorf("killed %d cursors by %d commands, want 1 by 1", srv.KilledCursors(),
+				len(srv.Commands("killCursors")))
 		}
 		if _, err := cur.Next(t.Context()); !errors.Is(err, cursor.ErrClosed) {
 			t.Errorf("Next() = %v, want ErrClosed: this was not the end of the result", err)
@@ -247,7 +269,8 @@ func TestCloseKills(t *testing.T) {
 
 func TestBreakKills(t *testing.T) {
 	run(t, 5, nil, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
-		for _, err := range find(t, c, client.FindOptions{BatchSize: new(int32(2))}).Batches(t.Context()) {
+		for _, err := range find(t, c, client.FindOptions{BatchSize: new(int32(2))}).
+			Batches(t.Context()) {
 			if err != nil {
 				t.Errorf("Batches() = %v", err)
 			}
@@ -260,7 +283,9 @@ func TestBreakKills(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForever(t *testing.T) {
-	run(t, 5, fakemongo.Handlers{"killCursors": fakemongo.Always(fakemongo.Hang())}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
+	run(t, 5, fakemongo.Handlers{"killCursors": fakemongo.Always(fakemongo.Hang())}, func(
+		t *testing.T, _ *fakemongo.Server, c *client.Client,
+	) {
 		began := time.Now()
 		err := find(t, c, client.FindOptions{BatchSize: new(int32(2))}).Close(t.Context())
 		if err != nil || time.Since(began) > 5*time.Second {
@@ -285,7 +310,9 @@ func TestFailedGetMore(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			run(t, 5, fakemongo.Handlers{"getMore": fakemongo.Always(tt.answer)}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+			run(t, 5, fakemongo.Handlers{"getMore": fakemongo.Always(tt.answer)}, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
 				cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
 				if _, err := cur.Next(t.Context()); err != nil {
 					t.Fatal(err)
@@ -293,16 +320,21 @@ func TestFailedGetMore(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				_, first := cur.Next(ctx)
-				if first == nil || errors.Is(first, io.EOF) || tt.name == "timeout" && !errors.Is(first, context.DeadlineExceeded) {
+				if first == nil || errors.Is(first, io.EOF) ||
+					tt.name == "timeout" && !errors.Is(first, context.DeadlineExceeded) {
 					t.Errorf("Next() = %v, want an error", first)
 				}
 				srv.Handle("getMore", nil)
 				_, second := cur.Next(t.Context())
-				if asked := len(srv.Commands("getMore")) == 2; tt.sticky == asked || tt.sticky == (second == nil) {
-					t.Errorf("Next() again = %v, asked: %v, want an error without asking: %v", second, asked, tt.sticky)
+				if asked := len(srv.Commands("getMore")) == 2; tt.sticky == asked ||
+					tt.sticky == (second == nil) {
+					t.Errorf("Next() again = %v, asked: %v, want an error without asking: %v",
+						second, asked, tt.sticky)
 				}
-				if same := errors.Is(second, first); tt.sticky && same == (tt.name == "timeout") || errors.Is(second, context.DeadlineExceeded) {
-					t.Errorf("Next() again = %v after %v, want the same error, but none that says that this call's time ran out", second, first)
+				if same := errors.Is(second, first); tt.sticky && same == (tt.name == "timeout") ||
+					errors.Is(second, context.DeadlineExceeded) {
+					t.Errorf("Next() again = %v after %v, want the same error, but none that "+
+						"says that this call's time ran out", second, first)
 				}
 				if err := cur.Close(t.Context()); err != nil || !cur.Done() {
 					t.Errorf("Close() = %v, Done() = %v", err, cur.Done())
@@ -319,7 +351,8 @@ func TestFailedGetMore(t *testing.T) {
 // come back meanwhile.
 func TestCloseWhenTheServerHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary, fakemongo.Secondary)
 		for _, h := range cluster.Hosts() {
 			h.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		}
@@ -334,13 +367,16 @@ func TestCloseWhenTheServerHasLeft(t *testing.T) {
 			{"removed", cluster.Remove, 0},
 		} {
 			cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
-			holder := slices.IndexFunc(cluster.Hosts(), func(h *fakemongo.Host) bool { return h.Address() == cur.State().Server })
+			holder := slices.IndexFunc(cluster.Hosts(), func(h *fakemongo.Host) bool {
+				return h.Address() == cur.State().Server
+			})
 			tt.lose(cluster.Host(holder))
 			cluster.Elect(cluster.Host((holder + 1) % 3))
 			time.Sleep(time.Minute) //nolint:forbidigo // fake time: until monitors have seen it
 			began := time.Now()
 			if err := cur.Close(t.Context()); err != nil || time.Since(began) != tt.want {
-				t.Errorf("%s: Close() = %v after %v, want %v", tt.name, err, time.Since(began), tt.want)
+				t.Errorf("%s: Close() = %v after %v, want %v", tt.name, err, time.Since(began),
+					tt.want)
 			}
 			if tt.name == "down" {
 				cluster.Host(holder).SetDown(false)
@@ -353,17 +389,22 @@ func TestCloseWhenTheServerHasLeft(t *testing.T) {
 // As long as nothing is known of the deployment, the server may still turn up.
 func TestCloseBeforeTheDeploymentIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary)
 		host := cluster.Primary()
 		host.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		c := newClient(t, parse(t, cluster.URI("")), client.Options{Dialer: cluster.Dial})
 		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
 		state := find(t, c, client.FindOptions{BatchSize: new(int32(2))}).State()
 
-		other := connstring.Config{Hosts: []address.Address{cluster.Host(1).Address()}, ReplicaSet: parse(t, cluster.URI("")).ReplicaSet}
+		other := connstring.Config{
+			Hosts:      []address.Address{cluster.Host(1).Address()},
+			ReplicaSet: parse(t, cluster.URI("")).ReplicaSet,
+		}
 		d := newClient(t, other, client.Options{Dialer: cluster.Dial})
 		defer func() { _ = d.Close(context.WithoutCancel(t.Context())) }()
-		if err := d.ContinueCursor(state).Close(t.Context()); err != nil || host.KilledCursors() != 1 {
+		if err := d.ContinueCursor(state).Close(t.Context()); err != nil ||
+			host.KilledCursors() != 1 {
 			t.Errorf("Close() = %v, %d cursors killed, want 1", err, host.KilledCursors())
 		}
 	})
@@ -398,7 +439,11 @@ func TestMalformedFirstBatchIsKilled(t *testing.T) {
 				t.Errorf("after %s sent %q, want %q", tt.reply, got, tt.want)
 			}
 		}
-		run(t, 0, fakemongo.Handlers{"find": answer}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) { check(t, c, srv) })
+		run(t, 0, fakemongo.Handlers{"find": answer}, func(
+			t *testing.T, srv *fakemongo.Server, c *client.Client,
+		) {
+			check(t, c, srv)
+		})
 		runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
 			b.Service(0).Handle("find", answer)
 			b.Service(1).SetDown(true)
@@ -413,11 +458,15 @@ func TestGetMoreWithoutNamespace(t *testing.T) {
 	handler := func(*fakemongo.Command) fakemongo.Reply {
 		n++
 		if n == 1 {
-			return fakemongo.Document(doc(t, `{"cursor":{"id":{"$numberLong":"1"},"nextBatch":[{"a":1}]},"ok":1}`))
+			return fakemongo.Document(doc(t,
+				`{"cursor":{"id":{"$numberLong":"1"},"nextBatch":[{"a":1}]},"ok":1}`))
 		}
-		return fakemongo.Document(doc(t, `{"cursor":{"id":{"$numberLong":"0"},"nextBatch":[{"a":2}]},"ok":1}`))
+		return fakemongo.Document(doc(t,
+			`{"cursor":{"id":{"$numberLong":"0"},"nextBatch":[{"a":2}]},"ok":1}`))
 	}
-	run(t, 3, fakemongo.Handlers{"getMore": handler}, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+	run(t, 3, fakemongo.Handlers{"getMore": handler}, func(
+		t *testing.T, srv *fakemongo.Server, c *client.Client,
+	) {
 		cur := find(t, c, client.FindOptions{BatchSize: new(int32(1))})
 		for i := range 3 {
 			if b, err := cur.Next(t.Context()); err != nil || len(b.Documents) != 1 {
@@ -425,7 +474,8 @@ func TestGetMoreWithoutNamespace(t *testing.T) {
 			}
 		}
 		cmds := srv.Commands("getMore")
-		if got, want := sentAs(t, cmds[1].Body), `{"getMore":1,"collection":"orders","batchSize":1,"$db":"shop"}`; got != want {
+		if got, want := sentAs(t, cmds[1].Body),
+			`{"getMore":1,"collection":"orders","batchSize":1,"$db":"shop"}`; got != want {
 			t.Errorf("the second getMore is %s, want %s", got, want)
 		}
 	})
@@ -440,10 +490,12 @@ func TestRepliesWithoutCursor(t *testing.T) {
 	} {
 		handlers := fakemongo.Handlers{"find": fakemongo.Always(fakemongo.Document(doc(t, reply)))}
 		run(t, 0, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
-			if _, err := c.Find(t.Context(), orders, client.FindOptions{}); err == nil || err.Error() != want {
+			if _, err := c.Find(t.Context(), orders, client.FindOptions{}); err == nil ||
+				err.Error() != want {
 				t.Errorf("Find() of %s = %v, want %s", reply, err, want)
 			}
-			if _, _, err := c.FindOne(t.Context(), orders, client.FindOptions{}); err == nil || err.Error() != want {
+			if _, _, err := c.FindOne(t.Context(), orders, client.FindOptions{}); err == nil ||
+				err.Error() != want {
 				t.Errorf("FindOne() of %s = %v, want %s", reply, err, want)
 			}
 		})
@@ -471,7 +523,9 @@ func TestOneKillsWhatIsLeft(t *testing.T) {
 		}
 	}
 	handlers := fakemongo.Handlers{"find": left, "aggregate": left}
-	run(t, 0, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) { check(t, c, srv) })
+	run(t, 0, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+		check(t, c, srv)
+	})
 	runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
 		b.Service(0).Handle("find", left)
 		b.Service(0).Handle("aggregate", left)
@@ -486,7 +540,9 @@ func TestNoReadPreferenceOnGetMore(t *testing.T) {
 		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		host := cluster.Primary()
 		host.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
-		cfg := connstring.Config{Hosts: []address.Address{host.Address()}, DirectConnection: new(true)}
+		cfg := connstring.Config{
+			Hosts: []address.Address{host.Address()}, DirectConnection: new(true),
+		}
 		c := newClient(t, cfg, client.Options{Dialer: cluster.Dial})
 		defer func() { _ = c.Close(context.WithoutCancel(t.Context())) }()
 		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
@@ -509,8 +565,12 @@ func TestNoReadPreferenceOnGetMore(t *testing.T) {
 }
 
 func TestBatchesEndWithTheError(t *testing.T) {
-	for _, answer := range []fakemongo.Reply{fakemongo.Drop(), fakemongo.Error(43, "CursorNotFound", "gone"), fakemongo.OK(nil)} {
-		run(t, 5, fakemongo.Handlers{"getMore": fakemongo.Always(answer)}, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
+	for _, answer := range []fakemongo.Reply{
+		fakemongo.Drop(), fakemongo.Error(43, "CursorNotFound", "gone"), fakemongo.OK(nil),
+	} {
+		run(t, 5, fakemongo.Handlers{"getMore": fakemongo.Always(answer)}, func(
+			t *testing.T, _ *fakemongo.Server, c *client.Client,
+		) {
 			cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
 			for range 2 { // it is not forgotten
 				var last error
@@ -550,7 +610,8 @@ func TestPostBatchResumeToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := cur.Next(t.Context()); err != nil || text(t, b.PostBatchResumeToken) != `{"_data":"8"}` {
+	if b, err := cur.Next(t.Context()); err != nil ||
+		text(t, b.PostBatchResumeToken) != `{"_data":"8"}` {
 		t.Errorf("Next() = %v, %v, want the token", b, err)
 	}
 }
@@ -561,7 +622,8 @@ func TestFirst(t *testing.T) {
 		{`{"cursor":{"id":0,"ns":"a.b","firstBatch":[]},"ok":1}`, ``},
 	} {
 		got, err := cursor.First(&operation.Result{Server: "a:27017", Reply: doc(t, row.reply)})
-		if err != nil || (got != nil) != (row.want != "") || got != nil && text(t, got) != row.want {
+		if err != nil || (got != nil) != (row.want != "") ||
+			got != nil && text(t, got) != row.want {
 			t.Errorf("first(%s) = %v, %v; want %q", row.reply, got, err, row.want)
 		}
 	}

@@ -56,7 +56,9 @@ func TestContextThatEndsAfterTheBatch(t *testing.T) {
 		lb := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{})
 		lb.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		var over atomic.Pointer[context.CancelFunc]
-		c := newClient(t, parse(t, lb.URI("")), client.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c := newClient(t, parse(t, lb.URI("")), client.Options{Dialer: func(
+			ctx context.Context, network, addr string,
+		) (net.Conn, error) {
 			nc, err := lb.Dial(ctx, network, addr)
 			return reading{nc, &over}, err
 		}})
@@ -96,7 +98,9 @@ func TestPanicInsideTheDriver(t *testing.T) {
 		lb := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1})
 		lb.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		var over atomic.Pointer[context.CancelFunc]
-		c := newClient(t, parse(t, lb.URI("")), client.Options{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c := newClient(t, parse(t, lb.URI("")), client.Options{Dialer: func(
+			ctx context.Context, network, addr string,
+		) (net.Conn, error) {
 			nc, err := lb.Dial(ctx, network, addr)
 			return reading{nc, &over}, err
 		}})

@@ -14,7 +14,8 @@ import (
 
 // big returns a document of 10 KB.
 func big(n int) bson.Raw {
-	return bson.NewBuilder(nil).Int32("_id", int32(n)).String("pad", fmt.Sprintf("%010000d", n)).Finish()
+	return bson.NewBuilder(nil).Int32("_id", int32(n)).String("pad", fmt.Sprintf("%010000d", n)).
+		Finish()
 }
 
 func runBig(t *testing.T, n int, test func(t *testing.T, srv *fakemongo.Server, c *client.Client)) {
@@ -67,7 +68,8 @@ func TestLentBatches(t *testing.T) {
 	runBig(t, 50, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 		var held cursor.Batch
 		n := 0
-		for b, err := range find(t, c, client.FindOptions{BatchSize: new(int32(5))}).LentBatches(t.Context()) {
+		for b, err := range find(t, c, client.FindOptions{BatchSize: new(int32(5))}).
+			LentBatches(t.Context()) {
 			if err != nil || b.Lent == nil {
 				t.Fatalf("a batch lends %t, %v", b.Lent != nil, err)
 			}
@@ -105,7 +107,8 @@ func TestLentMemoryIsTakenBack(t *testing.T) {
 		}
 		cur := find(t, c, client.FindOptions{BatchSize: new(int32(5))})
 		srv.Handle("getMore", fakemongo.Always(fakemongo.Document(bson.NewBuilder(nil).
-			OpenDocument("cursor").Int32("id", 1).OpenArray("nextBatch").String("", "x").Close().Close().
+			OpenDocument("cursor").Int32("id", 1).OpenArray("nextBatch").String("", "x").Close().
+			Close().
 			Document("pad", big(0)).Document("more", big(1)).Int32("ok", 1).Finish())))
 		first, err := cur.NextLent(t.Context())
 		if err != nil {

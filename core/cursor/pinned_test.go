@@ -32,10 +32,15 @@ type balanced struct {
 	byID   map[uint64]bson.ObjectID // the services that commands were sent to, by connection
 }
 
-func runBalanced(t *testing.T, options string, opt client.Options, test func(t *testing.T, b *balanced)) {
+func runBalanced(t *testing.T, options string, opt client.Options, test func(
+	t *testing.T, b *balanced,
+)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &balanced{Balanced: fakemongo.NewBalanced(t, fakemongo.BalancedConfig{}), byID: map[uint64]bson.ObjectID{}}
+		b := &balanced{
+			Balanced: fakemongo.NewBalanced(t, fakemongo.BalancedConfig{}),
+			byID:     map[uint64]bson.ObjectID{},
+		}
 		b.SetDocuments("shop.orders", fakemongo.Numbered(0, 9, 0)...)
 		cfg, err := connstring.Parse(b.URI(options))
 		if err != nil {
@@ -86,7 +91,8 @@ func (b *balanced) sink(t *testing.T) *event.Sink {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			if was, ok := b.byID[e.ConnectionID]; e.ServiceID.IsZero() || ok && was != e.ServiceID {
-				t.Errorf("a command on connection %d is said to go to the service %v, those before to %v", e.ConnectionID, e.ServiceID, was)
+				t.Errorf("a command on connection %d is said to go to the service %v, those "+
+					"before to %v", e.ConnectionID, e.ServiceID, was)
 			}
 			b.byID[e.ConnectionID] = e.ServiceID
 		},
@@ -125,28 +131,34 @@ func (b *balanced) find(t *testing.T) *cursor.Cursor {
 func TestPinnedUntilExhausted(t *testing.T) {
 	opens := map[string]func(c *client.Client) (*cursor.Cursor, error){
 		"find": func(c *client.Client) (*cursor.Cursor, error) {
-			return c.Find(context.Background(), orders, client.FindOptions{BatchSize: new(int32(3))})
+			return c.Find(context.Background(), orders,
+				client.FindOptions{BatchSize: new(int32(3))})
 		},
 		"find, in another client's words": func(c *client.Client) (*cursor.Cursor, error) {
-			return c.RunCursorCommand(context.Background(), "shop", doc(t, `{"find":"orders","batchSize":3}`),
+			return c.RunCursorCommand(context.Background(), "shop",
+				doc(t, `{"find":"orders","batchSize":3}`),
 				client.RunCursorCommandOptions{BatchSize: new(int32(3))})
 		},
 		"aggregate": func(c *client.Client) (*cursor.Cursor, error) {
-			return c.Aggregate(context.Background(), orders, client.AggregateOptions{BatchSize: new(int32(3))})
+			return c.Aggregate(context.Background(), orders,
+				client.AggregateOptions{BatchSize: new(int32(3))})
 		},
 	}
 	for name, open := range opens {
 		t.Run(name, func(t *testing.T) {
 			runBalanced(t, "", client.Options{}, func(t *testing.T, b *balanced) {
 				for _, s := range b.Services() { // an aggregation is answered as a find is
-					s.Handle("aggregate", func(*fakemongo.Command) fakemongo.Reply { return firstThree(s) })
+					s.Handle("aggregate", func(*fakemongo.Command) fakemongo.Reply {
+						return firstThree(s)
+					})
 				}
 				cur, err := open(b.client)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if p := b.client.Pools()[0]; !cur.Pinned() || p.Cursors != 1 || p.InUse != 1 {
-					t.Errorf("Pinned() = %v, the pool has %d pinned of %d in use, want 1 of 1", cur.Pinned(), p.Cursors, p.InUse)
+					t.Errorf("Pinned() = %v, the pool has %d pinned of %d in use, want 1 of 1",
+						cur.Pinned(), p.Cursors, p.InUse)
 				}
 				n := 0
 				for batch, err := range cur.Batches(t.Context()) {
@@ -174,7 +186,10 @@ func TestPinnedUntilExhausted(t *testing.T) {
 
 // firstThree opens a cursor of the service over nine documents, by a find that the test makes up.
 func firstThree(s *fakemongo.Service) fakemongo.Reply {
-	return s.Default(&fakemongo.Command{Name: "find", Database: "shop", Body: bson.NewBuilder(nil).String("find", "orders").Int32("batchSize", 3).Finish()})
+	return s.Default(&fakemongo.Command{
+		Name: "find", Database: "shop",
+		Body: bson.NewBuilder(nil).String("find", "orders").Int32("batchSize", 3).Finish(),
+	})
 }
 
 // A cursor that is exhausted at once is not pinned.
@@ -189,13 +204,15 @@ func TestNotPinned(t *testing.T) {
 		if cur.Pinned() || b.OpenCursors() != 0 {
 			t.Error("a cursor whose limit is reached is pinned")
 		}
-		_, err := b.client.RunCursorCommand(t.Context(), "shop", doc(t, `{"ping":1}`), client.RunCursorCommandOptions{})
+		_, err := b.client.RunCursorCommand(t.Context(), "shop", doc(t, `{"ping":1}`),
+			client.RunCursorCommandOptions{})
 		if !isA[*mongoerr.MalformedReplyError](err) {
 			t.Errorf("RunCursorCommand(ping) = %v, want a MalformedReplyError", err)
 		}
 	})
 	run(t, 9, nil, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
-		if cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))}); cur.Pinned() || c.Pools()[0].InUse != 0 {
+		if cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))}); cur.Pinned() ||
+			c.Pools()[0].InUse != 0 {
 			t.Error("a cursor is pinned without a load balancer")
 		}
 	})
@@ -286,7 +303,8 @@ func TestPinnedCursorFails(t *testing.T) {
 				synctest.Wait()
 				b.expect(t, withService(tt.failures, id)...)
 				if !cur.Pinned() || cur.Done() {
-					t.Errorf("Pinned() = %v, Done() = %v, want the connection kept until Close", cur.Pinned(), cur.Done())
+					t.Errorf("Pinned() = %v, Done() = %v, want the connection kept until Close",
+						cur.Pinned(), cur.Done())
 				}
 				for _, s := range b.Services() {
 					s.Handle("getMore", nil)
@@ -336,7 +354,9 @@ func TestClosePinned(t *testing.T) {
 
 // More cursors than may be pinned: the one too many is closed at once, over its own connection.
 func TestPinBudget(t *testing.T) {
-	runBalanced(t, "&maxPoolSize=5", client.Options{MaxPinnedShare: 0.5}, func(t *testing.T, b *balanced) {
+	runBalanced(t, "&maxPoolSize=5", client.Options{MaxPinnedShare: 0.5}, func(
+		t *testing.T, b *balanced,
+	) {
 		a, z := b.find(t), b.find(t)
 		b.take()
 		_, err := b.client.Find(t.Context(), orders, client.FindOptions{BatchSize: new(int32(2))})
@@ -363,7 +383,8 @@ func TestPinBudget(t *testing.T) {
 // LB-023: Close interrupts a Next that is under way, and begins when that has ended.
 func TestCloseDuringNext(t *testing.T) {
 	test := func(t *testing.T, c *client.Client, hang func()) {
-		cur := find(t, c, client.FindOptions{Common: client.Common{RunOn: true}, BatchSize: new(int32(2))})
+		cur := find(t, c,
+			client.FindOptions{Common: client.Common{RunOn: true}, BatchSize: new(int32(2))})
 		if _, err := cur.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -43,7 +43,9 @@ var hellos = map[description.ServerKind]string{
 	description.ServerRSGhost:     `{"ok": 1, "isreplicaset": true, "maxWireVersion": 21, "hosts": ["x"], "setName": "other"}`,
 }
 
-func newServer(t testing.TB, kind description.ServerKind, addr address.Address) *description.Server {
+func newServer(
+	t testing.TB, kind description.ServerKind, addr address.Address,
+) *description.Server {
 	t.Helper()
 	if kind == description.ServerUnknown {
 		return description.Unknown(addr, io.EOF)
@@ -129,8 +131,10 @@ func TestThePrimaryItself(t *testing.T) {
 		description.ServerRSGhost: "a b p",
 	} {
 		t.Run(says.String(), func(t *testing.T) {
-			after := ofKind(t, description.KindReplicaSetWithPrimary).Apply(newServer(t, says, "p:27017"))
-			if got := hosts(after); after.Kind != description.KindReplicaSetNoPrimary || got != then {
+			after := ofKind(t, description.KindReplicaSetWithPrimary).
+				Apply(newServer(t, says, "p:27017"))
+			if got := hosts(after); after.Kind != description.KindReplicaSetNoPrimary ||
+				got != then {
 				t.Errorf("%v with %s, want ReplicaSetNoPrimary with %s", after.Kind, got, then)
 			}
 		})
@@ -140,7 +144,9 @@ func TestThePrimaryItself(t *testing.T) {
 // ofKind is a topology of two seeds, a and b, that came to be of that kind.
 func ofKind(t *testing.T, kind description.Kind) description.Topology {
 	t.Helper()
-	topo, err := description.New(description.Settings{Seeds: []address.Address{"a:27017", "b:27017"}})
+	topo, err := description.New(description.Settings{
+		Seeds: []address.Address{"a:27017", "b:27017"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +180,9 @@ func broken() error {
 }
 
 func TestSingleWithAnotherSetName(t *testing.T) {
-	topo, err := description.New(description.Settings{Seeds: []address.Address{"a:27017"}, Direct: true, SetName: "mine"})
+	topo, err := description.New(description.Settings{
+		Seeds: []address.Address{"a:27017"}, Direct: true, SetName: "mine",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +190,8 @@ func TestSingleWithAnotherSetName(t *testing.T) {
 		after := topo.Apply(newServer(t, kind, "a:27017"))
 		s := after.Server("a:27017")
 		if after.Kind != description.KindSingle || s.Kind != description.ServerUnknown ||
-			!strings.Contains(s.LastError.Error(), `configured is "mine"`) || after.IsUsable("a:27017") {
+			!strings.Contains(s.LastError.Error(), `configured is "mine"`) ||
+			after.IsUsable("a:27017") {
 			t.Errorf("%v: %v", kind, after)
 		}
 	}
@@ -191,13 +200,16 @@ func TestSingleWithAnotherSetName(t *testing.T) {
 // TestSingleKeepsItsServer checks that each check replaces the one server of a direct connection
 // and never removes it (SDAM-063).
 func TestSingleKeepsItsServer(t *testing.T) {
-	topo, err := description.New(description.Settings{Seeds: []address.Address{"a:27017"}, Direct: true})
+	topo, err := description.New(description.Settings{
+		Seeds: []address.Address{"a:27017"}, Direct: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	check := func(s *description.Server) {
 		t.Helper()
-		if topo = topo.Apply(s); topo.Kind != description.KindSingle || len(topo.Servers) != 1 || topo.Servers[0] != s {
+		if topo = topo.Apply(s); topo.Kind != description.KindSingle || len(topo.Servers) != 1 ||
+			topo.Servers[0] != s {
 			t.Errorf("after %v: %v", s, topo)
 		}
 	}
@@ -217,17 +229,20 @@ func TestEqualLooksAtWhatCounts(t *testing.T) {
 		`, "logicalSessionTimeoutMinutes": 1`, `, "iscryptd": true`,
 		`, "topologyVersion": {"processId": {"$oid": "000000000000000000000001"}, "counter": {"$numberLong": "7"}}`,
 	} {
-		if s := hello(t, "a:27017", fmt.Sprintf(base, more)); first.Equal(s) || s.Equal(first) || !s.Equal(s) {
+		if s := hello(t, "a:27017", fmt.Sprintf(base, more)); first.Equal(s) || s.Equal(first) ||
+			!s.Equal(s) {
 			t.Errorf("Equal does not see %s", more)
 		}
 	}
-	same := hello(t, "a:27017", `{"ok": 1, "isWritablePrimary": true, "setName": "rs", "hosts": ["B", "A"], "lastWrite": {"lastWriteDate": {"$date": "2026-01-02T03:04:05Z"}}}`)
+	same := hello(t, "a:27017",
+		`{"ok": 1, "isWritablePrimary": true, "setName": "rs", "hosts": ["B", "A"], "lastWrite": {"lastWriteDate": {"$date": "2026-01-02T03:04:05Z"}}}`)
 	same.AverageRTT, same.MinRTT, same.LastUpdateTime = 1, 1, time.Unix(1, 0)
 	if !first.Equal(same) {
 		t.Error("Equal looks at times, or at the order of hosts")
 	}
 	unknown := description.Unknown("a:27017", errors.New("x"))
-	if !unknown.Equal(description.Unknown("a:27017", errors.New("x"))) || unknown.Equal(description.Unknown("a:27017", io.EOF)) {
+	if !unknown.Equal(description.Unknown("a:27017", errors.New("x"))) ||
+		unknown.Equal(description.Unknown("a:27017", io.EOF)) {
 		t.Error("Equal does not compare errors by their text")
 	}
 }
@@ -237,7 +252,8 @@ func TestFail(t *testing.T) {
 	command := func(code int32) error { return &mongoerr.CommandError{Code: code} }
 	timeout := &mongoerr.NetworkError{Address: "p:27017", Op: "read", Err: timeoutError{}}
 	malformed := &mongoerr.NetworkError{
-		Address: "p:27017", Op: "read", Err: &mongoerr.MalformedReplyError{Field: "ok", Problem: "is missing"},
+		Address: "p:27017", Op: "read",
+		Err: &mongoerr.MalformedReplyError{Field: "ok", Problem: "is missing"},
 	}
 	type effect = description.Effect
 	tests := []struct {
@@ -279,7 +295,8 @@ func TestFail(t *testing.T) {
 				Address: "p:27017", Err: tt.err, Generation: tt.generation, PoolGeneration: 1,
 				Handshaking: tt.handshaking, MaxWireVersion: tt.maxWire,
 			})
-			if s := after.Server("p:27017"); (s.Kind == description.ServerUnknown) != tt.unknown || got != tt.want {
+			if s := after.Server("p:27017"); (s.Kind == description.ServerUnknown) != tt.unknown ||
+				got != tt.want {
 				t.Errorf("Fail: %v, effect %+v; want unknown %v, %+v", s, got, tt.unknown, tt.want)
 			}
 			if tt.unknown && after.Kind != description.KindReplicaSetNoPrimary {
@@ -287,14 +304,17 @@ func TestFail(t *testing.T) {
 			}
 		})
 	}
-	if after, got := known.Fail(description.Failure{Address: "gone:1", Err: broken()}); got != (effect{}) || !after.Equal(known) {
+	if after, got := known.Fail(description.Failure{Address: "gone:1",
+		Err: broken()}); got != (effect{}) || !after.Equal(known) {
 		t.Error("Fail of a server that is not there changed something")
 	}
 }
 
 // overloaded is a server's refusal that carries the labels itself.
 func overloaded(code int32) error {
-	return &mongoerr.CommandError{Code: code, Labels: []string{mongoerr.LabelSystemOverloaded, mongoerr.LabelRetryable}}
+	return &mongoerr.CommandError{
+		Code: code, Labels: []string{mongoerr.LabelSystemOverloaded, mongoerr.LabelRetryable},
+	}
 }
 
 type timeoutError struct{}
@@ -308,7 +328,9 @@ func TestChangesAndSideEffects(t *testing.T) {
 		`{"ok": 1, "isWritablePrimary": true, "maxWireVersion": 21, "setName": "rs", "setVersion": 1, "hosts": ["a", "p", "new"]}`))
 	var got []string
 	for _, c := range description.Changes(before, after) {
-		got = append(got, fmt.Sprintf("%v → %v, %+v", kindOf(c.Previous), kindOf(c.Current), c.SideEffect("a:27017")))
+		got = append(got,
+			fmt.Sprintf("%v → %v, %+v", kindOf(c.Previous), kindOf(c.Current),
+				c.SideEffect("a:27017")))
 	}
 	want := []string{
 		"Unknown → RSPrimary, {ClearPool:false CancelCheck:false CheckNow:false}",
@@ -317,7 +339,8 @@ func TestChangesAndSideEffects(t *testing.T) {
 		"RSPrimary → Unknown, {ClearPool:false CancelCheck:false CheckNow:true}",
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("changes:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+		t.Errorf("changes:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"),
+			strings.Join(want, "\n\t"))
 	}
 	if len(description.Changes(after, after)) != 0 {
 		t.Error("a topology differs from itself")
@@ -333,7 +356,9 @@ func kindOf(s *description.Server) string {
 
 func TestSessionTimeoutIsTheLeastOfDataBearingServers(t *testing.T) {
 	minutes := func(addr address.Address, role, field string) *description.Server {
-		return hello(t, addr, `{"ok": 1, "`+role+`": true, "maxWireVersion": 21, "setName": "rs", "hosts": ["a", "b"]`+field+`}`)
+		return hello(t, addr,
+			`{"ok": 1, "`+role+
+				`": true, "maxWireVersion": 21, "setName": "rs", "hosts": ["a", "b"]`+field+`}`)
 	}
 	topo := ofKind(t, description.KindReplicaSetNoPrimary)
 	steps := []struct {
@@ -381,13 +406,16 @@ func FuzzNewServer(f *testing.F) {
 		f.Add([]byte(doc(f, json)))
 	}
 	f.Add([]byte(doc(f, `{"ok": 0, "code": 91}`)))
-	f.Add([]byte(doc(f, `{"ok": 1, "topologyVersion": {"processId": {"$oid": "000000000000000000000001"}, "counter": 1}, "tags": {"a": "b"}}`)))
+	f.Add([]byte(doc(f,
+		`{"ok": 1, "topologyVersion": {"processId": {"$oid": "000000000000000000000001"}, "counter": 1}, "tags": {"a": "b"}}`)))
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		s := description.NewServer("a:27017", reply, time.Millisecond)
 		if (s.Kind == description.ServerUnknown) != (s.LastError != nil) {
 			t.Errorf("server %v with error %v", s.Kind, s.LastError)
 		}
-		topo, err := description.New(description.Settings{Seeds: []address.Address{"a:27017"}, SetName: "rs"})
+		topo, err := description.New(description.Settings{
+			Seeds: []address.Address{"a:27017"}, SetName: "rs",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,8 +60,11 @@ func TestOptionalFieldThatMakesNoSense(t *testing.T) {
 			t.Errorf("with %s:\n\t%s\nwant as without:\n\t%s", field, got, want)
 		}
 	}
-	s := hello(t, "a:27017", `{`+good+`, "tags": {"dc": "ny", "rack": 2}, "arbiters": ["b", "c:port"], "lastWrite": {"lastWriteDate": {"$date": "2026-01-02T03:04:05Z"}, "opTime": 1}}`)
-	if s.Tags.String() != "{dc: ny}" || !slices.Equal(s.Arbiters, []address.Address{"b:27017"}) || s.LastWriteDate.IsZero() {
+	s := hello(t, "a:27017",
+		`{`+good+
+			`, "tags": {"dc": "ny", "rack": 2}, "arbiters": ["b", "c:port"], "lastWrite": {"lastWriteDate": {"$date": "2026-01-02T03:04:05Z"}, "opTime": 1}}`)
+	if s.Tags.String() != "{dc: ny}" || !slices.Equal(s.Arbiters, []address.Address{"b:27017"}) ||
+		s.LastWriteDate.IsZero() {
 		t.Errorf("what makes sense beside it is %v, %v, %v", s.Tags, s.Arbiters, s.LastWriteDate)
 	}
 }
@@ -82,7 +85,8 @@ func TestOpTime(t *testing.T) {
 	if seconds, i, _ := ts.Timestamp(); seconds != 1700000000 || i != 3 {
 		t.Errorf("opTime.ts = %d, %d", seconds, i)
 	}
-	if later := description.NewServer("a:27017", doc(t, fmt.Sprintf(json, 4)), 0); !later.Equal(&s) {
+	if later := description.NewServer("a:27017", doc(t, fmt.Sprintf(json, 4)),
+		0); !later.Equal(&s) {
 		t.Error("a newer opTime counts as a change of the server")
 	}
 }
@@ -102,7 +106,8 @@ func TestHelloThatIsFull(t *testing.T) {
 		!slices.Equal(s.Passives, []address.Address{"c:1"}),
 		!slices.Equal(s.Arbiters, []address.Address{"[::1]:27017"}):
 		t.Errorf("addresses: %+v", s)
-	case *s.SetVersion != 3, s.TopologyVersion.Counter != 7, *s.LogicalSessionTimeoutMinutes != 30, s.ConnectionID != 42:
+	case *s.SetVersion != 3, s.TopologyVersion.Counter != 7, *s.LogicalSessionTimeoutMinutes != 30,
+		s.ConnectionID != 42:
 		t.Errorf("numbers: %+v", s)
 	case s.MaxBSONObjectSize != 1000, s.MaxMessageSize != 2000, s.MaxWriteBatchSize != 3:
 		t.Errorf("limits: %+v", s)

@@ -13,7 +13,9 @@ import (
 // TestLoadBalancedNeverChanges checks that an error clears, at most, the connections to one service
 // (LB-004, LB-050 to LB-052).
 func TestLoadBalancedNeverChanges(t *testing.T) {
-	topo, err := description.New(description.Settings{Seeds: []address.Address{"a:27017"}, LoadBalanced: true})
+	topo, err := description.New(description.Settings{
+		Seeds: []address.Address{"a:27017"}, LoadBalanced: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +45,10 @@ func TestLoadBalancedNeverChanges(t *testing.T) {
 		f.Address, f.PoolGeneration = "a:27017", 2
 		f.Generation = 2 - f.Generation // stale by as much as the row says
 		after, effect := topo.Fail(f)
-		if !after.Equal(topo) || after.Servers[0] != topo.Servers[0] || effect != (description.Effect{ClearPool: test.clears}) {
-			t.Errorf("%s: Fail = %v, %+v, want the same topology, and that the pool is cleared: %v", name, after, effect, test.clears)
+		if !after.Equal(topo) || after.Servers[0] != topo.Servers[0] ||
+			effect != (description.Effect{ClearPool: test.clears}) {
+			t.Errorf("%s: Fail = %v, %+v, want the same topology, and that the pool is cleared: %v",
+				name, after, effect, test.clears)
 		}
 	}
 	if !topo.Servers[0].SupportsSessions() || !topo.IsUsable("a:27017") {

@@ -14,7 +14,8 @@ import (
 func TestRecorded(t *testing.T) {
 	hellos := 0
 	for _, e := range recorded.Exchanges(t) {
-		if name := strings.ToLower(e.Name); !strings.HasPrefix(name, "ismaster") && name != "hello" {
+		if name := strings.ToLower(e.Name); !strings.HasPrefix(name, "ismaster") &&
+			name != "hello" {
 			continue
 		}
 		hellos++
@@ -25,7 +26,8 @@ func TestRecorded(t *testing.T) {
 		s := description.NewServer("a:27017", reply, time.Millisecond)
 		if s.Kind != description.ServerStandalone || s.LastError != nil || s.MaxWireVersion != 21 ||
 			s.LogicalSessionTimeoutMinutes == nil || *s.LogicalSessionTimeoutMinutes != 30 {
-			t.Errorf("%s, %s: %+v, want a standalone server of wire version 21 with sessions", e.Server, e.Name, s)
+			t.Errorf("%s, %s: %+v, want a standalone server of wire version 21 with sessions",
+				e.Server, e.Name, s)
 		}
 	}
 	if hellos < 6 {

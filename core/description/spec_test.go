@@ -124,7 +124,9 @@ func (d *deployment) fail(t *testing.T, failure bson.Raw) {
 	f.MaxWireVersion = int32(wire)
 	switch kind := spectest.String(t, failure, "type"); kind {
 	case "network":
-		f.Err = &mongoerr.NetworkError{Address: addr, Op: "read", Err: errors.New("connection reset")}
+		f.Err = &mongoerr.NetworkError{
+			Address: addr, Op: "read", Err: errors.New("connection reset"),
+		}
 	case "timeout":
 		f.Err = &mongoerr.NetworkError{Address: addr, Op: "read", Err: os.ErrDeadlineExceeded}
 	case "command":
@@ -161,7 +163,8 @@ func (d *deployment) check(t *testing.T, outcome bson.Raw) {
 			expectObjectID(t, key, d.topology.MaxElectionID, want)
 		case "compatible":
 			if b, _ := want.Bool(); b != (d.topology.CompatibilityError == nil) {
-				t.Errorf("compatibility error = %v, want compatible %v", d.topology.CompatibilityError, b)
+				t.Errorf("compatibility error = %v, want compatible %v",
+					d.topology.CompatibilityError, b)
 			}
 		case "servers":
 			servers, _ := want.Document()
@@ -262,7 +265,9 @@ func expectObjectID(t *testing.T, what string, got bson.ObjectID, want bson.Valu
 	}
 }
 
-func expectTopologyVersion(t *testing.T, what string, got *description.TopologyVersion, want bson.Value) {
+func expectTopologyVersion(
+	t *testing.T, what string, got *description.TopologyVersion, want bson.Value,
+) {
 	t.Helper()
 	doc, ok := want.Document()
 	if !ok {

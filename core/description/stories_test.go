@@ -41,7 +41,8 @@ var steps = map[string]func(*story, *testing.T, *datadriven.TestData) string{
 // begin makes the topology: new seeds=(a,b) [replicaSet=rs] [direct] [loadBalanced].
 func (s *story) begin(t *testing.T, d *datadriven.TestData) string {
 	settings := description.Settings{
-		Seeds: addresses(d, "seeds"), Direct: d.HasArg("direct"), LoadBalanced: d.HasArg("loadBalanced"),
+		Seeds: addresses(d, "seeds"), Direct: d.HasArg("direct"),
+		LoadBalanced: d.HasArg("loadBalanced"),
 	}
 	if d.HasArg("replicaSet") {
 		d.ScanArgs(t, "replicaSet", &settings.SetName)
@@ -88,7 +89,8 @@ func (s *story) fail(t *testing.T, d *datadriven.TestData) string {
 	before := s.topology
 	after, effect := before.Fail(f)
 	s.topology = after
-	return fmt.Sprintf("clear pool %v, cancel check %v, check now %v\n", effect.ClearPool, effect.CancelCheck, effect.CheckNow) +
+	return fmt.Sprintf("clear pool %v, cancel check %v, check now %v\n", effect.ClearPool,
+		effect.CancelCheck, effect.CheckNow) +
 		s.show(before, after)
 }
 

@@ -16,7 +16,9 @@ func TestJoinEveryField(t *testing.T) {
 		v := reflect.ValueOf(s).Elem()
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			v.Field(i).Set(reflect.MakeFunc(v.Field(i).Type(), func([]reflect.Value) []reflect.Value {
+			v.Field(i).Set(reflect.MakeFunc(v.Field(i).Type(), func(
+				[]reflect.Value,
+			) []reflect.Value {
 				calls[name]++
 				return nil
 			}))
@@ -62,5 +64,7 @@ func TestJoinRecovers(t *testing.T) {
 	if calls != 9 || reports != 1 {
 		t.Errorf("%d calls, %d reports, want 9 and 1", calls, reports)
 	}
-	event.Join(nil, &event.Sink{PoolReady: func(event.PoolReady) { panic("unreported") }}).PoolReady(event.PoolReady{})
+	event.Join(nil, &event.Sink{PoolReady: func(event.PoolReady) {
+		panic("unreported")
+	}}).PoolReady(event.PoolReady{})
 }

@@ -39,11 +39,13 @@ func TestFromReplyCommandError(t *testing.T) {
 	if !ok {
 		t.Fatalf("FromReply = %T %v, want a *CommandError", err, err)
 	}
-	if e.Code != 26 || e.Name != "NamespaceNotFound" || e.Message != "no such thing" || e.Address != addr ||
+	if e.Code != 26 || e.Name != "NamespaceNotFound" || e.Message != "no such thing" ||
+		e.Address != addr ||
 		!slices.Equal(e.Labels, []string{"A", "B"}) || e.TopologyVersion.IsEmpty() {
 		t.Errorf("FromReply = %+v", e)
 	}
-	if want := "command failed on a:27017: no such thing (NamespaceNotFound, code 26)"; e.Error() != want {
+	want := "command failed on a:27017: no such thing (NamespaceNotFound, code 26)"
+	if e.Error() != want {
 		t.Errorf("Error() = %q, want %q", e, want)
 	}
 	if !mongoerr.HasLabel(fmt.Errorf("wrapped: %w", err), "B") || mongoerr.HasLabel(err, "C") {
@@ -86,11 +88,13 @@ func TestFromReplyWriteException(t *testing.T) {
 		t.Fatalf("FromReply = %T %v, want a *WriteException", err, err)
 	}
 	first := e.WriteErrors[0]
-	if len(e.WriteErrors) != 2 || first.Index != 3 || first.Code != 11000 || first.Message != "dup" || first.Details.IsEmpty() ||
+	if len(e.WriteErrors) != 2 || first.Index != 3 || first.Code != 11000 ||
+		first.Message != "dup" || first.Details.IsEmpty() ||
 		e.WriteErrors[1].Index != 5 || e.WriteErrors[1].Code != 121 {
 		t.Errorf("write errors = %+v", e.WriteErrors)
 	}
-	if wce := e.WriteConcernError; wce == nil || wce.Code != 64 || wce.Name != "WriteConcernFailed" || wce.Details.IsEmpty() {
+	if wce := e.WriteConcernError; wce == nil || wce.Code != 64 ||
+		wce.Name != "WriteConcernFailed" || wce.Details.IsEmpty() {
 		t.Errorf("write concern error = %+v", wce)
 	}
 	want := "write failed on a:27017: write 3: dup (DuplicateKey, code 11000) (and 1 more); " +
@@ -98,7 +102,8 @@ func TestFromReplyWriteException(t *testing.T) {
 	if e.Error() != want {
 		t.Errorf("Error() = %q, want %q", e, want)
 	}
-	if got, ok := errors.AsType[*mongoerr.WriteConcernError](err); !ok || got != e.WriteConcernError {
+	if got, ok := errors.AsType[*mongoerr.WriteConcernError](err); !ok ||
+		got != e.WriteConcernError {
 		t.Error("the write concern error is not in the chain")
 	}
 	if mongoerr.Code(err) != 64 || !mongoerr.HasLabel(err, mongoerr.LabelRetryableWrite) {
@@ -109,10 +114,13 @@ func TestFromReplyWriteException(t *testing.T) {
 func TestWriteConcernErrorOf(t *testing.T) {
 	e := mongoerr.WriteConcernErrorOf(addr, parse(t,
 		`{"ok": 1, "writeConcernError": {"code": 91, "errmsg": "bye"}, "topologyVersion": {"counter": 1}}`))
-	if e == nil || e.Code != 91 || e.Name != "ShutdownInProgress" || e.TopologyVersion.IsEmpty() || !mongoerr.IsShutdown(e) {
+	if e == nil || e.Code != 91 || e.Name != "ShutdownInProgress" || e.TopologyVersion.IsEmpty() ||
+		!mongoerr.IsShutdown(e) {
 		t.Errorf("WriteConcernErrorOf = %+v", e)
 	}
-	for _, json := range []string{`{"ok": 1}`, `{"ok": 0, "writeConcernError": {"code": 91}}`, `{"ok": 1, "writeConcernError": 3}`, `{}`} {
+	for _, json := range []string{
+		`{"ok": 1}`, `{"ok": 0, "writeConcernError": {"code": 91}}`, `{"ok": 1, "writeConcernError": 3}`, `{}`,
+	} {
 		if e := mongoerr.WriteConcernErrorOf(addr, parse(t, json)); e != nil {
 			t.Errorf("WriteConcernErrorOf(%s) = %v", json, e)
 		}
@@ -224,7 +232,8 @@ func (retryable) Error() string     { return "?" }
 func (r retryable) Retryable() bool { return bool(r) }
 
 func TestJudgeAsksErrorsOfOtherPackages(t *testing.T) {
-	if !mongoerr.Judge(fmt.Errorf("x: %w", retryable(true))).Retryable || mongoerr.Judge(retryable(false)).Retryable {
+	if !mongoerr.Judge(fmt.Errorf("x: %w", retryable(true))).Retryable ||
+		mongoerr.Judge(retryable(false)).Retryable {
 		t.Error("Judge does not ask")
 	}
 }
@@ -299,9 +308,11 @@ func TestWithDelivery(t *testing.T) {
 
 func TestNetworkErrorTextHasNoSockets(t *testing.T) {
 	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 43210}
-	err := &mongoerr.NetworkError{Address: addr, Op: "read", Err: fmt.Errorf("reply: %w", &net.OpError{
-		Op: "read", Net: "tcp", Source: local, Addr: local, Err: errors.New("connection reset by peer"),
-	})}
+	err := &mongoerr.NetworkError{Address: addr, Op: "read",
+		Err: fmt.Errorf("reply: %w", &net.OpError{
+			Op: "read", Net: "tcp", Source: local, Addr: local,
+			Err: errors.New("connection reset by peer"),
+		})}
 	if want := "network error on a:27017 (read): connection reset by peer"; err.Error() != want {
 		t.Errorf("Error() = %q, want %q", err, want)
 	}
@@ -322,21 +333,27 @@ func TestNetworkErrorTextLasts(t *testing.T) {
 		}, "lookup db.test: i/o timeout"},
 		"DNS is refused": {func(n int) error {
 			return fmt.Errorf("try: %w", &net.DNSError{
-				Err: fmt.Sprintf("read udp [::1]:4000%d->[::1]:53: read: connection refused", n), Name: "db.test",
+				Err:  fmt.Sprintf("read udp [::1]:4000%d->[::1]:53: read: connection refused", n),
+				Name: "db.test",
 			})
 		}, "try: lookup db.test: read: connection refused"},
 		"no such host": {func(int) error {
-			return &net.DNSError{Err: "no such host", Name: "db.test", Server: "10.0.0.1:53", IsNotFound: true}
+			return &net.DNSError{
+				Err: "no such host", Name: "db.test", Server: "10.0.0.1:53", IsNotFound: true,
+			}
 		}, "lookup db.test: no such host"},
 		"an arrow": {func(int) error {
 			return &net.DNSError{Err: "a->b", Name: "db.test"}
 		}, "lookup db.test: a->b"},
 		"an expired certificate": {func(n int) error {
 			return &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{
-				Cert: cert, Reason: x509.Expired, Detail: fmt.Sprintf("current time 2026-01-0%d is after 1970", n),
+				Cert: cert, Reason: x509.Expired,
+				Detail: fmt.Sprintf("current time 2026-01-0%d is after 1970", n),
 			}}
-		}, "tls: failed to verify certificate: x509: certificate has expired or is not yet valid: " +
-			"it is valid from 1970-01-01T00:00:00Z to 1970-01-01T01:00:00Z"},
+		},
+			"tls: failed to verify certificate: x509: certificate has expired or is not " +
+				"yet valid: " +
+				"it is valid from 1970-01-01T00:00:00Z to 1970-01-01T01:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for n := range 3 {
@@ -350,8 +367,12 @@ func TestNetworkErrorTextLasts(t *testing.T) {
 }
 
 func TestNetworkErrorTextSaysWhoObjects(t *testing.T) {
-	err := &mongoerr.NetworkError{Address: addr, Op: "hello", Err: &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}}
-	if want := "network error on a:27017 (hello): remote error: tls: certificate required"; err.Error() != want {
+	err := &mongoerr.NetworkError{
+		Address: addr, Op: "hello",
+		Err: &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")},
+	}
+	want := "network error on a:27017 (hello): remote error: tls: certificate required"
+	if err.Error() != want {
 		t.Errorf("Error() = %q, want %q", err, want)
 	}
 }
@@ -376,9 +397,11 @@ func TestTextsOfLittle(t *testing.T) {
 
 func TestSelectionErrorText(t *testing.T) {
 	err := &mongoerr.SelectionError{
-		Selector: "writes", Reason: "No servers are suitable for writes", Topology: "Unknown []", Timeout: 30e9,
+		Selector: "writes", Reason: "No servers are suitable for writes", Topology: "Unknown []",
+		Timeout: 30e9,
 	}
-	if want := "server selection timed out after 30s: No servers are suitable for writes; topology: Unknown []"; err.Error() != want {
+	if want := "server selection timed out after 30s: No servers are suitable for writes; " +
+		"topology: Unknown []"; err.Error() != want {
 		t.Errorf("Error() = %q, want %q", err, want)
 	}
 	err.Err = io.EOF

@@ -17,9 +17,13 @@ func (e cutShort) Unwrap() error { return e.err }
 
 func TestOutline(t *testing.T) {
 	const secret = "E11000 dup key: {name: \"hunter2\"}"
-	command := &mongoerr.CommandError{Code: 11000, Name: "DuplicateKey", Message: secret, Address: "h:1"}
+	command := &mongoerr.CommandError{
+		Code: 11000, Name: "DuplicateKey", Message: secret, Address: "h:1",
+	}
 	write := mongoerr.WriteError{Index: 3, Code: 11000, Message: secret}
-	concern := &mongoerr.WriteConcernError{Code: 64, Name: "WriteConcernTimeout", Message: secret, Address: "h:1"}
+	concern := &mongoerr.WriteConcernError{
+		Code: 64, Name: "WriteConcernTimeout", Message: secret, Address: "h:1",
+	}
 	const commandText = "command failed on h:1: error (DuplicateKey, code 11000)"
 	for _, tt := range []struct {
 		err  error

@@ -41,7 +41,8 @@ func TestRecorded(t *testing.T) {
 			case want.OK.Double == 0 && want.OK.Int == 0:
 				kinds["command"]++
 				got, ok := errors.AsType[*mongoerr.CommandError](err)
-				if !ok || got.Code != want.Code.Int || got.Name != want.CodeName || got.Message != want.Errmsg {
+				if !ok || got.Code != want.Code.Int || got.Name != want.CodeName ||
+					got.Message != want.Errmsg {
 					t.Errorf("FromReply = %#v, want %+v", err, want)
 				}
 			case len(want.WriteErrors) > 0:
@@ -51,7 +52,8 @@ func TestRecorded(t *testing.T) {
 					t.Fatalf("FromReply = %#v, want %d write errors", err, len(want.WriteErrors))
 				}
 				for i, w := range want.WriteErrors {
-					if g := got.WriteErrors[i]; int32(g.Index) != w.Index.Int || g.Code != w.Code.Int || g.Message != w.Errmsg {
+					if g := got.WriteErrors[i]; int32(g.Index) != w.Index.Int ||
+						g.Code != w.Code.Int || g.Message != w.Errmsg {
 						t.Errorf("write error %d = %+v, want %+v", i, g, w)
 					}
 				}

@@ -238,7 +238,8 @@ func TestEndOfTimeUnderTimeout(t *testing.T) {
 	late := &mongoerr.NetworkError{Op: "read", Sent: true, Err: context.DeadlineExceeded}
 	f.err = late
 	op := operation.Operation{Database: "db", Command: command{}, Retry: true}
-	if _, err := r.Run(t.Context(), &op); !errors.Is(err, late) || isA[*operation.TimeoutError](err) {
+	if _, err := r.Run(t.Context(), &op); !errors.Is(err, late) ||
+		isA[*operation.TimeoutError](err) {
 		t.Errorf("Run() = %v, want the network's error as it is", err)
 	}
 }

@@ -54,8 +54,10 @@ func (h *heard) sink() *event.Sink {
 // Command Logging and Monitoring, "Security": the content of these commands is never shown, and
 // neither is that of their replies and errors.
 func TestRedaction(t *testing.T) {
-	refusal := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 18).String("codeName", "AuthenticationFailed").
-		String("errmsg", "hunter2 is wrong").OpenArray("errorLabels").String("", "L").Close().Finish()
+	refusal := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 18).
+		String("codeName", "AuthenticationFailed").
+		String("errmsg", "hunter2 is wrong").OpenArray("errorLabels").String("", "L").Close().
+		Finish()
 	cut := &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.EOF}
 	tests := []struct {
 		command named
@@ -83,21 +85,27 @@ func TestRedaction(t *testing.T) {
 			r := operation.Runner{Deployment: f, Sink: h.sink()}
 			_, _ = r.Run(t.Context(), &operation.Operation{Database: "admin", Command: tt.command})
 			if len(h.started) != 1 || len(h.succeeded)+len(h.failed) != 1 {
-				t.Fatalf("%s: %d started, %d succeeded, %d failed", tt.command.name, len(h.started), len(h.succeeded), len(h.failed))
+				t.Fatalf("%s: %d started, %d succeeded, %d failed", tt.command.name, len(h.started),
+					len(h.succeeded), len(h.failed))
 			}
 			if hidden := h.started[0].Body.IsEmpty(); hidden != tt.secret {
-				t.Errorf("%s: the command is hidden: %v, want %v", tt.command.name, hidden, tt.secret)
+				t.Errorf("%s: the command is hidden: %v, want %v", tt.command.name, hidden,
+					tt.secret)
 			}
 			return h
 		}
-		h := run(&fake{reply: bson.NewBuilder(nil).String("secret", "hunter2").Int32("ok", 1).Finish()})
+		h := run(&fake{
+			reply: bson.NewBuilder(nil).String("secret", "hunter2").Int32("ok", 1).Finish(),
+		})
 		if hidden := h.succeeded[0].Reply.IsEmpty(); hidden != tt.secret {
 			t.Errorf("%s: the reply is hidden: %v, want %v", tt.command.name, hidden, tt.secret)
 		}
 		h = run(&fake{reply: refusal})
 		failed, ok := errors.AsType[*mongoerr.CommandError](h.failed[0].Err)
-		if !ok || failed.Code != 18 || failed.Name != "AuthenticationFailed" || !mongoerr.HasLabel(failed, "L") {
-			t.Fatalf("%s: failed with %+v, want code, name and labels", tt.command.name, h.failed[0].Err)
+		if !ok || failed.Code != 18 || failed.Name != "AuthenticationFailed" ||
+			!mongoerr.HasLabel(failed, "L") {
+			t.Fatalf("%s: failed with %+v, want code, name and labels", tt.command.name,
+				h.failed[0].Err)
 		}
 		if hidden := failed.Message == "" && failed.Reply == nil; hidden != tt.secret {
 			t.Errorf("%s: failed with %+v, want it hidden: %v", tt.command.name, failed, tt.secret)
@@ -139,8 +147,11 @@ func TestSinksInPart(t *testing.T) {
 func TestEventsOfOtherAnswers(t *testing.T) {
 	var h heard
 	r := operation.Runner{Deployment: &fake{}, Sink: h.sink()}
-	op := operation.Operation{Database: "db", Command: command{}, Kind: operation.Write, Unacknowledged: true}
-	if res, err := r.Run(t.Context(), &op); err != nil || res.Reply != nil || len(h.succeeded) != 1 {
+	op := operation.Operation{
+		Database: "db", Command: command{}, Kind: operation.Write, Unacknowledged: true,
+	}
+	if res, err := r.Run(t.Context(), &op); err != nil || res.Reply != nil ||
+		len(h.succeeded) != 1 {
 		t.Fatalf("Run() = %v, %v, %d succeeded", res.Reply, err, len(h.succeeded))
 	}
 	if v, _ := h.succeeded[0].Reply.Lookup("ok"); !v.Truthy() {
@@ -149,7 +160,8 @@ func TestEventsOfOtherAnswers(t *testing.T) {
 	r.Deployment = &fake{reply: bson.NewBuilder(nil).String("ok", "?").Finish()}
 	_, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: command{}})
 	if _, ok := errors.AsType[*mongoerr.MalformedReplyError](err); !ok || len(h.failed) != 1 {
-		t.Errorf("Run() = %v with %d failed events, want a MalformedReplyError and one", err, len(h.failed))
+		t.Errorf("Run() = %v with %d failed events, want a MalformedReplyError and one", err,
+			len(h.failed))
 	}
 }
 
@@ -164,7 +176,8 @@ func TestOperationIDs(t *testing.T) {
 		sink.ServerSelectionStarted = func(event.ServerSelectionStarted) {}
 		r := operation.Runner{Deployment: f, Sink: sink}
 		for range 2 {
-			if _, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: command{}, ID: id}); err != nil {
+			if _, err := r.Run(t.Context(),
+				&operation.Operation{Database: "db", Command: command{}, ID: id}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -173,7 +186,8 @@ func TestOperationIDs(t *testing.T) {
 			if id == 0 {
 				want = int64(e.RequestID)
 			}
-			if e.OperationID != want || f.ids[i] != want || h.succeeded[i].OperationID != want || e.RequestID <= 0 {
+			if e.OperationID != want || f.ids[i] != want || h.succeeded[i].OperationID != want ||
+				e.RequestID <= 0 {
 				t.Errorf("operation %d: command %d, selection %d, request %d, want %d",
 					id, e.OperationID, f.ids[i], e.RequestID, want)
 			}

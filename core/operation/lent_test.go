@@ -17,7 +17,8 @@ func TestLend(t *testing.T) {
 	ok := bson.NewBuilder(nil).Int32("ok", 1).Finish()
 	failed := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 2).String("errmsg", "no").Finish()
 	unavailable := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 91).Finish()
-	concern := bson.NewBuilder(nil).Int32("ok", 1).OpenDocument("writeConcernError").Int32("code", 64).Close().Finish()
+	concern := bson.NewBuilder(nil).Int32("ok", 1).OpenDocument("writeConcernError").
+		Int32("code", 64).Close().Finish()
 	for name, test := range map[string]struct {
 		kind    operation.Kind
 		replies []bson.Raw
@@ -34,7 +35,9 @@ func TestLend(t *testing.T) {
 			before := buffer.Lent()
 			r, f := retrying(21, test.replies...)
 			heard := 0
-			r.Sink = &event.Sink{CommandSucceeded: func(e event.CommandSucceeded) { heard += len(e.Reply) }}
+			r.Sink = &event.Sink{CommandSucceeded: func(e event.CommandSucceeded) {
+				heard += len(e.Reply)
+			}}
 			res, err := r.Run(t.Context(), &operation.Operation{
 				Database: "db", Command: command{}, Kind: test.kind, Lend: test.lend, Retry: true,
 			})

@@ -154,7 +154,9 @@ func TestMongosOfTransaction(t *testing.T) {
 		unknown   = mongoerr.LabelUnknownTransactionCommitResult
 	)
 	insert := func(_ *testing.T, s *session.Client) operation.Operation {
-		return operation.Operation{Database: "db", Command: command{}, Kind: operation.Write, Session: s}
+		return operation.Operation{
+			Database: "db", Command: command{}, Kind: operation.Write, Session: s,
+		}
 	}
 	abort := func(t *testing.T, s *session.Client) operation.Operation {
 		if _, err := s.Abort(); err != nil {

@@ -41,7 +41,8 @@ func TestKeep(t *testing.T) {
 				t.Errorf("Run() = %v", err)
 			}
 			if (res.Pin != nil) != tt.want || (f.checkedOut == 1) != tt.want {
-				t.Errorf("Pin = %v with %d connections out, want it kept: %v", res.Pin, f.checkedOut, tt.want)
+				t.Errorf("Pin = %v with %d connections out, want it kept: %v", res.Pin,
+					f.checkedOut, tt.want)
 			}
 			if len(f.lessons) != 1 || (f.lessons[0] != nil) != (err != nil) {
 				t.Errorf("the topology learnt %v, want the outcome once", f.lessons)
@@ -84,7 +85,8 @@ func TestSessionOfKept(t *testing.T) {
 func TestRunOnPin(t *testing.T) {
 	f := &fake{kind: description.KindLoadBalanced}
 	r := operation.Runner{Deployment: f}
-	res, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: command{}, Keep: true})
+	res, err := r.Run(t.Context(),
+		&operation.Operation{Database: "db", Command: command{}, Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,24 +104,30 @@ func TestRunOnPin(t *testing.T) {
 		{cmd: command{}},
 	} {
 		f.err, f.lessons = tt.err, nil
-		again, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: tt.cmd, On: res.Pin, Keep: true})
+		again, err := r.Run(t.Context(),
+			&operation.Operation{Database: "db", Command: tt.cmd, On: res.Pin, Keep: true})
 		if !errors.Is(err, tt.want) || again.Pin != nil {
 			t.Errorf("Run() = %v, pin %v, want %v", err, again.Pin, tt.want)
 		}
-		if f.checkedOut != 1 || f.selector != "" || len(f.lessons) != 1 || !errors.Is(f.lessons[0], tt.learned) {
-			t.Errorf("%d connections out, selected by %q, learnt %v, want the pinned one and %v", f.checkedOut, f.selector, f.lessons, tt.learned)
+		if f.checkedOut != 1 || f.selector != "" || len(f.lessons) != 1 ||
+			!errors.Is(f.lessons[0], tt.learned) {
+			t.Errorf("%d connections out, selected by %q, learnt %v, want the pinned one and %v",
+				f.checkedOut, f.selector, f.lessons, tt.learned)
 		}
 	}
 	limit := errors.New("limit")
 	f.pinErr = limit
 	if err := res.Pin.HoldForCursor(); !errors.Is(err, limit) || f.checkedOut != 1 {
-		t.Errorf("HoldForCursor() = %v, %d connections out, want the limit, and the connection still ours", err, f.checkedOut)
+		t.Errorf("HoldForCursor() = %v, %d connections out, want the limit, and the connection "+
+			"still ours", err, f.checkedOut)
 	}
 	if res.Pin.Release(); f.checkedOut != 0 {
 		t.Errorf("%d connections out", f.checkedOut)
 	}
 	f.err, f.sent = nil, nil
-	if _, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: command{}, On: res.Pin}); err == nil || len(f.sent) != 0 {
+	if _, err := r.Run(t.Context(), &operation.Operation{
+		Database: "db", Command: command{}, On: res.Pin,
+	}); err == nil || len(f.sent) != 0 {
 		t.Errorf("Run() on a released connection = %v, and %d messages were sent", err, len(f.sent))
 	}
 }
@@ -139,7 +147,9 @@ func TestPanicAfterSendingReturnsConnection(t *testing.T) {
 			}
 			op.On, want = res.Pin, 1
 		}
-		r.Sink = &event.Sink{CommandSucceeded: func(event.CommandSucceeded) { panic("bug: in a test") }}
+		r.Sink = &event.Sink{CommandSucceeded: func(event.CommandSucceeded) {
+			panic("bug: in a test")
+		}}
 		func() {
 			defer func() {
 				if p := recover(); p == nil || f.checkedOut != want {
@@ -159,10 +169,12 @@ func TestPanicInCheckIn(t *testing.T) {
 		func() {
 			defer func() {
 				if p := recover(); p == nil || f.checkedOut != 0 || len(f.lessons) != 1 {
-					t.Errorf("panic(%v), %d connections out, learnt %v, want one check-in", p, f.checkedOut, f.lessons)
+					t.Errorf("panic(%v), %d connections out, learnt %v, want one check-in", p,
+						f.checkedOut, f.lessons)
 				}
 			}()
-			_, _ = (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{Database: "db", Command: command{}})
+			_, _ = (&operation.Runner{Deployment: f}).
+				Run(t.Context(), &operation.Operation{Database: "db", Command: command{}})
 		}()
 	}
 }

@@ -41,7 +41,9 @@ func TestReauthentication(t *testing.T) {
 		},
 	}
 	for _, tt := range tests {
-		for _, kind := range []operation.Kind{operation.Read, operation.Write, operation.Generic, operation.Output} {
+		for _, kind := range []operation.Kind{
+			operation.Read, operation.Write, operation.Generic, operation.Output,
+		} {
 			t.Run(tt.name, func(t *testing.T) {
 				f := &fake{replies: slices.Clone(tt.replies), reauthErr: tt.err}
 				var events []string
@@ -51,15 +53,21 @@ func TestReauthentication(t *testing.T) {
 						events = append(events, "started")
 						requests[e.RequestID], operations[e.OperationID] = true, true
 					},
-					CommandSucceeded: func(event.CommandSucceeded) { events = append(events, "succeeded") },
-					CommandFailed:    func(event.CommandFailed) { events = append(events, "failed") },
+					CommandSucceeded: func(event.CommandSucceeded) {
+						events = append(events, "succeeded")
+					},
+					CommandFailed: func(event.CommandFailed) { events = append(events, "failed") },
 				}}
-				_, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: sequence{command{docs: docs}}, Kind: kind})
+				_, err := r.Run(t.Context(), &operation.Operation{
+					Database: "db", Command: sequence{command{docs: docs}}, Kind: kind,
+				})
 				if tt.fails == nil && err != nil || tt.fails != nil && !tt.fails(err) {
 					t.Errorf("Run() = %v", err)
 				}
-				if len(f.sent) != tt.sent || len(f.reauths) != 1 || mongoerr.Code(f.reauths[0]) != 391 || f.checkedOut != 0 {
-					t.Errorf("%d commands, reauthentications for %v, %d connections out", len(f.sent), f.reauths, f.checkedOut)
+				if len(f.sent) != tt.sent || len(f.reauths) != 1 ||
+					mongoerr.Code(f.reauths[0]) != 391 || f.checkedOut != 0 {
+					t.Errorf("%d commands, reauthentications for %v, %d connections out",
+						len(f.sent), f.reauths, f.checkedOut)
 				}
 				for _, m := range f.sent {
 					if len(m.Sequences) != 2 || len(m.Sequences[0].Documents) != 1 {

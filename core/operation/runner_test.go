@@ -95,7 +95,9 @@ func (f *fake) Reauthenticate(_ context.Context, cause error) error {
 	return f.reauthErr
 }
 
-func (f *fake) RoundTrip(ctx context.Context, msg []byte, lend bool) (bson.Raw, *buffer.Buffer, error) {
+func (f *fake) RoundTrip(
+	ctx context.Context, msg []byte, lend bool,
+) (bson.Raw, *buffer.Buffer, error) {
 	if f.before != nil {
 		f.before(ctx)
 	}
@@ -168,7 +170,9 @@ func TestMaxTimeMS(t *testing.T) {
 		{"no time left", 50 * time.Millisecond, 50 * time.Millisecond, -1},
 		{"years", 100 * 365 * 24 * time.Hour, 0, 1<<31 - 1},
 	}
-	given := map[string]int64{"no limit of the caller's": 0, "a lower limit": 1, "a higher limit": 70}
+	given := map[string]int64{
+		"no limit of the caller's": 0, "a lower limit": 1, "a higher limit": 70,
+	}
 	for name, want := range map[string]int64{
 		"no limit of the caller's": 50, "a lower limit": 1, "a higher limit": 50,
 	} {
@@ -197,10 +201,14 @@ func TestMaxTimeMS(t *testing.T) {
 					defer cancel()
 				}
 				r := operation.Runner{Deployment: f}
-				_, err := r.Run(ctx, &operation.Operation{Database: "db", Command: command{}, DeadlineAsMaxTime: true})
+				_, err := r.Run(ctx, &operation.Operation{
+					Database: "db", Command: command{}, DeadlineAsMaxTime: true,
+				})
 				if tt.want < 0 {
-					if !errors.Is(err, context.DeadlineExceeded) || !isA[*operation.TimeoutError](err) || len(f.sent) != 0 {
-						t.Errorf("Run() = %v with %d messages, want a TimeoutError and none", err, len(f.sent))
+					if !errors.Is(err, context.DeadlineExceeded) ||
+						!isA[*operation.TimeoutError](err) || len(f.sent) != 0 {
+						t.Errorf("Run() = %v with %d messages, want a TimeoutError and none", err,
+							len(f.sent))
 					}
 				} else {
 					v, _ := f.sent[0].Body.Lookup("maxTimeMS")
@@ -230,12 +238,17 @@ func TestSelectors(t *testing.T) {
 		{operation.Operation{Selector: selection.Address("a:1"), ReadPreference: nearest}, selection.Address("a:1")},
 	}
 	for _, tt := range tests {
-		f := &fake{kind: description.KindSharded, description: description.Server{Kind: description.ServerMongos}}
+		f := &fake{
+			kind:        description.KindSharded,
+			description: description.Server{Kind: description.ServerMongos},
+		}
 		tt.op.Database, tt.op.Command = "db", command{}
-		if _, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &tt.op); err != nil || f.selector != tt.want.String() {
+		if _, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &tt.op); err != nil ||
+			f.selector != tt.want.String() {
 			t.Errorf("Run() = %v by %q, want %q", err, f.selector, tt.want)
 		}
-		if sent := f.sent[0].Body.Has("$readPreference"); sent != (tt.op.Kind != operation.Write && tt.op.ReadPreference != nil && tt.op.Selector == nil) {
+		if sent := f.sent[0].Body.Has("$readPreference"); sent != (tt.op.Kind != operation.Write &&
+			tt.op.ReadPreference != nil && tt.op.Selector == nil) {
 			t.Errorf("%v: $readPreference sent is %v", keys(f.sent[0].Body), sent)
 		}
 	}
@@ -247,7 +260,8 @@ func TestRefusedCommandReturnsConnection(t *testing.T) {
 		command{err: refused}, sequence{command{err: refused}}, refusedSequence{refused},
 	} {
 		f := &fake{}
-		_, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{Database: "db", Command: cmd})
+		_, err := (&operation.Runner{Deployment: f}).
+			Run(t.Context(), &operation.Operation{Database: "db", Command: cmd})
 		if !errors.Is(err, refused) || f.checkedOut != 0 || len(f.sent) != 0 {
 			t.Errorf("Run() = %v, %d connections out, %d messages", err, f.checkedOut, len(f.sent))
 		}
@@ -279,23 +293,27 @@ func TestPanicReturnsConnection(t *testing.T) {
 			t.Errorf("panic(%v), %d connections out", p, f.checkedOut)
 		}
 	}()
-	_, _ = (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{Database: "db", Command: broken{}})
+	_, _ = (&operation.Runner{Deployment: f}).
+		Run(t.Context(), &operation.Operation{Database: "db", Command: broken{}})
 }
 
 func TestSequence(t *testing.T) {
 	docs := []bson.Raw{bson.NewBuilder(nil).Int32("a", 1).Finish(), bson.NewBuilder(nil).Finish()}
 	f := &fake{}
 	r := operation.Runner{Deployment: f}
-	if _, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: sequence{command{docs: docs}}}); err != nil {
+	if _, err := r.Run(t.Context(),
+		&operation.Operation{Database: "db", Command: sequence{command{docs: docs}}}); err != nil {
 		t.Fatal(err)
 	}
 	s := f.sent[0].Sequences
-	if len(s) != 2 || s[0].Identifier != "documents" || len(s[0].Documents) != 2 || string(s[0].Documents[0]) != string(docs[0]) ||
+	if len(s) != 2 || s[0].Identifier != "documents" || len(s[0].Documents) != 2 ||
+		string(s[0].Documents[0]) != string(docs[0]) ||
 		s[1].Identifier != "counts" {
 		t.Errorf("sequences %+v, want the documents and their number", s)
 	}
 	f.hello.MaxMessageSize = 50
-	_, err := r.Run(t.Context(), &operation.Operation{Database: "db", Command: sequence{command{docs: docs}}})
+	_, err := r.Run(t.Context(),
+		&operation.Operation{Database: "db", Command: sequence{command{docs: docs}}})
 	if !isA[*operation.TooLargeError](err) || f.checkedOut != 0 || len(f.sent) != 1 {
 		t.Errorf("Run() = %v, want a TooLargeError", err)
 	}
@@ -321,7 +339,8 @@ func TestUnansweredWrites(t *testing.T) {
 			_, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{
 				Database: "db", Command: command{}, Kind: tt.kind, Unacknowledged: unacknowledged,
 			})
-			if isA[*operation.OutcomeUnknownError](err) != tt.unknown || !errors.Is(err, context.DeadlineExceeded) {
+			if isA[*operation.OutcomeUnknownError](err) != tt.unknown ||
+				!errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: Run() = %v, want an unknown outcome %v", tt.name, err, tt.unknown)
 			}
 			if len(f.lessons) != 1 || !errors.Is(f.lessons[0], cut) {
@@ -333,7 +352,8 @@ func TestUnansweredWrites(t *testing.T) {
 
 func TestRepliesAreClassified(t *testing.T) {
 	ok := func(b *bson.Builder) bson.Raw { return b.Int32("ok", 1).Finish() }
-	writeErrors := ok(bson.NewBuilder(nil).OpenArray("writeErrors").OpenDocument("").Int32("index", 0).Int32("code", 11000).Close().Close().
+	writeErrors := ok(bson.NewBuilder(nil).OpenArray("writeErrors").OpenDocument("").
+		Int32("index", 0).Int32("code", 11000).Close().Close().
 		OpenDocument("writeConcernError").Int32("code", 91).Close())
 	concern := ok(bson.NewBuilder(nil).OpenDocument("writeConcernError").Int32("code", 91).Close())
 	failed := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 10107).Finish()
@@ -353,9 +373,14 @@ func TestRepliesAreClassified(t *testing.T) {
 		{"write concern error of a read", operation.Read, concern, false, false, 0},
 	}
 	for _, tt := range tests {
-		f := &fake{reply: tt.reply, description: description.Server{Address: address.Address("a:1")}}
-		res, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{Database: "db", Command: command{}, Kind: tt.kind})
-		if err != nil != tt.err || (res.WriteConcernError != nil) != tt.concern || string(res.Reply) != string(tt.reply) || res.Server != "a:1" {
+		f := &fake{
+			reply: tt.reply, description: description.Server{Address: address.Address("a:1")},
+		}
+		res, err := (&operation.Runner{Deployment: f}).Run(t.Context(), &operation.Operation{
+			Database: "db", Command: command{}, Kind: tt.kind,
+		})
+		if err != nil != tt.err || (res.WriteConcernError != nil) != tt.concern ||
+			string(res.Reply) != string(tt.reply) || res.Server != "a:1" {
 			t.Errorf("%s: Run() = %+v, %v", tt.name, res, err)
 		}
 		if got := mongoerr.Code(f.lessons[0]); got != tt.lesson {
@@ -368,10 +393,12 @@ func TestBufferIsNotSharedWhileInUse(t *testing.T) {
 	r := operation.Runner{}
 	inner := &fake{}
 	outer := &fake{before: func(ctx context.Context) {
-		_, _ = (&operation.Runner{Deployment: inner}).Run(ctx, &operation.Operation{Database: "inner", Command: command{}})
+		_, _ = (&operation.Runner{Deployment: inner}).
+			Run(ctx, &operation.Operation{Database: "inner", Command: command{}})
 	}}
 	r.Deployment = outer
-	if _, err := r.Run(t.Context(), &operation.Operation{Database: "outer", Command: command{}}); err != nil {
+	if _, err := r.Run(t.Context(),
+		&operation.Operation{Database: "outer", Command: command{}}); err != nil {
 		t.Fatal(err)
 	}
 	v, _ := outer.sent[0].Body.Lookup("$db")
@@ -382,12 +409,18 @@ func TestBufferIsNotSharedWhileInUse(t *testing.T) {
 
 // BenchmarkRun is what the runner itself costs.
 func BenchmarkRun(b *testing.B) {
-	r := operation.Runner{Deployment: canned{reply: bson.NewBuilder(nil).Int32("ok", 1).Finish(), server: &description.Server{}}}
+	r := operation.Runner{
+		Deployment: canned{
+			reply: bson.NewBuilder(nil).Int32("ok", 1).Finish(), server: &description.Server{},
+		},
+	}
 	ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
 	defer cancel()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := r.Run(ctx, &operation.Operation{Database: "db", Command: command{}, DeadlineAsMaxTime: true}); err != nil {
+		if _, err := r.Run(ctx, &operation.Operation{
+			Database: "db", Command: command{}, DeadlineAsMaxTime: true,
+		}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -399,7 +432,9 @@ type canned struct {
 	server *description.Server
 }
 
-func (c canned) Select(context.Context, selection.Selector) (operation.Server, error) { return &c, nil }
+func (c canned) Select(context.Context, selection.Selector) (operation.Server, error) {
+	return &c, nil
+}
 
 func (c *canned) Description() *description.Server { return c.server }
 
@@ -428,7 +463,9 @@ func isA[E error](err error) bool {
 // quick is a fake that keeps nothing of what it is asked.
 type quick struct{ fake }
 
-func (q *quick) Select(context.Context, selection.Selector) (operation.Server, error) { return q, nil }
+func (q *quick) Select(context.Context, selection.Selector) (operation.Server, error) {
+	return q, nil
+}
 
 func (q *quick) CheckOut(context.Context) (operation.Conn, error) { return q, nil }
 

@@ -62,7 +62,8 @@ func TestRunOn(t *testing.T) {
 					t.Errorf("%s, %s: the exchange ended after %v, want %v", row.name, how, after,
 						row.after)
 				}
-				if row.err != nil && !errors.Is(cause, row.err) || row.err == nil && errors.Is(cause, context.Canceled) {
+				if row.err != nil && !errors.Is(cause, row.err) ||
+					row.err == nil && errors.Is(cause, context.Canceled) {
 					t.Errorf("%s, %s: cause = %v, want %v", row.name, how, cause, row.err)
 				}
 				want := context.Canceled
@@ -128,7 +129,8 @@ func TestRunOnsAreLimited(t *testing.T) {
 				counts[<-took]++
 			}
 			if counts[time.Second] != 3 || counts[time.Second+operation.RunOnLimit] != 2 {
-				t.Errorf("round %d: the operations took %v, want 3 of 1s and 2 of 31s", round, counts)
+				t.Errorf("round %d: the operations took %v, want 3 of 1s and 2 of 31s", round,
+					counts)
 			}
 		}
 		if took := run(time.Second / 2); took != time.Second/2 {

@@ -400,7 +400,8 @@ func TestMixedCommand(t *testing.T) {
 	}
 	op := retryableWrite()
 	op.Command, op.Session = mixed{single: true}, s
-	if _, err := r.Run(t.Context(), &op); !errors.Is(err, operation.ErrNotRetryable) || f.sent != nil {
+	if _, err := r.Run(t.Context(), &op); !errors.Is(err, operation.ErrNotRetryable) ||
+		f.sent != nil {
 		t.Errorf("in an exact session: Run() = %v", err)
 	}
 }

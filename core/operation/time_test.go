@@ -51,7 +51,8 @@ func TestBegin(t *testing.T) {
 			defer done()
 			deadline, ok := ctx.Deadline()
 			if ok != (tt.want > 0) || ok && !deadline.Equal(at(tt.want)) {
-				t.Errorf("%s: deadline in %v (%v), want in %v", tt.name, time.Until(deadline), ok, tt.want)
+				t.Errorf("%s: deadline in %v (%v), want in %v", tt.name, time.Until(deadline), ok,
+					tt.want)
 			}
 			if got := r.Limited(tt.timeout); got != tt.wantLimitedByOwn {
 				t.Errorf("%s: Limited() = %v", tt.name, got)
@@ -73,7 +74,8 @@ func TestEndedContext(t *testing.T) {
 		kind mongoerr.Delivery
 	}{{canceled, gone, mongoerr.Unsent}, {late, context.DeadlineExceeded, mongoerr.Unsent}} {
 		f := &fake{}
-		_, err := (&operation.Runner{Deployment: f}).Run(tt.ctx, &operation.Operation{Database: "db", Command: command{}})
+		_, err := (&operation.Runner{Deployment: f}).
+			Run(tt.ctx, &operation.Operation{Database: "db", Command: command{}})
 		if !errors.Is(err, tt.want) || mongoerr.Judge(err).Delivery != tt.kind || f.selector != "" {
 			t.Errorf("Run() = %v, selected by %q, want %v before that", err, f.selector, tt.want)
 		}
@@ -82,7 +84,8 @@ func TestEndedContext(t *testing.T) {
 
 // Code 50 is a TimeoutError where the deadline was sent, and the server's error elsewhere.
 func TestExpired(t *testing.T) {
-	expired := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 50).String("errmsg", "slow").Finish()
+	expired := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 50).String("errmsg", "slow").
+		Finish()
 	other := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 51).Finish()
 	for _, tt := range []struct {
 		name    string
@@ -105,7 +108,8 @@ func TestExpired(t *testing.T) {
 			tt.op.Database, tt.op.Command = "db", command{}
 			res, err := (&operation.Runner{Deployment: f}).Run(ctx, &tt.op)
 			timeout, ok := errors.AsType[*operation.TimeoutError](err)
-			if ok != tt.timeout || mongoerr.Code(err) == 0 || errors.Is(err, context.DeadlineExceeded) != tt.timeout {
+			if ok != tt.timeout || mongoerr.Code(err) == 0 ||
+				errors.Is(err, context.DeadlineExceeded) != tt.timeout {
 				t.Errorf("%s: Run() = %v, want a TimeoutError: %v", tt.name, err, tt.timeout)
 			}
 			if ok && (!timeout.Timeout() || timeout.Error() != "timed out: "+timeout.Err.Error()) {
@@ -113,7 +117,8 @@ func TestExpired(t *testing.T) {
 			}
 			v, _ := f.sent[0].Body.Lookup("maxTimeMS")
 			if ms, _ := v.AsInt64(); ms != tt.sent || res.DeadlineSent != (tt.sent == 60_000) {
-				t.Errorf("%s: maxTimeMS %d, the deadline's %v, want %d", tt.name, ms, res.DeadlineSent, tt.sent)
+				t.Errorf("%s: maxTimeMS %d, the deadline's %v, want %d", tt.name, ms,
+					res.DeadlineSent, tt.sent)
 			}
 		})
 	}
@@ -152,8 +157,10 @@ func TestMalformedReply(t *testing.T) {
 		if _, ok := errors.AsType[*operation.OutcomeUnknownError](err); ok != unknown {
 			t.Errorf("kind %d: Run() = %v, want an unknown outcome: %v", kind, err, unknown)
 		}
-		if _, ok := errors.AsType[*mongoerr.MalformedReplyError](err); !ok || len(f.lessons) != 1 || f.lessons[0] == nil {
-			t.Errorf("kind %d: Run() = %v, learnt %v, want a MalformedReplyError", kind, err, f.lessons)
+		if _, ok := errors.AsType[*mongoerr.MalformedReplyError](err); !ok || len(f.lessons) != 1 ||
+			f.lessons[0] == nil {
+			t.Errorf("kind %d: Run() = %v, learnt %v, want a MalformedReplyError", kind, err,
+				f.lessons)
 		}
 	}
 }
@@ -162,7 +169,9 @@ func TestMalformedReply(t *testing.T) {
 func TestSequenceInEvents(t *testing.T) {
 	docs := []bson.Raw{bson.NewBuilder(nil).Int32("a", 1).Finish(), bson.NewBuilder(nil).Finish()}
 	var shown []string
-	r := operation.Runner{Deployment: &fake{}, Sink: &event.Sink{CommandStarted: func(e event.CommandStarted) {
+	r := operation.Runner{Deployment: &fake{}, Sink: &event.Sink{CommandStarted: func(
+		e event.CommandStarted,
+	) {
 		shown = keys(e.Body)
 		v, _ := e.Body.Lookup("documents")
 		a, _ := v.Array()
@@ -174,7 +183,9 @@ func TestSequenceInEvents(t *testing.T) {
 			t.Errorf("documents %v, want %v", got, docs)
 		}
 	}}}
-	op := operation.Operation{Database: "db", Command: sequence{command{docs: docs}}, Kind: operation.Write}
+	op := operation.Operation{
+		Database: "db", Command: sequence{command{docs: docs}}, Kind: operation.Write,
+	}
 	if _, err := r.Run(t.Context(), &op); err != nil {
 		t.Fatal(err)
 	}

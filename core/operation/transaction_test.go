@@ -14,7 +14,9 @@ import (
 // The labels that the driver adds to errors in transactions: TransientTransactionError to those of
 // a command, UnknownTransactionCommitResult to those of a commit.
 func TestTransactionLabels(t *testing.T) {
-	command := func(code int32, labels ...string) error { return &mongoerr.CommandError{Code: code, Labels: labels} }
+	command := func(code int32, labels ...string) error {
+		return &mongoerr.CommandError{Code: code, Labels: labels}
+	}
 	concern := func(code int32) error { return &mongoerr.WriteConcernError{Code: code} }
 	network := &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.EOF}
 	tests := []struct {

@@ -61,7 +61,9 @@ func TestSpecification(t *testing.T) {
 			t.Fatalf("%s: %v", file, err)
 		}
 		spectest.Case(t, suite, file, c.Description, func(t *testing.T) {
-			connect, ok := map[string]func(*testing.T, cmapFile) connector{"unit": connectFake, "integration": connectServer}[c.Style]
+			connect, ok := map[string]func(*testing.T, cmapFile) connector{
+				"unit": connectFake, "integration": connectServer,
+			}[c.Style]
 			if !ok {
 				t.Fatalf("unknown style %q", c.Style)
 			}
@@ -100,10 +102,14 @@ type cmapThread struct {
 }
 
 func newCMAPRun(t *testing.T, c cmapFile, connect connector) *cmapRun {
-	r := &cmapRun{t: t, file: c, threads: map[string]*cmapThread{}, labels: map[string]*pool.Conn[pool.Resource]{}}
+	r := &cmapRun{
+		t: t, file: c, threads: map[string]*cmapThread{},
+		labels: map[string]*pool.Conn[pool.Resource]{},
+	}
 	o := c.PoolOptions
 	r.pool = pool.New(pool.Config[pool.Resource]{
-		Address: "a:27017", MaxSize: o.MaxPoolSize, MinSize: o.MinPoolSize, MaxConnecting: o.MaxConnecting,
+		Address: "a:27017", MaxSize: o.MaxPoolSize, MinSize: o.MinPoolSize,
+		MaxConnecting:       o.MaxConnecting,
 		MaxIdleTime:         time.Duration(o.MaxIdleTimeMS) * time.Millisecond,
 		WaitQueueTimeout:    time.Duration(o.WaitQueueTimeoutMS) * time.Millisecond,
 		MaintenanceInterval: time.Duration(o.BackgroundThreadIntervalMS) * time.Millisecond,
@@ -209,7 +215,9 @@ func (r *cmapRun) do(op cmapOperation) error {
 		r.mu.Unlock()
 		r.pool.CheckIn(c)
 	case "clear":
-		r.clear(pool.ClearOptions{Cause: errors.New("test"), InterruptInUse: op.InterruptInUseConnections})
+		r.clear(pool.ClearOptions{
+			Cause: errors.New("test"), InterruptInUse: op.InterruptInUseConnections,
+		})
 	case "ready":
 		if r.pool.Ready() {
 			r.pool.Deliver()
@@ -264,13 +272,16 @@ func (r *cmapRun) checkError(err error) {
 	case *pool.WaitQueueTimeoutError:
 		name, addr = "WaitQueueTimeoutError", e.Address
 	}
-	if name != want.Type || want.Message != "" && err.Error() != want.Message || !matches(string(addr), want.Address) {
+	if name != want.Type || want.Message != "" && err.Error() != want.Message ||
+		!matches(string(addr), want.Address) {
 		r.t.Errorf("error = %s of %q: %v, want %+v", name, addr, err, want)
 	}
 }
 
 func (r *cmapRun) checkEvents(got []map[string]any) {
-	got = slices.DeleteFunc(got, func(e map[string]any) bool { return slices.Contains(r.file.Ignore, e["type"].(string)) })
+	got = slices.DeleteFunc(got, func(e map[string]any) bool {
+		return slices.Contains(r.file.Ignore, e["type"].(string))
+	})
 	if len(got) < len(r.file.Events) {
 		r.t.Fatalf("events = %v, want %v", got, r.file.Events)
 	}
@@ -329,23 +340,32 @@ func (r *cmapRun) sink() *event.Sink {
 		},
 		PoolReady: func(event.PoolReady) { r.record("ConnectionPoolReady") },
 		PoolCleared: func(e event.PoolCleared) {
-			r.record("ConnectionPoolCleared", "interruptInUseConnections", e.InterruptInUseConnections)
+			r.record("ConnectionPoolCleared", "interruptInUseConnections",
+				e.InterruptInUseConnections)
 		},
-		PoolClosed:        func(event.PoolClosed) { r.record("ConnectionPoolClosed") },
-		ConnectionCreated: func(e event.ConnectionCreated) { r.record("ConnectionCreated", "connectionId", id(e.ConnectionID)) },
+		PoolClosed: func(event.PoolClosed) { r.record("ConnectionPoolClosed") },
+		ConnectionCreated: func(e event.ConnectionCreated) {
+			r.record("ConnectionCreated", "connectionId", id(e.ConnectionID))
+		},
 		ConnectionReady: func(e event.ConnectionReady) {
 			r.record("ConnectionReady", "connectionId", id(e.ConnectionID), "duration", e.Duration)
 		},
 		ConnectionClosed: func(e event.ConnectionClosed) {
-			r.record("ConnectionClosed", "connectionId", id(e.ConnectionID), "reason", string(e.Reason))
+			r.record("ConnectionClosed", "connectionId", id(e.ConnectionID), "reason",
+				string(e.Reason))
 		},
-		ConnectionCheckOutStarted: func(event.ConnectionCheckOutStarted) { r.record("ConnectionCheckOutStarted") },
+		ConnectionCheckOutStarted: func(event.ConnectionCheckOutStarted) {
+			r.record("ConnectionCheckOutStarted")
+		},
 		ConnectionCheckOutFailed: func(e event.ConnectionCheckOutFailed) {
 			r.record("ConnectionCheckOutFailed", "reason", string(e.Reason), "duration", e.Duration)
 		},
 		ConnectionCheckedOut: func(e event.ConnectionCheckedOut) {
-			r.record("ConnectionCheckedOut", "connectionId", id(e.ConnectionID), "duration", e.Duration)
+			r.record("ConnectionCheckedOut", "connectionId", id(e.ConnectionID), "duration",
+				e.Duration)
 		},
-		ConnectionCheckedIn: func(e event.ConnectionCheckedIn) { r.record("ConnectionCheckedIn", "connectionId", id(e.ConnectionID)) },
+		ConnectionCheckedIn: func(e event.ConnectionCheckedIn) {
+			r.record("ConnectionCheckedIn", "connectionId", id(e.ConnectionID))
+		},
 	}
 }

@@ -81,7 +81,8 @@ func TestStaleAsItIsEstablished(t *testing.T) {
 				r = newRig(t, func(c *pool.Config[*fake]) {
 					// The time in the queue does not bound an establishment, not even the second
 					// one.
-					c.Connect, c.MaxSize, c.WaitQueueTimeout = slow(&r), new(uint64(1)), 500*time.Millisecond
+					c.Connect, c.MaxSize, c.WaitQueueTimeout = slow(&r), new(uint64(1)),
+						500*time.Millisecond
 				})
 				pending := r.goCheckOut(t.Context())
 				r.clear(pool.ClearOptions{Cause: errLost})
@@ -93,7 +94,8 @@ func TestStaleAsItIsEstablished(t *testing.T) {
 				r.want(test.events...)
 				if test.ready {
 					r.CheckIn(res.conn)
-				} else if e, ok := errors.AsType[*pool.PoolClearedError](res.err); !ok || !errors.Is(e.Cause, errLost) || e.Interrupted {
+				} else if e, ok := errors.AsType[*pool.PoolClearedError](res.err); !ok ||
+					!errors.Is(e.Cause, errLost) || e.Interrupted {
 					t.Errorf("CheckOut() = %v, want a *PoolClearedError", res.err)
 				}
 				if r.timesClosed() != 1 {

@@ -62,16 +62,23 @@ func TestDurationsForOneListener(t *testing.T) {
 					}
 					return connect(ctx, id)
 				}
-				c.Sink = &event.Sink{ConnectionCheckedOut: func(e event.ConnectionCheckedOut) { took = append(took, e.Duration) }}
+				c.Sink = &event.Sink{ConnectionCheckedOut: func(e event.ConnectionCheckedOut) {
+					took = append(took, e.Duration)
+				}}
 				if !succeeds {
-					c.Sink = &event.Sink{ConnectionCheckOutFailed: func(e event.ConnectionCheckOutFailed) { took = append(took, e.Duration) }}
+					c.Sink = &event.Sink{ConnectionCheckOutFailed: func(
+						e event.ConnectionCheckOutFailed,
+					) {
+						took = append(took, e.Duration)
+					}}
 				}
 			})
 			if c, err := r.CheckOut(t.Context()); err == nil {
 				r.CheckIn(c)
 			}
 			if len(took) != 1 || took[0] != time.Second {
-				t.Errorf("check-out that succeeds %v: durations %v, want one of a second", succeeds, took)
+				t.Errorf("check-out that succeeds %v: durations %v, want one of a second", succeeds,
+					took)
 			}
 		})
 	}
@@ -107,7 +114,8 @@ func TestEventsBeforeAHoldAreDelivered(t *testing.T) {
 		}
 		r.want("ready", "started", "created 1")
 		r.Deliver()
-		r.want("cleared: while events are delivered", "ready 1 after 0s", "closed 1: stale", "failed after 0s: connectionError")
+		r.want("cleared: while events are delivered", "ready 1 after 0s", "closed 1: stale",
+			"failed after 0s: connectionError")
 	})
 }
 

@@ -22,9 +22,15 @@ func Example() {
 		Address: "a:27017",
 		Connect: func(context.Context, uint64) (line, error) { return line{}, nil },
 		Sink: &event.Sink{
-			ConnectionCreated:    func(e event.ConnectionCreated) { fmt.Println("created", e.ConnectionID) },
-			ConnectionCheckedOut: func(e event.ConnectionCheckedOut) { fmt.Println("out", e.ConnectionID) },
-			ConnectionCheckedIn:  func(e event.ConnectionCheckedIn) { fmt.Println("in", e.ConnectionID) },
+			ConnectionCreated: func(e event.ConnectionCreated) {
+				fmt.Println("created", e.ConnectionID)
+			},
+			ConnectionCheckedOut: func(e event.ConnectionCheckedOut) {
+				fmt.Println("out", e.ConnectionID)
+			},
+			ConnectionCheckedIn: func(e event.ConnectionCheckedIn) {
+				fmt.Println("in", e.ConnectionID)
+			},
 		},
 	})
 	defer p.Close()

@@ -44,9 +44,13 @@ func connectServer(t *testing.T, c cmapFile) connector {
 		t.Fatal(err)
 	}
 	server := fakemongo.NewServer(t, nil)
-	server.Handle("hello", func(cmd *fakemongo.Command) fakemongo.Reply { return fp.answer(server, cmd) })
+	server.Handle("hello", func(cmd *fakemongo.Command) fakemongo.Reply {
+		return fp.answer(server, cmd)
+	})
 	return func(ctx context.Context, id uint64) (pool.Resource, error) {
-		return conn.Dial(ctx, "a:27017", conn.Config{ID: id, Metadata: func() bson.Raw { return client }, Dialer: server.Dial})
+		return conn.Dial(ctx, "a:27017", conn.Config{ID: id, Metadata: func() bson.Raw {
+			return client
+		}, Dialer: server.Dial})
 	}
 }
 
@@ -59,7 +63,8 @@ func (f *failPoint) answer(s *fakemongo.Server, cmd *fakemongo.Command) fakemong
 	case f.Data.CloseConnection:
 		reply = fakemongo.Drop()
 	case f.Data.ErrorCode != 0:
-		reply = fakemongo.Error(f.Data.ErrorCode, "FailPoint", "Failing command via 'failCommand' failpoint")
+		reply = fakemongo.Error(f.Data.ErrorCode, "FailPoint",
+			"Failing command via 'failCommand' failpoint")
 	}
 	if f.Data.BlockConnection {
 		reply = reply.After(time.Duration(f.Data.BlockTimeMS) * time.Millisecond)

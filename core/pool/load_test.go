@@ -42,7 +42,8 @@ func TestConcurrency(t *testing.T) {
 	for range 32 {
 		wg.Go(func() {
 			for i := range 300 {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(3))*time.Millisecond+10*time.Microsecond)
+				ctx, cancel := context.WithTimeout(context.Background(),
+					time.Duration(rand.IntN(3))*time.Millisecond+10*time.Microsecond)
 				c, err := p.CheckOut(ctx)
 				if err == nil {
 					if n := inUse.Add(1); n > 8 {
@@ -62,7 +63,9 @@ func TestConcurrency(t *testing.T) {
 	}
 	wg.Go(func() {
 		for range 20 {
-			if p.Clear(pool.ClearOptions{Cause: errors.New("test"), InterruptInUse: rand.IntN(2) == 0}) {
+			if p.Clear(pool.ClearOptions{
+				Cause: errors.New("test"), InterruptInUse: rand.IntN(2) == 0,
+			}) {
 				p.Deliver()
 			}
 			if p.Ready() {
@@ -76,7 +79,8 @@ func TestConcurrency(t *testing.T) {
 		t.Errorf("Stats() after Close = %+v", s)
 	}
 	if connects.Load() != closes.Load() {
-		t.Errorf("%d connections were made and %d closed (%d check-outs failed)", connects.Load(), closes.Load(), failed.Load())
+		t.Errorf("%d connections were made and %d closed (%d check-outs failed)", connects.Load(),
+			closes.Load(), failed.Load())
 	}
 }
 

@@ -81,7 +81,9 @@ func TestMinSizeCountsAll(t *testing.T) {
 // CMAP-032: a paused pool is not populated, even when the maintenance interval is over.
 func TestPausedPoolIsNotPopulated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pool.New(pool.Config[*fake]{MinSize: 3, Connect: func(context.Context, uint64) (*fake, error) {
+		p := pool.New(pool.Config[*fake]{MinSize: 3, Connect: func(
+			context.Context, uint64,
+		) (*fake, error) {
 			t.Error("a connection was made")
 			return newFake(), nil
 		}})
@@ -143,7 +145,8 @@ func TestWithoutMaintenance(t *testing.T) {
 		r.clear(pool.ClearOptions{InterruptInUse: true})
 		synctest.Wait()
 		if s := r.Stats(); c.Resource().Alive() || s.Available != 1 {
-			t.Errorf("alive = %t, Stats() = %+v, want an interrupted one and the stale one kept", c.Resource().Alive(), s)
+			t.Errorf("alive = %t, Stats() = %+v, want an interrupted one and the stale one kept",
+				c.Resource().Alive(), s)
 		}
 		r.CheckIn(c)
 	})
@@ -195,7 +198,9 @@ func TestMinSizeAfterAFailure(t *testing.T) {
 // them at once.
 func TestMinSizeAfterACheckOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *pool.Config[*fake]) { c.MinSize, c.MaintenanceInterval = 3, time.Hour })
+		r := newRig(t, func(c *pool.Config[*fake]) {
+			c.MinSize, c.MaintenanceInterval = 3, time.Hour
+		})
 		synctest.Wait()
 		for _, f := range r.fakes[1:] {
 			f.Interrupt(errLost)
@@ -231,9 +236,11 @@ func TestClearInterruptsNothingLater(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		if !c.Resource().Alive() {
-			t.Errorf("a connection was interrupted that was made after the clear: %v", c.Resource().Err())
+			t.Errorf("a connection was interrupted that was made after the clear: %v",
+				c.Resource().Err())
 		}
-		if e, ok := errors.AsType[*pool.PoolClearedError](old.Resource().Err()); !ok || !e.Interrupted {
+		if e, ok := errors.AsType[*pool.PoolClearedError](old.Resource().Err()); !ok ||
+			!e.Interrupted {
 			t.Errorf("the older one was interrupted with %v", old.Resource().Err())
 		}
 		r.CheckIn(old)

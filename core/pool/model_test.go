@@ -196,9 +196,11 @@ type trial struct {
 func newTrial(t *testing.T, maxSize, maxConnecting uint64) *trial {
 	tr := &trial{
 		model: &model{
-			maxSize: int(maxSize), maxConnecting: int(maxConnecting), got: map[int]*modelConn{}, failed: map[int]string{},
+			maxSize: int(maxSize), maxConnecting: int(maxConnecting), got: map[int]*modelConn{},
+			failed: map[int]string{},
 		},
-		gates: map[uint64]chan error{}, cancels: map[int]context.CancelFunc{}, results: map[int]result{},
+		gates: map[uint64]chan error{}, cancels: map[int]context.CancelFunc{},
+		results: map[int]result{},
 	}
 	tr.rig = newRig(t, func(c *pool.Config[*fake]) {
 		c.MaxSize, c.MaxConnecting, c.Connect = &maxSize, maxConnecting, tr.connect
@@ -313,7 +315,8 @@ func (tr *trial) difference() string {
 	m, s := tr.model, tr.Stats()
 	want := pool.Stats{
 		State: pool.StateReady, Generation: m.generation,
-		Total: m.total(), Available: len(m.available), InUse: len(m.got), Pending: len(m.pending), Waiting: len(m.queue),
+		Total: m.total(), Available: len(m.available), InUse: len(m.got), Pending: len(m.pending),
+		Waiting: len(m.queue),
 		MaxSize: s.MaxSize,
 	}
 	if m.paused {
@@ -330,7 +333,8 @@ func (tr *trial) difference() string {
 		case c == nil && failure != kind(res.err):
 			return fmt.Sprintf("check-out %d ended with %v, want %q", n, res.err, failure)
 		case c == nil && failure == "" && ended:
-			return fmt.Sprintf("check-out %d ended with connection %d, want it to wait", n, res.conn.ID())
+			return fmt.Sprintf("check-out %d ended with connection %d, want it to wait", n,
+				res.conn.ID())
 		}
 	}
 	return ""

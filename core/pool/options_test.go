@@ -26,8 +26,12 @@ func TestPoolCreatedOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []event.PoolCreated
 			test.cfg.Address = "a:1"
-			test.cfg.Connect = func(context.Context, uint64) (*fake, error) { return newFake(), nil }
-			test.cfg.Sink = &event.Sink{PoolCreated: func(e event.PoolCreated) { got = append(got, e) }}
+			test.cfg.Connect = func(context.Context, uint64) (*fake, error) {
+				return newFake(), nil
+			}
+			test.cfg.Sink = &event.Sink{PoolCreated: func(e event.PoolCreated) {
+				got = append(got, e)
+			}}
 			p := pool.New(test.cfg)
 			p.Close()
 			if len(got) != 1 || got[0] != (event.PoolCreated{Address: "a:1", Options: test.want}) {
@@ -43,7 +47,9 @@ func TestPoolCreatedOptions(t *testing.T) {
 // CMAP-001: 0 means no maximum.
 func TestNoMaximum(t *testing.T) {
 	p := pool.New(pool.Config[*fake]{
-		MaxSize: new(uint64(0)), Connect: func(context.Context, uint64) (*fake, error) { return newFake(), nil },
+		MaxSize: new(uint64(0)), Connect: func(context.Context, uint64) (*fake, error) {
+			return newFake(), nil
+		},
 	})
 	defer p.Close()
 	p.Ready()

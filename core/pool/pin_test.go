@@ -14,8 +14,10 @@ func TestPin(t *testing.T) {
 		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxPinned, c.MinSize = 2, 1 })
 		want := func(when string, inUse, cursors, transactions int) {
 			t.Helper()
-			if s := r.Stats(); s.InUse != inUse || s.Cursors != cursors || s.Transactions != transactions {
-				t.Errorf("Stats() %s = %+v, want %d in use, %d by cursors, %d by transactions", when, s, inUse, cursors, transactions)
+			if s := r.Stats(); s.InUse != inUse || s.Cursors != cursors ||
+				s.Transactions != transactions {
+				t.Errorf("Stats() %s = %+v, want %d in use, %d by cursors, %d by transactions",
+					when, s, inUse, cursors, transactions)
 			}
 		}
 		pin := func(c *pool.Conn[*fake], why pool.Purpose) {
@@ -30,10 +32,12 @@ func TestPin(t *testing.T) {
 		pin(b, pool.PurposeCursor)
 		want("with two pinned", 3, 2, 0)
 		err := r.Pin(c, pool.PurposeTransaction)
-		if e, ok := errors.AsType[*pool.PinLimitError](err); !ok || *e != (pool.PinLimitError{Address: "a:1", Max: 2, Cursors: 2}) {
+		if e, ok := errors.AsType[*pool.PinLimitError](err); !ok ||
+			*e != (pool.PinLimitError{Address: "a:1", Max: 2, Cursors: 2}) {
 			t.Errorf("Pin beyond the limit = %v", err)
 		}
-		const text = "pin a connection to a:1: 2 of 2 connections that may be pinned are: 2 by cursors, 0 by transactions"
+		const text = "pin a connection to a:1: 2 of 2 connections that may be pinned are: 2 by " +
+			"cursors, 0 by transactions"
 		if err.Error() != text {
 			t.Errorf("error = %q, want %q", err, text)
 		}

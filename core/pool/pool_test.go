@@ -102,7 +102,9 @@ func (r *rig) sink() *event.Sink {
 		},
 		PoolClosed:        func(event.PoolClosed) { r.log("closed") },
 		ConnectionCreated: func(e event.ConnectionCreated) { r.log("created %d", e.ConnectionID) },
-		ConnectionReady:   func(e event.ConnectionReady) { r.log("ready %d after %v", e.ConnectionID, e.Duration) },
+		ConnectionReady: func(e event.ConnectionReady) {
+			r.log("ready %d after %v", e.ConnectionID, e.Duration)
+		},
 		ConnectionClosed: func(e event.ConnectionClosed) {
 			r.log("closed %d: %s", e.ConnectionID, e.Reason)
 		},
@@ -110,8 +112,10 @@ func (r *rig) sink() *event.Sink {
 		ConnectionCheckOutFailed: func(e event.ConnectionCheckOutFailed) {
 			r.log("failed after %v: %s", e.Duration, e.Reason)
 		},
-		ConnectionCheckedOut: func(e event.ConnectionCheckedOut) { r.log("out %d after %v", e.ConnectionID, e.Duration) },
-		ConnectionCheckedIn:  func(e event.ConnectionCheckedIn) { r.log("in %d", e.ConnectionID) },
+		ConnectionCheckedOut: func(e event.ConnectionCheckedOut) {
+			r.log("out %d after %v", e.ConnectionID, e.Duration)
+		},
+		ConnectionCheckedIn: func(e event.ConnectionCheckedIn) { r.log("in %d", e.ConnectionID) },
 	}
 }
 
@@ -163,7 +167,8 @@ func TestEventsOfOneConnection(t *testing.T) {
 		}
 		r.CheckIn(c)
 		r.CheckIn(r.checkOut())
-		r.want("ready", "started", "created 1", "ready 1 after 1s", "out 1 after 1s", "in 1", "started", "out 1 after 0s", "in 1")
+		r.want("ready", "started", "created 1", "ready 1 after 1s", "out 1 after 1s", "in 1",
+			"started", "out 1 after 0s", "in 1")
 		time.Sleep(61 * time.Second) //nolint:forbidigo // fake time
 		time.Sleep(10 * time.Second) //nolint:forbidigo // fake time
 		r.want("closed 1: idle")
@@ -186,7 +191,8 @@ func TestIdleConnectionIsNotGivenOut(t *testing.T) {
 		time.Sleep(2 * time.Second) //nolint:forbidigo // fake time
 		r.seen()
 		r.CheckIn(r.checkOut())
-		r.want("started", "closed 1: idle", "created 2", "ready 2 after 0s", "out 2 after 0s", "in 2")
+		r.want("started", "closed 1: idle", "created 2", "ready 2 after 0s", "out 2 after 0s",
+			"in 2")
 	})
 }
 
@@ -201,7 +207,8 @@ func TestBrokenConnectionIsNotGivenOut(t *testing.T) {
 		d.Resource().Interrupt(errors.New("broken while it was available"))
 		r.seen()
 		r.CheckIn(r.checkOut())
-		r.want("started", "closed 2: error", "created 3", "ready 3 after 0s", "out 3 after 0s", "in 3")
+		r.want("started", "closed 2: error", "created 3", "ready 3 after 0s", "out 3 after 0s",
+			"in 3")
 		for i, f := range r.fakes {
 			if want := 1 - i/2; f.timesClosed() != want {
 				t.Errorf("connection %d was closed %d times, want %d", i+1, f.timesClosed(), want)
@@ -292,7 +299,9 @@ func TestCallersTakeTurns(t *testing.T) {
 
 func TestWaiterLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *pool.Config[*fake]) { c.MaxSize, c.WaitQueueTimeout = new(uint64(1)), 10*time.Second })
+		r := newRig(t, func(c *pool.Config[*fake]) {
+			c.MaxSize, c.WaitQueueTimeout = new(uint64(1)), 10*time.Second
+		})
 		c := r.checkOut()
 		cause := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -301,7 +310,8 @@ func TestWaiterLeaves(t *testing.T) {
 		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		cancel(cause)
 		res := <-first
-		if e, ok := errors.AsType[*pool.WaitQueueTimeoutError](res.err); !ok || !e.Timeout() || !errors.Is(e, cause) || !errors.Is(e, context.Canceled) {
+		if e, ok := errors.AsType[*pool.WaitQueueTimeoutError](res.err); !ok || !e.Timeout() ||
+			!errors.Is(e, cause) || !errors.Is(e, context.Canceled) {
 			t.Errorf("CheckOut() = %v, want a *WaitQueueTimeoutError for %v", res.err, cause)
 		}
 		r.want("failed after 1s: timeout")
@@ -350,7 +360,8 @@ func TestEstablishmentOutlivesItsCheckOut(t *testing.T) {
 		}
 		time.Sleep(time.Second) //nolint:forbidigo // fake time
 		r.CheckIn(r.checkOut())
-		r.want("ready", "started", "created 1", "failed after 200ms: timeout", "ready 1 after 1s", "started", "out 1 after 0s", "in 1")
+		r.want("ready", "started", "created 1", "failed after 200ms: timeout", "ready 1 after 1s",
+			"started", "out 1 after 0s", "in 1")
 	})
 }
 
@@ -358,7 +369,9 @@ func TestEstablishmentOutlivesItsCheckOut(t *testing.T) {
 func TestCheckOutWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *rig
-		r = newRig(t, func(c *pool.Config[*fake]) { c.Connect, c.WaitQueueTimeout = slow(&r), 100*time.Millisecond })
+		r = newRig(t, func(c *pool.Config[*fake]) {
+			c.Connect, c.WaitQueueTimeout = slow(&r), 100*time.Millisecond
+		})
 		_, err := r.CheckOutWithin(timeoutms.Mark(t.Context()), 300*time.Millisecond)
 		if e, ok := errors.AsType[*pool.WaitQueueTimeoutError](err); !ok || e.Err != nil {
 			t.Errorf("CheckOutWithin() = %v, want a *WaitQueueTimeoutError", err)
@@ -427,18 +440,22 @@ func TestEstablishmentFails(t *testing.T) {
 		}
 		res := <-second
 		cleared, ok := errors.AsType[*pool.PoolClearedError](res.err)
-		if !ok || !errors.Is(cleared.Cause, refused) || !cleared.Retryable() || errors.Is(res.err, refused) {
+		if !ok || !errors.Is(cleared.Cause, refused) || !cleared.Retryable() ||
+			errors.Is(res.err, refused) {
 			t.Errorf("the second CheckOut() = %v, want a *PoolClearedError", res.err)
 		}
-		const text = "Connection pool for a:1 was cleared because another operation failed with: refused"
+		const text = "Connection pool for a:1 was cleared because another operation failed " +
+			"with: refused"
 		if res.err.Error() != text {
 			t.Errorf("error = %q, want %q", res.err, text)
 		}
 		// The specification's order: the pool is cleared before the connection is closed, and
 		// then its check-out fails.
-		r.want("ready", "started", "created 1", "started", "cleared: refused", "failed after 1s: connectionError",
+		r.want("ready", "started", "created 1", "started", "cleared: refused",
+			"failed after 1s: connectionError",
 			"closed 1: error", "failed after 1s: connectionError")
-		if s := r.Stats(); s.Total != 0 || s.Pending != 0 || s.State != pool.StatePaused || s.Generation != 1 {
+		if s := r.Stats(); s.Total != 0 || s.Pending != 0 || s.State != pool.StatePaused ||
+			s.Generation != 1 {
 			t.Errorf("Stats() = %+v, want an empty paused pool of generation 1", s)
 		}
 	})
@@ -447,7 +464,9 @@ func TestEstablishmentFails(t *testing.T) {
 // TestClearedTextOfServer checks that what a server said about an operation does not get into the
 // error of another.
 func TestClearedTextOfServer(t *testing.T) {
-	cause := &mongoerr.CommandError{Code: 91, Name: "ShutdownInProgress", Message: "hunter2", Address: "a:1"}
+	cause := &mongoerr.CommandError{
+		Code: 91, Name: "ShutdownInProgress", Message: "hunter2", Address: "a:1",
+	}
 	err := &pool.PoolClearedError{Address: "a:1", Cause: cause}
 	const text = "Connection pool for a:1 was cleared because another operation failed with: " +
 		"command failed on a:1: error (ShutdownInProgress, code 91)"
@@ -488,7 +507,8 @@ func TestClearInterrupts(t *testing.T) {
 			t.Errorf("the connection in use has %v, want a *PoolClearedError", c.Resource().Err())
 		}
 		r.CheckIn(c)
-		r.want("cleared: monitor timeout", "closed 2: error", "failed after 0s: connectionError", "in 1", "closed 1: error")
+		r.want("cleared: monitor timeout", "closed 2: error", "failed after 0s: connectionError",
+			"in 1", "closed 1: error")
 	})
 }
 
@@ -522,7 +542,9 @@ func TestClearOfAPausedPool(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r *rig
-		r = newRig(t, func(c *pool.Config[*fake]) { c.MaxSize, c.Connect = new(uint64(3)), slow(&r) })
+		r = newRig(t, func(c *pool.Config[*fake]) {
+			c.MaxSize, c.Connect = new(uint64(3)), slow(&r)
+		})
 		inUse, idle := r.goCheckOut(t.Context()), r.goCheckOut(t.Context())
 		c := (<-inUse).conn
 		r.CheckIn((<-idle).conn)
@@ -556,7 +578,9 @@ func TestCloseFailsWaiters(t *testing.T) {
 		r = newRig(t, func(c *pool.Config[*fake]) { c.MaxConnecting, c.Connect = 1, slow(&r) })
 		connecting, waiting := r.goCheckOut(t.Context()), r.goCheckOut(t.Context())
 		r.Close()
-		for name, ch := range map[string]<-chan result{"connecting": connecting, "waiting": waiting} {
+		for name, ch := range map[string]<-chan result{
+			"connecting": connecting, "waiting": waiting,
+		} {
 			if err := (<-ch).err; !errors.Is(err, pool.ErrClosed) {
 				t.Errorf("the check-out that is %s = %v, want ErrClosed", name, err)
 			}

@@ -27,7 +27,8 @@ type replay struct {
 func newReplay(s *soak) *replay {
 	return &replay{
 		soak: s, t: s.t, paused: true,
-		state: map[uint64]string{}, made: map[uint64]int{}, cleared: map[pool.ServiceID]int{}, used: map[uint64]int{},
+		state: map[uint64]string{}, made: map[uint64]int{}, cleared: map[pool.ServiceID]int{},
+		used: map[uint64]int{},
 		next: map[string][]string{
 			"":        {"created"},
 			"created": {"ready", "closed"},
@@ -52,7 +53,8 @@ func (r *replay) run() tally {
 		}
 	}
 	if len(r.queue) > 0 || len(r.establishing) > 0 || len(r.order) > 0 {
-		r.t.Errorf("at the end %v wait in the queue, %v for a connection of their own, %d were never told of", r.queue, r.establishing, len(r.order))
+		r.t.Errorf("at the end %v wait in the queue, %v for a connection of their own, %d were "+
+			"never told of", r.queue, r.establishing, len(r.order))
 	}
 	return r.sum
 }
@@ -116,7 +118,8 @@ func (r *replay) checkedOut(id uint64) {
 		r.leaveQueue(number)
 		return
 	case at < 0:
-		r.t.Errorf("check-out %d was served before those that came earlier: %v", number, r.establishing)
+		r.t.Errorf("check-out %d was served before those that came earlier: %v", number,
+			r.establishing)
 		return
 	case own != id && at > 0:
 		r.t.Errorf("check-out %d got connection %d, which is not its own, before %v", number, id,

@@ -69,8 +69,10 @@ func (b *balanced) block() chan<- error {
 
 func (b *balanced) wantGeneration(what string, c *pool.Conn[*fake], fresh bool) {
 	b.t.Helper()
-	if now := b.GenerationOf(c.Service()); (c.Generation() == now) != fresh || c.Generation() > now {
-		b.t.Errorf("%s has generation %d, its service %d: fresh must be %t", what, c.Generation(), now, fresh)
+	if now := b.GenerationOf(c.Service()); (c.Generation() == now) != fresh ||
+		c.Generation() > now {
+		b.t.Errorf("%s has generation %d, its service %d: fresh must be %t", what, c.Generation(),
+			now, fresh)
 	}
 }
 
@@ -80,7 +82,9 @@ var errLost = errors.New("lost")
 // and the waiters stay.
 func TestClearOfAService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBalanced(t, func(c *pool.Config[*fake]) { c.MaxSize, c.MaintenanceInterval = new(uint64(3)), 0 })
+		b := newBalanced(t, func(c *pool.Config[*fake]) {
+			c.MaxSize, c.MaintenanceInterval = new(uint64(3)), 0
+		})
 		b.lead(serviceA, serviceB, serviceA)
 		first, second, third := b.checkOut(), b.checkOut(), b.checkOut()
 		if first.Service() != serviceA || second.Service() != serviceB {
@@ -131,11 +135,13 @@ func TestServiceIsClearedDuringAnEstablishment(t *testing.T) {
 				generation := b.GenerationOf(serviceA)
 				b.clear(pool.ClearOptions{Service: serviceB})
 				if g := b.GenerationOf(serviceA); g != generation && others > 0 {
-					t.Errorf("the generation of A went from %d to %d as B was cleared", generation, g)
+					t.Errorf("the generation of A went from %d to %d as B was cleared", generation,
+						g)
 				}
 				b.clear(pool.ClearOptions{Service: serviceA})
 				if g := b.GenerationOf(serviceA); g <= generation {
-					t.Errorf("the generation of A went from %d to %d as it was cleared", generation, g)
+					t.Errorf("the generation of A went from %d to %d as it was cleared", generation,
+						g)
 				}
 				after := b.goCheckOut(t.Context())
 				queued := b.goCheckOut(t.Context())
@@ -143,14 +149,16 @@ func TestServiceIsClearedDuringAnEstablishment(t *testing.T) {
 				first, second, third := (<-before).conn, (<-after).conn, (<-queued).conn
 				synctest.Wait()
 				if id := uint64(others); second.ID() != id+2 || first.ID() <= id+2 {
-					t.Errorf("got connections %d and %d, want a new one and %d", first.ID(), second.ID(), id+2)
+					t.Errorf("got connections %d and %d, want a new one and %d", first.ID(),
+						second.ID(), id+2)
 				}
 				for _, c := range []*pool.Conn[*fake]{first, second, third} {
 					b.wantGeneration("a connection that was checked out", c, true)
 					b.CheckIn(c)
 				}
 				if s := b.Stats(); s.Available != 3 || s.InUse != others || b.timesClosed() != 1 {
-					t.Errorf("Stats() = %+v and %d were closed, want three available and one closed", s, b.timesClosed())
+					t.Errorf("Stats() = %+v and %d were closed, want three available and "+
+						"one closed", s, b.timesClosed())
 				}
 			})
 		})
@@ -191,7 +199,8 @@ func TestGenerationsAreNeverUsedTwice(t *testing.T) {
 			b.wantGeneration("the connection after the clear", c, false)
 			b.CheckIn(c)
 			if s := b.Stats(); s.Total != 0 || len(b.Services()) != 0 {
-				t.Fatalf("Stats() = %+v, %d services known, want none of either", s, len(b.Services()))
+				t.Fatalf("Stats() = %+v, %d services known, want none of either", s,
+					len(b.Services()))
 			}
 			before := b.GenerationOf(serviceA)
 			b.clear(pool.ClearOptions{Service: serviceA}) // of a service without connections
@@ -225,7 +234,8 @@ func TestEstablishmentFailsBehindALoadBalancer(t *testing.T) {
 		b.want("closed 1: error", "failed after 0s: connectionError", "created 2")
 		// LB-051: the service, if known, decides whether an error of the authentication is stale.
 		if now := b.GenerationOf(serviceA); begun >= now {
-			t.Errorf("ConnectFailed got generation %d, the service was cleared since and has %d", begun, now)
+			t.Errorf("ConnectFailed got generation %d, the service was cleared since and has %d",
+				begun, now)
 		}
 		gate <- nil
 		res := <-second
@@ -246,7 +256,8 @@ func TestClearOfAServiceInterrupts(t *testing.T) {
 		b.clear(pool.ClearOptions{Cause: errLost, Service: a.Service(), InterruptInUse: true})
 		synctest.Wait()
 		if a.Resource().Alive() || !other.Resource().Alive() {
-			t.Errorf("alive: %t to A, %t to B, want false and true", a.Resource().Alive(), other.Resource().Alive())
+			t.Errorf("alive: %t to A, %t to B, want false and true", a.Resource().Alive(),
+				other.Resource().Alive())
 		}
 		b.CheckIn(a)
 		b.CheckIn(other)
@@ -276,8 +287,10 @@ func TestGenerationOfWithoutLoadBalancer(t *testing.T) {
 		r := newRig(t, nil)
 		c := r.checkOut()
 		r.clear(pool.ClearOptions{})
-		if g := r.GenerationOf(serviceA); g != 1 || r.Generation() != 1 || c.Service() != (pool.ServiceID{}) {
-			t.Errorf("GenerationOf, Generation, Service = %d, %d, %v, want 1, 1 and none", g, r.Generation(), c.Service())
+		if g := r.GenerationOf(serviceA); g != 1 || r.Generation() != 1 ||
+			c.Service() != (pool.ServiceID{}) {
+			t.Errorf("GenerationOf, Generation, Service = %d, %d, %v, want 1, 1 and none", g,
+				r.Generation(), c.Service())
 		}
 		r.CheckIn(c)
 	})
@@ -292,8 +305,10 @@ func TestTimeoutSaysWhatThePoolIsUsedFor(t *testing.T) {
 		max      uint64
 		want     string
 	}{
-		"load balancer": {true, 4, "Timeout waiting for connection from the connection pool. maxPoolSize: 4, connections in use by cursors: 1, " +
-			"connections in use by transactions: 2, connections in use by other operations: 1"},
+		"load balancer": {true, 4,
+			"Timeout waiting for connection from the connection pool. maxPoolSize: 4, " +
+				"connections in use by cursors: 1, " +
+				"connections in use by transactions: 2, connections in use by other operations: 1"},
 		"load balancer, not full": {true, 6, plain},
 		"none":                    {false, 4, plain},
 	} {
@@ -306,7 +321,9 @@ func TestTimeoutSaysWhatThePoolIsUsedFor(t *testing.T) {
 					}
 				})
 				var held []*pool.Conn[*fake]
-				for _, why := range []pool.Purpose{pool.PurposeCursor, pool.PurposeTransaction, pool.PurposeTransaction, pool.PurposeOther} {
+				for _, why := range []pool.Purpose{
+					pool.PurposeCursor, pool.PurposeTransaction, pool.PurposeTransaction, pool.PurposeOther,
+				} {
 					c := b.checkOut()
 					if err := b.Pin(c, why); err != nil {
 						t.Fatal(err)
@@ -320,7 +337,8 @@ func TestTimeoutSaysWhatThePoolIsUsedFor(t *testing.T) {
 				// the context.
 				blocker := b.goCheckOut(ctx)
 				_, err := b.CheckOut(t.Context())
-				if e, ok := errors.AsType[*pool.WaitQueueTimeoutError](err); !ok || !e.Timeout() || err.Error() != test.want {
+				if e, ok := errors.AsType[*pool.WaitQueueTimeoutError](err); !ok || !e.Timeout() ||
+					err.Error() != test.want {
 					t.Errorf("CheckOut() = %v, want %s", err, test.want)
 				}
 				<-blocker
@@ -340,7 +358,9 @@ func TestServices(t *testing.T) {
 		b.lead(serviceB, serviceA, serviceB)
 		conns := []*pool.Conn[*fake]{b.checkOut(), b.checkOut(), b.checkOut()}
 		b.clear(pool.ClearOptions{Service: serviceA})
-		want := []pool.ServiceStats{{Service: serviceA, Generation: 1, Connections: 1}, {Service: serviceB, Connections: 2}}
+		want := []pool.ServiceStats{
+			{Service: serviceA, Generation: 1, Connections: 1}, {Service: serviceB, Connections: 2},
+		}
 		if got := b.Services(); !slices.Equal(got, want) {
 			t.Errorf("Services() = %v, want %v", got, want)
 		}

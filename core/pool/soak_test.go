@@ -130,8 +130,9 @@ func newSoak(t *testing.T, balanced bool) *soak {
 	}
 	cfg := pool.Config[*soakConn]{
 		Address: "a:1", MaxSize: new(uint64(8)), MinSize: 2, MaxPinned: 4,
-		WaitQueueTimeout: time.Duration(rand.IntN(2)) * 10 * time.Millisecond, MaintenanceInterval: time.Millisecond,
-		Connect: s.connect, Sink: s.sink(),
+		WaitQueueTimeout:    time.Duration(rand.IntN(2)) * 10 * time.Millisecond,
+		MaintenanceInterval: time.Millisecond,
+		Connect:             s.connect, Sink: s.sink(),
 		ConnectFailed: func(_ uint64, err error) bool { return errors.Is(err, errOwn) },
 	}
 	if balanced {
@@ -182,13 +183,16 @@ func (s *soak) run(operations int) tally {
 	}
 	wg.Wait()
 	s.pool.Close()
-	if stats := s.pool.Stats(); stats.Total != 0 || stats.InUse != 0 || stats.Pending != 0 || stats.Waiting != 0 || stats.Cursors != 0 {
+	if stats := s.pool.Stats(); stats.Total != 0 || stats.InUse != 0 || stats.Pending != 0 ||
+		stats.Waiting != 0 || stats.Cursors != 0 {
 		s.t.Errorf("Stats() at the end = %+v", stats)
 	}
 	sum := newReplay(s).run()
-	if sum.Created != sum.Closed || sum.Out != sum.In || sum.Started != sum.Out+sum.Failed || sum.Started != operations ||
+	if sum.Created != sum.Closed || sum.Out != sum.In || sum.Started != sum.Out+sum.Failed ||
+		sum.Started != operations ||
 		int(s.closes.Load()) != len(s.conns) {
-		s.t.Errorf("%d connections were made, %d closed; of %d operations was told: %+v", len(s.conns), s.closes.Load(), operations, sum)
+		s.t.Errorf("%d connections were made, %d closed; of %d operations was told: %+v",
+			len(s.conns), s.closes.Load(), operations, sum)
 	}
 	return sum
 }
@@ -241,14 +245,30 @@ func (s *soak) clear() {
 func (s *soak) sink() *event.Sink {
 	tell := func(e told) { s.told = append(s.told, e) }
 	return &event.Sink{
-		PoolReady:                 func(event.PoolReady) { tell(told{kind: "pool ready"}) },
-		PoolCleared:               func(e event.PoolCleared) { tell(told{kind: "cleared", service: e.ServiceID}) },
-		ConnectionCreated:         func(e event.ConnectionCreated) { tell(told{kind: "created", id: e.ConnectionID}) },
-		ConnectionReady:           func(e event.ConnectionReady) { tell(told{kind: "ready", id: e.ConnectionID}) },
-		ConnectionClosed:          func(e event.ConnectionClosed) { tell(told{kind: "closed", id: e.ConnectionID}) },
-		ConnectionCheckOutStarted: func(event.ConnectionCheckOutStarted) { tell(told{kind: "started"}) },
-		ConnectionCheckOutFailed:  func(e event.ConnectionCheckOutFailed) { tell(told{kind: "failed", err: e.Err}) },
-		ConnectionCheckedOut:      func(e event.ConnectionCheckedOut) { tell(told{kind: "out", id: e.ConnectionID}) },
-		ConnectionCheckedIn:       func(e event.ConnectionCheckedIn) { tell(told{kind: "in", id: e.ConnectionID}) },
+		PoolReady: func(event.PoolReady) { tell(told{kind: "pool ready"}) },
+		PoolCleared: func(e event.PoolCleared) {
+			tell(told{kind: "cleared", service: e.ServiceID})
+		},
+		ConnectionCreated: func(e event.ConnectionCreated) {
+			tell(told{kind: "created", id: e.ConnectionID})
+		},
+		ConnectionReady: func(e event.ConnectionReady) {
+			tell(told{kind: "ready", id: e.ConnectionID})
+		},
+		ConnectionClosed: func(e event.ConnectionClosed) {
+			tell(told{kind: "closed", id: e.ConnectionID})
+		},
+		ConnectionCheckOutStarted: func(event.ConnectionCheckOutStarted) {
+			tell(told{kind: "started"})
+		},
+		ConnectionCheckOutFailed: func(e event.ConnectionCheckOutFailed) {
+			tell(told{kind: "failed", err: e.Err})
+		},
+		ConnectionCheckedOut: func(e event.ConnectionCheckedOut) {
+			tell(told{kind: "out", id: e.ConnectionID})
+		},
+		ConnectionCheckedIn: func(e event.ConnectionCheckedIn) {
+			tell(told{kind: "in", id: e.ConnectionID})
+		},
 	}
 }

@@ -99,7 +99,9 @@ func (z *zone) LookupSRV(ctx context.Context, name string) ([]seedlist.SRV, erro
 	var records []seedlist.SRV
 	for _, rr := range found {
 		srv := rr.(*dns.SRV)
-		records = append(records, seedlist.SRV{Target: srv.Target, Port: srv.Port, TTL: time.Duration(srv.Hdr.Ttl) * time.Second})
+		records = append(records, seedlist.SRV{
+			Target: srv.Target, Port: srv.Port, TTL: time.Duration(srv.Hdr.Ttl) * time.Second,
+		})
 	}
 	return records, nil
 }
@@ -174,7 +176,8 @@ func (z *zone) serve(t testing.TB) seedlist.System {
 func srv(name string, ttl int, ports ...int) string {
 	var b strings.Builder
 	for _, port := range ports {
-		fmt.Fprintf(&b, "%s. %d IN SRV 0 0 %d localhost.test.build.10gen.cc.\n", name, cmp.Or(ttl, 60), port)
+		fmt.Fprintf(&b, "%s. %d IN SRV 0 0 %d localhost.test.build.10gen.cc.\n", name,
+			cmp.Or(ttl, 60), port)
 	}
 	return b.String()
 }

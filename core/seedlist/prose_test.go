@@ -35,9 +35,11 @@ func TestInitialDNSProse(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name+"/"+tt.host, func(t *testing.T) {
-			z := newZone(t, fmt.Sprintf("_mongodb._tcp.%s. IN SRV 0 0 27017 %s.", tt.host, tt.target))
+			z := newZone(t,
+				fmt.Sprintf("_mongodb._tcp.%s. IN SRV 0 0 27017 %s.", tt.host, tt.target))
 			_, err := resolve(t, z.serve(t), "mongodb+srv://"+tt.host)
-			if host, _ := errors.AsType[*seedlist.HostError](err); (err == nil) != tt.ok || (host == nil) != tt.ok {
+			if host, _ := errors.AsType[*seedlist.HostError](err); (err == nil) != tt.ok ||
+				(host == nil) != tt.ok {
 				t.Errorf("Resolve = %v, want no HostError: %v", err, tt.ok)
 			}
 		})
@@ -70,7 +72,9 @@ func (c *cluster) found(hosts []address.Address) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	add, remove := seedlist.Changes(c.hosts, hosts, c.limit, rand.Shuffle)
-	c.hosts = slices.DeleteFunc(c.hosts, func(h address.Address) bool { return slices.Contains(remove, h) })
+	c.hosts = slices.DeleteFunc(c.hosts, func(h address.Address) bool {
+		return slices.Contains(remove, h)
+	})
 	c.hosts = append(c.hosts, add...)
 	c.updates++
 }
@@ -108,7 +112,10 @@ func poll(t *testing.T, z *zone, uri string) *cluster {
 	if cfg.SRVMaxHosts != nil {
 		c.limit = int(*cfg.SRVMaxHosts)
 	}
-	p := &seedlist.Poller{Resolver: z, Config: cfg, Interval: interval, Wanted: c.isWanted, Found: c.found, Problem: c.problem}
+	p := &seedlist.Poller{
+		Resolver: z, Config: cfg, Interval: interval, Wanted: c.isWanted, Found: c.found,
+		Problem: c.problem,
+	}
 	var running sync.WaitGroup
 	running.Go(func() { p.Run(t.Context()) })
 	t.Cleanup(running.Wait)

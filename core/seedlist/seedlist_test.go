@@ -107,7 +107,9 @@ func TestResolve(t *testing.T) {
 		}
 	})
 	t.Run("case, trailing dots and doubles", func(t *testing.T) {
-		z := newZone(t, "_MongoDB._tcp.C.Example.Com. IN SRV 1 2 1 H.Example.COM.\n_mongodb._tcp.c.example.com. IN SRV 3 4 1 h.example.com.")
+		z := newZone(t,
+			"_MongoDB._tcp.C.Example.Com. IN SRV 1 2 1 "+
+				"H.Example.COM.\n_mongodb._tcp.c.example.com. IN SRV 3 4 1 h.example.com.")
 		got, err := resolve(t, z, "mongodb+srv://c.EXAMPLE.com.")
 		if err != nil || !slices.Equal(got.Hosts, []address.Address{"h.example.com:1"}) {
 			t.Errorf("Resolve = %v, %v", got.Hosts, err)
@@ -116,7 +118,8 @@ func TestResolve(t *testing.T) {
 	t.Run("the lowest TTL counts", func(t *testing.T) {
 		z := newZone(t, srv(test1, 600, 1)+srv(test1, 300, 2))
 		cfg, _ := connstring.Parse("mongodb+srv://test1.test.build.10gen.cc")
-		if _, interval, err := seedlist.Resolve(t.Context(), z, cfg); err != nil || interval != 5*time.Minute {
+		if _, interval, err := seedlist.Resolve(t.Context(), z, cfg); err != nil ||
+			interval != 5*time.Minute {
 			t.Errorf("interval %v, %v, want 5m", interval, err)
 		}
 	})
@@ -221,8 +224,11 @@ func TestSystemFailures(t *testing.T) {
 		}
 	})
 	t.Run("some records are unusable", func(t *testing.T) {
-		r := newZone(t, "_mongodb._tcp.a.b.c. IN SRV 0 0 1 h.b.c.\n_mongodb._tcp.a.b.c. IN SRV 0 0 1 h\\032h.b.c.").serve(t)
-		if found, err := r.LookupSRV(t.Context(), "_mongodb._tcp.a.b.c."); err == nil || len(found) != 1 {
+		r := newZone(t,
+			"_mongodb._tcp.a.b.c. IN SRV 0 0 1 h.b.c.\n_mongodb._tcp.a.b.c. IN SRV 0 0 1 "+
+				"h\\032h.b.c.").serve(t)
+		if found, err := r.LookupSRV(t.Context(), "_mongodb._tcp.a.b.c."); err == nil ||
+			len(found) != 1 {
 			t.Errorf("LookupSRV = %v, %v, want one record and an error", found, err)
 		}
 		if _, err := resolve(t, r, "mongodb+srv://a.b.c"); err == nil {
@@ -264,7 +270,8 @@ func TestPollerIntervals(t *testing.T) {
 		lookups(5, "a minute after success")
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if host, ok := errors.AsType[*seedlist.HostError](c.problems[len(c.problems)-1]); !ok || host.Host != "evil.com." {
+		if host, ok := errors.AsType[*seedlist.HostError](c.problems[len(c.problems)-1]); !ok ||
+			host.Host != "evil.com." {
 			t.Errorf("problems %v, want the refused host last", c.problems)
 		}
 		if c.updates != 2 {
@@ -313,7 +320,9 @@ func TestPollerEnds(t *testing.T) {
 		z := newZone(t, srv(test1, 0, 27017))
 		cfg, _ := connstring.Parse("mongodb+srv://test1.test.build.10gen.cc")
 		ctx, cancel := context.WithCancel(t.Context())
-		p := &seedlist.Poller{Resolver: z, Config: cfg, Wanted: func() bool { return true }, Problem: func(err error) { t.Errorf("problem: %v", err) }}
+		p := &seedlist.Poller{Resolver: z, Config: cfg, Wanted: func() bool {
+			return true
+		}, Problem: func(err error) { t.Errorf("problem: %v", err) }}
 		var running sync.WaitGroup
 		running.Go(func() { p.Run(ctx) })
 		z.change(func(z *zone) { z.hang = true })

@@ -191,7 +191,9 @@ func ping(ctx context.Context, topo *topology.Topology) error {
 
 // deployment returns the dialer of the deployment that a folder's tests are written for. It
 // ignores the hosts' names.
-func deployment(t *testing.T, folder string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+func deployment(t *testing.T, folder string) func(
+	ctx context.Context, network, addr string,
+) (net.Conn, error) {
 	t.Helper()
 	servers := map[string]*fakemongo.Server{}
 	for _, port := range []string{"27017", "27018", "27019", "8000"} {
@@ -218,7 +220,8 @@ func hello(folder, port string) fakemongo.Handler {
 		}
 		return fakemongo.OK(func(b *bson.Builder) {
 			b.Bool("helloOk", true).Int32("maxWireVersion", 21)
-			b.Bool("isWritablePrimary", port == "27017").Bool("ismaster", port == "27017").Bool("secondary", port != "27017")
+			b.Bool("isWritablePrimary", port == "27017").Bool("ismaster", port == "27017").
+				Bool("secondary", port != "27017")
 			b.String("setName", "repl0").Int32("setVersion", 1).OpenArray("hosts")
 			for _, host := range []string{"localhost:27017", "localhost:27018", "localhost:27019"} {
 				b.String("", host)

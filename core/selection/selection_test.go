@@ -141,17 +141,21 @@ func TestAddress(t *testing.T) {
 	if err != nil || len(got) != 1 || got[0] != topo.Servers[1] {
 		t.Errorf("Select = %v, %v", got, err)
 	}
-	if got, err := selection.Address("elsewhere:1").Select(topo, topo.Servers); err != nil || len(got) != 0 {
+	if got, err := selection.Address("elsewhere:1").Select(topo, topo.Servers); err != nil ||
+		len(got) != 0 {
 		t.Errorf("Select = %v, %v, want none", got, err)
 	}
 }
 
 func TestFuncIsASelector(t *testing.T) {
-	sel := selection.Func("the last one", func(_ description.Topology, all []*description.Server) []*description.Server {
+	sel := selection.Func("the last one", func(
+		_ description.Topology, all []*description.Server,
+	) []*description.Server {
 		return all[len(all)-1:]
 	})
 	topo := sharded(3)
-	if got, err := sel.Select(topo, topo.Servers); err != nil || got[0] != topo.Servers[2] || sel.String() != "the last one" {
+	if got, err := sel.Select(topo, topo.Servers); err != nil || got[0] != topo.Servers[2] ||
+		sel.String() != "the last one" {
 		t.Errorf("Select = %v, %v", got, err)
 	}
 }
@@ -162,14 +166,16 @@ func TestSelectLeavesCandidatesAlone(t *testing.T) {
 		description.ServerRSSecondary, description.ServerRSPrimary, description.ServerRSArbiter, description.ServerRSSecondary,
 	} {
 		topo.Servers = append(topo.Servers, &description.Server{
-			Address: address.Address(fmt.Sprintf("%d:1", i)), Kind: kind, AverageRTT: time.Duration(i) * time.Second,
+			Address: address.Address(fmt.Sprintf("%d:1", i)), Kind: kind,
+			AverageRTT: time.Duration(i) * time.Second,
 		})
 	}
 	before := slices.Clone(topo.Servers)
 	for _, mode := range []selection.Mode{
 		selection.Primary, selection.PrimaryPreferred, selection.Secondary, selection.SecondaryPreferred, selection.Nearest,
 	} {
-		suitable, err := selection.Read(&selection.ReadPreference{Mode: mode}).Select(topo, topo.Servers)
+		suitable, err := selection.Read(&selection.ReadPreference{Mode: mode}).
+			Select(topo, topo.Servers)
 		if err != nil || len(suitable) == 0 {
 			t.Errorf("Select = %v, %v", suitable, err)
 		}
@@ -234,7 +240,8 @@ func sharded(n int) description.Topology {
 	topo := description.Topology{Kind: description.KindSharded}
 	for i := range n {
 		topo.Servers = append(topo.Servers, &description.Server{
-			Address: address.Address(fmt.Sprintf("mongos%04d:27017", i)), Kind: description.ServerMongos,
+			Address:    address.Address(fmt.Sprintf("mongos%04d:27017", i)),
+			Kind:       description.ServerMongos,
 			AverageRTT: time.Duration(i%20) * time.Millisecond,
 		})
 	}
@@ -264,16 +271,21 @@ func BenchmarkSelectOf(b *testing.B) {
 func TestDeprioritize(t *testing.T) {
 	servers := func(kinds ...description.ServerKind) (all []*description.Server) {
 		for i, kind := range kinds {
-			all = append(all, &description.Server{Address: address.Address(string(rune('a'+i)) + ":1"), Kind: kind})
+			all = append(all, &description.Server{
+				Address: address.Address(string(rune('a'+i)) + ":1"), Kind: kind,
+			})
 		}
 		return all
 	}
 	mongoses := description.Topology{
-		Kind: description.KindSharded, Servers: servers(description.ServerMongos, description.ServerMongos, description.ServerUnknown),
+		Kind: description.KindSharded,
+		Servers: servers(description.ServerMongos, description.ServerMongos,
+			description.ServerUnknown),
 	}
 	set := description.Topology{
-		Kind:    description.KindReplicaSetWithPrimary,
-		Servers: servers(description.ServerRSPrimary, description.ServerRSSecondary, description.ServerRSSecondary),
+		Kind: description.KindReplicaSetWithPrimary,
+		Servers: servers(description.ServerRSPrimary, description.ServerRSSecondary,
+			description.ServerRSSecondary),
 	}
 	single := description.Topology{
 		Kind: description.KindSingle, Servers: servers(description.ServerStandalone),
@@ -300,7 +312,8 @@ func TestDeprioritize(t *testing.T) {
 		"a single server":              {single, selection.Write(), []address.Address{"a:1"}, "a:1 "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, err := selection.Deprioritize(test.sel, test.last...).Select(test.topology, test.topology.Servers)
+			found, err := selection.Deprioritize(test.sel, test.last...).
+				Select(test.topology, test.topology.Servers)
 			got := ""
 			for _, s := range found {
 				got += string(s.Address) + " "
@@ -310,14 +323,17 @@ func TestDeprioritize(t *testing.T) {
 			}
 		})
 	}
-	failing := selection.Read(&selection.ReadPreference{Mode: selection.Secondary, MaxStalenessSeconds: new(int64(1))})
+	failing := selection.Read(&selection.ReadPreference{
+		Mode: selection.Secondary, MaxStalenessSeconds: new(int64(1)),
+	})
 	if _, err := selection.Deprioritize(failing, "a:1").Select(set, set.Servers); err == nil {
 		t.Error("the selector's error is lost")
 	}
 }
 
 func TestOperationOfASelector(t *testing.T) {
-	if name, id := selection.Operation(selection.For(selection.Write(), "insert", 7)); name != "insert" || id != 7 {
+	if name, id := selection.Operation(selection.For(selection.Write(), "insert",
+		7)); name != "insert" || id != 7 {
 		t.Errorf("Operation = %q, %d", name, id)
 	}
 	if name, id := selection.Operation(selection.Write()); name != "" || id != 0 {
@@ -331,7 +347,8 @@ func TestReadableAndWritable(t *testing.T) {
 	of := func(kind description.Kind, servers ...description.ServerKind) description.Topology {
 		topology := description.Topology{Kind: kind, HeartbeatInterval: 10 * time.Second}
 		for i, s := range servers {
-			topology.Servers = append(topology.Servers, &description.Server{Address: address.Address(fmt.Sprint(i, ":1")), Kind: s})
+			topology.Servers = append(topology.Servers,
+				&description.Server{Address: address.Address(fmt.Sprint(i, ":1")), Kind: s})
 		}
 		return topology
 	}

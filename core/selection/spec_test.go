@@ -69,13 +69,15 @@ func runInWindow(t *testing.T, spec bson.Raw) {
 	states, _ := spectest.Value(t, spec, "mocked_topology_state").Array()
 	for _, v := range states.All() {
 		state, _ := v.Document()
-		counts[address.Address(spectest.String(t, state, "address"))], _ = spectest.Value(t, state, "operation_count").AsInt64()
+		counts[address.Address(spectest.String(t, state, "address"))], _ = spectest.Value(t, state,
+			"operation_count").AsInt64()
 	}
 	iterations, _ := spectest.Value(t, spec, "iterations").AsInt64()
 	random := rand.New(rand.NewPCG(1, 2))
 	chosen := map[address.Address]int{}
 	for range iterations {
-		suitable, err := selection.Read(&selection.ReadPreference{Mode: selection.Nearest}).Select(topology, topology.Servers)
+		suitable, err := selection.Read(&selection.ReadPreference{Mode: selection.Nearest}).
+			Select(topology, topology.Servers)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +92,8 @@ func runInWindow(t *testing.T, spec bson.Raw) {
 		want, _ := v.AsDouble()
 		got := float64(chosen[address.Address(addr)]) / float64(iterations)
 		if exact := want == 0 || want == 1; exact && got != want || math.Abs(got-want) > tolerance {
-			t.Errorf("%s was chosen %.3f of the times, want %.3f ± %.3f", addr, got, want, tolerance)
+			t.Errorf("%s was chosen %.3f of the times, want %.3f ± %.3f", addr, got, want,
+				tolerance)
 		}
 	}
 }
@@ -120,7 +123,8 @@ func runSelection(t *testing.T, spec bson.Raw) {
 		t.Fatal(err)
 	}
 	expectServers(t, "suitable", suitable, spectest.Value(t, spec, "suitable_servers"))
-	expectServers(t, "in the latency window", selection.InWindow(suitable, localThreshold), spectest.Value(t, spec, "in_latency_window"))
+	expectServers(t, "in the latency window", selection.InWindow(suitable, localThreshold),
+		spectest.Value(t, spec, "in_latency_window"))
 }
 
 func addresses(t *testing.T, servers bson.Value) []address.Address {

@@ -39,12 +39,15 @@ func TestStories(t *testing.T) {
 // ADDRESS KIND [rtt=5ms] [behind=20s] [tags=dc:ny,rack:1].
 func storyTopology(t *testing.T, d *datadriven.TestData) description.Topology {
 	t.Helper()
-	topology := description.Topology{Kind: kinds[d.CmdArgs[0].Key], HeartbeatInterval: 10 * time.Second}
+	topology := description.Topology{
+		Kind: kinds[d.CmdArgs[0].Key], HeartbeatInterval: 10 * time.Second,
+	}
 	now := time.Unix(1e6, 0)
 	for line := range strings.Lines(d.Input) {
 		fields := strings.Fields(line)
 		s := &description.Server{
-			Address: address.Address(fields[0]), Kind: serverKinds[fields[1]], LastUpdateTime: now, LastWriteDate: now,
+			Address: address.Address(fields[0]), Kind: serverKinds[fields[1]], LastUpdateTime: now,
+			LastWriteDate: now,
 		}
 		for _, field := range fields[2:] {
 			name, value, _ := strings.Cut(field, "=")
@@ -100,7 +103,9 @@ func storyPreference(t *testing.T, d *datadriven.TestData) *selection.ReadPrefer
 }
 
 // choose prints the servers that suit, and those of them in the latency window.
-func choose(t *testing.T, d *datadriven.TestData, topology description.Topology, sel selection.Selector) string {
+func choose(
+	t *testing.T, d *datadriven.TestData, topology description.Topology, sel selection.Selector,
+) string {
 	t.Helper()
 	var last []address.Address
 	for _, arg := range d.CmdArgs {
@@ -114,7 +119,8 @@ func choose(t *testing.T, d *datadriven.TestData, topology description.Topology,
 	if err != nil {
 		return "error: " + err.Error() + "\n"
 	}
-	return fmt.Sprintf("%v: %s, near: %s\n", sel, names(found), names(selection.InWindow(found, localThreshold)))
+	return fmt.Sprintf("%v: %s, near: %s\n", sel, names(found),
+		names(selection.InWindow(found, localThreshold)))
 }
 
 func names(servers []*description.Server) string {

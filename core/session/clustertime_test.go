@@ -99,7 +99,9 @@ func TestClock(t *testing.T) {
 	buffer := bytes.Clone(first)
 	c.Advance(session.NewClusterTime(buffer))
 	clear(buffer) // the clock has a copy
-	for _, earlier := range []bson.Raw{at(5, 4, "earlier"), at(4, 9, "earlier"), at(5, 5, "the same")} {
+	for _, earlier := range []bson.Raw{
+		at(5, 4, "earlier"), at(4, 9, "earlier"), at(5, 5, "the same"),
+	} {
 		c.Advance(session.NewClusterTime(earlier))
 	}
 	c.Advance(session.ClusterTime{})

@@ -20,7 +20,8 @@ import (
 // start, only services' connections are cleared, and soon after all are well, operations succeed.
 func balancedRound(t *testing.T, seed uint64) (incidents int) {
 	c := &chaos{t: t, random: rand.New(rand.NewPCG(seed, 0))}
-	balanced := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 3, Strict: true, Discard: true})
+	balanced := fakemongo.NewBalanced(t,
+		fakemongo.BalancedConfig{Services: 3, Strict: true, Discard: true})
 	var watched servicesAudit
 	cfg := behindBalancer(balanced)
 	cfg.Conn.ConnectTimeout = time.Second
@@ -55,7 +56,9 @@ func balancedRound(t *testing.T, seed uint64) (incidents int) {
 	return incidents
 }
 
-func (c *chaos) serviceTroubles(b *fakemongo.Balanced, a *servicesAudit) []func(*fakemongo.Service) {
+func (c *chaos) serviceTroubles(b *fakemongo.Balanced, a *servicesAudit) []func(
+	*fakemongo.Service,
+) {
 	dead := map[*fakemongo.Service]bool{}
 	return []func(*fakemongo.Service){
 		func(s *fakemongo.Service) {
@@ -73,10 +76,12 @@ func (c *chaos) serviceTroubles(b *fakemongo.Balanced, a *servicesAudit) []func(
 		func(s *fakemongo.Service) { s.Handle("ping", fakemongo.Always(fakemongo.Hang())) },
 		func(s *fakemongo.Service) { s.Handle("ping", fakemongo.Always(fakemongo.Drop())) },
 		func(s *fakemongo.Service) {
-			s.Handle("ping", fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "going down")))
+			s.Handle("ping",
+				fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "going down")))
 		},
 		func(s *fakemongo.Service) {
-			s.Handle("ping", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
+			s.Handle("ping",
+				fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
 		},
 		func(s *fakemongo.Service) { s.Handle("ping", s.Default) },
 	}
@@ -97,7 +102,8 @@ func (c *chaos) healServices(b *fakemongo.Balanced, a *servicesAudit) {
 // most, one that finds each old connection broken.
 func (c *chaos) expectServices() {
 	got := c.topo.Description()
-	if got.Kind != description.KindLoadBalanced || len(got.Servers) != 1 || got.Servers[0].Kind != description.ServerLoadBalancer {
+	if got.Kind != description.KindLoadBalanced || len(got.Servers) != 1 ||
+		got.Servers[0].Kind != description.ServerLoadBalancer {
 		c.t.Errorf("the topology is %v", got)
 	}
 	inRow := 0
@@ -139,7 +145,9 @@ func (a *servicesAudit) sink(t *testing.T, b *fakemongo.Balanced) *event.Sink {
 				t.Errorf("the load balancer changed from %v to %v", e.Previous, e.New)
 			}
 		},
-		ServerHeartbeatStarted: func(event.ServerHeartbeatStarted) { t.Error("the load balancer is monitored") },
+		ServerHeartbeatStarted: func(event.ServerHeartbeatStarted) {
+			t.Error("the load balancer is monitored")
+		},
 		PoolCleared: func(e event.PoolCleared) {
 			a.mu.Lock()
 			defer a.mu.Unlock()

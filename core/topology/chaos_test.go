@@ -83,7 +83,9 @@ type chaos struct {
 
 func chaosRound(t *testing.T, seed uint64) (incidents int) {
 	c := &chaos{t: t, random: rand.New(rand.NewPCG(seed, 0)), audit: audit{t: t}}
-	interval := []time.Duration{500 * time.Millisecond, 3 * time.Second, 10 * time.Second}[c.random.IntN(3)]
+	interval := []time.Duration{
+		500 * time.Millisecond, 3 * time.Second, 10 * time.Second,
+	}[c.random.IntN(3)]
 	cfg := topology.Config{
 		HeartbeatInterval: interval, ServerSelectionTimeout: 5 * time.Second,
 		Polling: c.random.IntN(4) == 0, Sink: c.audit.sink(),
@@ -138,7 +140,8 @@ func (c *chaos) work(ctx context.Context, random *rand.Rand) {
 		if s, err := c.topo.Select(ctx, selection.Write()); err == nil {
 			opCtx, cancel := ctx, context.CancelFunc(func() {})
 			if random.IntN(4) == 0 {
-				opCtx, cancel = context.WithTimeout(ctx, time.Duration(random.IntN(50))*time.Millisecond)
+				opCtx, cancel = context.WithTimeout(ctx,
+					time.Duration(random.IntN(50))*time.Millisecond)
 			}
 			_ = ping(opCtx, s) // failing is what it is for
 			cancel()
@@ -201,7 +204,9 @@ var lies = []fakemongo.Handler{
 
 func (c *chaos) beReplicaSet(cfg *topology.Config, clusterConfig fakemongo.ClusterConfig) []func() {
 	roles := []fakemongo.Role{fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary}
-	roles = append(roles, []fakemongo.Role{fakemongo.Arbiter, fakemongo.Hidden, fakemongo.Recovering, fakemongo.Secondary}[:c.random.IntN(5)]...)
+	roles = append(roles, []fakemongo.Role{
+		fakemongo.Arbiter, fakemongo.Hidden, fakemongo.Recovering, fakemongo.Secondary,
+	}[:c.random.IntN(5)]...)
 	c.cluster = fakemongo.NewCluster(c.t, clusterConfig, roles...)
 	for _, h := range c.cluster.Hosts() {
 		h.Handle("ping", h.WriteHandler())
@@ -247,7 +252,8 @@ func (c *chaos) electable() *fakemongo.Host {
 
 func (c *chaos) members() (n int) {
 	for _, h := range c.cluster.Hosts() {
-		if role, member := h.Role(); member && (role == fakemongo.Primary || role == fakemongo.Secondary) {
+		if role, member := h.Role(); member &&
+			(role == fakemongo.Primary || role == fakemongo.Secondary) {
 			n++
 		}
 	}
@@ -255,7 +261,8 @@ func (c *chaos) members() (n int) {
 }
 
 func (c *chaos) beSharded(cfg *topology.Config, clusterConfig fakemongo.ClusterConfig) []func() {
-	c.cluster = fakemongo.NewCluster(c.t, clusterConfig, slices.Repeat([]fakemongo.Role{fakemongo.Mongos}, 6)...)
+	c.cluster = fakemongo.NewCluster(c.t, clusterConfig,
+		slices.Repeat([]fakemongo.Role{fakemongo.Mongos}, 6)...)
 	names := map[string]string{}
 	var all []string
 	for _, h := range c.cluster.Hosts() {
@@ -331,7 +338,8 @@ func (c *chaos) quietPoint(name string) {
 		seen[s.Address] = s.Kind
 	}
 	if !maps.Equal(seen, want) || got.Kind != kind {
-		c.t.Errorf("%s: the topology is %v, want %v of %v; after:\n\t%s", name, got, kind, want, strings.Join(c.log, "\n\t"))
+		c.t.Errorf("%s: the topology is %v, want %v of %v; after:\n\t%s", name, got, kind, want,
+			strings.Join(c.log, "\n\t"))
 	}
 	c.audit.expect(got)
 	if kind != description.KindReplicaSetNoPrimary {
@@ -340,7 +348,8 @@ func (c *chaos) quietPoint(name string) {
 			err = ping(c.t.Context(), s)
 		}
 		if err != nil {
-			c.t.Errorf("%s: an operation failed: %v; after:\n\t%s", name, err, strings.Join(c.log, "\n\t"))
+			c.t.Errorf("%s: an operation failed: %v; after:\n\t%s", name, err,
+				strings.Join(c.log, "\n\t"))
 		}
 	}
 }
@@ -353,11 +362,14 @@ var kindOf = map[fakemongo.Role]description.ServerKind{
 
 // model returns what the driver must know. Only a primary says which hosts are not members, or not
 // any more. Without a primary such hosts stay if they are known.
-func (c *chaos) model(got description.Topology) (want map[address.Address]description.ServerKind, kind description.Kind) {
+func (c *chaos) model(
+	got description.Topology,
+) (want map[address.Address]description.ServerKind, kind description.Kind) {
 	want = map[address.Address]description.ServerKind{}
 	if c.records != nil {
 		for _, host := range c.records.hosts {
-			want[address.Address(address.Address(host).Host()+".example.com:27017")] = description.ServerMongos
+			want[address.Address(address.Address(host).Host()+
+				".example.com:27017")] = description.ServerMongos
 		}
 		return want, description.KindSharded
 	}
@@ -396,7 +408,8 @@ type audit struct {
 }
 
 func (a *audit) sink() *event.Sink {
-	a.servers, a.checks, a.reasons = map[address.Address]*description.Server{}, map[address.Address]bool{}, map[poolFact]int{}
+	a.servers, a.checks, a.reasons = map[address.Address]*description.Server{},
+		map[address.Address]bool{}, map[poolFact]int{}
 	return &event.Sink{
 		TopologyOpening: func(event.TopologyOpening) { a.locked(func() { a.started = true }) },
 		TopologyDescriptionChanged: func(e event.TopologyDescriptionChanged) {
@@ -464,7 +477,8 @@ func (a *audit) consequence(f poolFact) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.reasons[f]--; a.reasons[f] < 0 {
-		a.t.Errorf("pool of %s, ready %v: nothing was told that this could follow from", f.address, f.ready)
+		a.t.Errorf("pool of %s, ready %v: nothing was told that this could follow from", f.address,
+			f.ready)
 	}
 }
 

@@ -31,9 +31,11 @@ func TestOperationsCountFromSelection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos,
+					fakemongo.Mongos)
 				cfg := watched(cluster)
-				cfg.Rand = func(int) int { return 0 } // the first, but for a second with fewer operations
+				// the first, but for a second with fewer operations
+				cfg.Rand = func(int) int { return 0 }
 				topo := start(t, cfg)
 				defer stop(t, topo)
 				pass(time.Second)

@@ -11,7 +11,9 @@ import (
 )
 
 func TestIsOfCredential(t *testing.T) {
-	login := func(k auth.Kind, err error) error { return fmt.Errorf("x: %w", &auth.Error{Kind: k, Err: err}) }
+	login := func(k auth.Kind, err error) error {
+		return fmt.Errorf("x: %w", &auth.Error{Kind: k, Err: err})
+	}
 	reply := func(code int32) error { return &mongoerr.CommandError{Code: code} }
 	tests := map[string]struct {
 		err            error

@@ -38,14 +38,16 @@ func TestNoServersAreLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var j journal
-				cfg := test.config(fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary))
+				cfg := test.config(fakemongo.NewCluster(t, fakemongo.ClusterConfig{},
+					fakemongo.Primary, fakemongo.Secondary))
 				cfg.Sink = &event.Sink{NoServers: func(e event.NoServers) { j.add("%v", e.Err) }}
 				topo := start(t, cfg)
 				defer stop(t, topo)
 				for range 2 { // while the last server is being removed, and later
 					begin := time.Now()
 					_, err := topo.Select(t.Context(), selection.Write())
-					if e, ok := errors.AsType[*mongoerr.SelectionError](err); !ok || e.Err == nil || e.Err.Error() != test.want {
+					if e, ok := errors.AsType[*mongoerr.SelectionError](err); !ok || e.Err == nil ||
+						e.Err.Error() != test.want {
 						t.Errorf("Select = %v, want %s", err, test.want)
 					}
 					if took := time.Since(begin); took != 0 {
@@ -66,7 +68,8 @@ func TestNoServersUntilTheRecordsChange(t *testing.T) {
 		p := startPolled(t, fakemongo.Standalone, "") // two standalone servers are no deployment
 		defer stop(t, p.topo)
 		_, err := p.topo.Select(t.Context(), selection.Write())
-		if want := "server selection timed out after 30s: no server is left: "; err == nil || !contains(err, want) {
+		if want := "server selection timed out after 30s: no server is left: "; err == nil ||
+			!contains(err, want) {
 			t.Errorf("Select = %v, want %s", err, want)
 		}
 		p.records.set(nil, "c:27017")
@@ -102,8 +105,11 @@ func TestRemainingTimeOfASelection(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var remaining []time.Duration
 				topo := start(t, topology.Config{
-					Seeds: []address.Address{"a:27017"}, ServerSelectionTimeout: test.timeout, Conn: unreachableConn,
-					Sink: &event.Sink{ServerSelectionWaiting: func(e event.ServerSelectionWaiting) { remaining = append(remaining, e.Remaining) }},
+					Seeds: []address.Address{"a:27017"}, ServerSelectionTimeout: test.timeout,
+					Conn: unreachableConn,
+					Sink: &event.Sink{ServerSelectionWaiting: func(e event.ServerSelectionWaiting) {
+						remaining = append(remaining, e.Remaining)
+					}},
 				})
 				defer stop(t, topo)
 				ctx := t.Context()

@@ -29,9 +29,11 @@ func TestFailedCheckClearsThePoolAndIsRepeatedAtOnce(t *testing.T) {
 		mustSelect(t, topo, selection.Write())
 		settle(&j)
 
-		server.Handle("hello", fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
+		server.Handle("hello",
+			fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
 		pass(10*time.Second + time.Millisecond)
-		j.expect(t, "a check", "a check failed", "a Standalone → Unknown", "topology Single/1 → Single/1",
+		j.expect(t, "a check", "a check failed", "a Standalone → Unknown",
+			"topology Single/1 → Single/1",
 			"a pool cleared, interrupt false", "a check", "a check ok", "a Unknown → Standalone",
 			"topology Single/1 → Single/1", "a pool ready")
 	})
@@ -69,7 +71,8 @@ func TestCommandErrorOfACheckIsNotRepeatedAtOnce(t *testing.T) {
 		})
 		pass(15 * time.Second)
 		j.expect(t, "hello")
-		if s := topo.Description().Servers[0]; s.Kind != description.ServerUnknown || !mongoerr.IsShutdown(s.LastError) {
+		if s := topo.Description().Servers[0]; s.Kind != description.ServerUnknown ||
+			!mongoerr.IsShutdown(s.LastError) {
 			t.Errorf("server = %v", s)
 		}
 	})
@@ -88,14 +91,16 @@ func TestHangingServerInterruptsItsConnections(t *testing.T) {
 		settle(&j)
 
 		server.Handle("hello", fakemongo.Always(fakemongo.Hang()))
-		server.Handle("isMaster", server.Default) // which is what new connections of the pool begin with
+		// which is what new connections of the pool begin with
+		server.Handle("isMaster", server.Default)
 		server.Handle("ping", fakemongo.Always(fakemongo.Hang()))
 		begin := time.Now()
 		if err := ping(t.Context(), s); err == nil {
 			t.Error("the operation on the hanging server succeeded")
 		}
 		if took := time.Since(begin); took > 11*time.Second+10*time.Millisecond {
-			t.Errorf("the operation was interrupted after %v, want 11 s: an interval and connectTimeoutMS", took)
+			t.Errorf("the operation was interrupted after %v, want 11 s: an interval and "+
+				"connectTimeoutMS", took)
 		}
 		synctest.Wait()
 		if got := j.take(); !slices.Contains(got, "a pool cleared, interrupt true") {
@@ -115,11 +120,13 @@ func TestNetworkErrorOfAnOperation(t *testing.T) {
 		s := mustSelect(t, topo, selection.Write())
 		settle(&j)
 
-		server.Handle("ping", fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
+		server.Handle("ping",
+			fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
 		if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
 			t.Errorf("ping = %v, want a network error", err)
 		}
-		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", "a pool cleared, interrupt false")
+		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1",
+			"a pool cleared, interrupt false")
 		pass(400 * time.Millisecond)
 		j.expect(t) // no check was asked for
 
@@ -128,7 +135,8 @@ func TestNetworkErrorOfAnOperation(t *testing.T) {
 			t.Error(err)
 		}
 		synctest.Wait()
-		j.expect(t, "a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1", "a pool ready")
+		j.expect(t, "a check", "a check ok", "a Unknown → Standalone",
+			"topology Single/1 → Single/1", "a pool ready")
 	})
 }
 
@@ -151,14 +159,16 @@ func TestTheMonitorsConnectionIsGivenUp(t *testing.T) {
 			hellos.Add(1)
 			return fakemongo.Hang()
 		})
-		server.Handle("ping", fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
+		server.Handle("ping",
+			fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
 		if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
 			t.Errorf("ping = %v, want a network error", err)
 		}
 		begin := time.Now()
 		mustSelect(t, topo, selection.Write())
 		if took := time.Since(begin); took > time.Second || hellos.Load() != 0 {
-			t.Errorf("selected after %v, with %d checks on the old connection; want 500 ms at most, and none", took, hellos.Load())
+			t.Errorf("selected after %v, with %d checks on the old connection; want 500 ms at "+
+				"most, and none", took, hellos.Load())
 		}
 	})
 }
@@ -207,7 +217,9 @@ func TestMalformedReplyConcernsTheConnectionOnly(t *testing.T) {
 				server := fakemongo.NewServer(t, nil)
 				cfg := standalone(server)
 				cfg.Sink = j.sink()
-				cfg.Sink.ConnectionClosed = func(e event.ConnectionClosed) { j.add("connection %d closed: %s", e.ConnectionID, e.Reason) }
+				cfg.Sink.ConnectionClosed = func(e event.ConnectionClosed) {
+					j.add("connection %d closed: %s", e.ConnectionID, e.Reason)
+				}
 				topo := start(t, cfg)
 				defer stop(t, topo)
 				s := mustSelect(t, topo, selection.Write())
@@ -217,7 +229,9 @@ func TestMalformedReplyConcernsTheConnectionOnly(t *testing.T) {
 				}
 				settle(&j)
 				server.Handle("ping", fakemongo.Times(1, fakemongo.Always(reply), server.Default))
-				if err := ping(t.Context(), mustSelect(t, topo, selection.Write())); !mongoerr.IsMalformed(err) || !mongoerr.IsNetwork(err) {
+				if err := ping(t.Context(),
+					mustSelect(t, topo, selection.Write())); !mongoerr.IsMalformed(err) ||
+					!mongoerr.IsNetwork(err) {
 					t.Errorf("ping = %v, want a malformed reply, and a broken connection", err)
 				}
 				s.CheckIn(other, nil)
@@ -242,12 +256,14 @@ func TestStateChangeErrorAsksForACheck(t *testing.T) {
 		s := mustSelect(t, topo, selection.Write())
 		settle(&j)
 
-		server.Handle("ping", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
+		server.Handle("ping",
+			fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
 		if err := ping(t.Context(), s); !mongoerr.IsNotWritablePrimary(err) {
 			t.Errorf("ping = %v", err)
 		}
 		synctest.Wait()
-		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", // and the pool is kept
+		// and the pool is kept
+		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1",
 			"a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1")
 
 		server.Handle("ping", fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", "bye")))
@@ -255,10 +271,12 @@ func TestStateChangeErrorAsksForACheck(t *testing.T) {
 			t.Errorf("ping = %v", err)
 		}
 		synctest.Wait()
-		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", "a pool cleared, interrupt false")
+		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1",
+			"a pool cleared, interrupt false")
 		pass(500 * time.Millisecond) // the rest that a server has between two checks
 		synctest.Wait()
-		j.expect(t, "a check", "a check ok", "a Unknown → Standalone", "topology Single/1 → Single/1", "a pool ready")
+		j.expect(t, "a check", "a check ok", "a Unknown → Standalone",
+			"topology Single/1 → Single/1", "a pool ready")
 	})
 }
 
@@ -275,13 +293,15 @@ func TestErrorOfAnOldGenerationIsIgnored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server.Handle("ping", fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
+		server.Handle("ping",
+			fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), server.Default))
 		if err := ping(t.Context(), s); err == nil {
 			t.Fatal("ping succeeded")
 		}
 		s = mustSelect(t, topo, selection.Write())
 		settle(&j)
-		s.CheckIn(old, &mongoerr.NetworkError{Address: s.Address(), Op: "read", Err: errors.New("reset")})
+		s.CheckIn(old,
+			&mongoerr.NetworkError{Address: s.Address(), Op: "read", Err: errors.New("reset")})
 		synctest.Wait()
 		j.expect(t)
 	})

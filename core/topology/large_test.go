@@ -46,9 +46,11 @@ func startMany(tb testing.TB) (topo *topology.Topology, hello func(i int), chang
 		}
 	})
 	reply := bson.NewBuilder(nil).Bool("isWritablePrimary", true).String("msg", "isdbgrid").
-		Int32("maxWireVersion", 21).Int32("logicalSessionTimeoutMinutes", 30).Double("ok", 1).Finish()
+		Int32("maxWireVersion", 21).Int32("logicalSessionTimeoutMinutes", 30).Double("ok", 1).
+		Finish()
 	hello = func(i int) {
-		s := description.NewServer(seeds[i], reply, time.Duration(i%30)*time.Millisecond) // half are in the window
+		// half are in the window
+		s := description.NewServer(seeds[i], reply, time.Duration(i%30)*time.Millisecond)
 		s.LastUpdateTime = time.Now()
 		topo.Apply(&s)
 	}
@@ -63,7 +65,8 @@ func startMany(tb testing.TB) (topo *topology.Topology, hello func(i int), chang
 // the time.
 func TestThousandMongoses(t *testing.T) {
 	topo, hello, changed := startMany(t)
-	if kind, n := topo.Description().Kind, len(topo.Description().Servers); kind != description.KindSharded || n != many {
+	if kind, n := topo.Description().Kind,
+		len(topo.Description().Servers); kind != description.KindSharded || n != many {
 		t.Fatalf("%v with %d servers", kind, n)
 	}
 	before := changed.Load()

@@ -28,7 +28,8 @@ func TestLastingDNSFailureIsPublishedOnce(t *testing.T) {
 			Seeds: []address.Address{"a:27017"}, Sink: j.sink(),
 			Conn: conn.Config{Dialer: func(context.Context, string, string) (net.Conn, error) {
 				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{
-					Err:  fmt.Sprintf("read udp 10.0.0.5:%d->10.0.0.2:53: i/o timeout", 40000+lookups.Add(1)),
+					Err: fmt.Sprintf("read udp 10.0.0.5:%d->10.0.0.2:53: i/o timeout",
+						40000+lookups.Add(1)),
 					Name: "a", Server: "10.0.0.2:53", IsTimeout: true,
 				}}
 			}},
@@ -69,7 +70,9 @@ func TestCancellationAsACheckBegins(t *testing.T) {
 		cfg := standalone(server)
 		cfg.Sink = &event.Sink{
 			ServerHeartbeatSucceeded: func(event.ServerHeartbeatSucceeded) { j.add("ok") },
-			ServerHeartbeatFailed:    func(e event.ServerHeartbeatFailed) { j.add("%v", contains(e.Err, "canceled")) },
+			ServerHeartbeatFailed: func(e event.ServerHeartbeatFailed) {
+				j.add("%v", contains(e.Err, "canceled"))
+			},
 		}
 		cfg.Conn.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			c, err := server.Dial(ctx, network, addr)
@@ -88,7 +91,8 @@ func TestCancellationAsACheckBegins(t *testing.T) {
 		settle(&j)
 
 		cancel.Store(true)
-		topo.CancelCheck("a:27017") // no check is running: the next one begins with a new connection
+		// no check is running: the next one begins with a new connection
+		topo.CancelCheck("a:27017")
 		pass(10*time.Second + time.Millisecond)
 		j.expect(t, "true")
 		pass(10 * time.Second)

@@ -24,7 +24,8 @@ import (
 
 func behindBalancer(b *fakemongo.Balanced) topology.Config {
 	return topology.Config{
-		Seeds: []address.Address{b.Address()}, LoadBalanced: true, Conn: conn.Config{Dialer: b.Dial},
+		Seeds: []address.Address{b.Address()}, LoadBalanced: true,
+		Conn: conn.Config{Dialer: b.Dial},
 	}
 }
 
@@ -37,8 +38,10 @@ func TestLoadBalancedEvents(t *testing.T) {
 		cfg := behindBalancer(balanced)
 		cfg.Sink = j.sink()
 		topo := start(t, cfg)
-		j.expect(t, "topology opening", "topology Unknown/0 → LoadBalanced/1", "balancer opening", "balancer pool created",
-			"balancer Unknown → LoadBalancer", "topology LoadBalanced/1 → LoadBalanced/1", "balancer pool ready")
+		j.expect(t, "topology opening", "topology Unknown/0 → LoadBalanced/1", "balancer opening",
+			"balancer pool created",
+			"balancer Unknown → LoadBalancer", "topology LoadBalanced/1 → LoadBalanced/1",
+			"balancer pool ready")
 		pass(time.Minute)
 		for _, s := range balanced.Services() {
 			if n := s.AcceptedConnections(); n != 0 {
@@ -50,7 +53,8 @@ func TestLoadBalancedEvents(t *testing.T) {
 			selection.Deprioritize(selection.Write(), "balancer:27017"),
 		} {
 			s := mustSelect(t, topo, sel)
-			if s.TopologyKind() != description.KindLoadBalanced || s.Description().Kind != description.ServerLoadBalancer {
+			if s.TopologyKind() != description.KindLoadBalanced ||
+				s.Description().Kind != description.ServerLoadBalancer {
 				t.Errorf("selected %v in %v", s.Description(), s.TopologyKind())
 			}
 			if err := ping(t.Context(), s); err != nil {
@@ -59,7 +63,8 @@ func TestLoadBalancedEvents(t *testing.T) {
 		}
 		j.expect(t)
 		stop(t, topo)
-		j.expect(t, "balancer pool closed", "balancer closed", "topology LoadBalanced/1 → Unknown/0", "topology closed")
+		j.expect(t, "balancer pool closed", "balancer closed",
+			"topology LoadBalanced/1 → Unknown/0", "topology closed")
 	})
 }
 
@@ -97,12 +102,18 @@ func startServices(t *testing.T) *services {
 	s := &services{balanced: fakemongo.NewBalanced(t, fakemongo.BalancedConfig{})}
 	cfg := behindBalancer(s.balanced)
 	cfg.Sink = &event.Sink{
-		TopologyDescriptionChanged: func(event.TopologyDescriptionChanged) { s.journal.add("topology changed") },
-		ServerDescriptionChanged:   func(event.ServerDescriptionChanged) { s.journal.add("server changed") },
+		TopologyDescriptionChanged: func(event.TopologyDescriptionChanged) {
+			s.journal.add("topology changed")
+		},
+		ServerDescriptionChanged: func(event.ServerDescriptionChanged) {
+			s.journal.add("server changed")
+		},
 		PoolCleared: func(e event.PoolCleared) {
 			s.journal.add("cleared %s", s.name(e.ServiceID))
 		},
-		ConnectionClosed: func(e event.ConnectionClosed) { s.journal.add("closed %d: %s", e.ConnectionID, e.Reason) },
+		ConnectionClosed: func(e event.ConnectionClosed) {
+			s.journal.add("closed %d: %s", e.ConnectionID, e.Reason)
+		},
 	}
 	topo := start(t, cfg)
 	t.Cleanup(func() { stop(t, topo) })
@@ -203,8 +214,12 @@ func TestLoadBalancedErrorsBeforeHello(t *testing.T) {
 				cfg := behindBalancer(balanced)
 				cfg.Conn.ConnectTimeout = time.Second
 				sink := j.sink()
-				sink.ConnectionClosed = func(e event.ConnectionClosed) { j.add("closed: %s", e.Reason) }
-				sink.ConnectionCheckOutFailed = func(e event.ConnectionCheckOutFailed) { j.add("failed: %s", e.Reason) }
+				sink.ConnectionClosed = func(e event.ConnectionClosed) {
+					j.add("closed: %s", e.Reason)
+				}
+				sink.ConnectionCheckOutFailed = func(e event.ConnectionCheckOutFailed) {
+					j.add("failed: %s", e.Reason)
+				}
 				cfg.Sink = sink
 				topo := start(t, cfg)
 				defer stop(t, topo)
@@ -242,11 +257,13 @@ func TestPins(t *testing.T) {
 		if err := s.Pin(conns[0], pool.PurposeCursor); err != nil {
 			t.Error(err)
 		}
-		if e, ok := errors.AsType[*pool.PinLimitError](s.Pin(conns[1], pool.PurposeCursor)); !ok || e.Max != 1 {
+		if e, ok := errors.AsType[*pool.PinLimitError](s.Pin(conns[1], pool.PurposeCursor)); !ok ||
+			e.Max != 1 {
 			t.Errorf("a second pin = %v, want the limit", e)
 		}
 		stats := topo.Pools()
-		if len(stats) != 1 || stats[0].Address != "balancer:27017" || stats[0].InUse != 2 || stats[0].Cursors != 1 || stats[0].State != pool.StateReady {
+		if len(stats) != 1 || stats[0].Address != "balancer:27017" || stats[0].InUse != 2 ||
+			stats[0].Cursors != 1 || stats[0].State != pool.StateReady {
 			t.Errorf("pools = %+v", stats)
 		}
 		for _, c := range conns {

@@ -37,14 +37,18 @@ func TestServerThatIsTooOld(t *testing.T) {
 			if !cmd.Legacy {
 				return fakemongo.Drop()
 			}
-			return fakemongo.OK(func(b *bson.Builder) { b.Bool("ismaster", true).Int32("maxWireVersion", 5) })
+			return fakemongo.OK(func(b *bson.Builder) {
+				b.Bool("ismaster", true).Int32("maxWireVersion", 5)
+			})
 		})
 		topo := start(t, standalone(server))
 		defer stop(t, topo)
-		const want = "Server at a:27017 reports wire version 5, but this version of Mooring requires at least 6 (MongoDB 3.6)."
+		const want = "Server at a:27017 reports wire version 5, but this version of Mooring " +
+			"requires at least 6 (MongoDB 3.6)."
 		reported := func(when string) {
 			t.Helper()
-			if _, err := topo.Select(t.Context(), selection.Write()); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := topo.Select(t.Context(), selection.Write()); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("%s: Select() = %v, want %q", when, err, want)
 			}
 		}
@@ -127,9 +131,12 @@ func TestAnsweredOnceNeverFallsBack(t *testing.T) {
 // it.
 func TestTooOldOverOpMsgIsAskedOverOpMsg(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
-			b.Bool("isWritablePrimary", true).Int32("maxWireVersion", 5)
-		}))})
+		server := fakemongo.NewServer(t,
+			fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.OK(func(
+				b *bson.Builder,
+			) {
+				b.Bool("isWritablePrimary", true).Int32("maxWireVersion", 5)
+			}))})
 		topo := start(t, standalone(server))
 		defer stop(t, topo)
 		pass(time.Second)

@@ -25,10 +25,13 @@ import (
 func TestPoolEventsFollowTheirReasons(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary, fakemongo.Secondary)
 		cfg := watched(cluster)
 		sink := j.sink()
-		sink.ConnectionClosed = func(e event.ConnectionClosed) { j.add("%s pool: %s", e.Address.Host(), e.Reason) }
+		sink.ConnectionClosed = func(e event.ConnectionClosed) {
+			j.add("%s pool: %s", e.Address.Host(), e.Reason)
+		}
 		changed := sink.ServerDescriptionChanged
 		sink.ServerDescriptionChanged = func(e event.ServerDescriptionChanged) {
 			pass(100 * time.Millisecond) // slow
@@ -37,9 +40,13 @@ func TestPoolEventsFollowTheirReasons(t *testing.T) {
 		cfg.Sink = sink
 		topo := start(t, cfg)
 		pass(time.Second)
-		for _, mode := range []selection.Mode{selection.Primary, selection.Secondary, selection.Nearest} {
+		for _, mode := range []selection.Mode{
+			selection.Primary, selection.Secondary, selection.Nearest,
+		} {
 			for range 8 {
-				if err := ping(t.Context(), mustSelect(t, topo, selection.Read(&selection.ReadPreference{Mode: mode}))); err != nil {
+				if err := ping(t.Context(),
+					mustSelect(t, topo,
+						selection.Read(&selection.ReadPreference{Mode: mode}))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -95,7 +102,8 @@ func expectReasons(t *testing.T, lines []string) {
 func TestASinkIsNeverCalledTwiceAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var busy sync.Mutex
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary, fakemongo.Secondary)
 		cfg := watched(cluster)
 		var slow atomic.Bool
 		heard := 0
@@ -124,7 +132,8 @@ func TestASinkIsNeverCalledTwiceAtOnce(t *testing.T) {
 		}
 		stop(t, topo)
 		if heard < 6 {
-			t.Errorf("%d changes were told before Close returned, want three times there and gone", heard)
+			t.Errorf("%d changes were told before Close returned, want three times there and gone",
+				heard)
 		}
 	})
 }
@@ -152,7 +161,8 @@ func TestCloseWaitsUntilAllIsTold(t *testing.T) {
 		pass(time.Millisecond)
 		stop(t, topo)
 		pass(time.Minute)
-		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1", "a pool cleared, interrupt false",
+		j.expect(t, "a Standalone → Unknown", "topology Single/1 → Single/1",
+			"a pool cleared, interrupt false",
 			"a pool closed", "a closed", "topology Single/1 → Unknown/0", "topology closed")
 	})
 }
@@ -165,9 +175,12 @@ func TestRemovedServersEventsComeInOrder(t *testing.T) {
 			var j journal
 			ab := []string{"a:27017", "b:27017"}
 			d := deployment{
-				"a:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("primary", ab...)}),
-				"b:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("secondary", ab...)}),
-				"c:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("secondary", "a:27017", "c:27017")}),
+				"a:27017": fakemongo.NewServer(t,
+					fakemongo.Handlers{"hello": member("primary", ab...)}),
+				"b:27017": fakemongo.NewServer(t,
+					fakemongo.Handlers{"hello": member("secondary", ab...)}),
+				"c:27017": fakemongo.NewServer(t,
+					fakemongo.Handlers{"hello": member("secondary", "a:27017", "c:27017")}),
 			}
 			sink := j.sink()
 			changed := sink.ServerDescriptionChanged
@@ -176,7 +189,8 @@ func TestRemovedServersEventsComeInOrder(t *testing.T) {
 				changed(e)
 			}
 			cfg := topology.Config{
-				Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial}, Sink: sink,
+				Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs",
+				Conn: conn.Config{Dialer: d.dial}, Sink: sink,
 			}
 			topo := start(t, cfg)
 			defer stop(t, topo)
@@ -188,15 +202,19 @@ func TestRemovedServersEventsComeInOrder(t *testing.T) {
 			synctest.Wait()
 			lines := j.take()
 			last := -1
-			for _, line := range []string{"a RSPrimary → RSPrimary", "b closed", "c opening", "c check", "c Unknown → RSSecondary"} {
+			for _, line := range []string{
+				"a RSPrimary → RSPrimary", "b closed", "c opening", "c check", "c Unknown → RSSecondary",
+			} {
 				i := slices.Index(lines, line)
 				if i <= last {
 					t.Fatalf("%q comes at %d, in:\n\t%s", line, i, strings.Join(lines, "\n\t"))
 				}
 				last = i
 			}
-			if closed := slices.Index(lines, "b pool closed"); closed < slices.Index(lines, "b closed") {
-				t.Errorf("the pool of a removed server is closed at %d, in:\n\t%s", closed, strings.Join(lines, "\n\t"))
+			if closed := slices.Index(lines, "b pool closed"); closed < slices.Index(lines,
+				"b closed") {
+				t.Errorf("the pool of a removed server is closed at %d, in:\n\t%s", closed,
+					strings.Join(lines, "\n\t"))
 			}
 		})
 	}
@@ -214,9 +232,11 @@ func TestNoPoolBeforeTheVerdict(t *testing.T) {
 		cfg.Sink = sink
 		topo := start(t, cfg)
 		synctest.Wait()
-		j.expect(t, "topology opening", "topology Unknown/0 → ReplicaSetNoPrimary/1", "a opening", "a check", "a check ok",
+		j.expect(t, "topology opening", "topology Unknown/0 → ReplicaSetNoPrimary/1", "a opening",
+			"a check", "a check ok",
 			"a closed", "topology ReplicaSetNoPrimary/1 → ReplicaSetNoPrimary/0",
-			"no servers: no server is left: a:27017 is of kind Standalone, which does not belong to a deployment of kind ReplicaSetNoPrimary")
+			"no servers: no server is left: a:27017 is of kind Standalone, which does not belong "+
+				"to a deployment of kind ReplicaSetNoPrimary")
 		stop(t, topo)
 	})
 }
@@ -228,11 +248,15 @@ func TestCheckWithoutNewsWaitsForNoSink(t *testing.T) {
 		hang := make(chan struct{})
 		topo := start(t, topology.Config{
 			Seeds: []address.Address{"a:27017"}, Conn: unreachableConn,
-			Sink: &event.Sink{ServerDescriptionChanged: func(event.ServerDescriptionChanged) { <-hang }},
+			Sink: &event.Sink{ServerDescriptionChanged: func(event.ServerDescriptionChanged) {
+				<-hang
+			}},
 		})
 		defer stop(t, topo)
 		found := func() *description.Server {
-			return &description.Server{Address: "a:27017", Kind: description.ServerStandalone, MaxWireVersion: 21}
+			return &description.Server{
+				Address: "a:27017", Kind: description.ServerStandalone, MaxWireVersion: 21,
+			}
 		}
 		var applied sync.WaitGroup
 		applied.Go(func() { topo.Apply(found()) })

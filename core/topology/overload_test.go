@@ -47,7 +47,8 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
-		pass(11 * time.Second) // the monitor streams, and the other connection for round trips is there
+		// the monitor streams, and the other connection for round trips is there
+		pass(11 * time.Second)
 		j.take()
 		connections := host.AcceptedConnections()
 
@@ -76,7 +77,8 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 				continue
 			}
 			failed++
-			if !slices.Equal(mongoerr.Labels(err), overloadLabels) || !mongoerr.Judge(err).Retryable {
+			if !slices.Equal(mongoerr.Labels(err), overloadLabels) ||
+				!mongoerr.Judge(err).Retryable {
 				t.Errorf("a check-out failed with %v, labels %v", err, mongoerr.Labels(err))
 			}
 		}
@@ -86,26 +88,32 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(published) != 4 {
-			t.Errorf("published: %v, want two closed connections and two failed check-outs", published)
+			t.Errorf("published: %v, want two closed connections and two failed check-outs",
+				published)
 		}
 		for _, err := range published {
-			if _, ok := errors.AsType[*mongoerr.OverloadError](err); !ok || !slices.Equal(mongoerr.Labels(err), overloadLabels) {
+			if _, ok := errors.AsType[*mongoerr.OverloadError](err); !ok ||
+				!slices.Equal(mongoerr.Labels(err), overloadLabels) {
 				t.Errorf("published: %v (%T), labels %v", err, err, mongoerr.Labels(err))
 			}
 		}
 		j.expect(t)
 		if n := host.AcceptedConnections() - connections; n != 4 && n != 3 {
-			t.Errorf("%d new connections, want two that broke and one or two that work, and none of the monitor", n)
+			t.Errorf("%d new connections, want two that broke and one or two that work, and none "+
+				"of the monitor", n)
 		}
 	})
 }
 
 // refuse has a server answer the first n first hellos of its connections with a reply, those of
 // the excepted connections aside.
-func refuse(n int64, reply fakemongo.Reply, except ...int) func(*fakemongo.Command, fakemongo.Handler) fakemongo.Reply {
+func refuse(n int64, reply fakemongo.Reply, except ...int) func(
+	*fakemongo.Command, fakemongo.Handler,
+) fakemongo.Reply {
 	var refused atomic.Int64
 	return func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
-		if cmd.Body.Has("client") && !slices.Contains(except, cmd.Connection) && refused.Add(1) <= n {
+		if cmd.Body.Has("client") && !slices.Contains(except, cmd.Connection) &&
+			refused.Add(1) <= n {
 			return reply
 		}
 		return next(cmd)
@@ -128,15 +136,18 @@ func TestOverloadWhileThePoolIsFilled(t *testing.T) {
 		mustSelect(t, topo, selection.Write())
 		pass(time.Minute)
 		for _, what := range j.take() {
-			if strings.Contains(what, "cleared") || strings.Contains(what, "failed") || strings.HasSuffix(what, "→ Unknown") {
+			if strings.Contains(what, "cleared") || strings.Contains(what, "failed") ||
+				strings.HasSuffix(what, "→ Unknown") {
 				t.Error(what)
 			}
 		}
-		if pools := topo.Pools(); len(pools) != 1 || pools[0].Available != 1 || pools[0].Generation != 0 {
+		if pools := topo.Pools(); len(pools) != 1 || pools[0].Available != 1 ||
+			pools[0].Generation != 0 {
 			t.Errorf("pools = %+v, want one that was never cleared, with a connection", pools)
 		}
 		if host.AcceptedConnections() != 5 {
-			t.Errorf("%d connections, want the monitor's, three that were refused and one that was not", host.AcceptedConnections())
+			t.Errorf("%d connections, want the monitor's, three that were refused and one "+
+				"that was not", host.AcceptedConnections())
 		}
 	})
 }

@@ -36,13 +36,20 @@ func TestSeveralProcessesAtOneAddress(t *testing.T) {
 				var j journal
 				var dials atomic.Int64
 				var restarted atomic.Bool
-				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos,
+					fakemongo.Mongos)
 				topo := start(t, topology.Config{
-					Seeds: []address.Address{"balancer:27017"}, Pool: topology.PoolConfig{MinSize: 5},
-					Conn: conn.Config{Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-						return cluster.Host(test.host(int(dials.Add(1)), restarted.Load())).Dial(ctx, network, addr)
+					Seeds: []address.Address{"balancer:27017"},
+					Pool:  topology.PoolConfig{MinSize: 5},
+					Conn: conn.Config{Dialer: func(
+						ctx context.Context, network, addr string,
+					) (net.Conn, error) {
+						return cluster.Host(test.host(int(dials.Add(1)), restarted.Load())).
+							Dial(ctx, network, addr)
 					}},
-					Sink: &event.Sink{SeveralProcesses: func(e event.SeveralProcesses) { j.add("several at %s", e.Address) }},
+					Sink: &event.Sink{SeveralProcesses: func(e event.SeveralProcesses) {
+						j.add("several at %s", e.Address)
+					}},
 				})
 				defer stop(t, topo)
 				mustSelect(t, topo, selection.Write()).Release()

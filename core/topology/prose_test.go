@@ -44,14 +44,17 @@ func TestConnectionPoolManagement(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var j journal
-				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Polled: polled}, fakemongo.Primary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Polled: polled},
+					fakemongo.Primary)
 				cfg := watched(cluster)
 				cfg.HeartbeatInterval = 500 * time.Millisecond
 				cfg.Sink = &event.Sink{
-					ServerHeartbeatSucceeded: func(event.ServerHeartbeatSucceeded) { j.add("succeeded") },
-					ServerHeartbeatFailed:    func(event.ServerHeartbeatFailed) { j.add("failed") },
-					PoolReady:                func(event.PoolReady) { j.add("ready") },
-					PoolCleared:              func(event.PoolCleared) { j.add("cleared") },
+					ServerHeartbeatSucceeded: func(event.ServerHeartbeatSucceeded) {
+						j.add("succeeded")
+					},
+					ServerHeartbeatFailed: func(event.ServerHeartbeatFailed) { j.add("failed") },
+					PoolReady:             func(event.PoolReady) { j.add("ready") },
+					PoolCleared:           func(event.PoolCleared) { j.add("cleared") },
 				}
 				topo := start(t, cfg)
 				defer stop(t, topo)
@@ -60,12 +63,14 @@ func TestConnectionPoolManagement(t *testing.T) {
 				if got := j.take(); !slices.Equal(got, []string{"succeeded", "ready"}) {
 					t.Errorf("at first: %v", got)
 				}
-				cluster.Host(0).Lie(fakemongo.Always(fakemongo.Error(1234, "Scripted", "fail point")))
+				cluster.Host(0).
+					Lie(fakemongo.Always(fakemongo.Error(1234, "Scripted", "fail point")))
 				pass(time.Second)
 				cluster.Host(0).Lie(nil)
 				pass(3 * time.Second)
 				got := slices.Compact(j.take())
-				if text := strings.Join(got, " "); !strings.HasPrefix(text, "failed cleared ") || !strings.Contains(text, "succeeded ready") {
+				if text := strings.Join(got, " "); !strings.HasPrefix(text, "failed cleared ") ||
+					!strings.Contains(text, "succeeded ready") {
 					t.Errorf("after failures: %v", got)
 				}
 			})
@@ -88,7 +93,8 @@ func TestAverageIsResetByADisconnect(t *testing.T) {
 		}
 		host.SetDown(true)
 		synctest.Wait()
-		if s := topo.Description().Servers[0]; s.Kind != description.ServerUnknown || s.AverageRTT != 0 {
+		if s := topo.Description().Servers[0]; s.Kind != description.ServerUnknown ||
+			s.AverageRTT != 0 {
 			t.Errorf("the server that is down is %v", s)
 		}
 		host.Slow(20 * time.Millisecond)

@@ -24,7 +24,8 @@ import (
 func member(role string, hosts ...string) fakemongo.Handler {
 	return func(cmd *fakemongo.Command) fakemongo.Reply {
 		return fakemongo.OK(func(b *bson.Builder) {
-			b.Bool("helloOk", true).Int32("maxWireVersion", 21).Int32("logicalSessionTimeoutMinutes", 30)
+			b.Bool("helloOk", true).Int32("maxWireVersion", 21).
+				Int32("logicalSessionTimeoutMinutes", 30)
 			b.Bool("isWritablePrimary", role == "primary").Bool("secondary", role == "secondary")
 			b.String("setName", "rs").Int32("setVersion", 1)
 			b.OpenArray("hosts")
@@ -42,10 +43,12 @@ func TestReplicaSetWithAnElection(t *testing.T) {
 		d := deployment{}
 		for i, host := range hosts {
 			role := []string{"primary", "secondary", "secondary"}[i]
-			d[address.Address(host)] = fakemongo.NewServer(t, fakemongo.Handlers{"hello": member(role, hosts...)})
+			d[address.Address(host)] = fakemongo.NewServer(t,
+				fakemongo.Handlers{"hello": member(role, hosts...)})
 		}
 		topo := start(t, topology.Config{
-			Seeds: []address.Address{"b:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial},
+			Seeds: []address.Address{"b:27017"}, ReplicaSet: "rs",
+			Conn: conn.Config{Dialer: d.dial},
 		})
 		defer stop(t, topo)
 		primary := mustSelect(t, topo, selection.Write())
@@ -58,7 +61,8 @@ func TestReplicaSetWithAnElection(t *testing.T) {
 		}
 
 		d["a:27017"].Handle("hello", member("secondary", hosts...))
-		d["a:27017"].Handle("ping", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
+		d["a:27017"].Handle("ping",
+			fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
 		d["b:27017"].Handle("hello", member("primary", hosts...))
 		if err := ping(t.Context(), primary); !mongoerr.IsNotWritablePrimary(err) {
 			t.Fatalf("ping = %v", err)
@@ -70,7 +74,8 @@ func TestReplicaSetWithAnElection(t *testing.T) {
 		if took := time.Since(begin); took > minHeartbeat {
 			t.Errorf("found the new primary after %v", took)
 		}
-		s := mustSelect(t, topo, selection.Read(&selection.ReadPreference{Mode: selection.Secondary}))
+		s := mustSelect(t, topo,
+			selection.Read(&selection.ReadPreference{Mode: selection.Secondary}))
 		if err := ping(t.Context(), s); s.Address() == "c:27017" && err != nil {
 			t.Error(err)
 		}
@@ -84,14 +89,18 @@ func TestRemovedServerIsEnded(t *testing.T) {
 		var j journal
 		both := []string{"a:27017", "b:27017"}
 		d := deployment{
-			"a:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("primary", both...)}),
-			"b:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("secondary", both...)}),
+			"a:27017": fakemongo.NewServer(t,
+				fakemongo.Handlers{"hello": member("primary", both...)}),
+			"b:27017": fakemongo.NewServer(t,
+				fakemongo.Handlers{"hello": member("secondary", both...)}),
 		}
 		topo := start(t, topology.Config{
-			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial}, Sink: j.sink(),
+			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs",
+			Conn: conn.Config{Dialer: d.dial}, Sink: j.sink(),
 		})
 		defer stop(t, topo)
-		b := mustSelect(t, topo, selection.Read(&selection.ReadPreference{Mode: selection.Secondary}))
+		b := mustSelect(t, topo,
+			selection.Read(&selection.ReadPreference{Mode: selection.Secondary}))
 		if err := ping(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +110,8 @@ func TestRemovedServerIsEnded(t *testing.T) {
 		if n := d["b:27017"].OpenConnections(); n != 0 {
 			t.Errorf("%d connections to the removed server", n)
 		}
-		if got := j.take(); !slices.Contains(got, "b closed") || !slices.Contains(got, "b pool closed") {
+		if got := j.take(); !slices.Contains(got, "b closed") ||
+			!slices.Contains(got, "b pool closed") {
 			t.Errorf("events = %v", got)
 		}
 		if err := ping(t.Context(), b); err == nil {
@@ -118,11 +128,13 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 		d := deployment{}
 		for i, host := range hosts {
 			role := []string{"primary", "secondary", "secondary"}[i]
-			d[address.Address(host)] = fakemongo.NewServer(t, fakemongo.Handlers{"hello": member(role, hosts...)})
+			d[address.Address(host)] = fakemongo.NewServer(t,
+				fakemongo.Handlers{"hello": member(role, hosts...)})
 		}
 		var j journal
 		topo := start(t, topology.Config{
-			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial}, Sink: j.sink(),
+			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs",
+			Conn: conn.Config{Dialer: d.dial}, Sink: j.sink(),
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
@@ -150,7 +162,8 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 			pass(time.Duration(random.IntN(3000)) * time.Millisecond)
 			old, next := d[address.Address(hosts[primary])], random.IntN(len(hosts))
 			old.Handle("hello", member("secondary", hosts...))
-			old.Handle("ping", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
+			old.Handle("ping",
+				fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
 			if random.IntN(2) == 0 {
 				old.CutConnections()
 			}
@@ -159,8 +172,10 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 			d[address.Address(hosts[next])].Handle("ping", nil)
 		}
 		wg.Wait()
-		pass(11 * time.Second) // no selection waits any more: the next check finds the last election
-		if got := mustSelect(t, topo, selection.Write()).Address(); got != address.Address(hosts[primary]) {
+		// no selection waits any more: the next check finds the last election
+		pass(11 * time.Second)
+		if got := mustSelect(t, topo, selection.Write()).
+			Address(); got != address.Address(hosts[primary]) {
 			t.Errorf("the primary is %v, want %v", got, hosts[primary])
 		}
 		if s, f := succeeded.Load(), failed.Load(); s < 10*f {
@@ -184,7 +199,8 @@ func TestManyOperationsThroughFailures(t *testing.T) {
 func TestCheckOfARemovedServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary, fakemongo.Secondary)
 		cfg := watched(cluster)
 		cfg.Sink = j.sink()
 		topo := start(t, cfg)
@@ -202,12 +218,16 @@ func TestCheckOfARemovedServer(t *testing.T) {
 			case "c check ok", "c check failed":
 				ends++
 			}
-			if line == "c closed" && slices.ContainsFunc(lines[i+1:], func(l string) bool { return strings.HasPrefix(l, "c check") }) {
-				t.Errorf("a check is told of after the server's end:\n\t%s", strings.Join(lines, "\n\t"))
+			if line == "c closed" && slices.ContainsFunc(lines[i+1:], func(l string) bool {
+				return strings.HasPrefix(l, "c check")
+			}) {
+				t.Errorf("a check is told of after the server's end:\n\t%s",
+					strings.Join(lines, "\n\t"))
 			}
 		}
 		if checks != ends || checks == 0 || !slices.Contains(lines, "c closed") {
-			t.Errorf("%d checks began and %d ended:\n\t%s", checks, ends, strings.Join(lines, "\n\t"))
+			t.Errorf("%d checks began and %d ended:\n\t%s", checks, ends,
+				strings.Join(lines, "\n\t"))
 		}
 	})
 }

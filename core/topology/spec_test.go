@@ -111,7 +111,9 @@ func (r *recorder) add(name string, body func(*bson.Builder)) {
 
 func (r *recorder) sink() *event.Sink {
 	return &event.Sink{
-		TopologyOpening: func(event.TopologyOpening) { r.add("topology_opening_event", func(*bson.Builder) {}) },
+		TopologyOpening: func(event.TopologyOpening) {
+			r.add("topology_opening_event", func(*bson.Builder) {})
+		},
 		TopologyDescriptionChanged: func(e event.TopologyDescriptionChanged) {
 			r.add("topology_description_changed_event", func(b *bson.Builder) {
 				appendTopology(b, "previousDescription", e.Previous)
@@ -119,10 +121,14 @@ func (r *recorder) sink() *event.Sink {
 			})
 		},
 		ServerOpening: func(e event.ServerOpening) {
-			r.add("server_opening_event", func(b *bson.Builder) { b.String("address", string(e.Address)) })
+			r.add("server_opening_event", func(b *bson.Builder) {
+				b.String("address", string(e.Address))
+			})
 		},
 		ServerClosed: func(e event.ServerClosed) {
-			r.add("server_closed_event", func(b *bson.Builder) { b.String("address", string(e.Address)) })
+			r.add("server_closed_event", func(b *bson.Builder) {
+				b.String("address", string(e.Address))
+			})
 		},
 		ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {
 			r.add("server_description_changed_event", func(b *bson.Builder) {
@@ -143,7 +149,8 @@ func (r *recorder) expect(t *testing.T, want bson.Array) {
 		wanted = append(wanted, doc)
 	}
 	for i := range min(len(wanted), len(r.events)) {
-		if got, want := bson.DocumentValue(r.events[i]), bson.DocumentValue(wanted[i]); !matches(got, want) {
+		if got, want := bson.DocumentValue(r.events[i]),
+			bson.DocumentValue(wanted[i]); !matches(got, want) {
 			t.Errorf("event %d = %v, want %v", i, text(t, r.events[i]), text(t, wanted[i]))
 		}
 	}
@@ -176,7 +183,8 @@ func matches(got, want bson.Value) bool {
 		}
 		return ok && len(slices.Collect(values(g))) == n
 	}
-	if want.Equal(bson.StringValue("PossiblePrimary")) { // the same as Unknown where monitors run in parallel
+	// the same as Unknown where monitors run in parallel
+	if want.Equal(bson.StringValue("PossiblePrimary")) {
 		want = bson.StringValue("Unknown")
 	}
 	return got.Equal(want)

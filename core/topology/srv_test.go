@@ -89,9 +89,15 @@ func startPolled(t *testing.T, role fakemongo.Role, options string) *polled {
 		Seeds: resolved.Hosts, LoadBalanced: resolved.LoadBalanced, Conn: dial,
 		SRV: &seedlist.Poller{Resolver: p.records, Config: resolved, Interval: interval},
 		Sink: &event.Sink{
-			SeedlistProblem: func(e event.SeedlistProblem) { p.journal.add("%s: %v", e.Host, e.Err) },
-			ServerClosed:    func(e event.ServerClosed) { p.journal.add("closed %s", e.Address.Host()) },
-			ServerOpening:   func(e event.ServerOpening) { p.journal.add("opening %s", e.Address.Host()) },
+			SeedlistProblem: func(e event.SeedlistProblem) {
+				p.journal.add("%s: %v", e.Host, e.Err)
+			},
+			ServerClosed: func(e event.ServerClosed) {
+				p.journal.add("closed %s", e.Address.Host())
+			},
+			ServerOpening: func(e event.ServerOpening) {
+				p.journal.add("opening %s", e.Address.Host())
+			},
 		},
 	})
 	pass(time.Second)
@@ -157,8 +163,11 @@ func startLoadBalanced(t *testing.T) *polled {
 	t.Helper()
 	p := &polled{records: &records{}}
 	p.topo = start(t, topology.Config{
-		Seeds: []address.Address{"a.example.com:27017"}, LoadBalanced: true, Conn: conn.Config{Dialer: unreachable},
-		SRV: &seedlist.Poller{Resolver: p.records, Config: connstring.Config{SRV: true, LoadBalanced: true}},
+		Seeds: []address.Address{"a.example.com:27017"}, LoadBalanced: true,
+		Conn: conn.Config{Dialer: unreachable},
+		SRV: &seedlist.Poller{
+			Resolver: p.records, Config: connstring.Config{SRV: true, LoadBalanced: true},
+		},
 	})
 	return p
 }
@@ -185,7 +194,8 @@ func TestPollingSRVServiceName(t *testing.T) {
 		defer stop(t, p.topo)
 		pass(time.Minute)
 		synctest.Wait()
-		if want := "_customname._tcp.cluster.example.com."; !slices.Contains(p.records.asked[1:], want) {
+		if want := "_customname._tcp.cluster.example.com."; !slices.Contains(p.records.asked[1:],
+			want) {
 			t.Errorf("asked for %v, want %s", p.records.asked, want)
 		}
 	})

@@ -60,14 +60,17 @@ func TestStreamingOrderOfEvents(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		synctest.Wait()
-		j.expect(t, "a started", "a succeeded after 0s", "a Unknown → RSPrimary", "a pool ready", "a started awaited")
+		j.expect(t, "a started", "a succeeded after 0s", "a Unknown → RSPrimary", "a pool ready",
+			"a started awaited")
 		pass(10*time.Second + time.Millisecond)
 		j.expect(t, "a succeeded awaited after 10s", "a started awaited")
 		pass(2*time.Second - time.Millisecond)
 		cluster.StepDown()
 		synctest.Wait()
-		j.expect(t, "a succeeded awaited after 2s", "a RSPrimary → RSSecondary", "a started awaited")
-		if n := len(cluster.Host(0).Commands("hello")); n != 1+1 { // RTT's second sample is a hello, too
+		j.expect(t, "a succeeded awaited after 2s", "a RSPrimary → RSSecondary",
+			"a started awaited")
+		// RTT's second sample is a hello, too
+		if n := len(cluster.Host(0).Commands("hello")); n != 1+1 {
 			t.Errorf("%d hellos after the handshakes, want 2: one for the stream, one for RTT", n)
 		}
 	})
@@ -77,7 +80,8 @@ func TestNewPrimaryIsKnownAtOnce(t *testing.T) {
 	for name, polling := range map[string]bool{"streaming": false, "polling": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+					fakemongo.Secondary, fakemongo.Secondary)
 				cfg := watched(cluster)
 				cfg.Polling = polling
 				topo := start(t, cfg)
@@ -86,7 +90,8 @@ func TestNewPrimaryIsKnownAtOnce(t *testing.T) {
 				pass(3 * time.Second)
 				begin := time.Now()
 				cluster.Elect(cluster.Host(1))
-				for topo.Description().Primary() == nil || topo.Description().Primary().Address != "b:27017" {
+				for topo.Description().Primary() == nil ||
+					topo.Description().Primary().Address != "b:27017" {
 					_, changed := topo.Watch()
 					<-changed
 				}
@@ -111,7 +116,8 @@ func TestCancelCheck(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
-		pass(13 * time.Second) // a reply without news has been seen, which answers any request for a check
+		// a reply without news has been seen, which answers any request for a check
+		pass(13 * time.Second)
 		synctest.Wait()
 		j.take()
 		host := cluster.Host(0)
@@ -127,7 +133,8 @@ func TestCancelCheck(t *testing.T) {
 		pass(9 * time.Second)
 		j.expect(t)
 		pass(time.Second + time.Millisecond)
-		j.expect(t, "a started", "a succeeded after 0s", "a Unknown → RSPrimary", "a pool ready", "a started awaited")
+		j.expect(t, "a started", "a succeeded after 0s", "a Unknown → RSPrimary", "a pool ready",
+			"a started awaited")
 	})
 }
 
@@ -136,7 +143,8 @@ func TestCancelCheck(t *testing.T) {
 func TestStateChangeErrorsWithVersions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary)
 		cfg := watched(cluster)
 		topo := start(t, cfg)
 		defer stop(t, topo)
@@ -156,7 +164,9 @@ func TestStateChangeErrorsWithVersions(t *testing.T) {
 }
 
 func TestStreamTimesOut(t *testing.T) {
-	for name, timeout := range map[string]time.Duration{"connectTimeoutMS and the interval": time.Second, "never": -1} {
+	for name, timeout := range map[string]time.Duration{
+		"connectTimeoutMS and the interval": time.Second, "never": -1,
+	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var j journal
@@ -175,7 +185,8 @@ func TestStreamTimesOut(t *testing.T) {
 					j.expect(t)
 					return
 				}
-				j.expect(t, "a failed awaited after 11s", "a RSPrimary → Unknown", "a pool cleared", "a started")
+				j.expect(t, "a failed awaited after 11s", "a RSPrimary → Unknown", "a pool cleared",
+					"a started")
 			})
 		})
 	}
@@ -196,10 +207,12 @@ func TestRestartIsNoticed(t *testing.T) {
 		j.take()
 		cluster.Host(0).SetDown(true)
 		synctest.Wait()
-		j.expect(t, "a failed awaited after 1s", "a RSPrimary → Unknown", "a pool cleared", "a started", "a failed after 0s", "a Unknown → Unknown")
+		j.expect(t, "a failed awaited after 1s", "a RSPrimary → Unknown", "a pool cleared",
+			"a started", "a failed after 0s", "a Unknown → Unknown")
 		cluster.Host(0).SetDown(false)
 		pass(10*time.Second + time.Millisecond)
-		j.expect(t, "a started", "a succeeded after 0s", "a Unknown → RSPrimary", "a pool ready", "a started awaited")
+		j.expect(t, "a started", "a succeeded after 0s", "a Unknown → RSPrimary", "a pool ready",
+			"a started awaited")
 	})
 }
 
@@ -304,7 +317,9 @@ func TestMonitorHellos(t *testing.T) {
 		for _, cmd := range cluster.Host(0).Commands() {
 			first := !greeted[cmd.Connection]
 			greeted[cmd.Connection] = true
-			for key, want := range map[string]bool{"helloOk": true, "client": first, "compression": first, "backpressure": first, "saslSupportedMechs": false} {
+			for key, want := range map[string]bool{
+				"helloOk": true, "client": first, "compression": first, "backpressure": first, "saslSupportedMechs": false,
+			} {
 				if _, has := cmd.Body.Lookup(key); has != want {
 					t.Errorf("%s %v has %s: %v, want %v", cmd.Name, cmd.Body, key, has, want)
 				}
@@ -361,13 +376,18 @@ func TestHeartbeatBeforeSocket(t *testing.T) {
 				return client, nil
 			}},
 			Sink: &event.Sink{
-				ServerHeartbeatStarted: func(event.ServerHeartbeatStarted) { j.add("serverHeartbeatStartedEvent") },
-				ServerHeartbeatFailed:  func(event.ServerHeartbeatFailed) { j.add("serverHeartbeatFailedEvent") },
+				ServerHeartbeatStarted: func(event.ServerHeartbeatStarted) {
+					j.add("serverHeartbeatStartedEvent")
+				},
+				ServerHeartbeatFailed: func(event.ServerHeartbeatFailed) {
+					j.add("serverHeartbeatFailedEvent")
+				},
 			},
 		})
 		defer stop(t, topo)
 		synctest.Wait()
-		j.expect(t, "serverHeartbeatStartedEvent", "client connected", "client hello received", "serverHeartbeatFailedEvent")
+		j.expect(t, "serverHeartbeatStartedEvent", "client connected", "client hello received",
+			"serverHeartbeatFailedEvent")
 	})
 }
 
@@ -375,7 +395,8 @@ func TestHeartbeatBeforeSocket(t *testing.T) {
 // canceled or ended by Close (EVT-005), and that no event follows the topology's end.
 func TestHeartbeatsArePaired(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary, fakemongo.Secondary)
 		var mu sync.Mutex
 		open := map[address.Address]int{}
 		closed := false
@@ -384,14 +405,17 @@ func TestHeartbeatsArePaired(t *testing.T) {
 			defer mu.Unlock()
 			open[addr] += n
 			if open[addr] < 0 || open[addr] > 1 || closed {
-				t.Errorf("%d checks of %s are running, topology closed: %v", open[addr], addr, closed)
+				t.Errorf("%d checks of %s are running, topology closed: %v", open[addr], addr,
+					closed)
 			}
 		}
 		cfg := watched(cluster)
 		cfg.Sink = &event.Sink{
-			ServerHeartbeatStarted:   func(e event.ServerHeartbeatStarted) { count(e.Address, +1) },
-			ServerHeartbeatSucceeded: func(e event.ServerHeartbeatSucceeded) { count(e.Address, -1) },
-			ServerHeartbeatFailed:    func(e event.ServerHeartbeatFailed) { count(e.Address, -1) },
+			ServerHeartbeatStarted: func(e event.ServerHeartbeatStarted) { count(e.Address, +1) },
+			ServerHeartbeatSucceeded: func(e event.ServerHeartbeatSucceeded) {
+				count(e.Address, -1)
+			},
+			ServerHeartbeatFailed: func(e event.ServerHeartbeatFailed) { count(e.Address, -1) },
 			TopologyClosed: func(event.TopologyClosed) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -441,8 +465,10 @@ func TestRTT(t *testing.T) {
 			return host.Dial(ctx, network, addr)
 		}
 		cfg.Sink = &event.Sink{
-			ServerDescriptionChanged: func(e event.ServerDescriptionChanged) { j.add("%v → %v", e.Previous.Kind, e.New.Kind) },
-			CommandStarted:           func(e event.CommandStarted) { j.add("command %s", e.Name) },
+			ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {
+				j.add("%v → %v", e.Previous.Kind, e.New.Kind)
+			},
+			CommandStarted: func(e event.CommandStarted) { j.add("command %s", e.Name) },
 		}
 		topo := start(t, cfg)
 		defer stop(t, topo)
@@ -450,7 +476,8 @@ func TestRTT(t *testing.T) {
 		j.expect(t, "Unknown → RSPrimary")
 		host.Slow(500 * time.Millisecond)
 		pass(time.Minute)
-		if rtt := topo.Description().Servers[0].AverageRTT; rtt < 250*time.Millisecond || rtt > 500*time.Millisecond {
+		if rtt := topo.Description().Servers[0].AverageRTT; rtt < 250*time.Millisecond ||
+			rtt > 500*time.Millisecond {
 			t.Errorf("the average is %v, want over 250ms", rtt)
 		}
 		if least := topo.Description().Servers[0].MinRTT; least != 500*time.Millisecond {
@@ -460,7 +487,8 @@ func TestRTT(t *testing.T) {
 		host.Slow(0)
 		pass(time.Minute)
 		if s := topo.Description().Servers[0]; s.AverageRTT > time.Millisecond || s.MinRTT != 0 {
-			t.Errorf("the average is %v and the minimum %v after a minute of fast answers", s.AverageRTT, s.MinRTT)
+			t.Errorf("the average is %v and the minimum %v after a minute of fast answers",
+				s.AverageRTT, s.MinRTT)
 		}
 	})
 }
@@ -497,7 +525,8 @@ func TestRTTConnectionChangesNothing(t *testing.T) {
 		pass(10 * time.Second) // and then it dials
 		synctest.Wait()
 		if len(dialed) != 3 || host.OpenConnections() != 2 {
-			t.Errorf("%d connections were made and %d are open, want 3 and 2", len(dialed), host.OpenConnections())
+			t.Errorf("%d connections were made and %d are open, want 3 and 2", len(dialed),
+				host.OpenConnections())
 		}
 		for _, line := range j.take() {
 			if strings.Contains(line, "failed") || strings.Contains(line, "→ Unknown") {
@@ -512,11 +541,13 @@ func TestManyTopologiesEnd(t *testing.T) {
 	for i := range 40 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+					fakemongo.Secondary)
 				cluster.Host(1).Hang(i%2 == 0)
 				topo := start(t, watched(cluster))
 				pass(time.Duration(i) * 333 * time.Millisecond)
-				if _, err := topo.Select(t.Context(), selection.Write()); err != nil && !errors.Is(err, topology.ErrClosed) {
+				if _, err := topo.Select(t.Context(), selection.Write()); err != nil &&
+					!errors.Is(err, topology.ErrClosed) {
 					t.Error(err)
 				}
 				stop(t, topo)
@@ -537,7 +568,9 @@ func TestManyTopologiesEnd(t *testing.T) {
 }
 
 // redirect dials hosts of a cluster by other names.
-func redirect(c *fakemongo.Cluster, names map[string]string) func(context.Context, string, string) (net.Conn, error) {
+func redirect(c *fakemongo.Cluster, names map[string]string) func(
+	context.Context, string, string,
+) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if name, ok := names[addr]; ok {
 			addr = name
@@ -550,7 +583,8 @@ func redirect(c *fakemongo.Cluster, names map[string]string) func(context.Contex
 // as a check: it shows a change before the monitor does.
 func TestApplicationHandshakesAreChecks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Polled: true}, fakemongo.Primary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Polled: true}, fakemongo.Primary,
+			fakemongo.Secondary)
 		topo := start(t, watched(cluster))
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
@@ -568,7 +602,8 @@ func TestApplicationHandshakesAreChecks(t *testing.T) {
 // TestServerSelector is the prose test "application-provided server selector".
 func TestServerSelector(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary, fakemongo.Secondary)
 		cfg := watched(cluster)
 		cfg.ServerSelector = func(suitable []*description.Server) []*description.Server {
 			return suitable[len(suitable)-1:] // they are sorted: the greatest address
@@ -577,7 +612,8 @@ func TestServerSelector(t *testing.T) {
 		defer stop(t, topo)
 		pass(time.Second)
 		for range 10 {
-			s := mustSelect(t, topo, selection.Read(&selection.ReadPreference{Mode: selection.Nearest}))
+			s := mustSelect(t, topo,
+				selection.Read(&selection.ReadPreference{Mode: selection.Nearest}))
 			if s.Address() != "c:27017" {
 				t.Errorf("selected %v", s.Address())
 			}
@@ -595,20 +631,31 @@ func TestSelectionEventsNameTheOperation(t *testing.T) {
 			j.add("%s %s %d: %s", what, s.Operation, s.OperationID, s.Selector)
 		}
 		cfg.Sink = &event.Sink{
-			ServerSelectionStarted:   func(e event.ServerSelectionStarted) { line("started", e.Selection) },
-			ServerSelectionWaiting:   func(e event.ServerSelectionWaiting) { line("waiting", e.Selection) },
-			ServerSelectionSucceeded: func(e event.ServerSelectionSucceeded) { line("succeeded", e.Selection) },
-			ServerSelectionFailed:    func(e event.ServerSelectionFailed) { line("failed", e.Selection) },
+			ServerSelectionStarted: func(e event.ServerSelectionStarted) {
+				line("started", e.Selection)
+			},
+			ServerSelectionWaiting: func(e event.ServerSelectionWaiting) {
+				line("waiting", e.Selection)
+			},
+			ServerSelectionSucceeded: func(e event.ServerSelectionSucceeded) {
+				line("succeeded", e.Selection)
+			},
+			ServerSelectionFailed: func(e event.ServerSelectionFailed) {
+				line("failed", e.Selection)
+			},
 		}
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		mustSelect(t, topo, selection.For(selection.Write(), "insert", 7))
 		rp := &selection.ReadPreference{Mode: selection.Secondary}
-		if _, err := topo.Select(t.Context(), selection.For(selection.Read(rp), "find", 8)); err == nil {
+		if _, err := topo.Select(t.Context(),
+			selection.For(selection.Read(rp), "find", 8)); err == nil {
 			t.Error("selected a secondary of a set without one")
 		}
-		j.expect(t, "started insert 7: writes", "waiting insert 7: writes", "succeeded insert 7: writes",
-			"started find 8: reads with read preference secondary", "waiting find 8: reads with read preference secondary",
+		j.expect(t, "started insert 7: writes", "waiting insert 7: writes",
+			"succeeded insert 7: writes",
+			"started find 8: reads with read preference secondary",
+			"waiting find 8: reads with read preference secondary",
 			"failed find 8: reads with read preference secondary")
 	})
 }

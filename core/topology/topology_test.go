@@ -61,19 +61,26 @@ func (j *journal) sink() *event.Sink {
 		TopologyOpening: func(event.TopologyOpening) { j.add("topology opening") },
 		TopologyClosed:  func(event.TopologyClosed) { j.add("topology closed") },
 		TopologyDescriptionChanged: func(e event.TopologyDescriptionChanged) {
-			j.add("topology %v/%d → %v/%d", e.Previous.Kind, len(e.Previous.Servers), e.New.Kind, len(e.New.Servers))
+			j.add("topology %v/%d → %v/%d", e.Previous.Kind, len(e.Previous.Servers), e.New.Kind,
+				len(e.New.Servers))
 		},
 		ServerOpening: func(e event.ServerOpening) { j.add("%s opening", e.Address.Host()) },
 		ServerClosed:  func(e event.ServerClosed) { j.add("%s closed", e.Address.Host()) },
 		ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {
 			j.add("%s %v → %v", e.Address.Host(), e.Previous.Kind, e.New.Kind)
 		},
-		ServerHeartbeatStarted:   func(e event.ServerHeartbeatStarted) { j.add("%s check", e.Address.Host()) },
-		ServerHeartbeatSucceeded: func(e event.ServerHeartbeatSucceeded) { j.add("%s check ok", e.Address.Host()) },
-		ServerHeartbeatFailed:    func(e event.ServerHeartbeatFailed) { j.add("%s check failed", e.Address.Host()) },
-		PoolCreated:              func(e event.PoolCreated) { j.add("%s pool created", e.Address.Host()) },
-		PoolReady:                func(e event.PoolReady) { j.add("%s pool ready", e.Address.Host()) },
-		PoolClosed:               func(e event.PoolClosed) { j.add("%s pool closed", e.Address.Host()) },
+		ServerHeartbeatStarted: func(e event.ServerHeartbeatStarted) {
+			j.add("%s check", e.Address.Host())
+		},
+		ServerHeartbeatSucceeded: func(e event.ServerHeartbeatSucceeded) {
+			j.add("%s check ok", e.Address.Host())
+		},
+		ServerHeartbeatFailed: func(e event.ServerHeartbeatFailed) {
+			j.add("%s check failed", e.Address.Host())
+		},
+		PoolCreated: func(e event.PoolCreated) { j.add("%s pool created", e.Address.Host()) },
+		PoolReady:   func(e event.PoolReady) { j.add("%s pool ready", e.Address.Host()) },
+		PoolClosed:  func(e event.PoolClosed) { j.add("%s pool closed", e.Address.Host()) },
 		PoolCleared: func(e event.PoolCleared) {
 			j.add("%s pool cleared, interrupt %v", e.Address.Host(), e.InterruptInUseConnections)
 		},
@@ -84,7 +91,8 @@ func (j *journal) sink() *event.Sink {
 func (j *journal) expect(t *testing.T, want ...string) {
 	t.Helper()
 	if got := j.take(); !slices.Equal(got, want) {
-		t.Errorf("events:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+		t.Errorf("events:\n\t%s\nwant:\n\t%s", strings.Join(got, "\n\t"),
+			strings.Join(want, "\n\t"))
 	}
 }
 
@@ -164,15 +172,18 @@ func TestStandaloneIsFoundAndEventsComeInOrder(t *testing.T) {
 		cfg.Sink = j.sink()
 		topo := start(t, cfg)
 		s := mustSelect(t, topo, selection.Write())
-		if s.Description().Kind != description.ServerStandalone || s.TopologyKind() != description.KindSingle {
+		if s.Description().Kind != description.ServerStandalone ||
+			s.TopologyKind() != description.KindSingle {
 			t.Errorf("selected %v in %v", s.Description(), s.TopologyKind())
 		}
 		if err := ping(t.Context(), s); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		j.expect(t, "topology opening", "topology Unknown/0 → Unknown/1", "a opening", "a check", "a check ok",
-			"a pool created", "a Unknown → Standalone", "topology Unknown/1 → Single/1", "a pool ready")
+		j.expect(t, "topology opening", "topology Unknown/0 → Unknown/1", "a opening", "a check",
+			"a check ok",
+			"a pool created", "a Unknown → Standalone", "topology Unknown/1 → Single/1",
+			"a pool ready")
 
 		settle(&j)
 		pass(10 * time.Second)
@@ -185,13 +196,15 @@ func TestStandaloneIsFoundAndEventsComeInOrder(t *testing.T) {
 
 func TestDirectConnectionTakesAnyServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		secondary := fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("secondary", "a:27017")})
+		secondary := fakemongo.NewServer(t,
+			fakemongo.Handlers{"hello": member("secondary", "a:27017")})
 		cfg := standalone(secondary)
 		cfg.DirectConnection = true
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		s := mustSelect(t, topo, selection.Write())
-		if s.Description().Kind != description.ServerRSSecondary || s.TopologyKind() != description.KindSingle {
+		if s.Description().Kind != description.ServerRSSecondary ||
+			s.TopologyKind() != description.KindSingle {
 			t.Errorf("selected %v in %v", s.Description(), s.TopologyKind())
 		}
 		if err := ping(t.Context(), s); err != nil {
@@ -217,7 +230,10 @@ func TestSelectionOfADownServerTakesItsTimeAndChecksEvery500ms(t *testing.T) {
 			t.Errorf("Select took %v, want 5s", took)
 		}
 		se, ok := errors.AsType[*mongoerr.SelectionError](err)
-		if !ok || !strings.Contains(se.Topology, "connection refused") || !strings.HasPrefix(se.Error(), "server selection timed out after 5s: network error on a:27017 (dial): connection refused; ") {
+		if !ok || !strings.Contains(se.Topology, "connection refused") ||
+			!strings.HasPrefix(se.Error(),
+				"server selection timed out after 5s: network error on a:27017 (dial): "+
+					"connection refused; ") {
 			t.Errorf("Select = %v", err)
 		}
 		if mongoerr.IsTimeout(err) {
@@ -264,7 +280,8 @@ func TestSelectionEndsWithItsContext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Hang())})
+				server := fakemongo.NewServer(t,
+					fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Hang())})
 				topo := start(t, standalone(server))
 				defer stop(t, topo)
 				ctx, cancel := test.context(t.Context())
@@ -284,14 +301,16 @@ func TestSelectionEndsWithItsContext(t *testing.T) {
 
 func TestCloseEndsSelections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Hang())})
+		server := fakemongo.NewServer(t,
+			fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Hang())})
 		topo := start(t, standalone(server))
 		time.AfterFunc(time.Second, func() { stop(t, topo) })
 		_, err := topo.Select(t.Context(), selection.Write())
 		if !errors.Is(err, topology.ErrClosed) {
 			t.Errorf("Select = %v, want ErrClosed", err)
 		}
-		if _, err := topo.Select(t.Context(), selection.Write()); !errors.Is(err, topology.ErrClosed) {
+		if _, err := topo.Select(t.Context(), selection.Write()); !errors.Is(err,
+			topology.ErrClosed) {
 			t.Errorf("Select on a closed topology = %v, want ErrClosed", err)
 		}
 		stop(t, topo)
@@ -311,14 +330,18 @@ func TestCloseWithoutStart(t *testing.T) {
 
 func TestIncompatibleServerFailsSelectionAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
-			b.Bool("isWritablePrimary", true).Int32("maxWireVersion", 5)
-		}))})
+		server := fakemongo.NewServer(t,
+			fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.OK(func(
+				b *bson.Builder,
+			) {
+				b.Bool("isWritablePrimary", true).Int32("maxWireVersion", 5)
+			}))})
 		topo := start(t, standalone(server))
 		defer stop(t, topo)
 		begin := time.Now()
 		_, err := topo.Select(t.Context(), selection.Write())
-		const want = "Server at a:27017 reports wire version 5, but this version of Mooring requires at least 6 (MongoDB 3.6)."
+		const want = "Server at a:27017 reports wire version 5, but this version of Mooring " +
+			"requires at least 6 (MongoDB 3.6)."
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Select = %v, want %q", err, want)
 		}
@@ -330,15 +353,20 @@ func TestIncompatibleServerFailsSelectionAtOnce(t *testing.T) {
 
 func TestSelectionErrorOfASelector(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := deployment{"a:27017": fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("primary", "a:27017")})}
+		d := deployment{
+			"a:27017": fakemongo.NewServer(t,
+				fakemongo.Handlers{"hello": member("primary", "a:27017")}),
+		}
 		topo := start(t, topology.Config{
-			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs", Conn: conn.Config{Dialer: d.dial},
+			Seeds: []address.Address{"a:27017"}, ReplicaSet: "rs",
+			Conn: conn.Config{Dialer: d.dial},
 		})
 		defer stop(t, topo)
 		_, err := topo.Select(t.Context(), selection.Read(&selection.ReadPreference{
 			Mode: selection.Secondary, MaxStalenessSeconds: new(int64(1)),
 		}))
-		if err == nil || !strings.Contains(err.Error(), "maxStalenessSeconds is 1, must be at least 90") {
+		if err == nil ||
+			!strings.Contains(err.Error(), "maxStalenessSeconds is 1, must be at least 90") {
 			t.Errorf("Select = %v", err)
 		}
 	})
@@ -350,7 +378,9 @@ func TestSinkMayLookBack(t *testing.T) {
 		var kinds []description.Kind
 		started := make(chan struct{})
 		cfg := standalone(fakemongo.NewServer(t, nil))
-		cfg.Sink = &event.Sink{TopologyDescriptionChanged: func(e event.TopologyDescriptionChanged) {
+		cfg.Sink = &event.Sink{TopologyDescriptionChanged: func(
+			e event.TopologyDescriptionChanged,
+		) {
 			<-started
 			kinds = append(kinds, topo.Description().Kind)
 			if e.New.Kind == description.KindSingle {
@@ -396,7 +426,10 @@ func TestNewRefuses(t *testing.T) {
 func BenchmarkSelectStandalone(b *testing.B) {
 	topo, err := topology.New(topology.Config{
 		Seeds: []address.Address{"a:27017"},
-		Conn:  conn.Config{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }},
+		Conn: conn.Config{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -404,7 +437,9 @@ func BenchmarkSelectStandalone(b *testing.B) {
 	if err := topo.Start(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	topo.Apply(&description.Server{Address: "a:27017", Kind: description.ServerStandalone, MaxWireVersion: 21})
+	topo.Apply(&description.Server{
+		Address: "a:27017", Kind: description.ServerStandalone, MaxWireVersion: 21,
+	})
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

@@ -18,7 +18,8 @@ import (
 // (SMON-037).
 func TestCancellationOfAStreamIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Discard: true}, fakemongo.Primary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Discard: true},
+			fakemongo.Primary)
 		host := cluster.Host(0)
 		topo := start(t, watched(cluster))
 		defer stop(t, topo)
@@ -30,7 +31,8 @@ func TestCancellationOfAStreamIsNotLost(t *testing.T) {
 			pass(time.Second)
 			synctest.Wait()
 			before := host.AcceptedConnections()
-			host.Handle("ping", fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), host.Default))
+			host.Handle("ping",
+				fakemongo.Times(1, fakemongo.Always(fakemongo.Drop()), host.Default))
 			go host.SetTags("n", strconv.Itoa(i))
 			if err := ping(t.Context(), s); !mongoerr.IsNetwork(err) {
 				t.Fatalf("ping = %v", err)
@@ -38,7 +40,8 @@ func TestCancellationOfAStreamIsNotLost(t *testing.T) {
 			pass(11 * time.Second)
 			synctest.Wait()
 			if n := host.AcceptedConnections() - before; n != 2 {
-				t.Fatalf("attempt %d: %d new connections, want two: the monitor's, and the one that measures RTT beside it", i, n)
+				t.Fatalf("attempt %d: %d new connections, want two: the monitor's, and the one "+
+					"that measures RTT beside it", i, n)
 			}
 		}
 	})
@@ -57,10 +60,13 @@ func TestOldHandshakeIsNoCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		pass(time.Second) // the monitor rests
-		server.Handle("isMaster", func(cmd *fakemongo.Command) fakemongo.Reply { return server.Default(cmd).After(2 * time.Second) })
+		server.Handle("isMaster", func(cmd *fakemongo.Command) fakemongo.Reply {
+			return server.Default(cmd).After(2 * time.Second)
+		})
 		go func() { _ = ping(t.Context(), s) }() // on a new connection
 		pass(time.Second)
-		s.CheckIn(first, &mongoerr.NetworkError{Address: "a:27017", Op: "read", Err: errors.New("reset")})
+		s.CheckIn(first,
+			&mongoerr.NetworkError{Address: "a:27017", Op: "read", Err: errors.New("reset")})
 		unknown := topo.Description().Servers[0]
 		if unknown.IsAvailable() {
 			t.Fatalf("the server is %v", unknown)
@@ -80,7 +86,8 @@ func TestOlderHandshakeRevertsNothing(t *testing.T) {
 	for name, checked := range map[string]bool{"before a check": true, "before an error": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				server := fakemongo.NewServer(t, fakemongo.Handlers{"hello": member("primary", "a:27017")})
+				server := fakemongo.NewServer(t,
+					fakemongo.Handlers{"hello": member("primary", "a:27017")})
 				cfg := standalone(server)
 				cfg.DirectConnection, cfg.ReplicaSet = false, "rs"
 				topo := start(t, cfg)
@@ -94,7 +101,8 @@ func TestOlderHandshakeRevertsNothing(t *testing.T) {
 				server.Handle("isMaster", func(cmd *fakemongo.Command) fakemongo.Reply {
 					return member("primary", "a:27017")(cmd).After(2 * time.Second)
 				})
-				go func() { _ = ping(t.Context(), mustSelect(t, topo, selection.Write())) }() // on a new connection
+				// on a new connection
+				go func() { _ = ping(t.Context(), mustSelect(t, topo, selection.Write())) }()
 				pass(time.Second)
 				server.Handle("hello", member("secondary", "a:27017"))
 				if !checked {
@@ -103,7 +111,11 @@ func TestOlderHandshakeRevertsNothing(t *testing.T) {
 				s.CheckIn(first, &mongoerr.CommandError{Code: 10107, Address: "a:27017"})
 				synctest.Wait()
 				newest := topo.Description().Servers[0]
-				if want := map[bool]description.ServerKind{true: description.ServerRSSecondary}[checked]; newest.Kind != want {
+				want := description.ServerUnknown
+				if checked {
+					want = description.ServerRSSecondary
+				}
+				if newest.Kind != want {
 					t.Fatalf("the server is %v, want %v", newest, want)
 				}
 				pass(2 * time.Second)
@@ -122,7 +134,9 @@ func TestMonitorWithoutTimeLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal
 		server := fakemongo.NewServer(t, nil)
-		slow := func(cmd *fakemongo.Command) fakemongo.Reply { return server.Default(cmd).After(10 * time.Minute) }
+		slow := func(cmd *fakemongo.Command) fakemongo.Reply {
+			return server.Default(cmd).After(10 * time.Minute)
+		}
 		server.Handle("hello", slow)
 		server.Handle("isMaster", slow)
 		cfg := standalone(server)
@@ -131,7 +145,8 @@ func TestMonitorWithoutTimeLimit(t *testing.T) {
 		topo := start(t, cfg)
 		defer stop(t, topo)
 		pass(10*time.Minute + time.Millisecond)
-		j.expect(t, "a started", "a succeeded after 10m0s", "a Unknown → Standalone", "a pool ready")
+		j.expect(t, "a started", "a succeeded after 10m0s", "a Unknown → Standalone",
+			"a pool ready")
 		pass(10*time.Second + 10*time.Minute)
 		j.expect(t, "a started", "a succeeded after 10m0s")
 	})
@@ -143,7 +158,8 @@ func TestSocketTimeoutIsNotForMonitors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var j journal
-				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Polled: polled}, fakemongo.Primary)
+				cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{Polled: polled},
+					fakemongo.Primary)
 				host := cluster.Host(0)
 				host.Slow(200 * time.Millisecond)
 				cfg := watched(cluster)
@@ -160,7 +176,8 @@ func TestSocketTimeoutIsNotForMonitors(t *testing.T) {
 				}
 				host.Handle("ping", fakemongo.Always(fakemongo.Hang()))
 				begin := time.Now()
-				if err := ping(t.Context(), mustSelect(t, topo, selection.Write())); !mongoerr.IsTimeout(err) {
+				if err := ping(t.Context(),
+					mustSelect(t, topo, selection.Write())); !mongoerr.IsTimeout(err) {
 					t.Errorf("ping = %v", err)
 				}
 				if took := time.Since(begin); took > 400*time.Millisecond { // and the handshake
@@ -176,7 +193,8 @@ func TestSocketTimeoutIsNotForMonitors(t *testing.T) {
 // is measured.
 func TestRoundTripTimeBeginsAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary)
 		host := cluster.Host(0)
 		host.Slow(100 * time.Millisecond)
 		topo := start(t, watched(cluster))
@@ -187,7 +205,8 @@ func TestRoundTripTimeBeginsAnew(t *testing.T) {
 			t.Fatalf("the average is %v", rtt)
 		}
 		s := mustSelect(t, topo, selection.Write())
-		host.Handle("ping", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
+		host.Handle("ping",
+			fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary")))
 		if err := ping(t.Context(), s); !mongoerr.IsNotWritablePrimary(err) {
 			t.Fatalf("ping = %v", err)
 		}
@@ -198,7 +217,9 @@ func TestRoundTripTimeBeginsAnew(t *testing.T) {
 		host.SetTags("news", "yes") // which the stream tells
 		pass(30 * time.Millisecond)
 		synctest.Wait()
-		if known := topo.Description().Server("a:27017"); known.Kind != description.ServerRSPrimary || known.AverageRTT != 100*time.Millisecond {
+		if known := topo.Description().
+			Server("a:27017"); known.Kind != description.ServerRSPrimary ||
+			known.AverageRTT != 100*time.Millisecond {
 			t.Errorf("before it was measured again the server is %v", known)
 		}
 		pass(11 * time.Second)
@@ -212,7 +233,8 @@ func TestRoundTripTimeBeginsAnew(t *testing.T) {
 // nothing else changes, and that the change causes no event (SMON-056).
 func TestSelectionGoesByTheNewestRoundTripTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos)
+		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos,
+			fakemongo.Mongos)
 		cfg := watched(cluster)
 		cfg.HeartbeatInterval = time.Minute // of streamed replies, too
 		topo := start(t, cfg)

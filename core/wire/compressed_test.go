@@ -26,7 +26,8 @@ func unpack(packed []byte, limit int) (wire.Header, wire.Message, error) {
 	if !ok {
 		return h, m, nil
 	}
-	msg, err := compress.Decompress(c.BeginOriginal(nil, h), compress.ID(c.Compressor), int(c.UncompressedSize), limit, c.Data)
+	msg, err := compress.Decompress(c.BeginOriginal(nil, h), compress.ID(c.Compressor),
+		int(c.UncompressedSize), limit, c.Data)
 	if err != nil {
 		return h, nil, err
 	}
@@ -38,19 +39,23 @@ func TestCompressedRoundTrip(t *testing.T) {
 		if _, ok := m.(*wire.Compressed); ok {
 			continue
 		}
-		for _, id := range []compress.ID{compress.Noop, compress.Snappy, compress.Zlib, compress.Zstd} {
+		for _, id := range []compress.ID{
+			compress.Noop, compress.Snappy, compress.Zlib, compress.Zstd,
+		} {
 			msg := wire.Append(nil, wire.Header{RequestID: 7, ResponseTo: 8}, m)
 			packed := pack(id, msg)
 			h, outer, err := wire.Parse(packed)
 			c, ok := outer.(*wire.Compressed)
-			if err != nil || !ok || h.RequestID != 7 || h.ResponseTo != 8 || int(c.UncompressedSize) != len(msg)-wire.HeaderSize || c.Compressor != uint8(id) {
+			if err != nil || !ok || h.RequestID != 7 || h.ResponseTo != 8 ||
+				int(c.UncompressedSize) != len(msg)-wire.HeaderSize || c.Compressor != uint8(id) {
 				t.Fatalf("%s with %v: %+v, %+v, %v", name, id, h, outer, err)
 			}
 			if !bytes.Equal(wire.Append(nil, h, c), packed) {
 				t.Errorf("%s with %v: Append makes another message", name, id)
 			}
 			h, got, err := unpack(packed, 1<<20)
-			if err != nil || h.RequestID != 7 || h.ResponseTo != 8 || int(h.Length) != len(msg) || !reflect.DeepEqual(got, m) {
+			if err != nil || h.RequestID != 7 || h.ResponseTo != 8 || int(h.Length) != len(msg) ||
+				!reflect.DeepEqual(got, m) {
 				t.Errorf("%s with %v: %+v, %+v, %v", name, id, h, got, err)
 			}
 		}
@@ -76,7 +81,8 @@ func FuzzCompressed(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, original, size int32, id uint8, data []byte) {
 		packed := wire.Append(nil, wire.Header{}, &wire.Compressed{
-			OriginalOpCode: wire.OpCode(original), UncompressedSize: size, Compressor: id, Data: data,
+			OriginalOpCode: wire.OpCode(original), UncompressedSize: size, Compressor: id,
+			Data: data,
 		})
 		const limit = 1 << 20
 		h, m, err := unpack(packed, limit)

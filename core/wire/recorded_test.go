@@ -43,7 +43,8 @@ func TestRecorded(t *testing.T) {
 			if err := doc.Validate(); err != nil {
 				t.Errorf("Validate = %v", err)
 			}
-			if text, err := extjson.Append(nil, doc, extjson.Canonical); err != nil || string(text) != e.JSON {
+			if text, err := extjson.Append(nil, doc, extjson.Canonical); err != nil ||
+				string(text) != e.JSON {
 				t.Errorf("Extended JSON = %s, %v; want %s", text, err, e.JSON)
 			}
 		})

@@ -46,7 +46,9 @@ func TestRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Parse(%x) = %v", b, err)
 			}
-			if want := (wire.Header{Length: int32(len(b)), RequestID: 7, ResponseTo: 8, OpCode: h.OpCode}); h != want {
+			if want := (wire.Header{
+				Length: int32(len(b)), RequestID: 7, ResponseTo: 8, OpCode: h.OpCode,
+			}); h != want {
 				t.Errorf("header = %+v, want %+v", h, want)
 			}
 			if !reflect.DeepEqual(got, m) {
@@ -57,8 +59,11 @@ func TestRoundTrip(t *testing.T) {
 				if n >= 4 {
 					binary.LittleEndian.PutUint32(short, uint32(n))
 				}
-				if _, m, err := wire.Parse(short); err == nil && !bytes.Equal(wire.Append(nil, h, m)[wire.HeaderSize:], short[wire.HeaderSize:]) {
-					t.Errorf("Parse of the first %d bytes = %+v, want an error or what is in them", n, m)
+				if _, m, err := wire.Parse(short); err == nil &&
+					!bytes.Equal(wire.Append(nil, h, m)[wire.HeaderSize:],
+						short[wire.HeaderSize:]) {
+					t.Errorf("Parse of the first %d bytes = %+v, want an error or what is in them",
+						n, m)
 				}
 			}
 		})
@@ -178,7 +183,8 @@ func TestParseRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, m, err := wire.Parse(tt.b)
-			if _, ok := errors.AsType[*wire.FormatError](err); !ok || !strings.Contains(err.Error(), tt.want) {
+			if _, ok := errors.AsType[*wire.FormatError](err); !ok ||
+				!strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Parse(%x) = %+v, %v, want a format error with %q", tt.b, m, err, tt.want)
 			}
 		})
@@ -186,9 +192,12 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestReadFrom(t *testing.T) {
-	one, two := msg(0, []byte{0}, doc(1)), msg(0, []byte{0}, bson.NewBuilder(nil).String("s", strings.Repeat("x", 9000)).Finish())
+	one, two := msg(0, []byte{0}, doc(1)),
+		msg(0, []byte{0}, bson.NewBuilder(nil).String("s", strings.Repeat("x", 9000)).Finish())
 	stream := join(one, two, one[:10])
-	for name, r := range map[string]io.Reader{"at once": bytes.NewReader(stream), "byte by byte": iotest.OneByteReader(bytes.NewReader(stream))} {
+	for name, r := range map[string]io.Reader{
+		"at once": bytes.NewReader(stream), "byte by byte": iotest.OneByteReader(bytes.NewReader(stream)),
+	} {
 		t.Run(name, func(t *testing.T) {
 			br := bufio.NewReaderSize(r, 4096)
 			for _, want := range [][]byte{one, two} {
@@ -204,7 +213,8 @@ func TestReadFrom(t *testing.T) {
 	if _, err := wire.ReadFrom(bufio.NewReader(bytes.NewReader(nil)), 0); !errors.Is(err, io.EOF) {
 		t.Errorf("ReadFrom of nothing = %v, want io.EOF", err)
 	}
-	if _, err := wire.ReadFrom(bufio.NewReader(bytes.NewReader([]byte{16, 0})), 0); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := wire.ReadFrom(bufio.NewReader(bytes.NewReader([]byte{16, 0})), 0); !errors.Is(err,
+		io.ErrUnexpectedEOF) {
 		t.Errorf("ReadFrom of half a length = %v, want io.ErrUnexpectedEOF", err)
 	}
 }
@@ -273,10 +283,12 @@ func BenchmarkParseMsg(b *testing.B) {
 
 // TestParseInto checks that a message that the caller holds is decoded without an allocation.
 func TestParseInto(t *testing.T) {
-	built := wire.Append(nil, wire.Header{RequestID: 7}, &wire.Msg{Flags: wire.MoreToCome, Body: doc(1)})
+	built := wire.Append(nil, wire.Header{RequestID: 7},
+		&wire.Msg{Flags: wire.MoreToCome, Body: doc(1)})
 	var m wire.Msg
 	h, got, err := wire.ParseInto(&m, built)
-	if err != nil || h.RequestID != 7 || got != wire.Message(&m) || !bytes.Equal(m.Body, doc(1)) || m.Flags != wire.MoreToCome {
+	if err != nil || h.RequestID != 7 || got != wire.Message(&m) || !bytes.Equal(m.Body, doc(1)) ||
+		m.Flags != wire.MoreToCome {
 		t.Errorf("ParseInto = %v, %v, %v; the message is %v", h, got, err, m)
 	}
 	if _, got, err := wire.ParseInto(&wire.Msg{}, built[:len(built)-1]); err == nil || got != nil {

@@ -117,7 +117,8 @@ type (
 )
 
 // apiKeyLine is the line of an API key that does not exist.
-const apiKeyLine = "shop Y2hhcnQx AAAAAAAAAAAAAAAAAAAAAA.AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE"
+const apiKeyLine = "shop Y2hhcnQx " +
+	"AAAAAAAAAAAAAAAAAAAAAA.AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE"
 
 // secrets are what the cluster would hold: Secrets by name, their keys, the text.
 type secrets map[string]map[string]string
@@ -148,14 +149,17 @@ func TestPodRuns(t *testing.T) {
 			[]string{"-f", "mooring/ci/private-ca.yaml", "--set", "uriSecret.usernameKey=,uriSecret.passwordKey="},
 			func(s *fakemongo.Server, keys string) secrets {
 				ca := certtest.Authority(t, certtest.ECDSA)
-				own := ca.Issue(t, "db.example", func(c *x509.Certificate) { c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)} })
+				own := ca.Issue(t, "db.example", func(c *x509.Certificate) {
+					c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+				})
 				s.UseTLS(&tls.Config{Certificates: []tls.Certificate{own.TLS(nil)}})
 				return secrets{
 					"mooring-uri": {
 						"uri": s.URI(), "username": "", "password": "",
 						"ca.crt": string(pem.EncodeToMemory(ca.CertificateBlock())),
 					},
-					"mooring-handle-keys": {"keys": keys}, "mooring-idempotency-key": {"key": keys}, "mooring-api-keys": {"api-keys": apiKeyLine},
+					"mooring-handle-keys": {"keys": keys}, "mooring-idempotency-key": {"key": keys},
+					"mooring-api-keys": {"api-keys": apiKeyLine},
 				}
 			},
 		},
@@ -164,7 +168,8 @@ func TestPodRuns(t *testing.T) {
 			[]string{"-f", "mooring/ci/everything.yaml"},
 			func(s *fakemongo.Server, keys string) secrets {
 				return secrets{
-					"mooring-uri": {"connection-string": s.URI()}, "mooring-handle-keys": {"keys": keys}, "mooring-idempotency-key": {"key": keys},
+					"mooring-uri":         {"connection-string": s.URI()},
+					"mooring-handle-keys": {"keys": keys}, "mooring-idempotency-key": {"key": keys},
 					"mooring-tls":      {"tls.crt": crt, "tls.key": key, "ca.crt": crt},
 					"mooring-api-keys": {"api-keys": apiKeyLine},
 				}
@@ -173,7 +178,8 @@ func TestPodRuns(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			server := fakemongo.NewTCPServer(t, nil)
-			keys := base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef")) + "\n"
+			keys := base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef")) +
+				"\n"
 			runPod(t, binary, render(t, row.args...), row.secrets(server, keys))
 		})
 	}
@@ -199,30 +205,40 @@ func TestReplicasFindEachOther(t *testing.T) {
 			Peers   []string
 		}
 	}
-	if err := yaml.Unmarshal([]byte(one(t, objects, "ConfigMap").Data["mooring.yaml"]), &cfg); err != nil {
+	if err := yaml.Unmarshal([]byte(one(t, objects, "ConfigMap").Data["mooring.yaml"]),
+		&cfg); err != nil {
 		t.Fatal(err)
 	}
-	if len(peers.Spec.Ports) != 2 || peers.Spec.Ports[0].Name != "replica" || !peers.Spec.PublishNotReadyAddresses || len(peers.Spec.Selector) == 0 {
+	if len(peers.Spec.Ports) != 2 || peers.Spec.Ports[0].Name != "replica" ||
+		!peers.Spec.PublishNotReadyAddresses || len(peers.Spec.Selector) == 0 {
 		t.Fatalf("the headless Service is %+v", peers)
 	}
 	p := peers.Spec.Ports[0]
-	if want := fmt.Sprintf("%s:%d", peers.Metadata.Name, p.Port); len(cfg.Replica.Peers) != 1 || cfg.Replica.Peers[0] != want {
+	if want := fmt.Sprintf("%s:%d", peers.Metadata.Name, p.Port); len(cfg.Replica.Peers) != 1 ||
+		cfg.Replica.Peers[0] != want {
 		t.Errorf("replica.peers = %q, want %s", cfg.Replica.Peers, want)
 	}
 	container := one(t, objects, "Deployment").Spec.Template.Spec.Containers[0]
-	if i := slices.IndexFunc(container.Ports, func(c port) bool { return c.Name == p.TargetPort }); i < 0 ||
-		fmt.Sprintf(":%d", container.Ports[i].ContainerPort) != cfg.Replica.Address || container.Ports[i].ContainerPort != p.Port {
-		t.Errorf("the Service leads to port %q, the gateway listens at %s, the container has %+v", p.TargetPort, cfg.Replica.Address, container.Ports)
+	if i := slices.IndexFunc(container.Ports, func(c port) bool {
+		return c.Name == p.TargetPort
+	}); i < 0 ||
+		fmt.Sprintf(":%d", container.Ports[i].ContainerPort) != cfg.Replica.Address ||
+		container.Ports[i].ContainerPort != p.Port {
+		t.Errorf("the Service leads to port %q, the gateway listens at %s, the container has %+v",
+			p.TargetPort, cfg.Replica.Address, container.Ports)
 	}
 	for _, rule := range policy.Spec.Ingress {
 		for _, allowed := range rule.Ports {
-			if allowed.Port == p.TargetPort && (len(rule.From) != 1 || rule.From[0].PodSelector == nil || !maps.Equal(rule.From[0].PodSelector.MatchLabels, peers.Spec.Selector)) {
+			if allowed.Port == p.TargetPort &&
+				(len(rule.From) != 1 || rule.From[0].PodSelector == nil ||
+					!maps.Equal(rule.From[0].PodSelector.MatchLabels, peers.Spec.Selector)) {
 				t.Errorf("the NetworkPolicy lets %+v reach the port of replicas", rule.From)
 			}
 		}
 	}
 	if len(policy.Spec.Ingress) != 3 {
-		t.Errorf("the NetworkPolicy has %d rules, want one for clients, replicas and metrics each", len(policy.Spec.Ingress))
+		t.Errorf("the NetworkPolicy has %d rules, want one for clients, replicas and metrics each",
+			len(policy.Spec.Ingress))
 	}
 }
 
@@ -236,7 +252,8 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 		t.Fatalf("the Pod has what this test does not understand yet: %+v", spec.Containers)
 	}
 	img := readDockerfile(t)
-	if want := fmt.Sprintf("%d:%d", spec.SecurityContext.RunAsUser, spec.SecurityContext.RunAsGroup); img.user != want {
+	if want := fmt.Sprintf("%d:%d", spec.SecurityContext.RunAsUser,
+		spec.SecurityContext.RunAsGroup); img.user != want {
 		t.Errorf("the image runs as %s, the Pod as %s", img.user, want)
 	}
 
@@ -247,7 +264,8 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 	for _, p := range c.Ports {
 		l, err := net.Listen("tcp", fmt.Sprintf(":%d", p.ContainerPort))
 		if err != nil {
-			t.Skipf("port %d, which the Pod uses, is taken on this machine: %v", p.ContainerPort, err)
+			t.Skipf("port %d, which the Pod uses, is taken on this machine: %v", p.ContainerPort,
+				err)
 		}
 		_ = l.Close()
 	}
@@ -264,7 +282,8 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 		case v.ValueFrom.FieldRef.FieldPath == "status.podIP":
 			cmd.Env = append(cmd.Env, v.Name+"=127.0.0.1")
 		default:
-			t.Fatalf("the container has the variable %+v, which this test does not understand yet", v)
+			t.Fatalf("the container has the variable %+v, which this test does not understand yet",
+				v)
 		}
 	}
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -311,7 +330,8 @@ func runPod(t *testing.T, binary string, objects []object, s secrets) {
 	if c.Lifecycle.PreStop.Sleep.Seconds < 15 {
 		t.Errorf("preStop waits %d s only", c.Lifecycle.PreStop.Sleep.Seconds)
 	}
-	grace := time.Duration(spec.TerminationGracePeriodSeconds-c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
+	grace := time.Duration(
+		spec.TerminationGracePeriodSeconds-c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -346,9 +366,11 @@ func askService(t *testing.T, gateway *exec.Cmd, objects []object, ports []port)
 		for _, p := range o.Spec.Ports {
 			k := slices.IndexFunc(ports, func(c port) bool { return c.Name == p.TargetPort })
 			if k < 0 {
-				t.Fatalf("the Service leads to port %q, which the container does not have", p.TargetPort)
+				t.Fatalf("the Service leads to port %q, which the container does not have",
+					p.TargetPort)
 			}
-			addresses[fmt.Sprintf("//%s:%d", o.Metadata.Name, p.Port)] = fmt.Sprintf("//127.0.0.1:%d", ports[k].ContainerPort)
+			addresses[fmt.Sprintf("//%s:%d", o.Metadata.Name,
+				p.Port)] = fmt.Sprintf("//127.0.0.1:%d", ports[k].ContainerPort)
 		}
 	}
 	replaced := 0
@@ -365,7 +387,8 @@ func askService(t *testing.T, gateway *exec.Cmd, objects []object, ports []port)
 	cmd := exec.Command(gateway.Args[0], args...)
 	cmd.Path, cmd.Err = gateway.Path, nil
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = []string{}, gateway.Dir, gateway.SysProcAttr
-	if out, err := cmd.CombinedOutput(); err != nil || replaced != 2 || strings.Count(string(out), "is ready") != 2 {
+	if out, err := cmd.CombinedOutput(); err != nil || replaced != 2 ||
+		strings.Count(string(out), "is ready") != 2 {
 		t.Errorf("%q, which names the Service %d times: %v\n%s", args, replaced, err, out)
 	}
 }
@@ -383,7 +406,8 @@ func readOnly(t *testing.T, root string) {
 			t.Error(err)
 		}
 	})
-	if err := syscall.Mount("", root, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""); err != nil {
+	if err := syscall.Mount("", root, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY,
+		""); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(root, "x"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
@@ -408,7 +432,8 @@ func mount(t *testing.T, root string, spec pod, objects []object, s secrets) {
 		}
 		write := func(name, text string, mode os.FileMode) {
 			path := filepath.Join(dir, name)
-			err := errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode), os.Chown(path, 0, spec.SecurityContext.FSGroup))
+			err := errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode),
+				os.Chown(path, 0, spec.SecurityContext.FSGroup))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -417,7 +442,8 @@ func mount(t *testing.T, root string, spec pod, objects []object, s secrets) {
 		case v.ConfigMap != nil:
 			cm := one(t, objects, "ConfigMap")
 			if cm.Metadata.Name != v.ConfigMap.Name {
-				t.Fatalf("volume %s is of ConfigMap %q, which is not there", m.Name, v.ConfigMap.Name)
+				t.Fatalf("volume %s is of ConfigMap %q, which is not there", m.Name,
+					v.ConfigMap.Name)
 			}
 			for name, text := range cm.Data {
 				write(name, text, 0o644)
@@ -431,7 +457,8 @@ func mount(t *testing.T, root string, spec pod, objects []object, s secrets) {
 			for _, item := range v.Secret.Items {
 				text, ok := s[v.Secret.SecretName][item.Key]
 				if !ok {
-					t.Fatalf("volume %s wants key %q of Secret %q, which is not there", m.Name, item.Key, v.Secret.SecretName)
+					t.Fatalf("volume %s wants key %q of Secret %q, which is not there", m.Name,
+						item.Key, v.Secret.SecretName)
 				}
 				write(item.Path, text, v.Secret.DefaultMode)
 			}
@@ -541,7 +568,8 @@ func needHelm(t *testing.T) {
 
 // helmBinary builds Helm, if that was not done before, and returns where it is.
 var helmBinary = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("go", "tool", "-modfile=../../tools/helm/go.mod", "-n", "helm").Output()
+	out, err := exec.Command("go", "tool", "-modfile=../../tools/helm/go.mod", "-n", "helm").
+		Output()
 	return strings.TrimSpace(string(out)), err
 })
 

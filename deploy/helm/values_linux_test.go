@@ -74,9 +74,11 @@ func TestRefused(t *testing.T) {
 			if row.name != "no image" {
 				args = append([]string{"--set", demanded}, args...)
 			}
-			out, err := helm(append([]string{"template", "test", "mooring"}, args...)...).CombinedOutput()
+			out, err := helm(append([]string{"template", "test", "mooring"}, args...)...).
+				CombinedOutput()
 			if err == nil || !strings.Contains(string(out), row.want) {
-				t.Errorf("helm template %q: %v, %s; want a refusal that names %s", row.args, err, out, row.want)
+				t.Errorf("helm template %q: %v, %s; want a refusal that names %s", row.args, err,
+					out, row.want)
 			}
 		})
 	}
@@ -119,21 +121,24 @@ func TestRendered(t *testing.T) {
 			"Service test-mooring|spec|ports|1|appProtocol": "https",
 			box + "readinessProbe|httpGet|scheme":           "HTTPS",
 		}},
-		{"a digest", "image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", map[string]any{
-			box + "image": "r@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-		}},
+		{"a digest",
+			"image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", map[string]any{
+				box + "image": "r@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+			}},
 		{"a ServiceAccount", "serviceAccount.annotations.role=x", map[string]any{"ServiceAccount|metadata|annotations|role": "x"}},
 		{"another's ServiceAccount", "serviceAccount.create=false,serviceAccount.name=x", map[string]any{"ServiceAccount": nil, pod + "serviceAccountName": "x"}},
 		{"a priority", "priorityClassName=high", map[string]any{pod + "priorityClassName": "high"}},
 		{"a label", "podLabels.team=x", map[string]any{"Deployment|spec|template|metadata|labels|team": "x"}},
 		{"all keys of the Secret", "", map[string]any{pod + "volumes|1|secret|items": nil}},
-		{"some keys of the Secret", "uriSecret.items[0].key=uri,uriSecret.items[0].path=uri,uriSecret.items[1].key=ca,uriSecret.items[1].path=ca.crt", map[string]any{
-			pod + "volumes|1|secret|items|1": map[string]any{"key": "ca", "path": "ca.crt"},
-		}},
+		{"some keys of the Secret",
+			"uriSecret.items[0].key=uri,uriSecret.items[0].path=uri,uriSecret.items[1].key=ca,uriSecret.items[1].path=ca.crt", map[string]any{
+				pod + "volumes|1|secret|items|1": map[string]any{"key": "ca", "path": "ca.crt"},
+			}},
 		{"an environment variable", "extraEnv[0].name=A,extraEnv[0].value=b", map[string]any{box + "env|2": map[string]any{"name": "A", "value": "b"}}},
-		{"a volume", "extraVolumes[0].name=x,extraVolumeMounts[0].name=x,extraVolumeMounts[0].mountPath=/x", map[string]any{
-			pod + "volumes|4|name": "x", box + "volumeMounts|4|mountPath": "/x",
-		}},
+		{"a volume",
+			"extraVolumes[0].name=x,extraVolumeMounts[0].name=x,extraVolumeMounts[0].mountPath=/x", map[string]any{
+				pod + "volumes|4|name": "x", box + "volumeMounts|4|mountPath": "/x",
+			}},
 		{"a memory limit in Gi", "resources.limits.memory=1.5Gi", map[string]any{box + "env|1|value": "1449551462"}},
 		{"a memory limit in bytes", "resources.limits.memory=1000000000", map[string]any{box + "env|1|value": "900000000"}},
 		{"no memory limit", "resources.limits=null", map[string]any{box + "env|1": nil}},
@@ -144,16 +149,19 @@ func TestRendered(t *testing.T) {
 		{"strict anti-affinity", "podAntiAffinity=hard", map[string]any{pod + "affinity|podAntiAffinity|requiredDuringSchedulingIgnoredDuringExecution|0|topologyKey": "kubernetes.io/hostname"}},
 		{"no anti-affinity", "podAntiAffinity=none", map[string]any{pod + "affinity": nil}},
 		{"a long name", "fullnameOverride=" + strings.Repeat("a", 63), map[string]any{"Service " + strings.Repeat("a", 57) + "-peers|spec|clusterIP": "None"}},
-		{"a route without names, with TLS", "httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,tlsSecret.name=x", map[string]any{
-			"HTTPRoute|spec|hostnames": nil, "HTTPRoute|spec|parentRefs|0|name": "g",
-		}},
-		{"a route without names, which the gateway knows", "httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,config.rest.hosts={*}", map[string]any{
-			"HTTPRoute|spec|hostnames": nil,
-		}},
-		{"alerts of a release that is not named mooring", "fullnameOverride=gateway,metrics.prometheusRule.enabled=true", map[string]any{
-			"PrometheusRule|spec|groups|0|rules|0|alert": "MooringDown",
-			"PrometheusRule|spec|groups|0|rules|0|expr":  `up{job=~".*mooring.*|gateway-peers"} == 0`,
-		}},
+		{"a route without names, with TLS",
+			"httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,tlsSecret.name=x", map[string]any{
+				"HTTPRoute|spec|hostnames": nil, "HTTPRoute|spec|parentRefs|0|name": "g",
+			}},
+		{"a route without names, which the gateway knows",
+			"httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,config.rest.hosts={*}", map[string]any{
+				"HTTPRoute|spec|hostnames": nil,
+			}},
+		{"alerts of a release that is not named mooring",
+			"fullnameOverride=gateway,metrics.prometheusRule.enabled=true", map[string]any{
+				"PrometheusRule|spec|groups|0|rules|0|alert": "MooringDown",
+				"PrometheusRule|spec|groups|0|rules|0|expr":  `up{job=~".*mooring.*|gateway-peers"} == 0`,
+			}},
 		{"one Ingress", "ingress.grpc.enabled=true,ingress.grpc.hosts={h.example}", map[string]any{
 			"Ingress|metadata|name": "test-mooring-grpc", "Ingress|spec|rules|0|http|paths|0|backend|service|port|name": "grpc",
 		}},
@@ -176,13 +184,17 @@ func TestRendered(t *testing.T) {
 // TestRoutesGiveHosts checks that REST answers for the names by which routes lead to it.
 func TestRoutesGiveHosts(t *testing.T) {
 	needHelm(t)
-	for file, want := range map[string]bool{"ingress": true, "gateway-api": true, "minimal": false} {
-		config := one(t, render(t, "-f", "mooring/ci/"+file+".yaml"), "ConfigMap").Data["mooring.yaml"]
+	for file, want := range map[string]bool{
+		"ingress": true, "gateway-api": true, "minimal": false,
+	} {
+		config := one(t, render(t, "-f", "mooring/ci/"+file+".yaml"),
+			"ConfigMap").Data["mooring.yaml"]
 		var cfg struct{ REST struct{ Hosts []string } }
 		if err := yaml.Unmarshal([]byte(config), &cfg); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Contains(strings.Join(cfg.REST.Hosts, " "), "api.example"); got != want || len(cfg.REST.Hosts) < 4 {
+		if got := strings.Contains(strings.Join(cfg.REST.Hosts, " "), "api.example"); got != want ||
+			len(cfg.REST.Hosts) < 4 {
 			t.Errorf("%s gives rest.hosts %q", file, cfg.REST.Hosts)
 		}
 	}
@@ -212,9 +224,11 @@ func TestNotes(t *testing.T) {
 		demanded + ",httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,tlsSecret.name=x":                        "rest by HTTPRoute: the names of its Gateway's listener\n",
 		demanded + ",ingress.rest.enabled=true,ingress.rest.hosts={api.example}":                                    "rest by Ingress: api.example",
 	} {
-		out, err := helm("install", "test", "mooring", "--dry-run=client", "--set", set).CombinedOutput()
+		out, err := helm("install", "test", "mooring", "--dry-run=client", "--set", set).
+			CombinedOutput()
 		_, notes, _ := strings.Cut(string(out), "NOTES:")
-		if err != nil || !strings.Contains(notes, want) || !strings.Contains(notes, "port-forward service/test-mooring 8080 27080") {
+		if err != nil || !strings.Contains(notes, want) ||
+			!strings.Contains(notes, "port-forward service/test-mooring 8080 27080") {
 			t.Errorf("the notes with %s are %s, %v; want %q", set, notes, err, want)
 		}
 	}
@@ -255,7 +269,8 @@ func TestEightFiles(t *testing.T) {
 		t.Fatalf("there are %d files of values, %v", len(files), err)
 	}
 	for _, file := range files {
-		if out, err := helm("lint", "--strict", "mooring", "-f", file).CombinedOutput(); err != nil {
+		if out, err := helm("lint", "--strict", "mooring", "-f", file).
+			CombinedOutput(); err != nil {
 			t.Errorf("helm lint with %s: %v\n%s", file, err, out)
 		}
 		render(t, "-f", file)
@@ -293,7 +308,8 @@ func lookup(trees []map[string]any, path string) any {
 	words := strings.Split(path, "|")
 	for _, tree := range trees {
 		name, _ := tree["metadata"].(map[string]any)
-		if kind := fmt.Sprint(tree["kind"]); kind != words[0] && kind+" "+fmt.Sprint(name["name"]) != words[0] {
+		if kind := fmt.Sprint(tree["kind"]); kind != words[0] &&
+			kind+" "+fmt.Sprint(name["name"]) != words[0] {
 			continue
 		}
 		var at any = tree

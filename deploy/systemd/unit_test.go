@@ -23,13 +23,17 @@ func TestUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), unit)
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "/usr/local/bin/mooring", "/bin/true")), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte(strings.ReplaceAll(string(text), "/usr/local/bin/mooring", "/bin/true")),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(analyze, "verify", file).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := exec.Command(analyze, "verify", file).CombinedOutput(); err != nil ||
+		len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
-	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", file).CombinedOutput(); err != nil {
+	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=20", file).
+		CombinedOutput(); err != nil {
 		t.Errorf("systemd-analyze security rates the unit above 2.0: %v\n%s", err, out)
 	}
 }

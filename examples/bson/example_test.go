@@ -12,7 +12,8 @@ import (
 
 // A document is bytes; values are views on them.
 func Example_read() {
-	order, err := extjson.Parse(nil, []byte(`{"_id": 7, "lines": [{"product": "fender", "quantity": 2}], "paid": true}`))
+	order, err := extjson.Parse(nil,
+		[]byte(`{"_id": 7, "lines": [{"product": "fender", "quantity": 2}], "paid": true}`))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -51,7 +52,8 @@ func Example_build() {
 
 // A change is a copy; what is kept is not encoded again.
 func Example_edit() {
-	doc := bson.NewBuilder(nil).String("name", "anchor").Int32("stock", 4).String("secret", "x").Finish()
+	doc := bson.NewBuilder(nil).String("name", "anchor").Int32("stock", 4).String("secret", "x").
+		Finish()
 	doc = bson.With(doc, "stock", bson.Int32Value(3))
 	doc = bson.Without(doc, "secret")
 	doc = bson.PrependID(doc, "_id", bson.Int64Value(1))

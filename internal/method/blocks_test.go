@@ -177,7 +177,8 @@ func TestNames(t *testing.T) {
 		"catalog_service.proto", "deployment_service.proto", "transaction_service.proto") {
 		for name, f := range fields {
 			if other := first[name]; other != nil && required(f) != required(other) {
-				t.Errorf("%sRequest: %s, and elsewhere %s", request, f.declaration, other.declaration)
+				t.Errorf("%sRequest: %s, and elsewhere %s", request, f.declaration,
+					other.declaration)
 			}
 			first[name] = f
 		}

@@ -64,7 +64,8 @@ func TestMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = method.Read(file)
-		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
+		if (err == nil) != (row.want == "") ||
+			err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, want %q", row.name, err, row.want)
 		}
 	}
@@ -113,14 +114,16 @@ func TestLookups(t *testing.T) {
 	}
 	for _, m := range all {
 		request := m.Descriptor.Input().FullName()
-		if method.Of(m.Name) != m || method.OfAction(m.Action) != m || method.OfRequest(request) != m {
+		if method.Of(m.Name) != m || method.OfAction(m.Action) != m ||
+			method.OfRequest(request) != m {
 			t.Errorf("%s is not found by its name, its action %s or its request", m.Name, m.Action)
 		}
 	}
 	if m := method.Of("/grpc.health.v1.Health/Check"); m != nil {
 		t.Errorf("health is %v", m)
 	}
-	if m := method.OfAction("StreamCursor"); m == nil || m.Name != "/mooring.v1.CursorService/Stream" {
+	if m := method.OfAction("StreamCursor"); m == nil ||
+		m.Name != "/mooring.v1.CursorService/Stream" {
 		t.Errorf("StreamCursor is %v", m)
 	}
 }

@@ -18,7 +18,8 @@ var (
 			"content-type": "application/x-www-form-urlencoded; charset=utf-8",
 			"host":         "iam.amazonaws.com",
 			"x-amz-date":   "20150830T123600Z",
-			"authorization": "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/iam/aws4_request, " +
+			"authorization": "AWS4-HMAC-SHA256 " +
+				"Credential=AKIDEXAMPLE/20150830/us-east-1/iam/aws4_request, " +
 				"SignedHeaders=content-type;host;x-amz-date, " +
 				"Signature=5d672d79c15b13162d9279b0855cfba6789a8edb4c82c400e06b5924a6f2b5d7",
 		},
@@ -28,7 +29,8 @@ var (
 		Header: map[string]string{
 			"host":       "example.amazonaws.com",
 			"x-amz-date": "20150830T123600Z",
-			"authorization": "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, " +
+			"authorization": "AWS4-HMAC-SHA256 " +
+				"Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, " +
 				"SignedHeaders=host;x-amz-date, " +
 				"Signature=5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31",
 		},
@@ -73,7 +75,9 @@ func TestVerifyRefuses(t *testing.T) {
 }
 
 const (
-	disorder = "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/iam/aws4_request, " +
+	disorder = "AWS4-HMAC-SHA256 " +
+		"Credential=AKIDEXAMPLE/20150830/us-east-1/iam/aws4_request, " +
 		"SignedHeaders=x-amz-date;host, Signature=0"
-	unknown = "AWS4-HMAC-SHA256 Credential=OTHER/20150830/us-east-1/iam/aws4_request, SignedHeaders=host, Signature=0"
+	unknown = "AWS4-HMAC-SHA256 Credential=OTHER/20150830/us-east-1/iam/aws4_request, " +
+		"SignedHeaders=host, Signature=0"
 )

@@ -29,7 +29,8 @@ type world struct {
 
 func newWorld(sampler sdktrace.Sampler) *world {
 	memory := tracetest.NewInMemoryExporter()
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(memory), sdktrace.WithSampler(sampler))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(memory),
+		sdktrace.WithSampler(sampler))
 	tracer := provider.Tracer("test")
 	return &world{memory, tracer, spans.Sink(tracer, 0)}
 }
@@ -50,7 +51,9 @@ func (w *world) find(ctx context.Context, transaction int64, err error) {
 	operation := event.Operation{
 		ID: 7, Name: "find", Database: "d", Collection: "k", Transaction: transaction,
 	}
-	command := event.Command{Name: "find", RequestID: 8, OperationID: 7, Database: "d", Address: "h:1"}
+	command := event.Command{
+		Name: "find", RequestID: 8, OperationID: 7, Database: "d", Address: "h:1",
+	}
 	w.sink.OperationStarted(event.OperationStarted{Operation: operation, Context: ctx})
 	body := bson.NewBuilder(nil).String("find", "k").Finish()
 	w.sink.CommandStarted(event.CommandStarted{Command: command, Body: body})
@@ -110,7 +113,9 @@ func TestTextsAreBounded(t *testing.T) {
 		Operation: event.Operation{ID: 7, Name: "find", Database: "d", Collection: "\xff" + long},
 		Context:   t.Context(),
 	})
-	command := event.Command{Name: long, RequestID: 8, OperationID: 7, Database: "d", Address: "h:1"}
+	command := event.Command{
+		Name: long, RequestID: 8, OperationID: 7, Database: "d", Address: "h:1",
+	}
 	body := bson.NewBuilder(nil).String("find", long).Finish()
 	w.sink.CommandStarted(event.CommandStarted{Command: command, Body: body})
 	w.sink.CommandFailed(event.CommandFailed{Command: command, Err: errors.New(long)})

@@ -22,7 +22,9 @@ func TestChild(t *testing.T) {
 	}
 	spectest.Case(t, "suite", "dir/file.json", "good\tcase", func(*testing.T) {})
 	spectest.Case(t, "suite", "file.json", "bad", func(t *testing.T) { t.Error("bad") })
-	spectest.Case(t, "suite", "file.json", "left out", func(t *testing.T) { spectest.Skip(t, "a reason") })
+	spectest.Case(t, "suite", "file.json", "left out", func(t *testing.T) {
+		spectest.Skip(t, "a reason")
+	})
 	for name, f := range map[string]func(testing.TB){
 		"error": func(t testing.TB) { t.Error() }, "errorf": func(t testing.TB) { t.Errorf("") },
 		"fatal": func(t testing.TB) { t.Fatal() }, "fatalf": func(t testing.TB) { t.Fatalf("") },
@@ -57,7 +59,9 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "suite\tfile.json\tgood case\tpass\t\nsuite\tfile.json\tbad\tfail\t\nsuite\tfile.json\tleft out\tskip\ta reason\n" +
+	const want = "suite\tfile.json\tgood case\tpass\t\n" +
+		"suite\tfile.json\tbad\tfail\t\n" +
+		"suite\tfile.json\tleft out\tskip\ta reason\n" +
 		"suite\tfile.json\tpasses\tfail\tanother\n"
 	if string(text) != want {
 		t.Errorf("log = %q, want %q", text, want)
@@ -67,7 +71,9 @@ func TestRecord(t *testing.T) {
 func TestFiles(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv("SPECIFICATIONS_DIR", root)
-	for _, name := range []string{"suite/b.json", "suite/a/c.json", "suite/a/c.yml", "other/d.json"} {
+	for _, name := range []string{
+		"suite/b.json", "suite/a/c.json", "suite/a/c.yml", "other/d.json",
+	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -105,7 +111,8 @@ func TestMissing(t *testing.T) {
 		spectest.Dir(&s, "suite")
 	}()
 	<-done
-	if want := "no specifications: neither SPECIFICATIONS_DIR nor ../shared/specifications"; s.reason != want {
+	want := "no specifications: neither SPECIFICATIONS_DIR nor ../shared/specifications"
+	if s.reason != want {
 		t.Errorf("Dir has skipped the test with %q, want %q", s.reason, want)
 	}
 }

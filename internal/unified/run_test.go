@@ -51,7 +51,8 @@ func TestRun(t *testing.T) {
 	const duplicate = `{"object": "k", "name": "insertOne", "arguments": {"document": {"_id": 1}}}`
 	const another = `{"object": "k", "name": "countDocuments", "arguments": {"filter": {"_id": 1}}, "expectResult": 7}`
 	looping := func(op, stores string) string {
-		return `{"object": "testRunner", "name": "loop", "arguments": {"operations": [` + op + `], ` + stores + `}}`
+		return `{"object": "testRunner", "name": "loop", "arguments": {"operations": [` + op +
+			`], ` + stores + `}}`
 	}
 	none := func(list string) string {
 		return `, {"object": "k", "name": "find", "arguments": {"filter": {"_id": 99}}, "expectResult": {"$$matchesEntity": "` + list + `"}}`
@@ -124,7 +125,8 @@ func TestRun(t *testing.T) {
 		"another event":         {operations(insert) + `, "expectEvents": [{"client": "c", "events": [{"commandSucceededEvent": {}}]}]`, "want a commandSucceededEvent"},
 		"an event that differs": {operations(insert) + `, "expectEvents": [{"client": "c", "events": [{"commandStartedEvent": {"commandName": "find"}}]}]`, "commandName of"},
 		"events of nobody":      {operations(``) + `, "expectEvents": [{"client": "x", "events": []}]`, `there is no entity "x"`},
-		"ignored commands": {operations(`{"object": "k", "name": "deleteOne", "arguments": {"filter": {}}}`) +
+		"ignored commands": {operations(
+			`{"object": "k", "name": "deleteOne", "arguments": {"filter": {}}}`) +
 			`, "expectEvents": [{"client": "c", "events": []}]`, fine},
 		"event in time": {operations(insert + `, {"object": "testRunner", "name": "waitForEvent", "arguments": {"client": "c", "event": {"commandStartedEvent": {"commandName": "insert"}}, "count": 1}},
 			{"object": "testRunner", "name": "assertEventCount", "arguments": {"client": "c", "event": {"commandStartedEvent": {}}, "count": 1}}`), fine},
@@ -308,7 +310,8 @@ func TestRun(t *testing.T) {
 // TestLaterMembers has a later version of the format bring a member that the runner does not know.
 func TestLaterMembers(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "schema-1.28.json"), []byte("{}"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "schema-1.28.json"), []byte("{}"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	f := parse(t, unified.NewSchemas(dir), "", operations(``)+`, "expectMore": []`)
@@ -320,7 +323,8 @@ func TestLaterMembers(t *testing.T) {
 
 // TestPinned has sessions be pinned to one mongos, and a fail point set there.
 func TestPinned(t *testing.T) {
-	f := parse(t, unified.NewSchemas(spectest.Dir(t, suite)), strings.Replace(entities, `"id": "c",`, `"id": "c", "useMultipleMongoses": true,`, 1),
+	f := parse(t, unified.NewSchemas(spectest.Dir(t, suite)),
+		strings.Replace(entities, `"id": "c",`, `"id": "c", "useMultipleMongoses": true,`, 1),
 		operations(`{"object": "sess", "name": "startTransaction", "arguments": {"readPreference": {"mode": "primary"}}}, {"object": "k", "name": "insertOne", "arguments": {"document": {}, "session": "sess"}},
 			{"object": "testRunner", "name": "assertSessionPinned", "arguments": {"session": "sess"}},
 			{"object": "testRunner", "name": "targetedFailPoint", "arguments": {"session": "sess", "failPoint": {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": {"failCommands": ["find"], "errorCode": 8}}}},

@@ -22,7 +22,8 @@ func TestValidPass(t *testing.T) {
 
 // TestValidFail runs the format's own tests that must fail.
 func TestValidFail(t *testing.T) {
-	unified.Run(t, unified.Suite{Name: suite, Folder: suite + "/tests/valid-fail", WantFailure: true})
+	unified.Run(t,
+		unified.Suite{Name: suite, Folder: suite + "/tests/valid-fail", WantFailure: true})
 }
 
 // TestInvalid loads the files that no version of the format allows.
@@ -47,7 +48,9 @@ func TestSkippingSuite(t *testing.T) {
 	if name == "" {
 		t.Skip("run by TestSkippedCases")
 	}
-	unified.Run(t, unified.Suite{Name: "own", Folder: "own", Skip: map[[2]string]string{{"own.json", name}: "a reason"}})
+	unified.Run(t, unified.Suite{
+		Name: "own", Folder: "own", Skip: map[[2]string]string{{"own.json", name}: "a reason"},
+	})
 }
 
 // TestSkippedCases: a case that is skipped and would pass fails the test, and so does a row that is
@@ -63,7 +66,8 @@ func TestSkippedCases(t *testing.T) {
 	const file = `{"description": "own", "schemaVersion": "1.28", "tests": [
 		{"description": "passes", "operations": []},
 		{"description": "fails", "operations": [{"object": "x", "name": "find"}]}]}`
-	if err := os.WriteFile(filepath.Join(root, "own", "own.json"), []byte(file), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "own", "own.json"), []byte(file),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
@@ -72,7 +76,8 @@ func TestSkippedCases(t *testing.T) {
 		"fails":  "",
 	} {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSkippingSuite$")
-		cmd.Env = append(os.Environ(), skips+"="+name, "SPECIFICATIONS_DIR="+root, "MOORING_CONFORMANCE_LOG=")
+		cmd.Env = append(os.Environ(), skips+"="+name, "SPECIFICATIONS_DIR="+root,
+			"MOORING_CONFORMANCE_LOG=")
 		out, err := cmd.CombinedOutput()
 		if (err == nil) != (want == "") || !strings.Contains(string(out), want) {
 			t.Errorf("with a row for %q: %v, %s; want %q", name, err, out, want)

@@ -36,7 +36,9 @@ func TestPagesOfOtherOrigins(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := http.NewServeMux() // what serves the page and the API from one origin
-	own.Handle("/v1/", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
+	own.Handle("/v1/", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+	}})
 	own.Handle("/", page)
 	evil, good := httptest.NewServer(page), httptest.NewServer(own)
 	t.Cleanup(evil.Close)
@@ -56,7 +58,8 @@ func TestPagesOfOtherOrigins(t *testing.T) {
 	} {
 		for _, blob := range []string{`new Blob([%q])`, `new Blob([%q], {type: "text/plain"})`} {
 			var outcome string
-			other.Evaluate(fmt.Sprintf(`fetch(%q, {method: "POST", mode: "no-cors", body: `+blob+`}).then(r => r.type, e => "refused")`,
+			other.Evaluate(fmt.Sprintf(`fetch(%q, {method: "POST", mode: "no-cors", body: `+blob+
+				`}).then(r => r.type, e => "refused")`,
 				g.REST+path, body), &outcome)
 		}
 	}
@@ -75,6 +78,7 @@ func TestPagesOfOtherOrigins(t *testing.T) {
 	ours.Evaluate(fmt.Sprintf(`fetch(%q, {method: "POST", headers: {"Content-Type": "application/json"}, body: %q}).then(r => r.status)`,
 		collection+"/documents:insertOne", `{"document": {"a": 1}}`), &status)
 	if status != http.StatusOK || len(mongo.Commands("insert")) != 1 {
-		t.Errorf("a write from the gateway's own origin: %d, %d inserts", status, len(mongo.Commands("insert")))
+		t.Errorf("a write from the gateway's own origin: %d, %d inserts", status,
+			len(mongo.Commands("insert")))
 	}
 }

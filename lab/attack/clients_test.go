@@ -262,7 +262,8 @@ func (g *target) keep(
 	for range n {
 		c, err := attacker.DialContext(ctx, "tcp", strings.TrimPrefix(g.REST, "http://"))
 		// A dial may end before the timer of its context has.
-		if end, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(end) && len(conns) > 0 {
+		if end, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(end) &&
+			len(conns) > 0 {
 			break // a busy machine opens fewer in the time
 		}
 		if err != nil {
@@ -272,8 +273,9 @@ func (g *target) keep(
 		conns = append(conns, c)
 		sending.Go(func() {
 			_ = c.SetWriteDeadline(time.Now().Add(time.Second))
-			_, _ = io.WriteString(c, head+"Host: localhost\r\nContent-Type: "+jsonBody+"\r\nApi-Key: "+
-				g.hostileKey+"\r\n\r\n"+body)
+			_, _ = io.WriteString(c,
+				head+"Host: localhost\r\nContent-Type: "+jsonBody+"\r\nApi-Key: "+
+					g.hostileKey+"\r\n\r\n"+body)
 		})
 	}
 	sending.Wait()

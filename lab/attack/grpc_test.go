@@ -60,7 +60,9 @@ var grpcAttacks = []attack{
 		piece := make([]byte, 16<<10)
 		for range n {
 			id, ok := c.open(documents + "InsertMany")
-			ok = ok && c.write(func(w *http2.Framer) error { return w.WriteData(id, false, prefix(size)) })
+			ok = ok && c.write(func(w *http2.Framer) error {
+				return w.WriteData(id, false, prefix(size))
+			})
 			// It sends without regard to windows: the gateway resets what is beyond them.
 			for left := size - 1; ok && left > 0; left -= len(piece) {
 				ok = c.write(func(w *http2.Framer) error {
@@ -157,4 +159,6 @@ func floodHeaders(t *testing.T, g *target, n, connections int) string {
 	return fmt.Sprintf("opened in %s; all calls end, the last after %s", sent, since(begun))
 }
 
-func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
+func since(begun time.Time) time.Duration {
+	return time.Since(begun).Round(100 * time.Millisecond)
+}

@@ -30,7 +30,8 @@ func TestHang(t *testing.T) {
 		}))
 		defer server.Close()
 		var calls hangs
-		calls.hang(t, ctx, &target{Gateway: &gateway.Gateway{REST: server.URL}, http: server.Client()}, "gone")
+		calls.hang(t, ctx,
+			&target{Gateway: &gateway.Gateway{REST: server.URL}, http: server.Client()}, "gone")
 		if !maps.Equal(calls.answers, map[string]int{want: 1}) {
 			t.Errorf("the call ends as %v, want %s", calls.answers, want)
 		}

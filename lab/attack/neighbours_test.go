@@ -20,7 +20,9 @@ type hostile struct {
 func calls(name string, clients int, path string, body func() []byte) hostile {
 	return hostile{name, func(_ *testing.T, ctx context.Context, g *target) map[string]int {
 		text := body()
-		return repeat(clients, ctx, func() string { return g.send(ctx, http.MethodPost, path, text) })
+		return repeat(clients, ctx, func() string {
+			return g.send(ctx, http.MethodPost, path, text)
+		})
 	}}
 }
 
@@ -82,7 +84,8 @@ var hostiles = []hostile{
 		return repeat(140, ctx, func() string {
 			soon, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 			defer cancel()
-			return g.send(soon, http.MethodPost, slow+":insertOne", []byte(`{"document": `+order+`}`))
+			return g.send(soon, http.MethodPost, slow+":insertOne",
+				[]byte(`{"document": `+order+`}`))
 		})
 	}},
 	{"bad preconditions", func(_ *testing.T, ctx context.Context, g *target) map[string]int {
@@ -94,7 +97,8 @@ var hostiles = []hostile{
 	}},
 	{"one idempotency key", func(_ *testing.T, ctx context.Context, g *target) map[string]int {
 		return repeat(100, ctx, func() string {
-			return g.send(ctx, http.MethodPost, orders+":insertOne", []byte(`{"document": `+order+`}`),
+			return g.send(ctx, http.MethodPost, orders+":insertOne",
+				[]byte(`{"document": `+order+`}`),
 				"Idempotency-Key", `"the-same"`)
 		})
 	}},

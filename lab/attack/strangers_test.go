@@ -71,7 +71,8 @@ var strangerAttacks = []attack{
 		var n atomic.Int64
 		return tally(repeat(40, ctx, func() string {
 			return g.send(ctx, http.MethodPost, collections+"orders_1/documents:findOne",
-				[]byte("{}"), "Authorization", "Bearer "+other.Token(t, strconv.FormatInt(n.Add(1), 10)))
+				[]byte("{}"), "Authorization",
+				"Bearer "+other.Token(t, strconv.FormatInt(n.Add(1), 10)))
 		}))
 	}},
 }

@@ -82,7 +82,9 @@ func openOn(
 	}
 	b := &bank{
 		t: t, deployment: d, replicas: suite.StartReplicas(t, replicas, d.URI(true, nil), args...),
-		tally:  &tally{reasons: map[string]int{}, texts: map[string]string{}, ends: map[string]int{}},
+		tally: &tally{
+			reasons: map[string]int{}, texts: map[string]string{}, ends: map[string]int{},
+		},
 		ways:   map[string]int{},
 		time:   10 * time.Second,
 		uptime: 3 * time.Second,
@@ -253,7 +255,9 @@ func sum(
 // audit compares the accounts and the ledgers with what the tellers know.
 func (b *bank) audit() (wrong []string) {
 	b.replicas.Stop() // a call that its client left may still run
-	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	complain := func(format string, args ...any) {
+		wrong = append(wrong, fmt.Sprintf(format, args...))
+	}
 	balances, written := map[int]int{}, map[string]bson.Raw{}
 	for i := range count {
 		balances[i] = start
@@ -305,7 +309,8 @@ func (b *bank) audit() (wrong []string) {
 		"run again %d times", results[acknowledged], results[poor], results[unsure],
 		results[unfinished], b.tally.again)
 	b.t.Logf("unknown commits: %d committed and %d aborted by repeating Commit; %d of a Run or "+
-		"Commit that cannot be repeated, of which %d are there by their document; %d calls left by "+
+		"Commit that cannot be repeated, of which %d are there by their document; %d "+
+		"calls left by "+
 		"their client", b.tally.byCommit, b.tally.byAbort, b.tally.unknown, b.tally.byLedger,
 		b.tally.left)
 	b.t.Logf("%d sums of a snapshot, %d of them wrong", b.tally.reads, b.tally.wrong)
@@ -376,7 +381,9 @@ func TestBank(t *testing.T) { test(t, deployment.ReplicaSet, scripted, desks*per
 func TestShardedBank(t *testing.T) { test(t, deployment.Sharded, scripted, desks*perDesk) }
 
 func TestBankOnEngine(t *testing.T) {
-	test(t, deployment.ReplicaSet, func(d *deployment.Deployment) { docdb.Serve(t, d) }, desks*perDesk)
+	test(t, deployment.ReplicaSet, func(d *deployment.Deployment) {
+		docdb.Serve(t, d)
+	}, desks*perDesk)
 }
 
 // scripted leaves a deployment its own data.

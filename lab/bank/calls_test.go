@@ -27,7 +27,9 @@ func (f transfer) id() string { return fmt.Sprintf("%d-%d", f.teller, f.number) 
 const perLedger = 100
 
 // ledger names the collection of the transfer's document.
-func (f transfer) ledger() string { return fmt.Sprintf("ledger-%d-%d", f.teller, f.number/perLedger) }
+func (f transfer) ledger() string {
+	return fmt.Sprintf("ledger-%d-%d", f.teller, f.number/perLedger)
+}
 
 // document is the transfer's document as Extended JSON.
 func (f transfer) document() string {

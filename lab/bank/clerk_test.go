@@ -98,7 +98,9 @@ func (c *clerk) work(ctx, grace context.Context) {
 
 // one makes a step on a single document. It returns whether its outcome is unknown, and false if
 // the gateway has refused it: then nothing was done.
-func (c *clerk) one(ctx context.Context, document string) (done []history.Step, unknown, known bool) {
+func (c *clerk) one(
+	ctx context.Context, document string,
+) (done []history.Step, unknown, known bool) {
 	s := c.choose(document)
 	key := ""
 	if s.Kind != history.Read && rand.IntN(2) == 0 {
@@ -230,7 +232,9 @@ func (c *clerk) statement(ctx context.Context, steps []history.Step) ([]history.
 			_, err = c.call(ctx, step) // the gateway remembers what it has answered
 		}
 		if err != nil {
-			_, _ = c.call(ctx, func(ctx context.Context, a api) error { return a.abort(ctx, token) })
+			_, _ = c.call(ctx, func(ctx context.Context, a api) error {
+				return a.abort(ctx, token)
+			})
 			return nil, err
 		}
 		done = append(done, s)

@@ -52,7 +52,9 @@ func install(t *testing.T) (dir string) {
 		}
 	}
 	dir = t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json", ".npmrc", "page.js", "dataapi.mjs"} {
+	for _, name := range []string{
+		"package.json", "package-lock.json", ".npmrc", "page.js", "dataapi.mjs",
+	} {
 		text, err := os.ReadFile(name)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
@@ -61,7 +63,8 @@ func install(t *testing.T) (dir string) {
 			t.Fatal(err)
 		}
 	}
-	registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit", "--no-fund")
+	registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit",
+		"--no-fund")
 	return dir
 }
 
@@ -94,13 +97,17 @@ func TestDataAPIClients(t *testing.T) {
 	dir := install(t)
 	d := deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])
 	key, file := newKey(t)
-	g := suite.Start(t, d.URI(false, nil), "--auth-api-keys-file", file, "--data-api-sources", "mongodb-atlas")
-	out, err := run(t, dir, []string{"ENDPOINT=" + g.REST + "/app/data-abcde/endpoint/data/v1", "KEY=" + key}, "node", "dataapi.mjs")
+	g := suite.Start(t, d.URI(false, nil), "--auth-api-keys-file", file, "--data-api-sources",
+		"mongodb-atlas")
+	out, err := run(t, dir, []string{
+		"ENDPOINT=" + g.REST + "/app/data-abcde/endpoint/data/v1", "KEY=" + key,
+	}, "node", "dataapi.mjs")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var report map[string]map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(out[max(0, strings.LastIndex(strings.TrimSpace(out), "\n")):]), &report); err != nil {
+	if err := json.Unmarshal([]byte(out[max(0, strings.LastIndex(strings.TrimSpace(out), "\n")):]),
+		&report); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	const email = `[400,"must specify some form of authentication (either email+password, api-key, or jwt) ` +
@@ -119,7 +126,9 @@ func TestDataAPIClients(t *testing.T) {
 		"findOne": `{"_id":2,"n":2}`, "noDocument": `null`, "find": `[{"_id":3,"n":3},{"_id":2,"n":2}]`,
 		"aggregate": `[{"_id":4,"n":5}]`, "email": email,
 	})
-	for name, want := range map[string]map[string]string{"mongodb-data-api": raw, "@taskless/mongo-data-api": unwrapped} {
+	for name, want := range map[string]map[string]string{
+		"mongodb-data-api": raw, "@taskless/mongo-data-api": unwrapped,
+	} {
 		for call, text := range want {
 			if got := string(report[name][call]); got != text {
 				t.Errorf("%s %s = %s, want %s", name, call, got, text)
@@ -224,7 +233,8 @@ func newScene(t *testing.T) *scene {
 	t.Helper()
 	dir := install(t)
 	chromium := browser.Start(t)
-	if out, err := run(t, dir, nil, filepath.Join(dir, "node_modules", ".bin", "esbuild"), "page.js", "--bundle", "--format=esm",
+	if out, err := run(t, dir, nil, filepath.Join(dir, "node_modules", ".bin", "esbuild"),
+		"page.js", "--bundle", "--format=esm",
 		"--outfile=bundle.js"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -241,14 +251,18 @@ func newScene(t *testing.T) *scene {
 	}
 	serve("/bundle.js", "text/javascript", bundle)
 	serve("/descriptors", "application/octet-stream", descriptors(t))
-	serve("/{$}", "text/html", []byte(`<!doctype html><link rel="icon" href="data:,"><script type="module" src="/bundle.js"></script>`))
+	serve("/{$}", "text/html",
+		[]byte(`<!doctype html><link rel="icon" href="data:,"><script type="module" src="/bundle.js"></script>`))
 	ours, evil := httptest.NewServer(site), httptest.NewServer(site)
 	t.Cleanup(ours.Close)
 	t.Cleanup(evil.Close)
 
-	s := &scene{t: t, deployment: deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])}
+	s := &scene{
+		t: t, deployment: deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0]),
+	}
 	key, file := newKey(t)
-	g := suite.Start(t, s.deployment.URI(false, nil), "--auth-api-keys-file", file, "--rest-cors-origins", ours.URL)
+	g := suite.Start(t, s.deployment.URI(false, nil), "--auth-api-keys-file", file,
+		"--rest-cors-origins", ours.URL)
 	s.cable = newCable(t, strings.TrimPrefix(g.REST, "http://"))
 	s.base, s.key = "http://"+s.cable.Addr().String(), key
 	s.ours, s.evil = s.open(chromium, ours.URL), s.open(chromium, evil.URL)
@@ -342,7 +356,8 @@ func TestPages(t *testing.T) {
 func (s *scene) lines() {
 	s.t.Helper()
 	body := `{batchSize: 1}`
-	s.ours.Evaluate(fmt.Sprintf(`globalThis.found = lab.lines(%s, %s, %s); 0`, quote(s.base+documents+":streamFind"), body, quote(s.key)), new(int))
+	s.ours.Evaluate(fmt.Sprintf(`globalThis.found = lab.lines(%s, %s, %s); 0`,
+		quote(s.base+documents+":streamFind"), body, quote(s.key)), new(int))
 	s.eventually(func() error {
 		var got []string
 		s.ours.Evaluate(`found.lines`, &got)
@@ -352,7 +367,8 @@ func (s *scene) lines() {
 		return nil
 	})
 	watch := strings.TrimSuffix(documents, "/documents") + ":watch"
-	s.ours.Evaluate(fmt.Sprintf(`globalThis.seen = lab.lines(%s, {}, %s); 0`, quote(s.base+watch), quote(s.key)), new(int))
+	s.ours.Evaluate(fmt.Sprintf(`globalThis.seen = lab.lines(%s, {}, %s); 0`, quote(s.base+watch),
+		quote(s.key)), new(int))
 	s.eventually(func() error { // the stream is open when its first token is there
 		var n int
 		if s.ours.Evaluate(`seen.lines.length`, &n); n == 0 {
@@ -363,7 +379,8 @@ func (s *scene) lines() {
 	s.insert("second")
 	s.eventually(func() error {
 		var open bool
-		if s.ours.Evaluate(`seen.lines.some(l => l.includes('"second"')) && !seen.done`, &open); !open {
+		if s.ours.Evaluate(`seen.lines.some(l => l.includes('"second"')) && !seen.done`,
+			&open); !open {
 			return errors.New("the change has not come")
 		}
 		return nil
@@ -381,7 +398,8 @@ func (s *scene) rpcs() {
 			Details   []string
 		}
 		s.ours.Evaluate(call("lab.rpc", kind, s.base, s.key), &got)
-		if got.One != `{"_id":"`+kind+`"}` || got.Rows != 1 || got.Code != "AlreadyExists" || !slices.Contains(got.Details, "google.rpc.ErrorInfo") {
+		if got.One != `{"_id":"`+kind+`"}` || got.Rows != 1 || got.Code != "AlreadyExists" ||
+			!slices.Contains(got.Details, "google.rpc.ErrorInfo") {
 			s.t.Errorf("%s: %+v", kind, got)
 		}
 	}
@@ -395,7 +413,8 @@ func (s *scene) rpcs() {
 	}
 	// Chromium notes the status of the two calls of Connect that fail as they should.
 	s.complains(s.ours, "gRPC-Web and Connect", complaint{
-		"network", "Failed to load resource: the server responded with a status of 409", s.base + "/mooring.v1.DocumentService/",
+		"network", "Failed to load resource: the server responded with a status of 409",
+		s.base + "/mooring.v1.DocumentService/",
 	})
 }
 
@@ -408,7 +427,8 @@ func (s *scene) follow() {
 		var ticket string
 		s.ours.Evaluate(fmt.Sprintf(`lab.post(%s, {watch: {database: "shop", collection: "orders"}}, %s).then(r => r.json()).then(t => t.url)`,
 			quote(s.base+"/v1/changeStreams:ticket"), quote(s.key)), &ticket)
-		s.ours.Evaluate(fmt.Sprintf(`globalThis.%s = lab.follow(%s); 0`, name, quote(s.base+ticket)), new(int))
+		s.ours.Evaluate(fmt.Sprintf(`globalThis.%s = lab.follow(%s); 0`, name,
+			quote(s.base+ticket)), new(int))
 		s.eventually(func() error { return s.wants(name, "opened", "1") })
 	}
 	follow("one")
@@ -434,7 +454,8 @@ func (s *scene) follow() {
 		}
 	}
 	s.lose(follow)
-	s.complains(s.ours, "EventSource", complaint{"network", "Failed to load resource: net::ERR_", s.base + "/v1/changeStreams/"})
+	s.complains(s.ours, "EventSource",
+		complaint{"network", "Failed to load resource: net::ERR_", s.base + "/v1/changeStreams/"})
 }
 
 // complaint describes what a browser itself notes of a request that does not succeed.
@@ -449,7 +470,8 @@ func (s *scene) complains(page *browser.Page, after string, want ...complaint) {
 		var e struct{ Entry complaint }
 		_ = json.Unmarshal([]byte(text), &e) // an exception has no entry, and is like none
 		i := slices.IndexFunc(want, func(w complaint) bool {
-			return e.Entry.Source == w.Source && strings.HasPrefix(e.Entry.Text, w.Text) && strings.HasPrefix(e.Entry.URL, w.URL)
+			return e.Entry.Source == w.Source && strings.HasPrefix(e.Entry.Text, w.Text) &&
+				strings.HasPrefix(e.Entry.URL, w.URL)
 		})
 		if i < 0 {
 			s.t.Errorf("after %s, the console has %s", after, text)
@@ -471,7 +493,8 @@ func (s *scene) lose(follow func(name string)) {
 	s.insert("c")
 	s.eventually(func() error { return s.wants("three", "ids", `["c"]`) })
 	lost := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 286).
-		String("codeName", "ChangeStreamHistoryLost").String("errmsg", "the log begins later").Finish()
+		String("codeName", "ChangeStreamHistoryLost").String("errmsg", "the log begins later").
+		Finish()
 	s.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Name == "aggregate" || cmd.Name == "getMore" { // else it goes on from memory
 			return fakemongo.Document(lost)
@@ -513,8 +536,11 @@ func (s *scene) foreign() {
 		fetch(%[2]s, {headers: {Authorization: "Bearer " + %[3]s}}),
 		lab.rpc("connect-json", %[4]s, %[3]s), lab.rpc("connect-proto", %[4]s, %[3]s), lab.rpc("grpc-web", %[4]s, %[3]s),
 	].map(p => p.then(() => "done", e => e.message)))`,
-		quote(s.base+documents+":insertOne"), quote(s.base+documents), quote(s.key), quote(s.base)), &outcomes)
-	if len(outcomes) != 5 || slices.ContainsFunc(outcomes, func(o string) bool { return !strings.Contains(o, "Failed to fetch") }) {
+		quote(s.base+documents+":insertOne"), quote(s.base+documents), quote(s.key), quote(s.base)),
+		&outcomes)
+	if len(outcomes) != 5 || slices.ContainsFunc(outcomes, func(o string) bool {
+		return !strings.Contains(o, "Failed to fetch")
+	}) {
 		s.t.Errorf("a page of another origin: %q", outcomes)
 	}
 	if after := len(s.deployment.Sorted("shop.orders")); after != before {
@@ -522,8 +548,13 @@ func (s *scene) foreign() {
 	}
 	s.complains(s.evil, "requests of another origin",
 		complaint{"javascript", "Access to fetch at '" + s.base + documents, ""},
-		complaint{"javascript", "Access to fetch at '" + s.base + "/mooring.v1.DocumentService/", ""},
+		complaint{
+			"javascript", "Access to fetch at '" + s.base + "/mooring.v1.DocumentService/", "",
+		},
 		complaint{"network", "Failed to load resource: net::ERR_FAILED", s.base + documents},
-		complaint{"network", "Failed to load resource: net::ERR_FAILED", s.base + "/mooring.v1.DocumentService/"})
+		complaint{
+			"network", "Failed to load resource: net::ERR_FAILED",
+			s.base + "/mooring.v1.DocumentService/",
+		})
 	s.quiet("all")
 }

@@ -129,14 +129,17 @@ func (c *cable) serveHTTP(t *testing.T, pages http.Handler) string {
 		},
 		Transport: transport, FlushInterval: -1,
 		// A gateway that has gone is no answer of the gateway.
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-		ErrorLog:     quiet,
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+			panic(http.ErrAbortHandler)
+		},
+		ErrorLog: quiet,
 	}
 	l := c.listen(t)
 	server := &http.Server{
 		ReadHeaderTimeout: time.Minute, ErrorLog: quiet,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasPrefix(r.URL.Path, "/v1/") || strings.HasPrefix(r.URL.Path, "/mooring.v1.") {
+			if strings.HasPrefix(r.URL.Path, "/v1/") ||
+				strings.HasPrefix(r.URL.Path, "/mooring.v1.") {
 				proxy.ServeHTTP(w, r)
 				return
 			}

@@ -68,7 +68,9 @@ func newStage(t *testing.T, serve func(*deployment.Deployment)) (s *scene, key s
 	if testing.Short() {
 		t.Skip("builds the gateway")
 	}
-	s = &scene{t: t, deployment: deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])}
+	s = &scene{
+		t: t, deployment: deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0]),
+	}
 	serve(s.deployment)
 	key, line := suite.Key(t, "shop")
 	keys := filepath.Join(t.TempDir(), "keys")
@@ -138,7 +140,8 @@ func (s *scene) connect(uri string) {
 // ticket returns the URL of a ticket, which the first replica makes.
 func (s *scene) ticket(key string) string {
 	s.t.Helper()
-	body := strings.NewReader(fmt.Sprintf(`{"watch": {"database": %q, "collection": %q}}`, database, collection))
+	body := strings.NewReader(fmt.Sprintf(`{"watch": {"database": %q, "collection": %q}}`, database,
+		collection))
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost,
 		s.replicas.Replica(0).REST+"/v1/changeStreams:ticket", body)
 	if err != nil {
@@ -267,7 +270,8 @@ func testChanges(t *testing.T, serve func(*deployment.Deployment)) {
 		s.caughtUp(s.written)
 	}
 	drop := bson.NewBuilder(nil).String("drop", collection).Finish()
-	if _, err := s.writer.RunCommand(t.Context(), database, drop, client.RunCommandOptions{}); err != nil {
+	if _, err := s.writer.RunCommand(t.Context(), database, drop,
+		client.RunCommandOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.closed()
@@ -279,12 +283,14 @@ func testChanges(t *testing.T, serve func(*deployment.Deployment)) {
 	for name, f := range s.followers {
 		got := f.story()
 		if !slices.Equal(got.Events, want) {
-			t.Errorf("%s: %d events, want %d: %s", name, len(got.Events), len(want), difference(got.Events, want))
+			t.Errorf("%s: %d events, want %d: %s", name, len(got.Events), len(want),
+				difference(got.Events, want))
 		}
 		if n := len(got.Ends); n == 0 || got.Ends[n-1] != "end" {
 			t.Errorf("%s: it ends with %q", name, got.Ends)
 		}
-		t.Logf("%s: %d events over %d streams, which ended with %v", name, len(got.Events), got.Opened, counts(got.Ends))
+		t.Logf("%s: %d events over %d streams, which ended with %v", name, len(got.Events),
+			got.Opened, counts(got.Ends))
 	}
 	s.untold()
 }
@@ -329,7 +335,8 @@ func TestHistoryLost(t *testing.T) {
 	s.closed()
 	for name, f := range s.followers {
 		got := f.story()
-		if n := len(got.Ends); len(got.Events) != 5 || n == 0 || got.Ends[n-1] != "ChangeStreamHistoryLost" {
+		if n := len(got.Ends); len(got.Events) != 5 || n == 0 ||
+			got.Ends[n-1] != "ChangeStreamHistoryLost" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -48,7 +48,9 @@ func showList(t *testing.T, replicas int) listed {
 	s.web = newCable(s.replicas, restAddress)
 	s.connect(d.URI(false, nil))
 	s.run(`{"insert": "orders", "documents": [{"_id": 1, "customer": "Ada"}, {"_id": 2, "customer": "Ben", "status": "paid"}]}`)
-	return listed{s, chromium.Open(startExample(t, s.web.serveHTTP(t, http.NotFoundHandler()), key))}
+	return listed{
+		s, chromium.Open(startExample(t, s.web.serveHTTP(t, http.NotFoundHandler()), key)),
+	}
 }
 
 // shows waits until the page shows these orders, in this order.
@@ -129,9 +131,11 @@ func TestLiveListOffline(t *testing.T) {
 		before := s.list()
 		for begun := time.Now(); time.Since(begun) < lasts; {
 			id++
-			s.run(fmt.Sprintf(`{"insert": "orders", "documents": [{"_id": %d, "customer": "c%d"}]}`, id, id))
+			s.run(fmt.Sprintf(`{"insert": "orders", "documents": [{"_id": %d, "customer": "c%d"}]}`,
+				id, id))
 			s.run(fmt.Sprintf(`{"update": "orders", "updates": [{"q": {"_id": 1}, "u": {"$set": {"status": "s%d"}}}]}`, id))
-			s.run(fmt.Sprintf(`{"delete": "orders", "deletes": [{"q": {"_id": %d}, "limit": 1}]}`, id-2))
+			s.run(fmt.Sprintf(`{"delete": "orders", "deletes": [{"q": {"_id": %d}, "limit": 1}]}`,
+				id-2))
 			<-time.After(lasts / 20)
 		}
 		if now := s.list(); !slices.Equal(now, before) {
@@ -148,14 +152,16 @@ func TestLiveListOffline(t *testing.T) {
 		})
 		t.Logf("offline for %v: %d orders, as a find has them, %v after coming back", lasts,
 			len(want), time.Since(begun).Round(10*time.Millisecond))
-		s.run(fmt.Sprintf(`{"insert": "orders", "documents": [{"_id": %d, "customer": "late"}]}`, id+5))
+		s.run(fmt.Sprintf(`{"insert": "orders", "documents": [{"_id": %d, "customer": "late"}]}`,
+			id+5))
 		gatewaytest.Eventually(t, patience, func() error {
 			if now := s.list(); !slices.Contains(now, "late: new") {
 				return fmt.Errorf("the list does not go on: %q", now)
 			}
 			return nil
 		})
-		s.run(fmt.Sprintf(`{"delete": "orders", "deletes": [{"q": {"_id": %d}, "limit": 1}]}`, id+5))
+		s.run(fmt.Sprintf(`{"delete": "orders", "deletes": [{"q": {"_id": %d}, "limit": 1}]}`,
+			id+5))
 	}
 }
 
@@ -187,10 +193,12 @@ func (s *scene) run(json string) {
 // loseHistory lets the deployment refuse every stream that begins after a token.
 func (s *scene) loseHistory() {
 	lost := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 286).
-		String("codeName", "ChangeStreamHistoryLost").String("errmsg", "the log begins later").Finish()
+		String("codeName", "ChangeStreamHistoryLost").String("errmsg", "the log begins later").
+		Finish()
 	s.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Name == "aggregate" && cmd.Body.Has("pipeline") {
-			if _, resumes := cmd.Body.Lookup("pipeline", "0", "$changeStream", "startAfter"); resumes {
+			if _, resumes := cmd.Body.Lookup("pipeline", "0", "$changeStream",
+				"startAfter"); resumes {
 				return fakemongo.Document(lost)
 			}
 		}

@@ -137,7 +137,8 @@ func lines(t *testing.T, url, key string) *resumer {
 		if err != nil {
 			return err
 		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+path, bytes.NewReader(text))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+path,
+			bytes.NewReader(text))
 		if err != nil {
 			return err
 		}

@@ -114,7 +114,8 @@ func (v *viewer) has(want map[string]string) error {
 	if v.next == nil && maps.Equal(v.list, want) {
 		return nil
 	}
-	return fmt.Errorf("%s: the client has %d documents, and a find %d (%v and %v); its last stream has ended with %w",
+	return fmt.Errorf("%s: the client has %d documents, and a find %d (%v and %v); its last "+
+		"stream has ended with %w",
 		v.filter, len(v.list), len(want), first(v.list, want), first(want, v.list), v.ended)
 }
 
@@ -256,12 +257,14 @@ func testLiveDocuments(t *testing.T, serve func(*deployment.Deployment)) {
 	filters := liveFilters()
 	for i := range viewers {
 		if i%100 == 0 { // a connection for each hundred
-			cc, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			cc, err := grpc.NewClient(target,
+				grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = cc.Close() }()
-			orders = mooring.In[bson.Raw](mooring.New(cc, mooring.Options{Token: key}), database, collection)
+			orders = mooring.In[bson.Raw](mooring.New(cc, mooring.Options{Token: key}), database,
+				collection)
 		}
 		v := &viewer{
 			filter: filters[i%len(filters)], slow: i%10 == 9,
@@ -335,7 +338,8 @@ func (w *liveWriter) write(n int) {
 	for range n {
 		id := w.rand.IntN(200)
 		if w.rand.IntN(4) == 0 {
-			w.scene.run(fmt.Sprintf(`{"delete": "orders", "deletes": [{"q": {"_id": %d}, "limit": 1}]}`, id))
+			w.scene.run(fmt.Sprintf(
+				`{"delete": "orders", "deletes": [{"q": {"_id": %d}, "limit": 1}]}`, id))
 		} else {
 			w.scene.run(fmt.Sprintf(
 				`{"update": "orders", "updates": [{"q": {"_id": %d}, "u": {"$set": {"n": %d, "in": {"s": "t%d"}, "list": [%d, %d]}}, "upsert": true}]}`,
@@ -350,8 +354,10 @@ func (w *liveWriter) large(n int) {
 	w.scene.t.Helper()
 	text := strings.Repeat("x", 1<<20)
 	for i := range n {
-		w.scene.run(fmt.Sprintf(`{"insert": "orders", "documents": [{"_id": %d, "text": %q}]}`, 1000+i, text))
-		w.scene.run(fmt.Sprintf(`{"delete": "orders", "deletes": [{"q": {"_id": %d}, "limit": 1}]}`, 1000+i))
+		w.scene.run(fmt.Sprintf(`{"insert": "orders", "documents": [{"_id": %d, "text": %q}]}`,
+			1000+i, text))
+		w.scene.run(fmt.Sprintf(`{"delete": "orders", "deletes": [{"q": {"_id": %d}, "limit": 1}]}`,
+			1000+i))
 		w.writes += 2
 	}
 }

@@ -49,7 +49,8 @@ func watchPipelines() (all []string) {
 			fmt.Sprintf(`{"fullDocument.in.s": {"$gt": "t%d"}, "documentKey._id": {"$gt": %d}}`, i%4, i),
 			fmt.Sprintf(`{"documentKey._id": {"$gt": %d}}`, i-6), // all, and less
 		}[i%7]
-		match := fmt.Sprintf(`{"$match": {"$or": [{"documentKey._id": {"$gte": %d}}, %s]}}`, firstMark, filter)
+		match := fmt.Sprintf(`{"$match": {"$or": [{"documentKey._id": {"$gte": %d}}, %s]}}`,
+			firstMark, filter)
 		if i < 2 {
 			match += `, {"$match": {}}`
 		}
@@ -110,7 +111,8 @@ func (w *watcher) has(want []unique.Handle[string]) error {
 	for i < min(len(w.events), len(want)) && w.events[i] == want[i] {
 		i++
 	}
-	return fmt.Errorf("%s: %d events, want %d, of which the first %d are right; its last stream has ended with %w",
+	return fmt.Errorf("%s: %d events, want %d, of which the first %d are right; its last stream "+
+		"has ended with %w",
 		w.pipeline, len(w.events), len(want), i, w.ended)
 }
 
@@ -159,7 +161,8 @@ func watchMessages(cc *grpc.ClientConn, key string) func(context.Context, *watch
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key))
+		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization",
+			"Bearer "+key))
 		defer cancel()
 		s, err := api.Watch(ctx, req)
 		for err == nil {
@@ -276,7 +279,8 @@ func (s *scene) newReference(pipeline string) *reference {
 	}
 	v, _ := bson.Raw(list).Lookup("list")
 	stages, _ := v.Array()
-	stream, err := s.writer.Watch(s.t.Context(), client.Namespace{Database: database, Collection: collection},
+	stream, err := s.writer.Watch(s.t.Context(),
+		client.Namespace{Database: database, Collection: collection},
 		client.WatchOptions{Pipeline: stages})
 	if err != nil {
 		s.t.Fatal(err)
@@ -342,7 +346,8 @@ func testFilteredWatches(t *testing.T, serve func(*deployment.Deployment)) {
 	var overGRPC func(context.Context, *watcher) error
 	for i := range watchers {
 		if i%100 == 0 { // a connection for each hundred
-			cc, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()))
+			cc, err := grpc.NewClient(target,
+				grpc.WithTransportCredentials(insecure.NewCredentials()))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,8 @@ func testExamples(t *testing.T, on server) {
 	t.Run("serverless", func(t *testing.T) {
 		dir := installServerless(t)
 		out := run(t, dir, env, "node", "main.js")
-		want(t, out, `POST /orders: 201`, `400 {"error":"customer and total, please"}`, `200 [{"_id":`,
+		want(t, out, `POST /orders: 201`, `400 {"error":"customer and total, please"}`,
+			`200 [{"_id":`,
 			`GET /elsewhere: 404`)
 	})
 }

@@ -60,25 +60,31 @@ func testGo(t *testing.T, on server) {
 		t.Errorf("the iterators yield %d documents, want 21", count)
 	}
 	set := bson.M{"$set": bson.M{"customer": "Ben"}}
-	if r, err := orders.UpdateOne(t.Context(), client.JSON(`{"_id": 1}`), set); err != nil || r.GetModifiedCount() != 1 {
+	if r, err := orders.UpdateOne(t.Context(), client.JSON(`{"_id": 1}`), set); err != nil ||
+		r.GetModifiedCount() != 1 {
 		t.Errorf("UpdateOne = %v, %v", r, err)
 	}
-	if r, err := orders.UpdateMany(t.Context(), bson.M{}, set); err != nil || r.GetMatchedCount() != 10 {
+	if r, err := orders.UpdateMany(t.Context(), bson.M{}, set); err != nil ||
+		r.GetMatchedCount() != 10 {
 		t.Errorf("UpdateMany = %v, %v", r, err)
 	}
-	if r, err := orders.ReplaceOne(t.Context(), bson.M{"_id": 1}, all[1]); err != nil || r.GetModifiedCount() != 1 {
+	if r, err := orders.ReplaceOne(t.Context(), bson.M{"_id": 1}, all[1]); err != nil ||
+		r.GetModifiedCount() != 1 {
 		t.Errorf("ReplaceOne = %v, %v", r, err)
 	}
-	if o, err := orders.FindOneAndUpdate(t.Context(), bson.M{"_id": 1}, set); err != nil || o != all[1] {
+	if o, err := orders.FindOneAndUpdate(t.Context(), bson.M{"_id": 1}, set); err != nil ||
+		o != all[1] {
 		t.Errorf("FindOneAndUpdate = %v, %v", o, err)
 	}
-	if r, err := orders.DeleteOne(t.Context(), bson.M{"_id": 1}); err != nil || r.GetDeletedCount() != 1 {
+	if r, err := orders.DeleteOne(t.Context(), bson.M{"_id": 1}); err != nil ||
+		r.GetDeletedCount() != 1 {
 		t.Errorf("DeleteOne = %v, %v", r, err)
 	}
 	if n, err := orders.CountDocuments(t.Context(), nil); err != nil || n != 9 {
 		t.Errorf("CountDocuments = %v, %v", n, err)
 	}
-	if _, err := orders.FindOne(t.Context(), bson.M{"_id": 99}); !errors.Is(err, client.ErrNoDocument) {
+	if _, err := orders.FindOne(t.Context(), bson.M{"_id": 99}); !errors.Is(err,
+		client.ErrNoDocument) {
 		t.Errorf("FindOne without a match: %v", err)
 	}
 	ctx := t.Context()
@@ -119,11 +125,15 @@ func testGoDocument(t *testing.T, on server) {
 		t.Errorf("Patch = %+v, %v", patched, err)
 	}
 	if on.replicaSet { // it compares documents
-		_, err = orders.Put(ctx, 1, one, func(r *mooringv1.PutDocumentRequest) { r.IfMatch = []string{put.ETag} })
+		_, err = orders.Put(ctx, 1, one, func(r *mooringv1.PutDocumentRequest) {
+			r.IfMatch = []string{put.ETag}
+		})
 		if e, ok := errors.AsType[*client.Error](err); !ok || e.Reason != "PreconditionFailed" {
 			t.Errorf("Put with an old ETag: %v", err)
 		}
-		_, err = orders.Patch(ctx, 1, bson.M{"$set": bson.M{"customer": "Cleo"}}, func(r *mooringv1.PatchDocumentRequest) {
+		_, err = orders.Patch(ctx, 1, bson.M{"$set": bson.M{"customer": "Cleo"}}, func(
+			r *mooringv1.PatchDocumentRequest,
+		) {
 			r.IfMatch = []string{patched.ETag}
 		})
 		if err != nil {
@@ -133,14 +143,17 @@ func testGoDocument(t *testing.T, on server) {
 	if _, err := orders.InsertOne(ctx, order{ID: 2, Customer: "Dora"}); err != nil {
 		t.Fatal(err)
 	}
-	if names, err := client.Distinct[string](ctx, orders, "customer", bson.M{"_id": 2}); err != nil || !slices.Equal(names, []string{"Dora"}) {
+	if names, err := client.Distinct[string](ctx, orders, "customer",
+		bson.M{"_id": 2}); err != nil || !slices.Equal(names, []string{"Dora"}) {
 		t.Errorf("Distinct = %v, %v", names, err)
 	}
 	// A live server may count from statistics of a moment ago.
-	if n, err := orders.EstimatedDocumentCount(ctx); err != nil || n > 2 || on.replicaSet && n != 2 {
+	if n, err := orders.EstimatedDocumentCount(ctx); err != nil || n > 2 ||
+		on.replicaSet && n != 2 {
 		t.Errorf("EstimatedDocumentCount = %v, %v", n, err)
 	}
-	if o, err := orders.FindOneAndReplace(ctx, bson.M{"_id": 2}, order{ID: 2, Customer: "Eva"}); err != nil || o.Customer != "Dora" {
+	if o, err := orders.FindOneAndReplace(ctx, bson.M{"_id": 2},
+		order{ID: 2, Customer: "Eva"}); err != nil || o.Customer != "Dora" {
 		t.Errorf("FindOneAndReplace = %v, %v", o, err)
 	}
 	if o, err := orders.FindOneAndDelete(ctx, bson.M{"_id": 2}); err != nil || o.Customer != "Eva" {
@@ -157,11 +170,17 @@ func testGoDocument(t *testing.T, on server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	insert := &mooringv1.WriteModel{Kind: &mooringv1.WriteModel_InsertOne{InsertOne: &mooringv1.InsertOneModel{Document: document}}}
-	if r, err := orders.BulkWrite(ctx, []*mooringv1.WriteModel{insert}); err != nil || r.GetInsertedCount() != 1 {
+	insert := &mooringv1.WriteModel{
+		Kind: &mooringv1.WriteModel_InsertOne{
+			InsertOne: &mooringv1.InsertOneModel{Document: document},
+		},
+	}
+	if r, err := orders.BulkWrite(ctx, []*mooringv1.WriteModel{insert}); err != nil ||
+		r.GetInsertedCount() != 1 {
 		t.Errorf("BulkWrite = %v, %v", r, err)
 	}
-	if reply, err := client.RunCommand[bson.M](ctx, c, on.database, bson.D{{Key: "ping", Value: 1}}); err != nil || reply["ok"] != 1.0 {
+	if reply, err := client.RunCommand[bson.M](ctx, c, on.database,
+		bson.D{{Key: "ping", Value: 1}}); err != nil || reply["ok"] != 1.0 {
 		t.Errorf("RunCommand = %v, %v", reply, err)
 	}
 }
@@ -175,7 +194,8 @@ func TestGoExactlyOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	more := bson.M{"$inc": bson.M{"cents": 1}}
-	if r, err := orders.UpdateOne(t.Context(), bson.M{"_id": 1}, more); err != nil || r.GetModifiedCount() != 1 {
+	if r, err := orders.UpdateOne(t.Context(), bson.M{"_id": 1}, more); err != nil ||
+		r.GetModifiedCount() != 1 {
 		t.Errorf("UpdateOne = %v, %v", r, err)
 	}
 	_, err := orders.UpdateMany(t.Context(), bson.M{}, more)

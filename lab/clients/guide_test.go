@@ -51,7 +51,8 @@ func TestGuide(t *testing.T) {
 		classes := filepath.Join(out, "classes")
 		run(t, out, nil, "sh", "-c", "javac -nowarn -proc:none -d classes -cp '"+path+
 			"' $(find . -name '*.java') "+filepath.Join(testdata, "Find.java"))
-		got := run(t, out, nil, "java", "-cp", classes+string(filepath.ListSeparator)+path, "Find", g.GRPC)
+		got := run(t, out, nil, "java", "-cp", classes+string(filepath.ListSeparator)+path, "Find",
+			g.GRPC)
 		want(t, got, line)
 	})
 }
@@ -77,8 +78,9 @@ func protoc(t *testing.T, plugin, messages, stubs string) string {
 }
 
 // jars are those of Debian's packages libgrpc-java, libnetty-java and libperfmark-java.
-var jars = regexp.MustCompile(`/(grpc-(api|context|core|netty|protobuf|protobuf-lite|stub)|protobuf|guava|` +
-	`perfmark-api|netty-[a-z0-9-]+|geronimo-annotation-1.3-spec)\.jar$`)
+var jars = regexp.MustCompile(
+	`/(grpc-(api|context|core|netty|protobuf|protobuf-lite|stub)|protobuf|guava|` +
+		`perfmark-api|netty-[a-z0-9-]+|geronimo-annotation-1.3-spec)\.jar$`)
 
 // javaPath returns the class path of gRPC for Java.
 func javaPath(t *testing.T) string {

@@ -65,14 +65,16 @@ func (s server) env(more ...string) []string {
 func onEachServer(t *testing.T, test func(t *testing.T, on server), options ...string) {
 	t.Helper()
 	t.Run("scripted replica set", func(t *testing.T) {
-		test(t, server{suite.Start(t, newDeployment(t).URI(false, nil), options...), "clients", true})
+		test(t,
+			server{suite.Start(t, newDeployment(t).URI(false, nil), options...), "clients", true})
 	})
 	name := "embedded database"
 	if !suite.IsEmbedded() {
 		name = "live server"
 	}
 	t.Run(name, func(t *testing.T) {
-		test(t, server{suite.Start(t, suite.URI(t), options...), suite.Database(t), suite.IsEmbedded()})
+		test(t,
+			server{suite.Start(t, suite.URI(t), options...), suite.Database(t), suite.IsEmbedded()})
 	})
 }
 

@@ -250,7 +250,8 @@ func (s *scenario) request(ctx context.Context, step step) *http.Request {
 			body = strings.ReplaceAll(body, "{"+name+"}", value)
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, op.method, s.g.REST+path+"?"+raw, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, op.method, s.g.REST+path+"?"+raw,
+		strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -376,7 +377,8 @@ func TestExamplesFitTheirSchemas(t *testing.T) {
 		}
 	}
 	if bodies < 40 || examples < 1000 {
-		t.Errorf("%d operations have %d bodies and %d examples", len(d.operations), bodies, examples)
+		t.Errorf("%d operations have %d bodies and %d examples", len(d.operations), bodies,
+			examples)
 	}
 }
 
@@ -498,7 +500,8 @@ func (d *description) response(t *testing.T, id string, resp *http.Response) poi
 	at, described := d.resolve(op.at + "/responses/" + escape(code))
 	names, _ := described["headers"].(object)
 	for name := range resp.Header {
-		ours := strings.HasPrefix(name, "Mooring-") || name == "Retry-After" || name == "Www-Authenticate"
+		ours := strings.HasPrefix(name, "Mooring-") || name == "Retry-After" ||
+			name == "Www-Authenticate"
 		if ours && !slices.ContainsFunc(slices.Collect(maps.Keys(names)), func(n string) bool {
 			return strings.EqualFold(n, name)
 		}) {

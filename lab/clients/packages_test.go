@@ -28,7 +28,8 @@ func TestReadmes(t *testing.T) {
 			t.Skipf("%s has no %s", python, missing)
 		}
 		dir := t.TempDir()
-		runReadme(t, dir, "python", "python", "main.py", []string{"PYTHONPATH=", "PYTHONUNBUFFERED=1"},
+		runReadme(t, dir, "python", "python", "main.py",
+			[]string{"PYTHONPATH=", "PYTHONUNBUFFERED=1"},
 			installWheel(t, dir, python))
 	})
 }
@@ -41,7 +42,8 @@ func runReadme(t *testing.T, dir, client, language, name string, env []string, p
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```").FindAllStringSubmatch(string(text), -1)
+	blocks := regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```").
+		FindAllStringSubmatch(string(text), -1)
 	if len(blocks) == 0 {
 		t.Fatalf("the README has no %s", language)
 	}

@@ -33,10 +33,12 @@ func TestPython(t *testing.T) {
 	onEachServer(t, func(t *testing.T, on server) {
 		for name, python := range interpreters {
 			t.Run(strings.ReplaceAll(name, "/", " "), func(t *testing.T) {
-				out := run(t, filepath.Join(source, "tests"), on.env("PYTHONPATH="), python, "-m", "unittest", "-v", "test_client")
+				out := run(t, filepath.Join(source, "tests"), on.env("PYTHONPATH="), python, "-m",
+					"unittest", "-v", "test_client")
 				want(t, out, "(test_client.Gateway.", "(test_client.AsyncGateway.", "OK")
 				for _, name := range []string{"test_changes", "test_no_update_is_lost"} {
-					if skipped := regexp.MustCompile(`(?m)^` + name + ` .* skipped `).MatchString(out); skipped == on.replicaSet {
+					if skipped := regexp.MustCompile(`(?m)^` + name + ` .* skipped `).
+						MatchString(out); skipped == on.replicaSet {
 						t.Errorf("%s was skipped: %v", name, skipped)
 					}
 				}

@@ -23,7 +23,8 @@ func TestReflection(t *testing.T) {
 		bin := t.TempDir()
 		registry.Fetch(t, root(t), []string{"GOBIN=" + bin}, "go", "install", grpcurl)
 		curl := func(args ...string) string {
-			return run(t, bin, nil, filepath.Join(bin, "grpcurl"), append([]string{"-plaintext"}, args...)...)
+			return run(t, bin, nil, filepath.Join(bin, "grpcurl"),
+				append([]string{"-plaintext"}, args...)...)
 		}
 		want(t, curl(g.GRPC, "list"), "mooring.v1.DocumentService", "grpc.health.v1.Health")
 		want(t, curl(g.GRPC, "describe", "mooring.v1.FindOneRequest"), "Document filter = 15")

@@ -54,7 +54,8 @@ func TestTypesOfTypeScript(t *testing.T) {
 	}
 	installClient(t, dir)
 	bson := filepath.Join("node_modules", "bson")
-	if err := os.CopyFS(filepath.Join(dir, bson), os.DirFS(filepath.Join(tools, bson))); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, bson),
+		os.DirFS(filepath.Join(tools, bson))); err != nil {
 		t.Fatal(err)
 	}
 	write(t, dir, "shop.ts", typesOf(t, "--language", "ts"))

@@ -50,7 +50,8 @@ func TestOapiCodegen(t *testing.T) {
 		t.Fatal(err)
 	}
 	registry.Fetch(t, dir, nil, "go", "mod", "download")
-	run(t, withDescription(t, dir), nil, "go", "tool", "oapi-codegen", "-config", "oapi.yaml", "openapi.json")
+	run(t, withDescription(t, dir), nil, "go", "tool", "oapi-codegen", "-config", "oapi.yaml",
+		"openapi.json")
 	run(t, dir, nil, "go", "build", "-o", "oapi", ".")
 	out := run(t, dir, nil, filepath.Join(dir, "oapi"), g.REST, "oapi")
 	want(t, out, "inserted 1", "read Ada", "refused 409 DuplicateKey never")
@@ -71,10 +72,12 @@ func TestTypeScript(t *testing.T) {
 	source := filepath.Join(root(t), "clients", "typescript")
 	dir := t.TempDir()
 	packed := strings.TrimSpace(run(t, dir, nil, "npm", "pack", "--silent", source))
-	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type": "module"}`), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type": "module"}`),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(t, dir, nil, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--offline", "./"+packed)
+	run(t, dir, nil, "npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--offline",
+		"./"+packed)
 	if err := os.CopyFS(dir, files(filepath.Join(source, "test"))); err != nil {
 		t.Fatal(err)
 	}
@@ -83,14 +86,17 @@ func TestTypeScript(t *testing.T) {
 	onEachServer(t, func(t *testing.T, on server) {
 		t.Run("node", func(t *testing.T) {
 			out := run(t, dir, on.env(), "node", "--test", "--test-timeout=60000", "client.test.js")
-			want(t, out, "ok 1 - reads and writes", "# fail 0", skipped(on, "# skipped 1", "# skipped 4"))
+			want(t, out, "ok 1 - reads and writes", "# fail 0",
+				skipped(on, "# skipped 1", "# skipped 4"))
 		})
 		t.Run("deno", func(t *testing.T) {
 			deno := installDeno(t)
 			env := on.env("NO_COLOR=1", "DENO_NO_UPDATE_CHECK=1", "DENO_DIR="+t.TempDir())
-			out := run(t, dir, env, deno, "test", "--allow-net=127.0.0.1", "--allow-env", "--allow-read", "--no-check",
+			out := run(t, dir, env, deno, "test", "--allow-net=127.0.0.1", "--allow-env",
+				"--allow-read", "--no-check",
 				"--node-modules-dir=manual", "client.test.js")
-			want(t, out, "reads and writes ... ok", "| 0 failed", skipped(on, "| 1 ignored", "| 4 ignored"))
+			want(t, out, "reads and writes ... ok", "| 0 failed",
+				skipped(on, "| 1 ignored", "| 4 ignored"))
 		})
 		t.Run("chromium", func(t *testing.T) { inBrowser(t, on, site.URL) })
 	}, "--rest-cors-origins", site.URL)

@@ -65,7 +65,8 @@ func (s *scene) eventually(expression string) {
 		tried := "(() => { try { return Boolean(" + expression + ") } catch { return false } })()"
 		if s.page.Evaluate(tried, &ok); !ok {
 			var text string
-			s.page.Evaluate("document.body?.innerText ?? \"\"", &text) // while it loads, there is none
+			// while it loads, there is none
+			s.page.Evaluate("document.body?.innerText ?? \"\"", &text)
 			return fmt.Errorf("%s is false; the page shows:\n%s", expression, text)
 		}
 		return nil
@@ -87,7 +88,8 @@ func (s *scene) do(statements string) {
 // click clicks the button or the link with a text.
 func (s *scene) click(text string) {
 	s.t.Helper()
-	found := "[...document.querySelectorAll('button, a, summary')].find(e => !e.disabled && e.textContent.trim() === " + quote(text) + ")"
+	found := "[...document.querySelectorAll('button, a, summary')].find(e => !e.disabled && " +
+		"e.textContent.trim() === " + quote(text) + ")"
 	s.eventually(found)
 	s.do(found + ".click()")
 }
@@ -144,8 +146,10 @@ func (s *scene) shoot(name string) {
 		scheme        string
 	}{{"light", 1280, 900, "light"}, {"dark", 1280, 900, "dark"}, {"phone", 390, 844, "light"}} {
 		s.page.Emulate(as.width, as.height, as.scheme)
-		s.page.Evaluate("new Promise(r => setTimeout(() => r(0), 400))", new(int)) // plots are drawn again
-		if err := os.WriteFile(filepath.Join(dir, name+"-"+as.suffix+".png"), s.page.Screenshot(), 0o600); err != nil {
+		// plots are drawn again
+		s.page.Evaluate("new Promise(r => setTimeout(() => r(0), 400))", new(int))
+		if err := os.WriteFile(filepath.Join(dir, name+"-"+as.suffix+".png"), s.page.Screenshot(),
+			0o600); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -191,7 +195,8 @@ func judges(t *testing.T) (dir string) {
 			t.Fatal(err)
 		}
 	}
-	registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit", "--no-fund")
+	registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit",
+		"--no-fund")
 	return dir
 }
 
@@ -272,7 +277,8 @@ func TestOtherOrigins(t *testing.T) {
 	s := newScene(t)
 	s.shows("Sign in to Mooring")
 	// localhost is another origin than 127.0.0.1.
-	other := s.browser.Open(strings.Replace(s.gateway.REST, "127.0.0.1", "localhost", 1) + "/healthz")
+	other := s.browser.Open(strings.Replace(s.gateway.REST, "127.0.0.1", "localhost", 1) +
+		"/healthz")
 	var framed string
 	other.Evaluate(fmt.Sprintf(`new Promise(done => {
 		const f = document.createElement("iframe");
@@ -282,11 +288,13 @@ func TestOtherOrigins(t *testing.T) {
 		t.Errorf("the frame: %s; the page complains of %q", framed, errs)
 	}
 	var read string
-	other.Evaluate(fmt.Sprintf(`fetch(%s).then(r => r.text(), e => "refused")`, quote(s.gateway.REST+"/console/")), &read)
+	other.Evaluate(fmt.Sprintf(`fetch(%s).then(r => r.text(), e => "refused")`,
+		quote(s.gateway.REST+"/console/")), &read)
 	if read != "refused" {
 		t.Errorf("another origin reads %q", read)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.gateway.REST+"/console/", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.gateway.REST+"/console/",
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}

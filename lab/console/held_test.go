@@ -15,7 +15,8 @@ import (
 // post makes a call of REST with a key.
 func (s *scene) post(key, path, body string) (status int, answer string) {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.gateway.REST+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.gateway.REST+path,
+		strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -44,7 +45,8 @@ func TestHeld(t *testing.T) {
 	s.signIn(s.operator)
 	s.visit("#/held", "Held")
 	s.shows("Clients hold no cursors now.")
-	status, page := s.post(s.reader, "/v1/databases/shop/collections/orders/documents:find", `{"batchSize":2}`)
+	status, page := s.post(s.reader, "/v1/databases/shop/collections/orders/documents:find",
+		`{"batchSize":2}`)
 	_, cursor, found := strings.Cut(page, `"cursor":"`)
 	if cursor, _, _ = strings.Cut(cursor, `"`); status != http.StatusOK || !found {
 		t.Fatalf("%d %s", status, page)
@@ -68,7 +70,8 @@ func TestHeld(t *testing.T) {
 	if n := s.deployment.OpenCursors(); n != 0 {
 		t.Errorf("%d cursors are open after it was killed", n)
 	}
-	if status, answer := s.post(s.reader, "/v1/cursors:next", `{"cursor":"`+cursor+`"}`); status != http.StatusNotFound {
+	if status, answer := s.post(s.reader, "/v1/cursors:next",
+		`{"cursor":"`+cursor+`"}`); status != http.StatusNotFound {
 		t.Errorf("its next page: %d %s", status, answer)
 	}
 	s.isClean()
@@ -83,7 +86,8 @@ func TestTail(t *testing.T) {
 	s.eventually(`document.querySelector(".live")?.textContent === "following"`)
 	insert := func(id string) {
 		t.Helper()
-		if status, answer := s.post(s.reader, "/v1/databases/shop/collections/orders/documents:insertOne",
+		if status, answer := s.post(s.reader,
+			"/v1/databases/shop/collections/orders/documents:insertOne",
 			`{"document":{"_id":`+quote(id)+`}}`); status != http.StatusOK {
 			t.Fatalf("%d %s", status, answer)
 		}
@@ -126,8 +130,10 @@ func TestNothingRuns(t *testing.T) {
 	var docs []bson.Raw
 	for i, text := range corpus {
 		text := strings.ReplaceAll(text, "$", "＄") // a field's name may not begin with it
-		docs = append(docs, document(t, fmt.Sprintf(`{"_id":%d,%s:{%s:[%[3]s]},"r":{"$regularExpression":{"pattern":%[3]s,"options":""}},"c":{"$code":%[3]s}}`,
-			i, quote(text), quote(text))))
+		docs = append(docs,
+			document(t,
+				fmt.Sprintf(`{"_id":%d,%s:{%s:[%[3]s]},"r":{"$regularExpression":{"pattern":%[3]s,"options":""}},"c":{"$code":%[3]s}}`,
+					i, quote(text), quote(text))))
 	}
 	name := corpus[1]
 	s.deployment.SetDocuments("shop."+name, docs...)
@@ -136,21 +142,24 @@ func TestNothingRuns(t *testing.T) {
 	s.shows("changes show as they happen")
 	for _, view := range []string{"JSON", "Table"} {
 		s.visit("#/deployment", "Deployment")
-		s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(name) + `})`)
+		s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(name) +
+			`})`)
 		s.click("Run")
 		s.shows(fmt.Sprintf("Documents 1 to %d", len(corpus)))
 		s.click(view)
 		s.shows("onmouseover")
 	}
 	s.visit("#/held", "Held")
-	s.post(s.operator, "/v1/databases/shop/collections/~"+base64url(name)+"/documents:find", `{"batchSize":2}`)
+	s.post(s.operator, "/v1/databases/shop/collections/~"+base64url(name)+"/documents:find",
+		`{"batchSize":2}`)
 	s.click("List")
 	s.shows("onerror")
 	s.do(`location.hash = "#/tail?" + new URLSearchParams({db: "shop", in: ` + quote(name) + `})`)
 	s.click("Follow")
 	s.eventually(`document.querySelector(".live")?.textContent === "following"`)
 	for i, text := range corpus {
-		if status, answer := s.post(s.operator, "/v1/databases/shop/collections/~"+base64url(name)+"/documents:insertOne",
+		if status, answer := s.post(s.operator,
+			"/v1/databases/shop/collections/~"+base64url(name)+"/documents:insertOne",
 			`{"document":{"_id":`+quote(fmt.Sprint(i, text))+`}}`); status != http.StatusOK {
 			t.Fatalf("%d %s", status, answer)
 		}
@@ -187,15 +196,19 @@ func (s *scene) texts(collection string) {
 	s.t.Helper()
 	var stages, fields []string
 	for i, text := range corpus {
-		stages = append(stages, fmt.Sprintf(`{"stage":%s,"indexName":%[1]s,"filter":{%[1]s:%[1]s}}`, quote(text)))
+		stages = append(stages,
+			fmt.Sprintf(`{"stage":%s,"indexName":%[1]s,"filter":{%[1]s:%[1]s}}`, quote(text)))
 		fields = append(fields, fmt.Sprintf(`"%d":%s`, i, quote(text)))
 	}
 	for _, h := range s.deployment.Cluster().Hosts() {
 		h.Handle("explain", func(*fakemongo.Command) fakemongo.Reply {
-			return fakemongo.Document(document(s.t, `{"ok":1,"executionStats":{"executionStages":{"stage":"OR","inputStages":[`+strings.Join(stages, ",")+`]}}}`))
+			return fakemongo.Document(document(s.t,
+				`{"ok":1,"executionStats":{"executionStages":{"stage":"OR","inputStages":[`+
+					strings.Join(stages, ",")+`]}}}`))
 		})
 	}
-	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(collection) + `, limit: "1"})`)
+	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(collection) +
+		`, limit: "1"})`)
 	s.click("Explain")
 	s.eventually(fmt.Sprintf(`document.querySelectorAll(".stage").length === %d`, 1+len(corpus)))
 	s.click("Run")
@@ -205,7 +218,9 @@ func (s *scene) texts(collection string) {
 	s.shows("You have changed nothing.")
 	s.click("Close")
 
-	s.do(`location.hash = "#/why?" + new URLSearchParams({principal: ` + quote(corpus[0]+corpus[1]) + `, groups: ` + quote(corpus[1]) + `, claims: ` + quote("{"+strings.Join(fields, ",")+"}") + `})`)
+	s.do(`location.hash = "#/why?" + new URLSearchParams({principal: ` +
+		quote(corpus[0]+corpus[1]) + `, groups: ` + quote(corpus[1]) + `, claims: ` +
+		quote("{"+strings.Join(fields, ",")+"}") + `})`)
 	s.click("Explain")
 	s.shows("Allowed by no policy")
 	s.shows("onmouseover")

@@ -31,12 +31,15 @@ func TestLighthouse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit", "--no-fund")
+	registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit",
+		"--no-fund")
 	d := deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])
 	gateway := suite.Start(t, d.URI(false, nil), "--console-enabled")
 	report := filepath.Join(dir, "report.json")
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "node_modules", ".bin", "lighthouse"),
-		gateway.REST+"/console/", "--quiet", "--output=json", "--output-path="+report, "--preset=desktop",
+	cmd := exec.CommandContext(t.Context(),
+		filepath.Join(dir, "node_modules", ".bin", "lighthouse"),
+		gateway.REST+"/console/", "--quiet", "--output=json", "--output-path="+report,
+		"--preset=desktop",
 		"--only-categories=performance,accessibility,best-practices,seo",
 		"--chrome-flags=--headless --no-sandbox --disable-dev-shm-usage")
 	cmd.Env = append(os.Environ(), "CHROME_PATH="+chromium)

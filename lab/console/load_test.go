@@ -64,7 +64,8 @@ func (s *scene) smooth(what, work string) {
 	s.page.Evaluate("(() => { const work = n => {"+work+"}; return "+frames+" })()", &seen)
 	slices.Sort(seen.Gaps)
 	n, longest := len(seen.Gaps), seen.Gaps[len(seen.Gaps)-1]
-	s.t.Logf("%s: %d frames in 4 s: median %.1f ms, p95 %.1f ms, longest %.0f ms; tasks over 50 ms: %.0f; shift %.3f",
+	s.t.Logf("%s: %d frames in 4 s: median %.1f ms, p95 %.1f ms, longest %.0f ms; tasks over 50 "+
+		"ms: %.0f; shift %.3f",
 		what, n, seen.Gaps[n/2], seen.Gaps[n*95/100], longest, seen.Tasks, seen.Shift)
 	if n < 40 || longest > 1000 {
 		s.t.Errorf("%s: %d frames in 4 s, the longest %.0f ms; the page freezes", what, n, longest)
@@ -101,14 +102,16 @@ func TestMany(t *testing.T) {
 		t.Errorf("%d rows are drawn", drawn)
 	}
 	s.smooth("10,000 handles, scrolled", `document.querySelector(".long").scrollTop = 600 * n`)
-	s.smooth("10,000 handles, 5 more lists a second", `if (n % 12 === 0) [...document.querySelectorAll("button")].find(b => b.textContent === "List").click()`)
+	s.smooth("10,000 handles, 5 more lists a second",
+		`if (n % 12 === 0) [...document.querySelectorAll("button")].find(b => b.textContent === "List").click()`)
 	s.shows("1000 or more cursors")
 	for range 9 {
 		s.click("More")
 	}
 	s.shows("10000 cursors")
 	s.do(`document.querySelector(".long").scrollTop = 1e9`)
-	s.eventually(`[...document.querySelectorAll("[aria-rowindex]")].at(-1).ariaRowIndex === "10001"`)
+	s.eventually(
+		`[...document.querySelectorAll("[aria-rowindex]")].at(-1).ariaRowIndex === "10001"`)
 	s.shoot("many-handles")
 	s.judge("10,000 handles")
 	s.isClean()
@@ -131,7 +134,8 @@ func TestInteractive(t *testing.T) {
 	}
 	slices.Sort(interactive)
 	slices.Sort(painted)
-	t.Logf("of 7 loads on loopback: interactive after %.0f ms, at most %.0f; painted after %.0f ms, at most %.0f",
+	t.Logf("of 7 loads on loopback: interactive after %.0f ms, at most %.0f; painted after %.0f "+
+		"ms, at most %.0f",
 		interactive[3], interactive[6], painted[3], painted[6])
 	s.isClean()
 }

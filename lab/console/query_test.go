@@ -43,7 +43,9 @@ func TestQuery(t *testing.T) {
 	s := newScene(t)
 	var orders []bson.Raw
 	for i := range 500 {
-		orders = append(orders, document(t, fmt.Sprintf(`{"_id":%d,"customer":"c%d","total":{"$numberDecimal":"%d.50"},"2":1,"1":2}`, i, i%7, i)))
+		orders = append(orders,
+			document(t,
+				fmt.Sprintf(`{"_id":%d,"customer":"c%d","total":{"$numberDecimal":"%d.50"},"2":1,"1":2}`, i, i%7, i)))
 	}
 	s.deployment.SetDocuments("shop.orders", orders...)
 	s.visit("#/query?db=shop&in=orders", "Sign in to Mooring")
@@ -63,7 +65,8 @@ func TestQuery(t *testing.T) {
 	s.shows("the last ones")
 	var columns string
 	s.page.Evaluate(`[...document.querySelectorAll("th")].map(h => h.textContent).join()`, &columns)
-	if columns != "_id,customer,total,2,1,Action" { // JavaScript's objects would move 1 and 2 to the front
+	// JavaScript's objects would move 1 and 2 to the front
+	if columns != "_id,customer,total,2,1,Action" {
 		t.Errorf("the columns are %s", columns)
 	}
 	s.isClean()
@@ -76,7 +79,8 @@ func TestQuery(t *testing.T) {
 	s.visit("#/held", "Held")
 	s.shows("What clients hold is for operators to see")
 	s.page.Errors() // Chromium notes the status of the call
-	s.visit("#/query?db=shop&in=orders&kind=aggregate&q="+`[{"$match":{"_id":{"$lt":3}}},{"$project":{"customer":1}}]`, "Query")
+	s.visit("#/query?db=shop&in=orders&kind=aggregate&q="+
+		`[{"$match":{"_id":{"$lt":3}}},{"$project":{"customer":1}}]`, "Query")
 	s.click("Run")
 	s.shows("Documents 1 to 3, the last ones")
 	s.isClean()
@@ -136,7 +140,8 @@ func TestCode(t *testing.T) {
 	s.deployment.SetDocuments("shop."+odd, document(t, `{"_id":1,"a":`+quote(odd)+`}`))
 	s.signIn(s.reader)
 	s.visit("#/deployment", "Deployment")
-	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(odd) + `, q: ` + quote(`{"a":`+quote(odd)+`}`) + `})`)
+	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(odd) +
+		`, q: ` + quote(`{"a":`+quote(odd)+`}`) + `})`)
 	s.click("Run")
 	s.shows("Documents 1 to 1")
 	s.click("curl")

@@ -9,7 +9,8 @@ import (
 // TestReference opens the reference at /docs, finds a call, and tries it.
 func TestReference(t *testing.T) {
 	s := newScene(t)
-	s.deployment.SetDocuments("shop.orders", []bson.Raw{document(t, `{"_id":7,"customer":"Ada"}`)}...)
+	s.deployment.SetDocuments("shop.orders",
+		[]bson.Raw{document(t, `{"_id":7,"customer":"Ada"}`)}...)
 	s.page = s.browser.Open(s.gateway.REST + "/docs")
 	s.page.Emulate(1280, 900, "light")
 	s.signIn(s.reader)

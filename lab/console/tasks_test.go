@@ -75,7 +75,8 @@ func TestTasks(t *testing.T) {
 		h.sees("The document is changed.")
 	})
 	after, _ := s.deployment.Documents("shop.orders")
-	if got, want := fmt.Sprint(after), fmt.Sprint([]bson.Raw{document(t, `{"_id":1,"tenant":"acme","total":6}`)}); got != want {
+	if got, want := fmt.Sprint(after),
+		fmt.Sprint([]bson.Raw{document(t, `{"_id":1,"tenant":"acme","total":6}`)}); got != want {
 		t.Errorf("the documents are %s, want %s", got, want)
 	}
 	s.task("copy as code", 3, 0, func(h *hand) {

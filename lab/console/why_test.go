@@ -41,7 +41,8 @@ func newRuledScene(t *testing.T, topology deployment.Topology) *scene {
 		uri = "mongodb://" + string(s.deployment.Cluster().Host(0).Address()) + "/?loadBalanced=true"
 	}
 	s.gateway = suite.Start(t, uri, "--console-enabled",
-		"--auth-api-keys-file", filepath.Join(dir, "keys"), "--policy-file", filepath.Join(dir, "rules.cedar"))
+		"--auth-api-keys-file", filepath.Join(dir, "keys"), "--policy-file",
+		filepath.Join(dir, "rules.cedar"))
 	s.page = s.browser.Open(s.gateway.REST + "/console/")
 	s.page.Emulate(1280, 900, "light")
 	return s
@@ -50,7 +51,8 @@ func newRuledScene(t *testing.T, topology deployment.Topology) *scene {
 // TestWhy has a tenant be refused and hand the link to an operator, who sees why.
 func TestWhy(t *testing.T) {
 	s := newRuledScene(t, deployment.ReplicaSet)
-	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":1,"tenant":"acme","total":5,"secret":1}`))
+	s.deployment.SetDocuments("shop.orders",
+		document(t, `{"_id":1,"tenant":"acme","total":5,"secret":1}`))
 	s.visit(`#/query?db=shop&in=orders&q={"secret":1}`, "Sign in to Mooring")
 	s.signIn(s.reader)
 	s.click("Run")

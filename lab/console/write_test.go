@@ -43,7 +43,8 @@ func (s *scene) replace(old, now string) {
 	s.t.Helper()
 	const content = `document.querySelector("dialog div.editor").shadowRoot.querySelector(".cm-content")`
 	var text string
-	s.page.Evaluate(`[...`+content+`.querySelectorAll(".cm-line")].map(l => l.textContent).join("\n")`, &text)
+	s.page.Evaluate(`[...`+content+
+		`.querySelectorAll(".cm-line")].map(l => l.textContent).join("\n")`, &text)
 	if strings.Count(text, old) != 1 {
 		s.t.Fatalf("%s is not once in\n%s", old, text)
 	}
@@ -74,7 +75,8 @@ func TestEditEveryType(t *testing.T) {
 		},
 		{
 			"beside names that no update can have", `"1": 2,`, `"1": 20,`, "document.1 2 20",
-			strings.NewReplacer(`"array":[{"$numberInt":"1"}`, `"array":[{"$numberInt":"100"}`, `"last":{"$numberInt":"7"}`, `"last":{"$numberInt":"8"}`,
+			strings.NewReplacer(`"array":[{"$numberInt":"1"}`, `"array":[{"$numberInt":"100"}`,
+				`"last":{"$numberInt":"7"}`, `"last":{"$numberInt":"8"}`,
 				`"1":{"$numberInt":"2"}`, `"1":{"$numberInt":"20"}`).Replace(everyType),
 		},
 	} {
@@ -120,7 +122,8 @@ func TestEdit(t *testing.T) {
 	s.shows("items.1.gift")
 	s.shoot("edit")
 	s.judge("an edit")
-	if status, answer := s.post(s.reader, "/v1/databases/shop/collections/orders/documents:updateOne",
+	if status, answer := s.post(s.reader,
+		"/v1/databases/shop/collections/orders/documents:updateOne",
 		`{"filter":{"_id":1},"update":{"$set":{"customer":"Eve"}}}`); status != 200 {
 		t.Fatalf("%d %s", status, answer)
 	}
@@ -130,13 +133,15 @@ func TestEdit(t *testing.T) {
 	s.judge("an edit that came late")
 	s.page.Errors() // Chromium notes the status of the call
 	s.click("Read it again")
-	s.eventually(`document.querySelector("dialog div.editor").shadowRoot.textContent.includes("Eve")`)
+	s.eventually(
+		`document.querySelector("dialog div.editor").shadowRoot.textContent.includes("Eve")`)
 	s.replace(`"customer": "Eve",`, ``)
 	s.shows("is removed")
 	s.click("Save the change")
 	s.shows("The document is changed.")
 	after, _ := s.deployment.Documents("shop.orders")
-	if want := document(t, `{"_id":1,"total":{"$numberDecimal":"12.50"},"items":[{"sku":"a","n":1},{"sku":"b","n":2}],"a.b":1,"at":{"$date":"2026-11-01T10:00:00Z"}}`); !bytes.Equal(after[0], want) {
+	if want := document(t,
+		`{"_id":1,"total":{"$numberDecimal":"12.50"},"items":[{"sku":"a","n":1},{"sku":"b","n":2}],"a.b":1,"at":{"$date":"2026-11-01T10:00:00Z"}}`); !bytes.Equal(after[0], want) {
 		t.Errorf("the document is %s", after[0])
 	}
 	s.isClean()
@@ -152,12 +157,17 @@ func TestWrites(t *testing.T) {
 	s.deployment.SetDocuments("shop.orders", orders...)
 	count := func(filter string) string {
 		t.Helper()
-		_, answer := s.post(s.reader, "/v1/databases/shop/collections/orders/documents:countDocuments", `{"filter":`+filter+`}`)
+		_, answer := s.post(s.reader,
+			"/v1/databases/shop/collections/orders/documents:countDocuments",
+			`{"filter":`+filter+`}`)
 		return answer
 	}
 	s.visit("#/query", "Sign in to Mooring")
 	s.signIn(s.reader)
-	for _, write := range []struct{ kind, q, update, preview, button, confirm, outcome, filter, before, after string }{
+	for _, write := range []struct {
+		kind, q, update, preview, button, confirm, outcome, filter,
+		before, after string
+	}{
 		{
 			"updateMany", `{"n":{"$lt":7}}`, `{"$set":{"status":"old"}}`, "7 documents match.", "Update 7 documents…", "Update now",
 			"Done: 7 documents matched, 7 documents changed.", `{"status":"old"}`, `{"count":0}`, `{"count":7}`,
@@ -183,7 +193,9 @@ func TestWrites(t *testing.T) {
 			"Done: 1 document deleted.", `{"_id":"c"}`, `{"count":1}`, `{"count":0}`,
 		},
 	} {
-		s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", kind: ` + quote(write.kind) + `, q: ` + quote(write.q) + `, update: ` + quote(write.update) + `})`)
+		s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", kind: ` +
+			quote(write.kind) + `, q: ` + quote(write.q) + `, update: ` + quote(write.update) +
+			`})`)
 		s.click("Preview")
 		s.shows(write.preview)
 		if write.kind == "deleteMany" {
@@ -210,7 +222,8 @@ func TestWrites(t *testing.T) {
 	s.click("Preview")
 	s.shows("7 documents match.")
 	s.edit(`{"n":12345}`)
-	s.eventually(`!document.body.innerText.includes("7 documents match.")`) // it is not what was looked at
+	// it is not what was looked at
+	s.eventually(`!document.body.innerText.includes("7 documents match.")`)
 	s.isClean()
 }
 
@@ -231,7 +244,8 @@ func TestExplain(t *testing.T) {
 	s.shows("How the server runs it")
 	s.shows("reads the whole collection")
 	var stages string
-	s.page.Evaluate(`[...document.querySelectorAll(".plan strong")].map(e => e.textContent).join()`, &stages)
+	s.page.Evaluate(`[...document.querySelectorAll(".plan strong")].map(e => e.textContent).join()`,
+		&stages)
 	if stages != "SORT,OR,COLLSCAN,FETCH,IXSCAN" {
 		t.Errorf("the stages are %s", stages)
 	}

@@ -81,7 +81,8 @@ func TestDredd(t *testing.T) {
 		every = 1
 	}
 	write(t, filepath.Join(dir, "whole.json"), string(openapi.JSON))
-	trim := exec.CommandContext(t.Context(), "node", "trim.js", "whole.json", "openapi.json", strconv.Itoa(every))
+	trim := exec.CommandContext(t.Context(), "node", "trim.js", "whole.json", "openapi.json",
+		strconv.Itoa(every))
 	trim.Dir = dir
 	if out, err := trim.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -120,13 +121,16 @@ func judge(t *testing.T, judged []judgement, every int) {
 		}
 		failed++
 		entry := ""
-		for _, name := range []string{j.Operation + " " + j.Status + " " + j.Type, j.Operation + " " + j.Status + " *"} {
+		for _, name := range []string{
+			j.Operation + " " + j.Status + " " + j.Type, j.Operation + " " + j.Status + " *",
+		} {
 			if known[name] != "" {
 				entry = name
 			}
 		}
 		if found[entry] = true; entry == "" {
-			t.Errorf("%s %s %s: %s: %s\n%s", j.Operation, j.Status, j.Type, j.Judgement, j.Message, j.Body)
+			t.Errorf("%s %s %s: %s: %s\n%s", j.Operation, j.Status, j.Type, j.Judgement, j.Message,
+				j.Body)
 		}
 	}
 	for _, entry := range slices.Sorted(maps.Keys(known)) {
@@ -204,14 +208,17 @@ func install(t *testing.T) string {
 		t.Skip("node is not installed")
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json", ".npmrc", "hooks.js", "trim.js"} {
+	for _, name := range []string{
+		"package.json", "package-lock.json", ".npmrc", "hooks.js", "trim.js",
+	} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		write(t, filepath.Join(dir, name), string(text))
 	}
-	registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit", "--no-fund")
+	registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit",
+		"--no-fund")
 	return dir
 }
 

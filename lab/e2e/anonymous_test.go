@@ -17,12 +17,15 @@ import (
 func TestAnonymousGets(t *testing.T) {
 	const gets = 500
 	server := startCanned(t)
-	g := suite.Start(t, server.URI(), "--cursors-unread-idle", "3s", "--debug-address", "127.0.0.1:0")
+	g := suite.Start(t, server.URI(), "--cursors-unread-idle", "3s", "--debug-address",
+		"127.0.0.1:0")
 	heap := func() uint64 { return g.Vars(t).Memory.HeapAlloc }
 	before := heap()
 	begun := time.Now()
 	for i := range gets {
-		if code, err := get(t.Context(), g.REST+"/v1/databases/lab/collections/"+memoryCollection+"/documents"); err != nil || code != http.StatusOK {
+		if code, err := get(t.Context(),
+			g.REST+"/v1/databases/lab/collections/"+memoryCollection+"/documents"); err != nil ||
+			code != http.StatusOK {
 			t.Fatalf("GET %d: %d, %v", i, code, err)
 		}
 	}

@@ -99,13 +99,16 @@ func wantOneConnectionEach(t testing.TB, b *fakemongo.Balanced) {
 		getMores := s.Commands("getMore")
 		for _, c := range getMores {
 			if opened[c.Connection] == 0 {
-				t.Errorf("service %d: a getMore on connection %d, which opened no cursor", i, c.Connection)
+				t.Errorf("service %d: a getMore on connection %d, which opened no cursor", i,
+					c.Connection)
 			}
 		}
 		if want := finds * (pagedBatches - 1); len(getMores) != want {
-			t.Errorf("service %d: %d getMores for %d cursors, want %d", i, len(getMores), finds, want)
+			t.Errorf("service %d: %d getMores for %d cursors, want %d", i, len(getMores), finds,
+				want)
 		}
-		t.Logf("service %d: %d cursors, %d getMores, %d connections", i, finds, len(getMores), s.AcceptedConnections())
+		t.Logf("service %d: %d cursors, %d getMores, %d connections", i, finds, len(getMores),
+			s.AcceptedConnections())
 	}
 }
 
@@ -130,7 +133,8 @@ func TestLoadBalancerUnknownToTheGateway(t *testing.T) {
 
 // runCrowd lets the clients read their first page, calls meanwhile when all of them have, and
 // lets them read on: no service answers a getMore before that.
-func runCrowd(t *testing.T, b *fakemongo.Balanced, g *gatewaytest.Gateway, meanwhile func()) []error {
+func runCrowd(t *testing.T, b *fakemongo.Balanced, g *gatewaytest.Gateway,
+	meanwhile func()) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -225,7 +229,8 @@ func (s *sequence) complete() error {
 // readStream reads a cursor as a gRPC stream.
 func readStream(ctx context.Context, c mooringv1.DocumentServiceClient, first func()) error {
 	batch := int32(pagedBatch)
-	stream, err := c.StreamFind(ctx, &mooringv1.StreamFindRequest{Database: "lab", Collection: "c", BatchSize: &batch})
+	stream, err := c.StreamFind(ctx,
+		&mooringv1.StreamFindRequest{Database: "lab", Collection: "c", BatchSize: &batch})
 	if err != nil {
 		return asRefusal(err)
 	}
@@ -234,7 +239,10 @@ func readStream(ctx context.Context, c mooringv1.DocumentServiceClient, first fu
 }
 
 // readMessages reads a gRPC stream to its end, and calls read after each message.
-func readMessages[M interface{ GetDocuments() []*mooringv1.Document }](stream interface{ Recv() (M, error) }, s *sequence, read func()) error {
+func readMessages[M interface{ GetDocuments() []*mooringv1.Document }](stream interface {
+	Recv() (M,
+		error)
+}, s *sequence, read func()) error {
 	for {
 		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -256,7 +264,8 @@ func readMessages[M interface{ GetDocuments() []*mooringv1.Document }](stream in
 func readLinesOf(ctx context.Context, g *gatewaytest.Gateway, first func()) error {
 	var s sequence
 	path := gatewaytest.Documents("lab", "c", "streamFind")
-	return errors.Join(readNDJSON(ctx, g.REST+path, fmt.Sprintf(`{"batchSize": %d}`, pagedBatch), &s, first), s.complete())
+	return errors.Join(readNDJSON(ctx, g.REST+path, fmt.Sprintf(`{"batchSize": %d}`, pagedBatch),
+		&s, first), s.complete())
 }
 
 // readNDJSON reads the stream that a request answers with to its last line, and calls read after
@@ -284,7 +293,10 @@ func readNDJSON(ctx context.Context, url, body string, s *sequence, read func())
 		case err != nil:
 			return err
 		case l.Error != nil:
-			return &refusal{HTTP: resp.StatusCode, Status: l.Error.Status, Reason: l.Error.Reason, Message: l.Error.Message}
+			return &refusal{
+				HTTP: resp.StatusCode, Status: l.Error.Status, Reason: l.Error.Reason,
+				Message: l.Error.Message,
+			}
 		case l.End != nil:
 			return nil
 		}

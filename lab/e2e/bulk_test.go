@@ -40,7 +40,8 @@ func TestBulk(t *testing.T) {
 		for _, d := range sent[start : start+bulkBatch] {
 			batch = append(batch, &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: d}})
 		}
-		resp, err := documents.InsertMany(t.Context(), &mooringv1.InsertManyRequest{Database: db, Collection: collection, Documents: batch})
+		resp, err := documents.InsertMany(t.Context(),
+			&mooringv1.InsertManyRequest{Database: db, Collection: collection, Documents: batch})
 		if err != nil || resp.GetInsertedCount() != bulkBatch {
 			t.Fatalf("InsertMany() from %d = %d inserted, %v", start, resp.GetInsertedCount(), err)
 		}
@@ -48,7 +49,8 @@ func TestBulk(t *testing.T) {
 
 	t.Run("gRPC stream", func(t *testing.T) {
 		got := newCollector(t, sent)
-		stream, err := documents.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: db, Collection: collection})
+		stream, err := documents.StreamFind(t.Context(),
+			&mooringv1.StreamFindRequest{Database: db, Collection: collection})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +66,9 @@ func TestBulk(t *testing.T) {
 	t.Run("gRPC pages", func(t *testing.T) {
 		got := newCollector(t, sent)
 		cursors := mooringv1.NewCursorServiceClient(conn)
-		page, err := documents.Find(t.Context(), &mooringv1.FindRequest{Database: db, Collection: collection, BatchSize: new(int32(3000))})
+		page, err := documents.Find(t.Context(), &mooringv1.FindRequest{
+			Database: db, Collection: collection, BatchSize: new(int32(3000)),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +80,8 @@ func TestBulk(t *testing.T) {
 			if cursor == "" {
 				break
 			}
-			next, err := cursors.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: cursor, BatchSize: new(int32(3000))})
+			next, err := cursors.NextPage(t.Context(),
+				&mooringv1.NextPageRequest{Cursor: cursor, BatchSize: new(int32(3000))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +93,8 @@ func TestBulk(t *testing.T) {
 		got := newCollector(t, sent)
 		path, body := gatewaytest.Documents(db, collection, "find"), `{"batchSize": 3000}`
 		for path != "" {
-			resp := g.Post(t, path, body, gatewaytest.Header{Name: "Accept", Value: "application/ejson"})
+			resp := g.Post(t, path, body,
+				gatewaytest.Header{Name: "Accept", Value: "application/ejson"})
 			var page struct {
 				Documents []json.RawMessage
 				Cursor    string
@@ -107,7 +113,8 @@ func TestBulk(t *testing.T) {
 		got := newCollector(t, sent)
 		path, body := gatewaytest.Documents(db, collection, "find"), `{"batchSize": 3000}`
 		for path != "" {
-			resp := g.Post(t, path, body, gatewaytest.Header{Name: "Accept", Value: "application/bson"})
+			resp := g.Post(t, path, body,
+				gatewaytest.Header{Name: "Accept", Value: "application/bson"})
 			if resp.Status != 200 || resp.Header.Get("Content-Type") != "application/bson" {
 				t.Fatalf("%d %s %.300s", resp.Status, resp.Header.Get("Content-Type"), resp.Body)
 			}
@@ -124,7 +131,8 @@ func TestBulk(t *testing.T) {
 	})
 	t.Run("NDJSON stream", func(t *testing.T) {
 		got := newCollector(t, sent)
-		resp := g.Open(t, t.Context(), "POST", gatewaytest.Documents(db, collection, "streamFind"), `{}`,
+		resp := g.Open(t, t.Context(), "POST", gatewaytest.Documents(db, collection, "streamFind"),
+			`{}`,
 			gatewaytest.Header{Name: "Accept", Value: "application/x-ndjson;profile=canonical"})
 		defer resp.Body.Close()
 		end := readLines(t, resp.Body, func(d json.RawMessage) { got.add(parseJSON(t, d)) })
@@ -256,7 +264,8 @@ func bulkDocument(i int32) bson.D {
 		"true", i%2 == 0,
 		"null", nil,
 		"timestamp", bson.Timestamp{T: uint32(i), I: 1},
-		"nested", fields("a", fields("b", int32(1), "c", bson.A{int32(1), "two", fields("three", 3.5)})),
+		"nested",
+		fields("a", fields("b", int32(1), "c", bson.A{int32(1), "two", fields("three", 3.5)})),
 		"empty", fields(),
 		"none", bson.A{},
 	)

@@ -30,15 +30,18 @@ func TestBulkWrite(t *testing.T) {
 		"matchedCount": 2, "modifiedCount": 2, "deletedCount": 1, "upsertedCount": 1,
 		"insertedIds": [{"index": 0, "id": 1}, {"index": 1, "id": 2}, {"index": 2, "id": 3}]}`)
 	all := g.Post(t, gatewaytest.Documents(db, "things", "find"), `{"sort": {"_id": 1}}`)
-	wantJSON(t, all.Body, `{"documents": [{"_id": 1, "n": 10}, {"_id": 2, "m": 2}, {"_id": 4, "n": 4}]}`)
+	wantJSON(t, all.Body,
+		`{"documents": [{"_id": 1, "n": 10}, {"_id": 2, "m": 2}, {"_id": 4, "n": 4}]}`)
 
 	const partly = `{"ordered": false, "models": [{"insertOne": {"document": {"_id": 1}}}, {"insertOne": {"document": {"_id": 5}}}]`
 	got = g.Post(t, gatewaytest.Documents(db, "things", "bulkWrite"), partly+`}`)
-	if got.Status != 409 || !bytes.Contains(got.Body, []byte(`"writeErrors":[{"index":0`)) || !bytes.Contains(got.Body, []byte(`"insertedCount":1`)) {
+	if got.Status != 409 || !bytes.Contains(got.Body, []byte(`"writeErrors":[{"index":0`)) ||
+		!bytes.Contains(got.Body, []byte(`"insertedCount":1`)) {
 		t.Errorf("a duplicate key is %d %s", got.Status, got.Body)
 	}
 	g.Post(t, gatewaytest.Documents(db, "things", "deleteOne"), `{"filter": {"_id": 5}}`)
-	got = g.Post(t, gatewaytest.Documents(db, "things", "bulkWrite"), partly+`, "returnPartialSuccess": true}`)
+	got = g.Post(t, gatewaytest.Documents(db, "things", "bulkWrite"),
+		partly+`, "returnPartialSuccess": true}`)
 	if got.Status != 207 || !bytes.Contains(got.Body, []byte(`"writeErrors":[{"index":0`)) {
 		t.Errorf("a partial success is %d %s", got.Status, got.Body)
 	}
@@ -71,7 +74,9 @@ func TestImport(t *testing.T) {
 		docs.Write(raw(t, fields("_id", int32(n+i), "pad", strings.Repeat("x", 200))))
 	}
 	path := gatewaytest.Documents(db, "things", "import")
-	as := func(kind string) gatewaytest.Header { return gatewaytest.Header{Name: "Content-Type", Value: kind} }
+	as := func(kind string) gatewaytest.Header {
+		return gatewaytest.Header{Name: "Content-Type", Value: kind}
+	}
 	got := g.Do(t, "POST", path, lines.String(), as("application/x-ndjson"))
 	wantJSON(t, got.Body, `{"acknowledged": true, "insertedCount": 10000, "failedCount": 0}`)
 	got = g.Do(t, "POST", path, docs.String(), as("application/bson"))
@@ -80,12 +85,15 @@ func TestImport(t *testing.T) {
 	wantJSON(t, all.Body, `{"count": 20000}`)
 
 	const some = "{\"_id\": 1}\n{\"_id\": \"new\"}\n{\"_id\": 2}\n"
-	got = g.Do(t, "POST", path+"?ordered=false&returnPartialSuccess=true", some, as("application/x-ndjson"))
-	if got.Status != 207 || !bytes.Contains(got.Body, []byte(`"insertedCount":1`)) || !bytes.Contains(got.Body, []byte(`"failedCount":2`)) {
+	got = g.Do(t, "POST", path+"?ordered=false&returnPartialSuccess=true", some,
+		as("application/x-ndjson"))
+	if got.Status != 207 || !bytes.Contains(got.Body, []byte(`"insertedCount":1`)) ||
+		!bytes.Contains(got.Body, []byte(`"failedCount":2`)) {
 		t.Errorf("duplicate keys: %d %s", got.Status, got.Body)
 	}
 	got = g.Do(t, "POST", path, "{\"_id\": \"newer\"}\nnonsense\n", as("application/x-ndjson"))
-	if got.Status != 400 || !bytes.Contains(got.Body, []byte(`"documents.1"`)) || !bytes.Contains(got.Body, []byte(`"insertedCount":1`)) {
+	if got.Status != 400 || !bytes.Contains(got.Body, []byte(`"documents.1"`)) ||
+		!bytes.Contains(got.Body, []byte(`"insertedCount":1`)) {
 		t.Errorf("a malformed line: %d %s", got.Status, got.Body)
 	}
 }

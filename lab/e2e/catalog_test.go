@@ -15,7 +15,8 @@ func TestCatalog(t *testing.T) {
 	base := "/v1/databases/" + db
 	ok := func(verb, path, body string) gatewaytest.Response {
 		t.Helper()
-		got := g.Do(t, verb, base+path, body, gatewaytest.Header{Name: "Content-Type", Value: "application/json"})
+		got := g.Do(t, verb, base+path, body,
+			gatewaytest.Header{Name: "Content-Type", Value: "application/json"})
 		if got.Status != 200 {
 			t.Errorf("%s %s: %d %s", verb, path, got.Status, got.Body)
 		}
@@ -43,16 +44,19 @@ func TestCatalog(t *testing.T) {
 	ok("POST", "/collections/taken:create", `{}`)
 	got := g.Post(t, base+"/collections/things:rename", `{"to": "taken"}`)
 	if got.Status != 409 || !bytes.Contains(got.Body, []byte("NamespaceExists")) {
-		t.Errorf("a rename to a name that is taken: %d %s, want 409 NamespaceExists", got.Status, got.Body)
+		t.Errorf("a rename to a name that is taken: %d %s, want 409 NamespaceExists", got.Status,
+			got.Body)
 	}
 	if found := names("/collections"); !found["things"] {
 		t.Errorf("the collections are %v, want things in them", found)
 	}
 	g.Post(t, gatewaytest.Documents(db, "things", "insertOne"), `{"document": {"_id": 1, "a": 1}}`)
 
-	got = ok("POST", "/collections/things/indexes:create", `{"indexes": [{"key": {"a": 1}}, {"key": [["b", 1], ["2", -1]], "name": "n"}]}`)
+	got = ok("POST", "/collections/things/indexes:create",
+		`{"indexes": [{"key": {"a": 1}}, {"key": [["b", 1], ["2", -1]], "name": "n"}]}`)
 	wantJSON(t, got.Body, `{"names": ["a_1", "n"]}`)
-	if found := names("/collections/things/indexes"); !found["_id_"] || !found["a_1"] || !found["n"] {
+	if found := names("/collections/things/indexes"); !found["_id_"] || !found["a_1"] ||
+		!found["n"] {
 		t.Errorf("the indexes are %v", found)
 	}
 	ok("POST", "/collections/things/indexes:drop", `{"index": "a_1"}`)

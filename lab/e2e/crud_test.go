@@ -27,7 +27,8 @@ func TestGRPC(t *testing.T) {
 	const collection = "things"
 
 	one, err := documents.InsertOne(ctx, &mooringv1.InsertOneRequest{
-		Database: db, Collection: collection, Document: document(t, fields("_id", int32(1), "kind", "a", "n", int32(1))),
+		Database: db, Collection: collection,
+		Document: document(t, fields("_id", int32(1), "kind", "a", "n", int32(1))),
 	})
 	if err != nil || !one.GetAcknowledged() {
 		t.Fatalf("InsertOne() = %v, %v", one, err)
@@ -53,7 +54,8 @@ func TestGRPC(t *testing.T) {
 	found, err := documents.FindOne(ctx, &mooringv1.FindOneRequest{
 		Database: db, Collection: collection, Filter: document(t, fields("_id", int32(2))),
 	})
-	if want := raw(t, fields("_id", int32(2), "kind", "b", "n", int32(2))); err != nil || !bytes.Equal(found.GetDocument().GetBson(), want) {
+	if want := raw(t, fields("_id", int32(2), "kind", "b", "n", int32(2))); err != nil ||
+		!bytes.Equal(found.GetDocument().GetBson(), want) {
 		t.Errorf("FindOne() = %v, %v, want %v", found, err, want)
 	}
 	none, err := documents.FindOne(ctx, &mooringv1.FindOneRequest{
@@ -79,12 +81,14 @@ func TestGRPC(t *testing.T) {
 	if err != nil || count.GetCount() != 2 {
 		t.Errorf("CountDocuments() = %v, %v, want 2", count, err)
 	}
-	estimate, err := documents.EstimatedDocumentCount(ctx, &mooringv1.EstimatedDocumentCountRequest{Database: db, Collection: collection})
+	estimate, err := documents.EstimatedDocumentCount(ctx,
+		&mooringv1.EstimatedDocumentCountRequest{Database: db, Collection: collection})
 	if err != nil || estimate.GetCount() != 4 && countsExactly() {
 		t.Errorf("EstimatedDocumentCount() = %v, %v, want 4", estimate, err)
 	}
 	distinct, err := documents.Distinct(ctx, &mooringv1.DistinctRequest{
-		Database: db, Collection: collection, FieldName: "kind", Filter: document(t, fields("_id", fields("$lt", int32(10)))),
+		Database: db, Collection: collection, FieldName: "kind",
+		Filter: document(t, fields("_id", fields("$lt", int32(10)))),
 	})
 	if err != nil || len(distinct.GetValues()) != 2 {
 		t.Errorf("Distinct() = %v, %v, want a and b", distinct, err)
@@ -92,21 +96,25 @@ func TestGRPC(t *testing.T) {
 
 	updated, err := documents.UpdateOne(ctx, &mooringv1.UpdateOneRequest{
 		Database: db, Collection: collection,
-		Filter: document(t, fields("_id", int32(1))), Update: update(t, fields("$set", fields("n", int32(10)))),
+		Filter: document(t, fields("_id", int32(1))),
+		Update: update(t, fields("$set", fields("n", int32(10)))),
 	})
-	if err != nil || updated.GetMatchedCount() != 1 || updated.GetModifiedCount() != 1 || updated.UpsertedId != nil {
+	if err != nil || updated.GetMatchedCount() != 1 || updated.GetModifiedCount() != 1 ||
+		updated.UpsertedId != nil {
 		t.Errorf("UpdateOne() = %v, %v, want one modified", updated, err)
 	}
 	all, err := documents.UpdateMany(ctx, &mooringv1.UpdateManyRequest{
 		Database: db, Collection: collection,
-		Filter: document(t, fields("kind", "a")), Update: update(t, fields("$inc", fields("n", int32(1)))),
+		Filter: document(t, fields("kind", "a")),
+		Update: update(t, fields("$inc", fields("n", int32(1)))),
 	})
 	if err != nil || all.GetMatchedCount() != 2 || all.GetModifiedCount() != 2 {
 		t.Errorf("UpdateMany() = %v, %v, want two modified", all, err)
 	}
 	upserted, err := documents.UpdateOne(ctx, &mooringv1.UpdateOneRequest{
 		Database: db, Collection: collection, Upsert: new(true),
-		Filter: document(t, fields("_id", int32(5))), Update: update(t, fields("$set", fields("n", int32(5)))),
+		Filter: document(t, fields("_id", int32(5))),
+		Update: update(t, fields("$set", fields("n", int32(5)))),
 	})
 	if err != nil || bson.Raw(upserted.GetUpsertedId().GetBson()).Lookup("v").Int32() != 5 {
 		t.Errorf("UpdateOne() with upsert = %v, %v, want the _id 5", upserted, err)
@@ -121,14 +129,16 @@ func TestGRPC(t *testing.T) {
 
 	after, err := documents.FindOneAndUpdate(ctx, &mooringv1.FindOneAndUpdateRequest{
 		Database: db, Collection: collection, ReturnDocument: new("after"),
-		Filter: document(t, fields("_id", int32(1))), Update: update(t, fields("$inc", fields("n", int32(1)))),
+		Filter: document(t, fields("_id", int32(1))),
+		Update: update(t, fields("$inc", fields("n", int32(1)))),
 	})
 	if err != nil || bson.Raw(after.GetDocument().GetBson()).Lookup("n").Int32() != 12 {
 		t.Errorf("FindOneAndUpdate() = %v, %v, want n: 12", after, err)
 	}
 	before, err := documents.FindOneAndReplace(ctx, &mooringv1.FindOneAndReplaceRequest{
 		Database: db, Collection: collection,
-		Filter: document(t, fields("_id", int32(1))), Replacement: document(t, fields("n", int32(0))),
+		Filter:      document(t, fields("_id", int32(1))),
+		Replacement: document(t, fields("n", int32(0))),
 	})
 	if err != nil || bson.Raw(before.GetDocument().GetBson()).Lookup("n").Int32() != 12 {
 		t.Errorf("FindOneAndReplace() = %v, %v, want the document before", before, err)
@@ -156,14 +166,16 @@ func TestGRPC(t *testing.T) {
 		t.Errorf("Aggregate() = %v, %v, want 2 and 3", matched, err)
 	}
 
-	reply, err := commands.RunCommand(ctx, &mooringv1.RunCommandRequest{Database: db, Command: document(t, fields("ping", int32(1)))})
+	reply, err := commands.RunCommand(ctx,
+		&mooringv1.RunCommandRequest{Database: db, Command: document(t, fields("ping", int32(1)))})
 	if err != nil {
 		t.Errorf("RunCommand(ping) = %v", err)
 	} else if ok, _ := bson.Raw(reply.GetReply().GetBson()).Lookup("ok").AsInt64OK(); ok != 1 {
 		t.Errorf("RunCommand(ping) = %v, want ok: 1", bson.Raw(reply.GetReply().GetBson()))
 	}
 	cursor, err := commands.RunCursorCommand(ctx, &mooringv1.RunCursorCommandRequest{
-		Database: db, Command: document(t, fields("find", collection, "filter", fields("_id", int32(2)))),
+		Database: db,
+		Command:  document(t, fields("find", collection, "filter", fields("_id", int32(2)))),
 	})
 	if err != nil || !slices.Equal(ids(cursor.GetDocuments()), []int32{2}) {
 		t.Errorf("RunCursorCommand(find) = %v, %v, want 2", cursor, err)
@@ -175,7 +187,9 @@ func TestGRPC(t *testing.T) {
 	if err != nil || deleted.GetDeletedCount() != 1 {
 		t.Errorf("DeleteOne() = %v, %v, want 1", deleted, err)
 	}
-	rest, err := documents.DeleteMany(ctx, &mooringv1.DeleteManyRequest{Database: db, Collection: collection, Filter: document(t, fields())})
+	rest, err := documents.DeleteMany(ctx, &mooringv1.DeleteManyRequest{
+		Database: db, Collection: collection, Filter: document(t, fields()),
+	})
 	if err != nil || rest.GetDeletedCount() != 3 {
 		t.Errorf("DeleteMany() = %v, %v, want 3", rest, err)
 	}
@@ -194,12 +208,15 @@ func TestGRPCCursors(t *testing.T) {
 	for i := range int32(total) {
 		docs = append(docs, document(t, fields("_id", i)))
 	}
-	if _, err := documents.InsertMany(ctx, &mooringv1.InsertManyRequest{Database: db, Collection: collection, Documents: docs}); err != nil {
+	if _, err := documents.InsertMany(ctx, &mooringv1.InsertManyRequest{
+		Database: db, Collection: collection, Documents: docs,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	first := func(t *testing.T) (got []int32, cursor string) {
 		page, err := documents.Find(ctx, &mooringv1.FindRequest{
-			Database: db, Collection: collection, Sort: document(t, fields("_id", int32(1))), BatchSize: new(int32(10)),
+			Database: db, Collection: collection, Sort: document(t, fields("_id", int32(1))),
+			BatchSize: new(int32(10)),
 		})
 		if err != nil || page.Cursor == nil {
 			t.Fatalf("Find() = %v, %v, want a cursor", page, err)
@@ -214,7 +231,8 @@ func TestGRPCCursors(t *testing.T) {
 	t.Run("pages", func(t *testing.T) {
 		got, cursor := first(t)
 		for cursor != "" {
-			page, err := cursors.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: cursor, BatchSize: new(int32(10))})
+			page, err := cursors.NextPage(ctx,
+				&mooringv1.NextPageRequest{Cursor: cursor, BatchSize: new(int32(10))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +255,8 @@ func TestGRPCCursors(t *testing.T) {
 	})
 	t.Run("a closed cursor is gone", func(t *testing.T) {
 		_, cursor := first(t)
-		if _, err := cursors.CloseCursor(ctx, &mooringv1.CloseCursorRequest{Cursor: cursor}); err != nil {
+		if _, err := cursors.CloseCursor(ctx,
+			&mooringv1.CloseCursorRequest{Cursor: cursor}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := cursors.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: cursor})
@@ -247,7 +266,8 @@ func TestGRPCCursors(t *testing.T) {
 	})
 	t.Run("streams", func(t *testing.T) {
 		find, err := documents.StreamFind(ctx, &mooringv1.StreamFindRequest{
-			Database: db, Collection: collection, Sort: document(t, fields("_id", int32(1))), BatchSize: new(int32(4)),
+			Database: db, Collection: collection, Sort: document(t, fields("_id", int32(1))),
+			BatchSize: new(int32(4)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -265,9 +285,13 @@ func TestGRPCCursors(t *testing.T) {
 		if got, err := receive(aggregate); err != nil || !slices.Equal(ids(got), want) {
 			t.Errorf("StreamAggregate() = %v, %v", ids(got), err)
 		}
-		command, err := mooringv1.NewCommandServiceClient(conn).StreamRunCursorCommand(ctx, &mooringv1.StreamRunCursorCommandRequest{
-			Database: db, Command: document(t, fields("find", collection, "sort", fields("_id", int32(1)), "batchSize", int32(4))),
-		})
+		command, err := mooringv1.NewCommandServiceClient(conn).
+			StreamRunCursorCommand(ctx, &mooringv1.StreamRunCursorCommandRequest{
+				Database: db,
+				Command: document(t,
+					fields("find", collection, "sort", fields("_id", int32(1)), "batchSize",
+						int32(4))),
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +313,9 @@ type batch[R any] interface {
 func countsExactly() bool { return suite.IsEmbedded() }
 
 // receive reads a stream to its end.
-func receive[R any, P batch[R]](stream grpc.ServerStreamingClient[R]) ([]*mooringv1.Document, error) {
+func receive[R any, P batch[R]](
+	stream grpc.ServerStreamingClient[R],
+) ([]*mooringv1.Document, error) {
 	var docs []*mooringv1.Document
 	for {
 		message, err := stream.Recv()
@@ -361,38 +387,48 @@ func TestREST(t *testing.T) {
 func TestRESTForms(t *testing.T) {
 	g := suite.Start(t, suite.URI(t))
 	db := suite.Database(t)
-	g.Post(t, gatewaytest.Documents(db, "things", "insertMany"), `{"documents": [{"_id": 1, "n": {"$numberLong": "9007199254740993"}}, {"_id": 2}]}`)
+	g.Post(t, gatewaytest.Documents(db, "things", "insertMany"),
+		`{"documents": [{"_id": 1, "n": {"$numberLong": "9007199254740993"}}, {"_id": 2}]}`)
 	base := "/v1/databases/" + db
 	get := base + "/collections/things/documents?filter=" + `%7B%22_id%22%3A1%7D`
 
 	t.Run("GET", func(t *testing.T) {
 		got := g.Do(t, "GET", get, "")
-		wantJSON(t, got.Body, `{"documents": [{"_id": 1, "n": {"$numberLong": "9007199254740993"}}]}`)
+		wantJSON(t, got.Body,
+			`{"documents": [{"_id": 1, "n": {"$numberLong": "9007199254740993"}}]}`)
 	})
 	t.Run("int64=number", func(t *testing.T) {
-		got := g.Do(t, "GET", get, "", gatewaytest.Header{Name: "Accept", Value: "application/json;int64=number"})
+		got := g.Do(t, "GET", get, "",
+			gatewaytest.Header{Name: "Accept", Value: "application/json;int64=number"})
 		if !bytes.Contains(got.Body, []byte(`9007199254740993}`)) {
 			t.Errorf("got %s", got.Body)
 		}
 	})
 	t.Run("canonical", func(t *testing.T) {
-		got := g.Do(t, "GET", get, "", gatewaytest.Header{Name: "Accept", Value: "application/ejson"})
-		wantJSON(t, got.Body, `{"documents": [{"_id": {"$numberInt": "1"}, "n": {"$numberLong": "9007199254740993"}}]}`)
+		got := g.Do(t, "GET", get, "",
+			gatewaytest.Header{Name: "Accept", Value: "application/ejson"})
+		wantJSON(t, got.Body,
+			`{"documents": [{"_id": {"$numberInt": "1"}, "n": {"$numberLong": "9007199254740993"}}]}`)
 	})
 	t.Run("runCommand", func(t *testing.T) {
-		got := g.Post(t, base+":runCommand", `{"command": {"count": "things", "query": {"_id": {"$gt": 0}}}}`)
+		got := g.Post(t, base+":runCommand",
+			`{"command": {"count": "things", "query": {"_id": {"$gt": 0}}}}`)
 		if got.Status != 200 || !bytes.Contains(got.Body, []byte(`"n":2`)) {
 			t.Errorf("%d %s", got.Status, got.Body)
 		}
 	})
 	t.Run("runCursorCommand", func(t *testing.T) {
-		got := g.Post(t, base+":runCursorCommand", `{"command": {"find": "things", "filter": {"_id": 2}}}`)
+		got := g.Post(t, base+":runCursorCommand",
+			`{"command": {"find": "things", "filter": {"_id": 2}}}`)
 		wantJSON(t, got.Body, `{"documents": [{"_id": 2}]}`)
 	})
 	t.Run("streams", func(t *testing.T) {
 		for _, verb := range []string{"streamFind", "streamAggregate"} {
-			body := map[string]string{"streamFind": `{"filter": {"_id": 2}}`, "streamAggregate": `{"pipeline": [{"$match": {"_id": 2}}]}`}[verb]
-			got := g.Post(t, gatewaytest.Documents(db, "things", verb), body, gatewaytest.Header{Name: "Accept", Value: "application/x-ndjson"})
+			body := map[string]string{
+				"streamFind": `{"filter": {"_id": 2}}`, "streamAggregate": `{"pipeline": [{"$match": {"_id": 2}}]}`,
+			}[verb]
+			got := g.Post(t, gatewaytest.Documents(db, "things", verb), body,
+				gatewaytest.Header{Name: "Accept", Value: "application/x-ndjson"})
 			lines := bytes.Split(bytes.TrimSpace(got.Body), []byte("\n"))
 			if len(lines) != 2 {
 				t.Errorf("%s: %d %s, want a document and an end", verb, got.Status, got.Body)

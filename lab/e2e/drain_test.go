@@ -105,7 +105,9 @@ type streams struct {
 	results []outcome
 }
 
-func startStreams(ctx context.Context, t *testing.T, g *gatewaytest.Gateway, collection string) *streams {
+func startStreams(
+	ctx context.Context, t *testing.T, g *gatewaytest.Gateway, collection string,
+) *streams {
 	t.Helper()
 	s := &streams{goOn: make(chan struct{}), results: make([]outcome, drainStreams)}
 	documents := g.Documents(t)
@@ -130,8 +132,10 @@ func startStreams(ctx context.Context, t *testing.T, g *gatewaytest.Gateway, col
 // pace keeps 50 readers from taking the whole machine.
 const pace = 20 * time.Millisecond
 
-func drainGRPC(ctx context.Context, c mooringv1.DocumentServiceClient, collection string, first func()) (o outcome) {
-	stream, err := c.StreamFind(ctx, &mooringv1.StreamFindRequest{Database: "lab", Collection: collection})
+func drainGRPC(ctx context.Context, c mooringv1.DocumentServiceClient, collection string,
+	first func()) (o outcome) {
+	stream, err := c.StreamFind(ctx,
+		&mooringv1.StreamFindRequest{Database: "lab", Collection: collection})
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -154,7 +158,8 @@ func drainGRPC(ctx context.Context, c mooringv1.DocumentServiceClient, collectio
 	}
 }
 
-func drainNDJSON(ctx context.Context, g *gatewaytest.Gateway, collection string, first func()) (o outcome) {
+func drainNDJSON(ctx context.Context, g *gatewaytest.Gateway, collection string,
+	first func()) (o outcome) {
 	req, err := newRequest(ctx, g.REST+gatewaytest.Documents("lab", collection, "streamFind"))
 	if err != nil {
 		return outcome{err: err}
@@ -169,7 +174,9 @@ func drainNDJSON(ctx context.Context, g *gatewaytest.Gateway, collection string,
 	var last line
 	for scanner.Scan() {
 		if last, err = parseLine(scanner.Bytes()); err != nil {
-			return outcome{documents: o.documents, err: fmt.Errorf("%w in %.200s", err, scanner.Bytes())}
+			return outcome{
+				documents: o.documents, err: fmt.Errorf("%w in %.200s", err, scanner.Bytes()),
+			}
 		}
 		if last.Document == nil {
 			continue

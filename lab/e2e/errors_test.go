@@ -80,15 +80,19 @@ func TestDuplicateKey(t *testing.T) {
 	}
 
 	t.Run("REST, one", func(t *testing.T) {
-		p := wantProblem(t, g.Post(t, path, `{"document": {"_id": 1}}`), 409, "ALREADY_EXISTS", "DuplicateKey")
-		if p.Error.Server == nil || p.Error.Server.Code != 11000 || len(p.Error.WriteErrors) != 1 || p.Error.WriteErrors[0].Index != 0 {
+		p := wantProblem(t, g.Post(t, path, `{"document": {"_id": 1}}`), 409, "ALREADY_EXISTS",
+			"DuplicateKey")
+		if p.Error.Server == nil || p.Error.Server.Code != 11000 || len(p.Error.WriteErrors) != 1 ||
+			p.Error.WriteErrors[0].Index != 0 {
 			t.Errorf("got %+v, want code 11000 at index 0", p.Error)
 		}
 	})
 	t.Run("REST, many", func(t *testing.T) {
-		got := g.Post(t, gatewaytest.Documents(db, "things", "insertMany"), `{"documents": [{"_id": 2}, {"_id": 1}, {"_id": 3}]}`)
+		got := g.Post(t, gatewaytest.Documents(db, "things", "insertMany"),
+			`{"documents": [{"_id": 2}, {"_id": 1}, {"_id": 3}]}`)
 		p := wantProblem(t, got, 409, "ALREADY_EXISTS", "DuplicateKey")
-		if len(p.Error.WriteErrors) != 1 || p.Error.WriteErrors[0].Index != 1 || p.Error.WriteErrors[0].Code != 11000 {
+		if len(p.Error.WriteErrors) != 1 || p.Error.WriteErrors[0].Index != 1 ||
+			p.Error.WriteErrors[0].Code != 11000 {
 			t.Errorf("got %+v, want code 11000 at index 1", p.Error)
 		}
 		var result struct {
@@ -97,18 +101,21 @@ func TestDuplicateKey(t *testing.T) {
 				InsertedIDs   []struct{ Index int }
 			}
 		}
-		if err := json.Unmarshal(got.Body, &result); err != nil || result.Result == nil || result.Result.InsertedCount != 1 {
+		if err := json.Unmarshal(got.Body, &result); err != nil || result.Result == nil ||
+			result.Result.InsertedCount != 1 {
 			t.Errorf("got %s, want a result with what was inserted", got.Body)
 		}
 	})
 	t.Run("gRPC, many, unordered", func(t *testing.T) {
 		_, err := g.Documents(t).InsertMany(t.Context(), &mooringv1.InsertManyRequest{
-			Database: db, Collection: "things", Ordered: new(false), Documents: []*mooringv1.Document{
+			Database: db, Collection: "things", Ordered: new(false),
+			Documents: []*mooringv1.Document{
 				document(t, fields("_id", int32(1))), document(t, fields("_id", int32(4))), document(t, fields("_id", int32(2))),
 			},
 		})
 		server := wantStatus(t, err, codes.AlreadyExists, "DuplicateKey")
-		if len(server.GetWriteErrors()) != 2 || server.GetWriteErrors()[0].GetIndex() != 0 || server.GetWriteErrors()[1].GetIndex() != 2 ||
+		if len(server.GetWriteErrors()) != 2 || server.GetWriteErrors()[0].GetIndex() != 0 ||
+			server.GetWriteErrors()[1].GetIndex() != 2 ||
 			server.GetWriteErrors()[1].GetCode() != 11000 {
 			t.Errorf("got %v, want code 11000 at the indexes 0 and 2", server)
 		}
@@ -120,7 +127,9 @@ func TestRefusals(t *testing.T) {
 	db := suite.Database(t)
 
 	t.Run("an unknown command", func(t *testing.T) {
-		p := wantProblem(t, g.Post(t, "/v1/databases/"+db+":runCommand", `{"command": {"frobnicate": 1}}`), 501, "UNIMPLEMENTED", "CommandNotFound")
+		p := wantProblem(t,
+			g.Post(t, "/v1/databases/"+db+":runCommand", `{"command": {"frobnicate": 1}}`), 501,
+			"UNIMPLEMENTED", "CommandNotFound")
 		if p.Error.Server == nil || p.Error.Server.Code != 59 {
 			t.Errorf("got %+v, want the server's code 59", p.Error)
 		}
@@ -142,7 +151,9 @@ func TestRefusals(t *testing.T) {
 			if got.Status != 400 || p.Error.Status != "INVALID_ARGUMENT" {
 				t.Errorf("%s: %d %s, want 400", body, got.Status, got.Body)
 			}
-			if p.Error.Offset == nil || want.field != "" && (p.Error.Field == nil || !strings.HasPrefix(*p.Error.Field, want.field)) {
+			if p.Error.Offset == nil ||
+				want.field != "" &&
+					(p.Error.Field == nil || !strings.HasPrefix(*p.Error.Field, want.field)) {
 				t.Errorf("%s: %s, want the field %q and an offset", body, got.Body, want.field)
 				continue
 			}
@@ -155,7 +166,8 @@ func TestRefusals(t *testing.T) {
 		bad := raw(t, fields("a", fields("b", "text")))
 		bad[len(bad)-3] = 'x' // the NUL of the text
 		_, err := g.Documents(t).InsertOne(t.Context(), &mooringv1.InsertOneRequest{
-			Database: db, Collection: "things", Document: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: bad}},
+			Database: db, Collection: "things",
+			Document: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: bad}},
 		})
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "a.b") {
 			t.Errorf("got %v, want INVALID_ARGUMENT that names document.a.b", err)
@@ -178,8 +190,10 @@ func TestRefusals(t *testing.T) {
 		} {
 			got := g.Do(t, row.method, row.path, "")
 			var p problem
-			if err := json.Unmarshal(got.Body, &p); err != nil || got.Status != row.code || p.Error.RequestID == "" {
-				t.Errorf("%s %s: %d %s, want %d in the shape of all errors", row.method, row.path, got.Status, got.Body, row.code)
+			if err := json.Unmarshal(got.Body, &p); err != nil || got.Status != row.code ||
+				p.Error.RequestID == "" {
+				t.Errorf("%s %s: %d %s, want %d in the shape of all errors", row.method, row.path,
+					got.Status, got.Body, row.code)
 			}
 			if row.code == 405 && got.Header.Get("Allow") == "" {
 				t.Errorf("%s %s: 405 without Allow", row.method, row.path)
@@ -188,10 +202,12 @@ func TestRefusals(t *testing.T) {
 	})
 	t.Run("negotiation", func(t *testing.T) {
 		path := gatewaytest.Documents(db, "things", "find")
-		if got := g.Post(t, path, `{}`, gatewaytest.Header{Name: "Accept", Value: "image/png"}); got.Status != 406 {
+		if got := g.Post(t, path, `{}`,
+			gatewaytest.Header{Name: "Accept", Value: "image/png"}); got.Status != 406 {
 			t.Errorf("Accept: image/png: %d %s, want 406", got.Status, got.Body)
 		}
-		if got := g.Post(t, path, `{}`, gatewaytest.Header{Name: "Content-Type", Value: "text/csv"}); got.Status != 415 {
+		if got := g.Post(t, path, `{}`,
+			gatewaytest.Header{Name: "Content-Type", Value: "text/csv"}); got.Status != 415 {
 			t.Errorf("Content-Type: text/csv: %d %s, want 415", got.Status, got.Body)
 		}
 	})
@@ -231,7 +247,9 @@ func TestCursorTokens(t *testing.T) {
 		a := g.Post(t, next, nextBody(first.Cursor))
 		b := g.Post(t, next, nextBody(first.Cursor))
 		pa, pb := readPage(t, a), readPage(t, b)
-		if len(pa.Documents) != 10 || !bytes.Equal(bytes.Join(rawSlices(pa.Documents), nil), bytes.Join(rawSlices(pb.Documents), nil)) {
+		if len(pa.Documents) != 10 ||
+			!bytes.Equal(bytes.Join(rawSlices(pa.Documents), nil),
+				bytes.Join(rawSlices(pb.Documents), nil)) {
 			t.Errorf("the pages differ: %s and %s", a.Body, b.Body)
 		}
 		// Whichever of the two answers the client has seen, it goes on with the page after.
@@ -245,7 +263,8 @@ func TestCursorTokens(t *testing.T) {
 		for _, at := range []int{0, len(token) / 2, len(token) - 1} {
 			changed := []byte(token)
 			changed[at] = map[bool]byte{true: 'B', false: 'A'}[changed[at] == 'A']
-			wantProblem(t, g.Post(t, next, nextBody(string(changed))), 404, "NOT_FOUND", "CursorNotFound")
+			wantProblem(t, g.Post(t, next, nextBody(string(changed))), 404, "NOT_FOUND",
+				"CursorNotFound")
 		}
 		for _, other := range []string{"", "x", "not base64 !", token + token} {
 			if got := g.Post(t, next, nextBody(other)); got.Status != 404 && got.Status != 400 {
@@ -271,7 +290,8 @@ func TestCursorTokens(t *testing.T) {
 			p := readPage(t, small.Post(t, find, `{"batchSize": 10}`))
 			readPage(t, small.Post(t, next, nextBody(p.Cursor)))
 		}
-		wantProblem(t, small.Post(t, next, nextBody(first.Cursor)), 409, "ABORTED", "CursorTokenReused")
+		wantProblem(t, small.Post(t, next, nextBody(first.Cursor)), 409, "ABORTED",
+			"CursorTokenReused")
 	})
 	t.Run("an idle cursor", func(t *testing.T) {
 		brief := suite.Start(t, server.URI(), "--cursors-idle", "1s")
@@ -351,7 +371,8 @@ func TestServerGoesAway(t *testing.T) {
 
 // deadlineOnce makes a call that times out, says how long it took, and checks that its connection
 // is not used again.
-func deadlineOnce(t *testing.T, g *gatewaytest.Gateway, server *canned.Server, call func() error) time.Duration {
+func deadlineOnce(t *testing.T, g *gatewaytest.Gateway, server *canned.Server,
+	call func() error) time.Duration {
 	t.Helper()
 	quick := gatewaytest.Documents("lab", "docs_10_100", "find")
 	if got := g.Post(t, quick, `{}`); got.Status != 200 {
@@ -397,7 +418,8 @@ func TestDeadline(t *testing.T) {
 		"gRPC": func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
-			_, err := g.Documents(t).Find(ctx, &mooringv1.FindRequest{Database: "lab", Collection: "slow_1500"})
+			_, err := g.Documents(t).
+				Find(ctx, &mooringv1.FindRequest{Database: "lab", Collection: "slow_1500"})
 			if status.Code(err) != codes.DeadlineExceeded {
 				return fmt.Errorf("%w, want DEADLINE_EXCEEDED", err)
 			}
@@ -408,7 +430,8 @@ func TestDeadline(t *testing.T) {
 			// On a busy machine one try can be late; a gateway that is late is so each time.
 			var elapsed time.Duration
 			for range 10 {
-				if elapsed = deadlineOnce(t, g, server, call); elapsed > 0 && elapsed <= 100*time.Millisecond {
+				if elapsed = deadlineOnce(t, g, server, call); elapsed > 0 &&
+					elapsed <= 100*time.Millisecond {
 					break
 				}
 			}

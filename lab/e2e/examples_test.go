@@ -14,7 +14,8 @@ import (
 // TestExamples runs the examples as a user would, where what they need is installed.
 func TestExamples(t *testing.T) {
 	g := suite.Start(t, suite.URI(t))
-	env := append(os.Environ(), "MOORING_GRPC="+g.GRPC, "MOORING_REST="+g.REST, "MOORING_DATABASE="+suite.Database(t))
+	env := append(os.Environ(), "MOORING_GRPC="+g.GRPC, "MOORING_REST="+g.REST,
+		"MOORING_DATABASE="+suite.Database(t))
 	root, err := gatewaytest.Root()
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +46,8 @@ func TestExamples(t *testing.T) {
 
 	t.Run("python", func(t *testing.T) {
 		out, err := run(t, filepath.Join(root, "examples", "python"), "python3", "main.py")
-		want(t, out, err, "inserted 2500 documents", "read 2500 documents in ", "streamed 2500 documents", "409 DuplicateKey")
+		want(t, out, err, "inserted 2500 documents", "read 2500 documents in ",
+			"streamed 2500 documents", "409 DuplicateKey")
 	})
 	t.Run("curl", func(t *testing.T) {
 		out, err := run(t, filepath.Join(root, "examples", "curl"), "sh", "demo.sh")
@@ -55,7 +57,8 @@ func TestExamples(t *testing.T) {
 		dir := copyNodeExample(t, root)
 		registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress")
 		out, err := run(t, dir, "node", "main.js")
-		want(t, out, err, "inserted 2500 documents", "read 2500 documents in ", "streamed 2500 documents", "ALREADY_EXISTS")
+		want(t, out, err, "inserted 2500 documents", "read 2500 documents in ",
+			"streamed 2500 documents", "ALREADY_EXISTS")
 	})
 }
 

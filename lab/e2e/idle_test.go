@@ -76,7 +76,8 @@ func TestIdleConnections(t *testing.T) {
 
 	closeAll(conns)
 	after := least(t, g, quietTime, before*left/100)
-	t.Logf("%.1f MiB after they were closed: %.2f times before", mib(after), float64(after)/float64(before))
+	t.Logf("%.1f MiB after they were closed: %.2f times before", mib(after),
+		float64(after)/float64(before))
 	if after > before*left/100 {
 		t.Errorf("%.1f MiB a minute after the burst, want at most %d %% of %.1f",
 			mib(after), left, mib(before))

@@ -32,7 +32,8 @@ func openCursors(t *testing.T, g *gatewaytest.Gateway, n int) map[int32][]heldCu
 
 func closeCursor(t *testing.T, g *gatewaytest.Gateway, c heldCursor) {
 	t.Helper()
-	if got := g.Post(t, "/v1/cursors:close", fmt.Sprintf(`{"cursor": %q}`, c.page.cursor)); got.Status != 200 {
+	if got := g.Post(t, "/v1/cursors:close",
+		fmt.Sprintf(`{"cursor": %q}`, c.page.cursor)); got.Status != 200 {
 		t.Errorf("close: %d %s", got.Status, got.Body)
 	}
 }
@@ -69,7 +70,8 @@ func TestServiceIsKilled(t *testing.T) {
 	}
 	gatewaytest.Eventually(t, 10*time.Second, func() error {
 		if total := g.Vars(t).Total(); total != before {
-			return fmt.Errorf("%d connections in the pool, want the %d of the service that is alive", total, before)
+			return fmt.Errorf("%d connections in the pool, want the %d of the service "+
+				"that is alive", total, before)
 		}
 		return nil
 	})
@@ -78,8 +80,10 @@ func TestServiceIsKilled(t *testing.T) {
 			t.Errorf("cursor %d of the other service: %v", i, err)
 		}
 	}
-	if open, now := alive.OpenConnections(), alive.AcceptedConnections(); open != before || now != accepted {
-		t.Errorf("the other service has %d connections of %d ever, it had %d of %d", open, now, before, accepted)
+	if open, now := alive.OpenConnections(), alive.AcceptedConnections(); open != before ||
+		now != accepted {
+		t.Errorf("the other service has %d connections of %d ever, it had %d of %d", open, now,
+			before, accepted)
 	}
 	for i := range 50 {
 		if got := g.Post(t, gatewaytest.Documents("lab", "c", "findOne"), `{}`); got.Status != 200 {

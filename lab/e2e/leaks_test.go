@@ -48,18 +48,21 @@ func TestDisconnect(t *testing.T) {
 			}
 			waitUntilIdle(t, g, server.Stats, settled)
 			after := server.Stats()
-			opened, killed := after.CursorsOpened-before.CursorsOpened, after.CursorsKilled-before.CursorsKilled
+			opened, killed := after.CursorsOpened-before.CursorsOpened,
+				after.CursorsKilled-before.CursorsKilled
 			if opened != clients || killed != clients {
 				t.Errorf("%d cursors opened and %d killed, want %d", opened, killed, clients)
 			}
-			t.Logf("%d goroutines, %d connections to the server, %d new ones", g.Vars(t).Goroutines, after.Connections, after.Connected-before.Connected)
+			t.Logf("%d goroutines, %d connections to the server, %d new ones", g.Vars(t).Goroutines,
+				after.Connections, after.Connected-before.Connected)
 		})
 	}
 }
 
 // waitUntilIdle waits until the gateway holds nothing for any client: no cursor on the server, no
 // connection checked out, and no more goroutines than it had.
-func waitUntilIdle(t testing.TB, g *gatewaytest.Gateway, stats func() canned.Stats, goroutines int) {
+func waitUntilIdle(t testing.TB, g *gatewaytest.Gateway, stats func() canned.Stats,
+	goroutines int) {
 	t.Helper()
 	http.DefaultClient.CloseIdleConnections()
 	gatewaytest.Eventually(t, 15*time.Second, func() error {
@@ -135,9 +138,10 @@ func leaveDuring(messages int) func(*testing.T, *gatewaytest.Gateway) {
 		defer func() { _ = conn.Close() }()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		stream, err := mooringv1.NewDocumentServiceClient(conn).StreamFind(ctx, &mooringv1.StreamFindRequest{
-			Database: "lab", Collection: "late_1000_100", BatchSize: new(int32(10)),
-		})
+		stream, err := mooringv1.NewDocumentServiceClient(conn).
+			StreamFind(ctx, &mooringv1.StreamFindRequest{
+				Database: "lab", Collection: "late_1000_100", BatchSize: new(int32(10)),
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +187,8 @@ func TestPagesDoNotHoldConnections(t *testing.T) {
 		t.Errorf("%+v, want no connection checked out", v.Pools)
 	}
 	for _, c := range cursors {
-		if got := g.Post(t, "/v1/cursors:close", fmt.Sprintf(`{"cursor": %q}`, c)); got.Status != 200 {
+		if got := g.Post(t, "/v1/cursors:close",
+			fmt.Sprintf(`{"cursor": %q}`, c)); got.Status != 200 {
 			t.Errorf("close: %d %s", got.Status, got.Body)
 		}
 	}

@@ -60,9 +60,12 @@ func TestLostReplies(t *testing.T) {
 				backend := start(t)
 				// Long enough for a client to go away meanwhile, and for two calls to meet.
 				backend.handle("getMore", func(s *fakemongo.Server) fakemongo.Handler {
-					return func(c *fakemongo.Command) fakemongo.Reply { return s.Default(c).After(2 * time.Millisecond) }
+					return func(c *fakemongo.Command) fakemongo.Reply {
+						return s.Default(c).After(2 * time.Millisecond)
+					}
 				})
-				replicas := startReplicas(t, backend.uri, "--cursors-page-memory", row.memory, "--cursors-max-per-principal", "none")
+				replicas := startReplicas(t, backend.uri, "--cursors-page-memory", row.memory,
+					"--cursors-max-per-principal", "none")
 				total := &outcomes{counts: map[string]int{}, third: make(chan struct{})}
 				var wg sync.WaitGroup
 				proxy := lossy.Start(t, replicas[0].REST, replicas[1].REST)
@@ -93,7 +96,8 @@ func TestLostReplies(t *testing.T) {
 					t.Errorf("%d of %d clients ended as they may", ended, lossyClients)
 				}
 				// Nothing is lost for good where pages are remembered, and their replicas alive.
-				if complete := total.counts["complete"]; row.name == "pages are remembered" && complete != lossyClients || complete == 0 {
+				if complete := total.counts["complete"]; row.name == "pages are remembered" &&
+					complete != lossyClients || complete == 0 {
 					t.Errorf("%d of %d complete", complete, lossyClients)
 				}
 				if row.memory == "0" && total.counts["ended: CursorTokenReused"] == 0 {
@@ -214,7 +218,9 @@ func (c *lossyClient) next(ctx context.Context, token string) (numbers, error) {
 
 // repeat asks again for a page that was delivered. Whatever token the client goes on with, it is
 // the same cursor.
-func (c *lossyClient) repeat(ctx context.Context, token string, delivered numbers) (numbers, error) {
+func (c *lossyClient) repeat(
+	ctx context.Context, token string, delivered numbers,
+) (numbers, error) {
 	again, err := c.attempt(ctx, token)
 	switch reason := reasonOf(err); {
 	case isLoss(err):
@@ -224,7 +230,8 @@ func (c *lossyClient) repeat(ctx context.Context, token string, delivered number
 	case err != nil:
 		return numbers{}, fmt.Errorf("repeated: %w", err)
 	case !slices.Equal(again.ids, delivered.ids):
-		return numbers{}, fmt.Errorf("a repeated call brought %v, the first one %v", again.ids, delivered.ids)
+		return numbers{},
+			fmt.Errorf("a repeated call brought %v, the first one %v", again.ids, delivered.ids)
 	default:
 		c.total.add("repeated: same page")
 		if c.random.IntN(2) == 0 {
@@ -250,7 +257,8 @@ func (c *lossyClient) attempt(ctx context.Context, token string) (numbers, error
 	c.total.add("two at once")
 	switch {
 	case errs[0] == nil && errs[1] == nil && !slices.Equal(pages[0].ids, pages[1].ids):
-		return numbers{}, fmt.Errorf("two calls at once brought %v and %v", pages[0].ids, pages[1].ids)
+		return numbers{},
+			fmt.Errorf("two calls at once brought %v and %v", pages[0].ids, pages[1].ids)
 	case errs[0] == nil || isLoss(errs[1]) && !isLoss(errs[0]):
 		return pages[0], errs[0]
 	default:

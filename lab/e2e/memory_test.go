@@ -65,7 +65,10 @@ func pause(t testing.TB, d time.Duration) {
 	}
 }
 
-func wantSmall(t *testing.T, server *canned.Server, stream func(testing.TB, *gatewaytest.Gateway, func(int)) int, read func(int)) {
+func wantSmall(t *testing.T, server *canned.Server,
+	stream func(testing.TB, *gatewaytest.Gateway, func(int)) int, read func(
+		int,
+	)) {
 	g := suite.Start(t, server.URI())
 	// It has connected and is idle.
 	g.Post(t, gatewaytest.Documents("lab", "docs_1_1024", "findOne"), `{}`)
@@ -85,7 +88,8 @@ func wantSmall(t *testing.T, server *canned.Server, stream func(testing.TB, *gat
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("idle %.1f MiB, peak %.1f MiB: %.1f MiB more, in %.1f s", mib(idle), mib(peak), mib(peak-idle), elapsed.Seconds())
+	t.Logf("idle %.1f MiB, peak %.1f MiB: %.1f MiB more, in %.1f s", mib(idle), mib(peak),
+		mib(peak-idle), elapsed.Seconds())
 	if peak-idle > memoryBudget {
 		t.Errorf("%.1f MiB above idle, want at most %d", mib(peak-idle), memoryBudget>>20)
 	}
@@ -95,7 +99,9 @@ func mib(n int64) float64 { return float64(n) / (1 << 20) }
 
 func streamGRPC(t testing.TB, g *gatewaytest.Gateway, read func(int)) int {
 	t.Helper()
-	stream, err := g.Documents(t).StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "lab", Collection: memoryCollection})
+	stream, err := g.Documents(t).StreamFind(t.Context(), &mooringv1.StreamFindRequest{
+		Database: "lab", Collection: memoryCollection,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +125,8 @@ func streamGRPC(t testing.TB, g *gatewaytest.Gateway, read func(int)) int {
 
 func streamNDJSON(t testing.TB, g *gatewaytest.Gateway, read func(int)) int {
 	t.Helper()
-	resp := g.Open(t, t.Context(), http.MethodPost, gatewaytest.Documents("lab", memoryCollection, "streamFind"), `{}`,
+	resp := g.Open(t, t.Context(), http.MethodPost,
+		gatewaytest.Documents("lab", memoryCollection, "streamFind"), `{}`,
 		gatewaytest.Header{Name: "Accept", Value: "application/x-ndjson"})
 	defer resp.Body.Close()
 	n := 0

@@ -58,7 +58,8 @@ type overREST struct {
 }
 
 func (r overREST) find(ctx context.Context, collection string, batch int32) (numbers, error) {
-	return r.post(ctx, gatewaytest.Documents("lab", collection, "find"), map[string]any{"batchSize": batch})
+	return r.post(ctx, gatewaytest.Documents("lab", collection, "find"),
+		map[string]any{"batchSize": batch})
 }
 
 func (r overREST) next(ctx context.Context, cursor string) (numbers, error) {
@@ -67,7 +68,8 @@ func (r overREST) next(ctx context.Context, cursor string) (numbers, error) {
 
 // rest reads what is left of a cursor as NDJSON.
 func (r overREST) rest(ctx context.Context, cursor string, s *sequence) error {
-	return readNDJSON(ctx, r.base+"/v1/cursors:stream", fmt.Sprintf(`{"cursor": %q}`, cursor), s, func() {})
+	return readNDJSON(ctx, r.base+"/v1/cursors:stream", fmt.Sprintf(`{"cursor": %q}`, cursor), s,
+		func() {})
 }
 
 func (r overREST) post(ctx context.Context, path string, body any) (numbers, error) {
@@ -129,7 +131,8 @@ func newGRPC(t testing.TB, g *gatewaytest.Gateway) overGRPC {
 }
 
 func (g overGRPC) find(ctx context.Context, collection string, batch int32) (numbers, error) {
-	got, err := g.documents.Find(ctx, &mooringv1.FindRequest{Database: "lab", Collection: collection, BatchSize: &batch})
+	got, err := g.documents.Find(ctx,
+		&mooringv1.FindRequest{Database: "lab", Collection: collection, BatchSize: &batch})
 	return numbers{ids(got.GetDocuments()), got.GetCursor()}, asRefusal(err)
 }
 
@@ -194,7 +197,9 @@ func readOn(ctx context.Context, p numbers, at, end int32, from ...pager) (pages
 }
 
 // reads reads a whole collection in pages from the pagers in turn.
-func reads(ctx context.Context, collection string, batch, first, end int32, from ...pager) (pages int, err error) {
+func reads(
+	ctx context.Context, collection string, batch, first, end int32, from ...pager,
+) (pages int, err error) {
 	p, err := from[0].find(ctx, collection, batch)
 	if err != nil {
 		return 0, err

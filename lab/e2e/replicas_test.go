@@ -33,7 +33,8 @@ var backends = map[string]func(testing.TB) *backend{
 }
 
 func replicaSet(t testing.TB) *backend {
-	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, Discard: true}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
+	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, Discard: true},
+		fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
 	for _, h := range c.Hosts() {
 		h.SetDocuments("lab.c", fakemongo.Numbered(0, pagedDocuments, 100)...)
 	}
@@ -109,7 +110,8 @@ func TestPagesFromAnyReplica(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range 40 {
 				wg.Go(func() {
-					pages, err := reads(t.Context(), "c", pagedBatch, 0, pagedDocuments, ways[i%len(ways)]...)
+					pages, err := reads(t.Context(), "c", pagedBatch, 0, pagedDocuments,
+						ways[i%len(ways)]...)
 					if err != nil || pages < pagedBatches {
 						t.Errorf("cursor %d, %d pages: %v", i, pages, err)
 					}
@@ -148,7 +150,8 @@ func TestStreamFromAnyReplica(t *testing.T) {
 			closeCursor(t, other, heldCursor{page: p})
 			waitUntilNothingIsHeld(t, backend, replicas...)
 			for i, g := range replicas {
-				if _, err := (overREST{base: g.REST}).next(t.Context(), p.cursor); reasonOf(err) != "CursorNotFound" {
+				if _, err := (overREST{base: g.REST}).
+					next(t.Context(), p.cursor); reasonOf(err) != "CursorNotFound" {
 					t.Errorf("gateway %d: next of a closed cursor: %v, want CursorNotFound", i, err)
 				}
 			}

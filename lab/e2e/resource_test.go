@@ -14,7 +14,10 @@ import (
 )
 
 // rest sends a request of REST and returns the answer. header is name, value, name, value, …
-func rest(ctx context.Context, t testing.TB, g *gatewaytest.Gateway, method, path, body string, header ...string) (*http.Response, string) {
+func rest(
+	ctx context.Context, t testing.TB, g *gatewaytest.Gateway, method, path, body string,
+	header ...string,
+) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, g.REST+path, strings.NewReader(body))
 	if err != nil {
@@ -92,9 +95,11 @@ func TestResource(t *testing.T) {
 		if strings.Contains(step.body, "$add") && suite.IsEmbedded() {
 			continue // it has no expressions
 		}
-		resp, text := rest(t.Context(), t, g, step.method, collection+step.path, step.body, header...)
+		resp, text := rest(t.Context(), t, g, step.method, collection+step.path, step.body,
+			header...)
 		if resp.StatusCode != step.code || !strings.Contains(text, step.text) {
-			t.Fatalf("%s: %d %s, want %d %s", step.name, resp.StatusCode, text, step.code, step.text)
+			t.Fatalf("%s: %d %s, want %d %s", step.name, resp.StatusCode, text, step.code,
+				step.text)
 		}
 		if step.then != nil {
 			step.then(resp)
@@ -121,7 +126,8 @@ func TestResourceLosesNoUpdate(t *testing.T) {
 					t.Errorf("%d %s: %v", read.StatusCode, text, err)
 					return
 				}
-				resp, text := rest(t.Context(), t, g, "PUT", path, fmt.Sprintf(`{"n":%d}`, n+1), "If-Match", read.Header.Get("Etag"))
+				resp, text := rest(t.Context(), t, g, "PUT", path, fmt.Sprintf(`{"n":%d}`, n+1),
+					"If-Match", read.Header.Get("Etag"))
 				switch resp.StatusCode {
 				case http.StatusOK:
 					done++

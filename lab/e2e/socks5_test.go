@@ -33,7 +33,9 @@ func startProxy(t *testing.T, user, password string) string {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := proc.Start(proc.Config{Path: path, Args: []string{"-i", "127.0.0.1", "-p", port, "-u", user, "-P", password}})
+	p, err := proc.Start(proc.Config{
+		Path: path, Args: []string{"-i", "127.0.0.1", "-p", port, "-u", user, "-P", password},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,11 +73,13 @@ func TestSOCKS5(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			query := url.Values{
-				"tlsCAFile":             {certtest.File(t, "ca.pem", ca.CertificateBlock())},
-				"tlsCertificateKeyFile": {certtest.File(t, "client.pem", client.CertificateBlock(), client.KeyBlock(t))},
-				"proxyHost":             {"127.0.0.1"},
-				"proxyPort":             {port},
-				"directConnection":      {"true"},
+				"tlsCAFile": {certtest.File(t, "ca.pem", ca.CertificateBlock())},
+				"tlsCertificateKeyFile": {
+					certtest.File(t, "client.pem", client.CertificateBlock(), client.KeyBlock(t)),
+				},
+				"proxyHost":        {"127.0.0.1"},
+				"proxyPort":        {port},
+				"directConnection": {"true"},
 			}
 			if tt.user != "" {
 				query.Set("proxyUsername", tt.user)
@@ -84,20 +88,25 @@ func TestSOCKS5(t *testing.T) {
 			if tt.want != "" {
 				query.Set("serverSelectionTimeoutMS", "500")
 			}
-			documents := suite.Start(t, server+"&"+strings.ReplaceAll(query.Encode(), "+", "%20")).Documents(t)
+			documents := suite.Start(t, server+"&"+strings.ReplaceAll(query.Encode(), "+", "%20")).
+				Documents(t)
 			ctx := t.Context()
 			one := document(t, fields("_id", tt.name))
-			_, err := documents.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "socks", Collection: "things", Document: one})
+			_, err := documents.InsertOne(ctx,
+				&mooringv1.InsertOneRequest{Database: "socks", Collection: "things", Document: one})
 			if tt.want != "" {
-				if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), port) {
-					t.Errorf("InsertOne() = %v, want Unavailable with %q and without the proxy's port", err, tt.want)
+				if status.Code(err) != codes.Unavailable ||
+					!strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), port) {
+					t.Errorf("InsertOne() = %v, want Unavailable with %q and without the "+
+						"proxy's port", err, tt.want)
 				}
 				return
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, err := documents.FindOne(ctx, &mooringv1.FindOneRequest{Database: "socks", Collection: "things"})
+			found, err := documents.FindOne(ctx,
+				&mooringv1.FindOneRequest{Database: "socks", Collection: "things"})
 			if err != nil || string(found.GetDocument().GetBson()) != string(one.GetBson()) {
 				t.Errorf("FindOne() = %v, %v, want what was inserted", found, err)
 			}

@@ -27,7 +27,8 @@ const (
 
 // oneService is a service that is reached as if through a load balancer.
 func oneService(t testing.TB) (b *fakemongo.Balanced, uri string) {
-	b = fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1, TCP: true, Strict: true, Discard: true})
+	b = fakemongo.NewBalanced(t,
+		fakemongo.BalancedConfig{Services: 1, TCP: true, Strict: true, Discard: true})
 	b.SetDocuments("lab.c", fakemongo.Numbered(0, pagedDocuments, 100)...)
 	b.SetDocuments(load.Database+".c", fakemongo.Numbered(0, pagedDocuments, 100)...)
 	return b, fmt.Sprintf("mongodb://%s/?loadBalanced=true&maxPoolSize=%d", b.Service(0).Address(), poolSize)
@@ -67,10 +68,12 @@ func TestPinBudget(t *testing.T) {
 	rest := overREST{base: g.REST}
 	opened, refusals := sit(t, rest, newGRPC(t, g))
 	if len(opened) != pinBudget || len(refusals) != sitters-pinBudget {
-		t.Fatalf("%d cursors and %d refusals, want %d and %d", len(opened), len(refusals), pinBudget, sitters-pinBudget)
+		t.Fatalf("%d cursors and %d refusals, want %d and %d", len(opened), len(refusals),
+			pinBudget, sitters-pinBudget)
 	}
 	for _, r := range refusals {
-		if r.HTTP == 0 && r.Status != codes.ResourceExhausted.String() || r.HTTP != 0 && (r.HTTP != 429 || r.Status != "RESOURCE_EXHAUSTED") {
+		if r.HTTP == 0 && r.Status != codes.ResourceExhausted.String() ||
+			r.HTTP != 0 && (r.HTTP != 429 || r.Status != "RESOURCE_EXHAUSTED") {
 			t.Errorf("%v, want RESOURCE_EXHAUSTED", r)
 		}
 		if !strings.Contains(r.Message, "16") || !strings.Contains(r.Message, "cursor") {
@@ -81,7 +84,8 @@ func TestPinBudget(t *testing.T) {
 	// What was refused is not left open on the server, and holds no connection.
 	gatewaytest.Eventually(t, 10*time.Second, func() error {
 		if n, held := b.OpenCursors(), g.Vars(t).CheckedOut(); n != pinBudget || held != pinBudget {
-			return fmt.Errorf("%d cursors are open and %d connections checked out, want %d", n, held, pinBudget)
+			return fmt.Errorf("%d cursors are open and %d connections checked out, want %d", n,
+				held, pinBudget)
 		}
 		return nil
 	})
@@ -89,7 +93,8 @@ func TestPinBudget(t *testing.T) {
 		t.Errorf("findOne beside them: %v", err)
 	}
 	// One that fits into its first batch needs no pin.
-	if p, err := rest.find(t.Context(), "c", 2*pagedDocuments); err != nil || len(p.ids) != pagedDocuments {
+	if p, err := rest.find(t.Context(), "c", 2*pagedDocuments); err != nil ||
+		len(p.ids) != pagedDocuments {
 		t.Errorf("a find that needs one batch: %v", err)
 	}
 	// A pin that is given back can be had again.
@@ -110,7 +115,8 @@ func TestPinBudget(t *testing.T) {
 // job is that of the readers.
 func job(g *gatewaytest.Gateway, requests int) load.Job {
 	return load.Job{
-		GRPC: g.GRPC, Operation: load.FindOne, Collection: "c", Requests: requests, Callers: readers,
+		GRPC: g.GRPC, Operation: load.FindOne, Collection: "c", Requests: requests,
+		Callers: readers,
 	}
 }
 
@@ -122,7 +128,9 @@ func TestStarvation(t *testing.T) {
 	for _, latency := range []time.Duration{0, time.Millisecond} {
 		b, uri := oneService(t)
 		s := b.Service(0)
-		s.Handle("find", func(c *fakemongo.Command) fakemongo.Reply { return s.Default(c).After(latency) })
+		s.Handle("find", func(c *fakemongo.Command) fakemongo.Reply {
+			return s.Default(c).After(latency)
+		})
 		g := suite.Start(t, uri)
 		var without, with []float64
 		for range 5 {
@@ -139,7 +147,8 @@ func TestStarvation(t *testing.T) {
 		slices.Sort(without)
 		slices.Sort(with)
 		ratio := with[len(with)/2] / without[len(without)/2]
-		t.Logf("a server that takes %v: findOne by %d clients %.0f/s (%.0f … %.0f), beside %d pinned cursors %.0f/s (%.0f … %.0f): %.0f %%",
+		t.Logf("a server that takes %v: findOne by %d clients %.0f/s (%.0f … %.0f), beside %d "+
+			"pinned cursors %.0f/s (%.0f … %.0f): %.0f %%",
 			latency, readers, without[len(without)/2], without[0], without[len(without)-1],
 			pinBudget, with[len(with)/2], with[0], with[len(with)-1], 100*ratio)
 		if latency == 0 && ratio < 0.7 {

@@ -42,7 +42,8 @@ func startEmbeddedTLS(t *testing.T, ca, server *certtest.Pair) string {
 
 // TestMutualTLS sends a find to a real server over TLS, with a client certificate.
 func TestMutualTLS(t *testing.T) {
-	ca, stranger := certtest.Authority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.ECDSA)
+	ca, stranger := certtest.Authority(t, certtest.ECDSA),
+		certtest.ForeignAuthority(t, certtest.ECDSA)
 	client := ca.Issue(t, "client")
 	const password = "a secret & more"
 	der, err := pkcs8.MarshalPrivateKey(client.Key, []byte(password), nil)
@@ -76,12 +77,15 @@ func TestMutualTLS(t *testing.T) {
 			}
 			// The server's own string says tls=true. In a query a space is %20: a plus is one for
 			// MongoDB.
-			documents := suite.Start(t, uri+"&"+strings.ReplaceAll(query.Encode(), "+", "%20")).Documents(t)
+			documents := suite.Start(t, uri+"&"+strings.ReplaceAll(query.Encode(), "+", "%20")).
+				Documents(t)
 			ctx := t.Context()
 			one := document(t, fields("_id", tt.name, "n", int32(1)))
-			_, err := documents.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "tls", Collection: "things", Document: one})
+			_, err := documents.InsertOne(ctx,
+				&mooringv1.InsertOneRequest{Database: "tls", Collection: "things", Document: one})
 			if tt.want != "" {
-				if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), tt.want) {
+				if status.Code(err) != codes.Unavailable ||
+					!strings.Contains(err.Error(), tt.want) {
 					t.Errorf("InsertOne() = %v, want Unavailable with %q", err, tt.want)
 				}
 				return

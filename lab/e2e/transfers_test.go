@@ -19,7 +19,8 @@ import (
 
 // hasTransactions reports whether the server is no standalone.
 func hasTransactions(t *testing.T) bool {
-	hello, err := suite.Direct(t).Database("admin").RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Raw()
+	hello, err := suite.Direct(t).Database("admin").
+		RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Raw()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,8 @@ func TestTransfers(t *testing.T) {
 	for i := 1; i < accounts; i++ {
 		documents += fmt.Sprintf(`,{"_id": %d, "n": 100}`, i)
 	}
-	gateways[0].Post(t, gatewaytest.Documents(db, "accounts", "insertMany"), `{"documents": `+documents+`]}`)
+	gateways[0].Post(t, gatewaytest.Documents(db, "accounts", "insertMany"),
+		`{"documents": `+documents+`]}`)
 	follower := follow(t, gateways[1], db)
 
 	done := make(chan struct{})
@@ -81,7 +83,9 @@ func TestTransfers(t *testing.T) {
 	close(done)
 	readers.Wait()
 	want := fmt.Sprintf(`{"count": %d}`, clients*each)
-	wantJSON(t, gateways[0].Post(t, gatewaytest.Documents(db, "payments", "countDocuments"), `{}`).Body, want)
+	wantJSON(t,
+		gateways[0].Post(t, gatewaytest.Documents(db, "payments", "countDocuments"), `{}`).Body,
+		want)
 	if n := sum(t, gateways[1], db); n != 100*accounts {
 		t.Errorf("the sum is %d", n)
 	}
@@ -154,7 +158,8 @@ func follow(t *testing.T, g *gatewaytest.Gateway, db string) *follower {
 
 // read reads ten events of a stream, and returns the newest token. It calls opened at its first
 // message.
-func (f *follower) read(ctx context.Context, url string, body []byte, opened func()) (after json.RawMessage, err error) {
+func (f *follower) read(ctx context.Context, url string, body []byte,
+	opened func()) (after json.RawMessage, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -81,7 +81,9 @@ func bsonTypes(t *testing.T) []namedValue {
 		if subtype == 9 {
 			data = []byte{0x27, 0, 1, 2, 3} // a vector of float32
 		}
-		values = append(values, namedValue{fmt.Sprintf("binary, subtype %d", subtype), bson.Binary{Subtype: subtype, Data: data}})
+		values = append(values, namedValue{
+			fmt.Sprintf("binary, subtype %d", subtype), bson.Binary{Subtype: subtype, Data: data},
+		})
 	}
 	return append(values, namedValue{"binary, empty", bson.Binary{}})
 }
@@ -112,7 +114,9 @@ func TestTypes(t *testing.T) {
 
 			t.Run("gRPC", func(t *testing.T) {
 				if _, err := documents.InsertOne(t.Context(), &mooringv1.InsertOneRequest{
-					Database: db, Collection: "grpc", Document: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: doc}},
+					Database: db, Collection: "grpc", Document: &mooringv1.Document{
+						Encoding: &mooringv1.Document_Bson{Bson: doc},
+					},
 				}); err != nil {
 					t.Fatal(err)
 				}
@@ -121,22 +125,26 @@ func TestTypes(t *testing.T) {
 					Database: db, Collection: "grpc", Filter: document(t, fields("_id", id)),
 				})
 				if err != nil || !bytes.Equal(found.GetDocument().GetBson(), doc) {
-					t.Errorf("FindOne() = %v, %v, want %v", bson.Raw(found.GetDocument().GetBson()), err, doc)
+					t.Errorf("FindOne() = %v, %v, want %v", bson.Raw(found.GetDocument().GetBson()),
+						err, doc)
 				}
 			})
 			t.Run("REST", func(t *testing.T) {
 				text := canonicalJSON(t, doc)
-				in := g.Post(t, gatewaytest.Documents(db, "rest", "insertOne"), `{"document": `+text+`}`)
+				in := g.Post(t, gatewaytest.Documents(db, "rest", "insertOne"),
+					`{"document": `+text+`}`)
 				if in.Status != 200 {
 					t.Fatalf("insertOne %s: %d %s", text, in.Status, in.Body)
 				}
 				wantStored(t, direct.Collection("rest"), id, doc)
-				out := g.Post(t, gatewaytest.Documents(db, "rest", "findOne"), fmt.Sprintf(`{"filter": {"_id": %d}}`, id),
+				out := g.Post(t, gatewaytest.Documents(db, "rest", "findOne"),
+					fmt.Sprintf(`{"filter": {"_id": %d}}`, id),
 					gatewaytest.Header{Name: "Accept", Value: "application/ejson"})
 				var got struct{ Document bson.Raw }
 				// Compared as text: the official driver reads "NaN" as math.NaN(), which has
 				// other bytes.
-				if err := bson.UnmarshalExtJSON(out.Body, true, &got); err != nil || canonicalJSON(t, got.Document) != text {
+				if err := bson.UnmarshalExtJSON(out.Body, true, &got); err != nil ||
+					canonicalJSON(t, got.Document) != text {
 					t.Errorf("findOne: %d %s, %v, want %s", out.Status, out.Body, err, text)
 				}
 			})
@@ -195,7 +203,8 @@ func TestBytesOnly(t *testing.T) {
 			return bsoncore.AppendDoubleElement(b, "v", math.Float64frombits(0x7ff8_0000_0000_0001))
 		}),
 		"a document that looks like a wrapper": build(3, func(b []byte) []byte {
-			return bsoncore.AppendDocumentElement(b, "v", bsoncore.Document(raw(t, fields("$oid", "651f3c0a0102030405060708"))))
+			return bsoncore.AppendDocumentElement(b, "v",
+				bsoncore.Document(raw(t, fields("$oid", "651f3c0a0102030405060708"))))
 		}),
 	}
 	for name, doc := range rows {
@@ -205,7 +214,8 @@ func TestBytesOnly(t *testing.T) {
 				t.Skipf("the server does not hold it: %v", err)
 			}
 			if _, err := documents.InsertOne(t.Context(), &mooringv1.InsertOneRequest{
-				Database: db, Collection: "grpc", Document: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: doc}},
+				Database: db, Collection: "grpc",
+				Document: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: doc}},
 			}); err != nil {
 				t.Fatal(err)
 			}

@@ -72,7 +72,9 @@ func uses(operators ...string) func(pair, answers) bool {
 // says returns what reports whether a pair has one of the texts.
 func says(texts ...string) func(pair, answers) bool {
 	return func(p pair, _ answers) bool {
-		return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(p.String(), s) })
+		return slices.ContainsFunc(texts, func(s string) bool {
+			return strings.Contains(p.String(), s)
+		})
 	}
 }
 

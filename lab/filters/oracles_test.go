@@ -29,7 +29,8 @@ func enforcer(filter bson.Raw) (*policy.Enforcer, error) {
 	}
 	// Cedar writes " and \ within a text with a \ before them.
 	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(string(text))
-	p, err := policy.Parse([]byte(`@filter("` + quoted + `") permit (principal, action, resource);`))
+	p, err := policy.Parse([]byte(`@filter("` + quoted +
+		`") permit (principal, action, resource);`))
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,9 @@ func install(t *testing.T) (dir string) {
 		"--no-audit", "--no-fund")
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
-	for _, cause := range []string{"ENOTFOUND", "EAI_AGAIN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET"} {
+	for _, cause := range []string{
+		"ENOTFOUND", "EAI_AGAIN", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET",
+	} {
 		if err != nil && strings.Contains(string(out), cause) {
 			t.Skipf("the npm registry cannot be reached: %s", cause)
 		}

@@ -31,7 +31,9 @@ var endless = []string{"Watch", "WatchTopology", "Live"}
 // parts returns all fields of all calls that hold a text, a document or a value.
 func parts() (all []part) {
 	services := mooringv1.File_mooring_v1_document_service_proto.Package()
-	protoregistry.GlobalFiles.RangeFilesByPackage(services, func(f protoreflect.FileDescriptor) bool {
+	protoregistry.GlobalFiles.RangeFilesByPackage(services, func(
+		f protoreflect.FileDescriptor,
+	) bool {
 		for i := range f.Services().Len() {
 			methods := f.Services().Get(i).Methods()
 			for j := range methods.Len() {
@@ -92,7 +94,8 @@ func (r *run) base(m protoreflect.Message, a attacker) {
 	for i := range fields.Len() {
 		f := fields.Get(i)
 		text, known := usual[string(f.Name())]
-		if f.Name() == "update" && f.Kind() == protoreflect.MessageKind && f.Message().Name() == "Update" {
+		if f.Name() == "update" && f.Kind() == protoreflect.MessageKind &&
+			f.Message().Name() == "Update" {
 			r.base(m.Mutable(f).Message(), a)
 		}
 		if known && (f.Kind() == protoreflect.StringKind || isDocument(f)) &&
@@ -173,12 +176,15 @@ func (r *run) calls(t *testing.T, perPart int) int {
 }
 
 // call makes a call, and reads at most two messages.
-func (r *run) call(t *testing.T, conn *grpc.ClientConn, p part, a attacker, text string, bson []byte) {
+func (r *run) call(
+	t *testing.T, conn *grpc.ClientConn, p part, a attacker, text string, bson []byte,
+) {
 	ctx, cancel := request(t)
 	defer cancel()
 	ctx = metadata.AppendToOutgoingContext(ctx, "api-key", a.key)
 	path := fmt.Sprintf("/%s/%s", p.method.Parent().FullName(), p.method.Name())
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, path)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+		path)
 	if err == nil {
 		err = stream.SendMsg(r.message(p, a, text, bson))
 	}
@@ -202,5 +208,6 @@ func (r *run) call(t *testing.T, conn *grpc.ClientConn, p part, a attacker, text
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	r.found(judgeCall(err, got.String()), a.name+" "+p.String(), text, fmt.Sprint(err, got.String()), err == nil)
+	r.found(judgeCall(err, got.String()), a.name+" "+p.String(), text,
+		fmt.Sprint(err, got.String()), err == nil)
 }

@@ -70,8 +70,9 @@ func (r *run) look(t *testing.T, after string, end bool) {
 	}
 	r.looked = r.sent
 	if now := r.outside(t); now != r.before {
-		r.mistakes = append(r.mistakes, fmt.Sprintf("up to %s: what others own has changed:\n%s\nwas\n%s",
-			after, now, r.before))
+		r.mistakes = append(r.mistakes,
+			fmt.Sprintf("up to %s: what others own has changed:\n%s\nwas\n%s",
+				after, now, r.before))
 		r.before = now
 	}
 	r.fill(t)
@@ -131,7 +132,8 @@ func (r *run) ask(t *testing.T, p place, value string, a attacker) {
 	if err != nil && wrong == "" {
 		wrong = "ends early: " + err.Error()
 	}
-	r.found(wrong, a.name+" "+p.String(), value, resp.Status+" "+string(answer), resp.StatusCode < 300)
+	r.found(wrong, a.name+" "+p.String(), value, resp.Status+" "+string(answer),
+		resp.StatusCode < 300)
 }
 
 // read returns the body, of a stream that does not end its first line.
@@ -191,7 +193,8 @@ func (r *run) raw(t *testing.T, a attacker, head, place, value string) {
 		chunks = "0\r\n\r\n" // else the gateway would wait for them
 	}
 	_, err = fmt.Fprintf(c, "%sHost: %s\r\nApi-Key: %s\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\nConnection: close\r\n\r\n%s%s", head, address, a.key, len(body), chunks, body)
+		"Content-Length: %d\r\nConnection: close\r\n\r\n%s%s", head, address, a.key, len(body),
+		chunks, body)
 	var answer []byte
 	if err == nil {
 		answer, err = io.ReadAll(c)
@@ -241,7 +244,8 @@ func TestInjections(t *testing.T) {
 	if r.ok < r.sent/20 {
 		t.Errorf("only %d of %d requests succeed", r.ok, r.sent)
 	}
-	lists := len(operators) + len(scripts) + len(stages) + len(commands) + len(wrappers) + len(texts) +
+	lists := len(operators) + len(scripts) + len(stages) + len(commands) + len(wrappers) +
+		len(texts) +
 		len(names) + len(segments) + len(tokens) + len(splits) + len(documents)
 	row := fmt.Sprintf("%d texts in %s places: %s requests", lists,
 		thousands(len(places())+len(paths)+4+calls), thousands(r.sent))
@@ -255,7 +259,9 @@ func TestInjectionsAreFound(t *testing.T) {
 	r := &run{world: start(t, `permit (principal, action, resource);`)}
 	p := place{method: "POST", path: collectionPath + "/documents:find", body: `{"filter": @v}`}
 	r.ask(t, p, `{}`, r.cal)
-	p = place{method: "POST", path: collectionPath + "/documents:deleteMany", body: `{"filter": @v}`}
+	p = place{
+		method: "POST", path: collectionPath + "/documents:deleteMany", body: `{"filter": @v}`,
+	}
 	r.ask(t, p, `{"tenant": {"$ne": "a"}}`, r.cal)
 	if now := r.outside(t); len(r.mistakes) != 1 || now == r.before {
 		t.Errorf("%q is found, and it is %t that nothing has changed", r.mistakes, now == r.before)
@@ -345,7 +351,8 @@ func decode(t *testing.T, text []byte, into any) {
 // newKey returns a key for what mooring key new is for.
 func newKey(t *testing.T) string {
 	t.Helper()
-	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), suite.Gateway(t), "key", "new").Output()
+	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), suite.Gateway(t), "key",
+		"new").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

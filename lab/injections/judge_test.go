@@ -17,12 +17,15 @@ const marker = "foreignmarker"
 
 // documented has the reasons of failures of a server, other than those of the gateway: what the
 // server does not know, and what takes it longer than the request may take.
-var documented = []string{"Unimplemented", "CommandNotFound", "DeadlineExceeded", "MaxTimeMSExpired"}
+var documented = []string{
+	"Unimplemented", "CommandNotFound", "DeadlineExceeded", "MaxTimeMSExpired",
+}
 
 // judge returns what is wrong with an answer of REST; empty: nothing.
 func judge(code int, header http.Header, body []byte) string {
 	switch {
-	case bytes.Contains(body, []byte(marker)) || bytes.Contains(fmt.Append(nil, header), []byte(marker)):
+	case bytes.Contains(body, []byte(marker)) ||
+		bytes.Contains(fmt.Append(nil, header), []byte(marker)):
 		return "shows what the other tenant owns"
 	case header["Injected"] != nil:
 		return "has a header of the request's making"

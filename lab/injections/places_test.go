@@ -154,7 +154,9 @@ func places() (all []place) {
 		}
 	}
 	for _, field := range []string{"dataSource", "database", "collection"} {
-		fields := map[string]string{"dataSource": `"lab"`, "database": `"@own"`, "collection": `"orders"`}
+		fields := map[string]string{
+			"dataSource": `"lab"`, "database": `"@own"`, "collection": `"orders"`,
+		}
 		fields[field] = "@v"
 		for _, action := range []string{"find", "deleteMany", "aggregate"} {
 			all = append(all, place{
@@ -169,7 +171,8 @@ func places() (all []place) {
 		all = append(all, place{method: "GET", path: documents + "?" + name + "=@v"})
 	}
 	all = append(
-		all, place{method: "GET", path: documents + "/@v"}, place{method: "DELETE", path: documents + "/@v"},
+		all, place{method: "GET", path: documents + "/@v"},
+		place{method: "DELETE", path: documents + "/@v"},
 		place{method: "PUT", path: documents + "/@v", body: `{"x": 1}`},
 		place{method: "PUT", path: documents + "/1001", body: "@v"},
 		place{method: "PATCH", path: documents + "/1001", body: "@v"},
@@ -180,7 +183,10 @@ func places() (all []place) {
 	for _, name := range headers {
 		all = append(
 			all, place{method: "GET", path: documents + "/1001", header: name, strings: true},
-			place{method: "PUT", path: documents + "/1001", header: name, body: `{"x": 1}`, strings: true},
+			place{
+				method: "PUT", path: documents + "/1001", header: name, body: `{"x": 1}`,
+				strings: true,
+			},
 			place{
 				method: "POST", path: documents + ":updateOne", header: name,
 				body: `{"filter": {}, "update": {"$set": {"z": 4}}}`, strings: true,
@@ -201,7 +207,8 @@ func (p place) values() []string {
 	if p.header != "" {
 		return tokens
 	}
-	if p.strings || strings.Contains(p.body, `"cursor": @v`) || strings.Contains(p.body, `"session": @v`) {
+	if p.strings || strings.Contains(p.body, `"cursor": @v`) ||
+		strings.Contains(p.body, `"session": @v`) {
 		quoted := make([]string, 0, len(names)+len(tokens))
 		for _, text := range slices.Concat(names, tokens) {
 			quoted = append(quoted, fmt.Sprintf("%q", text))

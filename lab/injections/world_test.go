@@ -73,8 +73,10 @@ func start(t *testing.T, rules string) *world {
 	w.before = w.outside(t)
 	w.Gateway = suite.Start(
 		t, suite.URI(t), "--policy-file", file(t, "policy", rules), "--data-api-sources", "lab",
-		"--auth-api-keys-file", file(t, "keys", strings.Join(keys, "\n")), "--requests-timeout", "5s",
-		"--idempotency-key-file", file(t, "idempotency", newKey(t)), "--cursors-max-per-principal", "none",
+		"--auth-api-keys-file", file(t, "keys", strings.Join(keys, "\n")), "--requests-timeout",
+		"5s",
+		"--idempotency-key-file", file(t, "idempotency", newKey(t)), "--cursors-max-per-principal",
+		"none",
 		"--log-level", "error",
 	)
 	return w
@@ -109,7 +111,8 @@ func (w *world) fill(t *testing.T) {
 	}
 	for _, collection := range []string{"orders", "parts"} {
 		shared := w.client.Database(w.shared).Collection(collection)
-		if _, err := shared.DeleteMany(t.Context(), bson.D{{Key: "tenant", Value: "a"}}); err != nil {
+		if _, err := shared.DeleteMany(t.Context(),
+			bson.D{{Key: "tenant", Value: "a"}}); err != nil {
 			t.Fatal(err)
 		}
 		var docs []any
@@ -130,7 +133,8 @@ func (w *world) fill(t *testing.T) {
 
 func (w *world) insert(t *testing.T, database, collection string, docs []any) {
 	t.Helper()
-	if _, err := w.client.Database(database).Collection(collection).InsertMany(t.Context(), docs); err != nil {
+	if _, err := w.client.Database(database).Collection(collection).
+		InsertMany(t.Context(), docs); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -192,7 +196,8 @@ func (w *world) documents(t *testing.T, text *strings.Builder, c *mongo.Collecti
 // texts returns what puts names and tokens of this world into a text.
 func (w *world) texts(a attacker) *strings.Replacer {
 	return strings.NewReplacer(
-		"@own", a.database, "@other", w.other, "@OTHER", strings.ToUpper(w.other), "@shared", w.shared,
+		"@own", a.database, "@other", w.other, "@OTHER", strings.ToUpper(w.other), "@shared",
+		w.shared,
 		"@cursor", w.cursor, "@session", w.session, "@ticket", w.ticket, "@key", w.idempotent,
 	)
 }
@@ -214,7 +219,8 @@ func (w *world) open(t *testing.T) {
 	var session struct{ Session string }
 	ask("/v1/sessions:start", `{}`, &session)
 	var ticket struct{ URL string }
-	ask("/v1/changeStreams:ticket", `{"watch": {"database": "`+w.other+`", "collection": "orders"}}`, &ticket)
+	ask("/v1/changeStreams:ticket",
+		`{"watch": {"database": "`+w.other+`", "collection": "orders"}}`, &ticket)
 	w.idempotent = "order-7"
 	if suite.IsEmbedded() { // a standalone server cannot repeat a write
 		ask(gatewaytest.Documents(w.shared, "orders", "updateOne"),

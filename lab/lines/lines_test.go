@@ -203,7 +203,9 @@ func shell(t *testing.T) *stack {
 		cancel()
 		_ = cmd.Wait()
 	})
-	return &stack{dir: cmd.Dir, shell: in, output: bufio.NewReader(out), addresses: strings.NewReplacer()}
+	return &stack{
+		dir: cmd.Dir, shell: in, output: bufio.NewReader(out), addresses: strings.NewReplacer(),
+	}
 }
 
 var (
@@ -288,9 +290,12 @@ func (s *stack) run(command string) (string, error) {
 
 // TestRead reads a page with every form of a line.
 func TestRead(t *testing.T) {
-	page := "Text with `curl`.\n\n    $ curl -s $API \\\n      -d '{\n        }'\n    {\"a\":1,\n     \"b\":2}\n" +
-		"\n    $ make run\n\ntext\n\n    export API=1 B=2\n\ntext\n\n    # needs MongoDB\n    $ curl x\n    $ A=$(curl y |\n" +
-		"      cat)\n\ntext\n\n```sh\ncurl z # needs MongoDB 8.0\n```\n\n```json\ncurl no\n```\n\n1. list\n\n       $ grpcurl -plaintext a\n" +
+	page := "Text with `curl`.\n\n    $ curl -s $API \\\n      -d '{\n        }'\n    " +
+		"{\"a\":1,\n     \"b\":2}\n" +
+		"\n    $ make run\n\ntext\n\n    export API=1 B=2\n\ntext\n\n    # needs MongoDB\n    $ " +
+		"curl x\n    $ A=$(curl y |\n" +
+		"      cat)\n\ntext\n\n```sh\ncurl z # needs MongoDB 8.0\n```\n\n```json\ncurl " +
+		"no\n```\n\n1. list\n\n       $ grpcurl -plaintext a\n" +
 		"\ntext\n\n    # mooring serve\n    A=/b \\\n      mooring check\n"
 	want := []lines.Line{
 		{Number: 3, Command: "curl -s $API \\\n  -d '{\n    }'", Shown: "{\"a\":1,\n \"b\":2}"},

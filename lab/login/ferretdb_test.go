@@ -35,7 +35,8 @@ func buildFerretDB(t *testing.T) string {
 	if err := os.CopyFS(fork, os.DirFS(path)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(fork, "build/version/version.txt"), []byte(version), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(fork, "build/version/version.txt"), []byte(version),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	root, err := exec.Command("go", "env", "GOMOD").Output()
@@ -56,7 +57,8 @@ func buildFerretDB(t *testing.T) string {
 		}
 	}
 	binary := filepath.Join(dir, "ferretdb")
-	build := exec.Command("go", "build", "-trimpath", "-modfile="+filepath.Join(dir, "lab.mod"), "-o", binary, module+"/cmd/ferretdb")
+	build := exec.Command("go", "build", "-trimpath", "-modfile="+filepath.Join(dir, "lab.mod"),
+		"-o", binary, module+"/cmd/ferretdb")
 	build.Dir = lab
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build FerretDB: %v\n%s", err, out)
@@ -75,7 +77,8 @@ func startFerretDB(t *testing.T, user, password string) string {
 	_ = l.Close()
 	dir := t.TempDir()
 	var log bytes.Buffer
-	cmd := exec.Command(buildFerretDB(t), "--handler=sqlite", "--sqlite-url=file:"+dir+"/", "--state-dir="+dir, "--listen-addr="+addr,
+	cmd := exec.Command(buildFerretDB(t), "--handler=sqlite", "--sqlite-url=file:"+dir+"/",
+		"--state-dir="+dir, "--listen-addr="+addr,
 		"--debug-addr=-", "--telemetry=disable", "--test-enable-new-auth",
 		"--setup-database=admin", "--setup-username="+user, "--setup-password="+password)
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -123,7 +126,8 @@ func run(t *testing.T, addr, user, password, options string, commands ...bson.Ra
 			return err
 		}
 	}
-	_, err = c.Find(ctx, client.Namespace{Database: "shop", Collection: "orders"}, client.FindOptions{})
+	_, err = c.Find(ctx, client.Namespace{Database: "shop", Collection: "orders"},
+		client.FindOptions{})
 	return err
 }
 
@@ -135,7 +139,8 @@ func TestFerretDB(t *testing.T) {
 	}
 	const password = "I\u00ADX of the user" // SASLprep drops the soft hyphen
 	addr := startFerretDB(t, "app", password)
-	create := bson.NewBuilder(nil).String("createUser", "old").String("pwd", "pencil").OpenArray("roles").Close().
+	create := bson.NewBuilder(nil).String("createUser", "old").String("pwd", "pencil").
+		OpenArray("roles").Close().
 		OpenArray("mechanisms").String("", "SCRAM-SHA-1").Close().Finish()
 	if err := run(t, addr, "app", password, "", create); err != nil {
 		t.Fatal(err)
@@ -158,7 +163,8 @@ func TestFerretDB(t *testing.T) {
 			err := run(t, addr, row.user, row.password, row.options)
 			if row.refused != auth.KindUnknown {
 				failed, ok := errors.AsType[*auth.Error](err)
-				if !ok || failed.Kind != row.refused || strings.Contains(err.Error(), row.password) {
+				if !ok || failed.Kind != row.refused ||
+					strings.Contains(err.Error(), row.password) {
 					t.Errorf("find = %v, want a login that is refused", err)
 				}
 				return

@@ -47,7 +47,8 @@ var clients = map[string]func(ctx context.Context, uri string) error{
 		return errors.Join(c.Ping(ctx, nil), c.Disconnect(ctx))
 	},
 	"pymongo": func(ctx context.Context, uri string) error {
-		script := "import sys, pymongo\nc = pymongo.MongoClient(sys.argv[1])\nc.admin.command('ping')\nc.close()\n"
+		script := "import sys, pymongo\nc = " +
+			"pymongo.MongoClient(sys.argv[1])\nc.admin.command('ping')\nc.close()\n"
 		out, err := exec.CommandContext(ctx, python(), "-c", script, uri).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
@@ -145,7 +146,9 @@ func TestClientsSendTheSameMessages(t *testing.T) {
 			for name, login := range clients {
 				s := fakemongo.NewTCPServer(t, nil)
 				a := tt.auth
-				a.Users = []fakemongo.User{{Name: tt.user, Password: tt.stored, Mechanisms: tt.mechanisms}}
+				a.Users = []fakemongo.User{
+					{Name: tt.user, Password: tt.stored, Mechanisms: tt.mechanisms},
+				}
 				s.RequireAuth(&a)
 				uri := fmt.Sprintf("mongodb://%s@%s/?directConnection=true&serverSelectionTimeoutMS=10000%s",
 					url.UserPassword(tt.user, tt.password), s.Address(), tt.options)

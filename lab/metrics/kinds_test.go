@@ -134,14 +134,16 @@ var kinds = []kind{
 // rest returns what sends a call about the collection to the REST port.
 func rest(verb, body string, want int) func(*request) error {
 	return func(r *request) error {
-		_, err := r.post(want, gatewaytest.Documents(r.database, r.collection, verb), jsonType, []byte(body))
+		_, err := r.post(want, gatewaytest.Documents(r.database, r.collection, verb), jsonType,
+			[]byte(body))
 		return err
 	}
 }
 
 func cursor(r *request) error {
 	r.database, r.collection = "many", "documents"
-	page, err := r.post(http.StatusOK, gatewaytest.Documents(r.database, r.collection, "find"), jsonType,
+	page, err := r.post(http.StatusOK, gatewaytest.Documents(r.database, r.collection, "find"),
+		jsonType,
 		[]byte(`{"batchSize": 1}`))
 	if err != nil {
 		return err
@@ -150,13 +152,15 @@ func cursor(r *request) error {
 	if err := json.Unmarshal(page, &opened); err != nil || opened.Cursor == "" {
 		return fmt.Errorf("no cursor: %s, %w", page, err)
 	}
-	_, err = r.post(http.StatusOK, "/v1/cursors:close", jsonType, []byte(`{"cursor": "`+opened.Cursor+`"}`))
+	_, err = r.post(http.StatusOK, "/v1/cursors:close", jsonType,
+		[]byte(`{"cursor": "`+opened.Cursor+`"}`))
 	return err
 }
 
 func dataAPI(r *request) error {
 	_, err := r.post(http.StatusOK, "/app/data-abcde/endpoint/data/v1/action/findOne", jsonType,
-		fmt.Appendf(nil, `{"dataSource": "cluster", "database": %q, "collection": %q}`, r.database, r.collection))
+		fmt.Appendf(nil, `{"dataSource": "cluster", "database": %q, "collection": %q}`, r.database,
+			r.collection))
 	return err
 }
 
@@ -167,12 +171,15 @@ func connect(r *request) error {
 }
 
 func grpcWeb(r *request) error {
-	message, err := proto.Marshal(&mooringv1.FindOneRequest{Database: r.database, Collection: r.collection})
+	message, err := proto.Marshal(&mooringv1.FindOneRequest{
+		Database: r.database, Collection: r.collection,
+	})
 	if err != nil {
 		return err
 	}
 	frame := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
-	b, err := r.post(http.StatusOK, "/mooring.v1.DocumentService/FindOne", "application/grpc-web+proto",
+	b, err := r.post(http.StatusOK, "/mooring.v1.DocumentService/FindOne",
+		"application/grpc-web+proto",
 		append(frame, message...))
 	if err == nil && !bytes.Contains(b, []byte("grpc-status: 0")) {
 		err = fmt.Errorf("the trailer is not that of a success: %q", b)
@@ -226,7 +233,8 @@ func runCommand(r *request) error {
 }
 
 func unknownMethod(r *request) error {
-	err := r.conn.Invoke(r.authorized(), fmt.Sprintf("/a.b/M%x", rand.Uint64()), &emptypb.Empty{}, &emptypb.Empty{})
+	err := r.conn.Invoke(r.authorized(), fmt.Sprintf("/a.b/M%x", rand.Uint64()), &emptypb.Empty{},
+		&emptypb.Empty{})
 	return want(codes.Unimplemented, err)
 }
 
@@ -248,6 +256,7 @@ func transaction(r *request) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.Abort(r.authorized(), &mooringv1.TransactionServiceAbortRequest{Transaction: new(begun.GetTransaction())})
+	_, err = c.Abort(r.authorized(),
+		&mooringv1.TransactionServiceAbortRequest{Transaction: new(begun.GetTransaction())})
 	return err
 }

@@ -57,7 +57,9 @@ func TestQueries(t *testing.T) {
 				return err
 			}
 			if ok {
-				waiting = slices.DeleteFunc(slices.Clone(waiting), func(s string) bool { return s == q })
+				waiting = slices.DeleteFunc(slices.Clone(waiting), func(s string) bool {
+					return s == q
+				})
 			}
 		}
 		if len(waiting) > 0 {
@@ -65,7 +67,8 @@ func TestQueries(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("%d queries show data after %v; sent: %v", all, time.Since(began).Round(time.Second), w.sent.all())
+	t.Logf("%d queries show data after %v; sent: %v", all, time.Since(began).Round(time.Second),
+		w.sent.all())
 	for _, name := range slices.Sorted(maps.Keys(mayBeZero)) {
 		t.Logf("may be 0: %s…: %s", name, mayBeZero[name])
 	}
@@ -102,7 +105,9 @@ func dashboard(t *testing.T) []string {
 }
 
 // hasData reports whether a query has had a value since a time that is not 0, or 0 if it may.
-func hasData(ctx context.Context, p *prometheus.Server, query string, since time.Time) (bool, error) {
+func hasData(
+	ctx context.Context, p *prometheus.Server, query string, since time.Time,
+) (bool, error) {
 	zero := false
 	for name := range mayBeZero {
 		zero = zero || strings.HasPrefix(query, name)
@@ -197,7 +202,8 @@ func watch(w *world, ctx context.Context) error {
 
 // open returns the token of a cursor that has read one document.
 func (w *world) open(ctx context.Context, gateway int) (string, error) {
-	page, err := w.post(ctx, gateway, gatewaytest.Documents("shop", "many", "find"), `{"batchSize": 1}`)
+	page, err := w.post(ctx, gateway, gatewaytest.Documents("shop", "many", "find"),
+		`{"batchSize": 1}`)
 	if err != nil {
 		return "", err
 	}
@@ -275,7 +281,8 @@ func pin(w *world, ctx context.Context) error {
 
 // watchHealth asks for more watches of the health of a replica than a connection may have.
 func watchHealth(w *world, ctx context.Context) error {
-	conn, err := grpc.NewClient(w.replicas[0].GRPC, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(w.replicas[0].GRPC,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
@@ -294,7 +301,8 @@ func watchHealth(w *world, ctx context.Context) error {
 
 // post sends a request to a gateway, and returns the body of a response of 200.
 func (w *world) post(ctx context.Context, gateway int, path, body string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.rest[gateway]+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.rest[gateway]+path,
+		strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -104,9 +104,12 @@ func TestSeries(t *testing.T) {
 	if first != last {
 		t.Errorf("Prometheus has %d series, and had %d", last, first)
 	}
-	t.Logf("%d requests of %d principals, of which %d tokens, on %d namespaces in %v: %d series before, %d "+
-		"after; on Prometheus %d and %d (0: not installed)", c.requests, principals+c.tokens, c.tokens,
-		len(c.namespaces), time.Since(began).Round(time.Second), len(before), len(after), first, last)
+	t.Logf("%d requests of %d principals, of which %d tokens, on %d namespaces in %v: %d series "+
+		"before, %d "+
+		"after; on Prometheus %d and %d (0: not installed)", c.requests, principals+c.tokens,
+		c.tokens,
+		len(c.namespaces), time.Since(began).Round(time.Second), len(before), len(after), first,
+		last)
 	if p == nil {
 		t.Skip(prometheus.Missing)
 	}
@@ -278,7 +281,8 @@ func (c *crowd) send(k *kind) {
 	c.requests += max(1, len(k.calls))
 	for _, call := range k.calls {
 		code := call.code
-		labels := fmt.Sprintf(`rpc_method="mooring.v1.%s",rpc_response_status_code=%q`, call.method, spell(code))
+		labels := fmt.Sprintf(`rpc_method="mooring.v1.%s",rpc_response_status_code=%q`, call.method,
+			spell(code))
 		if call.method == unknown {
 			labels = strings.Replace(labels, "mooring.v1.", "", 1)
 		}
@@ -365,7 +369,9 @@ func differ(what string, sent, counted map[string]int) error {
 	for _, of := range []map[string]int{sent, counted} {
 		for name := range of {
 			if sent[name] != counted[name] {
-				list = append(list, fmt.Sprintf("%s %s: %d sent, %d counted", what, name, sent[name], counted[name]))
+				list = append(list,
+					fmt.Sprintf("%s %s: %d sent, %d counted", what, name, sent[name],
+						counted[name]))
 			}
 		}
 	}
@@ -379,7 +385,8 @@ func differ(what string, sent, counted map[string]int) error {
 // post sends a request to the REST port and returns the body of the response, if its status is the
 // wanted one.
 func (r *request) post(status int, path, contentType string, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(r.ctx, http.MethodPost, r.gateway.REST+path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(r.ctx, http.MethodPost, r.gateway.REST+path,
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,9 @@ type replicas struct {
 // appends to it, and makes it.
 func (w write) steps(done bool) []history.Step {
 	if w%2 == 1 {
-		return []history.Step{{Kind: history.Append, Document: w.name(), Value: int(w), Upsert: true}}
+		return []history.Step{
+			{Kind: history.Append, Document: w.name(), Value: int(w), Upsert: true},
+		}
 	}
 	return []history.Step{{Kind: history.Insert, Document: w.name(), Value: int(w), Done: done}}
 }
@@ -108,7 +110,8 @@ func (r *replicas) call(ctx context.Context, w write) (answer, error) {
 	verb, body := "insertOne", fmt.Sprintf(`{"document": {"_id": %d, "n": 1}}`, w)
 	if w%2 == 1 {
 		verb = "updateOne"
-		body = fmt.Sprintf(`{"filter": {"_id": %d}, "update": {"$inc": {"n": 1}}, "upsert": true}`, w)
+		body = fmt.Sprintf(`{"filter": {"_id": %d}, "update": {"$inc": {"n": 1}}, "upsert": true}`,
+			w)
 	}
 	url := r.Any().REST + gatewaytest.Documents(database, w.collection(), verb)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewBufferString(body))
@@ -228,7 +231,8 @@ func testThroughGateway(t *testing.T, n int, serve func(*deployment.Deployment))
 		"%d restarts: %+v", n, callers, made, elapsed.Round(time.Second), dropped,
 		refused, held, r.restarts, all)
 	if all.lost > 0 || all.twice > 0 || all.unknown > 0 {
-		t.Errorf("%d acknowledged writes are lost, %d are there twice, %d have no outcome", all.lost,
+		t.Errorf("%d acknowledged writes are lost, %d are there twice, %d have no outcome",
+			all.lost,
 			all.twice, all.unknown)
 	}
 }

@@ -70,7 +70,8 @@ func TestServerCount(t *testing.T) {
 		first := answered[hosts[0]]
 		mu.Unlock()
 		waiting.Wait()
-		t.Logf("%d operations waited; %d of %d others chose the server that had refused these", left,
+		t.Logf("%d operations waited; %d of %d others chose the server that had refused these",
+			left,
 			first, callers)
 		if left < callers/4 || first < callers/4 {
 			t.Errorf("%d operations waited, and %d of %d chose their server", left, first, callers)

@@ -59,7 +59,8 @@ func (p *pager) run(ctx context.Context) {
 			p.tally.restarts++
 		case errors.Is(err, errCut): // counted
 		case err != nil:
-			p.tally.lost = append(p.tally.lost, fmt.Errorf("%T: %s: %w", p.api, p.collection.name, err))
+			p.tally.lost = append(p.tally.lost,
+				fmt.Errorf("%T: %s: %w", p.api, p.collection.name, err))
 		}
 		p.tally.mu.Unlock()
 	}

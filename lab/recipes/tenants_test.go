@@ -19,8 +19,10 @@ func TestTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	section := between(t, page(t, "policy.md"), "## One tenant per claim", "\n## ")
-	block := strings.ReplaceAll(between(t, section, "    mooring key api new --principal acme-app", "\n\n"), "\n    ", "\n")
-	cmd := exec.CommandContext(t.Context(), "sh", "-ec", `mooring() { "$GATEWAY" "$@"; }`+"\n"+block)
+	block := strings.ReplaceAll(between(t, section, "    mooring key api new --principal acme-app",
+		"\n\n"), "\n    ", "\n")
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec",
+		`mooring() { "$GATEWAY" "$@"; }`+"\n"+block)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GATEWAY="+suite.Gateway(t))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -60,7 +60,8 @@ func (c *client) readResult(ctx context.Context) error {
 }
 
 func (c *client) readOnce(ctx context.Context) error {
-	path, body := "/v1/databases/db/collections/c/documents:find", map[string]any{"batchSize": batchSize}
+	path, body := "/v1/databases/db/collections/c/documents:find",
+		map[string]any{"batchSize": batchSize}
 	want := 0
 	for {
 		p, err := c.call(path, body)
@@ -134,7 +135,9 @@ func (c *client) post(path string, text []byte) (page, error) {
 // never with status 200: such an answer is garbled, and is not repeated.
 func noJSON(status int, text []byte) error {
 	if status == http.StatusOK {
-		return &failure{Reason: fmt.Sprintf("no JSON with status 200: %.100q", text), Retry: "never"}
+		return &failure{
+			Reason: fmt.Sprintf("no JSON with status 200: %.100q", text), Retry: "never",
+		}
 	}
 	return fmt.Errorf("no answer of a gateway: %d of haproxy", status)
 }
@@ -149,7 +152,8 @@ func (c *client) readStreams(ctx context.Context) {
 				break
 			}
 			c.fail(err, try == 0)
-			if f, ok := errors.AsType[*failure](err); ok && f.Retry != "same-request" && f.Retry != "restart" {
+			if f, ok := errors.AsType[*failure](err); ok && f.Retry != "same-request" &&
+				f.Retry != "restart" {
 				break
 			}
 			pause(50 * time.Millisecond)
@@ -162,7 +166,8 @@ func (c *client) readStreams(ctx context.Context) {
 
 // readStream reads one stream, slowly. It must have all documents, in order.
 func (c *client) readStream() error {
-	req, err := http.NewRequest(http.MethodPost, c.url+"/v1/databases/db/collections/c/documents:streamFind",
+	req, err := http.NewRequest(http.MethodPost,
+		c.url+"/v1/databases/db/collections/c/documents:streamFind",
 		bytes.NewReader([]byte(`{"batchSize":100}`)))
 	if err != nil {
 		return err

@@ -52,7 +52,8 @@ func testReplacement(t *testing.T, serve func(*testing.T) (uri string)) {
 	if os.Getenv("LAB_ROLLING") == "full" {
 		s = scale{clients: 200, linger: 2 * time.Second, settle: 5 * time.Second}
 	}
-	table := "what happened            replicas  pages   streams  first tries that failed, by error\n"
+	table := "what happened            replicas  pages   streams  first tries that failed, " +
+		"by error\n"
 	for _, row := range []struct {
 		name    string
 		count   int
@@ -76,7 +77,8 @@ func testReplacement(t *testing.T, serve func(*testing.T) (uri string)) {
 			table += fmt.Sprintf("%-24s %-9d %-7d %-8d %s; results lost: %d\n",
 				row.name, row.count, w.pages, w.streams, w.errors(), w.lost)
 			if w.lost > 0 || w.pages == 0 || w.streams == 0 {
-				t.Errorf("%d results were lost, of %d pages and %d streams: %s", w.lost, w.pages, w.streams, w.errors())
+				t.Errorf("%d results were lost, of %d pages and %d streams: %s", w.lost, w.pages,
+					w.streams, w.errors())
 			}
 			if n := w.failed["CursorPositionUnknown"]; n > 0 && !row.crash {
 				t.Errorf("%d cursors were not handed over", n)

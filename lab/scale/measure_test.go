@@ -48,13 +48,16 @@ func measure(t *testing.T, n int) scale.Point {
 		return fakemongo.OK(nil).After(held)
 	})
 	all := suite.StartReplicas(t, n, server.URI())
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}, Timeout: time.Minute}
+	client := &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: 200}, Timeout: time.Minute,
+	}
 	for i := range n { // one call each, so that every replica is ready
 		if err := call(client, all.Replica(i).REST); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(load.Seconds*float64(time.Second)))
+	ctx, cancel := context.WithTimeout(t.Context(),
+		time.Duration(load.Seconds*float64(time.Second)))
 	defer cancel()
 	var calls sync.WaitGroup
 	next := time.Now()
@@ -84,7 +87,8 @@ func measure(t *testing.T, n int) scale.Point {
 }
 
 func call(c *http.Client, rest string) error {
-	resp, err := c.Post(rest+"/v1/databases/db:runCommand", "application/json", strings.NewReader(`{"command":{"slow":1}}`))
+	resp, err := c.Post(rest+"/v1/databases/db:runCommand", "application/json",
+		strings.NewReader(`{"command":{"slow":1}}`))
 	if err != nil {
 		return err
 	}

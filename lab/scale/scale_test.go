@@ -21,14 +21,16 @@ func TestSimulate(t *testing.T) {
 	// With one replica and no limit the pool is an M/M/∞ queue: 8 connections are in use on
 	// average, and the most in a minute is a few standard deviations above.
 	r := scale.Simulate(scale.Load{Rate: 400, Service: 0.020, Seconds: 60, MaxPool: 1000}, 1, 1)
-	if mean := 8.0; float64(r.Held) < mean+2*math.Sqrt(mean) || float64(r.Held) > mean+7*math.Sqrt(mean) {
+	if mean := 8.0; float64(r.Held) < mean+2*math.Sqrt(mean) ||
+		float64(r.Held) > mean+7*math.Sqrt(mean) {
 		t.Errorf("one replica holds %d connections", r.Held)
 	}
 	if r.Waited != 0 {
 		t.Errorf("%v of the requests waited for one of 1000 connections", r.Waited)
 	}
 	// A pool that is too small is full, and requests wait.
-	if r := scale.Simulate(scale.Load{Rate: 400, Service: 0.020, Seconds: 60, MaxPool: 9}, 1, 1); r.Held != 9 || r.Waited < 0.3 {
+	if r := scale.Simulate(scale.Load{Rate: 400, Service: 0.020, Seconds: 60, MaxPool: 9}, 1,
+		1); r.Held != 9 || r.Waited < 0.3 {
 		t.Errorf("a small pool gives %+v", r)
 	}
 	for _, n := range counts {
@@ -76,7 +78,8 @@ func TestMeasured(t *testing.T) {
 	for _, p := range points {
 		got := scale.Simulate(load, p.Replicas, 1).Total()
 		if off := math.Abs(float64(got-p.Connections)) / float64(p.Connections); off > 0.3 {
-			t.Errorf("%d replicas: %d connections are simulated, and %d measured", p.Replicas, got, p.Connections)
+			t.Errorf("%d replicas: %d connections are simulated, and %d measured", p.Replicas, got,
+				p.Connections)
 		}
 	}
 }
@@ -101,13 +104,16 @@ func TestPage(t *testing.T) {
 		points[p.Replicas] = fmt.Sprint(p.Connections)
 	}
 	var results []scale.Result
-	table := "| replicas | simulated | of them monitors | measured | bound |\n|---|---|---|---|---|\n"
+	table := "| replicas | simulated | of them monitors | measured | bound " +
+		"|\n|---|---|---|---|---|\n"
 	for _, n := range counts {
 		r := scale.Simulate(load, n, 1)
 		results = append(results, r)
-		table += fmt.Sprintf("| %d | %d | %d | %s | %d |\n", n, r.Total(), n*scale.Monitors, points[n], r.Bound)
+		table += fmt.Sprintf("| %d | %d | %d | %s | %d |\n", n, r.Total(), n*scale.Monitors,
+			points[n], r.Bound)
 	}
-	const page, begin, end = "../../docs/scaling.md", "<!-- simulation begin -->\n", "<!-- simulation end -->\n"
+	const page, begin, end = "../../docs/scaling.md", "<!-- simulation begin -->\n",
+		"<!-- simulation end -->\n"
 	old, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +135,8 @@ func same(t *testing.T, path, want string) {
 		return
 	}
 	if os.Getenv("MOORING_REWRITE") == "" {
-		t.Errorf("%s is not what the simulation gives; MOORING_REWRITE=1 rewrites it (%v)", path, err)
+		t.Errorf("%s is not what the simulation gives; MOORING_REWRITE=1 rewrites it (%v)", path,
+			err)
 		return
 	}
 	if err := os.WriteFile(path, []byte(want), 0o644); err != nil {

@@ -39,9 +39,10 @@ func combine(t *testing.T, at *place) *place {
 	at.gen.wide, at.oneIn = true, 8 // many calls are refused
 	insert := func(w *world, database, collection string) {
 		t.Helper()
-		if _, err := w.db.Client().Database(database).Collection(collection).InsertOne(t.Context(), bson.D{
-			{Key: "tenant", Value: "a"}, {Key: "s", Value: w.secret},
-		}); err != nil {
+		if _, err := w.db.Client().Database(database).Collection(collection).
+			InsertOne(t.Context(), bson.D{
+				{Key: "tenant", Value: "a"}, {Key: "s", Value: w.secret},
+			}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,7 +50,9 @@ func combine(t *testing.T, at *place) *place {
 	insert(at.full, at.full.db.Name(), vault)
 	insert(at.full, at.full.db.Name(), marker)
 	insert(at.full, marker, "orders")
-	t.Cleanup(func() { _ = at.full.db.Client().Database(marker).Drop(context.WithoutCancel(t.Context())) })
+	t.Cleanup(func() {
+		_ = at.full.db.Client().Database(marker).Drop(context.WithoutCancel(t.Context()))
+	})
 	one := at.request
 	at.request = func(g *generator) request {
 		if g.IntN(6) == 0 {
@@ -64,7 +67,8 @@ func combine(t *testing.T, at *place) *place {
 // whole.
 func (g *generator) database() request {
 	const at = "/v1/databases/" + databaseName
-	command := pick(g, doc{"ping": 1}, doc{"count": g.collection()}, doc{"dbStats": 1}, doc{"listCollections": 1},
+	command := pick(g, doc{"ping": 1}, doc{"count": g.collection()}, doc{"dbStats": 1},
+		doc{"listCollections": 1},
 		doc{"find": g.collection()}, doc{"count": "system.views"})
 	switch g.IntN(9) {
 	case 0:
@@ -74,20 +78,34 @@ func (g *generator) database() request {
 	case 2:
 		return request{path: "/v1/databases?nameOnly=true", get: true}
 	case 3:
-		return request{path: at + pick(g, ":runCommand", ":runCursorCommand", ":streamRunCursorCommand"), body: doc{"command": command}}
+		return request{
+			path: at + pick(g, ":runCommand", ":runCursorCommand", ":streamRunCursorCommand"),
+			body: doc{"command": command},
+		}
 	case 4:
 		return request{
 			path: at + pick(g, ":aggregate", ":streamAggregate", ":explainAggregate"),
-			body: doc{"pipeline": append([]any{pick(g, doc{"$documents": []any{doc{"x": 1}}}, doc{"$currentOp": doc{}})}, g.pipeline(1)...)},
+			body: doc{
+				"pipeline": append([]any{
+					pick(g, doc{"$documents": []any{doc{"x": 1}}}, doc{"$currentOp": doc{}}),
+				}, g.pipeline(1)...),
+			},
 		}
 	case 5:
 		return request{path: at + "/collections/" + vault + ":drop", body: doc{}, write: true}
 	case 6:
-		return request{path: at + "/collections/" + pick(g, vault, "orders") + "/indexes", get: true}
+		return request{
+			path: at + "/collections/" + pick(g, vault, "orders") + "/indexes", get: true,
+		}
 	case 7:
-		return request{path: inDatabase(pick(g, "system.views", "system.buckets."+vault), "find"), body: doc{}}
+		return request{
+			path: inDatabase(pick(g, "system.views", "system.buckets."+vault), "find"), body: doc{},
+		}
 	default:
-		return request{path: inDatabase(vault, pick(g, "find", "countDocuments", "aggregate", "deleteMany")), body: doc{}, write: true}
+		return request{
+			path: inDatabase(vault, pick(g, "find", "countDocuments", "aggregate", "deleteMany")),
+			body: doc{}, write: true,
+		}
 	}
 }
 
@@ -136,7 +154,8 @@ func (w *world) watch(t *testing.T, g *gatewaytest.Gateway, key string) (seen fu
 	done := make(chan outcome, 2)
 	const last = "the last document"
 	for _, name := range []string{w.db.Name(), ""} {
-		stream, err := streams.Watch(ctx, &mooringv1.WatchRequest{Database: name, FullDocument: new("updateLookup")})
+		stream, err := streams.Watch(ctx,
+			&mooringv1.WatchRequest{Database: name, FullDocument: new("updateLookup")})
 		if err == nil {
 			_, err = stream.Recv() // it is open
 		}
@@ -166,7 +185,9 @@ func (w *world) watch(t *testing.T, g *gatewaytest.Gateway, key string) (seen fu
 		}()
 	}
 	return func() (leaks []string) {
-		if _, err := w.db.Collection("orders").InsertOne(t.Context(), bson.D{{Key: "tenant", Value: "a"}, {Key: "last", Value: last}}); err != nil {
+		if _, err := w.db.Collection("orders").InsertOne(t.Context(), bson.D{
+			{Key: "tenant", Value: "a"}, {Key: "last", Value: last},
+		}); err != nil {
 			t.Error(err)
 		}
 		for range 2 {

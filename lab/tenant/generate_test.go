@@ -86,7 +86,9 @@ func (g *generator) condition() any {
 	case 6:
 		return doc{"$not": doc{"$gt": g.value()}}
 	case 7:
-		return doc{"$regularExpression": doc{"pattern": pick(g, "^", "a", "b", "secret"), "options": "i"}}
+		return doc{
+			"$regularExpression": doc{"pattern": pick(g, "^", "a", "b", "secret"), "options": "i"},
+		}
 	case 8:
 		return doc{"$elemMatch": doc{"$gte": g.IntN(5)}}
 	case 9:
@@ -149,7 +151,11 @@ func (g *generator) filter(depth int) doc {
 	case 6:
 		return doc{"$expr": g.expression(0)}
 	case 7:
-		return doc{"$or": []any{doc{"$expr": doc{"$divide": []any{1, doc{"$cond": []any{doc{"$eq": []any{"$tenant", "b"}}, 0, 1}}}}}, doc{"n": -1}}}
+		return doc{
+			"$or": []any{
+				doc{"$expr": doc{"$divide": []any{1, doc{"$cond": []any{doc{"$eq": []any{"$tenant", "b"}}, 0, 1}}}}}, doc{"n": -1},
+			},
+		}
 	case 8:
 		return doc{pick(g, "$where", "$comment"): "this.tenant == 'b'"}
 	case 9:
@@ -171,13 +177,28 @@ func (g *generator) stage(depth int) doc {
 	case 4:
 		return doc{"$addFields": doc{pick(g, "n", "tenant", "z"): g.expression(0)}}
 	case 5:
-		return doc{"$lookup": doc{"from": g.collection(), "localField": g.field(), "foreignField": g.field(), "as": "joined"}}
+		return doc{
+			"$lookup": doc{
+				"from": g.collection(), "localField": g.field(), "foreignField": g.field(),
+				"as": "joined",
+			},
+		}
 	case 6:
-		return doc{"$lookup": doc{"from": g.collection(), "let": doc{"x": "$ref"}, "pipeline": g.pipeline(depth + 1), "as": "joined"}}
+		return doc{
+			"$lookup": doc{
+				"from": g.collection(), "let": doc{"x": "$ref"}, "pipeline": g.pipeline(depth + 1),
+				"as": "joined",
+			},
+		}
 	case 7:
 		return doc{"$unionWith": doc{"coll": g.collection(), "pipeline": g.pipeline(depth + 1)}}
 	case 8:
-		return doc{"$graphLookup": doc{"from": g.collection(), "startWith": path, "connectFromField": "ref", "connectToField": g.field(), "as": "graph"}}
+		return doc{
+			"$graphLookup": doc{
+				"from": g.collection(), "startWith": path, "connectFromField": "ref",
+				"connectToField": g.field(), "as": "graph",
+			},
+		}
 	case 9:
 		return doc{"$facet": doc{"one": g.pipeline(depth + 1), "two": g.pipeline(depth + 1)}}
 	case 10:
@@ -189,7 +210,9 @@ func (g *generator) stage(depth int) doc {
 	case 13:
 		return doc{"$unset": pick(g, "tenant", "n")}
 	case 14:
-		return doc{"$replaceRoot": doc{"newRoot": doc{"$ifNull": []any{"$sub", doc{"tenant": "b"}}}}}
+		return doc{
+			"$replaceRoot": doc{"newRoot": doc{"$ifNull": []any{"$sub", doc{"tenant": "b"}}}},
+		}
 	case 15:
 		return doc{"$sample": doc{"size": 1000}}
 	case 16:
@@ -237,7 +260,8 @@ func (g *generator) operators() doc {
 	case 3:
 		return doc{"$push": doc{"arr": g.IntN(5)}}
 	default:
-		return pick(g, doc{"$inc": doc{"n": 1}}, doc{"$set": doc{"s": g.value()}}, doc{"$max": doc{"n": g.IntN(9)}})
+		return pick(g, doc{"$inc": doc{"n": 1}}, doc{"$set": doc{"s": g.value()}},
+			doc{"$max": doc{"n": g.IntN(9)}})
 	}
 }
 
@@ -284,7 +308,11 @@ func (g *generator) model() doc {
 	case 2:
 		return doc{"updateMany": doc{"filter": g.filter(0), "update": g.operators()}}
 	case 3:
-		return doc{"replaceOne": doc{"filter": g.one(), "replacement": doc{"n": 7, "tenant": pick(g, "a", "b")}}}
+		return doc{
+			"replaceOne": doc{
+				"filter": g.one(), "replacement": doc{"n": 7, "tenant": pick(g, "a", "b")},
+			},
+		}
 	case 4:
 		return doc{"deleteOne": doc{"filter": g.one()}}
 	default:
@@ -300,29 +328,57 @@ func (g *generator) request() request {
 	case 0, 1:
 		return request{path: at + "find", body: doc{"filter": g.filter(0), "sort": sorted}}
 	case 2:
-		return request{path: at + "find", body: doc{"filter": g.filter(0), "sort": sorted, "projection": doc{"x": g.expression(0)}}}
+		return request{
+			path: at + "find", body: doc{
+				"filter": g.filter(0), "sort": sorted, "projection": doc{"x": g.expression(0)},
+			},
+		}
 	case 3:
-		return request{path: at + "findOne", body: doc{"filter": g.filter(0), "sort": sorted, "collation": doc{"locale": pick(g, "en", "simple"), "strength": 1}}}
+		return request{
+			path: at + "findOne", body: doc{
+				"filter": g.filter(0), "sort": sorted,
+				"collation": doc{"locale": pick(g, "en", "simple"), "strength": 1},
+			},
+		}
 	case 4:
 		return request{path: at + "countDocuments", body: doc{"filter": g.filter(0)}}
 	case 5:
-		return request{path: at + "distinct", body: doc{"fieldName": g.field(), "filter": g.filter(0)}}
+		return request{
+			path: at + "distinct", body: doc{"fieldName": g.field(), "filter": g.filter(0)},
+		}
 	case 6:
 		return request{path: at + "estimatedDocumentCount", body: doc{}}
 	case 7:
 		return request{path: at + pick(g, "explainFind", "explainAggregate"), body: doc{}}
 	case 8, 9, 10, 11:
-		return request{path: at + "aggregate", body: doc{"pipeline": g.sortedPipeline()}, write: true}
+		return request{
+			path: at + "aggregate", body: doc{"pipeline": g.sortedPipeline()}, write: true,
+		}
 	case 12:
-		return request{path: at + "updateOne", body: doc{"filter": g.one(), "update": g.update()}, write: true}
+		return request{
+			path: at + "updateOne", body: doc{"filter": g.one(), "update": g.update()}, write: true,
+		}
 	case 13:
-		return request{path: at + "updateMany", body: doc{"filter": g.filter(0), "update": g.update()}, write: true}
+		return request{
+			path: at + "updateMany", body: doc{"filter": g.filter(0), "update": g.update()},
+			write: true,
+		}
 	case 14:
-		return request{path: at + "insertMany", body: doc{"documents": []any{g.document(), g.document()}}, write: true}
+		return request{
+			path: at + "insertMany", body: doc{"documents": []any{g.document(), g.document()}},
+			write: true,
+		}
 	case 15:
-		return request{path: at + pick(g, "deleteOne", "findOneAndDelete"), body: doc{"filter": g.one()}, write: true}
+		return request{
+			path: at + pick(g, "deleteOne", "findOneAndDelete"), body: doc{"filter": g.one()},
+			write: true,
+		}
 	case 16:
-		return request{path: at + "findOneAndUpdate", body: doc{"filter": g.one(), "update": g.update(), "returnDocument": "after"}, write: true}
+		return request{
+			path: at + "findOneAndUpdate", body: doc{
+				"filter": g.one(), "update": g.update(), "returnDocument": "after",
+			}, write: true,
+		}
 	case 17:
 		return request{path: at + "streamFind", body: doc{"filter": g.filter(0), "sort": sorted}}
 	case 18:

@@ -60,7 +60,9 @@ const (
 
 var (
 	tenants   = []string{"a", "b"}
-	firstLine = map[string]string{"a": "groups=readers claim.tenant=a", "b": "groups=readers claim.tenant=b"}
+	firstLine = map[string]string{
+		"a": "groups=readers claim.tenant=a", "b": "groups=readers claim.tenant=b",
+	}
 	firstSees = map[string]sight{"a": {tenant: "a"}, "b": {tenant: "b"}}
 	noneSees  = map[string]sight{"a": {nothing: true}, "b": {nothing: true}}
 	onlyB     = map[string]sight{"a": {nothing: true}, "b": {tenant: "b"}}
@@ -113,7 +115,9 @@ type live struct {
 
 // judge counts what a tenant has seen, and what it should not have seen at any of the times from
 // one to another. only says which names count; nil: all.
-func (l *live) judge(what, tenant string, from, to int, answer []byte, only func(name string) bool) {
+func (l *live) judge(what, tenant string, from, to int, answer []byte, only func(
+	name string,
+) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, mark := range marks.FindAllSubmatch(answer, -1) {
@@ -341,7 +345,9 @@ func newLive(t *testing.T) *live {
 	}
 	directory := t.TempDir()
 	l.policy, l.keysFile = filepath.Join(directory, "policy"), filepath.Join(directory, "keys")
-	for path, text := range map[string]string{l.policy: liveRule, l.keysFile: strings.Join(lines, "\n")} {
+	for path, text := range map[string]string{
+		l.policy: liveRule, l.keysFile: strings.Join(lines, "\n"),
+	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

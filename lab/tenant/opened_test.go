@@ -18,7 +18,9 @@ const orders = "/v1/databases/live/collections/orders"
 // document, too.
 func reads() []call {
 	const at = `"dataSource": "live", "database": "live", "collection": "orders"`
-	update := &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: text(`{"$inc": {"times": 1}}`)}}
+	update := &mooringv1.Update{
+		Kind: &mooringv1.Update_Operators{Operators: text(`{"$inc": {"times": 1}}`)},
+	}
 	return []call{
 		{
 			rpc: "DocumentService/Find", path: orders + "/documents:find", body: `{}`,
@@ -155,7 +157,9 @@ func (l *live) openPage(w way, tenant string) opened {
 	l.Helper()
 	first := call{
 		rpc: "DocumentService/Find", path: orders + "/documents:find", body: `{"batchSize": 2}`,
-		message: &mooringv1.FindRequest{Database: "live", Collection: "orders", BatchSize: new(int32(2))},
+		message: &mooringv1.FindRequest{
+			Database: "live", Collection: "orders", BatchSize: new(int32(2)),
+		},
 	}
 	what := w.name + " CursorService/NextPage"
 	answer, ok := w.all(l.Context(), l.keys[tenant], first)
@@ -166,7 +170,8 @@ func (l *live) openPage(w way, tenant string) opened {
 	return opened{what, tenant, func(now int, stays bool, change string) {
 		l.Helper()
 		answer, ok := w.all(l.Context(), l.keys[tenant], call{
-			rpc: "CursorService/NextPage", path: "/v1/cursors:next", body: fmt.Sprintf(`{"cursor": %q}`, token),
+			rpc: "CursorService/NextPage", path: "/v1/cursors:next",
+			body:    fmt.Sprintf(`{"cursor": %q}`, token),
 			message: &mooringv1.NextPageRequest{Cursor: token},
 		})
 		l.judge(change+": "+what, tenant, now, now, answer, nil)
@@ -188,12 +193,16 @@ func (l *live) openTransaction(w way, tenant string, round int) opened {
 	if err != nil {
 		l.Fatal(err)
 	}
-	token, name := begun.GetTransaction(), fmt.Sprint("t", round, strings.ReplaceAll(w.name, "-", ""))
-	document := fmt.Sprintf(`{"tenant": %q, "n": 0, "mark": %q}`, tenant, markOf("mark", tenant, 0, name))
+	token, name := begun.GetTransaction(),
+		fmt.Sprint("t", round, strings.ReplaceAll(w.name, "-", ""))
+	document := fmt.Sprintf(`{"tenant": %q, "n": 0, "mark": %q}`, tenant,
+		markOf("mark", tenant, 0, name))
 	answer, ok := w.all(l.Context(), l.keys[tenant], call{
 		rpc: "DocumentService/InsertOne", path: orders + "/documents:insertOne",
-		body:    fmt.Sprintf(`{"document": %s, "transaction": %q}`, document, token),
-		message: &mooringv1.InsertOneRequest{Database: "live", Collection: "orders", Document: text(document), Transaction: &token},
+		body: fmt.Sprintf(`{"document": %s, "transaction": %q}`, document, token),
+		message: &mooringv1.InsertOneRequest{
+			Database: "live", Collection: "orders", Document: text(document), Transaction: &token,
+		},
 	})
 	if !ok {
 		l.Fatalf("%s of %s: %s", what, tenant, answer)
@@ -201,12 +210,16 @@ func (l *live) openTransaction(w way, tenant string, round int) opened {
 	return opened{what, tenant, func(now int, stays bool, change string) {
 		l.Helper()
 		answer, _ := w.all(l.Context(), l.keys[tenant], call{
-			rpc: "DocumentService/Find", path: orders + "/documents:find", body: fmt.Sprintf(`{"transaction": %q}`, token),
-			message: &mooringv1.FindRequest{Database: "live", Collection: "orders", Transaction: &token},
+			rpc: "DocumentService/Find", path: orders + "/documents:find",
+			body: fmt.Sprintf(`{"transaction": %q}`, token),
+			message: &mooringv1.FindRequest{
+				Database: "live", Collection: "orders", Transaction: &token,
+			},
 		})
 		l.judge(change+": find in "+what, tenant, now, now, answer, nil)
 		answer, ok := w.all(l.Context(), l.keys[tenant], call{
-			rpc: "TransactionService/Commit", path: "/v1/transactions:commit", body: fmt.Sprintf(`{"transaction": %q}`, token),
+			rpc: "TransactionService/Commit", path: "/v1/transactions:commit",
+			body:    fmt.Sprintf(`{"transaction": %q}`, token),
 			message: &mooringv1.TransactionServiceCommitRequest{Transaction: &token},
 		})
 		l.wrote(change+": commit of "+what, tenant, ok, stays, answer)
@@ -220,11 +233,17 @@ func (l *live) insertion(w way, tenant string) opened {
 		l.Helper()
 		document := fmt.Sprintf(`{"tenant": %q, "n": 0}`, tenant)
 		c := call{
-			rpc: "DocumentService/InsertOne", path: orders + "/documents:insertOne", body: `{"document": ` + document + `}`,
-			message: &mooringv1.InsertOneRequest{Database: "live", Collection: "orders", Document: text(document)},
+			rpc: "DocumentService/InsertOne", path: orders + "/documents:insertOne",
+			body: `{"document": ` + document + `}`,
+			message: &mooringv1.InsertOneRequest{
+				Database: "live", Collection: "orders", Document: text(document),
+			},
 		}
 		if w.token == nil {
-			c = call{action: "insertOne", body: `{"dataSource": "live", "database": "live", "collection": "orders", "document": ` + document + `}`}
+			c = call{
+				action: "insertOne",
+				body:   `{"dataSource": "live", "database": "live", "collection": "orders", "document": ` + document + `}`,
+			}
 		}
 		answer, ok := w.all(l.Context(), l.keys[tenant], c)
 		l.mu.Lock()

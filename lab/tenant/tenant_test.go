@@ -87,7 +87,8 @@ func (w *world) contents(t *testing.T) (ofOwn, ofOther string) {
 	t.Helper()
 	var texts [2]strings.Builder
 	for _, name := range collections {
-		cursor, err := w.db.Collection(name).Find(t.Context(), bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
+		cursor, err := w.db.Collection(name).
+			Find(t.Context(), bson.D{}, options.Find().SetSort(bson.D{{Key: "_id", Value: 1}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +142,9 @@ func arrange(v any) any {
 		for i, item := range v {
 			v[i] = arrange(item)
 		}
-		slices.SortFunc(v, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		slices.SortFunc(v, func(a, b any) int {
+			return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+		})
 	}
 	return v
 }
@@ -200,7 +203,8 @@ func before(t *testing.T, d *deployment.Deployment) *place {
 // Rules of a policy, with inWorlds for the condition that a call is one of the tenant's.
 const (
 	inWorlds = `when { principal.claims has tenant && resource has database && @worlds.contains(resource.database) };`
-	openRule = `permit (principal, action in [Action::"read", Action::"write"], resource) ` + inWorlds
+	openRule = `permit (principal, action in [Action::"read", Action::"write"], resource) ` +
+		inWorlds
 	// ownOnly limits a rule to the documents of the tenant.
 	ownOnly  = `@filter("{'tenant': {'$claim': 'tenant'}}") @forced("{'tenant': {'$claim': 'tenant'}}") `
 	filtered = ownOnly + openRule
@@ -212,7 +216,8 @@ func experiment(t *testing.T, at *place, rules string, requests int) (leaks []st
 	worlds := fmt.Sprintf("[%q, %q]", empty.db.Name(), full.db.Name())
 	databases := strings.NewReplacer(empty.db.Name(), "DB", full.db.Name(), "DB")
 	key, line := suite.Key(t, "ann")
-	g := suite.Start(t, at.uri, "--policy-file", file(t, "policy", strings.ReplaceAll(rules, "@worlds", worlds)),
+	g := suite.Start(t, at.uri, "--policy-file",
+		file(t, "policy", strings.ReplaceAll(rules, "@worlds", worlds)),
 		"--auth-api-keys-file", file(t, "keys", line+" claim.tenant=a"))
 	if at.watched != nil {
 		seen := at.watched(t, g, key)
@@ -244,7 +249,9 @@ func experiment(t *testing.T, at *place, rules string, requests int) (leaks []st
 			allowed++
 		}
 		if without != with {
-			leaks = append(leaks, fmt.Sprintf("%s %s: %s without the other tenant, %s with it", r.path, r.text(), without, with))
+			leaks = append(leaks,
+				fmt.Sprintf("%s %s: %s without the other tenant, %s with it", r.path, r.text(),
+					without, with))
 		}
 		if !r.write || i%10 > 0 && i%100 < 99 {
 			continue
@@ -252,11 +259,14 @@ func experiment(t *testing.T, at *place, rules string, requests int) (leaks []st
 		ownThere, other := full.contents(t)
 		ownHere, _ := empty.contents(t)
 		if other != otherBefore {
-			leaks = append(leaks, fmt.Sprintf("near %s %s: the other tenant's documents have changed", r.path, r.text()))
+			leaks = append(leaks,
+				fmt.Sprintf("near %s %s: the other tenant's documents have changed", r.path,
+					r.text()))
 			otherBefore = other
 		}
 		if ownHere != ownThere {
-			leaks = append(leaks, fmt.Sprintf("near %s %s: the tenant's documents differ", r.path, r.text()))
+			leaks = append(leaks,
+				fmt.Sprintf("near %s %s: the tenant's documents differ", r.path, r.text()))
 			empty.fill(t)
 			full.fill(t)
 			_, otherBefore = full.contents(t)
@@ -337,14 +347,17 @@ func TestDuplicateKey(t *testing.T) {
 	w.fill(t)
 	key, line := suite.Key(t, "ann")
 	rule := `@filter("{'tenant': 'a'}") @forced("{'tenant': 'a'}") permit (principal, action, resource);`
-	g := suite.Start(t, suite.URI(t), "--policy-file", file(t, "policy", rule), "--auth-api-keys-file", file(t, "keys", line))
+	g := suite.Start(t, suite.URI(t), "--policy-file", file(t, "policy", rule),
+		"--auth-api-keys-file", file(t, "keys", line))
 	for path, body := range map[string]string{
 		"insertOne":  `{"document": {"_id": 1000}}`,
 		"insertMany": `{"documents": [{"_id": 1001}], "returnPartialSuccess": true}`,
 	} {
-		answer := g.Post(t, "/v1/databases/"+w.db.Name()+"/collections/orders/documents:"+path, body, gatewaytest.Header{Name: "api-key", Value: key})
+		answer := g.Post(t, "/v1/databases/"+w.db.Name()+"/collections/orders/documents:"+path,
+			body, gatewaytest.Header{Name: "api-key", Value: key})
 		text := string(answer.Body)
-		if !strings.Contains(text, "11000") || !strings.Contains(text, "exists") || strings.Contains(text, "E11000") || strings.Contains(text, "keyValue") {
+		if !strings.Contains(text, "11000") || !strings.Contains(text, "exists") ||
+			strings.Contains(text, "E11000") || strings.Contains(text, "keyValue") {
 			t.Errorf("%s: %d %s", path, answer.Status, text)
 		}
 	}

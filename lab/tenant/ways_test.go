@@ -54,7 +54,8 @@ func ways(t *testing.T, g *gatewaytest.Gateway) []way {
 	transport := &http.Transport{DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	over := func(ctx context.Context, key, path, content string, body []byte) (stream, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.REST+path, bytes.NewReader(body))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, g.REST+path,
+			bytes.NewReader(body))
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +139,8 @@ func isStreaming(rpc string) bool { return descriptorOf(rpc).IsStreamingServer()
 
 // openGRPC makes a call of gRPC. All are streams for its client.
 func openGRPC(ctx context.Context, conn *grpc.ClientConn, c call) (stream, error) {
-	answer, err := protoregistry.GlobalTypes.FindMessageByName(descriptorOf(c.rpc).Output().FullName())
+	answer, err := protoregistry.GlobalTypes.FindMessageByName(descriptorOf(c.rpc).Output().
+		FullName())
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,8 @@ func TestSubscribers(t *testing.T) {
 	t.Logf("%d messages a second for %v", int(float64(reports[0].Events+reports[1].Events)/
 		took.Seconds()), took.Round(time.Second))
 	share := func(used time.Duration) float64 { return used.Seconds() / took.Seconds() }
-	t.Logf("processors: %.2f of the gateway, %.2f of the clients over HTTP/1.1, %.2f of those over "+
+	t.Logf("processors: %.2f of the gateway, %.2f of the clients over HTTP/1.1, %.2f of "+
+		"those over "+
 		"HTTP/2, %.2f of the server and the test", share(after[0]-before[0]), share(reports[0].CPU),
 		share(reports[1].CPU), share(after[1]-before[1]))
 	t.Logf("findOne: p50 %v, p99 %v of %d alone; p50 %v, p99 %v of %d beside the events",
@@ -203,7 +204,8 @@ func (s *subscribers) write() {
 	defer tick.Stop()
 	for i := range s.events {
 		body := fmt.Sprintf(`{"document": {"_id": %d, "at": %d}}`, i, time.Now().UnixMicro())
-		if err := s.post(gatewaytest.Documents(database, collection, "insertOne"), body); err != nil {
+		if err := s.post(gatewaytest.Documents(database, collection, "insertOne"),
+			body); err != nil {
 			s.t.Fatal(err)
 		}
 		<-tick.C
@@ -239,7 +241,8 @@ func (s *subscribers) finds(lasts time.Duration) (took []time.Duration) {
 	for range int(lasts / findEvery) {
 		reading.Go(func() {
 			begun := time.Now()
-			err := s.post(gatewaytest.Documents(database, "found", "findOne"), `{"filter": {"_id": 1}}`)
+			err := s.post(gatewaytest.Documents(database, "found", "findOne"),
+				`{"filter": {"_id": 1}}`)
 			mu.Lock()
 			defer mu.Unlock()
 			if took = append(took, time.Since(begun)); err != nil {

@@ -209,7 +209,8 @@ func testWatchers(t *testing.T, n int, shared bool) {
 	told := time.Since(began)
 	each := func(before, after int64) float64 { return float64(after-before) / float64(n) }
 	t.Logf("%d watchers, opened in %v; a change reaches all of them in %v; each costs %.1f "+
-		"goroutines, %.1f KB of the heap (garbage included), %.1f KB of resident memory; %d cursors "+
+		"goroutines, %.1f KB of the heap (garbage included), %.1f KB of resident memory; "+
+		"%d cursors "+
 		"on the server, %d of the pool's %d connections in use", n, opened.Round(time.Millisecond),
 		told.Round(time.Millisecond), each(int64(before.Goroutines), int64(during.Goroutines)),
 		each(int64(before.Memory.HeapAlloc), int64(during.Memory.HeapAlloc))/1024,
@@ -234,7 +235,8 @@ func TestLimit(t *testing.T) {
 	insert(t, g, 0)
 	streams := watch(ctx, t, g, defaultMost, false)
 	_, err := open(ctx, mooringv1.NewChangeStreamServiceClient(g.Dial(t)), false)
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "maxPoolSize") {
+	if status.Code(err) != codes.ResourceExhausted ||
+		!strings.Contains(err.Error(), "maxPoolSize") {
 		t.Errorf("one stream more: %v, want RESOURCE_EXHAUSTED and a word of maxPoolSize", err)
 	}
 	t.Logf("%v", err)

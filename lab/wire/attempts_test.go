@@ -123,7 +123,8 @@ type proxy struct {
 func (p *proxy) begin(next plan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.plan, p.commands, p.sessions, p.first, p.token = next, []command{}, nil, map[string]int64{}, -1
+	p.plan, p.commands, p.sessions, p.first, p.token = next, []command{}, nil, map[string]int64{},
+		-1
 	p.cursors = map[int64]bool{}
 }
 
@@ -168,7 +169,8 @@ func (p *proxy) disturb(cmd *fakemongo.Command, next fakemongo.Handler) fakemong
 		n, _ := id.AsInt64()
 		p.cursors[n] = true
 	}
-	if token, ok := reply.Document().Lookup("cursor", "postBatchResumeToken", "_data"); ok && p.token < 0 {
+	if token, ok := reply.Document().Lookup("cursor", "postBatchResumeToken", "_data"); ok &&
+		p.token < 0 {
 		text, _ := token.Str()
 		p.token, _ = strconv.ParseInt(text, 16, 64)
 	}
@@ -331,7 +333,9 @@ func TestSameAttempts(t *testing.T) {
 		t.Logf("%s: %d runs, %d differences", topology, len(order), total)
 	}
 	for _, row := range rows {
-		ran := slices.ContainsFunc(contenders, func(c contender) bool { return matches(row.patterns[0], c.name) })
+		ran := slices.ContainsFunc(contenders, func(c contender) bool {
+			return matches(row.patterns[0], c.name)
+		})
 		if ran && !row.used && !row.sometimes {
 			t.Errorf("the row explains nothing: %v: %s", row.patterns, row.why)
 		}

@@ -48,7 +48,8 @@ var commands = []operation{
 			return err
 		},
 		func(ctx context.Context, o official) error {
-			return o.db.RunCommand(ctx, od(`{"insert": "things", "documents": [{"_id": 60}]}`)).Err()
+			return o.db.RunCommand(ctx, od(`{"insert": "things", "documents": [{"_id": 60}]}`)).
+				Err()
 		},
 		`db.command({'insert': 'things', 'documents': [{'_id': 60}]})`,
 	},

@@ -205,7 +205,8 @@ var script string
 
 // scripted is a process that runs one operation for each line that it is sent.
 type scripted struct {
-	of      func(operation) string // how its callers write an operation; "": the driver does not have it
+	// how its callers write an operation; "": the driver does not have it
+	of      func(operation) string
 	cmd     *exec.Cmd
 	in      *json.Encoder
 	stdin   io.Closer
@@ -270,7 +271,9 @@ type contender struct {
 }
 
 // drivers are those that are compared. Mooring's is the first.
-var drivers = []contender{{"mooring", newMooring}, {"official", newOfficial}, {"pymongo", newPymongo}}
+var drivers = []contender{
+	{"mooring", newMooring}, {"official", newOfficial}, {"pymongo", newPymongo},
+}
 
 // skipWithoutPymongo skips a test that needs it.
 func skipWithoutPymongo(t *testing.T) {

@@ -45,7 +45,8 @@ func installNode(t *testing.T, dir string) func(ctx context.Context, uri string)
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "node"))); err != nil {
 		t.Fatal(err)
 	}
-	registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit", "--no-fund")
+	registry.Fetch(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-progress", "--no-audit",
+		"--no-fund")
 	return func(_ context.Context, uri string) (driver, error) {
 		return newScripted(func(op operation) string {
 			name, _, _ := strings.Cut(op.name, ": ") // the rest is the run's plan

@@ -133,7 +133,9 @@ func (s seen) some(on *deployment.Deployment) []command {
 // describe returns the fields of a command. The documents of a sequence have the paths that they
 // have as an array; the field "(sequence)" tells which it was.
 func describe(c fakemongo.Command) command {
-	out := command{name: c.Name, fields: map[string]string{"(moreToCome)": fmt.Sprint(c.MoreToCome)}}
+	out := command{
+		name: c.Name, fields: map[string]string{"(moreToCome)": fmt.Sprint(c.MoreToCome)},
+	}
 	if c.Legacy {
 		out.fields["(message)"] = "OP_QUERY"
 	}

@@ -17,7 +17,8 @@ func TestSameCommands(t *testing.T) {
 		order = append(order, op.name)
 	}
 	order = append(order, closing)
-	if distinct := slices.Compact(slices.Sorted(slices.Values(order))); len(distinct) != len(order) {
+	if distinct := slices.Compact(
+		slices.Sorted(slices.Values(order))); len(distinct) != len(order) {
 		t.Fatalf("%d operations have %d names", len(order), len(distinct))
 	}
 	recordings := map[string]recording{}

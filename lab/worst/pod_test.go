@@ -94,7 +94,8 @@ permit (principal, action, resource in Database::"d");
 			answer := s.send(t.Context(), plain(http.MethodPost, "/v1/databases/"+row.path,
 				"application/json", shape{}, row.body))
 			t.Logf("%d KiB: %s in %s, %s of CPU, %d MiB at the peak", len(row.body)>>10, answer,
-				time.Since(begun).Round(time.Millisecond), (cpu(t, g) - before).Round(time.Millisecond),
+				time.Since(begun).Round(time.Millisecond),
+				(cpu(t, g) - before).Round(time.Millisecond),
 				peak(t, g)>>20)
 			if most := peak(t, g); most > podMemory {
 				t.Errorf("the gateway used %d MiB at the peak", most>>20)

@@ -52,7 +52,8 @@ var protocols = []protocol{
 	{"REST", restRequest},
 	{"Data API", dataAPIRequest},
 	{"NDJSON", func(m protoreflect.MethodDescriptor, s shape, p payload) *request {
-		return importRequest(m, "application/x-ndjson", s, append(bytes.Join(p.text, []byte{'\n'}), '\n'))
+		return importRequest(m, "application/x-ndjson", s,
+			append(bytes.Join(p.text, []byte{'\n'}), '\n'))
 	}},
 	{"BSON", func(m protoreflect.MethodDescriptor, s shape, p payload) *request {
 		return importRequest(m, "application/bson", s, bytes.Join(p.bson, nil))
@@ -154,7 +155,8 @@ func importRequest(m protoreflect.MethodDescriptor, content string, s shape, bod
 	if nameOf(m) != "DocumentService/Import" || s.unknown || s.spread {
 		return nil
 	}
-	return plain(http.MethodPost, "/v1/databases/d/collections/c/documents:import", content, s, body)
+	return plain(http.MethodPost, "/v1/databases/d/collections/c/documents:import", content, s,
+		body)
 }
 
 // placesOf returns where the payload goes in a request.

@@ -44,7 +44,8 @@ func smallest(place site) *payload {
 	}
 	switch name := place.last().Name(); {
 	case name == "operators":
-		return small(`{"$set":{"a":1}}`, bson.NewBuilder(nil).OpenDocument("$set").Int32("a", 1).Close())
+		return small(`{"$set":{"a":1}}`,
+			bson.NewBuilder(nil).OpenDocument("$set").Int32("a", 1).Close())
 	case name == "command":
 		return small(`{"find":"c"}`, bson.NewBuilder(nil).String("find", "c"))
 	case len(place) == 1 && (name == "filter" || name == "document" || name == "documents" ||

@@ -264,7 +264,8 @@ func TestClosedAccount(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if used := a.Bytes().Held; used != 0 || c.Held() != 0 {
-				t.Errorf("%s keeps %d bytes of the budget, and %d of the account", name, used, c.Held())
+				t.Errorf("%s keeps %d bytes of the budget, and %d of the account", name, used,
+					c.Held())
 			}
 		}
 	}

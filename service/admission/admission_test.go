@@ -331,7 +331,8 @@ func BenchmarkAccount(b *testing.B) {
 // TestRefusalsAreCounted checks the counts of refusals by resource and cause.
 func TestRefusalsAreCounted(t *testing.T) {
 	a := admission.New(admission.Config{
-		Bytes: 100, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1}, Rate: 1000, RateEach: 4,
+		Bytes: 100, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1},
+		Rate: 1000, RateEach: 4,
 	})
 	p := named("p")
 	for range 2 {
@@ -365,7 +366,8 @@ func TestSetLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := func(calls int64, rate float64) admission.Config {
 			return admission.Config{
-				Calls: admission.Limits{Total: calls}, Rate: rate, Streams: admission.Limits{Each: calls}, Patience: time.Minute,
+				Calls: admission.Limits{Total: calls}, Rate: rate,
+				Streams: admission.Limits{Each: calls}, Patience: time.Minute,
 			}
 		}
 		a := admission.New(limits(1, 0))
@@ -383,7 +385,9 @@ func TestSetLimits(t *testing.T) {
 		if err := a.EnterStream(ctx, named("a")); err != nil {
 			t.Fatal(err)
 		}
-		a.SetLimits(admission.Config{Calls: admission.Limits{Total: 1}, Streams: admission.Limits{Each: 1}, Rate: 1})
+		a.SetLimits(admission.Config{
+			Calls: admission.Limits{Total: 1}, Streams: admission.Limits{Each: 1}, Rate: 1,
+		})
 		if got := a.Calls(); got.Held != 2 || got.Limit != 1 {
 			t.Errorf("Calls() = %+v, want 2 of 1", got)
 		}
@@ -391,8 +395,11 @@ func TestSetLimits(t *testing.T) {
 			t.Errorf("a second stream: %+v", e)
 		}
 		begun := time.Now()
-		a.SetLimits(admission.Config{Calls: admission.Limits{Total: 1}, Streams: admission.Limits{Each: 1}, Rate: 1})
-		if e := refusal(t, a.EnterCall(ctx, named("c"))); e.RetryAfter == 0 || time.Since(begun) != 0 {
+		a.SetLimits(admission.Config{
+			Calls: admission.Limits{Total: 1}, Streams: admission.Limits{Each: 1}, Rate: 1,
+		})
+		if e := refusal(t, a.EnterCall(ctx, named("c"))); e.RetryAfter == 0 ||
+			time.Since(begun) != 0 {
 			t.Errorf("the same rate again, after %v: %+v", time.Since(begun), e)
 		}
 		a.SetLimits(limits(0, 0))
@@ -409,8 +416,9 @@ func TestSetLimits(t *testing.T) {
 // obeys the new one.
 func TestSetLimitsOfEach(t *testing.T) {
 	many := admission.Config{
-		Calls:   admission.Limits{Total: 100, Each: 100},
-		Streams: admission.Limits{Total: 100, Each: 100}, ChangeStreams: admission.Limits{Total: 100, Each: 100},
+		Calls:                  admission.Limits{Total: 100, Each: 100},
+		Streams:                admission.Limits{Total: 100, Each: 100},
+		ChangeStreams:          admission.Limits{Total: 100, Each: 100},
 		ChangeStreamsPerTicket: 100, Rate: 100, RateEach: 100,
 	}
 	call := func(ctx context.Context, a *admission.Admission) error {
@@ -526,7 +534,9 @@ func TestQueuePlaces(t *testing.T) {
 // the next ones wait for as long as it takes, or until their call ends.
 func TestCommandsOfStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := admission.New(admission.Config{Calls: admission.Limits{Each: 1}, Patience: time.Second})
+		a := admission.New(admission.Config{
+			Calls: admission.Limits{Each: 1}, Patience: time.Second,
+		})
 		var c admission.Account
 		a.Open(&c, named("p"))
 		if err := c.EnterCommand(t.Context(), false); err != nil {
@@ -575,7 +585,9 @@ func TestAtEnd(t *testing.T) {
 	}
 	closed.Close()
 	told := map[string]bool{}
-	for name, c := range map[string]*admission.Account{"no": none, "sent": &sent, "full": &full, "closed": &closed} {
+	for name, c := range map[string]*admission.Account{
+		"no": none, "sent": &sent, "full": &full, "closed": &closed,
+	} {
 		c.AtEnd(func(was bool) { told[name] = was })
 	}
 	if len(told) != 2 || !told["no"] || !told["closed"] {

@@ -34,7 +34,9 @@ func (q *queue) Used() int64                                  { return q.used }
 func (q *queue) Members() int                                 { return len(q.members) }
 func (q *queue) Waits() int                                   { return q.waits() }
 
-func (b bucket) Take(rate float64, now time.Time) (Bucket, time.Duration) { return b.take(rate, now) }
+func (b bucket) Take(rate float64, now time.Time) (Bucket, time.Duration) {
+	return b.take(rate, now)
+}
 
 // Balance is a balance, whose methods are those without a capital.
 type Balance = balance

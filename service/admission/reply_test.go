@@ -90,7 +90,8 @@ func TestRefusedReply(t *testing.T) {
 			t.Errorf("AdmitReply = %v", err)
 		}
 		cause := context.Cause(ctx)
-		if e := refusal(t, cause); e.Cause != admission.TooMuch || !errors.Is(cause, context.Canceled) {
+		if e := refusal(t, cause); e.Cause != admission.TooMuch ||
+			!errors.Is(cause, context.Canceled) {
 			t.Errorf("the call ends with %v, want the refusal as a cancellation", cause)
 		}
 		if c.Held() != 0 {

@@ -145,7 +145,8 @@ func TestWorkCharges(t *testing.T) {
 		a.Open(&other, named("other"))
 		a.Open(&c, named("c"))
 		w := c.Work(t.Context())
-		if err := errors.Join(w.Copy(63<<10), w.Charge(0), w.Charge(-5)); err != nil || c.Held() != 0 {
+		if err := errors.Join(w.Copy(63<<10), w.Charge(0), w.Charge(-5)); err != nil ||
+			c.Held() != 0 {
 			t.Errorf("%d bytes are charged for a small copy, %v", c.Held(), err)
 		}
 		if err := w.Copy(1 << 10); err != nil || c.Held() != 64<<10 {

@@ -37,18 +37,25 @@ func written(t *testing.T, entries ...*audit.Entry) *bytes.Buffer {
 	return &out
 }
 
+// run returns a request with the operations of a transaction.
+func run(operations []*mooringv1.TransactionOperation) *mooringv1.TransactionServiceRunRequest {
+	return &mooringv1.TransactionServiceRunRequest{Operations: operations}
+}
+
 // TestEntries checks which calls are logged, and with what. No line has a value of a document.
 func TestEntries(t *testing.T) {
 	const secret = "hunter2"
 	out := native(bson.NewBuilder(nil).String("$out", "o").Finish())
-	match := native(bson.NewBuilder(nil).OpenDocument("$match").String("a", secret).Close().Finish())
+	match := native(bson.NewBuilder(nil).OpenDocument("$match").String("a", secret).Close().
+		Finish())
 	pipeline := func(stages ...*mooringv1.Document) *mooringv1.AggregateRequest {
 		return &mooringv1.AggregateRequest{Database: "d", Collection: new("c"), Pipeline: stages}
 	}
 	command := func(d *mooringv1.Document) *mooringv1.RunCommandRequest {
 		return &mooringv1.RunCommandRequest{Database: "d", Command: d}
 	}
-	const documents, commands = "/mooring.v1.DocumentService/", "/mooring.v1.CommandService/RunCommand"
+	const documents, commands = "/mooring.v1.DocumentService/",
+		"/mooring.v1.CommandService/RunCommand"
 	for _, row := range []struct {
 		name  string
 		entry audit.Entry
@@ -68,12 +75,15 @@ func TestEntries(t *testing.T) {
 		{"many collections", audit.Entry{Method: documents + "BulkWrite", Request: &mooringv1.BulkWriteRequest{Models: []*mooringv1.WriteModel{{Namespace: new("d.a")}, {Namespace: new("d.b")}, {Namespace: new("d.a")}}}}, `namespace="" outcome=ok request_id=r namespaces="[{\"name\":\"d.a\",\"?\":2},{\"name\":\"d.b\",\"?\":1}]"`},
 		{"a pipeline", audit.Entry{Method: documents + "Aggregate", Request: pipeline(match)}, ""},
 		{"a pipeline in JSON", audit.Entry{Method: documents + "Aggregate", Request: pipeline(inText(`{"$match": {}}`))}, ""},
-		{"a transaction", audit.Entry{Method: "/mooring.v1.TransactionService/Run", Request: &mooringv1.TransactionServiceRunRequest{Operations: []*mooringv1.TransactionOperation{
-			{Operation: &mooringv1.TransactionOperation_InsertOne{InsertOne: &mooringv1.InsertOneRequest{Database: "d", Collection: "a"}}},
-			{Operation: &mooringv1.TransactionOperation_BulkWrite{BulkWrite: &mooringv1.BulkWriteRequest{Database: "d", Collection: "b"}}},
-			{Operation: &mooringv1.TransactionOperation_FindOne{FindOne: &mooringv1.FindOneRequest{Database: "d", Collection: "a"}}},
-			{},
-		}}}, `action=TransactionService/Run namespace="" outcome=ok request_id=r namespaces="[{\"name\":\"d.a\",\"findOne\":1,\"insertOne\":1},{\"name\":\"d.b\",\"bulkWrite\":1}]"`},
+		{"a transaction",
+			audit.Entry{Method: "/mooring.v1.TransactionService/Run",
+				Request: run([]*mooringv1.TransactionOperation{
+					{Operation: &mooringv1.TransactionOperation_InsertOne{InsertOne: &mooringv1.InsertOneRequest{Database: "d", Collection: "a"}}},
+					{Operation: &mooringv1.TransactionOperation_BulkWrite{BulkWrite: &mooringv1.BulkWriteRequest{Database: "d", Collection: "b"}}},
+					{Operation: &mooringv1.TransactionOperation_FindOne{FindOne: &mooringv1.FindOneRequest{Database: "d", Collection: "a"}}},
+					{},
+				})},
+			`action=TransactionService/Run namespace="" outcome=ok request_id=r namespaces="[{\"name\":\"d.a\",\"findOne\":1,\"insertOne\":1},{\"name\":\"d.b\",\"bulkWrite\":1}]"`},
 		{"a pipeline that writes", audit.Entry{Method: documents + "Aggregate", Request: pipeline(match, out)}, "action=DocumentService/Aggregate namespace=d.c"},
 		{"a pipeline in JSON that writes", audit.Entry{Method: documents + "StreamAggregate", Request: pipeline(inText(`{"$merge": {"into": "o", "let": "hunter2"}}`))}, "action=DocumentService/StreamAggregate"},
 		{"a pipeline in JSON with escapes", audit.Entry{Method: documents + "Aggregate", Request: pipeline(inText(`{"$o\u0075t": "o"}`))}, "action=DocumentService/Aggregate"},
@@ -91,7 +101,8 @@ func TestEntries(t *testing.T) {
 	} {
 		row.entry.RequestID = "r"
 		log := written(t, &row.entry)
-		if got := log.String(); !strings.Contains(got, row.want) || (row.want == "") != (got == "") {
+		if got := log.String(); !strings.Contains(got, row.want) ||
+			(row.want == "") != (got == "") {
 			t.Errorf("%s: %q, want %q", row.name, got, row.want)
 		}
 		if strings.Contains(log.String(), secret) || log.Len() > 600 {

@@ -109,7 +109,8 @@ func TestBlockedDestination(t *testing.T) {
 		closed(t, l)
 		lines := parsed(t, to.out.Bytes())
 		said := slices.IndexFunc(lines, func(l logged) bool { return l.Msg == "audit lines lost" })
-		if said < 0 || lines[said].Lines != m.lost[audit.Full] || len(lines)-1+lines[said].Lines != calls {
+		if said < 0 || lines[said].Lines != m.lost[audit.Full] ||
+			len(lines)-1+lines[said].Lines != calls {
 			t.Fatalf("%d lines, and line %d says so; lost %v", len(lines), said, m.lost)
 		}
 		for i, line := range slices.Delete(slices.Clone(lines), said, said+1) {
@@ -117,7 +118,8 @@ func TestBlockedDestination(t *testing.T) {
 				t.Fatalf("line %d is of %s", i, line.RequestID)
 			}
 		}
-		if want := fmt.Sprintf("lines=%d", lines[said].Lines); !strings.Contains(says.String(), want) {
+		if want := fmt.Sprintf("lines=%d", lines[said].Lines); !strings.Contains(says.String(),
+			want) {
 			t.Errorf("the gateway's log has %s", says)
 		}
 	})
@@ -147,9 +149,12 @@ func TestQueuedBytes(t *testing.T) {
 func TestLongListWaits(t *testing.T) {
 	many := &mooringv1.BulkWriteRequest{}
 	for i := range 40_000 {
-		many.Models = append(many.Models, &mooringv1.WriteModel{Namespace: new(fmt.Sprintf("d.%0200d", i))})
+		many.Models = append(many.Models,
+			&mooringv1.WriteModel{Namespace: new(fmt.Sprintf("d.%0200d", i))})
 	}
-	e := &audit.Entry{Principal: "p", Method: mooringv1.DocumentService_BulkWrite_FullMethodName, Request: many}
+	e := &audit.Entry{
+		Principal: "p", Method: mooringv1.DocumentService_BulkWrite_FullMethodName, Request: many,
+	}
 	synctest.Test(t, func(t *testing.T) {
 		l, to, m, _ := open()
 		to.block()
@@ -187,7 +192,8 @@ func TestLongListWaits(t *testing.T) {
 			said += line.Lines
 		}
 		if said != m.lost[audit.Full] || lines[0].Parts < said {
-			t.Errorf("%d lines of %d, which say that %d are lost; lost %v", len(lines), lines[0].Parts, said, m.lost)
+			t.Errorf("%d lines of %d, which say that %d are lost; lost %v", len(lines),
+				lines[0].Parts, said, m.lost)
 		}
 	})
 }
@@ -219,10 +225,12 @@ func TestFailingDestination(t *testing.T) {
 		l.Ended(t.Context(), insert("3"))
 		closed(t, l)
 		lines := parsed(t, to.out.Bytes())
-		if len(lines) != 2 || lines[0].RequestID != "3" || lines[1].Lines != 2 || m.lost[audit.Failed] != 2 {
+		if len(lines) != 2 || lines[0].RequestID != "3" || lines[1].Lines != 2 ||
+			m.lost[audit.Failed] != 2 {
 			t.Errorf("%s: lines %+v, lost %v", row.name, lines, m.lost)
 		}
-		if got := says.String(); !strings.Contains(got, "audit lines lost") || strings.Contains(got, "panic=") != to.panicked(row.name) {
+		if got := says.String(); !strings.Contains(got, "audit lines lost") ||
+			strings.Contains(got, "panic=") != to.panicked(row.name) {
 			t.Errorf("%s: the gateway's log has %s", row.name, got)
 		}
 	}
@@ -258,7 +266,10 @@ func TestCloseOfBlocked(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	refusal := func(client string) *audit.Entry {
 		a, _ := netip.ParseAddr(client)
-		return &audit.Entry{Method: "GET /v1/databases", Client: a, Code: codes.Unauthenticated, Reason: "Unauthenticated"}
+		return &audit.Entry{
+			Method: "GET /v1/databases", Client: a, Code: codes.Unauthenticated,
+			Reason: "Unauthenticated",
+		}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		l, to, m, _ := open()
@@ -281,10 +292,12 @@ func TestStrangers(t *testing.T) {
 		}
 		lines := parsed(t, to.out.Bytes())
 		last := lines[len(lines)-1]
-		if len(lines) != 10+10+1+20+1 || last.Msg != "audit: refusals without lines" || last.Refused != 50_010 || last.Outcomes["Unauthenticated"] != 50_010 {
+		if len(lines) != 10+10+1+20+1 || last.Msg != "audit: refusals without lines" ||
+			last.Refused != 50_010 || last.Outcomes["Unauthenticated"] != 50_010 {
 			t.Errorf("%d lines, and at last %+v", len(lines), last)
 		}
-		if want := "[{192.0.2.1 49990} {2001:db8::/64 20}]"; fmt.Sprint(last.Clients) != want || last.Others != 0 {
+		if want := "[{192.0.2.1 49990} {2001:db8::/64 20}]"; fmt.Sprint(last.Clients) != want ||
+			last.Others != 0 {
 			t.Errorf("clients %v, want %s, and %d", last.Clients, want, last.Others)
 		}
 		if m.summarized != 50_010 || to.out.Len() > 20<<10 {
@@ -307,12 +320,14 @@ func TestManyStrangers(t *testing.T) {
 	l, to, m, _ := open()
 	for i := range 30_000 {
 		a := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
-		l.Ended(t.Context(), &audit.Entry{Client: a, Code: codes.PermissionDenied, Reason: "UnknownHost"})
+		l.Ended(t.Context(),
+			&audit.Entry{Client: a, Code: codes.PermissionDenied, Reason: "UnknownHost"})
 	}
 	closed(t, l)
 	lines := parsed(t, to.out.Bytes())
 	last := lines[len(lines)-1]
-	if len(lines) != 101 || last.Refused != 29_900 || len(last.Clients) != 20 || last.Others != 29_880 {
+	if len(lines) != 101 || last.Refused != 29_900 || len(last.Clients) != 20 ||
+		last.Others != 29_880 {
 		t.Errorf("%d lines, and at last %+v", len(lines), last)
 	}
 	if m.summarized != 29_900 {
@@ -336,7 +351,8 @@ func TestOwnShare(t *testing.T) {
 	}
 	closed(t, l)
 	lines := parsed(t, to.out.Bytes())
-	if last := lines[len(lines)-1]; len(lines) != 21 || fmt.Sprint(last.Clients) != "[{key:a 5} {key:b 5}]" {
+	if last := lines[len(lines)-1]; len(lines) != 21 ||
+		fmt.Sprint(last.Clients) != "[{key:a 5} {key:b 5}]" {
 		t.Errorf("%d lines, and at last %+v", len(lines), last)
 	}
 }

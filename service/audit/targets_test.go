@@ -149,9 +149,11 @@ func TestPipelines(t *testing.T) {
 				{mooringv1.ChangeStreamService_Watch_FullMethodName, &mooringv1.WatchRequest{Database: "d", Collection: c, Pipeline: stages}},
 			} {
 				delete(requests, strings.TrimPrefix(fmt.Sprintf("%T", row.request), "*mooringv1."))
-				lines := inJSON(t, &audit.Entry{Principal: "p", Method: row.method, Request: row.request})
+				lines := inJSON(t,
+					&audit.Entry{Principal: "p", Method: row.method, Request: row.request})
 				switch {
-				case want == "" && len(lines) > 0 && lines[0].Namespaces != nil, want != "" && (len(lines) != 1 || lines[0].list() != "d.c "+want):
+				case want == "" && len(lines) > 0 && lines[0].Namespaces != nil,
+					want != "" && (len(lines) != 1 || lines[0].list() != "d.c "+want):
 					t.Errorf("%s of %s: %+v, want %s", row.method, text, lines, want)
 				}
 			}
@@ -170,8 +172,10 @@ func TestUnreadableStages(t *testing.T) {
 		"too long": `{"$out": "` + strings.Repeat("x", 1<<20) + `"}`, "wrong": `{"$out": `,
 	} {
 		lines := inJSON(t, &audit.Entry{
-			Method:  mooringv1.DocumentService_Aggregate_FullMethodName,
-			Request: &mooringv1.AggregateRequest{Database: "d", Pipeline: []*mooringv1.Document{inText(text)}},
+			Method: mooringv1.DocumentService_Aggregate_FullMethodName,
+			Request: &mooringv1.AggregateRequest{
+				Database: "d", Pipeline: []*mooringv1.Document{inText(text)},
+			},
 		})
 		if len(lines) != 1 || lines[0].list() != `d [{"?":1,"name":"?"}]` {
 			t.Errorf("%s: %+v", name, lines)
@@ -198,8 +202,10 @@ func TestDeepStages(t *testing.T) {
 			t.Fatal(err)
 		}
 		lines := inJSON(t, &audit.Entry{
-			Method:  mooringv1.DocumentService_Aggregate_FullMethodName,
-			Request: &mooringv1.AggregateRequest{Database: "d", Pipeline: []*mooringv1.Document{native(bson.Raw(raw))}},
+			Method: mooringv1.DocumentService_Aggregate_FullMethodName,
+			Request: &mooringv1.AggregateRequest{
+				Database: "d", Pipeline: []*mooringv1.Document{native(bson.Raw(raw))},
+			},
 		})
 		if len(lines) != 1 || lines[0].list() != `d [{"$out":1,"name":"d.o"}]` {
 			t.Errorf("depth %d: %+v", depth, lines)
@@ -221,8 +227,10 @@ func TestDeeperStages(t *testing.T) {
 				continue
 			}
 			lines := inJSON(t, &audit.Entry{
-				Method:  mooringv1.DocumentService_Aggregate_FullMethodName,
-				Request: &mooringv1.AggregateRequest{Database: "d", Pipeline: []*mooringv1.Document{native(stage)}},
+				Method: mooringv1.DocumentService_Aggregate_FullMethodName,
+				Request: &mooringv1.AggregateRequest{
+					Database: "d", Pipeline: []*mooringv1.Document{native(stage)},
+				},
 			})
 			if found := len(lines) > 0; found != (depth == 200) {
 				t.Errorf("%s, depth %d: %+v", name, depth, lines)
@@ -255,27 +263,41 @@ func TestKinds(t *testing.T) {
 			{Database: "d", Collection: "c", Models: []*mooringv1.WriteModel{m, m}},
 			{Models: []*mooringv1.WriteModel{{Namespace: new("d.c"), Kind: m.GetKind()}, {Namespace: new("d.c"), Kind: m.GetKind()}}},
 		} {
-			operation := &mooringv1.TransactionOperation{Operation: &mooringv1.TransactionOperation_BulkWrite{BulkWrite: many}}
+			operation := &mooringv1.TransactionOperation{
+				Operation: &mooringv1.TransactionOperation_BulkWrite{BulkWrite: many},
+			}
 			for _, e := range []*audit.Entry{
 				{Method: mooringv1.DocumentService_BulkWrite_FullMethodName, Request: many},
 				{Method: mooringv1.TransactionService_Run_FullMethodName, Request: &mooringv1.TransactionServiceRunRequest{Operations: []*mooringv1.TransactionOperation{operation}}},
 			} {
 				lines := inJSON(t, e)
-				if len(lines) != 1 || lines[0].Namespace != "d.c" || len(lines[0].Namespaces) != 1 || lines[0].Namespaces[0][field.JSONName()] != 2.0 {
+				if len(lines) != 1 || lines[0].Namespace != "d.c" ||
+					len(lines[0].Namespaces) != 1 ||
+					lines[0].Namespaces[0][field.JSONName()] != 2.0 {
 					t.Errorf("%s: %+v", field.JSONName(), lines)
 				}
 			}
 		}
 	}
-	operations := (*mooringv1.TransactionOperation)(nil).ProtoReflect().Descriptor().Oneofs().ByName("operation")
+	operations := (*mooringv1.TransactionOperation)(nil).ProtoReflect().Descriptor().Oneofs().
+		ByName("operation")
 	for i := range operations.Fields().Len() {
 		field := operations.Fields().Get(i)
 		o := &mooringv1.TransactionOperation{}
 		request := o.ProtoReflect().Mutable(field).Message()
-		request.Set(request.Descriptor().Fields().ByName("database"), protoreflect.ValueOfString("d"))
-		request.Set(request.Descriptor().Fields().ByName("collection"), protoreflect.ValueOfString("c"))
-		lines := inJSON(t, &audit.Entry{Method: mooringv1.TransactionService_Run_FullMethodName, Request: &mooringv1.TransactionServiceRunRequest{Operations: []*mooringv1.TransactionOperation{o}}})
-		if len(lines) != 1 || lines[0].list() != `d.c [{"`+field.JSONName()+`":1,"name":"d.c"}]` && lines[0].list() != `d.c [{"name":"d.c","`+field.JSONName()+`":1}]` {
+		request.Set(request.Descriptor().Fields().ByName("database"),
+			protoreflect.ValueOfString("d"))
+		request.Set(request.Descriptor().Fields().ByName("collection"),
+			protoreflect.ValueOfString("c"))
+		lines := inJSON(t, &audit.Entry{
+			Method: mooringv1.TransactionService_Run_FullMethodName,
+			Request: &mooringv1.TransactionServiceRunRequest{
+				Operations: []*mooringv1.TransactionOperation{o},
+			},
+		})
+		if len(lines) != 1 ||
+			lines[0].list() != `d.c [{"`+field.JSONName()+`":1,"name":"d.c"}]` &&
+				lines[0].list() != `d.c [{"name":"d.c","`+field.JSONName()+`":1}]` {
 			t.Errorf("%s: %+v", field.JSONName(), lines)
 		}
 	}
@@ -300,7 +322,8 @@ func TestNothingHides(t *testing.T) {
 	seen, operations := map[any]bool{}, 0.0
 	for i, l := range lines {
 		if l.Part != i+1 || l.Parts != len(lines) || l.RequestID != "r" {
-			t.Fatalf("line %d of %d: part %d of %d, request %s", i+1, len(lines), l.Part, l.Parts, l.RequestID)
+			t.Fatalf("line %d of %d: part %d of %d, request %s", i+1, len(lines), l.Part, l.Parts,
+				l.RequestID)
 		}
 		for _, n := range l.Namespaces {
 			seen[n["name"]] = true
@@ -317,7 +340,9 @@ func TestNothingHides(t *testing.T) {
 
 // TestNamespace checks the short form of the namespaces, for the log of slow requests.
 func TestNamespace(t *testing.T) {
-	model := func(name string) *mooringv1.WriteModel { return &mooringv1.WriteModel{Namespace: &name} }
+	model := func(name string) *mooringv1.WriteModel {
+		return &mooringv1.WriteModel{Namespace: &name}
+	}
 	for want, request := range map[string]any{
 		"":      nil,
 		"d":     &mooringv1.DropDatabaseRequest{Database: "d"},

@@ -24,7 +24,8 @@ func TestSize(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := batch.Size(test.target, test.mean, test.before); got != test.want {
-				t.Errorf("Size(%d, %d, %d) = %d, want %d", test.target, test.mean, test.before, got, test.want)
+				t.Errorf("Size(%d, %d, %d) = %d, want %d", test.target, test.mean, test.before, got,
+					test.want)
 			}
 		})
 	}
@@ -87,13 +88,15 @@ func BenchmarkCut(b *testing.B) {
 		d := bson.NewBuilder(nil).Int32("_id", id).ObjectID("customer", bson.ObjectID{1, 0xa0}).
 			String("status", "shipped").DateTime("placed", 1_790_000_000_000).
 			Double("total", 149.85).Int64("version", 12).Bool("gift", false).Null("coupon").
-			OpenDocument("address").String("name", "Grace Hopper").String("street", "1 Harbor Street").
+			OpenDocument("address").String("name", "Grace Hopper").
+			String("street", "1 Harbor Street").
 			String("city", "Gdańsk").String("country", "PL").Close().OpenArray("items")
 		for range 3 {
 			d.OpenDocument("").String("sku", "fender-l").String("name", "Fender, large").
 				Int32("quantity", 1).Double("price", 49.95).Close()
 		}
-		return d.Close().OpenArray("tags").String("", "harbor").String("", "priority").Close().Finish()
+		return d.Close().OpenArray("tags").String("", "harbor").String("", "priority").Close().
+			Finish()
 	}
 	docs := make([]bson.Raw, 100)
 	for i := range docs {

@@ -21,7 +21,8 @@ func TestFrom(t *testing.T) {
 	}
 	cancel()
 	if ctx.Err() == nil || c.Err() != nil {
-		t.Errorf("after cancel: %v and %v, want an end of the inner context alone", ctx.Err(), c.Err())
+		t.Errorf("after cancel: %v and %v, want an end of the inner context alone", ctx.Err(),
+			c.Err())
 	}
 }
 

@@ -62,7 +62,8 @@ func TestNeighbours(t *testing.T) {
 					try(bad)
 					time.Sleep(time.Millisecond) //nolint:forbidigo // fake time
 				}
-				if got, want := try(w.Token(t, fmt.Sprint(name, i))), fmt.Sprint("jwt:", name, i); got != want {
+				if got, want := try(w.Token(t, fmt.Sprint(name, i))),
+					fmt.Sprint("jwt:", name, i); got != want {
 					refused++
 				}
 			}
@@ -123,7 +124,8 @@ func TestBudget(t *testing.T) {
 		if _, err := w.Authenticate(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a call with a deadline: %v", err)
 		}
-		if got := try(other, w.Token(t, "bob")); got != "jwt:bob" || time.Since(begun) > 300*time.Millisecond {
+		if got := try(other, w.Token(t, "bob")); got != "jwt:bob" ||
+			time.Since(begun) > 300*time.Millisecond {
 			t.Errorf("a new principal elsewhere: %s after %s", got, time.Since(begun))
 		}
 		flood.Wait()
@@ -206,7 +208,9 @@ func TestReserve(t *testing.T) {
 // TestCost checks that keys that are slow to verify with cost more, and each that is tried.
 func TestCost(t *testing.T) {
 	keys := map[string]any{"Ed25519": ed25519.PublicKey{}}
-	for name, curve := range map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()} {
+	for name, curve := range map[string]elliptic.Curve{
+		"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521(),
+	} {
 		keys[name] = &ecdsa.PublicKey{Curve: curve}
 	}
 	for name, bits := range map[string]uint{"RSA 2048": 2048, "RSA 4096": 4096} {

@@ -123,7 +123,8 @@ func TestReplace(t *testing.T) {
 	if got := outcome(a.Authenticate(t.Context(), bearer(second))); got != "key:b" {
 		t.Errorf("the new key: %s", got)
 	}
-	if got := outcome(a.Authenticate(t.Context(), bearer(first))); !strings.HasPrefix(got, "invalid") {
+	if got := outcome(a.Authenticate(t.Context(), bearer(first))); !strings.HasPrefix(got,
+		"invalid") {
 		t.Errorf("the old key: %s", got)
 	}
 }
@@ -163,7 +164,9 @@ func TestCurrent(t *testing.T) {
 		for what, id := range map[string]*caller.Identity{"key": id, "ticket": ticket} {
 			now, ok := a.Current(id)
 			if ok != row.want || ok && strings.Join(now.Groups, ",") != row.groups ||
-				ok && (now.Principal != "key:shop" || len(now.Claims) != len(now.Groups) || now.KeyRef() != id.KeyRef()) {
+				ok &&
+					(now.Principal != "key:shop" || len(now.Claims) != len(now.Groups) ||
+						now.KeyRef() != id.KeyRef()) {
 				t.Errorf("%s, %s: %v, %v", row.name, what, now, ok)
 			}
 			if ok && what == "ticket" && !now.Expires.Equal(hour) {
@@ -187,14 +190,18 @@ func TestNewKey(t *testing.T) {
 	if key == again || len(key) != 60 || !strings.HasPrefix(key, "mooring_") {
 		t.Errorf("keys %q, %q: want two of 60 bytes", key, again)
 	}
-	if strings.Contains(line, key[17:]) || !strings.HasSuffix(line, " expires=2027-01-31T11:00:00Z") {
+	if strings.Contains(line, key[17:]) ||
+		!strings.HasSuffix(line, " expires=2027-01-31T11:00:00Z") {
 		t.Errorf("line %q", line)
 	}
 	keys := table(t, line)
-	if got := keys.Describe(); keys.Len() != 1 || !slices.Equal(got, []string{"shop " + key[8:16] + " expires=2027-01-31T11:00:00Z"}) {
+	if got := keys.Describe(); keys.Len() != 1 ||
+		!slices.Equal(got, []string{"shop " + key[8:16] + " expires=2027-01-31T11:00:00Z"}) {
 		t.Errorf("Describe = %q", got)
 	}
-	for _, name := range []string{"", "a b", "a\tb", "#a", "a\x00", "a\xff", strings.Repeat("x", 300)} {
+	for _, name := range []string{
+		"", "a b", "a\tb", "#a", "a\x00", "a\xff", strings.Repeat("x", 300),
+	} {
 		if _, _, err := caller.NewKey(name, time.Time{}); err == nil {
 			t.Errorf("NewKey(%q) succeeds", name)
 		}
@@ -218,7 +225,8 @@ func TestParseKeys(t *testing.T) {
 		{"principal", strings.Repeat("x", 300) + " " + fields[1] + " " + fields[2], "principal"},
 	} {
 		_, err := caller.ParseKeys([]byte(row.text))
-		if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), fields[2]) {
+		if err == nil || !strings.Contains(err.Error(), row.want) ||
+			strings.Contains(err.Error(), fields[2]) {
 			t.Errorf("%s: error %v, want %s", row.name, err, row.want)
 		}
 	}
@@ -251,16 +259,24 @@ func TestCertificates(t *testing.T) {
 		c.Subject.Organization = []string{"Example"}
 		c.URIs, c.EmailAddresses = []*url.URL{spiffe}, []string{"shop@example"}
 	}).Certificate
-	bare := ca.Issue(t, "192.0.2.1", func(c *x509.Certificate) { c.Subject.CommonName = "" }).Certificate
-	two := ca.Issue(t, "a", func(c *x509.Certificate) { c.DNSNames = []string{"a", "b"} }).Certificate
-	twins := ca.Issue(t, "a", func(c *x509.Certificate) { c.DNSNames = []string{"a", "a"} }).Certificate
+	bare := ca.Issue(t, "192.0.2.1", func(c *x509.Certificate) {
+		c.Subject.CommonName = ""
+	}).Certificate
+	two := ca.Issue(t, "a", func(c *x509.Certificate) {
+		c.DNSNames = []string{"a", "b"}
+	}).Certificate
+	twins := ca.Issue(t, "a", func(c *x509.Certificate) {
+		c.DNSNames = []string{"a", "a"}
+	}).Certificate
 	units := ca.Issue(t, "a", func(c *x509.Certificate) {
 		c.Subject.ExtraNames = []pkix.AttributeTypeAndValue{
 			{Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "other"}, {Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: "a"},
 		}
 	}).Certificate
-	old := ca.Issue(t, "a", certtest.Valid(time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour))).Certificate
-	future := ca.Issue(t, "a", certtest.Valid(time.Now().Add(time.Hour), time.Now().Add(2*time.Hour))).Certificate
+	old := ca.Issue(t, "a",
+		certtest.Valid(time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour))).Certificate
+	future := ca.Issue(t, "a",
+		certtest.Valid(time.Now().Add(time.Hour), time.Now().Add(2*time.Hour))).Certificate
 	for _, row := range []struct {
 		name string
 		by   caller.CertificateName
@@ -295,10 +311,13 @@ func TestCertificates(t *testing.T) {
 	// A key decides before a certificate.
 	key, line := newKey(t, "shop", time.Time{})
 	a := caller.New(caller.Config{Keys: table(t, line), CertificateName: caller.Subject})
-	if got := outcome(a.Authenticate(t.Context(), &caller.Presented{APIKey: []string{key}, Certificate: full})); got != "key:shop" {
+	if got := outcome(a.Authenticate(t.Context(),
+		&caller.Presented{APIKey: []string{key}, Certificate: full})); got != "key:shop" {
 		t.Errorf("key and certificate: %s", got)
 	}
-	if got := outcome(a.Authenticate(t.Context(), &caller.Presented{APIKey: []string{"x"}, Certificate: full})); !strings.HasPrefix(got, "invalid") {
+	if got := outcome(a.Authenticate(t.Context(), &caller.Presented{
+		APIKey: []string{"x"}, Certificate: full,
+	})); !strings.HasPrefix(got, "invalid") {
 		t.Errorf("wrong key and certificate: %s", got)
 	}
 	if got := caller.CertificateNames(); len(got) != 5 {
@@ -366,7 +385,9 @@ func TestThrottle(t *testing.T) {
 				t.Errorf("%s: %s, want %s", row.name, got, row.want)
 			}
 		}
-		if got := outcome(a.Authenticate(t.Context(), &caller.Presented{Address: netip.MustParseAddr("2001:db8::1")})); !strings.HasPrefix(got, "missing") {
+		if got := outcome(a.Authenticate(t.Context(), &caller.Presented{
+			Address: netip.MustParseAddr("2001:db8::1"),
+		})); !strings.HasPrefix(got, "missing") {
 			t.Errorf("without credentials: %s", got)
 		}
 		time.Sleep(time.Second) //nolint:forbidigo // fake time
@@ -389,7 +410,8 @@ func TestThrottleForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := caller.New(caller.Config{Keys: table(t)})
 		try := func(address netip.Addr) string {
-			return outcome(a.Authenticate(t.Context(), &caller.Presented{APIKey: []string{"x"}, Address: address}))
+			return outcome(a.Authenticate(t.Context(),
+				&caller.Presented{APIKey: []string{"x"}, Address: address}))
 		}
 		first := netip.MustParseAddr("192.0.2.1")
 		for !strings.HasPrefix(try(first), "too many") {
@@ -433,7 +455,8 @@ func TestAttributes(t *testing.T) {
 		{line, "[] map[]"},
 		{line + " groups=a,b claim.tenant=acme claim.x=y=z expires=2199-01-31T00:00:00Z", "[key:a key:b] map[tenant:acme x:y=z]"},
 	} {
-		id, err := caller.New(caller.Config{Keys: table(t, row.line)}).Authenticate(t.Context(), bearer(key))
+		id, err := caller.New(caller.Config{Keys: table(t, row.line)}).
+			Authenticate(t.Context(), bearer(key))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -441,24 +464,31 @@ func TestAttributes(t *testing.T) {
 			t.Errorf("%s, want %s", got, row.want)
 		}
 	}
-	for _, bad := range []string{" groups=", " claim.=a", " claim.a=", " claim.a=b claim.a=c", " groups=a groups=b", " tenant=a"} {
+	for _, bad := range []string{
+		" groups=", " claim.=a", " claim.a=", " claim.a=b claim.a=c", " groups=a groups=b", " tenant=a",
+	} {
 		if _, err := caller.ParseKeys([]byte(line + bad)); err == nil {
 			t.Errorf("%q is read", bad)
 		}
 	}
 	c := &x509.Certificate{
-		Subject:   pkix.Name{CommonName: "ann", OrganizationalUnit: []string{"ops"}, Organization: []string{"acme"}},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"ann.test"},
+		Subject: pkix.Name{
+			CommonName: "ann", OrganizationalUnit: []string{"ops"}, Organization: []string{"acme"},
+		},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		DNSNames: []string{"ann.test"},
 	}
 	a := caller.New(caller.Config{CertificateName: caller.DNSName})
 	first, err := a.Authenticate(t.Context(), &caller.Presented{Certificate: c})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(first.Groups, first.Claims["dns"], first.Claims["organization"]); got != "[cert:ops] [ann.test] [acme]" {
+	if got := fmt.Sprint(first.Groups, first.Claims["dns"],
+		first.Claims["organization"]); got != "[cert:ops] [ann.test] [acme]" {
 		t.Errorf("certificate: %s", got)
 	}
-	if again, err := a.Authenticate(t.Context(), &caller.Presented{Certificate: c}); err != nil || again != first {
+	if again, err := a.Authenticate(t.Context(), &caller.Presented{Certificate: c}); err != nil ||
+		again != first {
 		t.Errorf("the next call of the connection: %v, %v, want the same identity", again, err)
 	}
 }

@@ -134,7 +134,8 @@ func TestTokenAttributes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(id.Groups, []string{"jwt:ops", "jwt:shop"}) || id.Claims["tenant"] != "acme" {
+		if !slices.Equal(id.Groups, []string{"jwt:ops", "jwt:shop"}) ||
+			id.Claims["tenant"] != "acme" {
 			t.Errorf("groups %q, claims %v", id.Groups, id.Claims)
 		}
 	})
@@ -159,7 +160,8 @@ func TestForged(t *testing.T) {
 			return issuertest.Sign(t, jose.JSONWebKey{Key: key, KeyID: id}, alg, w.Claims("ann"))
 		}
 		withHeader := func(header string) string {
-			return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + parts[1] + "." + parts[2]
+			return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + parts[1] + "." +
+				parts[2]
 		}
 		embedded, err := json.Marshal(jose.JSONWebKey{Key: stranger.Public(), KeyID: "x"})
 		if err != nil {
@@ -281,7 +283,8 @@ func TestRotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		unknown := issuertest.Sign(t, jose.JSONWebKey{Key: stranger, KeyID: "none"}, jose.ES256, w.Claims("eve"))
+		unknown := issuertest.Sign(t, jose.JSONWebKey{Key: stranger, KeyID: "none"}, jose.ES256,
+			w.Claims("eve"))
 		for range 50 { // over 25 seconds
 			w.expect("unknown key", unknown, "invalid: the token's key is not the issuer's")
 			time.Sleep(500 * time.Millisecond) //nolint:forbidigo // fake time
@@ -357,7 +360,8 @@ func TestHangingIssuer(t *testing.T) {
 		synctest.Wait()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if len(w.fetched) != 3 || w.fetched[0] == nil || w.fetched[1] != nil || w.fetched[2] == nil {
+		if len(w.fetched) != 3 || w.fetched[0] == nil || w.fetched[1] != nil ||
+			w.fetched[2] == nil {
 			t.Errorf("Fetched was called with %v", w.fetched)
 		}
 	})
@@ -418,10 +422,12 @@ func TestBrokenIssuer(t *testing.T) {
 			})
 			const want = "unavailable: the keys of the issuer of tokens cannot be fetched"
 			if got := w.try(w.Token(t, "ann")); got != want {
-				t.Errorf("%s: %s, want %s and no reason, which is for the operator", row.name, got, want)
+				t.Errorf("%s: %s, want %s and no reason, which is for the operator", row.name, got,
+					want)
 			}
 			synctest.Wait()
-			if err := w.fetched[0]; err == nil || !strings.Contains(err.Error(), row.want) || len(err.Error()) > 300 {
+			if err := w.fetched[0]; err == nil || !strings.Contains(err.Error(), row.want) ||
+				len(err.Error()) > 300 {
 				t.Errorf("%s: the reason is %.400v, want %s", row.name, err, row.want)
 			}
 		})
@@ -431,13 +437,16 @@ func TestBrokenIssuer(t *testing.T) {
 func TestFetchKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := issuertest.New(t, issuerURL)
-		cfg := &caller.TokenConfig{Issuer: issuerURL, Transport: memhttp.New(t, i, "issuer.example")}
+		cfg := &caller.TokenConfig{
+			Issuer: issuerURL, Transport: memhttp.New(t, i, "issuer.example"),
+		}
 		if n, err := caller.FetchKeys(t.Context(), cfg); n != 1 || err != nil {
 			t.Errorf("FetchKeys = %d, %v", n, err)
 		}
 		i.SetHang(true)
 		begin := time.Now()
-		if _, err := caller.FetchKeys(t.Context(), cfg); err == nil || time.Since(begin) != 5*time.Second {
+		if _, err := caller.FetchKeys(t.Context(), cfg); err == nil ||
+			time.Since(begin) != 5*time.Second {
 			t.Errorf("FetchKeys of an issuer that hangs = %v after %s", err, time.Since(begin))
 		}
 	})
@@ -459,7 +468,8 @@ func FuzzToken(f *testing.F) {
 	f.Add("a.b.c")
 	f.Add("eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbm4ifQ.AAAA")
 	a := caller.New(caller.Config{Tokens: &caller.TokenConfig{
-		Issuer: issuerURL, Audience: "x", Claim: "sub", Algorithms: caller.Algorithms(), Transport: noTransport{},
+		Issuer: issuerURL, Audience: "x", Claim: "sub", Algorithms: caller.Algorithms(),
+		Transport: noTransport{},
 	}})
 	f.Cleanup(a.Close)
 	f.Fuzz(func(t *testing.T, text string) {

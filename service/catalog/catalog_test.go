@@ -97,7 +97,8 @@ func TestEveryRPC(t *testing.T) {
 			`{"listDatabases":1,"filter":{"name":"a"},"nameOnly":true,"authorizedDatabases":true,` + listEnd,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.ListDatabases(ctx, &mooringv1.ListDatabasesRequest{
-					Filter: doc(`{"name": "a"}`), NameOnly: yes, AuthorizedDatabases: yes, Comment: comment,
+					Filter: doc(`{"name": "a"}`), NameOnly: yes, AuthorizedDatabases: yes,
+					Comment: comment,
 					Options: more, MaxTimeMs: n64, BatchSize: n32,
 				})
 			}, `{"name":"a"} {"name":"b"}`, "admin",
@@ -111,15 +112,17 @@ func TestEveryRPC(t *testing.T) {
 				`"cursor":{"batchSize":8},` + listEnd,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.ListCollections(ctx, &mooringv1.ListCollectionsRequest{
-					Database: d, Filter: doc(`{"name": "a"}`), NameOnly: yes, AuthorizedCollections: yes,
-					Comment: comment, Options: more, MaxTimeMs: n64, BatchSize: n32,
+					Database: d, Filter: doc(`{"name": "a"}`), NameOnly: yes,
+					AuthorizedCollections: yes,
+					Comment:               comment, Options: more, MaxTimeMs: n64, BatchSize: n32,
 				})
 			}, `{"name":"x"}`, "",
 		},
 		"CreateCollection": {
 			"create", `{"create":"c"}`,
 			func(ctx ctx, a api) (proto.Message, error) {
-				return a.CreateCollection(ctx, &mooringv1.CreateCollectionRequest{Database: d, Collection: c})
+				return a.CreateCollection(ctx,
+					&mooringv1.CreateCollectionRequest{Database: d, Collection: c})
 			},
 			`{"create":"c","capped":true,"size":7,"max":7,"viewOn":"v","pipeline":[{"$limit":1}],` +
 				`"clusteredIndex":{"a":1},"timeseries":{"b":1},"expireAfterSeconds":7,` +
@@ -129,12 +132,15 @@ func TestEveryRPC(t *testing.T) {
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.CreateCollection(ctx, &mooringv1.CreateCollectionRequest{
 					Database: d, Collection: c, Capped: yes, Size: n64, Max: n64, ViewOn: new("v"),
-					Pipeline: []*mooringv1.Document{doc(`{"$limit": 1}`)}, ClusteredIndex: doc(`{"a": 1}`),
-					Timeseries: doc(`{"b": 1}`), ExpireAfterSeconds: n64,
-					ChangeStreamPreAndPostImages: doc(`{"c": 1}`), Collation: doc(`{"locale": "sv"}`),
-					Validator: doc(`{"e": 1}`), ValidationLevel: new("strict"),
+					Pipeline:       []*mooringv1.Document{doc(`{"$limit": 1}`)},
+					ClusteredIndex: doc(`{"a": 1}`),
+					Timeseries:     doc(`{"b": 1}`), ExpireAfterSeconds: n64,
+					ChangeStreamPreAndPostImages: doc(`{"c": 1}`),
+					Collation:                    doc(`{"locale": "sv"}`),
+					Validator:                    doc(`{"e": 1}`), ValidationLevel: new("strict"),
 					ValidationAction: new("warn"), StorageEngine: doc(`{"f": 1}`),
-					IndexOptionDefaults: doc(`{"g": 1}`), Comment: comment, Options: more, MaxTimeMs: n64,
+					IndexOptionDefaults: doc(`{"g": 1}`), Comment: comment, Options: more,
+					MaxTimeMs:    n64,
 					WriteConcern: wc,
 				})
 			}, ``, "",
@@ -142,12 +148,14 @@ func TestEveryRPC(t *testing.T) {
 		"DropCollection": {
 			"drop", `{"drop":"c"}`,
 			func(ctx ctx, a api) (proto.Message, error) {
-				return a.DropCollection(ctx, &mooringv1.DropCollectionRequest{Database: d, Collection: c})
+				return a.DropCollection(ctx,
+					&mooringv1.DropCollectionRequest{Database: d, Collection: c})
 			},
 			`{"drop":"c",` + end,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.DropCollection(ctx, &mooringv1.DropCollectionRequest{
-					Database: d, Collection: c, Comment: comment, Options: more, MaxTimeMs: n64, WriteConcern: wc,
+					Database: d, Collection: c, Comment: comment, Options: more, MaxTimeMs: n64,
+					WriteConcern: wc,
 				})
 			}, ``, "",
 		},
@@ -166,7 +174,8 @@ func TestEveryRPC(t *testing.T) {
 		"RenameCollection": {
 			"renameCollection", `{"renameCollection":"d.c","to":"d.x"}`,
 			func(ctx ctx, a api) (proto.Message, error) {
-				return a.RenameCollection(ctx, &mooringv1.RenameCollectionRequest{Database: d, Collection: c, To: "x"})
+				return a.RenameCollection(ctx,
+					&mooringv1.RenameCollectionRequest{Database: d, Collection: c, To: "x"})
 			},
 			`{"renameCollection":"d.c","to":"e.x","dropTarget":true,` + end,
 			func(ctx ctx, a api) (proto.Message, error) {
@@ -179,14 +188,16 @@ func TestEveryRPC(t *testing.T) {
 		"CollMod": {
 			"collMod", `{"collMod":"c","viewOn":"v","pipeline":[]}`,
 			func(ctx ctx, a api) (proto.Message, error) {
-				return a.CollMod(ctx, &mooringv1.CollModRequest{Database: d, Collection: c, ViewOn: new("v")})
+				return a.CollMod(ctx,
+					&mooringv1.CollModRequest{Database: d, Collection: c, ViewOn: new("v")})
 			},
 			`{"collMod":"c","index":{"name":"a_1"},"validator":{"b":1},"validationLevel":"off",` +
 				`"validationAction":"error","viewOn":"v","pipeline":[{"$limit":1}],"timeseries":{"c":1},` +
 				`"expireAfterSeconds":7,"changeStreamPreAndPostImages":{"d":1},"cappedSize":7,"cappedMax":7,` + end,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.CollMod(ctx, &mooringv1.CollModRequest{
-					Database: d, Collection: c, Index: doc(`{"name": "a_1"}`), Validator: doc(`{"b": 1}`),
+					Database: d, Collection: c, Index: doc(`{"name": "a_1"}`),
+					Validator:       doc(`{"b": 1}`),
 					ValidationLevel: new("off"), ValidationAction: new("error"),
 					ViewOn: new("v"), Pipeline: []*mooringv1.Document{doc(`{"$limit": 1}`)},
 					Timeseries: doc(`{"c": 1}`), ExpireAfterSeconds: n64,
@@ -199,7 +210,8 @@ func TestEveryRPC(t *testing.T) {
 			"createIndexes", `{"createIndexes":"c","indexes":[{"key":{"a":1},"name":"a_1"}]}`,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.CreateIndexes(ctx, &mooringv1.CreateIndexesRequest{
-					Database: d, Collection: c, Indexes: []*mooringv1.Document{doc(`{"key": {"a": 1}}`)},
+					Database: d, Collection: c,
+					Indexes: []*mooringv1.Document{doc(`{"key": {"a": 1}}`)},
 				})
 			},
 			`{"createIndexes":"c","indexes":[{"key":{"b":1,"2":-1},"name":"n","unique":true}],` +
@@ -207,7 +219,9 @@ func TestEveryRPC(t *testing.T) {
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.CreateIndexes(ctx, &mooringv1.CreateIndexesRequest{
 					Database: d, Collection: c, CommitQuorum: text("majority"),
-					Indexes: []*mooringv1.Document{doc(`{"unique": true, "name": "n", "key": [["b", 1], ["2", -1]]}`)},
+					Indexes: []*mooringv1.Document{
+						doc(`{"unique": true, "name": "n", "key": [["b", 1], ["2", -1]]}`),
+					},
 					Comment: comment, Options: more, MaxTimeMs: n64, WriteConcern: wc,
 				})
 			}, `n`, "",
@@ -220,20 +234,25 @@ func TestEveryRPC(t *testing.T) {
 			`{"listIndexes":"c","cursor":{"batchSize":8},` + listEnd,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.ListIndexes(ctx, &mooringv1.ListIndexesRequest{
-					Database: d, Collection: c, Comment: comment, Options: more, MaxTimeMs: n64, BatchSize: n32,
+					Database: d, Collection: c, Comment: comment, Options: more, MaxTimeMs: n64,
+					BatchSize: n32,
 				})
 			}, `{"name":"x"}`, "",
 		},
 		"DropIndexes": {
 			"dropIndexes", `{"dropIndexes":"c","index":"a_1"}`,
 			func(ctx ctx, a api) (proto.Message, error) {
-				return a.DropIndexes(ctx, &mooringv1.DropIndexesRequest{Database: d, Collection: c, Index: hint("a_1")})
+				return a.DropIndexes(ctx,
+					&mooringv1.DropIndexesRequest{Database: d, Collection: c, Index: hint("a_1")})
 			},
 			`{"dropIndexes":"c","index":{"b":1,"2":-1},` + end,
 			func(ctx ctx, a api) (proto.Message, error) {
-				keys := &mooringv1.Hint{Kind: &mooringv1.Hint_Keys{Keys: doc(`[["b", 1], ["2", -1]]`)}}
+				keys := &mooringv1.Hint{
+					Kind: &mooringv1.Hint_Keys{Keys: doc(`[["b", 1], ["2", -1]]`)},
+				}
 				return a.DropIndexes(ctx, &mooringv1.DropIndexesRequest{
-					Database: d, Collection: c, Index: keys, Comment: comment, Options: more, MaxTimeMs: n64,
+					Database: d, Collection: c, Index: keys, Comment: comment, Options: more,
+					MaxTimeMs:    n64,
 					WriteConcern: wc,
 				})
 			}, ``, "",
@@ -241,13 +260,15 @@ func TestEveryRPC(t *testing.T) {
 		"DropIndexes, all": {
 			"dropIndexes", `{"dropIndexes":"c","index":"*"}`,
 			func(ctx ctx, a api) (proto.Message, error) {
-				return a.DropIndexes(ctx, &mooringv1.DropIndexesRequest{Database: d, Collection: c, Index: hint("*")})
+				return a.DropIndexes(ctx,
+					&mooringv1.DropIndexesRequest{Database: d, Collection: c, Index: hint("*")})
 			}, ``, nil, ``, "",
 		},
 		"ListSearchIndexes": {
 			"aggregate", `{"aggregate":"c","pipeline":[{"$listSearchIndexes":{}}],"cursor":{}}`,
 			func(ctx ctx, a api) (proto.Message, error) {
-				return a.ListSearchIndexes(ctx, &mooringv1.ListSearchIndexesRequest{Database: d, Collection: c})
+				return a.ListSearchIndexes(ctx,
+					&mooringv1.ListSearchIndexesRequest{Database: d, Collection: c})
 			},
 			`{"aggregate":"c","pipeline":[{"$listSearchIndexes":{"name":"n"}}],"cursor":{"batchSize":8},` + listEnd,
 			func(ctx ctx, a api) (proto.Message, error) {
@@ -261,14 +282,17 @@ func TestEveryRPC(t *testing.T) {
 			"createSearchIndexes", `{"createSearchIndexes":"c","indexes":[{"definition":{}}]}`,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.CreateSearchIndexes(ctx, &mooringv1.CreateSearchIndexesRequest{
-					Database: d, Collection: c, Indexes: []*mooringv1.Document{doc(`{"definition": {}}`)},
+					Database: d, Collection: c,
+					Indexes: []*mooringv1.Document{doc(`{"definition": {}}`)},
 				})
 			},
 			`{"createSearchIndexes":"c","indexes":[{"definition":{"a":1},"name":"n","type":"search","x":1}],` + listEnd,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.CreateSearchIndexes(ctx, &mooringv1.CreateSearchIndexesRequest{
 					Database: d, Collection: c, Comment: comment, Options: more, MaxTimeMs: n64,
-					Indexes: []*mooringv1.Document{doc(`{"x": 1, "name": "n", "type": "search", "definition": {"a": 1}}`)},
+					Indexes: []*mooringv1.Document{
+						doc(`{"x": 1, "name": "n", "type": "search", "definition": {"a": 1}}`),
+					},
 				})
 			}, `s`, "",
 		},
@@ -282,7 +306,8 @@ func TestEveryRPC(t *testing.T) {
 			`{"updateSearchIndex":"c","name":"n","definition":{"a":1},` + listEnd,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.UpdateSearchIndex(ctx, &mooringv1.UpdateSearchIndexRequest{
-					Database: d, Collection: c, Name: "n", Definition: doc(`{"a": 1}`), Comment: comment,
+					Database: d, Collection: c, Name: "n", Definition: doc(`{"a": 1}`),
+					Comment: comment,
 					Options: more, MaxTimeMs: n64,
 				})
 			}, ``, "",
@@ -290,12 +315,14 @@ func TestEveryRPC(t *testing.T) {
 		"DropSearchIndex": {
 			"dropSearchIndex", `{"dropSearchIndex":"c","name":"n"}`,
 			func(ctx ctx, a api) (proto.Message, error) {
-				return a.DropSearchIndex(ctx, &mooringv1.DropSearchIndexRequest{Database: d, Collection: c, Name: "n"})
+				return a.DropSearchIndex(ctx,
+					&mooringv1.DropSearchIndexRequest{Database: d, Collection: c, Name: "n"})
 			},
 			`{"dropSearchIndex":"c","name":"n",` + listEnd,
 			func(ctx ctx, a api) (proto.Message, error) {
 				return a.DropSearchIndex(ctx, &mooringv1.DropSearchIndexRequest{
-					Database: d, Collection: c, Name: "n", Comment: comment, Options: more, MaxTimeMs: n64,
+					Database: d, Collection: c, Name: "n", Comment: comment, Options: more,
+					MaxTimeMs: n64,
 				})
 			}, ``, "",
 		},
@@ -358,31 +385,37 @@ func contents(t *testing.T, m proto.Message) string {
 func TestListDatabasesInPages(t *testing.T) {
 	g := start(t, fakemongo.Handlers{"listDatabases": answer(t,
 		`{"ok":1,"databases":[{"name":"a"},{"name":"b"},{"name":"c"},{"name":"d"},{"name":"e"}]}`)})
-	page, err := g.Catalog.ListDatabases(t.Context(), &mooringv1.ListDatabasesRequest{BatchSize: new(int32(2))})
+	page, err := g.Catalog.ListDatabases(t.Context(),
+		&mooringv1.ListDatabasesRequest{BatchSize: new(int32(2))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := []string{contents(t, page)}
 	token, size := page.Cursor, (*int32)(nil)
 	for token != nil {
-		next, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: *token, BatchSize: size})
+		next, err := g.Cursor.NextPage(t.Context(),
+			&mooringv1.NextPageRequest{Cursor: *token, BatchSize: size})
 		if err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, contents(t, next))
 		token, size = next.Cursor, new(int32(1))
 	}
-	if want := []string{`{"name":"a"} {"name":"b"}`, `{"name":"c"} {"name":"d"}`, `{"name":"e"}`}; !slices.Equal(got, want) {
+	if want := []string{
+		`{"name":"a"} {"name":"b"}`, `{"name":"c"} {"name":"d"}`, `{"name":"e"}`,
+	}; !slices.Equal(got, want) {
 		t.Errorf("the pages are %q, want %q", got, want)
 	}
 	if n := len(g.Server.Commands("listDatabases")); n != 1 {
 		t.Errorf("%d commands were sent, want 1", n)
 	}
-	page, err = g.Catalog.ListDatabases(t.Context(), &mooringv1.ListDatabasesRequest{BatchSize: new(int32(2))})
+	page, err = g.Catalog.ListDatabases(t.Context(),
+		&mooringv1.ListDatabasesRequest{BatchSize: new(int32(2))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Cursor.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
+	if _, err := g.Cursor.CloseCursor(t.Context(),
+		&mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
 		t.Error(err)
 	}
 	g.Idle(0)
@@ -398,7 +431,8 @@ func TestPolicyInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	handlers := fakemongo.Handlers{
-		"listDatabases": answer(t, `{"ok":1,"databases":[{"name":"d"},{"name":"hr"},{"name":"x"}]}`),
+		"listDatabases": answer(t,
+			`{"ok":1,"databases":[{"name":"d"},{"name":"hr"},{"name":"x"}]}`),
 		"listCollections": answer(t, `{"ok":1,"cursor":{"id":{"$numberLong":"0"},"ns":"d.x",
 			"firstBatch":[{"name":"orders"},{"name":"payroll"}]}}`),
 		"dropDatabase": answer(t, `{"ok":1}`),
@@ -432,7 +466,8 @@ func TestPolicyInside(t *testing.T) {
 	if n := len(g.Server.Commands("dropDatabase")); n != 0 {
 		t.Errorf("%d commands dropDatabase", n)
 	}
-	if _, err = g.Catalog.DropDatabase(t.Context(), &mooringv1.DropDatabaseRequest{Database: "x"}); err != nil {
+	if _, err = g.Catalog.DropDatabase(t.Context(),
+		&mooringv1.DropDatabaseRequest{Database: "x"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -440,14 +475,17 @@ func TestPolicyInside(t *testing.T) {
 // TestListInPages continues a list whose cursor the server has.
 func TestListInPages(t *testing.T) {
 	g := start(t, fakemongo.Handlers{
-		"listIndexes": answer(t, `{"ok":1,"cursor":{"id":{"$numberLong":"9"},"ns":"d.c","firstBatch":[{"name":"x"}]}}`),
-		"getMore":     answer(t, `{"ok":1,"cursor":{"id":0,"ns":"d.c","nextBatch":[{"name":"y"}]}}`),
+		"listIndexes": answer(t,
+			`{"ok":1,"cursor":{"id":{"$numberLong":"9"},"ns":"d.c","firstBatch":[{"name":"x"}]}}`),
+		"getMore": answer(t, `{"ok":1,"cursor":{"id":0,"ns":"d.c","nextBatch":[{"name":"y"}]}}`),
 	})
-	page, err := g.Catalog.ListIndexes(t.Context(), &mooringv1.ListIndexesRequest{Database: "d", Collection: "c"})
+	page, err := g.Catalog.ListIndexes(t.Context(),
+		&mooringv1.ListIndexesRequest{Database: "d", Collection: "c"})
 	if err != nil || page.Cursor == nil {
 		t.Fatalf("ListIndexes = %v, %v, want a cursor", page, err)
 	}
-	next, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: page.GetCursor()})
+	next, err := g.Cursor.NextPage(t.Context(),
+		&mooringv1.NextPageRequest{Cursor: page.GetCursor()})
 	if err != nil || contents(t, next) != `{"name":"y"}` || next.Cursor != nil {
 		t.Errorf("NextPage = %v, %v, want the last page", next, err)
 	}
@@ -488,22 +526,27 @@ func TestRefusals(t *testing.T) {
 		{"an empty name", createIndex(`{"key": {"a": 1}, "name": ""}`), "indexes.0.name"},
 		{"a name that is a number", createIndex(`{"key": {"a": 1}, "name": 1}`), "indexes.0.name"},
 		{"no indexes", func() error {
-			_, err := a.CreateIndexes(ctx, &mooringv1.CreateIndexesRequest{Database: "d", Collection: "c"})
+			_, err := a.CreateIndexes(ctx,
+				&mooringv1.CreateIndexesRequest{Database: "d", Collection: "c"})
 			return err
 		}, "indexes"},
 		{"no search indexes", createSearchIndex(), "indexes"},
 		{"no definition", createSearchIndex(doc(`{"name": "x"}`)), "indexes.0.definition"},
 		{"a type that is a number", createSearchIndex(doc(`{"definition": {}, "type": 1}`)), "indexes.0.type"},
 		{"no index to drop", func() error {
-			_, err := a.DropIndexes(ctx, &mooringv1.DropIndexesRequest{Database: "d", Collection: "c"})
+			_, err := a.DropIndexes(ctx,
+				&mooringv1.DropIndexesRequest{Database: "d", Collection: "c"})
 			return err
 		}, "index"},
 		{"neither name nor keys", func() error {
-			_, err := a.DropIndexes(ctx, &mooringv1.DropIndexesRequest{Database: "d", Collection: "c", Index: &mooringv1.Hint{}})
+			_, err := a.DropIndexes(ctx, &mooringv1.DropIndexesRequest{
+				Database: "d", Collection: "c", Index: &mooringv1.Hint{},
+			})
 			return err
 		}, "index"},
 		{"no new name", func() error {
-			_, err := a.RenameCollection(ctx, &mooringv1.RenameCollectionRequest{Database: "d", Collection: "c"})
+			_, err := a.RenameCollection(ctx,
+				&mooringv1.RenameCollectionRequest{Database: "d", Collection: "c"})
 			return err
 		}, "to"},
 		{"an empty new database", func() error {
@@ -519,7 +562,8 @@ func TestRefusals(t *testing.T) {
 			return err
 		}, "name"},
 		{"no new definition", func() error {
-			_, err := a.UpdateSearchIndex(ctx, &mooringv1.UpdateSearchIndexRequest{Database: "d", Collection: "c", Name: "n"})
+			_, err := a.UpdateSearchIndex(ctx,
+				&mooringv1.UpdateSearchIndexRequest{Database: "d", Collection: "c", Name: "n"})
 			return err
 		}, "definition"},
 		{"an empty text", func() error {
@@ -549,7 +593,8 @@ func TestRefusals(t *testing.T) {
 			return err
 		}, "collection"},
 		{"a negative batch of databases", func() error {
-			_, err := a.ListDatabases(ctx, &mooringv1.ListDatabasesRequest{BatchSize: new(int32(-1))})
+			_, err := a.ListDatabases(ctx,
+				&mooringv1.ListDatabasesRequest{BatchSize: new(int32(-1))})
 			return err
 		}, "batchSize"},
 	} {
@@ -558,8 +603,10 @@ func TestRefusals(t *testing.T) {
 			if err == nil {
 				t.Fatal("no error")
 			}
-			if e := rpcerr.HTTP(err).Body.GetError(); status.Code(err) != codes.InvalidArgument || e.GetField() != test.field {
-				t.Errorf("%v, field %q, want %q: %v", status.Code(err), e.GetField(), test.field, err)
+			if e := rpcerr.HTTP(err).Body.GetError(); status.Code(err) != codes.InvalidArgument ||
+				e.GetField() != test.field {
+				t.Errorf("%v, field %q, want %q: %v", status.Code(err), e.GetField(), test.field,
+					err)
 			}
 		})
 	}
@@ -568,8 +615,11 @@ func TestRefusals(t *testing.T) {
 // TestUnconfirmedChange: unlike for a write of documents, a write concern that was not met is an
 // error.
 func TestUnconfirmedChange(t *testing.T) {
-	g := start(t, fakemongo.Handlers{"drop": answer(t, `{"ok":1,"writeConcernError":{"code":64,"errmsg":"late"}}`)})
-	_, err := g.Catalog.DropCollection(t.Context(), &mooringv1.DropCollectionRequest{Database: "d", Collection: "c"})
+	g := start(t, fakemongo.Handlers{
+		"drop": answer(t, `{"ok":1,"writeConcernError":{"code":64,"errmsg":"late"}}`),
+	})
+	_, err := g.Catalog.DropCollection(t.Context(),
+		&mooringv1.DropCollectionRequest{Database: "d", Collection: "c"})
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("DropCollection = %v, want the write concern error", err)
 	}

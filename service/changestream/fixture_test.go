@@ -116,7 +116,9 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 	})
 	mooringv1.RegisterChangeStreamServiceServer(conn, g.service)
 	g.api = mooringv1.NewChangeStreamServiceClient(conn)
-	if g.rest, err = front.New(front.Config{Conn: conn, APIs: []front.API{rest.New(rest.Config{Tickets: g.tickets})}}); err != nil {
+	if g.rest, err = front.New(front.Config{
+		Conn: conn, APIs: []front.API{rest.New(rest.Config{Tickets: g.tickets})},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -162,7 +164,8 @@ func (g *gateway) insert(ids ...int) {
 	g.t.Helper()
 	for _, id := range ids {
 		one := bson.NewBuilder(nil).Int32("_id", int32(id)).Finish()
-		if _, err := g.client.InsertOne(g.t.Context(), shop, one, client.InsertOneOptions{}); err != nil {
+		if _, err := g.client.InsertOne(g.t.Context(), shop, one,
+			client.InsertOneOptions{}); err != nil {
 			g.t.Fatal(err)
 		}
 	}
@@ -170,7 +173,8 @@ func (g *gateway) insert(ids ...int) {
 
 func (g *gateway) command(json string) {
 	g.t.Helper()
-	if _, err := g.client.RunCommand(g.t.Context(), "db", doc(g.t, json), client.RunCommandOptions{}); err != nil {
+	if _, err := g.client.RunCommand(g.t.Context(), "db", doc(g.t, json),
+		client.RunCommandOptions{}); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -249,7 +253,8 @@ func (w *watch) next() string {
 		if docs := m.GetDocuments(); len(docs) > 0 {
 			last := bson.Raw(docs[len(docs)-1].GetBson())
 			if id, _ := last.Lookup("_id"); !id.Equal(bson.DocumentValue(w.token)) {
-				w.t.Errorf("the resume token of a message is %v, want that of its last event, %v", w.token, id)
+				w.t.Errorf("the resume token of a message is %v, want that of its last event, %v",
+					w.token, id)
 			}
 			return kinds(docs)
 		}

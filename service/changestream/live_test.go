@@ -186,12 +186,15 @@ func TestLiveEqualsFind(t *testing.T) {
 	for seed := range uint64(20) {
 		run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
 			r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
-			ids := []string{"1", `"1"`, `{"a": 1}`, "2", "3.5", `{"$oid": "65a000000000000000000001"}`, "null", "true"}
+			ids := []string{
+				"1", `"1"`, `{"a": 1}`, "2", "3.5", `{"$oid": "65a000000000000000000001"}`, "null", "true",
+			}
 			step := func() {
 				id := ids[r.IntN(len(ids))]
 				switch n := r.IntN(10); {
 				case n < 3:
-					g.command(fmt.Sprintf(`{"delete": "c", "deletes": [{"q": {"_id": %s}, "limit": 1}]}`, id))
+					g.command(fmt.Sprintf(
+						`{"delete": "c", "deletes": [{"q": {"_id": %s}, "limit": 1}]}`, id))
 				case n < 9:
 					g.command(fmt.Sprintf(`{"update": "c", "updates": [{"q": {"_id": %s}, "u": {"$set": {"n": %d, "s.t": "%c"}}, "upsert": true}]}`, id, r.IntN(9), 'a'+rune(r.IntN(3))))
 				case r.IntN(4) == 0:
@@ -201,7 +204,9 @@ func TestLiveEqualsFind(t *testing.T) {
 			for range 10 {
 				step()
 			}
-			filters := []string{`{}`, `{"n": {"$lt": 5}}`, `{"$or": [{"n": 3}, {"s.t": {"$in": ["a", "b"]}}]}`, `{"_id": {"$gt": -5}}`}
+			filters := []string{
+				`{}`, `{"n": {"$lt": 5}}`, `{"$or": [{"n": 3}, {"s.t": {"$in": ["a", "b"]}}]}`, `{"_id": {"$gt": -5}}`,
+			}
 			projections := []string{"", `{"n": 1}`, `{"s": 0}`, `{"s": 1, "_id": 1}`}
 			var all []*follower
 			var readers sync.WaitGroup
@@ -225,7 +230,8 @@ func TestLiveEqualsFind(t *testing.T) {
 				for i, f := range all {
 					want := map[string]string{}
 					cur, err := g.client.Find(t.Context(), shop, client.FindOptions{
-						Filter: doc(t, filters[i]), Projection: doc(t, cmp.Or(projections[i], "{}")),
+						Filter:     doc(t, filters[i]),
+						Projection: doc(t, cmp.Or(projections[i], "{}")),
 					})
 					if err != nil {
 						t.Fatal(err)
@@ -241,7 +247,8 @@ func TestLiveEqualsFind(t *testing.T) {
 						}
 					}
 					if got := fmt.Sprint(f.list); got != fmt.Sprint(want) {
-						t.Fatalf("seed %d: %s: the client has\n%v, want\n%v", seed, filters[i], got, want)
+						t.Fatalf("seed %d: %s: the client has\n%v, want\n%v", seed, filters[i], got,
+							want)
 					}
 				}
 			}
@@ -301,7 +308,8 @@ func TestLiveRefusals(t *testing.T) {
 			if err == nil {
 				_, err = s.Recv()
 			}
-			if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), row.want) {
+			if status.Code(err) != codes.InvalidArgument ||
+				!strings.Contains(err.Error(), row.want) {
 				t.Errorf("%s %s: %v, want %q", row.filter, row.projection, err, row.want)
 			}
 		}
@@ -309,7 +317,8 @@ func TestLiveRefusals(t *testing.T) {
 		if err == nil {
 			_, err = s.Recv()
 		}
-		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "collection: is required") {
+		if status.Code(err) != codes.InvalidArgument ||
+			!strings.Contains(err.Error(), "collection: is required") {
 			t.Errorf("without a collection: %v", err)
 		}
 	})
@@ -372,7 +381,8 @@ func TestLiveUnderPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, ticket.GetUrl()+"?timeout=5s", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+			ticket.GetUrl()+"?timeout=5s", nil)
 		r.Header.Set("Accept", "text/event-stream")
 		w := httptest.NewRecorder()
 		g.rest.ServeHTTP(w, r)
@@ -392,7 +402,8 @@ func TestLiveUnderPolicy(t *testing.T) {
 				t.Errorf("%q under a rule that has changed", said)
 				continue
 			}
-			if status.Code(err) != codes.PermissionDenied && status.Code(err) != codes.FailedPrecondition {
+			if status.Code(err) != codes.PermissionDenied &&
+				status.Code(err) != codes.FailedPrecondition {
 				t.Errorf("the stream ends with %v", err)
 			}
 			break
@@ -459,11 +470,13 @@ func TestLiveTicket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, res.GetUrl()+"?timeout=5s", nil)
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, res.GetUrl()+"?timeout=5s",
+			nil)
 		r.Header.Set("Accept", "text/event-stream")
 		w := httptest.NewRecorder()
 		start(t, d).rest.ServeHTTP(w, r)
-		want := "event: added\ndata: {\"_id\":2}\n\nevent: added\ndata: {\"_id\":3}\n\nevent: ready\ndata: {}\n\n"
+		want := "event: added\ndata: {\"_id\":2}\n\nevent: added\ndata: {\"_id\":3}\n\nevent: " +
+			"ready\ndata: {}\n\n"
 		if body := w.Body.String(); w.Code != http.StatusOK || !strings.HasPrefix(body, want) {
 			t.Errorf("%d %s, want %s", w.Code, body, want)
 		}
@@ -478,7 +491,8 @@ func TestLiveTicket(t *testing.T) {
 			{&mooringv1.CreateTicketRequest{Live: liveOn(t, `{"a": "`+strings.Repeat("a", 9000)+`"}`, "")}, "live: is too large"},
 		} {
 			_, err := g.api.CreateTicket(t.Context(), row.request)
-			if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), row.want) {
+			if status.Code(err) != codes.InvalidArgument ||
+				!strings.Contains(err.Error(), row.want) {
 				t.Errorf("%v, want %q", err, row.want)
 			}
 		}
@@ -506,7 +520,8 @@ func TestLiveMemory(t *testing.T) {
 		}
 		f := g.live("", liveOn(t, fmt.Sprintf(`{"_id": {"$lt": "%0200d"}}`, 100), ""))
 		if len(f.list) != 100 || g.admission.Bytes().Held < 100*200 {
-			t.Errorf("%d documents, whose ids are charged with %d", len(f.list), g.admission.Bytes().Held)
+			t.Errorf("%d documents, whose ids are charged with %d", len(f.list),
+				g.admission.Bytes().Held)
 		}
 		f.leave()
 	})
@@ -564,16 +579,18 @@ func TestLiveOnREST(t *testing.T) {
 			method, target, accept, body string
 			want                         []string
 		}{
-			"NDJSON": {http.MethodPost, path, "application/x-ndjson", `{"filter": {"_id": {"$gt": 0}}}`, []string{
-				`{"added":{"_id":1}}`, `{"ready":{}}`, `{"added":{"_id":2}}`, `{"removed":{"_id":2}}`,
-			}},
+			"NDJSON": {http.MethodPost, path, "application/x-ndjson",
+				`{"filter": {"_id": {"$gt": 0}}}`, []string{
+					`{"added":{"_id":1}}`, `{"ready":{}}`, `{"added":{"_id":2}}`, `{"removed":{"_id":2}}`,
+				}},
 			"events": {http.MethodGet, path + "?filter=%7B%7D", "text/event-stream", "", []string{
 				"event: added", `data: {"_id":1}`, "", "event: ready", "data: {}", "",
 				"event: added", `data: {"_id":2}`, "", "event: removed", `data: {"_id":2}`, "",
 			}},
 		} {
 			ctx, cancel := context.WithCancel(t.Context())
-			r := httptest.NewRequestWithContext(ctx, row.method, row.target, strings.NewReader(row.body))
+			r := httptest.NewRequestWithContext(ctx, row.method, row.target,
+				strings.NewReader(row.body))
 			r.Header.Set("Accept", row.accept)
 			if row.body != "" {
 				r.Header.Set("Content-Type", "application/json")

@@ -28,12 +28,16 @@ func TestEventsUnderPolicy(t *testing.T) {
 		}
 		const rules = `permit (principal, action in Action::"watch", resource in Database::"db") unless { resource has collection && resource.collection == "c" };
 			@hidden("pay") permit (principal, action in Action::"watch", resource == Collection::"db.c");`
-		e := policy.NewEnforcer(policy.Config{Policy: parse(rules + `forbid (principal, action, resource == Collection::"db.secret");`)})
+		e := policy.NewEnforcer(policy.Config{
+			Policy: parse(rules +
+				`forbid (principal, action, resource == Collection::"db.secret");`),
+		})
 		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
 		g := start(t, d, options{policy: e})
 		w := g.watchAs("key:ann", &mooringv1.WatchRequest{Database: "db"})
 		insert := func(coll string, id int) {
-			g.command(fmt.Sprintf(`{"insert": %q, "documents": [{"_id": %d, "pay": 5, "n": 6}]}`, coll, id))
+			g.command(fmt.Sprintf(`{"insert": %q, "documents": [{"_id": %d, "pay": 5, "n": 6}]}`,
+				coll, id))
 		}
 		read := func(wantID int, pay bool) {
 			t.Helper()
@@ -59,8 +63,10 @@ func TestEventsUnderPolicy(t *testing.T) {
 		read(1, false)
 		before := string(w.token)
 		insert("secret", 2)
-		if m, err := w.message(); err != nil || len(m.GetDocuments()) > 0 || string(w.token) == before {
-			t.Fatalf("after an event that it may not see: %v, %v, want a newer resume token", m, err)
+		if m, err := w.message(); err != nil || len(m.GetDocuments()) > 0 ||
+			string(w.token) == before {
+			t.Fatalf("after an event that it may not see: %v, %v, want a newer resume token", m,
+				err)
 		}
 		insert("other", 3)
 		read(3, true)

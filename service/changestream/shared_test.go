@@ -149,7 +149,9 @@ func TestSharing(t *testing.T) {
 			"a large filter":            {matching(t, `{"a": "`+strings.Repeat("x", 20_000)+`"}`), false},
 			"two stages":                {ownOnShop(), false},
 			"another stage": {with(func(r *mooringv1.WatchRequest) {
-				r.Pipeline = []*mooringv1.Document{payload.NewDocument(doc(t, `{"$project": {"ns": 0}}`))}
+				r.Pipeline = []*mooringv1.Document{
+					payload.NewDocument(doc(t, `{"$project": {"ns": 0}}`)),
+				}
 			}), false},
 			"a collation": {with(func(r *mooringv1.WatchRequest) { r.Collation = document }), false},
 			"a comment":   {with(func(r *mooringv1.WatchRequest) { r.Comment = payload.NewValue(bson.StringValue("x")) }), false},
@@ -336,7 +338,8 @@ func (g *gateway) insertNumbers(id int, numbers ...int) {
 	}
 	insert := bson.NewBuilder(nil).String("insert", "c").OpenArray("documents").
 		Document("", b.Close().Finish()).Close().Finish()
-	if _, err := g.client.RunCommand(g.t.Context(), "db", insert, client.RunCommandOptions{}); err != nil {
+	if _, err := g.client.RunCommand(g.t.Context(), "db", insert,
+		client.RunCommandOptions{}); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -347,7 +350,8 @@ func TestForms(t *testing.T) {
 		n := opened(d)
 		w := g.watch(onShop())
 		const path = "/v1/databases/db/collections/c:watch"
-		ticket, err := g.api.CreateTicket(t.Context(), &mooringv1.CreateTicketRequest{Watch: onShop()})
+		ticket, err := g.api.CreateTicket(t.Context(),
+			&mooringv1.CreateTicketRequest{Watch: onShop()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -365,7 +369,8 @@ func TestForms(t *testing.T) {
 				g.rest.ServeHTTP(response, r)
 				text := response.Body.String()
 				if strings.Count(text, `"operationType":"insert"`) != 1 ||
-					!strings.Contains(text, `"invalidate"`) || !strings.HasPrefix(text, form.begin) ||
+					!strings.Contains(text, `"invalidate"`) ||
+					!strings.HasPrefix(text, form.begin) ||
 					!strings.Contains(text[:100], "shared") {
 					t.Errorf("%s as %s: %d %s", form.url, form.accept, response.Code, text)
 				}
@@ -401,7 +406,8 @@ func TestSharedLimits(t *testing.T) {
 		}
 		open = append(open, g.watchAs("key:b", onShop()))
 		synctest.Wait()
-		if got := g.service.Stats(); got.Subscribers != maxEach+1 || got.Shared != 1 || got.Own != 0 {
+		if got := g.service.Stats(); got.Subscribers != maxEach+1 || got.Shared != 1 ||
+			got.Own != 0 {
 			t.Errorf("%+v", got)
 		}
 		for _, w := range open {

@@ -33,7 +33,8 @@ func TestTicket(t *testing.T) {
 			{Encoding: &mooringv1.Document_Json{Json: `{"$match": {"operationType": "insert"}}`}},
 		}
 		res, err := g.api.CreateTicket(t.Context(), &mooringv1.CreateTicketRequest{Watch: watch})
-		if err != nil || !res.GetExpireTime().AsTime().Equal(time.Now().Add(time.Hour).Truncate(time.Second)) {
+		if err != nil ||
+			!res.GetExpireTime().AsTime().Equal(time.Now().Add(time.Hour).Truncate(time.Second)) {
 			t.Fatalf("CreateTicket = %v, %v, want an hour", res, err)
 		}
 		other := start(t, d)
@@ -53,11 +54,16 @@ func TestTicket(t *testing.T) {
 		// After the insert and before the delete, of which the pipeline keeps nothing.
 		g.insert(2)
 		id := base64.RawURLEncoding.EncodeToString(w.token)
-		for name, h := range map[string]http.Handler{"the same replica": g.rest, "another one": other.rest} {
+		for name, h := range map[string]http.Handler{
+			"the same replica": g.rest, "another one": other.rest,
+		} {
 			response := get(h, res.GetUrl(), "Accept", "text/event-stream", "Last-Event-ID", id)
 			body := response.Body.String()
-			if response.Code != http.StatusOK || !strings.Contains(body, `"documentKey":{"_id":2}`) || strings.Contains(body, "delete") {
-				t.Errorf("at %s: %d %s, want the insert of 2, after %q", name, response.Code, body, first)
+			if response.Code != http.StatusOK ||
+				!strings.Contains(body, `"documentKey":{"_id":2}`) ||
+				strings.Contains(body, "delete") {
+				t.Errorf("at %s: %d %s, want the insert of 2, after %q", name, response.Code, body,
+					first)
 			}
 		}
 		w.leave()
@@ -164,11 +170,14 @@ func TestTicketsOf(t *testing.T) {
 			if err != nil || opened.(*mooringv1.WatchRequest).GetDatabase() != "db" {
 				t.Fatalf("%s: Open = %v, %v", name, opened, err)
 			}
-			if (who == nil) != (id == nil) || who != nil && (who.Principal != "key:ann" || !who.Expires.Equal(expires)) {
+			if (who == nil) != (id == nil) ||
+				who != nil && (who.Principal != "key:ann" || !who.Expires.Equal(expires)) {
 				t.Errorf("%s: the ticket is %v's", name, who)
 			}
-			if who != nil && (!slices.Equal(who.Groups, id.Groups) || !maps.Equal(who.Claims, id.Claims)) {
-				t.Errorf("%s: the ticket has the groups %v and the claims %v", name, who.Groups, who.Claims)
+			if who != nil &&
+				(!slices.Equal(who.Groups, id.Groups) || !maps.Equal(who.Claims, id.Claims)) {
+				t.Errorf("%s: the ticket has the groups %v and the claims %v", name, who.Groups,
+					who.Claims)
 			}
 			if _, _, err := others.Open(ticket); !isInvalid(err) {
 				t.Errorf("%s: at another deployment: %v", name, err)
@@ -205,11 +214,13 @@ func TestTicketEndsWithItsCredential(t *testing.T) {
 			}
 			ticket, expires, err := tickets.Seal(id, &mooringv1.WatchRequest{Database: "db"})
 			if err != nil || !expires.Equal(time.Now().Add(row.want)) {
-				t.Errorf("a credential of %s: the ticket ends at %s, %v; want %s", row.credential, expires, err, row.want)
+				t.Errorf("a credential of %s: the ticket ends at %s, %v; want %s", row.credential,
+					expires, err, row.want)
 			}
 			time.Sleep(row.want - time.Second) //nolint:forbidigo // time is fake
 			if who, _, err := tickets.Open(ticket); err != nil || !who.Expires.Equal(expires) {
-				t.Errorf("a credential of %s: Open a second before = %v, %v", row.credential, who, err)
+				t.Errorf("a credential of %s: Open a second before = %v, %v", row.credential, who,
+					err)
 			}
 			time.Sleep(time.Second) //nolint:forbidigo // time is fake
 			if _, _, err := tickets.Open(ticket); !isInvalid(err) {
@@ -226,7 +237,8 @@ func isInvalid(err error) bool {
 
 func TestTicketRefusals(t *testing.T) {
 	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
-		large := payload.NewDocument(bson.NewBuilder(nil).String("x", strings.Repeat("y", 5000)).Finish())
+		large := payload.NewDocument(bson.NewBuilder(nil).String("x", strings.Repeat("y", 5000)).
+			Finish())
 		for name, test := range map[string]struct {
 			req   *mooringv1.CreateTicketRequest
 			field string
@@ -238,12 +250,15 @@ func TestTicketRefusals(t *testing.T) {
 			"too large for URL": {&mooringv1.CreateTicketRequest{Watch: &mooringv1.WatchRequest{Pipeline: []*mooringv1.Document{large}}}, "watch"},
 		} {
 			_, err := g.api.CreateTicket(t.Context(), test.req)
-			if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), test.field) {
+			if status.Code(err) != codes.InvalidArgument ||
+				!strings.Contains(err.Error(), test.field) {
 				t.Errorf("%s: %v, want InvalidArgument of %s", name, err, test.field)
 			}
 		}
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-session", "x")
-		if _, err := g.api.CreateTicket(ctx, &mooringv1.CreateTicketRequest{Watch: onShop()}); status.Code(err) != codes.InvalidArgument {
+		if _, err := g.api.CreateTicket(ctx,
+			&mooringv1.CreateTicketRequest{Watch: onShop()}); status.Code(
+			err) != codes.InvalidArgument {
 			t.Errorf("a session in the metadata: %v", err)
 		}
 	})

@@ -36,7 +36,8 @@ func TestEvents(t *testing.T) {
 		before := w.token
 		g.command(`{"insert": "other", "documents": [{"_id": 9}]}`)
 		m, err := w.message()
-		if err != nil || len(m.GetDocuments()) > 0 || bson.DocumentValue(w.token).Equal(bson.DocumentValue(before)) {
+		if err != nil || len(m.GetDocuments()) > 0 ||
+			bson.DocumentValue(w.token).Equal(bson.DocumentValue(before)) {
 			t.Fatalf("after a change elsewhere: %v, %v, want a newer resume token", m, err)
 		}
 		g.command(`{"drop": "c"}`)
@@ -61,7 +62,9 @@ func TestEvents(t *testing.T) {
 // TestScopes watches a database and the deployment, through a pipeline.
 func TestScopes(t *testing.T) {
 	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
-		inserts := []*mooringv1.Document{payload.NewDocument(doc(t, `{"$match": {"operationType": "insert"}}`))}
+		inserts := []*mooringv1.Document{
+			payload.NewDocument(doc(t, `{"$match": {"operationType": "insert"}}`)),
+		}
 		for name, req := range map[string]*mooringv1.WatchRequest{
 			"database":   {Database: "db", Pipeline: inserts},
 			"deployment": {Pipeline: inserts},
@@ -226,7 +229,8 @@ func TestTimeout(t *testing.T) {
 			}
 			return next(cmd)
 		})
-		if err := w.end(); status.Code(err) != codes.DeadlineExceeded || retry(err) != rpcerr.Restart {
+		if err := w.end(); status.Code(err) != codes.DeadlineExceeded ||
+			retry(err) != rpcerr.Restart {
 			t.Errorf("%v, retry %s", err, retry(err))
 		}
 		time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
@@ -263,7 +267,8 @@ func TestSplitMessages(t *testing.T) {
 			events += len(docs)
 			messages++
 			token := m.GetResumeToken().GetJson()
-			if last := docs[len(docs)-1].GetJson(); token == "" || !strings.HasPrefix(last, `{"_id":`+token+`,`) {
+			if last := docs[len(docs)-1].GetJson(); token == "" ||
+				!strings.HasPrefix(last, `{"_id":`+token+`,`) {
 				t.Errorf("the token of a message is %s, its last event %s", token, last)
 			}
 		}
@@ -307,7 +312,8 @@ func TestRefusals(t *testing.T) {
 		w := g.watch(onShop())
 		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 			if cmd.Name == "getMore" {
-				return fakemongo.Document(doc(t, `{"ok": 0, "code": 286, "codeName": "ChangeStreamHistoryLost", "errmsg": "lost"}`))
+				return fakemongo.Document(doc(t,
+					`{"ok": 0, "code": 286, "codeName": "ChangeStreamHistoryLost", "errmsg": "lost"}`))
 			}
 			return next(cmd)
 		})

@@ -84,17 +84,23 @@ func TestClient(t *testing.T) {
 		{"a quote within a token", f, proxy, []string{`for=192.0.2.7"`}, proxy},
 		{"ends with a semicolon", f, proxy, []string{"for=" + client + ";"}, proxy},
 	} {
-		p := &clientaddr.Proxies{Networks: prefixes(t, "10.0.0.0/8", "2001:db8:f::/48"), Header: row.header}
-		if got := p.Client(netip.MustParseAddr(row.from), row.lines); got != netip.MustParseAddr(row.want) {
-			t.Errorf("%s: Client(%s, %q) = %s, want %s", row.name, row.from, row.lines, got, row.want)
+		p := &clientaddr.Proxies{
+			Networks: prefixes(t, "10.0.0.0/8", "2001:db8:f::/48"), Header: row.header,
+		}
+		if got := p.Client(netip.MustParseAddr(row.from),
+			row.lines); got != netip.MustParseAddr(row.want) {
+			t.Errorf("%s: Client(%s, %q) = %s, want %s", row.name, row.from, row.lines, got,
+				row.want)
 		}
 	}
 	var none *clientaddr.Proxies
-	if got := none.Client(netip.MustParseAddr("::ffff:10.0.0.1"), []string{client}); got.String() != proxy {
+	if got := none.Client(netip.MustParseAddr("::ffff:10.0.0.1"),
+		[]string{client}); got.String() != proxy {
 		t.Errorf("without proxies: %s", got)
 	}
 	some := &clientaddr.Proxies{Networks: prefixes(t, "0.0.0.0/1"), Header: x}
-	if got := some.Client(netip.Addr{}, []string{client}); got.IsValid() || none.Lists(netip.MustParseAddr(proxy)) {
+	if got := some.Client(netip.Addr{}, []string{client}); got.IsValid() ||
+		none.Lists(netip.MustParseAddr(proxy)) {
 		t.Errorf("a Unix domain socket: %s", got)
 	}
 }
@@ -116,7 +122,9 @@ func TestNetwork(t *testing.T) {
 // FuzzClient checks that what a client writes into a header changes nothing of what its proxy
 // appends, in the same line or in one of its own.
 func FuzzClient(f *testing.F) {
-	for _, text := range []string{"", `"`, `\`, `"\`, `for="`, `for="\",`, "1.2.3.4", "for=10.0.0.1", ",", `a="b;`, "[::1"} {
+	for _, text := range []string{
+		"", `"`, `\`, `"\`, `for="`, `for="\",`, "1.2.3.4", "for=10.0.0.1", ",", `a="b;`, "[::1",
+	} {
 		f.Add(text)
 	}
 	networks := prefixes(f, "10.0.0.0/8")
@@ -146,12 +154,14 @@ func FuzzClient(f *testing.F) {
 
 // header2 returns a header of version 2.
 func header2(versionAndCommand, family byte, body string) string {
-	return "\r\n\r\n\x00\r\nQUIT\n" + string([]byte{versionAndCommand, family, byte(len(body) >> 8), byte(len(body))}) + body
+	return "\r\n\r\n\x00\r\nQUIT\n" +
+		string([]byte{versionAndCommand, family, byte(len(body) >> 8), byte(len(body))}) + body
 }
 
 const (
 	ends4 = "\xc0\x00\x02\x07" + "\x0a\x00\x00\x01" + "\x12\x67" + "\x01\xbb"
-	ends6 = "\x20\x01\x0d\xb8\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07" + "\x20\x01\x0d\xb8\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01" + "\x12\x67" + "\x01\xbb"
+	ends6 = "\x20\x01\x0d\xb8\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x07" +
+		"\x20\x01\x0d\xb8\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01" + "\x12\x67" + "\x01\xbb"
 )
 
 // TestDecode checks the headers of the PROXY protocol, each whole, with data behind it, and cut
@@ -201,14 +211,18 @@ func TestDecode(t *testing.T) {
 	} {
 		for _, more := range []string{"", "GET / HTTP/1.1\r\n\r\n"} {
 			got, n, err := clientaddr.Decode([]byte(row.header + more))
-			if text := described(got, n, err); !strings.Contains(text, row.want) || err == nil && n != len(row.header) {
-				t.Errorf("%s: Decode = %s with %d of %d bytes, want %s", row.name, text, n, len(row.header), row.want)
+			if text := described(got, n, err); !strings.Contains(text, row.want) ||
+				err == nil && n != len(row.header) {
+				t.Errorf("%s: Decode = %s with %d of %d bytes, want %s", row.name, text, n,
+					len(row.header), row.want)
 			}
 		}
 		if row.want == "none" || strings.Contains(row.want, ":") {
 			for i := range row.header {
-				if got, n, err := clientaddr.Decode([]byte(row.header[:i])); described(got, n, err) != "more" {
-					t.Errorf("%s: Decode of %d bytes = %s, want more", row.name, i, described(got, n, err))
+				if got, n, err := clientaddr.Decode([]byte(row.header[:i])); described(got, n,
+					err) != "more" {
+					t.Errorf("%s: Decode of %d bytes = %s, want more", row.name, i,
+						described(got, n, err))
 				}
 			}
 		}
@@ -249,7 +263,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, more []byte) {
 		a, n, err := clientaddr.Decode(text)
-		if n < 0 || n > min(len(text), clientaddr.MaxPROXY) || err != nil && (n != 0 || a.IsValid()) {
+		if n < 0 || n > min(len(text), clientaddr.MaxPROXY) ||
+			err != nil && (n != 0 || a.IsValid()) {
 			t.Fatalf("Decode = %s, %d, %v", a, n, err)
 		}
 		if a.Addr().Zone() != "" || a.Addr().Is4In6() {

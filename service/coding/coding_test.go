@@ -260,7 +260,8 @@ func TestWindow(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, err = coding.Zstd.Inflate(c.data, 64*mega, a.charge)
 			runtime.ReadMemStats(&after)
-			if taken := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, errFull) || taken > mega {
+			if taken := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, errFull) ||
+				taken > mega {
 				t.Errorf("without memory: %v, %d bytes were taken", err, taken)
 			}
 		})

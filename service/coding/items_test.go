@@ -66,7 +66,8 @@ func TestCountItems(t *testing.T) {
 			text(&descriptorpb.SourceCodeInfo_Location{Path: []int32{1, 2, 300}}), 10, 4,
 		},
 	} {
-		if got := coding.CountItems(c.of.ProtoReflect().Descriptor(), c.text, c.most); got != c.want {
+		if got := coding.CountItems(c.of.ProtoReflect().Descriptor(), c.text,
+			c.most); got != c.want {
 			t.Errorf("CountItems of %s = %d, want %d", c.name, got, c.want)
 		}
 	}

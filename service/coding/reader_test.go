@@ -31,7 +31,8 @@ func TestReader(t *testing.T) {
 		if err != nil || got != text+text {
 			t.Errorf("%v, twice: %d bytes, %v", c, len(got), err)
 		}
-		broken := io.MultiReader(bytes.NewReader(body[:len(body)/2]), iotest.ErrReader(io.ErrNoProgress))
+		broken := io.MultiReader(bytes.NewReader(body[:len(body)/2]),
+			iotest.ErrReader(io.ErrNoProgress))
 		if _, err := read(c, broken); !errors.Is(err, io.ErrNoProgress) {
 			t.Errorf("%v, broken: %v", c, err)
 		}

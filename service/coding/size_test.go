@@ -13,8 +13,9 @@ func BenchmarkAppend(b *testing.B) {
 		for size := 512; size <= 64<<10; size *= 2 {
 			var text []byte
 			for i := 0; len(text) < size; i++ {
-				text = fmt.Appendf(text, `{"_id":{"$oid":"66f1c0%018x"},"name":"Customer %d","city":"%s",`+
-					`"balance":%d.%02d,"tags":["a%d","b"],"active":%t},`, i*7919, i*31,
+				text = fmt.Appendf(text,
+					`{"_id":{"$oid":"66f1c0%018x"},"name":"Customer %d","city":"%s",`+
+						`"balance":%d.%02d,"tags":["a%d","b"],"active":%t},`, i*7919, i*31,
 					[]string{"Lisbon", "Oslo", "Quito"}[i%3], i*137, i%100, i%9, i%2 == 0)
 			}
 			text = text[:size]

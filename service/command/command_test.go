@@ -35,24 +35,33 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var doc = servicetest.JSON
 
 func TestRunCommand(t *testing.T) {
-	writeErrors := bson.NewBuilder(nil).Double("ok", 1).OpenArray("writeErrors").OpenDocument("").Int32("code", 11000).Close().Close().Finish()
-	g := servicetest.Start(t, fakemongo.NewServer(t, fakemongo.Handlers{"insert": fakemongo.Always(fakemongo.Document(writeErrors))}), servicetest.Config{})
-	cmd := bson.NewBuilder(nil).String("insert", "c").OpenArray("documents").OpenDocument("").Int32("a", 1).Int32("a", 2).Close().Close().Finish()
+	writeErrors := bson.NewBuilder(nil).Double("ok", 1).OpenArray("writeErrors").OpenDocument("").
+		Int32("code", 11000).Close().Close().Finish()
+	g := servicetest.Start(t, fakemongo.NewServer(t, fakemongo.Handlers{
+		"insert": fakemongo.Always(fakemongo.Document(writeErrors)),
+	}), servicetest.Config{})
+	cmd := bson.NewBuilder(nil).String("insert", "c").OpenArray("documents").OpenDocument("").
+		Int32("a", 1).Int32("a", 2).Close().Close().Finish()
 	res, err := g.Command.RunCommand(t.Context(), &mooringv1.RunCommandRequest{
 		Database: "d", Command: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: cmd}},
 	})
 	if err != nil || !bytes.Equal(res.GetReply().GetBson(), writeErrors) {
 		t.Errorf("RunCommand = %v, %v", res, err)
 	}
-	if got := bson.Without(g.Server.Commands("insert")[0].Body, "$db", "lsid"); !bytes.Equal(got, cmd) {
+	if got := bson.Without(g.Server.Commands("insert")[0].Body, "$db", "lsid"); !bytes.Equal(got,
+		cmd) {
 		t.Errorf("sent %x, want %x", got, cmd)
 	}
-	_, err = g.Command.RunCommand(t.Context(), &mooringv1.RunCommandRequest{Database: "d", Command: doc(`{"noSuch": 1}`)})
+	_, err = g.Command.RunCommand(t.Context(),
+		&mooringv1.RunCommandRequest{Database: "d", Command: doc(`{"noSuch": 1}`)})
 	if r := rpcerr.HTTP(err); r.Code != 501 || r.Body.GetError().GetServer().GetCode() != 59 {
 		t.Errorf("an unknown command: %v", r)
 	}
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", "canonical-json")
-	if res, err := g.Command.RunCommand(ctx, &mooringv1.RunCommandRequest{Database: "d", Command: doc(`{"ping": 1}`)}); err != nil || res.GetReply().GetJson() == "" {
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding",
+		"canonical-json")
+	if res, err := g.Command.RunCommand(ctx, &mooringv1.RunCommandRequest{
+		Database: "d", Command: doc(`{"ping": 1}`),
+	}); err != nil || res.GetReply().GetJson() == "" {
 		t.Errorf("canonical JSON: %v, %v", res, err)
 	}
 }
@@ -110,11 +119,14 @@ func TestRefusedCommands(t *testing.T) {
 		{doc(`{"insert": "c", "mayBypassWriteBlocking": true}`), "command.mayBypassWriteBlocking"},
 		{doc(`{"insert": "c", "stmtId": 1}`), "command.stmtId"},
 	} {
-		_, err := g.Command.RunCommand(t.Context(), &mooringv1.RunCommandRequest{Database: "d", Command: test.command})
-		if got := rpcerr.HTTP(err).Body.GetError().GetField(); status.Code(err) != codes.InvalidArgument || got != test.field {
+		_, err := g.Command.RunCommand(t.Context(),
+			&mooringv1.RunCommandRequest{Database: "d", Command: test.command})
+		if got := rpcerr.HTTP(err).Body.GetError().
+			GetField(); status.Code(err) != codes.InvalidArgument || got != test.field {
 			t.Errorf("RunCommand(%v): field %q, %v, want %q", test.command, got, err, test.field)
 		}
-		_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: test.command})
+		_, err = g.Command.RunCursorCommand(t.Context(),
+			&mooringv1.RunCursorCommandRequest{Database: "d", Command: test.command})
 		if status.Code(err) != codes.InvalidArgument {
 			t.Errorf("RunCursorCommand(%v): %v", test.command, err)
 		}
@@ -135,19 +147,23 @@ func TestCursorCommands(t *testing.T) {
 	if err != nil || len(page.GetDocuments()) != 10 {
 		t.Fatalf("RunCursorCommand = %v, %v", page, err)
 	}
-	next, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: page.GetCursor()})
-	if err != nil || len(next.GetDocuments()) != 15 || !bytes.Equal(next.GetDocuments()[0].GetBson(), docs[10]) {
+	next, err := g.Cursor.NextPage(t.Context(),
+		&mooringv1.NextPageRequest{Cursor: page.GetCursor()})
+	if err != nil || len(next.GetDocuments()) != 15 ||
+		!bytes.Equal(next.GetDocuments()[0].GetBson(), docs[10]) {
 		t.Errorf("Next = %v, %v", next, err)
 	}
 	if c := g.Server.Commands("getMore")[0]; !c.Body.Has("comment") {
 		t.Errorf("getMore without the comment")
 	}
-	if _, err := g.Cursor.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: next.GetCursor()}); err != nil {
+	if _, err := g.Cursor.CloseCursor(t.Context(),
+		&mooringv1.CloseCursorRequest{Cursor: next.GetCursor()}); err != nil {
 		t.Error(err)
 	}
-	ss, err := g.Command.StreamRunCursorCommand(t.Context(), &mooringv1.StreamRunCursorCommandRequest{
-		Database: "d", Command: doc(`{"find": "c", "batchSize": 10}`),
-	})
+	ss, err := g.Command.StreamRunCursorCommand(t.Context(),
+		&mooringv1.StreamRunCursorCommandRequest{
+			Database: "d", Command: doc(`{"find": "c", "batchSize": 10}`),
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,18 +182,23 @@ func TestCursorCommands(t *testing.T) {
 		t.Errorf("%d documents, want %d", n, len(docs))
 	}
 	// A command that answers without a cursor is the client's mistake, not the server's.
-	_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"ping": 1}`)})
-	if e := rpcerr.HTTP(err).Body.GetError(); status.Code(err) != codes.InvalidArgument || e.GetField() != "command" {
+	_, err = g.Command.RunCursorCommand(t.Context(),
+		&mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"ping": 1}`)})
+	if e := rpcerr.HTTP(err).Body.GetError(); status.Code(err) != codes.InvalidArgument ||
+		e.GetField() != "command" {
 		t.Errorf("ping as a cursor command: %v", err)
 	}
-	ss, err = g.Command.StreamRunCursorCommand(t.Context(), &mooringv1.StreamRunCursorCommandRequest{Database: "d", Command: doc(`{"ping": 1}`)})
+	ss, err = g.Command.StreamRunCursorCommand(t.Context(),
+		&mooringv1.StreamRunCursorCommandRequest{Database: "d", Command: doc(`{"ping": 1}`)})
 	if err == nil {
 		_, err = ss.Recv()
 	}
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a stream of ping: %v", err)
 	}
-	_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c"}`), CursorType: new("odd")})
+	_, err = g.Command.RunCursorCommand(t.Context(), &mooringv1.RunCursorCommandRequest{
+		Database: "d", Command: doc(`{"find": "c"}`), CursorType: new("odd"),
+	})
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("cursorType odd: %v", err)
 	}
@@ -201,24 +222,36 @@ func TestPinLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handles := paging.New(paging.Config{Keys: keys, Continue: func(s corecursor.State) paging.Cursor { return c.ContinueCursor(s) }})
+	handles := paging.New(paging.Config{Keys: keys, Continue: func(
+		s corecursor.State,
+	) paging.Cursor {
+		return c.ContinueCursor(s)
+	}})
 	if err := errors.Join(c.Start(t.Context()), handles.Start(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := errors.Join(handles.Close(context.Background()), c.Close(context.Background())); err != nil {
+		if err := errors.Join(handles.Close(context.Background()),
+			c.Close(context.Background())); err != nil {
 			t.Error(err)
 		}
 	}()
-	commands := command.New(command.Config{Client: c, Handles: handles, Streams: stream.New(stream.Config{})})
-	documents := document.New(document.Config{Client: c, Handles: handles, Streams: stream.New(stream.Config{})})
+	commands := command.New(command.Config{
+		Client: c, Handles: handles, Streams: stream.New(stream.Config{}),
+	})
+	documents := document.New(document.Config{
+		Client: c, Handles: handles, Streams: stream.New(stream.Config{}),
+	})
 	ctx := &call.Context{Context: t.Context()}
 	run := func() error {
-		_, err := commands.RunCursorCommand(ctx, &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c", "batchSize": 2}`)})
+		_, err := commands.RunCursorCommand(ctx, &mooringv1.RunCursorCommandRequest{
+			Database: "d", Command: doc(`{"find": "c", "batchSize": 2}`),
+		})
 		return err
 	}
 	find := func() error {
-		_, err := documents.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(2))})
+		_, err := documents.Find(ctx,
+			&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(2))})
 		return err
 	}
 	if err := run(); err != nil {
@@ -226,7 +259,8 @@ func TestPinLimit(t *testing.T) {
 	}
 	for retry, run := range map[string]func() error{"never": run, "same-request": find} {
 		r := rpcerr.HTTP(run())
-		if e := r.Body.GetError(); r.Code != 429 || e.GetReason() != "PinLimitExceeded" || e.GetRetry() != retry || r.RetryAfter == 0 ||
+		if e := r.Body.GetError(); r.Code != 429 || e.GetReason() != "PinLimitExceeded" ||
+			e.GetRetry() != retry || r.RetryAfter == 0 ||
 			!strings.Contains(e.GetMessage(), "1 by cursors, 0 by transactions") {
 			t.Errorf("want retry %s: %d %v", retry, r.Code, r.Body)
 		}
@@ -241,12 +275,14 @@ func TestPinLimit(t *testing.T) {
 // at once.
 func TestCursorsOfRunCommand(t *testing.T) {
 	server := fakemongo.NewServer(t, nil)
-	g := servicetest.Start(t, server, servicetest.Config{Handles: paging.Config{MaxPerPrincipal: 5}})
+	g := servicetest.Start(t, server,
+		servicetest.Config{Handles: paging.Config{MaxPerPrincipal: 5}})
 	server.SetDocuments("d.c", servicetest.Docs(150, 10)...)
 	ctx := servicetest.As(t.Context(), "anna")
 	run := func() {
 		t.Helper()
-		_, err := g.Command.RunCommand(ctx, &mooringv1.RunCommandRequest{Database: "d", Command: doc(`{"find": "c"}`)})
+		_, err := g.Command.RunCommand(ctx,
+			&mooringv1.RunCommandRequest{Database: "d", Command: doc(`{"find": "c"}`)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +295,8 @@ func TestCursorsOfRunCommand(t *testing.T) {
 		t.Errorf("%d handles, want 5", got)
 	}
 	for range 5 { // that are read, so that they do not end for others
-		page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(5))})
+		page, err := g.Document.Find(ctx,
+			&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(5))})
 		if err != nil {
 			t.Fatal(err)
 		}

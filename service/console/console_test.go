@@ -32,8 +32,9 @@ func newHandler(t *testing.T, cfg console.Config, callers ...*caller.Authenticat
 	}
 	x := interceptor.New(interceptor.Config{})
 	h, err := front.New(front.Config{
-		Conn: inproc.NewConn(x.Unary(), x.Stream()), Hosts: []string{"gateway.example"}, Callers: who,
-		APIs: []front.API{page, rest.New(rest.Config{})},
+		Conn: inproc.NewConn(x.Unary(), x.Stream()), Hosts: []string{"gateway.example"},
+		Callers: who,
+		APIs:    []front.API{page, rest.New(rest.Config{})},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -78,10 +79,12 @@ func TestPage(t *testing.T) {
 		if err != nil || !bytes.Equal(text, plain.Body.Bytes()) {
 			t.Errorf("%s is another file when it is compressed: %v", l[1], err)
 		}
-		if packed.Header().Get("Content-Encoding") != "gzip" || plain.Header().Get("Content-Encoding") != "" {
+		if packed.Header().Get("Content-Encoding") != "gzip" ||
+			plain.Header().Get("Content-Encoding") != "" {
 			t.Errorf("%s: %v and %v", l[1], plain.Header(), packed.Header())
 		}
-		if got := plain.Header().Get("Cache-Control"); got != "public, max-age=31536000, immutable" {
+		if got := plain.Header().
+			Get("Cache-Control"); got != "public, max-age=31536000, immutable" {
 			t.Errorf("%s may be kept: %q", l[1], got)
 		}
 		if plain.Header().Get("ETag") == packed.Header().Get("ETag") {
@@ -93,7 +96,9 @@ func TestPage(t *testing.T) {
 // TestHeaders checks what every response says, also a failure.
 func TestHeaders(t *testing.T) {
 	h := newHandler(t, console.Config{})
-	for _, path := range []string{"/console", "/console/", "/console/settings.json", "/console/none"} {
+	for _, path := range []string{
+		"/console", "/console/", "/console/settings.json", "/console/none",
+	} {
 		got := ask(h, "GET", path).Header()
 		policy := got.Get("Content-Security-Policy")
 		for _, want := range []string{
@@ -141,13 +146,16 @@ func TestAnswers(t *testing.T) {
 		{"the root is REST's", "GET", "/", nil, 200, `"name":"Mooring"`},
 	} {
 		w := ask(h, c.method, c.path, c.header...)
-		if w.Code != c.code || !strings.Contains(w.Body.String(), c.body) || c.body == "" && w.Body.Len() > 0 {
-			t.Errorf("%s: %s %s = %d %q, want %d and %q", c.name, c.method, c.path, w.Code, w.Body, c.code, c.body)
+		if w.Code != c.code || !strings.Contains(w.Body.String(), c.body) ||
+			c.body == "" && w.Body.Len() > 0 {
+			t.Errorf("%s: %s %s = %d %q, want %d and %q", c.name, c.method, c.path, w.Code, w.Body,
+				c.code, c.body)
 		}
 	}
 	for path, want := range map[string]string{"/console": "console/", "/docs": "console/#/api"} {
 		if w := ask(h, "GET", path); w.Code != 308 || w.Header().Get("Location") != want {
-			t.Errorf("%s leads to %q with %d, want %q", path, w.Header().Get("Location"), w.Code, want)
+			t.Errorf("%s leads to %q with %d, want %q", path, w.Header().Get("Location"), w.Code,
+				want)
 		}
 	}
 }
@@ -185,14 +193,16 @@ func TestPrincipal(t *testing.T) {
 		{[]string{"Authorization", "Bearer " + key}, 200, `{"principal":"key:ops"}`},
 	} {
 		w := ask(h, "GET", "/console/principal.json", c.header...)
-		if w.Code != c.code || c.code == 200 && w.Body.String() != c.body || strings.Contains(w.Header().Get("Cache-Control"), "public") {
+		if w.Code != c.code || c.code == 200 && w.Body.String() != c.body ||
+			strings.Contains(w.Header().Get("Cache-Control"), "public") {
 			t.Errorf("%v: %d %s %v", c.header, w.Code, w.Body, w.Header())
 		}
 	}
 	if w := ask(h, "GET", "/console/"); w.Code != 200 {
 		t.Errorf("the page without a credential: %d", w.Code)
 	}
-	if w := ask(newHandler(t, console.Config{}), "GET", "/console/principal.json"); w.Body.String() != `{"principal":""}` {
+	if w := ask(newHandler(t, console.Config{}), "GET",
+		"/console/principal.json"); w.Body.String() != `{"principal":""}` {
 		t.Errorf("without authentication: %s", w.Body)
 	}
 }

@@ -60,7 +60,8 @@ func TestOIDC(t *testing.T) {
 			}
 			script := ask(h, "GET", "/console/settings.json")
 			if got := script.Body.String(); got != `{"signIn":true,"oidc":true}` ||
-				!strings.Contains(script.Header().Get("Content-Security-Policy"), "connect-src 'self';") {
+				!strings.Contains(script.Header().Get("Content-Security-Policy"),
+					"connect-src 'self';") {
 				t.Errorf("settings %s, %v", got, script.Header())
 			}
 			got := ask(h, "GET", "/console/oidc.json")

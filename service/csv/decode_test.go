@@ -358,13 +358,15 @@ func TestMemory(t *testing.T) {
 
 // TestManyCells has a row of millions of cells, which takes no more than its text.
 func TestManyCells(t *testing.T) {
-	d := csv.NewDecoder(strings.NewReader("a,b\n1,2"+strings.Repeat(",", 4<<20)+"\n3,4\n"), csv.Options{})
+	d := csv.NewDecoder(strings.NewReader("a,b\n1,2"+strings.Repeat(",", 4<<20)+"\n3,4\n"),
+		csv.Options{})
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := d.Next(nil)
 	runtime.ReadMemStats(&after)
 	taken := after.TotalAlloc - before.TotalAlloc
-	if err == nil || err.Error() != "line 2, column 5: the row has 4194306 cells, not 2" || taken > 64<<20 {
+	if err == nil || err.Error() != "line 2, column 5: the row has 4194306 cells, not 2" ||
+		taken > 64<<20 {
 		t.Errorf("%v, %d bytes taken", err, taken)
 	}
 	if _, err := d.Next(nil); err != nil {

@@ -44,7 +44,8 @@ func errorOf(t *testing.T, err error) *mooringv1.Error {
 func TestPageForAClientThatGoesAway(t *testing.T) {
 	g := start(t)
 	g.Server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
-	first, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(3))})
+	first, err := g.Document.Find(t.Context(),
+		&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(3))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,13 +60,16 @@ func TestPageForAClientThatGoesAway(t *testing.T) {
 		_, err := g.Cursor.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: first.GetCursor()})
 		done <- err
 	}()
-	servicetest.Eventually(t, "a getMore", func() bool { return len(g.Server.Commands("getMore")) > 0 })
+	servicetest.Eventually(t, "a getMore", func() bool {
+		return len(g.Server.Commands("getMore")) > 0
+	})
 	cancel()
 	if err := <-done; status.Code(err) != codes.Canceled {
 		t.Errorf("Next = %v", err)
 	}
 	close(release)
-	page, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: first.GetCursor()})
+	page, err := g.Cursor.NextPage(t.Context(),
+		&mooringv1.NextPageRequest{Cursor: first.GetCursor()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +80,8 @@ func TestPageForAClientThatGoesAway(t *testing.T) {
 		t.Errorf("%d getMores, want 1", n)
 	}
 	g.Idle(1)
-	if _, err := g.Cursor.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
+	if _, err := g.Cursor.CloseCursor(t.Context(),
+		&mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
 		t.Fatal(err)
 	}
 	g.Idle(0)
@@ -92,7 +97,8 @@ func TestCursorErrors(t *testing.T) {
 	cfg := servicetest.Config{Handles: paging.Config{Keys: keys}}
 	g, other := servicetest.Start(t, server, cfg), servicetest.Start(t, server, cfg)
 	find := func() string {
-		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(10))})
+		page, err := g.Document.Find(t.Context(),
+			&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(10))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,11 +130,15 @@ func TestCursorErrors(t *testing.T) {
 		t.Errorf("another gateway: %s", got)
 	}
 	gap := &mooringv1.NextPageRequest{Cursor: token}
-	gap.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 23, protowire.VarintType), 1))
-	if _, err := g.Cursor.NextPage(t.Context(), gap); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "allowGap was removed") {
+	gap.ProtoReflect().
+		SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 23, protowire.VarintType), 1))
+	if _, err := g.Cursor.NextPage(t.Context(), gap); status.Code(err) != codes.InvalidArgument ||
+		!strings.Contains(err.Error(), "allowGap was removed") {
 		t.Errorf("allowGap: %v", err)
 	}
-	if _, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token, BatchSize: new(int32(-1))}); status.Code(err) != codes.InvalidArgument {
+	if _, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{
+		Cursor: token, BatchSize: new(int32(-1)),
+	}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a negative batchSize: %v", err)
 	}
 	// No token at all is a mistake in the request, not a cursor that is gone.
@@ -147,7 +157,8 @@ func TestCursorErrors(t *testing.T) {
 	}
 	// The server has lost the cursor.
 	token = find()
-	server.Handle("getMore", fakemongo.Always(fakemongo.Error(43, "CursorNotFound", "cursor id 1 not found")))
+	server.Handle("getMore",
+		fakemongo.Always(fakemongo.Error(43, "CursorNotFound", "cursor id 1 not found")))
 	for range 2 {
 		if got := reason(next(g, token)); got != "404 CursorNotFound" {
 			t.Errorf("a cursor that the server has lost: %s", got)
@@ -159,7 +170,8 @@ func TestCursorStream(t *testing.T) {
 	g := start(t)
 	docs := servicetest.Docs(5000, 900)
 	g.Server.SetDocuments("d.c", docs...)
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(4500))})
+	page, err := g.Document.Find(t.Context(),
+		&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(4500))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +179,8 @@ func TestCursorStream(t *testing.T) {
 	for _, d := range page.GetDocuments() {
 		got = append(got, raw(d))
 	}
-	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: page.GetCursor()})
+	ss, err := g.Cursor.Stream(t.Context(),
+		&mooringv1.CursorServiceStreamRequest{Cursor: page.GetCursor()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,17 +210,22 @@ func TestCursorStream(t *testing.T) {
 func TestCloseDuringStream(t *testing.T) {
 	g := start(t)
 	g.Server.SetDocuments("d.c", servicetest.Docs(20_000, 900)...)
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c"})
+	page, err := g.Document.Find(t.Context(),
+		&mooringv1.FindRequest{Database: "d", Collection: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g.Server.Handle("getMore", fakemongo.Always(fakemongo.Hang()))
-	ss, err := g.Cursor.Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: page.GetCursor()})
+	ss, err := g.Cursor.Stream(t.Context(),
+		&mooringv1.CursorServiceStreamRequest{Cursor: page.GetCursor()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	servicetest.Eventually(t, "a getMore", func() bool { return len(g.Server.Commands("getMore")) > 0 })
-	if _, err := g.Cursor.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
+	servicetest.Eventually(t, "a getMore", func() bool {
+		return len(g.Server.Commands("getMore")) > 0
+	})
+	if _, err := g.Cursor.CloseCursor(t.Context(),
+		&mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = ss.Recv()

@@ -44,10 +44,12 @@ func TestFaultsOfGetMore(t *testing.T) {
 		{"no cursor", fakemongo.OK(nil), "500 MalformedReply", "409 CursorPositionUnknown", 0},
 		{"garbage", fakemongo.Garbage([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")), "503 NetworkError", "409 CursorPositionUnknown", 1},
 		{"batch of another type", reply(func(b *bson.Builder) {
-			b.OpenDocument("cursor").Int64("id", 1).String("ns", "d.c").String("nextBatch", "none").Close()
+			b.OpenDocument("cursor").Int64("id", 1).String("ns", "d.c").String("nextBatch", "none").
+				Close()
 		}), "500 MalformedReply", "409 CursorPositionUnknown", 0},
 		{"numbers for documents", reply(func(b *bson.Builder) {
-			b.OpenDocument("cursor").Int64("id", 1).String("ns", "d.c").OpenArray("nextBatch").Int32("", 1).Close().Close()
+			b.OpenDocument("cursor").Int64("id", 1).String("ns", "d.c").OpenArray("nextBatch").
+				Int32("", 1).Close().Close()
 		}), "500 MalformedReply", "409 CursorPositionUnknown", 0},
 		{"first batch again", fakemongo.CursorReply(1, "d.c", "firstBatch", servicetest.Docs(3, 10)...), "500 MalformedReply", "409 CursorPositionUnknown", 0},
 		{"cursor killed", fakemongo.Error(237, "CursorKilled", "killed"), "", "404 CursorNotFound", 0},
@@ -55,12 +57,14 @@ func TestFaultsOfGetMore(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			g := start(t)
 			g.Server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
-			page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(3))})
+			page, err := g.Document.Find(t.Context(),
+				&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(3))})
 			if err != nil {
 				t.Fatal(err)
 			}
 			next := func() (*mooringv1.NextPageResponse, error) {
-				return g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: page.GetCursor()})
+				return g.Cursor.NextPage(t.Context(),
+					&mooringv1.NextPageRequest{Cursor: page.GetCursor()})
 			}
 			g.Server.Handle("getMore", fakemongo.Always(test.reply))
 			if _, err := next(); err == nil || test.first != "" && reasonOf(err) != test.first {
@@ -71,7 +75,8 @@ func TestFaultsOfGetMore(t *testing.T) {
 				t.Errorf("again: %s, want %s", reasonOf(err), test.again)
 			}
 			if test.again == "409 CursorPositionUnknown" {
-				if _, err := g.Cursor.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
+				if _, err := g.Cursor.CloseCursor(t.Context(),
+					&mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -83,9 +88,11 @@ func TestFaultsOfGetMore(t *testing.T) {
 // A server that is away costs nothing but time: the token is as good as before.
 func TestNextWhileTheServerIsAway(t *testing.T) {
 	server := fakemongo.NewServer(t, nil)
-	g := servicetest.Start(t, server, servicetest.Config{URIOptions: "serverSelectionTimeoutMS=50&heartbeatFrequencyMS=500"})
+	g := servicetest.Start(t, server,
+		servicetest.Config{URIOptions: "serverSelectionTimeoutMS=50&heartbeatFrequencyMS=500"})
 	server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(3))})
+	page, err := g.Document.Find(t.Context(),
+		&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(3))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +104,8 @@ func TestNextWhileTheServerIsAway(t *testing.T) {
 	server.SetDown(false)
 	servicetest.Eventually(t, "the next page", func() bool {
 		p, err := g.Cursor.NextPage(t.Context(), next)
-		if r := reasonOf(err); err != nil && r != "503 NoSuitableServer" && r != "503 NetworkError" && r != "503 ConnectionPoolCleared" {
+		if r := reasonOf(err); err != nil && r != "503 NoSuitableServer" &&
+			r != "503 NetworkError" && r != "503 ConnectionPoolCleared" {
 			t.Fatalf("Next: %s", r)
 		}
 		return err == nil && firstOf(p.GetDocuments()) == 3
@@ -108,18 +116,21 @@ func TestNextWhileTheServerIsAway(t *testing.T) {
 // lost for none of its cursors, although the memory for pages is full.
 func TestLargeBatchesOfManyCursors(t *testing.T) {
 	server := fakemongo.NewServer(t, nil)
-	g := servicetest.Start(t, server, servicetest.Config{Handles: paging.Config{PageMemory: 4 << 20, PageBytes: 100 << 10}})
+	g := servicetest.Start(t, server,
+		servicetest.Config{Handles: paging.Config{PageMemory: 4 << 20, PageBytes: 100 << 10}})
 	server.SetDocuments("d.c", servicetest.Docs(2000, 1000)...)
 	var tokens []string
 	for range 6 {
-		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(1900))})
+		page, err := g.Document.Find(t.Context(),
+			&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(1900))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		tokens = append(tokens, page.GetCursor())
 	}
 	for i, token := range tokens {
-		if _, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: token}); err != nil {
+		if _, err := g.Cursor.NextPage(t.Context(),
+			&mooringv1.NextPageRequest{Cursor: token}); err != nil {
 			t.Errorf("cursor %d: %s", i, reasonOf(err))
 		}
 	}

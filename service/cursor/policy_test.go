@@ -32,21 +32,25 @@ func TestCursorsAreDecidedAgain(t *testing.T) {
 	size := new(int32(2))
 	ada := servicetest.As(t.Context(), "key:ada")
 	next := func(token string) (string, error) {
-		page, err := g.Cursor.NextPage(ada, &mooringv1.NextPageRequest{Cursor: token, BatchSize: size})
+		page, err := g.Cursor.NextPage(ada,
+			&mooringv1.NextPageRequest{Cursor: token, BatchSize: size})
 		return page.GetCursor(), err
 	}
 	for name, open := range map[string]func() (string, error){
 		"Find": func() (string, error) {
-			page, err := g.Document.Find(ada, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: size})
+			page, err := g.Document.Find(ada,
+				&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: size})
 			return page.GetCursor(), err
 		},
 		"Aggregate": func() (string, error) {
-			page, err := g.Document.Aggregate(ada, &mooringv1.AggregateRequest{Database: "d", Collection: new("c"), BatchSize: size})
+			page, err := g.Document.Aggregate(ada,
+				&mooringv1.AggregateRequest{Database: "d", Collection: new("c"), BatchSize: size})
 			return page.GetCursor(), err
 		},
 		"RunCursorCommand": func() (string, error) {
 			page, err := g.Command.RunCursorCommand(ada, &mooringv1.RunCursorCommandRequest{
-				Database: "d", Command: servicetest.JSON(`{"find": "c", "batchSize": 2}`), BatchSize: size,
+				Database: "d", Command: servicetest.JSON(`{"find": "c", "batchSize": 2}`),
+				BatchSize: size,
 			})
 			return page.GetCursor(), err
 		},
@@ -73,12 +77,15 @@ func TestCursorsAreDecidedAgain(t *testing.T) {
 				t.Errorf("%s, %s: Stream: %v", name, what, err)
 			}
 		}
-		e.Replace(rules(t, wide+`@id("more") permit (principal, action == Action::"Find", resource in Database::"other");`))
+		e.Replace(rules(t,
+			wide+
+				`@id("more") permit (principal, action == Action::"Find", resource in Database::"other");`))
 		if token, err = next(token); err != nil {
 			t.Errorf("%s: under other rules that permit it: %v", name, err)
 		}
 		e.Replace(rules(t, `permit (principal, action, resource == Collection::"d.other");`))
-		if _, err := g.Cursor.CloseCursor(ada, &mooringv1.CloseCursorRequest{Cursor: token}); err != nil {
+		if _, err := g.Cursor.CloseCursor(ada,
+			&mooringv1.CloseCursorRequest{Cursor: token}); err != nil {
 			t.Errorf("%s: CloseCursor: %v", name, err)
 		}
 		g.Idle(0)

@@ -20,10 +20,13 @@ func TestCursorsBelongToTheirPrincipal(t *testing.T) {
 	g := start(t)
 	g.Server.SetDocuments("d.c", servicetest.Docs(20, 1)...)
 	size := new(int32(2))
-	command := &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"find": "c", "batchSize": 2}`}}
+	command := &mooringv1.Document{
+		Encoding: &mooringv1.Document_Json{Json: `{"find": "c", "batchSize": 2}`},
+	}
 	ada, bob := servicetest.As(t.Context(), "ada"), servicetest.As(t.Context(), "bob")
 	next := func(ctx context.Context, token string) (string, error) {
-		page, err := g.Cursor.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: token, BatchSize: size})
+		page, err := g.Cursor.NextPage(ctx,
+			&mooringv1.NextPageRequest{Cursor: token, BatchSize: size})
 		return page.GetCursor(), err
 	}
 	stream := func(ctx context.Context, token string) error {
@@ -35,15 +38,19 @@ func TestCursorsBelongToTheirPrincipal(t *testing.T) {
 	}
 	for name, open := range map[string]func() (string, error){
 		"Find": func() (string, error) {
-			page, err := g.Document.Find(ada, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: size})
+			page, err := g.Document.Find(ada,
+				&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: size})
 			return page.GetCursor(), err
 		},
 		"Aggregate": func() (string, error) {
-			page, err := g.Document.Aggregate(ada, &mooringv1.AggregateRequest{Database: "d", Collection: new("c"), BatchSize: size})
+			page, err := g.Document.Aggregate(ada,
+				&mooringv1.AggregateRequest{Database: "d", Collection: new("c"), BatchSize: size})
 			return page.GetCursor(), err
 		},
 		"RunCursorCommand": func() (string, error) {
-			page, err := g.Command.RunCursorCommand(ada, &mooringv1.RunCursorCommandRequest{Database: "d", Command: command, BatchSize: size})
+			page, err := g.Command.RunCursorCommand(ada, &mooringv1.RunCursorCommandRequest{
+				Database: "d", Command: command, BatchSize: size,
+			})
 			return page.GetCursor(), err
 		},
 	} {
@@ -51,7 +58,8 @@ func TestCursorsBelongToTheirPrincipal(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		if held := g.Handles.Handles(handle.Query{Limit: 10}); len(held) != 1 || held[0].Principal != "ada" {
+		if held := g.Handles.Handles(handle.Query{Limit: 10}); len(held) != 1 ||
+			held[0].Principal != "ada" {
 			t.Errorf("%s: handles %+v, want one of ada", name, held)
 		}
 		for who, ctx := range map[string]context.Context{"bob": bob, "nobody": t.Context()} {
@@ -61,14 +69,16 @@ func TestCursorsBelongToTheirPrincipal(t *testing.T) {
 			if err := stream(ctx, token); status.Code(err) != codes.NotFound {
 				t.Errorf("%s: Stream as %s: %v", name, who, err)
 			}
-			if _, err := g.Cursor.CloseCursor(ctx, &mooringv1.CloseCursorRequest{Cursor: token}); status.Code(err) != codes.NotFound {
+			if _, err := g.Cursor.CloseCursor(ctx,
+				&mooringv1.CloseCursorRequest{Cursor: token}); status.Code(err) != codes.NotFound {
 				t.Errorf("%s: CloseCursor as %s: %v", name, who, err)
 			}
 		}
 		if token, err = next(ada, token); err != nil {
 			t.Errorf("%s: NextPage as ada: %v", name, err)
 		}
-		if _, err := g.Cursor.CloseCursor(ada, &mooringv1.CloseCursorRequest{Cursor: token}); err != nil {
+		if _, err := g.Cursor.CloseCursor(ada,
+			&mooringv1.CloseCursorRequest{Cursor: token}); err != nil {
 			t.Errorf("%s: CloseCursor as ada: %v", name, err)
 		}
 		g.Idle(0)
@@ -83,7 +93,8 @@ func TestCursorsBelongToTheirPrincipal(t *testing.T) {
 	bad := bson.NewBuilder(nil).String("text", "\xff").Finish()
 	g.Server.SetDocuments("d.c", bad, bad, bad, bad)
 	asJSON := metadata.AppendToOutgoingContext(ada, "mooring-document-encoding", "json")
-	if _, err := g.Document.Find(asJSON, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: size}); err == nil {
+	if _, err := g.Document.Find(asJSON,
+		&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: size}); err == nil {
 		t.Error("JSON carries text that is not UTF-8")
 	}
 	g.Idle(0) // the page that cannot be sent has closed its principal's cursor
@@ -91,7 +102,8 @@ func TestCursorsBelongToTheirPrincipal(t *testing.T) {
 
 func mustFind(ctx context.Context, t *testing.T, g *servicetest.Gateway) string {
 	t.Helper()
-	page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(2))})
+	page, err := g.Document.Find(ctx,
+		&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(2))})
 	if err != nil {
 		t.Fatal(err)
 	}

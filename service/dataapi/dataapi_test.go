@@ -54,7 +54,9 @@ func answer[R any](ctx context.Context, b *backend, request proto.Message) (*R, 
 	return response, nil
 }
 
-func (b *backend) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+func (b *backend) FindOne(
+	ctx context.Context, r *mooringv1.FindOneRequest,
+) (*mooringv1.FindOneResponse, error) {
 	return answer[mooringv1.FindOneResponse](ctx, b, r)
 }
 
@@ -82,52 +84,75 @@ func send[M any](b *backend, request proto.Message, ss grpc.ServerStreamingServe
 	return err
 }
 
-func (b *backend) StreamFind(r *mooringv1.StreamFindRequest, ss grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
+func (b *backend) StreamFind(
+	r *mooringv1.StreamFindRequest, ss grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+) error {
 	return send(b, r, ss)
 }
 
-func (b *backend) StreamAggregate(r *mooringv1.StreamAggregateRequest, ss grpc.ServerStreamingServer[mooringv1.StreamAggregateResponse]) error {
+func (b *backend) StreamAggregate(
+	r *mooringv1.StreamAggregateRequest,
+	ss grpc.ServerStreamingServer[mooringv1.StreamAggregateResponse],
+) error {
 	return send(b, r, ss)
 }
 
-func (b *backend) InsertOne(ctx context.Context, r *mooringv1.InsertOneRequest) (*mooringv1.InsertOneResponse, error) {
+func (b *backend) InsertOne(
+	ctx context.Context, r *mooringv1.InsertOneRequest,
+) (*mooringv1.InsertOneResponse, error) {
 	return answer[mooringv1.InsertOneResponse](ctx, b, r)
 }
 
-func (b *backend) InsertMany(ctx context.Context, r *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+func (b *backend) InsertMany(
+	ctx context.Context, r *mooringv1.InsertManyRequest,
+) (*mooringv1.InsertManyResponse, error) {
 	return answer[mooringv1.InsertManyResponse](ctx, b, r)
 }
 
-func (b *backend) UpdateOne(ctx context.Context, r *mooringv1.UpdateOneRequest) (*mooringv1.UpdateOneResponse, error) {
+func (b *backend) UpdateOne(
+	ctx context.Context, r *mooringv1.UpdateOneRequest,
+) (*mooringv1.UpdateOneResponse, error) {
 	return answer[mooringv1.UpdateOneResponse](ctx, b, r)
 }
 
-func (b *backend) UpdateMany(ctx context.Context, r *mooringv1.UpdateManyRequest) (*mooringv1.UpdateManyResponse, error) {
+func (b *backend) UpdateMany(
+	ctx context.Context, r *mooringv1.UpdateManyRequest,
+) (*mooringv1.UpdateManyResponse, error) {
 	return answer[mooringv1.UpdateManyResponse](ctx, b, r)
 }
 
-func (b *backend) ReplaceOne(ctx context.Context, r *mooringv1.ReplaceOneRequest) (*mooringv1.ReplaceOneResponse, error) {
+func (b *backend) ReplaceOne(
+	ctx context.Context, r *mooringv1.ReplaceOneRequest,
+) (*mooringv1.ReplaceOneResponse, error) {
 	return answer[mooringv1.ReplaceOneResponse](ctx, b, r)
 }
 
-func (b *backend) DeleteOne(ctx context.Context, r *mooringv1.DeleteOneRequest) (*mooringv1.DeleteOneResponse, error) {
+func (b *backend) DeleteOne(
+	ctx context.Context, r *mooringv1.DeleteOneRequest,
+) (*mooringv1.DeleteOneResponse, error) {
 	return answer[mooringv1.DeleteOneResponse](ctx, b, r)
 }
 
-func (b *backend) DeleteMany(ctx context.Context, r *mooringv1.DeleteManyRequest) (*mooringv1.DeleteManyResponse, error) {
+func (b *backend) DeleteMany(
+	ctx context.Context, r *mooringv1.DeleteManyRequest,
+) (*mooringv1.DeleteManyResponse, error) {
 	return answer[mooringv1.DeleteManyResponse](ctx, b, r)
 }
 
 // newHandler returns the REST port with the API, for the data source main.
 func newHandler(tb testing.TB, b *backend, change ...func(*front.Config)) http.Handler {
 	tb.Helper()
-	conn := inproc.NewConn(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	conn := inproc.NewConn(func(
+		ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+	) (any, error) {
 		response, err := handler(ctx, req)
 		if err != nil {
 			err = rpcerr.Explain(err, call.Call{})
 		}
 		return response, err
-	}, func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	}, func(
+		srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
+	) error {
 		err := handler(srv, ss)
 		if err != nil {
 			err = rpcerr.Explain(err, call.Call{})
@@ -135,7 +160,11 @@ func newHandler(tb testing.TB, b *backend, change ...func(*front.Config)) http.H
 		return err
 	})
 	mooringv1.RegisterDocumentServiceServer(conn, b)
-	cfg := front.Config{Conn: conn, APIs: []front.API{dataapi.New(dataapi.Config{Sources: []string{"main", "mongodb-atlas"}})}}
+	cfg := front.Config{
+		Conn: conn, APIs: []front.API{
+			dataapi.New(dataapi.Config{Sources: []string{"main", "mongodb-atlas"}}),
+		},
+	}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -188,7 +217,8 @@ func document(tb testing.TB, text string) *mooringv1.Document {
 
 // body returns the body of an action with these fields beside those that each has.
 func body(fields string) string {
-	return strings.TrimSuffix(`{"dataSource":"main","database":"shop","collection":"orders",`+fields, ",") + "}"
+	return strings.TrimSuffix(`{"dataSource":"main","database":"shop","collection":"orders",`+
+		fields, ",") + "}"
 }
 
 const (
@@ -218,8 +248,9 @@ func actions(tb testing.TB) []struct {
 	doc := document(tb, `{"_id":`+oid+`,"n":1,"d":{"$date":"2026-11-01T15:16:20Z"}}`)
 	const (
 		docJSON  = `{"_id":` + plain + `,"n":1,"d":"2026-11-01T15:16:20.000Z"}`
-		docEJSON = `{"_id":` + oid + `,"n":{"$numberInt":"1"},"d":{"$date":{"$numberLong":"1793546180000"}}}`
-		shop     = `database:"shop" collection:"orders" `
+		docEJSON = `{"_id":` + oid +
+			`,"n":{"$numberInt":"1"},"d":{"$date":{"$numberLong":"1793546180000"}}}`
+		shop = `database:"shop" collection:"orders" `
 	)
 	one := new(int64(1))
 	return []struct {
@@ -344,8 +375,10 @@ func TestActions(t *testing.T) {
 			t.Run(c.name+" "+form.accept, func(t *testing.T) {
 				b := &backend{response: c.response}
 				w := post(newHandler(t, b), base+c.name, body(c.fields), "Accept", form.accept)
-				if w.Code != c.status || w.Header().Get("Content-Type") != form.contentType || w.Body.String() != form.want {
-					t.Errorf("%d %s %s\nwant %d %s %s", w.Code, w.Header().Get("Content-Type"), w.Body, c.status, form.contentType, form.want)
+				if w.Code != c.status || w.Header().Get("Content-Type") != form.contentType ||
+					w.Body.String() != form.want {
+					t.Errorf("%d %s %s\nwant %d %s %s", w.Code, w.Header().Get("Content-Type"),
+						w.Body, c.status, form.contentType, form.want)
 				}
 				if b.request == nil {
 					t.Fatal("the service got no request")
@@ -353,10 +386,12 @@ func TestActions(t *testing.T) {
 				if got := describe(t, b.request); got != c.request {
 					t.Errorf("request %s\nwant %s", got, c.request)
 				}
-				if r, ok := b.request.(interface{ GetDatabase() string }); !ok || r.GetDatabase() != "shop" {
+				if r, ok := b.request.(interface{ GetDatabase() string }); !ok ||
+					r.GetDatabase() != "shop" {
 					t.Errorf("database of %v", b.request)
 				}
-				if r, ok := b.request.(interface{ GetCollection() string }); !ok || r.GetCollection() != "orders" {
+				if r, ok := b.request.(interface{ GetCollection() string }); !ok ||
+					r.GetCollection() != "orders" {
 					t.Errorf("collection of %v", b.request)
 				}
 			})
@@ -376,7 +411,9 @@ func TestFailures(t *testing.T) {
 	key, keyed := withKey(t)
 	b := &backend{}
 	handlers := map[bool]http.Handler{false: newHandler(t, b), true: newHandler(t, b, keyed)}
-	duplicate := &mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{{Code: 11000, Message: "E11000 duplicate key"}}}
+	duplicate := &mongoerr.WriteException{
+		WriteErrors: []mongoerr.WriteError{{Code: 11000, Message: "E11000 duplicate key"}},
+	}
 	for _, a := range actions(t) {
 		good := body(a.fields)
 		for _, c := range []struct {
@@ -423,16 +460,20 @@ func TestFailures(t *testing.T) {
 			for _, accept := range []string{"application/json", "application/ejson"} {
 				t.Run(a.name+"/"+c.name+"/"+accept, func(t *testing.T) {
 					b.response, b.err, b.request = a.response, c.err, nil
-					w := post(handlers[c.keyed], c.path, c.body, append([]string{"Accept", accept}, c.header...)...)
+					w := post(handlers[c.keyed], c.path, c.body,
+						append([]string{"Accept", accept}, c.header...)...)
 					var got failure
 					if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 						t.Fatalf("%v: %s", err, w.Body)
 					}
-					if w.Code != c.status || got.Code != c.code || !strings.Contains(got.Error, c.text) || got.Link == "" {
+					if w.Code != c.status || got.Code != c.code ||
+						!strings.Contains(got.Error, c.text) || got.Link == "" {
 						t.Errorf("%d %s\nwant %d %s %q", w.Code, w.Body, c.status, c.code, c.text)
 					}
-					if hasChallenge := w.Header().Get("Www-Authenticate") != ""; hasChallenge != (w.Code == 401) {
-						t.Errorf("Www-Authenticate = %q of a %d", w.Header().Get("Www-Authenticate"), w.Code)
+					if hasChallenge := w.Header().
+						Get("Www-Authenticate") != ""; hasChallenge != (w.Code == 401) {
+						t.Errorf("Www-Authenticate = %q of a %d",
+							w.Header().Get("Www-Authenticate"), w.Code)
 					}
 					if c.err == nil && b.request != nil {
 						t.Error("the service was called")
@@ -446,7 +487,8 @@ func TestFailures(t *testing.T) {
 // TestLegacyForms checks that older spellings of dates and binaries become what the usual ones do:
 // the Atlas Data API took them.
 func TestLegacyForms(t *testing.T) {
-	const date, binary = `{"$date":{"$numberLong":"1762732800000"}}`, `{"$binary":{"base64":"AQID","subType":"05"}}`
+	const date, binary = `{"$date":{"$numberLong":"1762732800000"}}`,
+		`{"$binary":{"base64":"AQID","subType":"05"}}`
 	for legacy, usual := range map[string]string{
 		`{"$date":1762732800000}`:                      date,
 		`{"$date":"2025-11-10T00:00:00.000123+00:00"}`: date, // Python's isoformat
@@ -459,7 +501,8 @@ func TestLegacyForms(t *testing.T) {
 			{"find", `"filter":{"a":{"$gt":`, `}}`, `filter {"a":{"$gt":` + usual + `}}`},
 		} {
 			b := &backend{}
-			w := post(newHandler(t, b), "/action/"+field.action, body(field.before+legacy+field.after+","))
+			w := post(newHandler(t, b), "/action/"+field.action,
+				body(field.before+legacy+field.after+","))
 			if b.request == nil || !strings.Contains(describe(t, b.request), field.want) {
 				t.Errorf("%s of %s: %d %s, %v", field.action, legacy, w.Code, w.Body, b.request)
 			}
@@ -491,7 +534,8 @@ func TestFieldFailures(t *testing.T) {
 	} {
 		w := post(newHandler(t, &backend{}), "/action/"+c.action, body(c.fields))
 		var got failure
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 400 || got.Code != c.code || !strings.HasPrefix(got.Error, c.text) {
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 400 ||
+			got.Code != c.code || !strings.HasPrefix(got.Error, c.text) {
 			t.Errorf("%s %s: %d %s, want %s %q", c.action, c.fields, w.Code, w.Body, c.code, c.text)
 		}
 	}
@@ -505,7 +549,9 @@ func TestPreconditions(t *testing.T) {
 			b := &backend{}
 			w := post(newHandler(t, b), "/action/"+action, body(`"filter":{},`), name, `"a"`)
 			var got failure
-			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 400 || got.Code != "InvalidParameter" || !strings.HasPrefix(got.Error, name+": ") || b.request != nil {
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 400 ||
+				got.Code != "InvalidParameter" || !strings.HasPrefix(got.Error, name+": ") ||
+				b.request != nil {
 				t.Errorf("%s with %s: %d %s, called %v", action, name, w.Code, w.Body, b.request)
 			}
 		}
@@ -528,7 +574,8 @@ func TestCredentials(t *testing.T) {
 		{"apiKey", key, "Content-Type", "application/ejson"},
 	} {
 		b := &backend{response: &mooringv1.FindOneResponse{}}
-		w := post(newHandler(t, b, keyed), "/app/any/endpoint/data/beta/action/findOne", body(``), header...)
+		w := post(newHandler(t, b, keyed), "/app/any/endpoint/data/beta/action/findOne", body(``),
+			header...)
 		if w.Code != 200 || w.Body.String() != `{"document":null}` || b.who != "key:shop" {
 			t.Errorf("%v: %d %s as %q", header, w.Code, w.Body, b.who)
 		}
@@ -537,9 +584,14 @@ func TestCredentials(t *testing.T) {
 
 // TestOtherRequests checks what is no action, and the other status of inserts.
 func TestOtherRequests(t *testing.T) {
-	h := newHandler(t, &backend{response: &mooringv1.InsertOneResponse{InsertedId: idValue(t)}}, func(c *front.Config) {
-		c.APIs = []front.API{dataapi.New(dataapi.Config{Sources: []string{"main"}, InsertStatus: 200})}
-	})
+	h := newHandler(t, &backend{response: &mooringv1.InsertOneResponse{InsertedId: idValue(t)}},
+		func(
+			c *front.Config,
+		) {
+			c.APIs = []front.API{
+				dataapi.New(dataapi.Config{Sources: []string{"main"}, InsertStatus: 200}),
+			}
+		})
 	if w := post(h, base+"insertOne", body(`"document":{},`)); w.Code != 200 {
 		t.Errorf("insertOne: %d, want 200", w.Code)
 	}
@@ -574,7 +626,8 @@ func TestLimits(t *testing.T) {
 func TestStreams(t *testing.T) {
 	docs := func(from, to int) (list []*mooringv1.Document) {
 		for i := from; i < to; i++ {
-			list = append(list, payload.NewDocument(bson.NewBuilder(nil).Int32("n", int32(i)).Finish()))
+			list = append(list,
+				payload.NewDocument(bson.NewBuilder(nil).Int32("n", int32(i)).Finish()))
 		}
 		return list
 	}
@@ -601,7 +654,8 @@ func TestStreams(t *testing.T) {
 		return len(got.Documents), w.Code
 	}
 	b := &backend{response: found(0, 10), more: []any{found(10, 10), found(10, 30)}}
-	if n, code := read(post(newHandler(t, b), base+"find", body(``))); n != 30 || code != 200 || !b.ended {
+	if n, code := read(post(newHandler(t, b), base+"find", body(``))); n != 30 || code != 200 ||
+		!b.ended {
 		t.Errorf("find: %d documents, %d, ended %t", n, code, b.ended)
 	}
 	if limit := b.request.(*mooringv1.StreamFindRequest).GetLimit(); limit != 1000 {
@@ -614,7 +668,8 @@ func TestStreams(t *testing.T) {
 	b = &backend{response: aggregated(0, 30_000), more: []any{
 		aggregated(30_000, 60_000), aggregated(60_000, 90_000),
 	}}
-	if n, code := read(post(newHandler(t, b), base+"aggregate", body(`"pipeline":[],`))); n != 50_000 || code != 200 || !b.ended {
+	if n, code := read(post(newHandler(t, b), base+"aggregate",
+		body(`"pipeline":[],`))); n != 50_000 || code != 200 || !b.ended {
 		t.Errorf("aggregate: %d documents, %d, ended %t", n, code, b.ended)
 	}
 	// A failure before anything is sent is an error; one after that ends the connection.
@@ -659,7 +714,9 @@ func TestNoDeadlineBetweenMessages(t *testing.T) {
 				t.Errorf("rest %d: the deadline is in %v", rests, time.Until(client.at))
 			}
 		}}
-		h := newHandler(t, b, func(c *front.Config) { c.Admission = admission.New(admission.Config{}) })
+		h := newHandler(t, b, func(c *front.Config) {
+			c.Admission = admission.New(admission.Config{})
+		})
 		r := httptest.NewRequest(http.MethodPost, base+"find", strings.NewReader(body(``)))
 		r.Header.Set("Content-Type", "application/json")
 		h.ServeHTTP(client, r)
@@ -673,7 +730,8 @@ func FuzzBody(f *testing.F) {
 	for _, a := range actions(f) {
 		f.Add(a.name, []byte(body(a.fields)))
 	}
-	f.Add("find", []byte(`{"dataSource":"main","database":"\ud83d","collection":"c","filter":{"a":{"$date":"x"}}}`))
+	f.Add("find",
+		[]byte(`{"dataSource":"main","database":"\ud83d","collection":"c","filter":{"a":{"$date":"x"}}}`))
 	b := &backend{}
 	h := newHandler(f, b)
 	f.Fuzz(func(t *testing.T, action string, text []byte) {

@@ -53,7 +53,8 @@ func TestHeavyActionsTakeTurns(t *testing.T) {
 					waits = false
 				default:
 				}
-				if called := b.request != nil; waits != row.waits || called != (row.response != nil) {
+				if called := b.request != nil; waits != row.waits ||
+					called != (row.response != nil) {
 					t.Errorf("waits for its turn: %v, want %v; the call is made: %v", waits,
 						row.waits, called)
 				}

@@ -38,7 +38,8 @@ func TestNotableCallsOnREST(t *testing.T) {
 		Reason: "PermissionDenied", Message: "no rule permits it", RequestID: "r3", End: at,
 	})
 	conn := newConn()
-	mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{Recent: &list}))
+	mooringv1.RegisterDeploymentServiceServer(conn,
+		deployment.New(deployment.Config{Recent: &list}))
 	h, err := front.New(front.Config{Conn: conn, APIs: []front.API{rest.New(rest.Config{})}})
 	if err != nil {
 		t.Fatal(err)

@@ -50,7 +50,10 @@ type gateway struct {
 
 func start(t *testing.T, roles ...fakemongo.Role) *gateway {
 	t.Helper()
-	g := &gateway{cluster: fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, roles...), stopping: make(chan struct{})}
+	g := &gateway{
+		cluster:  fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, roles...),
+		stopping: make(chan struct{}),
+	}
 	cfg, err := connstring.Parse(g.cluster.URI("heartbeatFrequencyMS=500"))
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +72,8 @@ func start(t *testing.T, roles ...fakemongo.Role) *gateway {
 		}
 	})
 	g.conn = newConn()
-	mooringv1.RegisterDeploymentServiceServer(g.conn, deployment.New(deployment.Config{Client: g.client, Stopping: g.stopping}))
+	mooringv1.RegisterDeploymentServiceServer(g.conn,
+		deployment.New(deployment.Config{Client: g.client, Stopping: g.stopping}))
 	g.service = mooringv1.NewDeploymentServiceClient(g.conn)
 	return g
 }
@@ -124,7 +128,8 @@ func TestWatchSeesAServerGoAndComeBack(t *testing.T) {
 	await(t, w, whole)
 	g.cluster.Host(1).SetDown(true)
 	down := await(t, w, oneDown).GetServers()[1]
-	if down.GetAddress() != "b:27017" || down.GetLastError() == "" || down.MaxWireVersion != nil || len(down.GetTags()) > 0 {
+	if down.GetAddress() != "b:27017" || down.GetLastError() == "" || down.MaxWireVersion != nil ||
+		len(down.GetTags()) > 0 {
 		t.Errorf("a server that is down: %v", down)
 	}
 	g.cluster.Host(1).SetDown(false)
@@ -151,19 +156,26 @@ func TestFields(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := resp.GetTopology()
-	if d.GetSetName() != "rs" || d.GetLogicalSessionTimeoutMinutes() != 30 || d.CompatibilityError != nil {
+	if d.GetSetName() != "rs" || d.GetLogicalSessionTimeoutMinutes() != 30 ||
+		d.CompatibilityError != nil {
 		t.Errorf("the deployment: %v", d)
 	}
 	p := d.GetServers()[0]
-	got := fmt.Sprint(p.GetAddress(), p.GetSetName(), p.GetSetVersion(), p.GetPrimary(), p.GetHosts(), p.GetPassives(), p.GetArbiters(), p.GetTags(),
-		p.GetMinWireVersion(), p.GetMaxWireVersion(), p.GetMaxBsonObjectSize(), p.GetMaxMessageSizeBytes(), p.GetMaxWriteBatchSize(),
+	got := fmt.Sprint(p.GetAddress(), p.GetSetName(), p.GetSetVersion(), p.GetPrimary(),
+		p.GetHosts(), p.GetPassives(), p.GetArbiters(), p.GetTags(),
+		p.GetMinWireVersion(), p.GetMaxWireVersion(), p.GetMaxBsonObjectSize(),
+		p.GetMaxMessageSizeBytes(), p.GetMaxWriteBatchSize(),
 		p.GetLogicalSessionTimeoutMinutes())
-	if want := "a:27017rs1a:27017[a:27017 b:27017][][c:27017]map[dc:east rack:7]02116777216480000001000003 0"; strings.ReplaceAll(got, " ", "") != strings.ReplaceAll(want, " ", "") {
+	if want := "a:27017rs1a:27017[a:27017 b:27017][][c:27017]map[dc:east " +
+		"rack:7]02116777216480000001000003 0"; strings.ReplaceAll(got, " ",
+		"") != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("the primary: %s\nwant %s", got, want)
 	}
-	if p.MinWireVersion == nil || p.GetElectionId() != "7fffffff0000000000000001" || len(p.GetTopologyVersion().GetProcessId()) != 24 ||
+	if p.MinWireVersion == nil || p.GetElectionId() != "7fffffff0000000000000001" ||
+		len(p.GetTopologyVersion().GetProcessId()) != 24 ||
 		p.GetAverageRttMicros() <= 0 || p.GetMinRttMicros() <= 0 || p.LastError != nil ||
-		time.Since(p.GetLastUpdateTime().AsTime()) > time.Minute || time.Since(p.GetLastWriteDate().AsTime()) > time.Minute {
+		time.Since(p.GetLastUpdateTime().AsTime()) > time.Minute ||
+		time.Since(p.GetLastWriteDate().AsTime()) > time.Minute {
 		t.Errorf("the primary: %v", p)
 	}
 	if a := d.GetServers()[2]; a.LogicalSessionTimeoutMinutes != nil || a.ElectionId != nil {
@@ -232,7 +244,8 @@ func (c *scripted) set(servers ...*description.Server) {
 	if c.changed != nil {
 		close(c.changed)
 	}
-	c.topology, c.changed = description.Topology{Kind: description.KindSharded, Servers: servers}, make(chan struct{})
+	c.topology, c.changed = description.Topology{Kind: description.KindSharded, Servers: servers},
+		make(chan struct{})
 }
 
 // News that is none, but for times, is not sent.
@@ -241,9 +254,11 @@ func TestEqualNewsIsNotSent(t *testing.T) {
 		c := &scripted{}
 		c.set(&description.Server{Address: "a:1", Kind: description.ServerMongos})
 		conn := newConn()
-		mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{Client: c}))
+		mooringv1.RegisterDeploymentServiceServer(conn,
+			deployment.New(deployment.Config{Client: c}))
 		ctx, cancel := context.WithCancel(t.Context())
-		w, err := mooringv1.NewDeploymentServiceClient(conn).WatchTopology(ctx, &mooringv1.WatchTopologyRequest{})
+		w, err := mooringv1.NewDeploymentServiceClient(conn).
+			WatchTopology(ctx, &mooringv1.WatchTopologyRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -284,19 +299,23 @@ func TestEqualNewsIsNotSent(t *testing.T) {
 func TestTextsOfServers(t *testing.T) {
 	c := &scripted{}
 	c.set(&description.Server{
-		Address: "a\xff:1", SetName: "s\xff", Tags: description.NewTagSet(description.Tag{Name: "\xff", Value: "\xff"}),
-		LastError: errors.New(strings.Repeat("\xff", 1<<20)), LastUpdateTime: time.Unix(1, 123_456_789),
+		Address: "a\xff:1", SetName: "s\xff",
+		Tags:           description.NewTagSet(description.Tag{Name: "\xff", Value: "\xff"}),
+		LastError:      errors.New(strings.Repeat("\xff", 1<<20)),
+		LastUpdateTime: time.Unix(1, 123_456_789),
 	})
 	conn := newConn()
 	mooringv1.RegisterDeploymentServiceServer(conn, deployment.New(deployment.Config{Client: c}))
-	resp, err := mooringv1.NewDeploymentServiceClient(conn).GetTopology(t.Context(), &mooringv1.GetTopologyRequest{})
+	resp, err := mooringv1.NewDeploymentServiceClient(conn).
+		GetTopology(t.Context(), &mooringv1.GetTopologyRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if wire, err := proto.Marshal(resp); err != nil || len(wire) > 2<<10 {
 		t.Errorf("Marshal = %d bytes, %v", len(wire), err)
 	}
-	if at := resp.GetTopology().GetServers()[0].GetLastUpdateTime().AsTime(); !at.Equal(time.UnixMilli(1123)) {
+	if at := resp.GetTopology().GetServers()[0].GetLastUpdateTime().
+		AsTime(); !at.Equal(time.UnixMilli(1123)) {
 		t.Errorf("lastUpdateTime = %v", at)
 	}
 }
@@ -310,7 +329,8 @@ func TestWatchEndsWithTheGateway(t *testing.T) {
 	for err == nil {
 		_, err = w.Recv()
 	}
-	if r := rpcerr.HTTP(err); r.Code != 503 || r.Body.GetError().GetReason() != "ShuttingDown" || r.Body.GetError().GetRetry() != "restart" {
+	if r := rpcerr.HTTP(err); r.Code != 503 || r.Body.GetError().GetReason() != "ShuttingDown" ||
+		r.Body.GetError().GetRetry() != "restart" {
 		t.Errorf("the watch ended with %v", err)
 	}
 }
@@ -334,7 +354,8 @@ func TestLeaving(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	unknown := &mooringv1.GetTopologyRequest{}
-	unknown.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
+	unknown.ProtoReflect().
+		SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
 	for _, c := range []struct {
 		name     string
 		req      *mooringv1.GetTopologyRequest
@@ -371,7 +392,8 @@ func TestEvents(t *testing.T) {
 	server := httptest.NewServer(h)
 	defer server.Close()
 	open := func(lastEventID string) *http.Response {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/deployment/topology:watch", nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			server.URL+"/v1/deployment/topology:watch", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -384,7 +406,8 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { resp.Body.Close() })
-		if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
+		if resp.StatusCode != http.StatusOK ||
+			resp.Header.Get("Content-Type") != "text/event-stream" {
 			t.Fatalf("%d %v", resp.StatusCode, resp.Header)
 		}
 		return resp
@@ -407,7 +430,8 @@ func TestEvents(t *testing.T) {
 	for lines.Scan() {
 		tail = append(tail, lines.Text())
 	}
-	if text := strings.Join(tail, "\n"); !strings.Contains(text, "event: failure\nid: w\ndata: {\"error\":") || lines.Err() != nil {
+	if text := strings.Join(tail, "\n"); !strings.Contains(text,
+		"event: failure\nid: w\ndata: {\"error\":") || lines.Err() != nil {
 		t.Errorf("the end: %q, %v", text, lines.Err())
 	}
 }
@@ -420,7 +444,8 @@ func awaitEvent(t *testing.T, lines *bufio.Scanner, text string) (id string) {
 		if v, ok := strings.CutPrefix(line, "id: "); ok {
 			id = v
 		}
-		if data, ok := strings.CutPrefix(line, "data: "); ok && strings.HasPrefix(data, `{"kind":`) && strings.Contains(data, text) {
+		if data, ok := strings.CutPrefix(line, "data: "); ok &&
+			strings.HasPrefix(data, `{"kind":`) && strings.Contains(data, text) {
 			return id
 		}
 	}

@@ -52,8 +52,10 @@ func hold(replica string, n int, first, step int) *held {
 	for i := range n {
 		at := first + i*step
 		h.infos = append(h.infos, handle.Info{
-			ID: fmt.Sprintf("%032x", at), Kind: handle.KindCursor, Database: "shop", Collection: "orders",
-			Server: "db:27017", Opened: birth.Add(time.Duration(at) * time.Second), LastUse: birth, Expires: birth, Replica: replica,
+			ID: fmt.Sprintf("%032x", at), Kind: handle.KindCursor, Database: "shop",
+			Collection: "orders",
+			Server:     "db:27017", Opened: birth.Add(time.Duration(at) * time.Second),
+			LastUse: birth, Expires: birth, Replica: replica,
 		})
 	}
 	return h
@@ -109,7 +111,9 @@ func (r *replicas) ask(ctx context.Context, address string) (*held, error) {
 	return r.held[address], nil
 }
 
-func (r *replicas) List(ctx context.Context, address string, q handle.Query) ([]handle.Info, error) {
+func (r *replicas) List(
+	ctx context.Context, address string, q handle.Query,
+) ([]handle.Info, error) {
 	h, err := r.ask(ctx, address)
 	if err != nil {
 		return nil, err
@@ -134,7 +138,9 @@ func (r *replicas) Forward(ctx context.Context, f *call.Forwarding) (call.Reply,
 }
 
 // serve is the service behind the real interceptors.
-func serve(t *testing.T, own *held, others *replicas) (mooringv1.DeploymentServiceClient, *inproc.Conn) {
+func serve(
+	t *testing.T, own *held, others *replicas,
+) (mooringv1.DeploymentServiceClient, *inproc.Conn) {
 	t.Helper()
 	ways := interceptor.Config{}
 	cfg := deployment.Config{Client: &scripted{}, Handles: own}
@@ -151,7 +157,8 @@ func serve(t *testing.T, own *held, others *replicas) (mooringv1.DeploymentServi
 // first.
 func TestPagesOverAllReplicas(t *testing.T) {
 	const n = 33_333
-	client, _ := serve(t, hold("a:1", n, 0, 3), &replicas{held: map[string]*held{"b:1": hold("b:1", n, 1, 3), "c:1": hold("c:1", n, 2, 3)}})
+	client, _ := serve(t, hold("a:1", n, 0, 3),
+		&replicas{held: map[string]*held{"b:1": hold("b:1", n, 1, 3), "c:1": hold("c:1", n, 2, 3)}})
 	req := &mooringv1.ListHandlesRequest{BatchSize: new(int32(5000))} // 1000 are given
 	seen := 0
 	for pages := 1; ; pages++ {
@@ -187,10 +194,14 @@ func TestBatchSizes(t *testing.T) {
 		size *int32
 		want int
 		more bool
-	}{{nil, 100, true}, {new(int32(1)), 1, true}, {new(int32(249)), 249, true}, {new(int32(250)), 250, false}, {new(int32(1 << 30)), 250, false}} {
-		resp, err := client.ListHandles(t.Context(), &mooringv1.ListHandlesRequest{BatchSize: c.size})
+	}{
+		{nil, 100, true}, {new(int32(1)), 1, true}, {new(int32(249)), 249, true}, {new(int32(250)), 250, false}, {new(int32(1 << 30)), 250, false},
+	} {
+		resp, err := client.ListHandles(t.Context(),
+			&mooringv1.ListHandlesRequest{BatchSize: c.size})
 		if err != nil || len(resp.GetHandles()) != c.want || (resp.Cursor != nil) != c.more {
-			t.Errorf("batchSize %v: %d handles, token %q, %v", c.size, len(resp.GetHandles()), resp.GetCursor(), err)
+			t.Errorf("batchSize %v: %d handles, token %q, %v", c.size, len(resp.GetHandles()),
+				resp.GetCursor(), err)
 		}
 	}
 }
@@ -211,7 +222,9 @@ func TestUnreachableReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, _ := serve(t, hold("a:1", 2, 0, 2), &replicas{
 			held: map[string]*held{"b:1": hold("b:1", 1, 1, 1), "silent:1": nil, "refused:1": nil},
-			fail: map[string]error{"refused:1": &paging.UnreachableError{Address: "refused:1", Err: errors.New("connection refused")}},
+			fail: map[string]error{
+				"refused:1": &paging.UnreachableError{Address: "refused:1", Err: errors.New("connection refused")},
+			},
 		})
 		begin := time.Now()
 		resp, err := client.ListHandles(t.Context(), &mooringv1.ListHandlesRequest{})
@@ -224,14 +237,16 @@ func TestUnreachableReplicas(t *testing.T) {
 		if len(resp.GetHandles()) != 3 {
 			t.Errorf("%d handles of the others", len(resp.GetHandles()))
 		}
-		if u := resp.GetUnreachable(); len(u) != 2 || u[0].GetAddress() != "refused:1" || !strings.Contains(u[0].GetError(), "connection refused") ||
+		if u := resp.GetUnreachable(); len(u) != 2 || u[0].GetAddress() != "refused:1" ||
+			!strings.Contains(u[0].GetError(), "connection refused") ||
 			u[1].GetAddress() != "silent:1" || u[1].GetError() == "" {
 			t.Errorf("unreachable: %v", u)
 		}
 		// A caller whose own time is over gets no half of an answer.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := client.ListHandles(ctx, &mooringv1.ListHandlesRequest{}); status.Code(err) != codes.DeadlineExceeded {
+		if _, err := client.ListHandles(ctx,
+			&mooringv1.ListHandlesRequest{}); status.Code(err) != codes.DeadlineExceeded {
 			t.Errorf("within a second: %v", err)
 		}
 	})
@@ -286,7 +301,8 @@ func TestRefusedLists(t *testing.T) {
 		}
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", "xml")
-	if resp, err := client.ListHandles(ctx, &mooringv1.ListHandlesRequest{}); status.Code(err) != codes.InvalidArgument {
+	if resp, err := client.ListHandles(ctx,
+		&mooringv1.ListHandlesRequest{}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("ListHandles in an unknown encoding = %v, %v; want INVALID_ARGUMENT", resp, err)
 	}
 }
@@ -307,12 +323,17 @@ func TestKill(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			own, other, third := hold("a:1", 1, 0, 1), hold("b:1", 1, 1, 1), hold("c:1", 1, 2, 1)
-			client, _ := serve(t, own, &replicas{held: map[string]*held{"b:1": other, "c:1": third}, fail: map[string]error{"c:1": c.fail}})
+			client, _ := serve(t, own, &replicas{
+				held: map[string]*held{"b:1": other, "c:1": third},
+				fail: map[string]error{"c:1": c.fail},
+			})
 			_, err := client.KillHandle(t.Context(), &mooringv1.KillHandleRequest{Id: c.id})
-			if status.Code(err) != c.want || err != nil && rpcerr.HTTP(err).Body.GetError().GetReason() != c.reason {
+			if status.Code(err) != c.want ||
+				err != nil && rpcerr.HTTP(err).Body.GetError().GetReason() != c.reason {
 				t.Errorf("KillHandle = %v, want %v %s", err, c.want, c.reason)
 			}
-			if killed := slices.Concat(own.killed, other.killed, third.killed); err == nil && !slices.Equal(killed, []string{c.id}) {
+			if killed := slices.Concat(own.killed, other.killed, third.killed); err == nil &&
+				!slices.Equal(killed, []string{c.id}) {
 				t.Errorf("killed %v", killed)
 			}
 		})
@@ -327,25 +348,31 @@ func TestKillForClient(t *testing.T) {
 	_, conn := serve(t, own, &replicas{held: map[string]*held{"b:1": other}})
 	kill := func(local call.Local) error {
 		return conn.Invoke(inproc.WithIncoming(t.Context(), local, nil),
-			mooringv1.DeploymentService_KillHandle_FullMethodName, &mooringv1.KillHandleRequest{Id: id}, &mooringv1.KillHandleResponse{})
+			mooringv1.DeploymentService_KillHandle_FullMethodName,
+			&mooringv1.KillHandleRequest{Id: id}, &mooringv1.KillHandleResponse{})
 	}
 	local := call.Local{
-		RequestID: "r", Identity: &caller.Identity{Principal: "key:ops"}, Client: netip.MustParseAddr("192.0.2.1"),
+		RequestID: "r", Identity: &caller.Identity{Principal: "key:ops"},
+		Client: netip.MustParseAddr("192.0.2.1"),
 	}
 	forwarded := local
 	forwarded.Forwarded = true
 	if err := kill(forwarded); status.Code(err) != codes.NotFound || other.told != nil {
-		t.Errorf("a kill that was forwarded = %v, and asked another replica with %v", err, other.told)
+		t.Errorf("a kill that was forwarded = %v, and asked another replica with %v", err,
+			other.told)
 	}
 	if err := kill(local); err != nil || !reflect.DeepEqual(other.told, []call.Local{forwarded}) {
-		t.Errorf("KillHandle = %v; the other replica was told %+v, want %+v", err, other.told, forwarded)
+		t.Errorf("KillHandle = %v; the other replica was told %+v, want %+v", err, other.told,
+			forwarded)
 	}
 }
 
 func TestHandlesOnREST(t *testing.T) {
 	own := hold("a:1", 3, 0, 1)
 	own.infos[0].Pinned, own.infos[0].Principal = true, "\xff"
-	_, conn := serve(t, own, &replicas{held: map[string]*held{"b:1": nil}, fail: map[string]error{"b:1": errors.New("oh\xff")}})
+	_, conn := serve(t, own, &replicas{
+		held: map[string]*held{"b:1": nil}, fail: map[string]error{"b:1": errors.New("oh\xff")},
+	})
 	h, err := front.New(front.Config{Conn: conn, APIs: []front.API{rest.New(rest.Config{})}})
 	if err != nil {
 		t.Fatal(err)
@@ -358,22 +385,27 @@ func TestHandlesOnREST(t *testing.T) {
 		return w.Code, w.Body.String()
 	}
 	first := httptest.NewRecorder()
-	h.ServeHTTP(first, httptest.NewRequest(http.MethodGet, "/v1/deployment/handles?batchSize=1", nil))
+	h.ServeHTTP(first,
+		httptest.NewRequest(http.MethodGet, "/v1/deployment/handles?batchSize=1", nil))
 	const id = "00000000000000000000000000000000"
-	want := `{"handles":[{"id":"` + id + `","kind":"cursor","principal":"` + "\uFFFD" + `","namespace":"shop.orders","server":"db:27017","pinned":true,"busy":false,` +
+	want := `{"handles":[{"id":"` + id + `","kind":"cursor","principal":"` + "\uFFFD" +
+		`","namespace":"shop.orders","server":"db:27017","pinned":true,"busy":false,` +
 		`"pages":0,"replica":"a:1","openTime":"2027-01-15T08:00:00Z","lastUseTime":"2027-01-15T08:00:00Z","expireTime":"2027-01-15T08:00:00Z"}],` +
 		`"cursor":"AAABoxif0AA` // and the id
-	if got := first.Body.String(); first.Code != 200 || !strings.HasPrefix(got, want[:len(want)-11]) ||
+	if got := first.Body.String(); first.Code != 200 ||
+		!strings.HasPrefix(got, want[:len(want)-11]) ||
 		!strings.HasSuffix(got, `"unreachable":[{"address":"b:1","error":"oh`+"\uFFFD"+`"}]}`) {
 		t.Errorf("%d %s\nwant %s", first.Code, got, want)
 	}
 	_, token, _ := strings.Cut(first.Body.String(), `"cursor":"`)
 	token, _, _ = strings.Cut(token, `"`)
-	r := httptest.NewRequest(http.MethodGet, "/v1/deployment/handles?principal=ada&namespace=shop.orders&pinned=true&cursor="+token, nil)
+	r := httptest.NewRequest(http.MethodGet,
+		"/v1/deployment/handles?principal=ada&namespace=shop.orders&pinned=true&cursor="+token, nil)
 	second := httptest.NewRecorder()
 	h.ServeHTTP(second, r)
 	q := own.asked[len(own.asked)-1]
-	if second.Code != 200 || *q.Principal != "ada" || q.Collection != "orders" || !*q.Pinned || q.After.ID != id || !q.After.Opened.Equal(birth) {
+	if second.Code != 200 || *q.Principal != "ada" || q.Collection != "orders" || !*q.Pinned ||
+		q.After.ID != id || !q.After.Opened.Equal(birth) {
 		t.Errorf("%d %s asked for %+v", second.Code, second.Body, q)
 	}
 	for _, c := range []struct {
@@ -390,7 +422,9 @@ func TestHandlesOnREST(t *testing.T) {
 			t.Errorf("%s %s %s: %d %s, want %d", c.method, c.url, c.body, code, body, c.code)
 		}
 	}
-	for _, bad := range []string{"pinned=maybe", "batchSize=x", "batchSize=0", "limit=3", "cursor=.", "pinned=true&pinned=true"} {
+	for _, bad := range []string{
+		"pinned=maybe", "batchSize=x", "batchSize=0", "limit=3", "cursor=.", "pinned=true&pinned=true",
+	} {
 		r := httptest.NewRequest(http.MethodGet, "/v1/deployment/handles?"+bad, nil)
 		w := httptest.NewRecorder()
 		if h.ServeHTTP(w, r); w.Code != 400 {
@@ -405,7 +439,8 @@ func TestKilledCursor(t *testing.T) {
 	server := fakemongo.NewServer(t, nil)
 	server.SetDocuments("shop.orders", servicetest.Docs(10, 10)...)
 	g := servicetest.Start(t, server, servicetest.Config{})
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "shop", Collection: "orders", BatchSize: new(int32(2))})
+	page, err := g.Document.Find(t.Context(),
+		&mooringv1.FindRequest{Database: "shop", Collection: "orders", BatchSize: new(int32(2))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,21 +449,27 @@ func TestKilledCursor(t *testing.T) {
 		t.Fatalf("ListHandles = %v, %v", list, err)
 	}
 	h := list.GetHandles()[0]
-	if h.GetKind() != "cursor" || h.GetNamespace() != "shop.orders" || h.GetServer() == "" || h.GetPinned() || h.GetBusy() || h.GetPages() != 1 || h.Replica != nil ||
-		time.Since(h.GetOpenTime().AsTime()) > time.Minute || time.Until(h.GetExpireTime().AsTime()) < 9*time.Minute {
+	if h.GetKind() != "cursor" || h.GetNamespace() != "shop.orders" || h.GetServer() == "" ||
+		h.GetPinned() || h.GetBusy() || h.GetPages() != 1 || h.Replica != nil ||
+		time.Since(h.GetOpenTime().AsTime()) > time.Minute ||
+		time.Until(h.GetExpireTime().AsTime()) < 9*time.Minute {
 		t.Errorf("the handle: %v", h)
 	}
-	if _, err := g.Deployment.KillHandle(t.Context(), &mooringv1.KillHandleRequest{Id: h.GetId()}); err != nil {
+	if _, err := g.Deployment.KillHandle(t.Context(),
+		&mooringv1.KillHandleRequest{Id: h.GetId()}); err != nil {
 		t.Fatal(err)
 	}
 	g.Idle(0)
-	if _, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: page.GetCursor()}); status.Code(err) != codes.NotFound {
+	if _, err := g.Cursor.NextPage(t.Context(),
+		&mooringv1.NextPageRequest{Cursor: page.GetCursor()}); status.Code(err) != codes.NotFound {
 		t.Errorf("Next = %v", err)
 	}
-	if _, err := g.Deployment.KillHandle(t.Context(), &mooringv1.KillHandleRequest{Id: h.GetId()}); status.Code(err) != codes.NotFound {
+	if _, err := g.Deployment.KillHandle(t.Context(),
+		&mooringv1.KillHandleRequest{Id: h.GetId()}); status.Code(err) != codes.NotFound {
 		t.Errorf("KillHandle again = %v", err)
 	}
-	if list, err := g.Deployment.ListHandles(t.Context(), &mooringv1.ListHandlesRequest{}); err != nil || len(list.GetHandles()) != 0 {
+	if list, err := g.Deployment.ListHandles(t.Context(),
+		&mooringv1.ListHandlesRequest{}); err != nil || len(list.GetHandles()) != 0 {
 		t.Errorf("ListHandles = %v, %v", list, err)
 	}
 }

@@ -25,7 +25,9 @@ when { principal.claims has tenant };
 
 // explain makes a call of ExplainPolicy with the rules and a file of keys; no rules: without a
 // policy.
-func explain(t *testing.T, rules string, req *mooringv1.ExplainPolicyRequest) (*mooringv1.ExplainPolicyResponse, error) {
+func explain(
+	t *testing.T, rules string, req *mooringv1.ExplainPolicyRequest,
+) (*mooringv1.ExplainPolicyResponse, error) {
 	t.Helper()
 	cfg := deployment.Config{Operators: []string{"key:root"}}
 	if rules != "" {
@@ -64,7 +66,9 @@ func bsonOf(t *testing.T, text string) *mooringv1.Document {
 func textOf(t *testing.T, resp *mooringv1.ExplainPolicyResponse) string {
 	t.Helper()
 	resp = proto.CloneOf(resp)
-	for _, d := range []*mooringv1.Document{resp.Claims, resp.GetLimits().GetFilter(), resp.GetLimits().GetForced()} {
+	for _, d := range []*mooringv1.Document{
+		resp.Claims, resp.GetLimits().GetFilter(), resp.GetLimits().GetForced(),
+	} {
 		if d == nil {
 			continue
 		}
@@ -82,7 +86,8 @@ func textOf(t *testing.T, resp *mooringv1.ExplainPolicyResponse) string {
 }
 
 func TestExplainPolicy(t *testing.T) {
-	find := bsonOf(t, `{"database": "shop", "collection": "orders", "filter": {"total": {"$gt": {"$numberDecimal": "1.5"}}}, "limit": 5}`)
+	find := bsonOf(t,
+		`{"database": "shop", "collection": "orders", "filter": {"total": {"$gt": {"$numberDecimal": "1.5"}}}, "limit": 5}`)
 	for name, test := range map[string]struct {
 		rules string
 		req   *mooringv1.ExplainPolicyRequest
@@ -104,7 +109,8 @@ func TestExplainPolicy(t *testing.T) {
 		"a refusal within limits": {
 			rules, &mooringv1.ExplainPolicyRequest{
 				Principal: "key:ann", Call: "DocumentService/FindOne",
-				Request: bsonOf(t, `{"database": "shop", "collection": "orders", "filter": {"secret": 1}}`),
+				Request: bsonOf(t,
+					`{"database": "shop", "collection": "orders", "filter": {"secret": 1}}`),
 			},
 			[]string{`"rule":"tenant"`, `"refusal":"thepolicydoesnotallowFindOneonshop.orders`, `"field":"filter"`, `"limits":{`},
 		},
@@ -119,7 +125,8 @@ func TestExplainPolicy(t *testing.T) {
 		"parts": {
 			rules, &mooringv1.ExplainPolicyRequest{
 				Principal: "key:ann", Call: "DocumentService/BulkWrite",
-				Request: bsonOf(t, `{"database": "shop", "collection": "orders", "models": [{"deleteOne": {"filter": {}}}]}`),
+				Request: bsonOf(t,
+					`{"database": "shop", "collection": "orders", "models": [{"deleteOne": {"filter": {}}}]}`),
 			},
 			[]string{`"allowed":true,"rule":"tenant"`, `"field":"models"`, `'tenant':'acme'`},
 		},
@@ -162,7 +169,8 @@ func TestExplainPolicyRefuses(t *testing.T) {
 			t.Errorf("ExplainPolicy(%v) = %v, of %q, want an error of %s", req, err, got, field)
 		}
 	}
-	if _, err := explain(t, rules, &mooringv1.ExplainPolicyRequest{Call: "DocumentService/Nope"}); err == nil {
+	if _, err := explain(t, rules,
+		&mooringv1.ExplainPolicyRequest{Call: "DocumentService/Nope"}); err == nil {
 		t.Error("a call that does not exist is explained")
 	}
 }

@@ -62,7 +62,8 @@ func allModels() []*mooringv1.WriteModel {
 			Upsert: yes, ArrayFilters: elements,
 		}}},
 		replaceOne(&mooringv1.ReplaceOneModel{
-			Filter: filter, Replacement: doc(`{"b": 3}`), Collation: swedish, Hint: name, Upsert: yes, Sort: sort,
+			Filter: filter, Replacement: doc(`{"b": 3}`), Collation: swedish, Hint: name,
+			Upsert: yes, Sort: sort,
 		}),
 		deleteOne(&mooringv1.DeleteOneModel{Filter: filter, Collation: swedish, Hint: name}),
 		{Kind: &mooringv1.WriteModel_DeleteMany{DeleteMany: &mooringv1.DeleteManyModel{
@@ -79,9 +80,12 @@ func TestBulkWrite(t *testing.T) {
 		"delete": answer(t, `{"ok": 1, "n": 5}`),
 	})
 	res, err := g.Document.BulkWrite(t.Context(), &mooringv1.BulkWriteRequest{
-		Database: "d", Collection: "c", Models: allModels(), Let: doc(`{"x": 1}`), Comment: value(`"hi"`),
+		Database: "d", Collection: "c", Models: allModels(), Let: doc(`{"x": 1}`),
+		Comment:                  value(`"hi"`),
 		BypassDocumentValidation: new(true), Ordered: new(true), Options: doc(`{"future": 1}`),
-		WriteConcern: &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Tag{Tag: "majority"}}},
+		WriteConcern: &mooringv1.WriteConcern{
+			W: &mooringv1.W{Kind: &mooringv1.W_Tag{Tag: "majority"}},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -90,23 +94,30 @@ func TestBulkWrite(t *testing.T) {
 	const statement = `"collation":{"locale":"sv"},"hint":"a_1"`
 	for command, want := range map[string]string{
 		"insert": `{"insert":"c","ordered":true,"bypassDocumentValidation":true,` + common + `}documents:{"_id":1}`,
-		"update": `{"update":"c","ordered":true,"bypassDocumentValidation":true,"let":{"x":1},` + common + `}` +
-			`updates:{"q":{"a":1},"u":{"$set":{"b":1}},"upsert":true,"arrayFilters":[{"e":1}],` + statement + `,"sort":{"b":1,"2":-1}}` +
+		"update": `{"update":"c","ordered":true,"bypassDocumentValidation":true,"let":{"x":1},` +
+			common + `}` +
+			`updates:{"q":{"a":1},"u":{"$set":{"b":1}},"upsert":true,"arrayFilters":[{"e":1}],` +
+			statement + `,"sort":{"b":1,"2":-1}}` +
 			`updates:{"q":{"a":1},"u":{"$set":{"b":2}},"multi":true,"upsert":true,"arrayFilters":[{"e":1}],` + statement + `}` +
-			`updates:{"q":{"a":1},"u":{"b":3},"upsert":true,` + statement + `,"sort":{"b":1,"2":-1}}`,
+			`updates:{"q":{"a":1},"u":{"b":3},"upsert":true,` + statement +
+			`,"sort":{"b":1,"2":-1}}`,
 		"delete": `{"delete":"c","ordered":true,"let":{"x":1},` + common + `}` +
-			`deletes:{"q":{"a":1},"limit":1,` + statement + `}deletes:{"q":{"a":1},"limit":0,` + statement + `}`,
+			`deletes:{"q":{"a":1},"limit":1,` + statement + `}deletes:{"q":{"a":1},"limit":0,` +
+			statement + `}`,
 	} {
 		if got := sent(t, g, command); got != want {
 			t.Errorf("sent %s\nwant %s", got, want)
 		}
 	}
-	got := fmt.Sprint(res.GetAcknowledged(), res.GetInsertedCount(), res.GetMatchedCount(), res.GetModifiedCount(),
-		res.GetDeletedCount(), res.GetUpsertedCount(), len(res.GetInsertedIds()), len(res.GetUpsertedIds()))
+	got := fmt.Sprint(res.GetAcknowledged(), res.GetInsertedCount(), res.GetMatchedCount(),
+		res.GetModifiedCount(),
+		res.GetDeletedCount(), res.GetUpsertedCount(), len(res.GetInsertedIds()),
+		len(res.GetUpsertedIds()))
 	if want := "true 1 3 2 5 1 1 1"; got != want {
 		t.Errorf("the result is %s, want %s", got, want)
 	}
-	if ids := res.GetUpsertedIds(); ids[0].GetIndex() != 3 || res.GetWriteConcernError().GetCode() != 64 {
+	if ids := res.GetUpsertedIds(); ids[0].GetIndex() != 3 ||
+		res.GetWriteConcernError().GetCode() != 64 {
 		t.Errorf("upserted %v, write concern error %v", ids, res.GetWriteConcernError())
 	}
 }
@@ -114,8 +125,10 @@ func TestBulkWrite(t *testing.T) {
 // TestBulkWriteInPart has a duplicate key between writes that are done.
 func TestBulkWriteInPart(t *testing.T) {
 	g := start(t, fakemongo.Handlers{
-		"insert": answer(t, `{"ok": 1, "n": 1, "writeErrors": [{"index": 1, "code": 11000, "errmsg": "E11000"}]}`),
-		"update": answer(t, `{"ok": 1, "n": 1, "nModified": 0, "upserted": [{"index": 0, "_id": 7}]}`),
+		"insert": answer(t,
+			`{"ok": 1, "n": 1, "writeErrors": [{"index": 1, "code": 11000, "errmsg": "E11000"}]}`),
+		"update": answer(t,
+			`{"ok": 1, "n": 1, "nModified": 0, "upserted": [{"index": 0, "_id": 7}]}`),
 		"delete": answer(t, `{"ok": 1, "n": 2}`),
 	})
 	req := &mooringv1.BulkWriteRequest{
@@ -128,22 +141,28 @@ func TestBulkWriteInPart(t *testing.T) {
 	_, err := g.Document.BulkWrite(t.Context(), req)
 	r := rpcerr.HTTP(err)
 	e, res := r.Body.GetError(), r.Body.GetResult()
-	got := fmt.Sprint(r.Code, e.GetReason(), e.GetRetry(), len(e.GetWriteErrors()), res.GetInsertedCount(),
-		res.GetMatchedCount(), res.GetUpsertedCount(), res.GetDeletedCount(), len(res.GetUpsertedIds()))
+	got := fmt.Sprint(r.Code, e.GetReason(), e.GetRetry(), len(e.GetWriteErrors()),
+		res.GetInsertedCount(),
+		res.GetMatchedCount(), res.GetUpsertedCount(), res.GetDeletedCount(),
+		len(res.GetUpsertedIds()))
 	if want := "409DuplicateKeynever1 1 0 1 2 1"; got != want {
 		t.Errorf("the error is %s, want %s", got, want)
 	}
 	req.ReturnPartialSuccess = new(true)
 	whole, err := g.Document.BulkWrite(t.Context(), req)
-	if err != nil || len(whole.GetWriteErrors()) != 1 || whole.GetWriteErrors()[0].GetIndex() != 1 || whole.GetDeletedCount() != 2 {
+	if err != nil || len(whole.GetWriteErrors()) != 1 ||
+		whole.GetWriteErrors()[0].GetIndex() != 1 || whole.GetDeletedCount() != 2 {
 		t.Errorf("BulkWrite = %v, %v, want a partial success", whole, err)
 	}
 	// A later command that is refused is an error in any case, and nothing may be sent again.
-	g.Server.Handle("delete", fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary", "RetryableWriteError")))
+	g.Server.Handle("delete",
+		fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary",
+			"RetryableWriteError")))
 	_, err = g.Document.BulkWrite(t.Context(), req)
 	r = rpcerr.HTTP(err)
 	e = r.Body.GetError()
-	if e.GetReason() != "NotWritablePrimary" || e.GetRetry() != "never" || r.Body.GetResult().GetInsertedCount() != 1 || len(e.GetWriteErrors()) != 1 {
+	if e.GetReason() != "NotWritablePrimary" || e.GetRetry() != "never" ||
+		r.Body.GetResult().GetInsertedCount() != 1 || len(e.GetWriteErrors()) != 1 {
 		t.Errorf("the error is %v, %v", e, r.Body.GetResult())
 	}
 }
@@ -170,13 +189,16 @@ func TestBulkWriteOnManyCollections(t *testing.T) {
 		"cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite", "firstBatch": [{"ok": 1, "idx": 0, "n": 1},
 			{"ok": 1, "idx": 1, "n": 1, "nModified": 0, "upserted": {"_id": "new"}}, {"ok": 1, "idx": 2, "n": 2}]}}`)})
 	res, err := g.Document.BulkWrite(t.Context(), &mooringv1.BulkWriteRequest{
-		Models: manyModels(), VerboseResults: new(true), Let: doc(`{"x": 1}`), Comment: value(`"hi"`),
+		Models: manyModels(), VerboseResults: new(true), Let: doc(`{"x": 1}`),
+		Comment: value(`"hi"`),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(res.GetInsertedCount(), res.GetDeletedCount(), res.GetUpsertedCount(), res.GetWriteConcernError().GetCode(),
-		len(res.GetInsertedIds()), len(res.GetUpsertedIds()), len(res.GetUpdateResults()), len(res.GetDeleteResults()))
+	got := fmt.Sprint(res.GetInsertedCount(), res.GetDeletedCount(), res.GetUpsertedCount(),
+		res.GetWriteConcernError().GetCode(),
+		len(res.GetInsertedIds()), len(res.GetUpsertedIds()), len(res.GetUpdateResults()),
+		len(res.GetDeleteResults()))
 	if want := "1 2 1 64 1 1 1 1"; got != want {
 		t.Errorf("the result is %s, want %s", got, want)
 	}
@@ -184,7 +206,8 @@ func TestBulkWriteOnManyCollections(t *testing.T) {
 		t.Errorf("the update's result is %v", u)
 	}
 	commands := g.Server.Commands("bulkWrite")
-	if len(commands) != 1 || len(commands[0].Sequences["ops"]) != 3 || len(commands[0].Sequences["nsInfo"]) != 2 {
+	if len(commands) != 1 || len(commands[0].Sequences["ops"]) != 3 ||
+		len(commands[0].Sequences["nsInfo"]) != 2 {
 		t.Errorf("sent %v", commands)
 	}
 }
@@ -196,7 +219,8 @@ func TestBulkWriteOnManyCollectionsInPart(t *testing.T) {
 	req := &mooringv1.BulkWriteRequest{Models: manyModels()}
 	_, err := g.Document.BulkWrite(t.Context(), req)
 	r := rpcerr.HTTP(err)
-	if e := r.Body.GetError(); r.Code != 409 || len(e.GetWriteErrors()) != 1 || e.GetRetry() != "never" || r.Body.GetResult().GetInsertedCount() != 1 {
+	if e := r.Body.GetError(); r.Code != 409 || len(e.GetWriteErrors()) != 1 ||
+		e.GetRetry() != "never" || r.Body.GetResult().GetInsertedCount() != 1 {
 		t.Errorf("the error is %v, %v", e, r.Body.GetResult())
 	}
 	req.ReturnPartialSuccess = new(true)
@@ -253,8 +277,10 @@ func TestBulkWriteRefuses(t *testing.T) {
 		"no collection":         {&mooringv1.BulkWriteRequest{Database: "d", Models: []*mooringv1.WriteModel{fine}}, "collection"},
 	} {
 		_, err := g.Document.BulkWrite(t.Context(), test.req)
-		if e := errorOf(t, err); status.Code(err) != codes.InvalidArgument || e.GetField() != test.field {
-			t.Errorf("%s: %v, field %q, want %q: %v", name, status.Code(err), e.GetField(), test.field, err)
+		if e := errorOf(t, err); status.Code(err) != codes.InvalidArgument ||
+			e.GetField() != test.field {
+			t.Errorf("%s: %v, field %q, want %q: %v", name, status.Code(err), e.GetField(),
+				test.field, err)
 		}
 	}
 	_, err := g.Document.BulkWrite(t.Context(), many(manyModels()...))
@@ -268,7 +294,10 @@ func TestBulkWriteRefuses(t *testing.T) {
 
 // TestBulkWriteTooLarge: what the server does not take is named, too.
 func TestBulkWriteTooLarge(t *testing.T) {
-	g := start(t, fakemongo.Handlers{"hello": answer(t, `{"ok": 1, "isWritablePrimary": true, "maxWireVersion": 21, "maxBsonObjectSize": 100}`)})
+	g := start(t, fakemongo.Handlers{
+		"hello": answer(t,
+			`{"ok": 1, "isWritablePrimary": true, "maxWireVersion": 21, "maxBsonObjectSize": 100}`),
+	})
 	large := payloadOf(servicetest.Doc(1, 200))
 	_, err := g.Document.BulkWrite(t.Context(), &mooringv1.BulkWriteRequest{
 		Database: "d", Collection: "c", Models: []*mooringv1.WriteModel{insertOne(`{}`), {
@@ -286,10 +315,12 @@ func payloadOf(d bson.Raw) *mooringv1.Document {
 
 // TestExplain: the command is explained as it would be sent, and the reply comes as it is.
 func TestExplain(t *testing.T) {
-	g := start(t, fakemongo.Handlers{"explain": answer(t, `{"ok": 1, "queryPlanner": {"winningPlan": {}}}`)})
+	g := start(t,
+		fakemongo.Handlers{"explain": answer(t, `{"ok": 1, "queryPlanner": {"winningPlan": {}}}`)})
 	ctx := t.Context()
 	find, err := g.Document.ExplainFind(ctx, &mooringv1.ExplainFindRequest{
-		Database: "d", Collection: "c", Filter: doc(`{"a": 1}`), Sort: doc(`{"a": 1}`), Limit: new(int64(3)),
+		Database: "d", Collection: "c", Filter: doc(`{"a": 1}`), Sort: doc(`{"a": 1}`),
+		Limit:     new(int64(3)),
 		BatchSize: new(int32(2)), Comment: value(`7`), Verbosity: new("executionStats"),
 	})
 	if err != nil || !bson.Raw(find.GetReply().GetBson()).Has("queryPlanner") {
@@ -312,24 +343,31 @@ func TestExplain(t *testing.T) {
 	}
 	for name, call := range map[string]func() error{
 		"verbosity": func() error {
-			_, err := g.Document.ExplainFind(ctx, &mooringv1.ExplainFindRequest{Database: "d", Collection: "c", Verbosity: new(string)})
+			_, err := g.Document.ExplainFind(ctx, &mooringv1.ExplainFindRequest{
+				Database: "d", Collection: "c", Verbosity: new(string),
+			})
 			return err
 		},
 		"verbosity ": func() error {
-			_, err := g.Document.ExplainAggregate(ctx, &mooringv1.ExplainAggregateRequest{Database: "d", Verbosity: new(string)})
+			_, err := g.Document.ExplainAggregate(ctx,
+				&mooringv1.ExplainAggregateRequest{Database: "d", Verbosity: new(string)})
 			return err
 		},
 		"collection": func() error {
-			_, err := g.Document.ExplainAggregate(ctx, &mooringv1.ExplainAggregateRequest{Database: "d", Collection: new(string)})
+			_, err := g.Document.ExplainAggregate(ctx,
+				&mooringv1.ExplainAggregateRequest{Database: "d", Collection: new(string)})
 			return err
 		},
 		"options.explain": func() error {
-			_, err := g.Document.ExplainAggregate(ctx, &mooringv1.ExplainAggregateRequest{Database: "d", Options: doc(`{"explain": true}`)})
+			_, err := g.Document.ExplainAggregate(ctx, &mooringv1.ExplainAggregateRequest{
+				Database: "d", Options: doc(`{"explain": true}`),
+			})
 			return err
 		},
 	} {
 		err := call()
-		if e := errorOf(t, err); status.Code(err) != codes.InvalidArgument || e.GetField()+" " != name && e.GetField() != name {
+		if e := errorOf(t, err); status.Code(err) != codes.InvalidArgument ||
+			e.GetField()+" " != name && e.GetField() != name {
 			t.Errorf("%s: %v, field %q", name, err, e.GetField())
 		}
 	}

@@ -69,7 +69,8 @@ func TestHeadClosesItsCursor(t *testing.T) {
 	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	g.Server.SetDocuments("d.c", servicetest.Docs(150, 10)...)
 	w := httptest.NewRecorder()
-	g.REST.ServeHTTP(w, httptest.NewRequest(http.MethodHead, "/v1/databases/d/collections/c/documents", nil))
+	g.REST.ServeHTTP(w,
+		httptest.NewRequest(http.MethodHead, "/v1/databases/d/collections/c/documents", nil))
 	if w.Code != http.StatusOK {
 		t.Errorf("HEAD: %d", w.Code)
 	}
@@ -85,9 +86,11 @@ func TestLearntBatches(t *testing.T) {
 	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	g.Server.SetDocuments("d.c", servicetest.Docs(101, 10)...)
 	for i, want := range []int{2, 3} {
-		page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c"})
+		page, err := g.Document.Find(t.Context(),
+			&mooringv1.FindRequest{Database: "d", Collection: "c"})
 		if err != nil || len(page.GetDocuments()) != 101 || page.Cursor != nil {
-			t.Fatalf("Find = %d documents, cursor %v, %v", len(page.GetDocuments()), page.Cursor, err)
+			t.Fatalf("Find = %d documents, cursor %v, %v", len(page.GetDocuments()), page.Cursor,
+				err)
 		}
 		if got := len(g.Server.Commands("find", "getMore")); got != want {
 			t.Errorf("after reading %d times: %d commands, want %d", i+1, got, want)
@@ -99,7 +102,8 @@ func TestLearntBatches(t *testing.T) {
 			Database: "d", Collection: "other", Limit: new(int64(limit)),
 		})
 		if err != nil || len(page.GetDocuments()) != int(limit) || page.Cursor != nil {
-			t.Errorf("limit %d: %d documents, cursor %v, %v", limit, len(page.GetDocuments()), page.Cursor, err)
+			t.Errorf("limit %d: %d documents, cursor %v, %v", limit, len(page.GetDocuments()),
+				page.Cursor, err)
 		}
 	}
 	g.Idle(0)

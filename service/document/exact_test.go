@@ -53,47 +53,64 @@ func writes(g *servicetest.Gateway) map[string]func(context.Context) error {
 	set, filter := operators(`{"$set": {"a": 1}}`), doc(`{"_id": 1}`)
 	return map[string]func(context.Context) error{
 		"InsertOne": func(ctx context.Context) error {
-			_, err := g.Document.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{"a": 1}`)})
+			_, err := g.Document.InsertOne(ctx, &mooringv1.InsertOneRequest{
+				Database: "d", Collection: "c", Document: doc(`{"a": 1}`),
+			})
 			return err
 		},
 		"InsertMany": func(ctx context.Context) error {
 			_, err := g.Document.InsertMany(ctx, &mooringv1.InsertManyRequest{
-				Database: "d", Collection: "c", Documents: []*mooringv1.Document{doc(`{}`), doc(`{"_id": 2}`), doc(`{}`)},
+				Database: "d", Collection: "c",
+				Documents: []*mooringv1.Document{doc(`{}`), doc(`{"_id": 2}`), doc(`{}`)},
 			})
 			return err
 		},
 		"UpdateOne": func(ctx context.Context) error {
-			_, err := g.Document.UpdateOne(ctx, &mooringv1.UpdateOneRequest{Database: "d", Collection: "c", Filter: filter, Update: set})
+			_, err := g.Document.UpdateOne(ctx, &mooringv1.UpdateOneRequest{
+				Database: "d", Collection: "c", Filter: filter, Update: set,
+			})
 			return err
 		},
 		"ReplaceOne": func(ctx context.Context) error {
-			_, err := g.Document.ReplaceOne(ctx, &mooringv1.ReplaceOneRequest{Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{}`)})
+			_, err := g.Document.ReplaceOne(ctx, &mooringv1.ReplaceOneRequest{
+				Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{}`),
+			})
 			return err
 		},
 		"DeleteOne": func(ctx context.Context) error {
-			_, err := g.Document.DeleteOne(ctx, &mooringv1.DeleteOneRequest{Database: "d", Collection: "c", Filter: filter})
+			_, err := g.Document.DeleteOne(ctx,
+				&mooringv1.DeleteOneRequest{Database: "d", Collection: "c", Filter: filter})
 			return err
 		},
 		"FindOneAndUpdate": func(ctx context.Context) error {
-			_, err := g.Document.FindOneAndUpdate(ctx, &mooringv1.FindOneAndUpdateRequest{Database: "d", Collection: "c", Filter: filter, Update: set})
+			_, err := g.Document.FindOneAndUpdate(ctx, &mooringv1.FindOneAndUpdateRequest{
+				Database: "d", Collection: "c", Filter: filter, Update: set,
+			})
 			return err
 		},
 		"FindOneAndReplace": func(ctx context.Context) error {
-			_, err := g.Document.FindOneAndReplace(ctx, &mooringv1.FindOneAndReplaceRequest{Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{}`)})
+			_, err := g.Document.FindOneAndReplace(ctx, &mooringv1.FindOneAndReplaceRequest{
+				Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{}`),
+			})
 			return err
 		},
 		"FindOneAndDelete": func(ctx context.Context) error {
-			_, err := g.Document.FindOneAndDelete(ctx, &mooringv1.FindOneAndDeleteRequest{Database: "d", Collection: "c", Filter: filter})
+			_, err := g.Document.FindOneAndDelete(ctx,
+				&mooringv1.FindOneAndDeleteRequest{Database: "d", Collection: "c", Filter: filter})
 			return err
 		},
 		"BulkWrite": func(ctx context.Context) error {
-			_, err := g.Document.BulkWrite(ctx, &mooringv1.BulkWriteRequest{Database: "d", Collection: "c", Models: []*mooringv1.WriteModel{
-				insertOne(`{}`), deleteOne(&mooringv1.DeleteOneModel{Filter: filter}),
-			}})
+			_, err := g.Document.BulkWrite(ctx,
+				&mooringv1.BulkWriteRequest{Database: "d", Collection: "c",
+					Models: []*mooringv1.WriteModel{
+						insertOne(`{}`), deleteOne(&mooringv1.DeleteOneModel{Filter: filter}),
+					}})
 			return err
 		},
 		"BulkWrite on many": func(ctx context.Context) error {
-			_, err := g.Document.BulkWrite(ctx, &mooringv1.BulkWriteRequest{Models: []*mooringv1.WriteModel{on("d.c", insertOne(`{}`))}})
+			_, err := g.Document.BulkWrite(ctx, &mooringv1.BulkWriteRequest{
+				Models: []*mooringv1.WriteModel{on("d.c", insertOne(`{}`))},
+			})
 			return err
 		},
 	}
@@ -101,7 +118,9 @@ func writes(g *servicetest.Gateway) map[string]func(context.Context) error {
 
 // sentWrites are the writes that the server got since the last call: their identities, and what
 // they insert.
-func sentWrites(t *testing.T, g *servicetest.Gateway, from int) (identities []string, inserted []bson.Raw) {
+func sentWrites(
+	t *testing.T, g *servicetest.Gateway, from int,
+) (identities []string, inserted []bson.Raw) {
 	t.Helper()
 	all := g.Server.Commands("insert", "update", "delete", "findAndModify", "bulkWrite")
 	for _, c := range all[from:] {
@@ -124,7 +143,9 @@ func TestExactlyOnce(t *testing.T) {
 				len(one.Server.Commands("insert", "update", "delete", "findAndModify", "bulkWrite")),
 				len(two.Server.Commands("insert", "update", "delete", "findAndModify", "bulkWrite")),
 			}
-			for _, err := range []error{call(ctx), call(withKey(t.Context(), name+"'")), again[name](ctx)} {
+			for _, err := range []error{
+				call(ctx), call(withKey(t.Context(), name+"'")), again[name](ctx),
+			} {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -155,12 +176,15 @@ func TestExactlyOnce(t *testing.T) {
 // TestSessionsOfKeys: the sessions and _ids of calls with a key are the same bytes as ever, if the
 // idempotency key is the handle key that they were made of once.
 func TestSessionsOfKeys(t *testing.T) {
-	schedule, err := idempotency.ParseSchedule([]byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
+	schedule, err := idempotency.ParseSchedule(
+		[]byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="))
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := startReplicaSet(t, servicetest.Config{Idempotency: schedule})
-	for name, key := range map[string]string{"InsertOne": "k", "UpdateOne": "lUpdateOne", "InsertMany": "lInsertMany"} {
+	for name, key := range map[string]string{
+		"InsertOne": "k", "UpdateOne": "lUpdateOne", "InsertMany": "lInsertMany",
+	} {
 		if err := writes(g)[name](withKey(t.Context(), key)); err != nil {
 			t.Error(err)
 		}
@@ -186,7 +210,11 @@ func TestKeysThatAreRefused(t *testing.T) {
 	// The calls below that are refused later have keys of their own.
 	fresh := func(key string) context.Context { return withKey(t.Context(), key) }
 	none := &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Nodes{Nodes: 0}}}
-	many := &mooringv1.WriteModel{Kind: &mooringv1.WriteModel_DeleteMany{DeleteMany: &mooringv1.DeleteManyModel{Filter: doc(`{}`)}}}
+	many := &mooringv1.WriteModel{
+		Kind: &mooringv1.WriteModel_DeleteMany{
+			DeleteMany: &mooringv1.DeleteManyModel{Filter: doc(`{}`)},
+		},
+	}
 	started, err := g.Session.Start(t.Context(), &mooringv1.SessionServiceStartRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +226,8 @@ func TestKeysThatAreRefused(t *testing.T) {
 		return err
 	}
 	standalone := start(t, nil)
-	off := servicetest.Start(t, fakemongo.NewServer(t, fakemongo.Handlers{"hello": answer(t, helloOfReplicaSet)}),
+	off := servicetest.Start(t,
+		fakemongo.NewServer(t, fakemongo.Handlers{"hello": answer(t, helloOfReplicaSet)}),
 		servicetest.Config{URIOptions: "retryWrites=false"})
 	const unsupported = "IdempotencyKeyUnsupported"
 	for name, test := range map[string]struct {
@@ -206,7 +235,10 @@ func TestKeysThatAreRefused(t *testing.T) {
 		want string
 	}{
 		"UpdateMany": {func() error {
-			_, err := g.Document.UpdateMany(ctx, &mooringv1.UpdateManyRequest{Database: "d", Collection: "c", Filter: doc(`{}`), Update: operators(`{"$set": {"a": 1}}`)})
+			_, err := g.Document.UpdateMany(ctx, &mooringv1.UpdateManyRequest{
+				Database: "d", Collection: "c", Filter: doc(`{}`),
+				Update: operators(`{"$set": {"a": 1}}`),
+			})
 			return err
 		}, unsupported},
 		"Find": {func() error {
@@ -218,11 +250,16 @@ func TestKeysThatAreRefused(t *testing.T) {
 			return err
 		}, unsupported},
 		"a bulk with many": {func() error {
-			_, err := g.Document.BulkWrite(fresh("bulk"), &mooringv1.BulkWriteRequest{Database: "d", Collection: "c", Models: []*mooringv1.WriteModel{insertOne(`{}`), many}})
+			_, err := g.Document.BulkWrite(fresh("bulk"), &mooringv1.BulkWriteRequest{
+				Database: "d", Collection: "c",
+				Models: []*mooringv1.WriteModel{insertOne(`{}`), many},
+			})
 			return err
 		}, unsupported},
 		"no acknowledgement": {func() error {
-			return insert(fresh("none"), func(r *mooringv1.InsertOneRequest) { r.WriteConcern = none })
+			return insert(fresh("none"), func(r *mooringv1.InsertOneRequest) {
+				r.WriteConcern = none
+			})
 		}, unsupported},
 		"a session": {func() error {
 			return insert(ctx, func(r *mooringv1.InsertOneRequest) { r.Session = &started.Session })
@@ -260,7 +297,8 @@ func TestKeyOfRefusedCall(t *testing.T) {
 	g := startReplicaSet(t, servicetest.Config{})
 	ctx := withKey(t.Context(), "k")
 	insert := func(body string) string {
-		_, err := g.Document.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(body)})
+		_, err := g.Document.InsertOne(ctx,
+			&mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(body)})
 		if err == nil {
 			return ""
 		}
@@ -274,7 +312,8 @@ func TestKeyOfRefusedCall(t *testing.T) {
 	if got := insert(`{"a": 1}`); got != "" {
 		t.Errorf("InsertOne of the corrected document = %q", got)
 	}
-	g.Server.Handle("insert", fakemongo.Always(fakemongo.Error(121, "DocumentValidationFailure", "no")))
+	g.Server.Handle("insert",
+		fakemongo.Always(fakemongo.Error(121, "DocumentValidationFailure", "no")))
 	if got := insert(`{"a": 2}`); got != "IdempotencyKeyReused" {
 		t.Errorf("InsertOne of another document = %q, want IdempotencyKeyReused", got)
 	}
@@ -288,7 +327,9 @@ func TestFailedExactlyOnceMayBeRepeated(t *testing.T) {
 	})
 	g := servicetest.Start(t, server, servicetest.Config{})
 	insert := writes(g)["InsertOne"]
-	for want, ctx := range map[string]context.Context{"never": t.Context(), "same-request": withKey(t.Context(), "k")} {
+	for want, ctx := range map[string]context.Context{
+		"never": t.Context(), "same-request": withKey(t.Context(), "k"),
+	} {
 		if got := rpcerr.HTTP(insert(ctx)).Body.GetError(); got.GetRetry() != want {
 			t.Errorf("retry is %q, want %q: %v", got.GetRetry(), want, got)
 		}

@@ -21,8 +21,10 @@ import (
 
 func TestPartialFailure(t *testing.T) {
 	writeErrors := func(b *bson.Builder) {
-		b.Int32("n", 2).OpenArray("writeErrors").OpenDocument("").Int32("index", 1).Int32("code", 11000).String("errmsg", "E11000").
-			OpenDocument("keyPattern").Int32("_id", 1).Close().OpenDocument("keyValue").Int32("_id", 2).Close().Close().Close()
+		b.Int32("n", 2).OpenArray("writeErrors").OpenDocument("").Int32("index", 1).
+			Int32("code", 11000).String("errmsg", "E11000").
+			OpenDocument("keyPattern").Int32("_id", 1).Close().OpenDocument("keyValue").
+			Int32("_id", 2).Close().Close().Close()
 	}
 	g := start(t, fakemongo.Handlers{"insert": reply(writeErrors)})
 	req := &mooringv1.InsertManyRequest{
@@ -32,19 +34,24 @@ func TestPartialFailure(t *testing.T) {
 	_, err := g.Document.InsertMany(t.Context(), req)
 	r := rpcerr.HTTP(err)
 	e := r.Body.GetError()
-	if r.Code != 409 || e.GetServer().GetCode() != 11000 || len(e.GetWriteErrors()) != 1 || e.GetWriteErrors()[0].GetIndex() != 1 {
+	if r.Code != 409 || e.GetServer().GetCode() != 11000 || len(e.GetWriteErrors()) != 1 ||
+		e.GetWriteErrors()[0].GetIndex() != 1 {
 		t.Errorf("error %v", e)
 	}
-	if res := r.Body.GetResult(); res.GetInsertedCount() != 2 || len(res.GetInsertedIds()) != 2 || res.GetInsertedIds()[1].GetIndex() != 2 {
+	if res := r.Body.GetResult(); res.GetInsertedCount() != 2 || len(res.GetInsertedIds()) != 2 ||
+		res.GetInsertedIds()[1].GetIndex() != 2 {
 		t.Errorf("result %v", res)
 	}
 	req.ReturnPartialSuccess = new(true)
 	res, err := g.Document.InsertMany(t.Context(), req)
-	if err != nil || res.GetInsertedCount() != 2 || len(res.GetWriteErrors()) != 1 || res.GetWriteErrors()[0].GetKeyValue() == nil {
+	if err != nil || res.GetInsertedCount() != 2 || len(res.GetWriteErrors()) != 1 ||
+		res.GetWriteErrors()[0].GetKeyValue() == nil {
 		t.Errorf("InsertMany = %v, %v", res, err)
 	}
-	_, err = g.Document.InsertOne(t.Context(), &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{"_id": 2}`)})
-	if e := errorOf(t, err); status.Code(err) != codes.AlreadyExists || len(e.GetWriteErrors()) != 1 {
+	_, err = g.Document.InsertOne(t.Context(),
+		&mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{"_id": 2}`)})
+	if e := errorOf(t, err); status.Code(err) != codes.AlreadyExists ||
+		len(e.GetWriteErrors()) != 1 {
 		t.Errorf("InsertOne: %v", e)
 	}
 }
@@ -59,8 +66,10 @@ func TestPartialFailureOfALaterCommand(t *testing.T) {
 	})
 	noneDone := fakemongo.OK(func(b *bson.Builder) {
 		b.Int32("n", 0).OpenArray("writeErrors").
-			OpenDocument("").Int32("index", 0).Int32("code", 11000).String("errmsg", "E11000").Close().
-			OpenDocument("").Int32("index", 1).Int32("code", 11000).String("errmsg", "E11000").Close().Close()
+			OpenDocument("").Int32("index", 0).Int32("code", 11000).String("errmsg", "E11000").
+			Close().
+			OpenDocument("").Int32("index", 1).Int32("code", 11000).String("errmsg", "E11000").
+			Close().Close()
 	})
 	allDone := fakemongo.OK(func(b *bson.Builder) { b.Int32("n", 2) })
 	for name, test := range map[string]struct {
@@ -78,13 +87,18 @@ func TestPartialFailureOfALaterCommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := start(t, fakemongo.Handlers{
 				"hello": reply(func(b *bson.Builder) {
-					b.Bool("isWritablePrimary", true).Int32("maxWriteBatchSize", 2).Int32("maxWireVersion", 21)
+					b.Bool("isWritablePrimary", true).Int32("maxWriteBatchSize", 2).
+						Int32("maxWireVersion", 21)
 				}),
-				"insert": fakemongo.Times(1, fakemongo.Always(test.first), fakemongo.Always(test.second)),
+				"insert": fakemongo.Times(1, fakemongo.Always(test.first),
+					fakemongo.Always(test.second)),
 			})
 			_, err := g.Document.InsertMany(t.Context(), &mooringv1.InsertManyRequest{
-				Database: "d", Collection: "c", Ordered: new(false), ReturnPartialSuccess: &test.partial,
-				Documents: []*mooringv1.Document{doc(`{"_id": 1}`), doc(`{"_id": 2}`), doc(`{"_id": 3}`)},
+				Database: "d", Collection: "c", Ordered: new(false),
+				ReturnPartialSuccess: &test.partial,
+				Documents: []*mooringv1.Document{
+					doc(`{"_id": 1}`), doc(`{"_id": 2}`), doc(`{"_id": 3}`),
+				},
 			})
 			r := rpcerr.HTTP(err)
 			e := r.Body.GetError()
@@ -111,17 +125,20 @@ func TestDeadlines(t *testing.T) {
 		c := g.Server.Commands("find", "aggregate")
 		return c[len(c)-1].Body.Has("maxTimeMS")
 	}
-	if _, err := g.Document.Find(deadline(), &mooringv1.FindRequest{Database: "d", Collection: "c"}); err != nil || maxTime() {
+	if _, err := g.Document.Find(deadline(),
+		&mooringv1.FindRequest{Database: "d", Collection: "c"}); err != nil || maxTime() {
 		t.Errorf("a page sends maxTimeMS: %v, %v", maxTime(), err)
 	}
 	pipeline := &mooringv1.AggregateRequest{Database: "d", Collection: new("c")}
 	if _, err := g.Document.Aggregate(deadline(), pipeline); err != nil || maxTime() {
 		t.Errorf("a page of a pipeline sends maxTimeMS: %v, %v", maxTime(), err)
 	}
-	if _, err := g.Document.FindOne(deadline(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil || !maxTime() {
+	if _, err := g.Document.FindOne(deadline(),
+		&mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil || !maxTime() {
 		t.Errorf("FindOne sends maxTimeMS: %v, %v", maxTime(), err)
 	}
-	ss, err := g.Document.StreamFind(deadline(), &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+	ss, err := g.Document.StreamFind(deadline(),
+		&mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
 	if err == nil {
 		_, err = ss.Recv()
 	}
@@ -140,7 +157,8 @@ func TestDeadlines(t *testing.T) {
 	}
 	g.Server.Handle("find", nil)
 	g.Idle(0)
-	if _, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil {
+	if _, err := g.Document.FindOne(t.Context(),
+		&mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil {
 		t.Error(err)
 	}
 	if g.Server.AcceptedConnections() == connections {
@@ -152,18 +170,23 @@ func TestDeadlines(t *testing.T) {
 	defer cancel()
 	_, err = g.Document.UpdateOne(ctx, &mooringv1.UpdateOneRequest{
 		Database: "d", Collection: "c", Filter: doc(`{}`),
-		Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 1}}`)}},
+		Update: &mooringv1.Update{
+			Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 1}}`)},
+		},
 	})
-	if e := errorOf(t, err); status.Code(err) != codes.DeadlineExceeded || e.GetReason() != "WriteOutcomeUnknown" {
+	if e := errorOf(t, err); status.Code(err) != codes.DeadlineExceeded ||
+		e.GetReason() != "WriteOutcomeUnknown" {
 		t.Errorf("a write in flight: %v", e)
 	}
 }
 
 func TestServerDown(t *testing.T) {
-	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{URIOptions: "serverSelectionTimeoutMS=200"})
+	g := servicetest.Start(t, fakemongo.NewServer(t, nil),
+		servicetest.Config{URIOptions: "serverSelectionTimeoutMS=200"})
 	g.Server.SetDown(true)
 	begin := time.Now()
-	_, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"})
+	_, err := g.Document.FindOne(t.Context(),
+		&mooringv1.FindOneRequest{Database: "d", Collection: "c"})
 	r := rpcerr.HTTP(err)
 	if r.Code != 503 || r.RetryAfter == 0 || time.Since(begin) > 10*time.Second {
 		t.Errorf("%d, retry after %v, in %v: %v", r.Code, r.RetryAfter, time.Since(begin), err)
@@ -180,12 +203,16 @@ func TestLocalCannotBeForged(t *testing.T) {
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), keys...)
 	local := call.Local{RequestID: "forged", Casual: true, Text: true, Built: true}
-	_, err := g.Document.InsertOne(&call.LocalContext{Context: ctx, Local: local}, &mooringv1.InsertOneRequest{
-		Database: "d", Collection: "c",
-		Document: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: []byte{5, 0, 0, 0, 1}}},
-	})
+	_, err := g.Document.InsertOne(&call.LocalContext{Context: ctx, Local: local},
+		&mooringv1.InsertOneRequest{
+			Database: "d", Collection: "c",
+			Document: &mooringv1.Document{
+				Encoding: &mooringv1.Document_Bson{Bson: []byte{5, 0, 0, 0, 1}},
+			},
+		})
 	e := errorOf(t, err)
-	if e.GetReason() != "MalformedDocument" || e.GetField() != "document" || e.GetRequestId() == "forged" {
+	if e.GetReason() != "MalformedDocument" || e.GetField() != "document" ||
+		e.GetRequestId() == "forged" {
 		t.Errorf("malformed BSON: %v", e)
 	}
 	if n := len(g.Server.Commands("insert")); n != 0 {
@@ -204,19 +231,24 @@ func TestPageThatCannotBeEncoded(t *testing.T) {
 	size := new(int32(2))
 	for name, call := range map[string]func(ctx context.Context) error{
 		"Find": func(ctx context.Context) error {
-			_, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: size})
+			_, err := g.Document.Find(ctx,
+				&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: size})
 			return err
 		},
 		"Aggregate": func(ctx context.Context) error {
-			_, err := g.Document.Aggregate(ctx, &mooringv1.AggregateRequest{Database: "d", Collection: new("c"), BatchSize: size})
+			_, err := g.Document.Aggregate(ctx,
+				&mooringv1.AggregateRequest{Database: "d", Collection: new("c"), BatchSize: size})
 			return err
 		},
 		"RunCursorCommand": func(ctx context.Context) error {
-			_, err := g.Command.RunCursorCommand(ctx, &mooringv1.RunCursorCommandRequest{Database: "d", Command: doc(`{"find": "c", "batchSize": 2}`)})
+			_, err := g.Command.RunCursorCommand(ctx, &mooringv1.RunCursorCommandRequest{
+				Database: "d", Command: doc(`{"find": "c", "batchSize": 2}`),
+			})
 			return err
 		},
 	} {
-		if err := call(metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", "json")); err == nil {
+		if err := call(metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding",
+			"json")); err == nil {
 			t.Errorf("%s: the document was encoded", name)
 		}
 		g.Idle(0)

@@ -68,7 +68,8 @@ func refusing(ids ...int32) fakemongo.Handler {
 				n++
 				continue
 			}
-			b.OpenDocument("").Int32("index", int32(i)).Int32("code", 11000).String("errmsg", "E11000").Close()
+			b.OpenDocument("").Int32("index", int32(i)).Int32("code", 11000).
+				String("errmsg", "E11000").Close()
 			if stop {
 				break
 			}
@@ -89,8 +90,10 @@ func TestImport(t *testing.T) {
 	first := to(batch(0, 4, size))
 	first.Ordered, first.BypassDocumentValidation = new(false), new(true)
 	first.Comment, first.Options = value(`"hi"`), doc(`{"future": 1}`)
-	res, err := importing(t.Context(), t, g, first, batch(4, 4, size), batch(8, 4, size), batch(12, 20, size), batch(32, 1, 0))
-	if err != nil || !res.GetAcknowledged() || res.GetInsertedCount() != 33 || res.FailedCount == nil || res.GetFailedCount() != 0 {
+	res, err := importing(t.Context(), t, g, first, batch(4, 4, size), batch(8, 4, size),
+		batch(12, 20, size), batch(32, 1, 0))
+	if err != nil || !res.GetAcknowledged() || res.GetInsertedCount() != 33 ||
+		res.FailedCount == nil || res.GetFailedCount() != 0 {
 		t.Fatalf("Import = %v, %v, want 33 documents", res, err)
 	}
 	var sizes []int
@@ -155,11 +158,14 @@ func TestImportTakesPlaces(t *testing.T) {
 func TestImportInPart(t *testing.T) {
 	const size = 600 << 10
 	messages := func() []*mooringv1.ImportRequest {
-		return []*mooringv1.ImportRequest{to(batch(0, 2, size)), batch(2, 2, size), batch(4, 2, size)}
+		return []*mooringv1.ImportRequest{
+			to(batch(0, 2, size)), batch(2, 2, size), batch(4, 2, size),
+		}
 	}
 	for name, test := range map[string]struct {
 		ordered, tolerant bool
-		want              string // inserted, failed or write errors, index of the first, inserts sent
+		// inserted, failed or write errors, index of the first, inserts sent
+		want string
 	}{
 		"ordered":                 {true, false, "409 DuplicateKey never 3 1 3 2"},
 		"ordered, and tolerant":   {true, true, "207 3 1 3 2"},
@@ -174,10 +180,12 @@ func TestImportInPart(t *testing.T) {
 		if err != nil {
 			r := rpcerr.HTTP(err)
 			e := r.Body.GetError()
-			got = fmt.Sprint(r.Code, " ", e.GetReason(), " ", e.GetRetry(), " ", r.Body.GetResult().GetInsertedCount(), " ",
+			got = fmt.Sprint(r.Code, " ", e.GetReason(), " ", e.GetRetry(), " ",
+				r.Body.GetResult().GetInsertedCount(), " ",
 				len(e.GetWriteErrors()), " ", e.GetWriteErrors()[0].GetIndex())
 		} else {
-			got = fmt.Sprint(207, " ", res.GetInsertedCount(), " ", res.GetFailedCount(), " ", res.GetWriteErrors()[0].GetIndex())
+			got = fmt.Sprint(207, " ", res.GetInsertedCount(), " ", res.GetFailedCount(), " ",
+				res.GetWriteErrors()[0].GetIndex())
 		}
 		got += fmt.Sprint(" ", len(g.Server.Commands("insert")))
 		if got != test.want {
@@ -196,8 +204,10 @@ func TestImportKeepsSomeErrors(t *testing.T) {
 	first := to(batch(0, 1600, 0))
 	first.Ordered, first.ReturnPartialSuccess = new(false), new(true)
 	res, err := importing(t.Context(), t, g, first)
-	if err != nil || res.GetFailedCount() != 1500 || res.GetInsertedCount() != 100 || len(res.GetWriteErrors()) != 1000 {
-		t.Errorf("Import = %d failed, %d errors, %v", res.GetFailedCount(), len(res.GetWriteErrors()), err)
+	if err != nil || res.GetFailedCount() != 1500 || res.GetInsertedCount() != 100 ||
+		len(res.GetWriteErrors()) != 1000 {
+		t.Errorf("Import = %d failed, %d errors, %v", res.GetFailedCount(),
+			len(res.GetWriteErrors()), err)
 	}
 }
 
@@ -205,7 +215,8 @@ func TestImportKeepsSomeErrors(t *testing.T) {
 func TestImportEnds(t *testing.T) {
 	const mib = 1 << 20
 	broken := batch(2, 1, 0)
-	broken.Documents = append(broken.Documents, doc(`{"a": {"b": x}}`), payloadOf(servicetest.Doc(9, 0)))
+	broken.Documents = append(broken.Documents, doc(`{"a": {"b": x}}`),
+		payloadOf(servicetest.Doc(9, 0)))
 	empty := to(batch(0, 1, 0))
 	empty.Documents = append(empty.Documents, &mooringv1.Document{})
 	late := batch(1, 1, 0)
@@ -244,7 +255,8 @@ func TestImportEnds(t *testing.T) {
 		_, err := importing(t.Context(), t, g, test.messages...)
 		r := rpcerr.HTTP(err)
 		e := r.Body.GetError()
-		got := fmt.Sprint(r.Code, " ", e.GetReason(), " ", e.GetRetry(), " ", e.GetField(), " ", r.Body.GetResult().GetInsertedCount())
+		got := fmt.Sprint(r.Code, " ", e.GetReason(), " ", e.GetRetry(), " ", e.GetField(), " ",
+			r.Body.GetResult().GetInsertedCount())
 		if got != test.want {
 			t.Errorf("%s: %s, want %s: %v", name, got, test.want, err)
 		}
@@ -287,7 +299,8 @@ func TestImportTimeouts(t *testing.T) {
 		"of the batch": {0, time.Hour, 1, 3_600_000},
 		"of the call":  {2 * time.Hour, time.Hour, 3_600_001, 7_200_000},
 	} {
-		g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{DefaultTimeout: test.each})
+		g := servicetest.Start(t, fakemongo.NewServer(t, nil),
+			servicetest.Config{DefaultTimeout: test.each})
 		ctx := t.Context()
 		if test.call > 0 {
 			var cancel context.CancelFunc
@@ -304,7 +317,8 @@ func TestImportTimeouts(t *testing.T) {
 		for _, cmd := range inserts {
 			v, _ := cmd.Body.Lookup("maxTimeMS")
 			if ms, _ := v.AsInt64(); ms < test.least || ms > test.most {
-				t.Errorf("%s: maxTimeMS is %d, want one from %d to %d", name, ms, test.least, test.most)
+				t.Errorf("%s: maxTimeMS is %d, want one from %d to %d", name, ms, test.least,
+					test.most)
 			}
 		}
 	}

@@ -82,7 +82,9 @@ func TestLostWrites(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := startReplicaSet(t, servicetest.Config{})
 				var n atomic.Int64
-				g.Server.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+				g.Server.Intercept(func(
+					cmd *fakemongo.Command, next fakemongo.Handler,
+				) fakemongo.Reply {
 					switch cmd.Name {
 					case "insert", "update", "delete", "findAndModify", "bulkWrite":
 						return row.replies[min(int(n.Add(1)), len(row.replies))-1]

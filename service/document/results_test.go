@@ -23,38 +23,52 @@ import (
 func TestResults(t *testing.T) {
 	g := start(t, fakemongo.Handlers{
 		"update": reply(func(b *bson.Builder) {
-			b.Int32("n", 1).Int32("nModified", 0).OpenArray("upserted").OpenDocument("").Int32("index", 0).Null("_id").Close().Close()
+			b.Int32("n", 1).Int32("nModified", 0).OpenArray("upserted").OpenDocument("").
+				Int32("index", 0).Null("_id").Close().Close()
 		}),
 		"delete": reply(func(b *bson.Builder) {
-			b.Int32("n", 3).OpenDocument("writeConcernError").Int32("code", 64).String("codeName", "WriteConcernFailed").String("errmsg", "late").Close()
+			b.Int32("n", 3).OpenDocument("writeConcernError").Int32("code", 64).
+				String("codeName", "WriteConcernFailed").String("errmsg", "late").Close()
 		}),
-		"distinct":      reply(func(b *bson.Builder) { b.OpenArray("values").Int32("", 1).String("", "x").Null("").Close() }),
-		"count":         reply(func(b *bson.Builder) { b.Int32("n", 42) }),
-		"findAndModify": reply(func(b *bson.Builder) { b.OpenDocument("value").Int32("_id", 1).Close() }),
+		"distinct": reply(func(b *bson.Builder) {
+			b.OpenArray("values").Int32("", 1).String("", "x").Null("").Close()
+		}),
+		"count": reply(func(b *bson.Builder) { b.Int32("n", 42) }),
+		"findAndModify": reply(func(b *bson.Builder) {
+			b.OpenDocument("value").Int32("_id", 1).Close()
+		}),
 	})
 	ctx := t.Context()
-	set := &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 2}}`)}}
+	set := &mooringv1.Update{
+		Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 2}}`)},
+	}
 	jsonCtx := metadata.AppendToOutgoingContext(ctx, "mooring-document-encoding", "json")
 
-	up, err := g.Document.UpdateOne(jsonCtx, &mooringv1.UpdateOneRequest{Database: "d", Collection: "c", Filter: doc(`{}`), Update: set})
-	if err != nil || !up.GetAcknowledged() || up.MatchedCount == nil || up.GetMatchedCount() != 0 || up.GetUpsertedCount() != 1 || up.GetUpsertedId().GetJson() != "null" {
+	up, err := g.Document.UpdateOne(jsonCtx,
+		&mooringv1.UpdateOneRequest{Database: "d", Collection: "c", Filter: doc(`{}`), Update: set})
+	if err != nil || !up.GetAcknowledged() || up.MatchedCount == nil || up.GetMatchedCount() != 0 ||
+		up.GetUpsertedCount() != 1 || up.GetUpsertedId().GetJson() != "null" {
 		t.Errorf("UpdateOne = %v, %v", up, err)
 	}
-	del, err := g.Document.DeleteMany(ctx, &mooringv1.DeleteManyRequest{Database: "d", Collection: "c", Filter: doc(`{}`)})
+	del, err := g.Document.DeleteMany(ctx,
+		&mooringv1.DeleteManyRequest{Database: "d", Collection: "c", Filter: doc(`{}`)})
 	if err != nil || del.GetDeletedCount() != 3 || del.GetWriteConcernError().GetCode() != 64 {
 		t.Errorf("DeleteMany = %v, %v", del, err)
 	}
 	// A pipeline that writes is a write: the error stands beside the result, and ends a stream.
 	g.Server.Handle("aggregate", reply(func(b *bson.Builder) {
-		b.OpenDocument("cursor").Int64("id", 0).String("ns", "d.c").OpenArray("firstBatch").Close().Close().
+		b.OpenDocument("cursor").Int64("id", 0).String("ns", "d.c").OpenArray("firstBatch").Close().
+			Close().
 			OpenDocument("writeConcernError").Int32("code", 64).String("errmsg", "late").Close()
 	}))
 	merge := []*mooringv1.Document{doc(`{"$merge": "other"}`)}
-	agg, err := g.Document.Aggregate(ctx, &mooringv1.AggregateRequest{Database: "d", Collection: new("c"), Pipeline: merge})
+	agg, err := g.Document.Aggregate(ctx,
+		&mooringv1.AggregateRequest{Database: "d", Collection: new("c"), Pipeline: merge})
 	if err != nil || agg.GetWriteConcernError().GetCode() != 64 {
 		t.Errorf("Aggregate = %v, %v", agg, err)
 	}
-	ss, err := g.Document.StreamAggregate(ctx, &mooringv1.StreamAggregateRequest{Database: "d", Collection: new("c"), Pipeline: merge})
+	ss, err := g.Document.StreamAggregate(ctx,
+		&mooringv1.StreamAggregateRequest{Database: "d", Collection: new("c"), Pipeline: merge})
 	if err == nil {
 		_, err = ss.Recv()
 	}
@@ -62,30 +76,37 @@ func TestResults(t *testing.T) {
 		t.Errorf("StreamAggregate = %v, want the write concern error", err)
 	}
 	none := &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Nodes{Nodes: 0}}}
-	gone, err := g.Document.DeleteOne(ctx, &mooringv1.DeleteOneRequest{Database: "d", Collection: "c", Filter: doc(`{}`), WriteConcern: none})
+	gone, err := g.Document.DeleteOne(ctx, &mooringv1.DeleteOneRequest{
+		Database: "d", Collection: "c", Filter: doc(`{}`), WriteConcern: none,
+	})
 	if err != nil || gone.GetAcknowledged() || gone.DeletedCount != nil {
 		t.Errorf("DeleteOne with w: 0 = %v, %v", gone, err)
 	}
-	dis, err := g.Document.Distinct(jsonCtx, &mooringv1.DistinctRequest{Database: "d", Collection: "c", FieldName: "a"})
+	dis, err := g.Document.Distinct(jsonCtx,
+		&mooringv1.DistinctRequest{Database: "d", Collection: "c", FieldName: "a"})
 	if err != nil || len(dis.GetValues()) != 3 || dis.GetValues()[1].GetJson() != `"x"` {
 		t.Errorf("Distinct = %v, %v", dis, err)
 	}
-	est, err := g.Document.EstimatedDocumentCount(ctx, &mooringv1.EstimatedDocumentCountRequest{Database: "d", Collection: "c"})
+	est, err := g.Document.EstimatedDocumentCount(ctx,
+		&mooringv1.EstimatedDocumentCountRequest{Database: "d", Collection: "c"})
 	if err != nil || est.GetCount() != 42 {
 		t.Errorf("EstimatedDocumentCount = %v, %v", est, err)
 	}
-	one, err := g.Document.FindOneAndDelete(jsonCtx, &mooringv1.FindOneAndDeleteRequest{Database: "d", Collection: "c", Filter: doc(`{}`)})
+	one, err := g.Document.FindOneAndDelete(jsonCtx,
+		&mooringv1.FindOneAndDeleteRequest{Database: "d", Collection: "c", Filter: doc(`{}`)})
 	if err != nil || strings.ReplaceAll(one.GetDocument().GetJson(), " ", "") != `{"_id":1}` {
 		t.Errorf("FindOneAndDelete = %v, %v", one, err)
 	}
 	if !one.GetAcknowledged() {
 		t.Errorf("FindOneAndDelete = %v is not acknowledged", one)
 	}
-	no, err := g.Document.FindOne(ctx, &mooringv1.FindOneRequest{Database: "d", Collection: "empty"})
+	no, err := g.Document.FindOne(ctx,
+		&mooringv1.FindOneRequest{Database: "d", Collection: "empty"})
 	if err != nil || no.Document != nil {
 		t.Errorf("FindOne of nothing = %v, %v", no, err)
 	}
-	in, err := g.Document.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{"a": 1}`)})
+	in, err := g.Document.InsertOne(ctx,
+		&mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{"a": 1}`)})
 	if err != nil || in.GetInsertedId().GetBson() == nil {
 		t.Errorf("InsertOne = %v, %v", in, err)
 	}
@@ -99,7 +120,8 @@ func TestPagesAreComplete(t *testing.T) {
 	docs := servicetest.Docs(2500, 900)
 	g.Server.SetDocuments("d.c", docs...)
 	var got []bson.Raw
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(1000))})
+	page, err := g.Document.Find(t.Context(),
+		&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(1000))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,14 +169,16 @@ func TestLargeEncodings(t *testing.T) {
 	g.Server.SetDocuments("d.c", docs...)
 	for encoding, most := range map[string]int{"json": 3 << 20, "canonical-json": 4 << 20} {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "mooring-document-encoding", encoding)
-		page, err := g.Document.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(1000))})
+		page, err := g.Document.Find(ctx,
+			&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(1000))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if n := proto.Size(page); n > most || n < most/3 {
 			t.Errorf("%s: a page of %d bytes", encoding, n)
 		}
-		ss, err := g.Cursor.Stream(ctx, &mooringv1.CursorServiceStreamRequest{Cursor: page.GetCursor()})
+		ss, err := g.Cursor.Stream(ctx,
+			&mooringv1.CursorServiceStreamRequest{Cursor: page.GetCursor()})
 		n := len(page.GetDocuments())
 		for err == nil {
 			var message *mooringv1.CursorServiceStreamResponse
@@ -174,33 +198,46 @@ func TestUnacknowledged(t *testing.T) {
 	g.Server.SetDocuments("d.c", servicetest.Docs(3, 10)...)
 	d, ctx := g.Document, t.Context()
 	none := &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Nodes{Nodes: 0}}}
-	filter, set := doc(`{}`), &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 2}}`)}}
+	filter, set := doc(`{}`),
+		&mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc(`{"$set": {"a": 2}}`)}}
 	for _, c := range []struct {
 		name string
 		call func() (proto.Message, error)
 		want proto.Message
 	}{
 		{"InsertOne", func() (proto.Message, error) {
-			return d.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{"_id": 7}`), WriteConcern: none})
+			return d.InsertOne(ctx, &mooringv1.InsertOneRequest{
+				Database: "d", Collection: "c", Document: doc(`{"_id": 7}`), WriteConcern: none,
+			})
 		}, &mooringv1.InsertOneResponse{InsertedId: payload.NewValue(bson.Int32Value(7))}},
 		{"InsertMany", func() (proto.Message, error) {
 			return d.InsertMany(ctx, &mooringv1.InsertManyRequest{
-				Database: "d", Collection: "c", Documents: []*mooringv1.Document{doc(`{"_id": 8}`)}, WriteConcern: none, Ordered: new(false),
+				Database: "d", Collection: "c", Documents: []*mooringv1.Document{doc(`{"_id": 8}`)},
+				WriteConcern: none, Ordered: new(false),
 			})
-		}, &mooringv1.InsertManyResponse{InsertedIds: []*mooringv1.InsertedId{{Id: payload.NewValue(bson.Int32Value(8))}}}},
+		}, &mooringv1.InsertManyResponse{
+			InsertedIds: []*mooringv1.InsertedId{{Id: payload.NewValue(bson.Int32Value(8))}},
+		}},
 		{"UpdateMany", func() (proto.Message, error) {
-			return d.UpdateMany(ctx, &mooringv1.UpdateManyRequest{Database: "d", Collection: "c", Filter: filter, Update: set, WriteConcern: none})
+			return d.UpdateMany(ctx, &mooringv1.UpdateManyRequest{
+				Database: "d", Collection: "c", Filter: filter, Update: set, WriteConcern: none,
+			})
 		}, &mooringv1.UpdateManyResponse{}},
 		{"FindOneAndUpdate", func() (proto.Message, error) {
-			return d.FindOneAndUpdate(ctx, &mooringv1.FindOneAndUpdateRequest{Database: "d", Collection: "c", Filter: filter, Update: set, WriteConcern: none})
+			return d.FindOneAndUpdate(ctx, &mooringv1.FindOneAndUpdateRequest{
+				Database: "d", Collection: "c", Filter: filter, Update: set, WriteConcern: none,
+			})
 		}, &mooringv1.FindOneAndUpdateResponse{}},
 		{"FindOneAndReplace", func() (proto.Message, error) {
 			return d.FindOneAndReplace(ctx, &mooringv1.FindOneAndReplaceRequest{
-				Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{"a": 2}`), WriteConcern: none,
+				Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{"a": 2}`),
+				WriteConcern: none,
 			})
 		}, &mooringv1.FindOneAndReplaceResponse{}},
 		{"FindOneAndDelete", func() (proto.Message, error) {
-			return d.FindOneAndDelete(ctx, &mooringv1.FindOneAndDeleteRequest{Database: "d", Collection: "c", Filter: filter, WriteConcern: none})
+			return d.FindOneAndDelete(ctx, &mooringv1.FindOneAndDeleteRequest{
+				Database: "d", Collection: "c", Filter: filter, WriteConcern: none,
+			})
 		}, &mooringv1.FindOneAndDeleteResponse{}},
 	} {
 		if got, err := c.call(); err != nil || !proto.Equal(got, c.want) {

@@ -22,13 +22,16 @@ import (
 
 func TestStreamsAreComplete(t *testing.T) {
 	g := start(t, nil)
-	docs := append(servicetest.Docs(8_000, 900), servicetest.Doc(-1, 2<<20), servicetest.Doc(-2, 10))
+	docs := append(servicetest.Docs(8_000, 900), servicetest.Doc(-1, 2<<20),
+		servicetest.Doc(-2, 10))
 	g.Server.SetDocuments("d.c", docs...)
-	find, err := g.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+	find, err := g.Document.StreamFind(t.Context(),
+		&mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	aggregate, err := g.Document.StreamAggregate(t.Context(), &mooringv1.StreamAggregateRequest{Database: "d", Collection: new("c")})
+	aggregate, err := g.Document.StreamAggregate(t.Context(),
+		&mooringv1.StreamAggregateRequest{Database: "d", Collection: new("c")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +81,8 @@ func TestSlowStreamsLeaveRoom(t *testing.T) {
 		return fakemongo.Error(1, "InternalError", "x")
 	}
 	a := admission.New(admission.Config{
-		Calls: admission.Limits{Total: pool}, Streams: admission.Limits{Each: 2000}, Patience: time.Minute,
+		Calls: admission.Limits{Total: pool}, Streams: admission.Limits{Each: 2000},
+		Patience: time.Minute,
 	})
 	handlers := fakemongo.Handlers{"aggregate": slow}
 	g := servicetest.Start(t, fakemongo.NewServer(t, handlers), servicetest.Config{
@@ -123,7 +127,8 @@ func TestSlowClient(t *testing.T) {
 	g := start(t, nil)
 	g.Server.SetDocuments("d.c", servicetest.Docs(20_000, 900)...)
 	ctx, cancel := context.WithCancel(t.Context())
-	ss, err := g.Document.StreamFind(ctx, &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+	ss, err := g.Document.StreamFind(ctx,
+		&mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,14 +169,17 @@ func TestStreamWhoseClientGoesAway(t *testing.T) {
 			}
 			g.Server.SetDocuments("d.c", servicetest.Docs(20_000, 900)...)
 			ctx, cancel := context.WithCancel(t.Context())
-			ss, err := g.Document.StreamFind(ctx, &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+			ss, err := g.Document.StreamFind(ctx,
+				&mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if _, err := ss.Recv(); err != nil {
 				t.Fatal(err)
 			}
-			servicetest.Eventually(t, "a getMore", func() bool { return len(g.Server.Commands("getMore")) > 0 })
+			servicetest.Eventually(t, "a getMore", func() bool {
+				return len(g.Server.Commands("getMore")) > 0
+			})
 			cancel()
 			g.Idle(0)
 			if n := g.Server.KilledCursors(); n != 1 {
@@ -188,7 +196,8 @@ func TestDrainDuringStreams(t *testing.T) {
 	results := make(chan error, streams) // one of each
 	drained := make(chan struct{})
 	for range streams {
-		ss, err := g.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+		ss, err := g.Document.StreamFind(t.Context(),
+			&mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,9 +242,14 @@ func TestStreamThatFails(t *testing.T) {
 		{"connection lost", fakemongo.Drop(), codes.Unavailable},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			g := start(t, fakemongo.Handlers{"getMore": fakemongo.Times(1, func(*fakemongo.Command) fakemongo.Reply { return test.getMore }, fakemongo.Always(fakemongo.Drop()))})
+			g := start(t, fakemongo.Handlers{"getMore": fakemongo.Times(1, func(
+				*fakemongo.Command,
+			) fakemongo.Reply {
+				return test.getMore
+			}, fakemongo.Always(fakemongo.Drop()))})
 			g.Server.SetDocuments("d.c", servicetest.Docs(1000, 10)...)
-			ss, err := g.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+			ss, err := g.Document.StreamFind(t.Context(),
+				&mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
 			for err == nil {
 				_, err = ss.Recv()
 			}

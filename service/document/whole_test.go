@@ -24,7 +24,9 @@ func TestWholeResults(t *testing.T) {
 		{new(int64(10)), new(int32(10)), true},
 		{nil, new(int32(10)), false},
 	} {
-		if got := document.IsWhole(client.FindOptions{Limit: test.limit, BatchSize: test.batch}); got != test.want {
+		if got := document.IsWhole(client.FindOptions{
+			Limit: test.limit, BatchSize: test.batch,
+		}); got != test.want {
 			t.Errorf("limit %v, batchSize %v: %v, want %v", test.limit, test.batch, got, test.want)
 		}
 	}

@@ -49,7 +49,8 @@ func TestConnections(t *testing.T) {
 		first.Leave()
 		enter(t, g, nowhere) // which has no limit of its own
 		refused(one)
-		if n := strings.Count(log.String(), "connections refused"); n != 1 || !strings.Contains(log.String(), "client=192.0.2.1") {
+		if n := strings.Count(log.String(), "connections refused"); n != 1 ||
+			!strings.Contains(log.String(), "client=192.0.2.1") {
 			t.Errorf("%d lines of the log for three refusals: %s", n, &log)
 		}
 		g.Set(0, 0)
@@ -231,7 +232,8 @@ func TestNoGuard(t *testing.T) {
 	c.Waste()
 	c.Release()
 	c.Leave()
-	if ctx := flood.NewContext(t.Context(), c); flood.From(ctx) != nil || flood.From(t.Context()) != nil {
+	if ctx := flood.NewContext(t.Context(), c); flood.From(ctx) != nil ||
+		flood.From(t.Context()) != nil {
 		t.Error("a context has a connection")
 	}
 }

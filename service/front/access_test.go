@@ -16,7 +16,9 @@ import (
 // status and the reason of the refusal.
 func admitting(t *testing.T, change func(*front.Config)) *front.Handler {
 	t.Helper()
-	c := front.Config{Conn: inproc.NewConn(nil, nil), APIs: []front.API{api(func(x *front.Exchange) {
+	c := front.Config{Conn: inproc.NewConn(nil, nil), APIs: []front.API{api(func(
+		x *front.Exchange,
+	) {
 		err := x.Admit(nil)
 		if err == nil {
 			x.Response.WriteHeader(http.StatusOK)
@@ -36,7 +38,9 @@ func admitting(t *testing.T, change func(*front.Config)) *front.Handler {
 	return h
 }
 
-func post() *http.Request { return httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}")) }
+func post() *http.Request {
+	return httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+}
 
 func serve(h *front.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
@@ -166,16 +170,22 @@ func TestCORS(t *testing.T) {
 		w := serve(h, r)
 		got := w.Header()
 		if w.Code != c.code || got.Get("Access-Control-Allow-Origin") != c.allowed {
-			t.Errorf("%s: %d for %q, want %d for %q", c.name, w.Code, got.Get("Access-Control-Allow-Origin"), c.code, c.allowed)
+			t.Errorf("%s: %d for %q, want %d for %q", c.name, w.Code,
+				got.Get("Access-Control-Allow-Origin"), c.code, c.allowed)
 		}
-		if text := got.Get("Access-Control-Allow-Headers"); strings.Contains(text, "x-other") || strings.Contains(c.name, " with another header") && (c.allowed != "") != strings.Contains(text, "Api-Key, ") {
+		if text := got.Get("Access-Control-Allow-Headers"); strings.Contains(text, "x-other") ||
+			strings.Contains(c.name, " with another header") &&
+				(c.allowed != "") != strings.Contains(text, "Api-Key, ") {
 			t.Errorf("%s: allowed headers are %q", c.name, text)
 		}
-		if credentials := got.Get("Access-Control-Allow-Credentials") == "true"; credentials != (c.cors.Credentials && c.allowed != "") {
+		credentials := got.Get("Access-Control-Allow-Credentials") == "true"
+		if credentials != (c.cors.Credentials && c.allowed != "") {
 			t.Errorf("%s: Access-Control-Allow-Credentials = %v", c.name, credentials)
 		}
-		if exposed := got.Get("Access-Control-Expose-Headers"); c.method == "POST" && (c.allowed != "") !=
-			(strings.Contains(exposed, "Etag") && strings.Contains(exposed, "Mooring-Cursor") && strings.Contains(exposed, "Retry-After")) {
+		if exposed := got.Get("Access-Control-Expose-Headers"); c.method == "POST" &&
+			(c.allowed != "") !=
+				(strings.Contains(exposed, "Etag") && strings.Contains(exposed, "Mooring-Cursor") &&
+					strings.Contains(exposed, "Retry-After")) {
 			t.Errorf("%s: exposed are %q", c.name, exposed)
 		}
 	}

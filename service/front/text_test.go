@@ -40,7 +40,8 @@ func TestTextIsGivenBack(t *testing.T) {
 				}
 			}
 			if held := a.Bytes().Held; held != 400<<10 {
-				t.Errorf("%d bytes are charged for texts, want those of the largest, %d", held, 400<<10)
+				t.Errorf("%d bytes are charged for texts, want those of the largest, %d", held,
+					400<<10)
 			}
 			x.Memory.ReleaseRoom()
 			if held := a.Bytes().Held; held != 0 {

@@ -71,7 +71,8 @@ func TestStreamWaitsForItsTurn(t *testing.T) {
 		close(w.reads)
 		synctest.Wait()
 		if got := front.Unread(h); got != 0 {
-			t.Errorf("%d streams wait for their clients, want that this one waits for its turn", got)
+			t.Errorf("%d streams wait for their clients, want that this one waits for its turn",
+				got)
 		}
 		for i := range turns {
 			turns[i].Leave()

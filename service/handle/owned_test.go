@@ -77,7 +77,8 @@ func checkOwned(t *testing.T, table *handle.Table, names []string, step int) {
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("step %d: %d handles of %q in the index, want %d", step, len(got), name, len(want))
+			t.Errorf("step %d: %d handles of %q in the index, want %d", step, len(got), name,
+				len(want))
 		}
 		if name == names[len(names)-1] && all != principals {
 			t.Errorf("step %d: %d principals in the index, want %d", step, all, principals)

@@ -283,7 +283,8 @@ func TestHasRoomInAll(t *testing.T) {
 		for range 20 {
 			_ = open("a")
 		}
-		if _, refused := errors.AsType[*handle.LimitError](open("a")); !refused || opened["a"] != 8 {
+		if _, refused := errors.AsType[*handle.LimitError](open("a")); !refused ||
+			opened["a"] != 8 {
 			t.Errorf("one principal opened %d of 10, and then %v", opened["a"], open("a"))
 		}
 		for _, name := range []string{"bb", "ccc"} {
@@ -394,14 +395,16 @@ func TestExpiryInOrder(t *testing.T) {
 		for i, idle := range idles {
 			synctest.Wait() // the sweep has seen those before
 			th := newThing(byte(i), "ann")
-			settleAs(table, handle.Settled{Open: true, Continues: i%2 == 0, Idle: idle * time.Second}, th)
+			settleAs(table,
+				handle.Settled{Open: true, Continues: i%2 == 0, Idle: idle * time.Second}, th)
 			things = append(things, th)
 		}
 		for range 70 {
 			synctest.Wait()
 			for i, th := range things {
 				if want := time.Since(begun) >= idles[i]*time.Second; th.hasEnded() != want {
-					t.Errorf("after %s thing %d has ended: %v, want %v", time.Since(begun), i, th.hasEnded(), want)
+					t.Errorf("after %s thing %d has ended: %v, want %v", time.Since(begun), i,
+						th.hasEnded(), want)
 				}
 			}
 			pass(time.Second)
@@ -661,7 +664,8 @@ func TestQuiet(t *testing.T) {
 				began := time.Now()
 				err := table.Quiet(ctx)
 				if took := time.Since(began); !errors.Is(err, test.err) || took != test.after {
-					t.Errorf("Quiet = %v after %v, want %v after %v", err, took, test.err, test.after)
+					t.Errorf("Quiet = %v after %v, want %v after %v", err, took, test.err,
+						test.after)
 				}
 				if cause := <-done; !errors.Is(cause, test.cause) {
 					t.Errorf("the work ended with %v, want %v", cause, test.cause)

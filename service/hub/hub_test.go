@@ -94,7 +94,8 @@ func TestNoRoom(t *testing.T) {
 			t.Errorf("an overrun ends with %v", err)
 		}
 		f.leave(s)
-		_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, Filter{}, tokenAt(2, true), 0, f.log.Open)
+		_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, Filter{}, tokenAt(2, true),
+			0, f.log.Open)
 		if !errors.Is(err, ErrBehind) {
 			t.Errorf("an old token: %v", err)
 		}
@@ -150,7 +151,8 @@ func TestFatal(t *testing.T) {
 			f.expect(f.read(c, 1), 3, 1)
 			f.leave(c)
 			f.log.refuse = failure
-			_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "d"}, Filter{}, nil, 0, f.log.Open)
+			_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "d"}, Filter{}, nil, 0,
+				f.log.Open)
 			if !errors.Is(err, failure) {
 				t.Errorf("the source does not open: %v", err)
 			}
@@ -405,7 +407,8 @@ func TestMaxLingering(t *testing.T) {
 	run(t, nil, func(f *fixture) {
 		var all []*Subscription
 		for _, name := range []string{"a", "b", "c"} {
-			s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: name}, Filter{}, nil, 0, f.log.Open)
+			s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: name}, Filter{}, nil, 0,
+				f.log.Open)
 			if err != nil {
 				t.Fatal(err)
 			}

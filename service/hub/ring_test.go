@@ -182,7 +182,9 @@ func (r *ring) firstToken() bson.Raw {
 
 // TestAfter asks a ring for tokens that it has not seen. It knows their place by their time alone.
 func TestAfter(t *testing.T) {
-	token := func(text string) bson.Raw { return bson.NewBuilder(nil).String("_data", text).Finish() }
+	token := func(text string) bson.Raw {
+		return bson.NewBuilder(nil).String("_data", text).Finish()
+	}
 	const at = "8268" // and 14 digits
 	r := newRing(1<<20, token(at+"00000000000010AA"))
 	for _, text := range []string{

@@ -46,7 +46,9 @@ type begun struct {
 	other bson.ObjectID
 }
 
-func begin(t *testing.T, k *idempotency.Keys, principal, key, operation, content string) (begun, string) {
+func begin(
+	t *testing.T, k *idempotency.Keys, principal, key, operation, content string,
+) (begun, string) {
 	t.Helper()
 	w, err := k.Begin(principal, key, operation, []byte(content))
 	if err != nil {
@@ -76,11 +78,14 @@ func TestBegin(t *testing.T) {
 		"operation":       {idempotency.New(c, newSchedule(t, 1)), "p", "k", "update", "body", false},
 		"content":         {idempotency.New(c, newSchedule(t, 1)), "p", "k", "insert", "bodies", false},
 	} {
-		if got, _ := begin(t, test.keys, test.principal, test.key, test.operation, test.content); (got == first) != test.same {
+		if got, _ := begin(t, test.keys, test.principal, test.key, test.operation,
+			test.content); (got == first) != test.same {
 			t.Errorf("%s: the ids are %v, those of the first call are %v", name, got, first)
 		}
 	}
-	for name, want := range map[string]string{"": "InvalidArgument", strings.Repeat("k", 256): "InvalidArgument", strings.Repeat("k", 255): ""} {
+	for name, want := range map[string]string{
+		"": "InvalidArgument", strings.Repeat("k", 256): "InvalidArgument", strings.Repeat("k", 255): "",
+	} {
 		if _, got := begin(t, one, "p", name, "insert", "body"); got != want {
 			t.Errorf("a key of %d bytes: %q, want %q", len(name), got, want)
 		}
@@ -147,7 +152,8 @@ func TestEnd(t *testing.T) {
 		time.Sleep(idempotency.Life) //nolint:forbidigo // fake time
 		again := call("k", "body")
 		if late(); !refused() {
-			t.Error("the key is free while a call with it runs, after the end of one that was forgotten")
+			t.Error("the key is free while a call with it runs, after the end of one that was " +
+				"forgotten")
 		}
 		again()
 	})

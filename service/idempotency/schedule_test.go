@@ -84,7 +84,8 @@ func by(t *testing.T, k *idempotency.Keys) string {
 	}
 	r := rpcerr.HTTP(err)
 	e := r.Body.GetError()
-	if e.GetReason() != "IdempotencyUnavailable" || e.GetRetry() != string(rpcerr.SameRequest) || r.Code != 503 {
+	if e.GetReason() != "IdempotencyUnavailable" || e.GetRetry() != string(rpcerr.SameRequest) ||
+		r.Code != 503 {
 		t.Errorf("Begin = %v", e)
 	}
 	return r.RetryAfter.String()
@@ -133,7 +134,8 @@ func TestChange(t *testing.T) {
 				t.Errorf("%v after noon: %s, want %s", step.at, got, step.want)
 			}
 			if got := id(k1 + k2 + k3); step.at > -time.Hour && got != step.want {
-				t.Errorf("%v after noon, at a replica that starts: %s, want %s", step.at, got, step.want)
+				t.Errorf("%v after noon, at a replica that starts: %s, want %s", step.at, got,
+					step.want)
 			}
 		}
 	})
@@ -209,7 +211,8 @@ func TestSameIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := begin(t, idempotency.New(newClient(t), s), "p", "k", "insert", "body")
-	if text := got.id.String() + " " + got.other.String(); text != "dbb5f43fbdf611039ebae869 e745eac84f1cf07822e93e3d" {
+	if text := got.id.String() + " " +
+		got.other.String(); text != "dbb5f43fbdf611039ebae869 e745eac84f1cf07822e93e3d" {
 		t.Errorf("the ids are %s: writes that are repeated would be done twice", text)
 	}
 }

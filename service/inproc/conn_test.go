@@ -34,7 +34,9 @@ type fake struct {
 
 type findStream = grpc.ServerStreamingServer[mooringv1.StreamFindResponse]
 
-func (f *fake) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+func (f *fake) FindOne(
+	ctx context.Context, r *mooringv1.FindOneRequest,
+) (*mooringv1.FindOneResponse, error) {
 	return f.findOne(ctx, r)
 }
 
@@ -45,10 +47,14 @@ func (f *fake) StreamFind(r *mooringv1.StreamFindRequest, s findStream) error {
 // newConn returns a Conn with interceptors that only call the handler.
 func newConn(f *fake) *inproc.Conn {
 	conn := inproc.NewConn(
-		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		func(
+			ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+		) (any, error) {
 			return handler(ctx, req)
 		},
-		func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		func(
+			srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
+		) error {
 			return handler(srv, ss)
 		},
 	)
@@ -67,7 +73,9 @@ func TestErrorsStayWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cause := &mongoerr.WriteException{}
 		client := mooringv1.NewDocumentServiceClient(newConn(&fake{
-			findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+			findOne: func(
+				context.Context, *mooringv1.FindOneRequest,
+			) (*mooringv1.FindOneResponse, error) {
 				return nil, rpcerr.Explain(cause, call.Call{Local: call.Local{RequestID: "r1"}})
 			},
 			streamFind: func(*mooringv1.StreamFindRequest, findStream) error { return cause },
@@ -80,7 +88,8 @@ func TestErrorsStayWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := stream.Recv(); !errors.Is(err, cause) || status.Code(err) != codes.FailedPrecondition {
+		if _, err := stream.Recv(); !errors.Is(err, cause) ||
+			status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("stream: %v", err)
 		}
 	})
@@ -90,14 +99,18 @@ func TestUnaryCall(t *testing.T) {
 	var seen []string
 	request := &mooringv1.FindOneRequest{Database: "shop", Filter: payload.NewDocument(number(1))}
 	document := payload.NewDocument(number(2))
-	conn := inproc.NewConn(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	conn := inproc.NewConn(func(
+		ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+	) (any, error) {
 		seen = append(seen, info.FullMethod, incoming(ctx, "k"))
 		if req != any(request) {
 			t.Error("the request was copied")
 		}
 		return handler(ctx, req)
 	}, nil)
-	f := &fake{findOne: func(ctx context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+	f := &fake{findOne: func(
+		ctx context.Context, r *mooringv1.FindOneRequest,
+	) (*mooringv1.FindOneResponse, error) {
 		method, _ := grpc.Method(ctx)
 		seen = append(seen, method, r.GetDatabase())
 		if md, ok := metadata.FromOutgoingContext(ctx); ok && len(md) > 0 {
@@ -114,7 +127,8 @@ func TestUnaryCall(t *testing.T) {
 	mooringv1.RegisterDocumentServiceServer(conn, f)
 	var header, trailer metadata.MD
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "k", "v")
-	resp, err := mooringv1.NewDocumentServiceClient(conn).FindOne(ctx, request, grpc.Header(&header), grpc.Trailer(&trailer))
+	resp, err := mooringv1.NewDocumentServiceClient(conn).
+		FindOne(ctx, request, grpc.Header(&header), grpc.Trailer(&trailer))
 	if err != nil || resp.GetDocument() != document || resp.GetSession() != "s" {
 		t.Fatalf("%v, %v", resp, err)
 	}
@@ -133,7 +147,9 @@ func TestLocal(t *testing.T) {
 	var conn *inproc.Conn
 	var got []call.Local
 	conn = newConn(&fake{
-		findOne: func(ctx context.Context, _ *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+		findOne: func(
+			ctx context.Context, _ *mooringv1.FindOneRequest,
+		) (*mooringv1.FindOneResponse, error) {
 			got = append(got, call.LocalFrom(ctx))
 			if len(got) == 1 {
 				return mooringv1.NewDocumentServiceClient(conn).FindOne(ctx, nil)
@@ -168,7 +184,9 @@ func TestUnaryErrors(t *testing.T) {
 	conn := inproc.NewConn(nil, nil)
 	mooringv1.RegisterDocumentServiceServer(conn, f)
 	client := mooringv1.NewDocumentServiceClient(conn)
-	f.findOne = func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+	f.findOne = func(
+		context.Context, *mooringv1.FindOneRequest,
+	) (*mooringv1.FindOneResponse, error) {
 		return nil, context.DeadlineExceeded
 	}
 	if _, err := client.FindOne(t.Context(), nil); status.Code(err) != codes.DeadlineExceeded {
@@ -182,10 +200,15 @@ func TestUnaryErrors(t *testing.T) {
 	if _, err := client.StreamFind(cancelled, nil); status.Code(err) != codes.Canceled {
 		t.Errorf("stream after cancel: %v", err)
 	}
-	if _, err := mooringv1.NewCommandServiceClient(conn).RunCommand(t.Context(), nil); status.Code(err) != codes.Unimplemented {
+	if _, err := mooringv1.NewCommandServiceClient(conn).
+		RunCommand(t.Context(), nil); status.Code(err) != codes.Unimplemented {
 		t.Errorf("an unknown method: %v", err)
 	}
-	f.findOne = func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) { panic("boom") }
+	f.findOne = func(
+		context.Context, *mooringv1.FindOneRequest,
+	) (*mooringv1.FindOneResponse, error) {
+		panic("boom")
+	}
 	defer func() {
 		if p := recover(); p != "boom" {
 			t.Errorf("recovered %v", p)
@@ -200,14 +223,17 @@ func TestStreamCall(t *testing.T) {
 			_ = s.SetHeader(metadata.Pairs("h", incoming(s.Context(), "k")))
 			s.SetTrailer(metadata.Pairs("t", "1"))
 			for range r.GetLimit() {
-				if err := s.Send(&mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{payload.NewDocument(number(3))}}); err != nil {
+				if err := s.Send(&mooringv1.StreamFindResponse{
+					Documents: []*mooringv1.Document{payload.NewDocument(number(3))},
+				}); err != nil {
 					return err
 				}
 			}
 			return nil
 		}}
 		client := mooringv1.NewDocumentServiceClient(newConn(f))
-		stream, err := client.StreamFind(metadata.AppendToOutgoingContext(t.Context(), "k", "v"), &mooringv1.StreamFindRequest{Limit: new(int64(2))})
+		stream, err := client.StreamFind(metadata.AppendToOutgoingContext(t.Context(), "k", "v"),
+			&mooringv1.StreamFindRequest{Limit: new(int64(2))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +265,8 @@ func TestNoInterceptors(t *testing.T) {
 		mooringv1.RegisterDocumentServiceServer(c, &fake{
 			streamFind: func(*mooringv1.StreamFindRequest, findStream) error { return nil },
 		})
-		stream, err := mooringv1.NewDocumentServiceClient(c).StreamFind(t.Context(), &mooringv1.StreamFindRequest{})
+		stream, err := mooringv1.NewDocumentServiceClient(c).
+			StreamFind(t.Context(), &mooringv1.StreamFindRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +295,8 @@ func TestStreamEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		begun := time.Now()
-		if _, err := open(ctx).Recv(); status.Code(err) != codes.DeadlineExceeded || time.Since(begun) != time.Minute+time.Second {
+		if _, err := open(ctx).Recv(); status.Code(err) != codes.DeadlineExceeded ||
+			time.Since(begun) != time.Minute+time.Second {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
 		f.streamFind = func(_ *mooringv1.StreamFindRequest, s findStream) error {

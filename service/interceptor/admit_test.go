@@ -32,7 +32,8 @@ func reasonOf(err error) string { return rpcerr.HTTP(err).Body.GetError().GetRea
 func TestAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := admission.New(admission.Config{
-			Bytes: 1000, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1}, Patience: time.Second,
+			Bytes: 1000, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1},
+			Patience: time.Second,
 		})
 		x := interceptor.New(interceptor.Config{Admission: a})
 		one, other := from(t.Context(), "192.0.2.1"), from(t.Context(), "192.0.2.2")
@@ -69,7 +70,8 @@ func TestAdmission(t *testing.T) {
 // that of the replica which forwards it, and needs no place: it has one at that replica.
 func TestAdmissionOfForwardedCalls(t *testing.T) {
 	a := admission.New(admission.Config{
-		Bytes: 1000, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1}, RateEach: 1,
+		Bytes: 1000, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1},
+		RateEach: 1,
 	})
 	x := interceptor.New(interceptor.Config{Admission: a})
 	client := netip.MustParseAddr("192.0.2.1")
@@ -79,7 +81,8 @@ func TestAdmissionOfForwardedCalls(t *testing.T) {
 		local := call.Local{Forwarded: true, Client: client}
 		want := admission.PrincipalOf("", client)
 		if strings.Contains(name, "with a name") {
-			local.Identity, want = &caller.Identity{Principal: "key:a"}, admission.Principal{Name: "key:a"}
+			local.Identity, want = &caller.Identity{Principal: "key:a"},
+				admission.Principal{Name: "key:a"}
 		}
 		ctx := &call.LocalContext{Context: from(t.Context(), "192.0.2.9"), Local: local}
 		ran := false
@@ -164,7 +167,8 @@ func TestDeadlineInQueue(t *testing.T) {
 				a := admission.New(test.limits)
 				x := interceptor.New(interceptor.Config{Admission: a})
 				if test.held {
-					if err := a.EnterCall(t.Context(), admission.Principal{Name: "other"}); err != nil {
+					if err := a.EnterCall(t.Context(),
+						admission.Principal{Name: "other"}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -43,10 +43,14 @@ func guarded(t testing.TB, expires time.Time, log *slog.Logger) (*interceptor.Ch
 
 func TestAuthenticate(t *testing.T) {
 	var log bytes.Buffer
-	x, key := guarded(t, time.Time{}, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	x, key := guarded(t, time.Time{},
+		slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	leaf := certtest.Authority(t, certtest.ECDSA).Issue(t, "client").Certificate
 	from := func(state tls.ConnectionState) *peer.Peer {
-		return &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 1}, AuthInfo: credentials.TLSInfo{State: state}}
+		return &peer.Peer{
+			Addr:     &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 1},
+			AuthInfo: credentials.TLSInfo{State: state},
+		}
 	}
 	for _, row := range []struct {
 		name string
@@ -65,7 +69,8 @@ func TestAuthenticate(t *testing.T) {
 		{"a certificate that is not verified", nil, from(tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}), "needs credentials"},
 		{"plain text", nil, &peer.Peer{Addr: &net.UnixAddr{Name: "x"}}, "needs credentials"},
 	} {
-		ctx := incoming(t.Context(), append([]string{interceptor.RequestIDKey, "abc-1"}, row.md...)...)
+		ctx := incoming(t.Context(),
+			append([]string{interceptor.RequestIDKey, "abc-1"}, row.md...)...)
 		if row.peer != nil {
 			ctx = peer.NewContext(ctx, row.peer)
 		}
@@ -73,10 +78,14 @@ func TestAuthenticate(t *testing.T) {
 		ctx, err := x.Authenticate(ctx, "/s/M")
 		if err != nil {
 			r := rpcerr.HTTP(err)
-			if e := r.Body.GetError(); status.Code(err) != codes.Unauthenticated || e.GetRequestId() != "abc-1" || !strings.Contains(e.GetMessage(), row.want) {
+			if e := r.Body.GetError(); status.Code(err) != codes.Unauthenticated ||
+				e.GetRequestId() != "abc-1" || !strings.Contains(e.GetMessage(), row.want) {
 				t.Errorf("%s: %v, want %s", row.name, r.Body, row.want)
 			}
-			if text := log.String(); !strings.Contains(text, "level=INFO msg=\"request refused\"") || !strings.Contains(text, "reason=Unauthenticated") || !strings.Contains(text, "method=/s/M") || strings.Contains(text, key) {
+			if text := log.String(); !strings.Contains(text,
+				"level=INFO msg=\"request refused\"") ||
+				!strings.Contains(text, "reason=Unauthenticated") ||
+				!strings.Contains(text, "method=/s/M") || strings.Contains(text, key) {
 				t.Errorf("%s: log %s", row.name, text)
 			}
 			continue
@@ -87,7 +96,8 @@ func TestAuthenticate(t *testing.T) {
 			}
 			return nil
 		})
-		if text := log.String(); err != nil || !strings.Contains(text, "principal="+row.want) || strings.Contains(text, key) {
+		if text := log.String(); err != nil || !strings.Contains(text, "principal="+row.want) ||
+			strings.Contains(text, key) {
 			t.Errorf("%s: %v, log %s", row.name, err, text)
 		}
 	}
@@ -107,7 +117,8 @@ func TestWithoutCallers(t *testing.T) {
 func TestUnknownCallers(t *testing.T) {
 	x, key := guarded(t, time.Time{}, nil)
 	ctx := incoming(t.Context(), "authorization", "Bearer "+key)
-	for name, run := range map[string]func(context.Context, *interceptor.Chain, func(context.Context) error) error{"unary": unary, "stream": stream} {
+	for name, run := range map[string]func(context.Context, *interceptor.Chain,
+		func(context.Context) error) error{"unary": unary, "stream": stream} {
 		err := run(ctx, x, func(context.Context) error {
 			t.Errorf("%s: the handler runs", name)
 			return nil
@@ -124,7 +135,8 @@ func TestStreamsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, key := guarded(t, time.Now().Add(time.Minute), nil)
 		authenticated := func() context.Context {
-			ctx, err := x.Authenticate(metadata.NewIncomingContext(t.Context(), metadata.Pairs("api-key", key)), "/s/S")
+			ctx, err := x.Authenticate(metadata.NewIncomingContext(t.Context(),
+				metadata.Pairs("api-key", key)), "/s/S")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,12 +150,15 @@ func TestStreamsExpire(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		if status.Code(err) != codes.Unauthenticated || time.Since(begin) > time.Minute+2*time.Second {
+		if status.Code(err) != codes.Unauthenticated ||
+			time.Since(begin) > time.Minute+2*time.Second {
 			t.Errorf("the stream ended with %v after %s", err, time.Since(begin))
 		}
 		x, key = guarded(t, time.Now().Add(time.Minute), nil)
 		ctx := authenticated()
-		if err := stream(ctx, x, func(context.Context) error { return status.Error(codes.NotFound, "x") }); status.Code(err) != codes.NotFound {
+		if err := stream(ctx, x, func(context.Context) error {
+			return status.Error(codes.NotFound, "x")
+		}); status.Code(err) != codes.NotFound {
 			t.Errorf("a handler's own error: %v", err)
 		}
 		err = unary(ctx, x, func(ctx context.Context) error {
@@ -197,16 +212,19 @@ func TestRemovedKeysEndStreams(t *testing.T) {
 	} {
 		for _, receives := range []bool{false, true} {
 			callers.Replace(table(line))
-			err := x.Stream()(nil, taking{serverStream{ctx: ctx}}, &grpc.StreamServerInfo{FullMethod: "/s/S", IsClientStream: receives}, func(_ any, ss grpc.ServerStream) error {
-				if err := ss.RecvMsg(nil); err != nil {
-					return err
-				}
-				callers.Replace(row.keys)
-				if receives {
-					return ss.RecvMsg(nil)
-				}
-				return ss.SendMsg(nil)
-			})
+			err := x.Stream()(nil, taking{serverStream{ctx: ctx}},
+				&grpc.StreamServerInfo{FullMethod: "/s/S", IsClientStream: receives}, func(
+					_ any, ss grpc.ServerStream,
+				) error {
+					if err := ss.RecvMsg(nil); err != nil {
+						return err
+					}
+					callers.Replace(row.keys)
+					if receives {
+						return ss.RecvMsg(nil)
+					}
+					return ss.SendMsg(nil)
+				})
 			if status.Code(err) != row.want {
 				t.Errorf("%s, receives %v: %v, want %s", row.name, receives, err, row.want)
 			}

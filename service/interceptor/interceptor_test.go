@@ -27,8 +27,12 @@ import (
 )
 
 // unary runs a handler through the chain.
-func unary(ctx context.Context, x *interceptor.Chain, handler func(ctx context.Context) error) error {
-	_, err := x.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(ctx context.Context, _ any) (any, error) {
+func unary(ctx context.Context, x *interceptor.Chain, handler func(
+	ctx context.Context,
+) error) error {
+	_, err := x.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(
+		ctx context.Context, _ any,
+	) (any, error) {
 		return "response", handler(ctx)
 	})
 	return err
@@ -41,9 +45,13 @@ type serverStream struct {
 
 func (s serverStream) Context() context.Context { return s.ctx }
 
-func stream(ctx context.Context, x *interceptor.Chain, handler func(ctx context.Context) error) error {
+func stream(ctx context.Context, x *interceptor.Chain, handler func(
+	ctx context.Context,
+) error) error {
 	//nolint:contextcheck // the stream has it
-	return x.Stream()(nil, serverStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/s/S"}, func(_ any, ss grpc.ServerStream) error {
+	return x.Stream()(nil, serverStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/s/S"}, func(
+		_ any, ss grpc.ServerStream,
+	) error {
 		return handler(ss.Context())
 	})
 }
@@ -54,7 +62,8 @@ func incoming(ctx context.Context, kv ...string) context.Context {
 
 func TestErrorsBecomeStatuses(t *testing.T) {
 	x := interceptor.New(interceptor.Config{})
-	for name, run := range map[string]func(context.Context, *interceptor.Chain, func(context.Context) error) error{"unary": unary, "stream": stream} {
+	for name, run := range map[string]func(context.Context, *interceptor.Chain,
+		func(context.Context) error) error{"unary": unary, "stream": stream} {
 		t.Run(name, func(t *testing.T) {
 			ctx := incoming(t.Context(), interceptor.RequestIDKey, "abc-1")
 			if err := run(ctx, x, func(context.Context) error { return nil }); err != nil {
@@ -66,7 +75,11 @@ func TestErrorsBecomeStatuses(t *testing.T) {
 				t.Errorf("response %d %v", r.Code, r.Body)
 			}
 			for _, id := range []string{"", "ä", strings.Repeat("x", 65), "a b"} {
-				err := run(incoming(t.Context(), interceptor.RequestIDKey, id), x, func(context.Context) error { return paging.ErrCursorNotFound })
+				err := run(incoming(t.Context(), interceptor.RequestIDKey, id), x, func(
+					context.Context,
+				) error {
+					return paging.ErrCursorNotFound
+				})
 				if got := rpcerr.HTTP(err).Body.GetError().GetRequestId(); got == id || got == "" {
 					t.Errorf("id %q becomes %q", id, got)
 				}
@@ -102,14 +115,20 @@ func TestComment(t *testing.T) {
 // that an unknown encoding is refused before a handler runs.
 func TestHandlersLearnOfTheCall(t *testing.T) {
 	x := interceptor.New(interceptor.Config{})
-	for name, run := range map[string]func(context.Context, *interceptor.Chain, func(context.Context) error) error{"unary": unary, "stream": stream} {
-		for text, want := range map[string]payload.Encoding{"": payload.BSON, "json": payload.JSON, "canonical-json": payload.CanonicalJSON} {
+	for name, run := range map[string]func(context.Context, *interceptor.Chain,
+		func(context.Context) error) error{"unary": unary, "stream": stream} {
+		for text, want := range map[string]payload.Encoding{
+			"": payload.BSON, "json": payload.JSON, "canonical-json": payload.CanonicalJSON,
+		} {
 			ctx := incoming(t.Context(), interceptor.RequestIDKey, "abc-1")
 			if text != "" {
-				ctx = incoming(t.Context(), interceptor.RequestIDKey, "abc-1", payload.EncodingKey, text)
+				ctx = incoming(t.Context(), interceptor.RequestIDKey, "abc-1", payload.EncodingKey,
+					text)
 			}
 			err := run(ctx, x, func(ctx context.Context) error {
-				if got := *call.From(ctx); got != (call.Call{Local: call.Local{RequestID: "abc-1"}, Encoding: want}) {
+				if got := *call.From(ctx); got != (call.Call{
+					Local: call.Local{RequestID: "abc-1"}, Encoding: want,
+				}) {
 					t.Errorf("%s, %q: %+v", name, text, got)
 				}
 				return nil
@@ -119,7 +138,9 @@ func TestHandlersLearnOfTheCall(t *testing.T) {
 			}
 		}
 		local := call.Local{RequestID: "abc-1", Casual: true, Text: true, Built: true}
-		ctx := &call.LocalContext{Context: incoming(t.Context(), interceptor.RequestIDKey, "abc-2"), Local: local}
+		ctx := &call.LocalContext{
+			Context: incoming(t.Context(), interceptor.RequestIDKey, "abc-2"), Local: local,
+		}
 		if err := run(ctx, x, func(ctx context.Context) error {
 			if got := *call.From(ctx); got != (call.Call{Local: local}) {
 				t.Errorf("%s, from REST: %+v", name, got)
@@ -128,11 +149,14 @@ func TestHandlersLearnOfTheCall(t *testing.T) {
 		}); err != nil {
 			t.Errorf("%s, from REST: %v", name, err)
 		}
-		err := run(incoming(t.Context(), payload.EncodingKey, "xml"), x, func(context.Context) error {
+		err := run(incoming(t.Context(), payload.EncodingKey, "xml"), x, func(
+			context.Context,
+		) error {
 			t.Errorf("%s: the handler runs", name)
 			return nil
 		})
-		if e := rpcerr.HTTP(err).Body.GetError(); e.GetReason() != "InvalidArgument" || e.GetField() != payload.EncodingKey || e.GetRequestId() == "" {
+		if e := rpcerr.HTTP(err).Body.GetError(); e.GetReason() != "InvalidArgument" ||
+			e.GetField() != payload.EncodingKey || e.GetRequestId() == "" {
 			t.Errorf("%s: an unknown encoding: %v", name, e)
 		}
 	}
@@ -159,7 +183,10 @@ func TestLog(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
-			x := interceptor.New(interceptor.Config{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: test.level}))})
+			x := interceptor.New(interceptor.Config{
+				Logger: slog.New(slog.NewTextHandler(&out,
+					&slog.HandlerOptions{Level: test.level})),
+			})
 			_ = unary(incoming(t.Context(), interceptor.RequestIDKey, "r1"), x, test.run)
 			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 			if out.Len() == 0 {
@@ -181,12 +208,19 @@ func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := interceptor.New(interceptor.Config{DefaultTimeout: time.Minute})
 		limited := interceptor.New(interceptor.Config{MaxTimeout: time.Minute})
-		within := func(run func(context.Context, *interceptor.Chain, func(context.Context) error) error) func(context.Context, *interceptor.Chain, func(context.Context) error) error {
-			return func(ctx context.Context, _ *interceptor.Chain, handler func(context.Context) error) error {
+		within := func(run func(context.Context, *interceptor.Chain,
+			func(context.Context) error) error) func(context.Context, *interceptor.Chain, func(
+			context.Context,
+		) error) error {
+			return func(ctx context.Context, _ *interceptor.Chain, handler func(
+				context.Context,
+			) error) error {
 				return run(ctx, limited, handler)
 			}
 		}
-		left := func(ctx context.Context, run func(context.Context, *interceptor.Chain, func(context.Context) error) error) (d time.Duration) {
+		left := func(ctx context.Context, run func(context.Context, *interceptor.Chain, func(
+			context.Context,
+		) error) error) (d time.Duration) {
 			if err := run(ctx, x, func(ctx context.Context) error {
 				if deadline, ok := ctx.Deadline(); ok {
 					d = time.Until(deadline)
@@ -224,7 +258,11 @@ func TestDeadline(t *testing.T) {
 			}
 		}
 		for _, bad := range []string{"5", "-1s", "0s", "soon"} {
-			err := unary(incoming(t.Context(), interceptor.TimeoutKey, bad), x, func(context.Context) error { return nil })
+			err := unary(incoming(t.Context(), interceptor.TimeoutKey, bad), x, func(
+				context.Context,
+			) error {
+				return nil
+			})
 			if status.Code(err) != codes.InvalidArgument {
 				t.Errorf("timeout %q: %v", bad, err)
 			}
@@ -255,7 +293,8 @@ func TestDrain(t *testing.T) {
 				switch {
 				case err == nil:
 					finished++
-				case status.Code(err) == codes.Unavailable && rpcerr.HTTP(err).Body.GetError().GetReason() == "ShuttingDown":
+				case status.Code(err) == codes.Unavailable &&
+					rpcerr.HTTP(err).Body.GetError().GetReason() == "ShuttingDown":
 					cut++
 				default:
 					t.Errorf("a stream ended with %v", err)
@@ -271,7 +310,8 @@ func TestDrain(t *testing.T) {
 		go func() {
 			time.Sleep(time.Second) //nolint:forbidigo // fake time
 			err := unary(t.Context(), x, func(context.Context) error { return nil })
-			if r := rpcerr.HTTP(err); r.Code != 503 || r.Body.GetError().GetRetry() != "same-request" || r.RetryAfter == 0 {
+			if r := rpcerr.HTTP(err); r.Code != 503 ||
+				r.Body.GetError().GetRetry() != "same-request" || r.RetryAfter == 0 {
 				t.Errorf("a new call: %v", r)
 			}
 		}()
@@ -280,7 +320,8 @@ func TestDrain(t *testing.T) {
 		}
 		wg.Wait()
 		if finished != 20 || cut != 30 || gate.Cut() != 30 || gate.InFlight() != 0 {
-			t.Errorf("%d finished, %d cut, Cut() = %d, %d in flight", finished, cut, gate.Cut(), gate.InFlight())
+			t.Errorf("%d finished, %d cut, Cut() = %d, %d in flight", finished, cut, gate.Cut(),
+				gate.InFlight())
 		}
 	})
 }
@@ -336,7 +377,9 @@ func TestStalledStream(t *testing.T) {
 						ss = rendezvous{w}
 					}
 					begun := time.Now()
-					err := x.Stream()(nil, ss, &grpc.StreamServerInfo{FullMethod: "/s/S"}, func(_ any, ss grpc.ServerStream) error {
+					err := x.Stream()(nil, ss, &grpc.StreamServerInfo{FullMethod: "/s/S"}, func(
+						_ any, ss grpc.ServerStream,
+					) error {
 						for range 10 {
 							if err := ss.SendMsg("message"); err != nil {
 								return err
@@ -351,7 +394,9 @@ func TestStalledStream(t *testing.T) {
 					if !row.stalled && err != nil {
 						t.Errorf("it ended with %v", err)
 					}
-					if row.stalled && (err == nil || rpcerr.HTTP(err).Body.GetError().GetReason() != "StreamStalled") {
+					if row.stalled &&
+						(err == nil ||
+							rpcerr.HTTP(err).Body.GetError().GetReason() != "StreamStalled") {
 						t.Errorf("it ended with %v, want StreamStalled", err)
 					}
 				})
@@ -366,7 +411,10 @@ func TestDrainGivesUp(t *testing.T) {
 		x := interceptor.New(interceptor.Config{Gate: gate})
 		done := make(chan error)
 		go func() {
-			done <- unary(t.Context(), x, func(context.Context) error { time.Sleep(time.Hour); return nil }) //nolint:forbidigo // fake time
+			done <- unary(t.Context(), x, func(context.Context) error {
+				time.Sleep(time.Hour) //nolint:forbidigo // fake time
+				return nil
+			})
 		}()
 		synctest.Wait()
 		start := time.Now()
@@ -429,11 +477,14 @@ func (s *sealing) Seal(string, *client.Session) string {
 func TestSessionIsRenewedOnce(t *testing.T) {
 	sessions := &sealing{}
 	x := interceptor.New(interceptor.Config{Sessions: sessions})
-	res, err := x.Unary()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(ctx context.Context, _ any) (any, error) {
+	res, err := x.Unary()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(
+		ctx context.Context, _ any,
+	) (any, error) {
 		call.From(ctx).Session = &client.Session{}
 		return &mooringv1.FindOneResponse{}, nil
 	})
-	if m, _ := res.(*mooringv1.FindOneResponse); err != nil || m.GetSession() != "token" || sessions.sealed != 1 {
+	if m, _ := res.(*mooringv1.FindOneResponse); err != nil || m.GetSession() != "token" ||
+		sessions.sealed != 1 {
 		t.Errorf("%v, %v, and %d tokens were sealed, want one", res, err, sessions.sealed)
 	}
 }

@@ -48,10 +48,14 @@ func TestGoroutinesOfStreams(t *testing.T) {
 	} {
 		for _, receives := range []bool{false, true} {
 			x := interceptor.New(interceptor.Config{})
-			info := &grpc.StreamServerInfo{FullMethod: "/s/S", IsClientStream: receives, IsServerStream: !receives}
+			info := &grpc.StreamServerInfo{
+				FullMethod: "/s/S", IsClientStream: receives, IsServerStream: !receives,
+			}
 			synctest.Test(t, func(t *testing.T) {
 				before := created()
-				err := x.Stream()(nil, row.stream(t.Context()), info, func(_ any, ss grpc.ServerStream) (err error) {
+				err := x.Stream()(nil, row.stream(t.Context()), info, func(
+					_ any, ss grpc.ServerStream,
+				) (err error) {
 					for i := 0; i < messages && err == nil; i++ {
 						if receives {
 							err = ss.RecvMsg(nil)
@@ -85,13 +89,16 @@ func TestStalledStreamStaysOver(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		x := interceptor.New(interceptor.Config{StallTimeout: time.Minute})
 		begun := time.Now()
-		_ = x.Stream()(nil, stuck{prompt{ctx: ctx}}, &grpc.StreamServerInfo{FullMethod: "/s/S"}, func(_ any, ss grpc.ServerStream) error {
-			first, second := ss.SendMsg("first"), ss.SendMsg("second")
-			if reasonOf(first) != "StreamStalled" || reasonOf(second) != "StreamStalled" {
-				t.Errorf("the messages end with %v and %v, want StreamStalled", first, second)
-			}
-			return second
-		})
+		_ = x.Stream()(nil, stuck{prompt{ctx: ctx}}, &grpc.StreamServerInfo{FullMethod: "/s/S"},
+			func(
+				_ any, ss grpc.ServerStream,
+			) error {
+				first, second := ss.SendMsg("first"), ss.SendMsg("second")
+				if reasonOf(first) != "StreamStalled" || reasonOf(second) != "StreamStalled" {
+					t.Errorf("the messages end with %v and %v, want StreamStalled", first, second)
+				}
+				return second
+			})
 		if took := time.Since(begun); took != time.Minute {
 			t.Errorf("it ended after %s, want a minute", took)
 		}

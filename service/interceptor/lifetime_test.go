@@ -41,7 +41,8 @@ func TestLifetime(t *testing.T) {
 					want = context.Canceled
 				}
 				if child.Err() != context.Canceled || context.Cause(child) != want { //nolint:errorlint // identity
-					t.Errorf("%s, asked %v: Err() = %v, Cause() = %v, want %v", name, asked, child.Err(),
+					t.Errorf("%s, asked %v: Err() = %v, Cause() = %v, want %v", name, asked,
+						child.Err(),
 						context.Cause(child), want)
 				}
 				select {
@@ -93,7 +94,9 @@ func TestWatch(t *testing.T) {
 			parent, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			l := interceptor.NewLifetime(parent)
-			if !l.Watch(func() { t.Errorf("%s: interrupted after Unwatch", name) }) || !l.Unwatch() {
+			if !l.Watch(func() {
+				t.Errorf("%s: interrupted after Unwatch", name)
+			}) || !l.Unwatch() {
 				t.Errorf("%s: Watch() or Unwatch() = false", name)
 			}
 			end(l, cancel)

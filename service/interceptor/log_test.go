@@ -28,9 +28,12 @@ func TestSummaries(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		x := interceptor.New(interceptor.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
-		_ = unary(incoming(t.Context()), x, func(context.Context) error { return &rpcerr.Error{Reason: reason, Message: "m"} })
+		_ = unary(incoming(t.Context()), x, func(context.Context) error {
+			return &rpcerr.Error{Reason: reason, Message: "m"}
+		})
 		text := out.String()
-		if want == "" && text != "" || !strings.Contains(text, want) || want != "" && !strings.Contains(text, "reason="+string(reason)) {
+		if want == "" && text != "" || !strings.Contains(text, want) ||
+			want != "" && !strings.Contains(text, "reason="+string(reason)) {
 			t.Errorf("%s: %q, want %q", reason, text, want)
 		}
 	}
@@ -52,7 +55,9 @@ func TestLoggedClient(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			var out bytes.Buffer
-			x := interceptor.New(interceptor.Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+			x := interceptor.New(interceptor.Config{
+				Logger: slog.New(slog.NewTextHandler(&out, nil)),
+			})
 			ctx := &call.LocalContext{Context: from(t.Context(), peer.String()), Local: row.local}
 			err := unary(ctx, x, func(ctx context.Context) error {
 				if got := call.From(ctx).Client; got != row.want {
@@ -60,7 +65,8 @@ func TestLoggedClient(t *testing.T) {
 				}
 				return &rpcerr.Error{Reason: rpcerr.Internal}
 			})
-			if text := out.String(); err == nil || strings.Contains(text, "client=") != row.want.IsValid() ||
+			if text := out.String(); err == nil ||
+				strings.Contains(text, "client=") != row.want.IsValid() ||
 				row.want.IsValid() && !strings.Contains(text, "client="+row.want.String()+" ") {
 				t.Errorf("%v, logged %q, want %s", err, text, row.want)
 			}
@@ -75,8 +81,10 @@ func document(b *bson.Builder) *mooringv1.Document {
 // TestSlowRequests checks that a slow call is logged with the shape of its documents, and without
 // any value.
 func TestSlowRequests(t *testing.T) {
-	filter := bson.NewBuilder(nil).String("name", "secret").OpenDocument("total").Int32("$gt", 1471147119).Close().
-		OpenArray("$or").OpenDocument("").Int32("a", 1471147119).Close().OpenDocument("").String("b", "secret").Close().Close().
+	filter := bson.NewBuilder(nil).String("name", "secret").OpenDocument("total").
+		Int32("$gt", 1471147119).Close().
+		OpenArray("$or").OpenDocument("").Int32("a", 1471147119).Close().OpenDocument("").
+		String("b", "secret").Close().Close().
 		OpenArray("tags").String("", "secret").String("", "secret").Close()
 	deep := bson.NewBuilder(nil)
 	for range 20 {
@@ -112,13 +120,18 @@ func TestSlowRequests(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
-				x := interceptor.New(interceptor.Config{SlowRequest: time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+				x := interceptor.New(interceptor.Config{
+					SlowRequest: time.Second, Logger: slog.New(slog.NewTextHandler(&out, nil)),
+				})
 				for _, took := range []time.Duration{time.Second - 1, time.Second} {
 					out.Reset()
-					_, err := x.Unary()(incoming(t.Context()), row.request, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(context.Context, any) (any, error) {
-						time.Sleep(took) //nolint:forbidigo // fake time
-						return nil, nil
-					})
+					_, err := x.Unary()(incoming(t.Context()), row.request,
+						&grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(
+							context.Context, any,
+						) (any, error) {
+							time.Sleep(took) //nolint:forbidigo // fake time
+							return nil, nil
+						})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -127,7 +140,8 @@ func TestSlowRequests(t *testing.T) {
 					if slow != (took == time.Second) || slow && !strings.Contains(text, row.want) {
 						t.Errorf("after %s: %s, want %s", took, text, row.want)
 					}
-					if strings.Contains(text, "secret") || strings.Contains(text, "1471147119") || len(text) > 1000 {
+					if strings.Contains(text, "secret") || strings.Contains(text, "1471147119") ||
+						len(text) > 1000 {
 						t.Errorf("%d bytes: %s", len(text), text)
 					}
 				}

@@ -18,7 +18,9 @@ import (
 // meter records what it is told.
 type meter struct{ lines []string }
 
-func (m *meter) Ended(method string, stream bool, code codes.Code, reason string, took time.Duration) {
+func (m *meter) Ended(
+	method string, stream bool, code codes.Code, reason string, took time.Duration,
+) {
 	m.lines = append(m.lines, fmt.Sprintf("%s %v %s %q %s", method, stream, code, reason, took))
 }
 
@@ -39,7 +41,9 @@ func TestCallsAreCounted(t *testing.T) {
 		_ = unary(ctx, x, func(context.Context) error { return paging.ErrCursorNotFound })
 		_ = unary(ctx, x, func(context.Context) error { panic("x") })
 		_ = stream(ctx, x, func(context.Context) error { return nil })
-		guarded := interceptor.New(interceptor.Config{Meter: m, Callers: caller.New(caller.Config{})})
+		guarded := interceptor.New(interceptor.Config{
+			Meter: m, Callers: caller.New(caller.Config{}),
+		})
 		_, _ = guarded.Authenticate(ctx, "/s/M")
 		want := []string{
 			`/s/M false OK "" 1s`, `/s/M false NotFound "CursorNotFound" 0s`,

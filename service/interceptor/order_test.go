@@ -31,7 +31,8 @@ func TestOrder(t *testing.T) {
 	if !slices.Equal(got, stated) {
 		t.Errorf("the steps are %q, and docs/architecture.md states %q", got, stated)
 	}
-	_, list, _ := strings.Cut(strings.Join(strings.Fields(section), " "), "run only at the replica that the client has called: ")
+	_, list, _ := strings.Cut(strings.Join(strings.Fields(section), " "),
+		"run only at the replica that the client has called: ")
 	list, _, _ = strings.Cut(list, ".")
 	var once []string
 	for _, m := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(list, -1) {

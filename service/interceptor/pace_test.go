@@ -37,7 +37,9 @@ func TestPace(t *testing.T) {
 					x := interceptor.New(interceptor.Config{Admission: a})
 					begun := time.Now()
 					call := func(address string) {
-						_ = run(from(t.Context(), address), x, func(context.Context) error { return test.err })
+						_ = run(from(t.Context(), address), x, func(context.Context) error {
+							return test.err
+						})
 					}
 					for range 110 {
 						call("192.0.2.1")

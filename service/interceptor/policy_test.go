@@ -146,7 +146,8 @@ func TestOperators(t *testing.T) {
 			!strings.HasPrefix(said, "only operators may call "+row.method[len(operate):]+":")) {
 			t.Errorf("%s: the client is told %q", row.name, said)
 		}
-		logged := strings.Count(log.String(), `msg="request refused: the client is not an operator"`)
+		logged := strings.Count(log.String(),
+			`msg="request refused: the client is not an operator"`)
 		if named := strings.Count(log.String(), "rule=auth.operators"); named != logged {
 			t.Errorf("%s: %d records, of which %d name the option", row.name, logged, named)
 		}
@@ -168,23 +169,31 @@ func TestPolicy(t *testing.T) {
 	}
 	var log bytes.Buffer
 	x := interceptor.New(interceptor.Config{
-		Logger: slog.New(slog.NewTextHandler(&log, nil)), Policy: policy.NewEnforcer(policy.Config{Policy: p}),
+		Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Policy: policy.NewEnforcer(policy.Config{Policy: p}),
 	})
 	const service = "/mooring.v1.DocumentService/"
 	broken := &mongoerr.CommandError{Code: 2, Name: "BadValue", Message: "secret"}
 	unaryCall := func(collection string) error {
 		request := &mooringv1.FindRequest{Database: "d", Collection: collection}
-		_, err := x.Unary()(t.Context(), request, &grpc.UnaryServerInfo{FullMethod: service + "Find"}, func(_ context.Context, got any) (any, error) {
-			if r, ok := got.(*mooringv1.FindRequest); !ok || len(r.GetFilter().GetBson()) == 0 {
-				t.Errorf("the handler gets %v", got)
-			}
-			return nil, broken
-		})
+		_, err := x.Unary()(t.Context(), request,
+			&grpc.UnaryServerInfo{FullMethod: service + "Find"}, func(
+				_ context.Context, got any,
+			) (any, error) {
+				if r, ok := got.(*mooringv1.FindRequest); !ok || len(r.GetFilter().GetBson()) == 0 {
+					t.Errorf("the handler gets %v", got)
+				}
+				return nil, broken
+			})
 		return err
 	}
 	streamCall := func(method string, message, into proto.Message, sends bool) error {
-		info := &grpc.StreamServerInfo{FullMethod: service + method, IsServerStream: !sends, IsClientStream: sends}
-		return x.Stream()(nil, &received{ctx: t.Context(), message: message}, info, func(_ any, ss grpc.ServerStream) error {
+		info := &grpc.StreamServerInfo{
+			FullMethod: service + method, IsServerStream: !sends, IsClientStream: sends,
+		}
+		return x.Stream()(nil, &received{ctx: t.Context(), message: message}, info, func(
+			_ any, ss grpc.ServerStream,
+		) error {
 			if err := ss.RecvMsg(into); err != nil {
 				return err
 			}
@@ -194,22 +203,29 @@ func TestPolicy(t *testing.T) {
 	calls := map[string]func(collection string) error{
 		"unary": unaryCall,
 		"server stream": func(collection string) error {
-			return streamCall("StreamFind", &mooringv1.StreamFindRequest{Database: "d", Collection: collection}, &mooringv1.StreamFindRequest{}, false)
+			return streamCall("StreamFind",
+				&mooringv1.StreamFindRequest{Database: "d", Collection: collection},
+				&mooringv1.StreamFindRequest{}, false)
 		},
 		"client stream": func(collection string) error {
-			return streamCall("Import", &mooringv1.ImportRequest{Database: "d", Collection: collection}, &mooringv1.ImportRequest{}, true)
+			return streamCall("Import",
+				&mooringv1.ImportRequest{Database: "d", Collection: collection},
+				&mooringv1.ImportRequest{}, true)
 		},
 	}
 	for name, call := range calls {
 		log.Reset()
 		err := call("closed")
-		if status.Code(err) != codes.PermissionDenied || strings.Contains(status.Convert(err).Message(), `"closed"`) {
+		if status.Code(err) != codes.PermissionDenied ||
+			strings.Contains(status.Convert(err).Message(), `"closed"`) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if text := log.String(); !strings.Contains(text, "rule=closed") || !strings.Contains(text, "resource=d.closed") {
+		if text := log.String(); !strings.Contains(text, "rule=closed") ||
+			!strings.Contains(text, "resource=d.closed") {
 			t.Errorf("%s: logged %s", name, text)
 		}
-		if err := call("open"); status.Code(err) != codes.InvalidArgument || strings.Contains(status.Convert(err).Message(), "secret") {
+		if err := call("open"); status.Code(err) != codes.InvalidArgument ||
+			strings.Contains(status.Convert(err).Message(), "secret") {
 			t.Errorf("%s under a filter: %v", name, err)
 		}
 	}
@@ -254,7 +270,8 @@ func (e *elsewhere) Forward(_ context.Context, f *call.Forwarding) (call.Reply, 
 // request as the policy has changed it, and does not decide again: it would refuse the filter that
 // the policy has added.
 func TestForwardedCallsAreDecidedOnce(t *testing.T) {
-	p, err := policy.Parse([]byte(`@filter("{'a': 1}") @hidden("a") permit (principal, action, resource);`))
+	p, err := policy.Parse(
+		[]byte(`@filter("{'a': 1}") @hidden("a") permit (principal, action, resource);`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +279,9 @@ func TestForwardedCallsAreDecidedOnce(t *testing.T) {
 	rules := policy.NewEnforcer(policy.Config{Policy: p})
 	x := interceptor.New(interceptor.Config{Policy: rules, Transactions: owner, Replicas: owner})
 	const service = "/mooring.v1.DocumentService/"
-	find := func(x *interceptor.Chain, ctx context.Context, filter proto.Message) (got proto.Message, err error) {
+	find := func(
+		x *interceptor.Chain, ctx context.Context, filter proto.Message,
+	) (got proto.Message, err error) {
 		_, err = x.Unary()(ctx, filter, &grpc.UnaryServerInfo{FullMethod: service + "FindOne"},
 			func(_ context.Context, r any) (any, error) {
 				got, _ = r.(proto.Message)
@@ -270,11 +289,15 @@ func TestForwardedCallsAreDecidedOnce(t *testing.T) {
 			})
 		return got, err
 	}
-	streamFind := func(x *interceptor.Chain, ctx context.Context, sent proto.Message) (got proto.Message, err error) {
+	streamFind := func(
+		x *interceptor.Chain, ctx context.Context, sent proto.Message,
+	) (got proto.Message, err error) {
 		info := &grpc.StreamServerInfo{FullMethod: service + "StreamFind", IsServerStream: true}
 		got = &mooringv1.StreamFindRequest{}
 		//nolint:contextcheck // the stream has it
-		err = x.Stream()(nil, &received{ctx: ctx, message: sent}, info, func(_ any, ss grpc.ServerStream) error {
+		err = x.Stream()(nil, &received{ctx: ctx, message: sent}, info, func(
+			_ any, ss grpc.ServerStream,
+		) error {
 			if err := ss.RecvMsg(got); err != nil {
 				return err
 			}
@@ -282,7 +305,9 @@ func TestForwardedCallsAreDecidedOnce(t *testing.T) {
 		})
 		return got, err
 	}
-	forwarded := &call.LocalContext{Context: t.Context(), Local: call.Local{Forwarded: true, Quiet: true}}
+	forwarded := &call.LocalContext{
+		Context: t.Context(), Local: call.Local{Forwarded: true, Quiet: true},
+	}
 	for name, row := range map[string]struct {
 		sent interface {
 			proto.Message
@@ -298,11 +323,13 @@ func TestForwardedCallsAreDecidedOnce(t *testing.T) {
 		if !ok || len(asked.GetFilter().GetBson()) == 0 {
 			t.Errorf("%s: the owner gets %v, want the policy's filter", name, owner.asked.Request)
 		}
-		got, err := row.make(interceptor.New(interceptor.Config{Policy: rules}), forwarded, owner.asked.Request)
+		got, err := row.make(interceptor.New(interceptor.Config{Policy: rules}), forwarded,
+			owner.asked.Request)
 		if !proto.Equal(got, owner.asked.Request) {
 			t.Errorf("%s: the owner's handler gets %v, want %v", name, got, owner.asked.Request)
 		}
-		if status.Code(err) != codes.InvalidArgument || strings.Contains(status.Convert(err).Message(), "secret") {
+		if status.Code(err) != codes.InvalidArgument ||
+			strings.Contains(status.Convert(err).Message(), "secret") {
 			t.Errorf("%s: the owner fails with %v, want no word of the server", name, err)
 		}
 		if !owner.asked.Local.Quiet {
@@ -331,8 +358,10 @@ func TestRepeatedErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := interceptor.New(interceptor.Config{
-		Policy:       policy.NewEnforcer(policy.Config{Policy: p}),
-		Transactions: repeating{err: &mongoerr.CommandError{Code: 2, Name: "BadValue", Message: "secret"}},
+		Policy: policy.NewEnforcer(policy.Config{Policy: p}),
+		Transactions: repeating{
+			err: &mongoerr.CommandError{Code: 2, Name: "BadValue", Message: "secret"},
+		},
 	})
 	for collection, want := range map[string]struct {
 		code codes.Code
@@ -342,7 +371,9 @@ func TestRepeatedErrors(t *testing.T) {
 		"free":   {codes.InvalidArgument, true},
 		"closed": {codes.PermissionDenied, false},
 	} {
-		request := &mooringv1.FindOneRequest{Database: "d", Collection: collection, Transaction: new("t")}
+		request := &mooringv1.FindOneRequest{
+			Database: "d", Collection: collection, Transaction: new("t"),
+		}
 		info := &grpc.UnaryServerInfo{FullMethod: "/mooring.v1.DocumentService/FindOne"}
 		_, err := x.Unary()(t.Context(), request, info, func(context.Context, any) (any, error) {
 			t.Errorf("%s: the handler runs", collection)

@@ -30,10 +30,13 @@ func TestMethodsOfStrangers(t *testing.T) {
 		Method: called, Code: codes.Unauthenticated, Reason: "Unauthenticated",
 	})
 	x := interceptor.New(interceptor.Config{Logger: logger})
-	_, _ = x.Unary()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: called}, func(context.Context, any) (any, error) {
+	_, _ = x.Unary()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: called}, func(
+		context.Context, any,
+	) (any, error) {
 		panic("a bug")
 	})
-	if text := log.String(); strings.Contains(text, key) || strings.Count(text, "/v1/changes/…") < 2 {
+	if text := log.String(); strings.Contains(text, key) ||
+		strings.Count(text, "/v1/changes/…") < 2 {
 		t.Errorf("the log: %s", text)
 	}
 	for _, m := range method.All() {

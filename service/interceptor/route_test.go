@@ -51,7 +51,9 @@ func newNode(
 		t.Fatal(err)
 	}
 	n := &node{
-		limit: admission.New(admission.Config{Bytes: 1 << 20, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1}}),
+		limit: admission.New(admission.Config{
+			Bytes: 1 << 20, Calls: admission.Limits{Each: 1}, Streams: admission.Limits{Each: 1},
+		}),
 		steps: map[string]int{},
 	}
 	audited := audit.New(audit.Config{Handler: slog.NewTextHandler(&n.log, nil)})
@@ -149,8 +151,10 @@ func TestForwardedCallsPassOnce(t *testing.T) {
 	b.ran = func(ctx context.Context) {
 		ran++
 		c := call.From(ctx)
-		if c.Principal != "key:shop" || c.RequestID != "id" || c.Account.Principal().Name != "key:shop" {
-			t.Errorf("the owner runs a call %q of %q, with the account of %v", c.RequestID, c.Principal, c.Account.Principal())
+		if c.Principal != "key:shop" || c.RequestID != "id" ||
+			c.Account.Principal().Name != "key:shop" {
+			t.Errorf("the owner runs a call %q of %q, with the account of %v", c.RequestID,
+				c.Principal, c.Account.Principal())
 		}
 		if at := b.limit.Calls().Held + b.limit.Streams().Held; at != 0 {
 			t.Errorf("%d calls have a place at the owner", at)
@@ -163,17 +167,23 @@ func TestForwardedCallsPassOnce(t *testing.T) {
 	ctx := &call.LocalContext{Context: t.Context(), Local: local}
 	const service = "/mooring.v1.DocumentService/"
 	insert := &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Transaction: new("t")}
-	resp, err := a.chain.Unary()(ctx, insert, &grpc.UnaryServerInfo{FullMethod: service + "InsertOne"},
+	resp, err := a.chain.Unary()(ctx, insert,
+		&grpc.UnaryServerInfo{FullMethod: service + "InsertOne"},
 		func(context.Context, any) (any, error) { return nil, errors.New("the handler runs") })
 	if _, ok := resp.(*mooringv1.InsertOneResponse); !ok || err != nil || ran != 1 {
 		t.Errorf("InsertOne = %v, %v; it ran %d times", resp, err, ran)
 	}
 	ss := &sending{received: received{
-		ctx:     ctx,
-		message: &mooringv1.StreamFindRequest{Database: "d", Collection: "c", Transaction: new("t")},
+		ctx: ctx,
+		message: &mooringv1.StreamFindRequest{
+			Database: "d", Collection: "c", Transaction: new("t"),
+		},
 	}}
-	err = a.chain.Stream()(nil, ss, &grpc.StreamServerInfo{FullMethod: service + "StreamFind", IsServerStream: true},
-		func(_ any, ss grpc.ServerStream) error { return ss.RecvMsg(&mooringv1.StreamFindRequest{}) })
+	err = a.chain.Stream()(nil, ss,
+		&grpc.StreamServerInfo{FullMethod: service + "StreamFind", IsServerStream: true},
+		func(_ any, ss grpc.ServerStream) error {
+			return ss.RecvMsg(&mooringv1.StreamFindRequest{})
+		})
 	if err != nil || ran != 2 || len(ss.sent) != 1 {
 		t.Errorf("StreamFind = %v, %d messages; %d calls ran", err, len(ss.sent), ran)
 	}
@@ -188,7 +198,8 @@ func TestForwardedCallsPassOnce(t *testing.T) {
 			want = 2
 		}
 		if got := a.steps[name] + b.steps[name]; got != want {
-			t.Errorf("%s ran %d times at a and %d at b, want %d", name, a.steps[name], b.steps[name], want)
+			t.Errorf("%s ran %d times at a and %d at b, want %d", name, a.steps[name],
+				b.steps[name], want)
 		}
 	}
 	if a.meter.ended != 2 || b.meter.ended != 0 {
@@ -205,9 +216,12 @@ func TestForwardedCallsPassOnce(t *testing.T) {
 func TestOneHop(t *testing.T) {
 	there := &elsewhere{}
 	x := interceptor.New(interceptor.Config{Transactions: there, Replicas: there})
-	ctx := &call.LocalContext{Context: t.Context(), Local: call.Local{Forwarded: true, Owner: page.Instance{1}}}
+	ctx := &call.LocalContext{
+		Context: t.Context(), Local: call.Local{Forwarded: true, Owner: page.Instance{1}},
+	}
 	insert := &mooringv1.InsertOneRequest{Transaction: new("t")}
-	_, err := x.Unary()(ctx, insert, &grpc.UnaryServerInfo{FullMethod: "/mooring.v1.DocumentService/InsertOne"},
+	_, err := x.Unary()(ctx, insert,
+		&grpc.UnaryServerInfo{FullMethod: "/mooring.v1.DocumentService/InsertOne"},
 		func(context.Context, any) (any, error) { return nil, errors.New("the handler runs") })
 	if err == nil || there.asked != nil {
 		t.Errorf("InsertOne = %v, and %v was asked", err, there.asked)
@@ -253,8 +267,11 @@ func TestRouteBackHere(t *testing.T) {
 	_, err = x.Unary()(t.Context(), find, &grpc.UnaryServerInfo{FullMethod: service + "FindOne"},
 		func(_ context.Context, m any) (any, error) { return &mooringv1.FindOneResponse{}, run(m) })
 	check("FindOne", err)
-	ss := &received{ctx: t.Context(), message: &mooringv1.StreamFindRequest{Database: "d", Collection: "c"}}
-	err = x.Stream()(nil, ss, &grpc.StreamServerInfo{FullMethod: service + "StreamFind", IsServerStream: true},
+	ss := &received{
+		ctx: t.Context(), message: &mooringv1.StreamFindRequest{Database: "d", Collection: "c"},
+	}
+	err = x.Stream()(nil, ss,
+		&grpc.StreamServerInfo{FullMethod: service + "StreamFind", IsServerStream: true},
 		func(_ any, ss grpc.ServerStream) error {
 			m := &mooringv1.StreamFindRequest{}
 			if err := ss.RecvMsg(m); err != nil {
@@ -276,7 +293,8 @@ func TestRoutes(t *testing.T) {
 	for _, m := range method.All() {
 		want, known := leaves[m.Route]
 		runs := 0
-		_, err := x.Unary()(t.Context(), m.Descriptor.Input(), &grpc.UnaryServerInfo{FullMethod: m.Name},
+		_, err := x.Unary()(t.Context(), m.Descriptor.Input(),
+			&grpc.UnaryServerInfo{FullMethod: m.Name},
 			func(context.Context, any) (any, error) {
 				if runs++; runs == 1 {
 					return nil, returning{}
@@ -310,7 +328,8 @@ func TestForwardedCallsDuringDrain(t *testing.T) {
 		{"TransactionService/Commit", true, codes.Unavailable},
 	} {
 		ctx := &call.LocalContext{Context: t.Context(), Local: call.Local{Forwarded: row.forwarded}}
-		_, err := x.Unary()(ctx, &mooringv1.NextPageRequest{}, &grpc.UnaryServerInfo{FullMethod: "/mooring.v1." + row.method},
+		_, err := x.Unary()(ctx, &mooringv1.NextPageRequest{},
+			&grpc.UnaryServerInfo{FullMethod: "/mooring.v1." + row.method},
 			func(context.Context, any) (any, error) { return &mooringv1.NextPageResponse{}, nil })
 		if status.Code(err) != row.want || gate.InFlight() != 0 {
 			t.Errorf("%s, forwarded %t = %v, want %s", row.method, row.forwarded, err, row.want)

@@ -220,7 +220,9 @@ func TestAllocations(t *testing.T) {
 }
 
 func BenchmarkMatch(b *testing.B) {
-	for name, filter := range map[string]string{"everyday": everyday, "equal": `{"fullDocument.status": "open"}`} {
+	for name, filter := range map[string]string{
+		"everyday": everyday, "equal": `{"fullDocument.status": "open"}`,
+	} {
 		f, d := compile(b, filter), parse(b, event)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -255,7 +257,8 @@ func FuzzMatch(f *testing.F) {
 		}
 		is, isNot := c.Match(document), not.Match(document)
 		if is == isNot && is != match.Unknown {
-			t.Errorf("%v of %v, and as much of its opposite: %v", bson.Raw(filter), bson.Raw(document), is)
+			t.Errorf("%v of %v, and as much of its opposite: %v", bson.Raw(filter),
+				bson.Raw(document), is)
 		}
 	})
 }

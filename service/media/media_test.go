@@ -80,7 +80,8 @@ func TestAccept(t *testing.T) {
 // TestAcceptOfLines checks requests without the header, and with two lines of it.
 func TestAcceptOfLines(t *testing.T) {
 	offers := []media.Type{media.JSON, media.BSON}
-	if f, ok := media.Accept(nil, offers); !ok || f.Type != media.JSON || f.Mode != extjson.RelaxedSafe {
+	if f, ok := media.Accept(nil, offers); !ok || f.Type != media.JSON ||
+		f.Mode != extjson.RelaxedSafe {
 		t.Errorf("Accept(nil) = %v, %t", f, ok)
 	}
 	lines := []string{"application/json;q=0.1", "text/html, application/bson;q=0.2"}

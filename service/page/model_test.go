@@ -31,7 +31,9 @@ func TestModel(t *testing.T) {
 		}
 	}
 	t.Logf("%v", counts)
-	for _, must := range []string{"complete", "unknown", "drained", "unsure push", "reused", "old call"} {
+	for _, must := range []string{
+		"complete", "unknown", "drained", "unsure push", "reused", "old call",
+	} {
 		if counts[must] == 0 {
 			t.Errorf("it never happened: %s", must)
 		}
@@ -106,7 +108,8 @@ func (w *world) run() error {
 	c := call{1, w.replicas[0].self}
 	for range 200 {
 		w.disturb()
-		if w.chance(0.15) && len(w.old) > 0 { // an old call arrives late, or again; its answer is lost
+		// an old call arrives late, or again; its answer is lost
+		if w.chance(0.15) && len(w.old) > 0 {
 			w.counts["old call"]++
 			w.late = true
 			_, _ = w.call(w.any(), w.old[w.rng.IntN(len(w.old))])
@@ -190,7 +193,8 @@ func (w *world) drain(l *life) {
 			w.counts["unsure push"]++
 		}
 		w.counts["drained"]++
-		w.note("%s pushes to %s: arrives %v, answered %v", l.self.Address, to.self.Address, arrives, answered)
+		w.note("%s pushes to %s: arrives %v, answered %v", l.self.Address, to.self.Address, arrives,
+			answered)
 		l.ledger, _ = l.ledger.Pushed(receiver)
 		return
 	}
@@ -266,7 +270,8 @@ func (w *world) search(l *life, c call, to page.Replica) (delivery, error) {
 		to = next
 	}
 	for _, k := range w.rng.Perm(modelReplicas) {
-		if d, _, err := ask(page.Replica{Address: string(rune('a' + k))}); k != l.at && !errors.Is(err, errNowhere) {
+		if d, _, err := ask(page.Replica{Address: string(rune('a' + k))}); k != l.at &&
+			!errors.Is(err, errNowhere) {
 			return d, err
 		}
 	}

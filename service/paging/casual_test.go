@@ -18,7 +18,11 @@ func TestUnreadPages(t *testing.T) {
 		f := newFixture(t, nil)
 		open := func() paging.Page {
 			page, err := f.r.Open(t.Context(), paging.Opening{
-				Principal: "anna", Casual: true, Run: func(context.Context, int32) (paging.Cursor, error) { return f.s.find(9, 2, 0), nil },
+				Principal: "anna", Casual: true, Run: func(
+					context.Context, int32,
+				) (paging.Cursor, error) {
+					return f.s.find(9, 2, 0), nil
+				},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -41,7 +45,9 @@ func TestUnreadPages(t *testing.T) {
 			t.Errorf("%d open, %d killed; want 2 and 1", open, killed)
 		}
 		time.Sleep(handle.DefaultIdle - paging.DefaultUnreadIdle - 30*time.Second) //nolint:forbidigo // fake time
-		for name, token := range map[string]string{"read on": read.Token, "of another kind": usual.Token} {
+		for name, token := range map[string]string{
+			"read on": read.Token, "of another kind": usual.Token,
+		} {
 			if _, err := f.next(token); err != nil {
 				t.Errorf("%s, before its time is up: %v", name, err)
 			}
@@ -60,7 +66,9 @@ func TestCursorsOfAGoneKey(t *testing.T) {
 		}
 		open := func() error {
 			_, err := f.r.Open(t.Context(), paging.Opening{
-				Principal: "anna", Run: func(context.Context, int32) (paging.Cursor, error) { return f.s.find(9, 2, 0), nil },
+				Principal: "anna", Run: func(context.Context, int32) (paging.Cursor, error) {
+					return f.s.find(9, 2, 0), nil
+				},
 			})
 			return err
 		}

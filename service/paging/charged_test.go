@@ -185,7 +185,8 @@ func TestUndeliveredPage(t *testing.T) {
 		f.s.next = func(context.Context) error { time.Sleep(time.Second); return nil } //nolint:forbidigo // fake time
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
-		_, _ = f.r.Next(ctx, paging.Asking{Principal: "anna", Token: token, BatchSize: new(int32(2))})
+		_, _ = f.r.Next(ctx,
+			paging.Asking{Principal: "anna", Token: token, BatchSize: new(int32(2))})
 		f.r.Reclaim(1<<20, nil)
 		first, err := f.next(token)
 		if err != nil {
@@ -213,7 +214,8 @@ func TestUnsentPage(t *testing.T) {
 			a.Open(&c, admission.Principal{Name: "anna"})
 			defer c.Close()
 			ctx := context.WithValue(t.Context(), admission.AccountKey{}, &c)
-			got, err := f.r.Next(ctx, paging.Asking{Principal: "anna", Token: token, BatchSize: new(int32(2))})
+			got, err := f.r.Next(ctx,
+				paging.Asking{Principal: "anna", Token: token, BatchSize: new(int32(2))})
 			f.r.Reclaim(1<<20, nil) // while the call sends its response
 			return got, errors.Join(err, c.GrowLast(ctx, response))
 		}

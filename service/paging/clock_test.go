@@ -15,7 +15,9 @@ import (
 func TestClocksThatDiffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t)
-		idle := func(d time.Duration) func(*paging.Config) { return func(c *paging.Config) { c.Idle = d } }
+		idle := func(d time.Duration) func(*paging.Config) {
+			return func(c *paging.Config) { c.Idle = d }
+		}
 		n.start("a", idle(time.Minute)) // seals as one whose clock is 9 minutes behind
 		b := n.start("b", idle(10*time.Minute))
 		page := n.open("a", 20, 2, 0)
@@ -23,7 +25,8 @@ func TestClocksThatDiffer(t *testing.T) {
 		if _, err := n.next("a", page.Token); !errors.Is(err, paging.ErrCursorNotFound) {
 			t.Errorf("at its own sealer: %v", err)
 		}
-		if _, err := n.next("b", page.Token); !errors.Is(err, paging.ErrCursorNotFound) { // a says so
+		// a says so
+		if _, err := n.next("b", page.Token); !errors.Is(err, paging.ErrCursorNotFound) {
 			t.Errorf("elsewhere: %v", err)
 		}
 		if asked := len(n.questions()); asked != 1 {
@@ -46,7 +49,8 @@ func TestClocksThatDiffer(t *testing.T) {
 			t.Errorf("page %s", numbers(next))
 		}
 		time.Sleep(11 * time.Minute) //nolint:forbidigo // fake time
-		if _, err := n.next("b", page.Token); !errors.Is(err, paging.ErrCursorNotFound) || b.Len() != 0 {
+		if _, err := n.next("b", page.Token); !errors.Is(err, paging.ErrCursorNotFound) ||
+			b.Len() != 0 {
 			t.Errorf("in the end: %v, %d known", err, b.Len())
 		}
 	})

@@ -87,7 +87,8 @@ func TestCommands(t *testing.T) {
 					got := reading{pages: 1}
 					for page.Token != "" {
 						got.leftover = max(got.leftover, f.r.Leftovers()>>10)
-						if page, err = f.r.Next(t.Context(), paging.Asking{Token: page.Token}); err != nil {
+						if page, err = f.r.Next(t.Context(),
+							paging.Asking{Token: page.Token}); err != nil {
 							t.Fatal(err)
 						}
 						got.pages++

@@ -45,7 +45,9 @@ func TestDrainHandsOver(t *testing.T) {
 				t.Errorf("asked %v", asked)
 			}
 			for _, at := range []string{"c", "b"} { // c first: later b knows all by itself
-				if _, err := n.next(at, delivered.Token); !errors.Is(err, paging.ErrCursorTokenReused) { // no page goes along
+				// no page goes along
+				if _, err := n.next(at, delivered.Token); !errors.Is(err,
+					paging.ErrCursorTokenReused) {
 					t.Errorf("at %s, a page that was delivered: %v", at, err)
 				}
 				if _, err := n.next(at, ended.Token); !errors.Is(err, paging.ErrCursorTokenReused) {
@@ -89,7 +91,8 @@ func TestDrainWaits(t *testing.T) {
 				}
 			}
 			streamed := n.open("a", 9, 2, 0)
-			ctx, taken, err := n.node("a").Take(t.Context(), paging.Asking{Principal: "anna", Token: streamed.Token})
+			ctx, taken, err := n.node("a").
+				Take(t.Context(), paging.Asking{Principal: "anna", Token: streamed.Token})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -204,7 +207,10 @@ func TestDrainChooses(t *testing.T) {
 		{"the first drains, too", func(n *network) { _ = n.node("b").Drain(n.t.Context()); n.questions() }, "a>b push a>c push a>b announce", nil},
 		{"the first is gone", func(n *network) { n.crash("b") }, "a>c push", nil},
 		{"lost once", func(n *network) {
-			n.faults.after = func(context.Context, string, string) error { n.faults.after = nil; return errLine }
+			n.faults.after = func(context.Context, string, string) error {
+				n.faults.after = nil
+				return errLine
+			}
 		}, "a>b push a>b push a>c announce", nil},
 		{"lost", func(n *network) {
 			n.faults.before = func(context.Context, string, string) error { return errLine }
@@ -421,7 +427,8 @@ func TestDrainOfUndelivered(t *testing.T) {
 					t.Fatal(err)
 				}
 				ask := func(ctx context.Context, at, token string) (paging.Page, error) {
-					return n.node(at).Next(ctx, paging.Asking{Token: token, BatchSize: new(int32(2))})
+					return n.node(at).
+						Next(ctx, paging.Asking{Token: token, BatchSize: new(int32(2))})
 				}
 				got, err := ask(ctx, "a", open.Token)
 				if err != nil || call.GrowLast(ctx, 2<<20) == nil {
@@ -501,7 +508,10 @@ func TestCloseDuringAPush(t *testing.T) {
 			})
 			synctest.Wait()
 			info := n.node("a").Handles(handle.Query{Limit: 10})
-			wg.Go(func() { _ = n.node("c").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}) })
+			wg.Go(func() {
+				_ = n.node("c").
+					CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token})
+			})
 			wg.Go(func() { _ = n.node("a").Kill(t.Context(), info[1].ID) })
 			wg.Wait()
 			if got := n.node("b").Handles(handle.Query{Limit: 10}); len(got) != 0 {

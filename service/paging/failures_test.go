@@ -73,7 +73,8 @@ func TestFailures(t *testing.T) {
 					t.Errorf("again: %s, want %s", got, test.again)
 				}
 				if f.s.fragile > 0 {
-					t.Errorf("%d of %d fetches would have ended with their caller", f.s.fragile, f.s.fetched)
+					t.Errorf("%d of %d fetches would have ended with their caller", f.s.fragile,
+						f.s.fetched)
 				}
 			})
 		})

@@ -21,7 +21,8 @@ func TestTakenTokenDoesNotRepeatAnotherPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		second := f.r1(f.open(9, 2, 0).Token, 2)
-		_, taken, err := f.r.Take(t.Context(), paging.Asking{Principal: "anna", Token: second.Token})
+		_, taken, err := f.r.Take(t.Context(),
+			paging.Asking{Principal: "anna", Token: second.Token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +77,9 @@ func TestPanicDuringNext(t *testing.T) {
 		}()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := f.r.Next(ctx, paging.Asking{Principal: "anna", Token: first.Token}); !errors.Is(err, paging.ErrCursorPositionUnknown) {
+		if _, err := f.r.Next(ctx,
+			paging.Asking{Principal: "anna", Token: first.Token}); !errors.Is(err,
+			paging.ErrCursorPositionUnknown) {
 			t.Errorf("again: %v", err)
 		}
 	})
@@ -100,7 +103,9 @@ func TestLeftoversStay(t *testing.T) {
 		open := func() error {
 			_, err := f.r.Open(t.Context(), paging.Opening{
 				Principal: "anna",
-				Run:       func(context.Context, int32) (paging.Cursor, error) { return f.s.find(9, 2, 0), nil },
+				Run: func(context.Context, int32) (paging.Cursor, error) {
+					return f.s.find(9, 2, 0), nil
+				},
 			})
 			return err
 		}
@@ -152,11 +157,13 @@ func TestNothingIsHeldInTheEnd(t *testing.T) {
 			}
 			switch i % 3 {
 			case 0:
-				if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
+				if err := f.r.CloseCursor(t.Context(),
+					paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
 					t.Error(err)
 				}
 			case 1:
-				_, taken, err := f.r.Take(t.Context(), paging.Asking{Principal: "anna", Token: page.Token})
+				_, taken, err := f.r.Take(t.Context(),
+					paging.Asking{Principal: "anna", Token: page.Token})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -181,7 +188,8 @@ func TestPageOfAnOversizedReply(t *testing.T) {
 		if held := f.r.Held(); held > 1000 {
 			t.Errorf("%d bytes are held", held)
 		}
-		if again := f.mustNext(token); !same(again, page) || cap(again.Documents[0]) != len(again.Documents[0]) {
+		if again := f.mustNext(token); !same(again, page) ||
+			cap(again.Documents[0]) != len(again.Documents[0]) {
 			t.Error("the page is not a copy of itself")
 		}
 	})
@@ -202,7 +210,8 @@ func TestNoMoreCursorsThanAllowed(t *testing.T) {
 			t.Errorf("%d open, %d killed, %d held", open, killed, f.r.Len())
 		}
 		for i, token := range tokens {
-			if _, err := f.next(token); errors.Is(err, paging.ErrCursorNotFound) != (i == 1 || i == 2) {
+			if _, err := f.next(token); errors.Is(err, paging.ErrCursorNotFound) != (i == 1 ||
+				i == 2) {
 				t.Errorf("cursor %d: %v", i, err)
 			}
 		}

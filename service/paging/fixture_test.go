@@ -61,7 +61,9 @@ func (f *fixture) open(total, batch, size int) paging.Page {
 func (f *fixture) tryOpen(total, batch, size int) (paging.Page, error) {
 	return f.r.Open(f.t.Context(), paging.Opening{
 		Principal: "anna", Namespace: paging.Namespace{Database: "shop", Collection: "orders"},
-		Run: func(context.Context, int32) (paging.Cursor, error) { return f.s.find(total, batch, size), nil },
+		Run: func(context.Context, int32) (paging.Cursor, error) {
+			return f.s.find(total, batch, size), nil
+		},
 	})
 }
 
@@ -103,7 +105,8 @@ func same(a, b paging.Page) bool {
 // r1 asks for the next page with a batch size.
 func (f *fixture) r1(token string, n int32) paging.Page {
 	f.t.Helper()
-	page, err := f.r.Next(f.t.Context(), paging.Asking{Principal: "anna", Token: token, BatchSize: &n})
+	page, err := f.r.Next(f.t.Context(),
+		paging.Asking{Principal: "anna", Token: token, BatchSize: &n})
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -32,7 +32,8 @@ func TestPagesFromAnyReplica(t *testing.T) {
 			t.Errorf("%d killed, %d getMores, want 0 and 5", killed, fetched)
 		}
 		if asked := n.questions(); len(asked) != 4 {
-			t.Errorf("asked %v, want one question for each page that a did not deliver itself", asked)
+			t.Errorf("asked %v, want one question for each page that a did not deliver itself",
+				asked)
 		}
 	})
 }
@@ -51,7 +52,8 @@ func TestSameTokenAtAnyReplica(t *testing.T) {
 		}
 		third := n.mustNext("c", second.Token)
 		for _, address := range []string{"a", "b", "c"} {
-			if _, err := n.next(address, first.Token); !errors.Is(err, paging.ErrCursorTokenReused) {
+			if _, err := n.next(address, first.Token); !errors.Is(err,
+				paging.ErrCursorTokenReused) {
 				t.Errorf("an old token at %s: %v", address, err)
 			}
 			if again := n.mustNext(address, second.Token); !same(again, third) {
@@ -139,10 +141,14 @@ func TestLateAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b")
 		page := n.open("a", 9, 2, 0)
-		n.faults.after = func(context.Context, string, string) error { time.Sleep(time.Minute); return nil } //nolint:forbidigo // fake time
+		n.faults.after = func(context.Context, string, string) error {
+			time.Sleep(time.Minute) //nolint:forbidigo // fake time
+			return nil
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := n.node("b").Next(ctx, paging.Asking{Principal: "anna", Token: page.Token, BatchSize: new(int32(2))})
+		_, err := n.node("b").
+			Next(ctx, paging.Asking{Principal: "anna", Token: page.Token, BatchSize: new(int32(2))})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("Next at b: %v", err)
 		}
@@ -192,23 +198,32 @@ func TestConcurrentNextAtAnyReplica(t *testing.T) {
 func TestClientGoesAwayWhileAsking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b")
-		n.s.next = func(ctx context.Context) error { return ctx.Err() } // nothing is sent for a client that has gone
+		// nothing is sent for a client that has gone
+		n.s.next = func(ctx context.Context) error { return ctx.Err() }
 		page := n.open("a", 9, 2, 0)
-		n.faults.after = func(context.Context, string, string) error { time.Sleep(10 * time.Second); return nil } //nolint:forbidigo // fake time
+		n.faults.after = func(context.Context, string, string) error {
+			time.Sleep(10 * time.Second) //nolint:forbidigo // fake time
+			return nil
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		_, _ = n.node("b").Next(ctx, paging.Asking{Principal: "anna", Token: page.Token})
 		n.faults.after = nil
-		if page := n.mustNext("b", page.Token); numbers(page) != "2 3" && numbers(page) != "2 3 4 5 6 7 8" {
+		if page := n.mustNext("b", page.Token); numbers(page) != "2 3" &&
+			numbers(page) != "2 3 4 5 6 7 8" {
 			t.Errorf("page %s", numbers(page))
 		}
 		// No call waits forever.
 		page = n.open("a", 9, 2, 0)
-		n.faults.before = func(ctx context.Context, _, _ string) error { <-ctx.Done(); return context.Cause(ctx) }
+		n.faults.before = func(ctx context.Context, _, _ string) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		begin := time.Now()
-		if _, err := n.node("b").Next(ctx, paging.Asking{Principal: "anna", Token: page.Token}); err == nil {
+		if _, err := n.node("b").
+			Next(ctx, paging.Asking{Principal: "anna", Token: page.Token}); err == nil {
 			t.Error("a page came from nowhere")
 		}
 		if took := time.Since(begin); took != 31*time.Second {
@@ -236,7 +251,8 @@ func TestHolderGone(t *testing.T) {
 					if n.node(at) == nil {
 						at = "c"
 					}
-					if _, err := n.next(at, page.Token); !errors.Is(err, paging.ErrCursorPositionUnknown) {
+					if _, err := n.next(at, page.Token); !errors.Is(err,
+						paging.ErrCursorPositionUnknown) {
 						t.Fatalf("Next = %v, want %v", err, paging.ErrCursorPositionUnknown)
 					}
 				})
@@ -256,7 +272,9 @@ func TestErrorsOfTheHolder(t *testing.T) {
 		if _, err := n.next("b", page.Token); !errors.Is(err, paging.ErrCursorPositionUnknown) {
 			t.Errorf("a lost page: %v", err)
 		}
-		if err := n.node("a").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
+		if err := n.node("a").
+			CloseCursor(t.Context(),
+				paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
 			t.Error(err)
 		}
 		if _, err := n.next("b", page.Token); !errors.Is(err, paging.ErrCursorNotFound) {
@@ -271,7 +289,8 @@ func TestStreamAndCloseElsewhere(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c")
 		first := n.open("a", 9, 2, 0)
 		second := n.mustNext("b", first.Token)
-		_, taken, err := n.node("c").Take(t.Context(), paging.Asking{Principal: "anna", Token: second.Token})
+		_, taken, err := n.node("c").
+			Take(t.Context(), paging.Asking{Principal: "anna", Token: second.Token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,7 +299,10 @@ func TestStreamAndCloseElsewhere(t *testing.T) {
 			if _, err := n.next(at, second.Token); !errors.Is(err, paging.ErrCursorTokenReused) {
 				t.Errorf("Next at %s during the stream: %v", at, err)
 			}
-			if _, _, err := n.node(at).Take(t.Context(), paging.Asking{Principal: "anna", Token: first.Token}); !errors.Is(err, paging.ErrCursorTokenReused) {
+			if _, _, err := n.node(at).
+				Take(t.Context(),
+					paging.Asking{Principal: "anna", Token: first.Token}); !errors.Is(err,
+				paging.ErrCursorTokenReused) {
 				t.Errorf("a stream at %s of an old token: %v", at, err)
 			}
 		}
@@ -293,7 +315,9 @@ func TestStreamAndCloseElsewhere(t *testing.T) {
 		}()
 		synctest.Wait()
 		go func() {
-			if err := n.node("b").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: first.Token}); err != nil {
+			if err := n.node("b").
+				CloseCursor(t.Context(),
+					paging.Asking{Principal: "anna", Token: first.Token}); err != nil {
 				t.Error(err)
 			}
 			close(closed)
@@ -307,7 +331,10 @@ func TestStreamAndCloseElsewhere(t *testing.T) {
 			t.Errorf("%d open, %d killed", open, killed)
 		}
 		for _, at := range []string{"a", "b", "c"} {
-			if err := n.node(at).CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: second.Token}); !errors.Is(err, paging.ErrCursorNotFound) {
+			if err := n.node(at).
+				CloseCursor(t.Context(),
+					paging.Asking{Principal: "anna", Token: second.Token}); !errors.Is(err,
+				paging.ErrCursorNotFound) {
 				t.Errorf("closed again at %s: %v", at, err)
 			}
 		}
@@ -326,7 +353,9 @@ func TestCloseWhileItMoves(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = n.next("b", page.Token) })
 		synctest.Wait()
-		if err := n.node("b").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
+		if err := n.node("b").
+			CloseCursor(t.Context(),
+				paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
 			t.Errorf("CloseCursor = %v", err)
 		}
 		wg.Wait()
@@ -364,7 +393,8 @@ func TestNotPushedWithTheOthers(t *testing.T) {
 		}
 		b := n.node("b")
 		b.Succeeded(n.node("a").Self().Instance, b.Self()) // it may hear it from others
-		n.hidden = "a"                                     // DNS does not list a replica that drains
+		// DNS does not list a replica that drains
+		n.hidden = "a"
 		page = <-pages
 		if next := n.mustNext("c", page.Token); numbers(page) != "2 3" || numbers(next) != "4 5" {
 			t.Errorf("pages %s and %s", numbers(page), numbers(next))
@@ -373,7 +403,8 @@ func TestNotPushedWithTheOthers(t *testing.T) {
 		}
 		n.crash("a")
 		for _, address := range []string{"b", "c"} {
-			if _, err := n.next(address, page.Token); !errors.Is(err, paging.ErrCursorPositionUnknown) {
+			if _, err := n.next(address, page.Token); !errors.Is(err,
+				paging.ErrCursorPositionUnknown) {
 				t.Errorf("at %s, when its replica is gone: %v", address, err)
 			}
 		}

@@ -26,7 +26,11 @@ func TestEphemeralKeyKillsAtTheEnd(t *testing.T) {
 		if got, want := f.r.Fate(), (paging.Fate{Ended: 1}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		if _, err := f.r.Open(t.Context(), paging.Opening{Run: func(context.Context, int32) (paging.Cursor, error) { return f.s.find(5, 2, 0), nil }}); !errors.Is(err, handle.ErrClosing) {
+		if _, err := f.r.Open(t.Context(), paging.Opening{Run: func(
+			context.Context, int32,
+		) (paging.Cursor, error) {
+			return f.s.find(5, 2, 0), nil
+		}}); !errors.Is(err, handle.ErrClosing) {
 			t.Errorf("Open after Close: %v", err)
 		}
 		if open, killed, _ := f.s.count(); open != 0 || killed != 2 {
@@ -51,7 +55,8 @@ func TestTooLittleTimeToEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		open, killed, _ := f.s.count()
-		if got, want := f.r.Fate(), (paging.Fate{Ended: killed, Left: open}); got != want || open == 0 || killed == 0 {
+		if got, want := f.r.Fate(), (paging.Fate{Ended: killed, Left: open}); got != want ||
+			open == 0 || killed == 0 {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	})
@@ -147,10 +152,13 @@ func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		token := f.open(5, 2, 0).Token
-		if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "berta", Token: token}); !errors.Is(err, paging.ErrCursorNotFound) {
+		if err := f.r.CloseCursor(t.Context(),
+			paging.Asking{Principal: "berta", Token: token}); !errors.Is(err,
+			paging.ErrCursorNotFound) {
 			t.Errorf("a stranger: %v", err)
 		}
-		if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: token}); err != nil {
+		if err := f.r.CloseCursor(t.Context(),
+			paging.Asking{Principal: "anna", Token: token}); err != nil {
 			t.Fatal(err)
 		}
 		if open, killed, _ := f.s.count(); open != 0 || killed != 1 {
@@ -159,11 +167,16 @@ func TestClose(t *testing.T) {
 		if _, err := f.next(token); !errors.Is(err, paging.ErrCursorNotFound) {
 			t.Errorf("Next: %v", err)
 		}
-		if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: token}); !errors.Is(err, paging.ErrCursorNotFound) {
+		if err := f.r.CloseCursor(t.Context(),
+			paging.Asking{Principal: "anna", Token: token}); !errors.Is(err,
+			paging.ErrCursorNotFound) {
 			t.Errorf("again: %v", err)
 		}
 		token = f.open(5, 2, 0).Token
-		if err := f.start(nil).CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: token}); !errors.Is(err, paging.ErrCursorNotFound) {
+		if err := f.start(nil).
+			CloseCursor(t.Context(),
+				paging.Asking{Principal: "anna", Token: token}); !errors.Is(err,
+			paging.ErrCursorNotFound) {
 			t.Errorf("at another gateway that is alone: %v", err)
 		}
 	})
@@ -183,7 +196,8 @@ func TestCloseDuringNext(t *testing.T) {
 			done <- err
 		}()
 		synctest.Wait()
-		if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: token}); err != nil {
+		if err := f.r.CloseCursor(t.Context(),
+			paging.Asking{Principal: "anna", Token: token}); err != nil {
 			t.Fatal(err)
 		}
 		if open, killed, _ := f.s.count(); open != 0 || killed != 1 {
@@ -233,7 +247,9 @@ func TestOpenForAClientThatWentAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := f.r.Open(ctx, paging.Opening{Run: func(context.Context, int32) (paging.Cursor, error) {
+		_, err := f.r.Open(ctx, paging.Opening{Run: func(
+			context.Context, int32,
+		) (paging.Cursor, error) {
 			cancel()
 			return f.s.find(5, 2, 0), nil
 		}})

@@ -37,8 +37,10 @@ func TestHandles(t *testing.T) {
 		}
 		first := infos[0]
 		want := handle.Info{
-			ID: first.ID, Kind: handle.KindCursor, Principal: "anna", Database: "shop", Collection: "orders",
-			Server: "db:27017", Opened: begin.Truncate(time.Millisecond), LastUse: begin, Expires: begin.Add(handle.DefaultIdle), Pages: 1, Replica: "a",
+			ID: first.ID, Kind: handle.KindCursor, Principal: "anna", Database: "shop",
+			Collection: "orders",
+			Server:     "db:27017", Opened: begin.Truncate(time.Millisecond), LastUse: begin,
+			Expires: begin.Add(handle.DefaultIdle), Pages: 1, Replica: "a",
 		}
 		if first.ID == "" || first != want {
 			t.Errorf("handle %+v, want %+v", first, want)
@@ -68,11 +70,13 @@ func TestHandles(t *testing.T) {
 		if got := a.Handles(all); len(got) != 5 || got[0].Pages != 2 || len(b.Handles(all)) != 0 {
 			t.Errorf("at a %+v, at b %d", got[0], len(b.Handles(all)))
 		}
-		if err := a.Drain(t.Context()); err != nil { // it moves, and keeps what it is; the pinned one ends
+		// it moves, and keeps what it is; the pinned one ends
+		if err := a.Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		moved := b.Handles(all)
-		if len(a.Handles(all)) != 0 || len(moved) != 4 || moved[0].ID != first.ID || moved[0].Opened != first.Opened ||
+		if len(a.Handles(all)) != 0 || len(moved) != 4 || moved[0].ID != first.ID ||
+			moved[0].Opened != first.Opened ||
 			moved[0].Pages != 2 || moved[0].Replica != "b" {
 			t.Errorf("at a %d, at b %+v", len(a.Handles(all)), moved)
 		}
@@ -167,7 +171,11 @@ func TestMaxPerPrincipal(t *testing.T) {
 			t.Errorf("%d open, %d killed, %d opened", open, killed, n.s.opened)
 		}
 		if page, err := n.node("a").Open(t.Context(), paging.Opening{
-			Principal: "anna", Whole: true, Run: func(context.Context, int32) (paging.Cursor, error) { return n.s.find(2, 2, 0), nil },
+			Principal: "anna", Whole: true, Run: func(
+				context.Context, int32,
+			) (paging.Cursor, error) {
+				return n.s.find(2, 2, 0), nil
+			},
 		}); err != nil || len(page.Documents) != 2 {
 			t.Errorf("a result that fits its page: %v", err)
 		}
@@ -184,10 +192,12 @@ func TestMaxPerPrincipal(t *testing.T) {
 		if refused("b") {
 			t.Error("the replicas count together")
 		}
-		if err := n.node("a").Drain(t.Context()); err != nil { // what is taken over counts at b, and is never refused
+		// what is taken over counts at b, and is never refused
+		if err := n.node("a").Drain(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := len(n.node("b").Handles(handle.Query{Principal: new("anna"), Limit: 9})); got != 4 {
+		if got := len(n.node("b").
+			Handles(handle.Query{Principal: new("anna"), Limit: 9})); got != 4 {
 			t.Errorf("%d cursors of the principal at b, want its own and 3 that were pushed", got)
 		}
 		time.Sleep(time.Hour) //nolint:forbidigo // fake time
@@ -222,7 +232,9 @@ func TestEvict(t *testing.T) {
 		if _, err := n.next("b", tokens[0]); !errors.Is(err, paging.ErrCursorEvicted) {
 			t.Errorf("asked at b: %v, want ErrCursorEvicted", err)
 		}
-		for name, token := range map[string]string{"read": read.Token, "new": tokens[98], "newest": tokens[99]} {
+		for name, token := range map[string]string{
+			"read": read.Token, "new": tokens[98], "newest": tokens[99],
+		} {
 			if _, err := n.next("a", token); err != nil {
 				t.Errorf("the %s one: %v", name, err)
 			}

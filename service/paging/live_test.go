@@ -19,7 +19,8 @@ func TestLiveCursorsStay(t *testing.T) {
 		}
 		for range 10 {
 			n.mustNext("a", n.open("a", 4, 2, 0).Token)
-			_, taken, err := a.Take(t.Context(), paging.Asking{Principal: "anna", Token: n.open("a", 9, 2, 0).Token})
+			_, taken, err := a.Take(t.Context(),
+				paging.Asking{Principal: "anna", Token: n.open("a", 9, 2, 0).Token})
 			if err != nil {
 				t.Fatal(err)
 			}

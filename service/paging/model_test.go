@@ -97,7 +97,9 @@ func newModel(t *testing.T, seed uint64) *model {
 }
 
 func (m *model) startOne(address string) {
-	m.start(address, func(c *paging.Config) { c.PageBytes, c.PageMemory, c.MaxPerPrincipal = 3000, 60_000, -1 })
+	m.start(address, func(c *paging.Config) {
+		c.PageBytes, c.PageMemory, c.MaxPerPrincipal = 3000, 60_000, -1
+	})
 }
 
 // fault delays a message, and loses it now and then; some never left.
@@ -255,7 +257,9 @@ func (m *model) read() string {
 func (c *client) find() (paging.Page, string) {
 	for range 100 {
 		if life := c.any(); life != nil {
-			page, err := life.Open(c.t.Context(), paging.Opening{Principal: "anna", Run: func(context.Context, int32) (paging.Cursor, error) {
+			page, err := life.Open(c.t.Context(), paging.Opening{Principal: "anna", Run: func(
+				context.Context, int32,
+			) (paging.Cursor, error) {
 				cur := c.s.find(c.total, 1+rand.IntN(12), 500)
 				c.id = cur.state.ID
 				return c.holds(life, cur), nil
@@ -321,7 +325,8 @@ func (c *client) next(token string) (paging.Page, string) {
 			if unknown++; unknown > 3 {
 				return page, "unknown"
 			}
-		case none, broken, errors.Is(err, handle.ErrClosing), errors.Is(err, errGone), errors.Is(err, context.DeadlineExceeded):
+		case none, broken, errors.Is(err, handle.ErrClosing), errors.Is(err, errGone),
+			errors.Is(err, context.DeadlineExceeded):
 		default:
 			c.t.Errorf("cursor %d: Next = %v", c.id, err)
 			return page, "wrong"

@@ -53,7 +53,10 @@ type node struct {
 
 func newNetwork(t *testing.T, addresses ...string) *network {
 	t.Helper()
-	n := &network{t: t, s: newServer(), nodes: map[string]*node{}, lost: map[int64]bool{}, holder: map[int64]*node{}}
+	n := &network{
+		t: t, s: newServer(), nodes: map[string]*node{}, lost: map[int64]bool{},
+		holder: map[int64]*node{},
+	}
 	for _, address := range addresses {
 		n.start(address, nil)
 	}
@@ -64,9 +67,12 @@ func newNetwork(t *testing.T, addresses ...string) *network {
 func (n *network) start(address string, change func(*paging.Config)) *node {
 	n.t.Helper()
 	life := &node{address: address}
-	cfg := paging.Config{Keys: ring(n.t, key(n.t, 7)), Deployment: "d", Replica: address, Continue: func(st cursor.State) paging.Cursor {
-		return n.holds(life, n.s.resumed(st))
-	}}
+	cfg := paging.Config{Keys: ring(n.t, key(n.t, 7)), Deployment: "d", Replica: address,
+		Continue: func(
+			st cursor.State,
+		) paging.Cursor {
+			return n.holds(life, n.s.resumed(st))
+		}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -127,7 +133,9 @@ func (n *network) node(address string) *node {
 
 func (n *network) open(address string, total, batch, size int) paging.Page {
 	n.t.Helper()
-	page, err := n.openAs(address, "anna", func() *fakeCursor { return n.s.find(total, batch, size) })
+	page, err := n.openAs(address, "anna", func() *fakeCursor {
+		return n.s.find(total, batch, size)
+	})
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -171,7 +179,8 @@ func (n *network) openPinned() paging.Page {
 
 func (n *network) next(address, token string) (paging.Page, error) {
 	two := int32(2)
-	return n.node(address).Next(n.t.Context(), paging.Asking{Principal: "anna", Token: token, BatchSize: &two})
+	return n.node(address).
+		Next(n.t.Context(), paging.Asking{Principal: "anna", Token: token, BatchSize: &two})
 }
 
 func (n *network) mustNext(address, token string) paging.Page {
@@ -202,14 +211,17 @@ var _ paging.Replicas = (*link)(nil)
 
 // exchange is one call: do is what the other one does. Once it has begun it goes on, whatever
 // becomes of the caller.
-func exchange[T any](ctx context.Context, l *link, address, what string, do func(context.Context, *node) (T, error)) (T, error) {
+func exchange[T any](ctx context.Context, l *link, address, what string, do func(
+	context.Context, *node,
+) (T, error)) (T, error) {
 	var none T
 	l.n.mu.Lock()
 	to, dead, f := l.n.nodes[address], l.from.dead, l.n.faults
 	l.n.asked = append(l.n.asked, fmt.Sprintf("%s>%s %s", l.from.address, address, what))
 	l.n.mu.Unlock()
 	if to == nil || dead {
-		return none, &paging.UnreachableError{Address: address, Refused: true, Err: errors.New("refused")}
+		return none,
+			&paging.UnreachableError{Address: address, Refused: true, Err: errors.New("refused")}
 	}
 	if f.before != nil {
 		err := f.before(ctx, l.from.address, address)
@@ -256,7 +268,8 @@ func exchange[T any](ctx context.Context, l *link, address, what string, do func
 	case ctx.Err() != nil:
 		return none, context.Cause(ctx)
 	case to.dead || l.from.dead:
-		return none, &paging.UnreachableError{Address: address, Sent: true, Err: io.ErrUnexpectedEOF}
+		return none,
+			&paging.UnreachableError{Address: address, Sent: true, Err: io.ErrUnexpectedEOF}
 	default:
 		return res.v, err
 	}
@@ -278,16 +291,22 @@ func (n *network) mayBeLost(id int64) bool {
 }
 
 func (l *link) Announce(ctx context.Context, address string, to page.Replica) error {
-	_, err := exchange(ctx, l, address, "announce", func(_ context.Context, other *node) (bool, error) {
+	_, err := exchange(ctx, l, address, "announce", func(
+		_ context.Context, other *node,
+	) (bool, error) {
 		other.Succeeded(l.from.Self().Instance, to)
 		return true, nil
 	})
 	return err
 }
 
-func (l *link) Push(ctx context.Context, address string, records iter.Seq[paging.Record]) (page.Replica, error) {
+func (l *link) Push(
+	ctx context.Context, address string, records iter.Seq[paging.Record],
+) (page.Replica, error) {
 	all := slices.Collect(records)
-	to, err := exchange(ctx, l, address, "push", func(_ context.Context, to *node) (page.Replica, error) {
+	to, err := exchange(ctx, l, address, "push", func(
+		_ context.Context, to *node,
+	) (page.Replica, error) {
 		for _, rec := range all {
 			if err := to.Accept(rec); err != nil {
 				return page.Replica{}, err
@@ -306,7 +325,9 @@ func (l *link) Push(ctx context.Context, address string, records iter.Seq[paging
 }
 
 func (l *link) Kill(ctx context.Context, address, id string) error {
-	_, err := exchange(ctx, l, address, "kill", func(ctx context.Context, to *node) (bool, error) { return true, to.Kill(ctx, id) })
+	_, err := exchange(ctx, l, address, "kill", func(ctx context.Context, to *node) (bool, error) {
+		return true, to.Kill(ctx, id)
+	})
 	return err
 }
 
@@ -339,7 +360,8 @@ func (s *pageStream) Recv() (proto.Message, error) {
 	s.l.n.mu.Unlock()
 	switch docs := s.taken.Documents; {
 	case dead:
-		return nil, &paging.UnreachableError{Address: s.owner.address, Sent: true, Err: io.ErrUnexpectedEOF}
+		return nil,
+			&paging.UnreachableError{Address: s.owner.address, Sent: true, Err: io.ErrUnexpectedEOF}
 	case s.ctx.Err() != nil:
 		return nil, context.Cause(s.ctx)
 	case len(docs) > 0:

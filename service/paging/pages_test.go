@@ -213,7 +213,8 @@ func TestTokenWhileOthersAsk(t *testing.T) {
 			go func() {
 				time.Sleep(time.Duration(i) * time.Second / 2) //nolint:forbidigo // fake time
 				two := int32(2)
-				page, err := f.r.Next(t.Context(), paging.Asking{Principal: "anna", Token: first.Token, BatchSize: &two})
+				page, err := f.r.Next(t.Context(),
+					paging.Asking{Principal: "anna", Token: first.Token, BatchSize: &two})
 				if err != nil {
 					t.Error(err)
 				}

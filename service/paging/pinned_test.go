@@ -71,7 +71,9 @@ func TestOwnerGone(t *testing.T) {
 				if _, _, err := at.Take(t.Context(), asking); !errors.Is(err, paging.ErrOwnerGone) {
 					t.Errorf("Take = %v", err)
 				}
-				if err := at.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); !errors.Is(err, paging.ErrOwnerGone) {
+				if err := at.CloseCursor(t.Context(),
+					paging.Asking{Principal: "anna", Token: page.Token}); !errors.Is(err,
+					paging.ErrOwnerGone) {
 					t.Errorf("CloseCursor = %v", err)
 				}
 			})
@@ -123,10 +125,14 @@ func TestOwnerSilent(t *testing.T) {
 				calls("soon after that", isUnreachable)
 				time.Sleep(20 * time.Second) //nolint:forbidigo // fake time
 				calls("when it has been silent for long", gone)
-				if _, _, err := n.node("b").Take(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); !gone(err) {
+				if _, _, err := n.node("b").
+					Take(t.Context(),
+						paging.Asking{Principal: "anna", Token: page.Token}); !gone(err) {
 					t.Errorf("Take = %v", err)
 				}
-				if err := n.node("b").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); !gone(err) {
+				if err := n.node("b").
+					CloseCursor(t.Context(),
+						paging.Asking{Principal: "anna", Token: page.Token}); !gone(err) {
 					t.Errorf("CloseCursor = %v", err)
 				}
 			})
@@ -136,7 +142,9 @@ func TestOwnerSilent(t *testing.T) {
 
 // Any answer of an owner ends its silence: a page, a refusal, or a stream.
 func TestOwnerIsHeard(t *testing.T) {
-	asking := func(page paging.Page) paging.Asking { return paging.Asking{Principal: "anna", Token: page.Token} }
+	asking := func(page paging.Page) paging.Asking {
+		return paging.Asking{Principal: "anna", Token: page.Token}
+	}
 	for name, answer := range map[string]func(*network, paging.Page) error{
 		"page": func(n *network, page paging.Page) error {
 			_, err := n.next("b", page.Token)
@@ -176,7 +184,8 @@ func TestOwnerIsHeard(t *testing.T) {
 						t.Errorf("Next = %v", err)
 					}
 				}
-				n.s.next = func(context.Context) error { return &mongoerr.SelectionError{} } // the page stays to be asked for
+				// the page stays to be asked for
+				n.s.next = func(context.Context) error { return &mongoerr.SelectionError{} }
 				unanswered()
 				time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
 				unanswered()
@@ -211,7 +220,9 @@ func TestErrorsOfTheOwner(t *testing.T) {
 		n.s.next = func(context.Context) error { time.Sleep(time.Minute); return nil } //nolint:forbidigo // fake time
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := n.node("b").Next(ctx, paging.Asking{Principal: "anna", Token: page.Token}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := n.node("b").
+			Next(ctx, paging.Asking{Principal: "anna", Token: page.Token}); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("Next = %v", err)
 		}
 	})
@@ -249,7 +260,8 @@ func TestPinnedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNetwork(t, "a", "b")
 		read := func(token string, most int) (int, error) {
-			ctx, taken, err := n.node("b").Take(t.Context(), paging.Asking{Principal: "anna", Token: token})
+			ctx, taken, err := n.node("b").
+				Take(t.Context(), paging.Asking{Principal: "anna", Token: token})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -307,7 +319,8 @@ func TestCloseEndsAPinnedStream(t *testing.T) {
 		n := newNetwork(t, "a", "b", "c")
 		page := n.openPinned()
 		n.s.next = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
-		ctx, taken, err := n.node("b").Take(t.Context(), paging.Asking{Principal: "anna", Token: page.Token})
+		ctx, taken, err := n.node("b").
+			Take(t.Context(), paging.Asking{Principal: "anna", Token: page.Token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +333,9 @@ func TestCloseEndsAPinnedStream(t *testing.T) {
 			taken.Release()
 		})
 		synctest.Wait()
-		if err := n.node("c").CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
+		if err := n.node("c").
+			CloseCursor(t.Context(),
+				paging.Asking{Principal: "anna", Token: page.Token}); err != nil {
 			t.Error(err)
 		}
 		wg.Wait()

@@ -15,7 +15,9 @@ import (
 )
 
 // route makes a call as the interceptors do: here, or at the replicas that the pager names.
-func route(ctx context.Context, here func(context.Context) error, there call.There) (call.Reply, error) {
+func route(ctx context.Context, here func(
+	context.Context,
+) error, there call.There) (call.Reply, error) {
 	err := here(ctx)
 	away, ok := errors.AsType[call.Elsewhere](err)
 	if !ok {
@@ -42,7 +44,9 @@ func (life *node) Next(ctx context.Context, a paging.Asking) (got paging.Page, e
 		got, err = life.Pager.Next(ctx, a)
 		return err
 	}, func(ctx context.Context, to page.Replica) (call.Reply, error) {
-		return exchange(ctx, life.link, to.Address, "page", func(ctx context.Context, other *node) (call.Reply, error) {
+		return exchange(ctx, life.link, to.Address, "page", func(
+			ctx context.Context, other *node,
+		) (call.Reply, error) {
 			got, err := other.Pager.Next(ctx, forwarded(a, to))
 			return call.Reply{Response: delivered{page: got}}, err
 		})
@@ -57,7 +61,9 @@ func (life *node) Next(ctx context.Context, a paging.Asking) (got paging.Page, e
 func (life *node) CloseCursor(ctx context.Context, a paging.Asking) error {
 	_, err := route(ctx, func(ctx context.Context) error { return life.Pager.CloseCursor(ctx, a) },
 		func(ctx context.Context, to page.Replica) (call.Reply, error) {
-			return exchange(ctx, life.link, to.Address, "close", func(ctx context.Context, other *node) (call.Reply, error) {
+			return exchange(ctx, life.link, to.Address, "close", func(
+				ctx context.Context, other *node,
+			) (call.Reply, error) {
 				return call.Reply{}, other.Pager.CloseCursor(ctx, forwarded(a, to))
 			})
 		})
@@ -79,12 +85,16 @@ func (life *node) Take(ctx context.Context, a paging.Asking) (context.Context, *
 		of, got, err = life.Pager.Take(ctx, a)
 		return err
 	}, func(asking context.Context, to page.Replica) (call.Reply, error) {
-		return exchange(asking, life.link, to.Address, "stream", func(_ context.Context, other *node) (call.Reply, error) {
+		return exchange(asking, life.link, to.Address, "stream", func(
+			_ context.Context, other *node,
+		) (call.Reply, error) {
 			ctx, got, err := other.Pager.Take(ctx, forwarded(a, to)) //nolint:contextcheck // the stream's
 			if err != nil {
 				return call.Reply{}, err
 			}
-			return call.Reply{Stream: &pageStream{l: life.link, ctx: ctx, taken: got, owner: other}}, nil
+			return call.Reply{
+				Stream: &pageStream{l: life.link, ctx: ctx, taken: got, owner: other},
+			}, nil
 		})
 	})
 	switch {

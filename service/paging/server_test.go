@@ -66,7 +66,8 @@ func (s *server) findPinned(total, batch int) *fakeCursor {
 func (s *server) take(id int64, st *state) cursor.Batch {
 	b := cursor.Batch{Buffer: s.buffer}
 	for ; st.at < st.total && len(b.Documents) < st.batch; st.at++ {
-		doc := bson.NewBuilder(nil).Int32("i", int32(st.at)).Binary("pad", 0, make([]byte, st.size)).Finish()
+		doc := bson.NewBuilder(nil).Int32("i", int32(st.at)).
+			Binary("pad", 0, make([]byte, st.size)).Finish()
 		if s.bad[st.at] {
 			doc = bson.NewBuilder(nil).Int32("i", int32(st.at)).String("text", "caf\xe9").Finish()
 		}

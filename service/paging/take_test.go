@@ -14,7 +14,8 @@ func TestTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *paging.Config) { c.PageBytes, c.Idle = 2500, time.Minute })
 		first := f.open(9, 5, 1000)
-		ctx, taken, err := f.r.Take(t.Context(), paging.Asking{Principal: "anna", Token: first.Token})
+		ctx, taken, err := f.r.Take(t.Context(),
+			paging.Asking{Principal: "anna", Token: first.Token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +34,9 @@ func TestTake(t *testing.T) {
 		if ctx.Err() == nil {
 			t.Error("the context outlives the stream")
 		}
-		if _, _, err := f.r.Take(t.Context(), paging.Asking{Principal: "anna", Token: first.Token}); !errors.Is(err, paging.ErrCursorNotFound) {
+		if _, _, err := f.r.Take(t.Context(),
+			paging.Asking{Principal: "anna", Token: first.Token}); !errors.Is(err,
+			paging.ErrCursorNotFound) {
 			t.Errorf("its token has expired: %v", err)
 		}
 	})
@@ -52,7 +55,8 @@ func TestCloseEndsTheStreamThatTookIt(t *testing.T) {
 			_ = taken.Cursor.Close(ctx)
 			taken.Release()
 		}()
-		if err := f.r.CloseCursor(t.Context(), paging.Asking{Principal: "anna", Token: token}); err != nil {
+		if err := f.r.CloseCursor(t.Context(),
+			paging.Asking{Principal: "anna", Token: token}); err != nil {
 			t.Fatal(err)
 		}
 		if open, killed, _ := f.s.count(); open != 0 || killed != 1 {

@@ -21,7 +21,8 @@ func TestUnknownLayout(t *testing.T) {
 	}
 	for _, version := range []byte{0, 1, b[0] + 1, 255} {
 		b[0] = version
-		if _, err := f.next(base64.RawURLEncoding.EncodeToString(b)); !errors.Is(err, paging.ErrTokenVersion) {
+		if _, err := f.next(base64.RawURLEncoding.EncodeToString(b)); !errors.Is(err,
+			paging.ErrTokenVersion) {
 			t.Errorf("version %d: %v, want %v", version, err, paging.ErrTokenVersion)
 		}
 	}

@@ -88,7 +88,8 @@ func TestUnsurePush(t *testing.T) {
 				if err := n.node("a").Drain(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if again := n.mustNext("c", ended.Token); !same(again, last) { // no page is skipped by it
+				// no page is skipped by it
+				if again := n.mustNext("c", ended.Token); !same(again, last) {
 					t.Errorf("the last page of another one: %s", numbers(again))
 				}
 				next, err := n.next("c", page.Token)

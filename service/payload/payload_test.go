@@ -59,7 +59,8 @@ func TestBuilt(t *testing.T) {
 	for name, read := range map[string]func(string, *mooringv1.Document) (bson.Raw, error){
 		"Raw": built.Raw, "Keys": built.Keys,
 	} {
-		if raw, err := read("filter", payload.NewDocument(broken)); err != nil || &raw[0] != &broken[0] {
+		if raw, err := read("filter", payload.NewDocument(broken)); err != nil ||
+			&raw[0] != &broken[0] {
 			t.Errorf("%s(%x) = %x, %v", name, broken, raw, err)
 		}
 		for _, doc := range []*mooringv1.Document{{}, jsonDoc(`{"a": tru}`)} {
@@ -72,7 +73,9 @@ func TestBuilt(t *testing.T) {
 	if v, err := built.Value("comment", payload.NewValue(text)); err != nil || !v.Equal(text) {
 		t.Errorf("Value(%x) = %x, %v", text.Data, v.Data, err)
 	}
-	for _, v := range []*mooringv1.Value{{}, jsonValue(`tru`), {Encoding: &mooringv1.Value_Bson{Bson: bson.NewBuilder(nil).Finish()}}} {
+	for _, v := range []*mooringv1.Value{
+		{}, jsonValue(`tru`), {Encoding: &mooringv1.Value_Bson{Bson: bson.NewBuilder(nil).Finish()}},
+	} {
 		if got, err := built.Value("comment", v); err == nil {
 			t.Errorf("Value(%v) = %x", v, got.Data)
 		}
@@ -169,15 +172,20 @@ func TestValues(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	list, err := validating.List("documents", []*mooringv1.Document{jsonDoc(`{}`), jsonDoc(`{"a": 1}`)})
+	list, err := validating.List("documents",
+		[]*mooringv1.Document{jsonDoc(`{}`), jsonDoc(`{"a": 1}`)})
 	if err != nil || len(list) != 2 || list[1].FirstKey() != "a" {
 		t.Errorf("%v, %v", list, err)
 	}
 	for _, c := range []struct {
 		doc  *mooringv1.Document
 		want string
-	}{{jsonDoc(`{"a": {"b": }}`), "documents.1.a.b: "}, {nil, "documents.1: "}, {&mooringv1.Document{}, "documents.1: "}} {
-		if _, err := validating.List("documents", []*mooringv1.Document{jsonDoc(`{}`), c.doc}); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+	}{
+		{jsonDoc(`{"a": {"b": }}`), "documents.1.a.b: "}, {nil, "documents.1: "}, {&mooringv1.Document{}, "documents.1: "},
+	} {
+		if _, err := validating.List("documents",
+			[]*mooringv1.Document{jsonDoc(`{}`), c.doc}); err == nil ||
+			!strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("error %v, want %s…", err, c.want)
 		}
 	}
@@ -196,7 +204,8 @@ func TestEncodings(t *testing.T) {
 		{[]string{""}, "error"},
 		{[]string{"json", "json"}, "error"},
 	} {
-		ctx := metadata.NewIncomingContext(context.Background(), metadata.MD{payload.EncodingKey: c.header})
+		ctx := metadata.NewIncomingContext(context.Background(),
+			metadata.MD{payload.EncodingKey: c.header})
 		enc, err := payload.EncodingFrom(ctx)
 		if (err != nil) != (c.want == "error") {
 			t.Errorf("%q: %v", c.header, err)
@@ -209,7 +218,8 @@ func TestEncodings(t *testing.T) {
 			t.Errorf("%q: %v, %v", c.header, one, err)
 		}
 		many, err := enc.Documents([]bson.Raw{raw, raw})
-		if err != nil || len(many) != 2 || many[1].GetJson() != c.want || c.want == "" && &many[1].GetBson()[0] != &raw[0] {
+		if err != nil || len(many) != 2 || many[1].GetJson() != c.want ||
+			c.want == "" && &many[1].GetBson()[0] != &raw[0] {
 			t.Errorf("%q: %v, %v", c.header, many, err)
 		}
 		value, err := enc.Value(bson.Int32Value(1))
@@ -243,7 +253,8 @@ func TestUnencodable(t *testing.T) {
 				t.Errorf("%v: %v, %v, %v", enc, one, many, value)
 			}
 			for _, err := range []error{oneErr, manyErr, valueErr} {
-				if e, ok := errors.AsType[*payload.EncodeError](err); !ok || e.InvalidUTF8 != c.utf8 || !strings.Contains(err.Error(), "ask for BSON") {
+				if e, ok := errors.AsType[*payload.EncodeError](err); !ok ||
+					e.InvalidUTF8 != c.utf8 || !strings.Contains(err.Error(), "ask for BSON") {
 					t.Errorf("%v: %v, want an *EncodeError, InvalidUTF8 %v", enc, err, c.utf8)
 				}
 			}
@@ -274,7 +285,9 @@ func TestLeading(t *testing.T) {
 }
 
 func FuzzAppendPairs(f *testing.F) {
-	for _, s := range []string{`[]`, `[["a",1]]`, `[["b",1],["2",-1]]`, `[["a",{"$oid":"65a1b2c3d4e5f60718293a4b"}]] x`, `[["a"`, `[[1,2]]`} {
+	for _, s := range []string{
+		`[]`, `[["a",1]]`, `[["b",1],["2",-1]]`, `[["a",{"$oid":"65a1b2c3d4e5f60718293a4b"}]] x`, `[["a"`, `[[1,2]]`,
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -300,14 +313,16 @@ func TestTextsThatBecomeTooLarge(t *testing.T) {
 		"filter": func() error { _, err := validating.Raw("filter", jsonDoc(`{"a": `+ones+`}`)); return err },
 		"sort":   func() error { _, err := validating.Keys("sort", jsonDoc(`[["a", `+ones+`]]`)); return err },
 		"docs": func() error {
-			_, err := validating.List("docs", []*mooringv1.Document{jsonDoc("{}"), jsonDoc(`{"a": ` + ones + `}`)})
+			_, err := validating.List("docs",
+				[]*mooringv1.Document{jsonDoc("{}"), jsonDoc(`{"a": ` + ones + `}`)})
 			return err
 		},
 		"comment": func() error { _, err := validating.Value("comment", jsonValue(ones)); return err },
 	} {
 		err := read()
 		e, ok := errors.AsType[*payload.Error](err)
-		if !ok || !e.TooLarge || !strings.HasPrefix(e.Field, name) || e.Problem != "too large as BSON" {
+		if !ok || !e.TooLarge || !strings.HasPrefix(e.Field, name) ||
+			e.Problem != "too large as BSON" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

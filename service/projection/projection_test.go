@@ -67,7 +67,8 @@ func TestRefusals(t *testing.T) {
 		{`{"a.": 1}`, "projection: a.: has an empty name"},
 		{`{"a..b": 1}`, "projection: a..b: has an empty name"},
 	} {
-		if _, err := projection.Compile(parse(t, row.projection)); err == nil || err.Error() != row.want {
+		if _, err := projection.Compile(parse(t, row.projection)); err == nil ||
+			err.Error() != row.want {
 			t.Errorf("%s: %v, want %q", row.projection, err, row.want)
 		}
 	}

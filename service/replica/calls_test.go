@@ -51,7 +51,10 @@ func fill(v reflect.Value, n *int) {
 			*x = time.UnixMilli(1_700_000_000_000 + int64(*n)).UTC()
 			return
 		case *cursor.State: // package handle tests its form
-			*x = cursor.State{Server: "db:1", ID: int64(*n), Database: "d", Collection: "c", BatchSize: 5, Remaining: 6}
+			*x = cursor.State{
+				Server: "db:1", ID: int64(*n), Database: "d", Collection: "c", BatchSize: 5,
+				Remaining: 6,
+			}
 			return
 		case *netip.Addr:
 			*x = netip.AddrFrom4([4]byte{192, 0, 2, byte(*n)})
@@ -98,7 +101,8 @@ func filled[T any]() T {
 func documents(n, bytes int) []bson.Raw {
 	docs := make([]bson.Raw, n)
 	for i := range docs {
-		docs[i] = bson.NewBuilder(nil).Int32("i", int32(i)).Binary("pad", 0, make([]byte, bytes)).Finish()
+		docs[i] = bson.NewBuilder(nil).Int32("i", int32(i)).Binary("pad", 0, make([]byte, bytes)).
+			Finish()
 	}
 	return docs
 }
@@ -143,7 +147,8 @@ func TestPushThatBreaksOff(t *testing.T) {
 	}
 	// A replica that is closing refuses it.
 	closing := start(t, "a", nil)
-	if _, err := n.Push(t.Context(), closing.Advertised(), slices.Values([]paging.Record{record})); !errors.Is(err, handle.ErrClosing) {
+	if _, err := n.Push(t.Context(), closing.Advertised(),
+		slices.Values([]paging.Record{record})); !errors.Is(err, handle.ErrClosing) {
 		t.Errorf("Push to a replica that is closing = %v, want ErrClosing", err)
 	}
 	// The replica begins to close in the middle: the records that it has accepted count, so no
@@ -181,12 +186,14 @@ func TestListAndKill(t *testing.T) {
 	q.Limit = 2000
 	got, err := n.List(t.Context(), peer.Advertised(), q)
 	if err != nil || !reflect.DeepEqual(got, all) {
-		t.Errorf("List = %d handles, %v; want %d, first %+v, want %+v", len(got), err, len(all), got[:min(1, len(got))], info)
+		t.Errorf("List = %d handles, %v; want %d, first %+v, want %+v", len(got), err, len(all),
+			got[:min(1, len(got))], info)
 	}
 	if !reflect.DeepEqual(asked, q) {
 		t.Errorf("asked for %+v, want %+v", asked, q)
 	}
-	if got, err := n.List(t.Context(), peer.Advertised(), handle.Query{}); err != nil || len(got) != 0 || !reflect.DeepEqual(asked, handle.Query{}) {
+	if got, err := n.List(t.Context(), peer.Advertised(), handle.Query{}); err != nil ||
+		len(got) != 0 || !reflect.DeepEqual(asked, handle.Query{}) {
 		t.Errorf("List of nothing = %d handles, %v; asked for %+v", len(got), err, asked)
 	}
 	if err := n.Kill(t.Context(), peer.Advertised(), "x"); err != nil || killed != "x" {
@@ -253,7 +260,9 @@ func TestOtherErrors(t *testing.T) {
 			continue
 		}
 		got, want := rpcerr.Status(err), rpcerr.Status(original)
-		same := slices.EqualFunc(got.Details(), want.Details(), func(a, b any) bool { return proto.Equal(a.(proto.Message), b.(proto.Message)) })
+		same := slices.EqualFunc(got.Details(), want.Details(), func(a, b any) bool {
+			return proto.Equal(a.(proto.Message), b.(proto.Message))
+		})
 		if !same || got.Code() != want.Code() || got.Message() != want.Message() {
 			t.Errorf("a client sees %v, want %v", got, want)
 		}
@@ -275,7 +284,8 @@ func TestMoved(t *testing.T) {
 // TestPanicIsNoAnswer: it is unknown what was done.
 func TestPanicIsNoAnswer(t *testing.T) {
 	peer := start(t, "a", &fake{accept: func(paging.Record) error { panic("ouch") }})
-	_, err := start(t, "a", nil).Push(t.Context(), peer.Advertised(), slices.Values([]paging.Record{{}}))
+	_, err := start(t, "a", nil).
+		Push(t.Context(), peer.Advertised(), slices.Values([]paging.Record{{}}))
 	if e, ok := errors.AsType[*paging.UnreachableError](err); !ok || !e.Sent {
 		t.Errorf("Push = %v, want *UnreachableError, sent", err)
 	}
@@ -298,7 +308,8 @@ func TestDeadline(t *testing.T) {
 	if left := <-asked; left <= 0 || left > 300*time.Millisecond {
 		t.Errorf("the owner has %s left, want at most 300 ms", left)
 	}
-	if status.Code(err) != codes.DeadlineExceeded && !errors.Is(err, cause) && !errors.Is(err, context.DeadlineExceeded) {
+	if status.Code(err) != codes.DeadlineExceeded && !errors.Is(err, cause) &&
+		!errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a call = %v, want the cause or a deadline", err)
 	}
 	ctx, cancelCause := context.WithCancelCause(t.Context())
@@ -321,7 +332,8 @@ func TestUnreachable(t *testing.T) {
 	}
 	gone := bind(t, "a")
 	gone.stop()
-	if e, err := ask(gone.Advertised()); e == nil || e.Sent || !e.Refused || e.Address != gone.Advertised() {
+	if e, err := ask(gone.Advertised()); e == nil || e.Sent || !e.Refused ||
+		e.Address != gone.Advertised() {
 		t.Errorf("nobody listens: a call = %v, want *UnreachableError, refused", err)
 	}
 
@@ -352,8 +364,10 @@ func TestUnreachable(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	begun := time.Now()
-	if e, err := ask(l.Addr().String()); e == nil || e.Sent || e.Refused || time.Since(begun) > 5*time.Second {
-		t.Errorf("nobody answers the handshake: a call = %v after %s, want *UnreachableError, not sent, in 2 s", err, time.Since(begun))
+	if e, err := ask(l.Addr().String()); e == nil || e.Sent || e.Refused ||
+		time.Since(begun) > 5*time.Second {
+		t.Errorf("nobody answers the handshake: a call = %v after %s, want *UnreachableError, "+
+			"not sent, in 2 s", err, time.Since(begun))
 	}
 }
 
@@ -395,7 +409,9 @@ func TestSizes(t *testing.T) {
 			Local:  call.Local{Forwarded: true},
 		})
 		got, _ := reply.Response.(*mooringv1.NextPageResponse)
-		if err != nil || !slices.EqualFunc(got.GetDocuments(), want, func(d *mooringv1.Document, want bson.Raw) bool {
+		if err != nil || !slices.EqualFunc(got.GetDocuments(), want, func(
+			d *mooringv1.Document, want bson.Raw,
+		) bool {
 			return bytes.Equal(d.GetBson(), want)
 		}) {
 			t.Errorf("NextPage: the page differs, %v", err)
@@ -417,7 +433,8 @@ func TestHostileMessages(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	c := replicav1.NewReplicaServiceClient(conn)
-	ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs(replica.DeploymentKey, peer.Serves()))
+	ctx := metadata.NewOutgoingContext(t.Context(),
+		metadata.Pairs(replica.DeploymentKey, peer.Serves()))
 	ok := &replicav1.Ledger{Next: 1, Phase: 1}
 	for name, rec := range map[string]*replicav1.Record{
 		"length beyond the end": {Ledger: ok, Holding: &replicav1.Holding{State: state(), Leftover: []byte{255, 255, 255, 127, 0}}},
@@ -454,7 +471,8 @@ func TestPushesAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	ctx := metadata.NewOutgoingContext(t.Context(), metadata.Pairs(replica.DeploymentKey, peer.Serves()))
+	ctx := metadata.NewOutgoingContext(t.Context(),
+		metadata.Pairs(replica.DeploymentKey, peer.Serves()))
 	begin := func() grpc.ClientStreamingClient[replicav1.PushRequest, replicav1.PushResponse] {
 		t.Helper()
 		s, err := replicav1.NewReplicaServiceClient(conn).Push(ctx)
@@ -463,7 +481,10 @@ func TestPushesAreBounded(t *testing.T) {
 		}
 		return s
 	}
-	send := func(s grpc.ClientStreamingClient[replicav1.PushRequest, replicav1.PushResponse], rec *replicav1.Record, times int) {
+	send := func(
+		s grpc.ClientStreamingClient[replicav1.PushRequest, replicav1.PushResponse],
+		rec *replicav1.Record, times int,
+	) {
 		for range times {
 			if s.Send(&replicav1.PushRequest{Record: rec}) != nil {
 				return
@@ -472,7 +493,10 @@ func TestPushesAreBounded(t *testing.T) {
 	}
 	rest := make([]byte, 1<<20)
 	rest[2] = 0x10 // its own length, little endian
-	large := &replicav1.Record{Ledger: &replicav1.Ledger{Next: 1, Phase: 1}, Holding: &replicav1.Holding{State: state(), Leftover: rest}}
+	large := &replicav1.Record{
+		Ledger:  &replicav1.Ledger{Next: 1, Phase: 1},
+		Holding: &replicav1.Holding{State: state(), Leftover: rest},
+	}
 	for name, push := range map[string]struct {
 		rec   *replicav1.Record
 		times int
@@ -483,7 +507,8 @@ func TestPushesAreBounded(t *testing.T) {
 	} {
 		s := begin()
 		send(s, push.rec, push.times)
-		if _, err := s.CloseAndRecv(); err == nil || !strings.Contains(err.Error(), "too much") || accepted != 0 {
+		if _, err := s.CloseAndRecv(); err == nil || !strings.Contains(err.Error(), "too much") ||
+			accepted != 0 {
 			t.Errorf("Push of %s = %v, %d accepted; want a refusal", name, err, accepted)
 		}
 	}
@@ -527,7 +552,9 @@ func TestListIsBounded(t *testing.T) {
 // TestOtherDeployment: replicas of two deployments that share their keys refuse each other. Both
 // log it, once.
 func TestOtherDeployment(t *testing.T) {
-	serving := func(deployment string) option { return func(c *replica.Config) { c.Deployment = deployment } }
+	serving := func(deployment string) option {
+		return func(c *replica.Config) { c.Deployment = deployment }
+	}
 	touched := func(what string) { t.Errorf("a replica of another deployment has %s", what) }
 	peer := start(t, "a", &fake{
 		answer: func(context.Context) error {
@@ -562,7 +589,8 @@ func TestOtherDeployment(t *testing.T) {
 		"Kill": func() error { return n.Kill(t.Context(), address, "x") },
 	} {
 		err := call()
-		if e, ok := errors.AsType[*paging.UnreachableError](err); !ok || e.Sent || !strings.Contains(err.Error(), "different MongoDB deployments") {
+		if e, ok := errors.AsType[*paging.UnreachableError](err); !ok || e.Sent ||
+			!strings.Contains(err.Error(), "different MongoDB deployments") {
 			t.Errorf("%s = %v, want *UnreachableError, not sent, which says why", name, err)
 		}
 	}
@@ -572,7 +600,9 @@ func TestOtherDeployment(t *testing.T) {
 	if got := strings.Count(peer.log.String(), "level=WARN"); got != 1 {
 		t.Errorf("the one that was asked warns %d times, want once: %s", got, peer.log)
 	}
-	same := start(t, "a", &fake{kill: func(context.Context, string) error { return nil }}, serving("bank"))
+	same := start(t, "a", &fake{kill: func(context.Context, string) error {
+		return nil
+	}}, serving("bank"))
 	if err := n.Kill(t.Context(), same.Advertised(), "x"); err != nil {
 		t.Errorf("Kill at a replica of the same deployment = %v", err)
 	}

@@ -55,7 +55,8 @@ func FuzzConvert(f *testing.F) {
 func TestMessagesOfANewerRelease(t *testing.T) {
 	known := &replicav1.Record{Id: make([]byte, 16), Ledger: &replicav1.Ledger{Next: 1, Phase: 1}}
 	known.ProtoReflect().SetUnknown([]byte{0xf8, 0x3f, 7}) // field 1023, a number
-	if got, err := replica.Convert(known); err != nil || got.(*replicav1.Record).GetLedger().GetNext() != 1 {
+	if got, err := replica.Convert(known); err != nil ||
+		got.(*replicav1.Record).GetLedger().GetNext() != 1 {
 		t.Errorf("a record with an unknown field: %v, %v", got, err)
 	}
 	last := &replicav1.Record{Ledger: &replicav1.Ledger{Phase: 255}}

@@ -53,7 +53,9 @@ func (a *answers) StreamFind(
 ) error {
 	a.note(ss.Context(), req)
 	for _, m := range append(a.messages, traceOf(ss.Context())) {
-		if err := ss.Send(&mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{bsonOf(m)}}); err != nil {
+		if err := ss.Send(&mooringv1.StreamFindResponse{
+			Documents: []*mooringv1.Document{bsonOf(m)},
+		}); err != nil {
 			return err
 		}
 	}
@@ -73,17 +75,20 @@ func (a *answers) serve(n *node) {
 // findOne is a call that is forwarded to a replica, and streamFind one that answers with a stream.
 func findOne(to *node, local call.Local, md metadata.MD) *call.Forwarding {
 	return &call.Forwarding{
-		To:     page.Replica{Address: to.Advertised(), Instance: local.Owner},
-		Method: mooringv1.DocumentService_FindOne_FullMethodName, Request: &mooringv1.FindOneRequest{Database: "d"},
-		Answer: (&mooringv1.FindOneResponse{}).ProtoReflect().Type(), Local: local, Metadata: md,
+		To:      page.Replica{Address: to.Advertised(), Instance: local.Owner},
+		Method:  mooringv1.DocumentService_FindOne_FullMethodName,
+		Request: &mooringv1.FindOneRequest{Database: "d"},
+		Answer:  (&mooringv1.FindOneResponse{}).ProtoReflect().Type(), Local: local, Metadata: md,
 	}
 }
 
 func streamFind(to *node, local call.Local, md metadata.MD) *call.Forwarding {
 	return &call.Forwarding{
-		To:     page.Replica{Address: to.Advertised(), Instance: local.Owner},
-		Method: mooringv1.DocumentService_StreamFind_FullMethodName, Request: &mooringv1.StreamFindRequest{Database: "d"},
-		Streams: true, Answer: (&mooringv1.StreamFindResponse{}).ProtoReflect().Type(), Local: local, Metadata: md,
+		To:      page.Replica{Address: to.Advertised(), Instance: local.Owner},
+		Method:  mooringv1.DocumentService_StreamFind_FullMethodName,
+		Request: &mooringv1.StreamFindRequest{Database: "d"},
+		Streams: true, Answer: (&mooringv1.StreamFindResponse{}).ProtoReflect().Type(),
+		Local: local, Metadata: md,
 	}
 }
 
@@ -109,8 +114,12 @@ func TestForward(t *testing.T) {
 	n := start(t, "a", nil)
 	local := call.Local{
 		Forwarded: true, Owner: [16]byte{1, 2}, RequestID: "id",
-		Identity: &caller.Identity{Principal: "ann", Groups: []string{"g"}, Claims: map[string]any{"a": []any{strings.Repeat("b", 16<<10), 1.5}}},
-		Text:     true, Casual: true, Quiet: true, Whole: true, Client: netip.MustParseAddr("192.0.2.1"),
+		Identity: &caller.Identity{
+			Principal: "ann", Groups: []string{"g"},
+			Claims: map[string]any{"a": []any{strings.Repeat("b", 16<<10), 1.5}},
+		},
+		Text: true, Casual: true, Quiet: true, Whole: true,
+		Client: netip.MustParseAddr("192.0.2.1"),
 	}
 	md := metadata.Pairs("x", "1", "x", "2", "y", "3")
 	arrived := func(f *call.Forwarding) {
@@ -118,12 +127,14 @@ func TestForward(t *testing.T) {
 		if !reflect.DeepEqual(made.local, local) || !proto.Equal(made.request, f.Request) {
 			t.Errorf("arrived %+v, %v; want %+v, %v", made.local, made.request, local, f.Request)
 		}
-		if !slices.Equal(made.metadata["x"], md["x"]) || !slices.Equal(made.metadata["y"], md["y"]) {
+		if !slices.Equal(made.metadata["x"], md["x"]) ||
+			!slices.Equal(made.metadata["y"], md["y"]) {
 			t.Errorf("arrived %v, want %v", made.metadata, md)
 		}
 	}
 	f := findOne(peer, local, md)
-	if reply, err := n.Forward(t.Context(), f); err != nil || reply.Stream != nil || reply.Response == nil {
+	if reply, err := n.Forward(t.Context(), f); err != nil || reply.Stream != nil ||
+		reply.Response == nil {
 		t.Errorf("Forward = %v, %v", reply, err)
 	}
 	arrived(f)
@@ -145,8 +156,11 @@ func TestForward(t *testing.T) {
 	}{
 		{"a named error", paging.ErrNotHere, func(err error) bool { return errors.Is(err, paging.ErrNotHere) }},
 		{"a replica that ends", handle.ErrClosing, func(err error) bool { return errors.Is(err, handle.ErrClosing) }},
-		{"another error", &rpcerr.Error{Reason: rpcerr.TransactionBusy, Message: "busy"}, func(err error) bool {
-			return status.Code(err) == codes.Aborted && rpcerr.HTTP(err).Body.GetError().GetReason() == string(rpcerr.TransactionBusy)
+		{"another error", &rpcerr.Error{Reason: rpcerr.TransactionBusy, Message: "busy"}, func(
+			err error,
+		) bool {
+			return status.Code(err) == codes.Aborted &&
+				rpcerr.HTTP(err).Body.GetError().GetReason() == string(rpcerr.TransactionBusy)
 		}},
 	} {
 		made.err = row.err
@@ -174,7 +188,8 @@ func TestUnsendable(t *testing.T) {
 	} {
 		f.Request = &mooringv1.FindOneRequest{Database: "\xff"}
 		_, err := n.Forward(t.Context(), f)
-		if _, lost := errors.AsType[*paging.UnreachableError](err); lost || err == nil || !strings.Contains(err.Error(), "invalid UTF-8") {
+		if _, lost := errors.AsType[*paging.UnreachableError](err); lost || err == nil ||
+			!strings.Contains(err.Error(), "invalid UTF-8") {
 			t.Errorf("%s: %v, want that it is no UTF-8", name, err)
 		}
 		if made.request != nil {
@@ -197,12 +212,14 @@ func TestUnassertedCalls(t *testing.T) {
 		"bad owner":   {replica.ForwardingKey, "\x0a\x01a"},
 		"bad address": {replica.ForwardingKey, "\x5a\x01a"},
 	} {
-		ctx := metadata.AppendToOutgoingContext(t.Context(), append(pairs, replica.DeploymentKey, peer.Serves())...)
+		ctx := metadata.AppendToOutgoingContext(t.Context(),
+			append(pairs, replica.DeploymentKey, peer.Serves())...)
 		_, err := mooringv1.NewDocumentServiceClient(conn).FindOne(ctx, &mooringv1.FindOneRequest{})
 		if status.Code(err) != codes.FailedPrecondition {
 			t.Errorf("%s: FindOne = %v", name, err)
 		}
-		ss, err := mooringv1.NewDocumentServiceClient(conn).StreamFind(ctx, &mooringv1.StreamFindRequest{})
+		ss, err := mooringv1.NewDocumentServiceClient(conn).
+			StreamFind(ctx, &mooringv1.StreamFindRequest{})
 		if err == nil {
 			_, err = ss.Recv()
 		}
@@ -263,11 +280,14 @@ func TestTraceOfForwardedCalls(t *testing.T) {
 			})
 			(&answers{err: row.err}).serve(peer)
 			n := start(t, "a", nil, func(c *replica.Config) {
-				c.Inject = func(ctx context.Context, md metadata.MD) { md.Set(header, traceOf(ctx)) }
+				c.Inject = func(ctx context.Context, md metadata.MD) {
+					md.Set(header, traceOf(ctx))
+				}
 			})
 			ctx := context.WithValue(t.Context(), traceKey{}, "one")
 			reply, err := n.Forward(ctx, findOne(peer, call.Local{}, nil))
-			if found, _ := reply.Response.(*mooringv1.FindOneResponse); status.Code(err) != row.code || err == nil && found.GetDocument().GetJson() != "one" {
+			if found, _ := reply.Response.(*mooringv1.FindOneResponse); status.Code(
+				err) != row.code || err == nil && found.GetDocument().GetJson() != "one" {
 				t.Errorf("Forward = %v, %v; want the trace one, %v", reply, err, row.code)
 			}
 			want := ended{mooringv1.DocumentService_FindOne_FullMethodName, "one", row.code}

@@ -31,10 +31,16 @@ func TestMeet(t *testing.T) {
 		}
 		return true
 	}
-	eventually(t, "the first two know each other", func() bool { return knows(a, b) && knows(b, a) })
+	eventually(t, "the first two know each other", func() bool {
+		return knows(a, b) && knows(b, a)
+	})
 	c := start(t, "a", third, knowing(a.Advertised()))
-	eventually(t, "all know each other", func() bool { return knows(a, b, c) && knows(b, a, c) && knows(c, a, b) })
-	eventually(t, "the new one knows where cursors went", func() bool { return third.Successors()[gone] == heir })
+	eventually(t, "all know each other", func() bool {
+		return knows(a, b, c) && knows(b, a, c) && knows(c, a, b)
+	})
+	eventually(t, "the new one knows where cursors went", func() bool {
+		return third.Successors()[gone] == heir
+	})
 	for _, n := range []*node{a, b, c} {
 		if slices.Contains(n.Others(t.Context(), false), n.Advertised()) {
 			t.Error("a replica is among its others")
@@ -45,7 +51,8 @@ func TestMeet(t *testing.T) {
 	// A replica that has drained announces where its cursors went.
 	from := page.Replica{Address: c.Advertised(), Instance: page.Instance{7}}
 	third.self = from
-	if err := c.Announce(t.Context(), b.Advertised(), heir); err != nil || second.Successors()[from.Instance] != heir {
+	if err := c.Announce(t.Context(), b.Advertised(), heir); err != nil ||
+		second.Successors()[from.Instance] != heir {
 		t.Errorf("Announce = %v, the other one knows %v", err, second.Successors())
 	}
 	// A lost replica is forgotten when its address refuses connections.
@@ -76,7 +83,8 @@ func TestLeave(t *testing.T) {
 		}
 	}
 	b.stop()
-	if got := a.Stats().Known; got != 0 || !a.HasLeft(address) || !strings.Contains(a.log.String(), "replica left") {
+	if got := a.Stats().Known; got != 0 || !a.HasLeft(address) ||
+		!strings.Contains(a.log.String(), "replica left") {
 		t.Errorf("%d others are known after the only one has left, log %s", got, a.log)
 	}
 	ask(0)
@@ -94,7 +102,9 @@ func TestLeave(t *testing.T) {
 func TestLeftNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns := &names{}
-		n := replica.New(replica.Config{Keys: ring(t, "a"), Others: []string{"others.svc:7"}, LookupHost: dns.lookup})
+		n := replica.New(replica.Config{
+			Keys: ring(t, "a"), Others: []string{"others.svc:7"}, LookupHost: dns.lookup,
+		})
 		for _, step := range []struct {
 			name  string
 			hosts []string
@@ -123,7 +133,9 @@ func TestLeftNames(t *testing.T) {
 func TestLearnedAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := replica.New(replica.Config{Keys: ring(t, "a")})
-		for _, address := range []string{"10.0.0.1:7", "[fd00::1]:7", "", "nonsense", ":7", "10.0.0.2:"} {
+		for _, address := range []string{
+			"10.0.0.1:7", "[fd00::1]:7", "", "nonsense", ":7", "10.0.0.2:",
+		} {
 			n.Learn(address)
 		}
 		want := []string{"10.0.0.1:7", "[fd00::1]:7"}
@@ -170,7 +182,9 @@ func TestLookUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns := &names{}
 		dns.set("10.0.0.1")
-		n := replica.New(replica.Config{Keys: ring(t, "a"), Others: []string{"others.svc:7"}, LookupHost: dns.lookup})
+		n := replica.New(replica.Config{
+			Keys: ring(t, "a"), Others: []string{"others.svc:7"}, LookupHost: dns.lookup,
+		})
 		_ = n.Others(t.Context(), false)
 		dns.set("10.0.0.1", "10.0.0.2")
 		time.Sleep(time.Second) //nolint:forbidigo // in a bubble
@@ -213,8 +227,10 @@ func TestClocks(t *testing.T) {
 		}
 		warned := strings.Count(a.log.String(), "the clock of a replica differs")
 		switch {
-		case test.want == "" && warned != 0, test.want != "" && (warned != 1 || !strings.Contains(a.log.String(), test.want)):
-			t.Errorf("a clock %s ahead: warned %d times, want once with %q:\n%s", test.ahead, warned, test.want, a.log)
+		case test.want == "" && warned != 0,
+			test.want != "" && (warned != 1 || !strings.Contains(a.log.String(), test.want)):
+			t.Errorf("a clock %s ahead: warned %d times, want once with %q:\n%s", test.ahead,
+				warned, test.want, a.log)
 		}
 	}
 }

@@ -65,7 +65,8 @@ func TestOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns := &names{}
 		n := replica.New(replica.Config{
-			Keys: ring(t, "a"), Others: []string{"peers.svc:7", "10.0.0.9:7", "[fd00::9]:8"}, LookupHost: dns.lookup, Log: slog.New(slog.DiscardHandler),
+			Keys: ring(t, "a"), Others: []string{"peers.svc:7", "10.0.0.9:7", "[fd00::9]:8"},
+			LookupHost: dns.lookup, Log: slog.New(slog.DiscardHandler),
 		})
 		expect := func(when string, want ...string) {
 			t.Helper()
@@ -76,7 +77,8 @@ func TestOthers(t *testing.T) {
 		expect("unknown name", "10.0.0.9:7", "[fd00::9]:8")
 		time.Sleep(6 * time.Second) //nolint:forbidigo // in a bubble
 		dns.set("10.0.0.1", "10.0.0.2", "10.0.0.9", "fd00::1")
-		expect("all addresses, each once", "10.0.0.1:7", "10.0.0.2:7", "10.0.0.9:7", "[fd00::1]:7", "[fd00::9]:8")
+		expect("all addresses, each once", "10.0.0.1:7", "10.0.0.2:7", "10.0.0.9:7", "[fd00::1]:7",
+			"[fd00::9]:8")
 		dns.set("10.0.0.3")
 		asked := dns.asked
 		expect("cached", "10.0.0.1:7", "10.0.0.2:7", "10.0.0.9:7", "[fd00::1]:7", "[fd00::9]:8")
@@ -117,7 +119,10 @@ func TestOthersAreBounded(t *testing.T) {
 		hosts = append(hosts, net.IPv4(10, 0, 1, byte(i)).String())
 	}
 	dns.set(hosts...)
-	n := replica.New(replica.Config{Keys: ring(t, "a"), Others: []string{"peers.svc:7"}, LookupHost: dns.lookup, Log: slog.New(slog.DiscardHandler)})
+	n := replica.New(replica.Config{
+		Keys: ring(t, "a"), Others: []string{"peers.svc:7"}, LookupHost: dns.lookup,
+		Log: slog.New(slog.DiscardHandler),
+	})
 	if got := n.Others(t.Context(), false); len(got) != replica.MaxOthers {
 		t.Errorf("Others = %d, want %d", len(got), replica.MaxOthers)
 	}
@@ -146,7 +151,9 @@ func TestSelfIsNoOther(t *testing.T) {
 	free := bind(t, "a")
 	_, port, _ = net.SplitHostPort(free.Address())
 	free.stop()
-	named := bind(t, "a", at("127.0.0.1:"+port), knowing("peers.svc:"+port), func(c *replica.Config) {
+	named := bind(t, "a", at("127.0.0.1:"+port), knowing("peers.svc:"+port), func(
+		c *replica.Config,
+	) {
 		c.LookupHost, c.Advertise = dns.lookup, "me.example:0"
 	})
 	named.Serve(&fake{accept: func(paging.Record) error {
@@ -164,7 +171,8 @@ func TestSelfIsNoOther(t *testing.T) {
 	}
 	_, err := named.Push(t.Context(), own, slices.Values([]paging.Record{{}}))
 	if e, ok := errors.AsType[*paging.UnreachableError](err); !ok || e.Sent || accepted != 0 {
-		t.Errorf("Push to itself = %v, accepted %d; want *UnreachableError, not sent, and none", err, accepted)
+		t.Errorf("Push to itself = %v, accepted %d; want *UnreachableError, not sent, and none",
+			err, accepted)
 	}
 	if err := named.ask(t.Context(), own); err == nil {
 		t.Error("a call of itself = nil")
@@ -179,7 +187,9 @@ func TestSelfIsNoOther(t *testing.T) {
 func TestMetSelfIsForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const shared = "10.96.0.1:7"
-		n := replica.New(replica.Config{Keys: ring(t, "a"), Others: []string{shared}, Log: slog.New(slog.DiscardHandler)})
+		n := replica.New(replica.Config{
+			Keys: ring(t, "a"), Others: []string{shared}, Log: slog.New(slog.DiscardHandler),
+		})
 		for range 2 {
 			n.MetSelf(shared)
 			time.Sleep(replica.SelfTTL - 1) //nolint:forbidigo // in a bubble

@@ -107,8 +107,11 @@ func join(t *testing.T, d deployment, advertise string, options ...option) *gate
 
 func (g *gateway) find(ctx context.Context, size int32) (paging.Page, error) {
 	ns := client.Namespace{Database: "db", Collection: "c"}
-	return g.Open(ctx, paging.Opening{Namespace: paging.Namespace(ns), BatchSize: &size, Run: func(ctx context.Context, _ int32) (paging.Cursor, error) {
-		return g.client.Find(ctx, ns, client.FindOptions{Common: client.Common{RunOn: true}, BatchSize: &size})
+	return g.Open(ctx, paging.Opening{Namespace: paging.Namespace(ns), BatchSize: &size, Run: func(
+		ctx context.Context, _ int32,
+	) (paging.Cursor, error) {
+		return g.client.Find(ctx, ns,
+			client.FindOptions{Common: client.Common{RunOn: true}, BatchSize: &size})
 	}})
 }
 
@@ -160,7 +163,8 @@ func readAll(t *testing.T, gateways []*gateway, total int32) string {
 		}
 		token, read := page.Token, page
 		if page, err = any().next(t.Context(), token); err == nil && rand.IntN(3) == 0 {
-			page, err = repeat(t, any(), token, page) // the answer was lost on the way to the client
+			// the answer was lost on the way to the client
+			page, err = repeat(t, any(), token, page)
 		}
 		switch {
 		case errors.Is(err, paging.ErrCursorTokenReused):
@@ -250,7 +254,8 @@ func TestLifeAfterLife(t *testing.T) {
 	}
 	again := join(t, d, "", at(a.Advertised()))
 	for name, g := range map[string]*gateway{"another replica": b, "the next one itself": again} {
-		if _, err := g.next(t.Context(), page.Token); !errors.Is(err, paging.ErrCursorPositionUnknown) {
+		if _, err := g.next(t.Context(), page.Token); !errors.Is(err,
+			paging.ErrCursorPositionUnknown) {
 			t.Errorf("Next at %s = %v, want ErrCursorPositionUnknown", name, err)
 		}
 	}
@@ -312,7 +317,8 @@ func TestPinned(t *testing.T) {
 	if page, err = a.find(t.Context(), 5); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.calls.CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: page.Token}); err != nil || d.open() != 0 {
+	if _, err := b.calls.CloseCursor(t.Context(),
+		&mooringv1.CloseCursorRequest{Cursor: page.Token}); err != nil || d.open() != 0 {
 		t.Errorf("CloseCursor = %v, %d cursors are open", err, d.open())
 	}
 
@@ -321,7 +327,9 @@ func TestPinned(t *testing.T) {
 		t.Fatal(err)
 	}
 	enough := errors.New("enough")
-	if err := b.stream(t.Context(), page.Token, func([]bson.Raw) error { return enough }); !errors.Is(err, enough) {
+	if err := b.stream(t.Context(), page.Token, func([]bson.Raw) error {
+		return enough
+	}); !errors.Is(err, enough) {
 		t.Errorf("the stream ended with %v", err)
 	}
 	eventually(t, "the cursor is closed on its server", func() bool { return d.open() == 0 })
@@ -372,7 +380,8 @@ func TestSlowReaderOfPinned(t *testing.T) {
 		before = fetched()
 	}
 	if n := fetched() * size; n == 0 || n > 6<<20 {
-		t.Errorf("%d bytes were asked of the server for a stream that nobody reads, want some, and at most 6 MiB", n)
+		t.Errorf("%d bytes were asked of the server for a stream that nobody reads, want some, "+
+			"and at most 6 MiB", n)
 	}
 	if end := readAll(t, []*gateway{other}, total); end != "complete" {
 		t.Errorf("another reading ended as %s", end)

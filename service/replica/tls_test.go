@@ -46,7 +46,9 @@ func TestWhoIsAReplica(t *testing.T) {
 				continue
 			}
 			eventually(t, "a clear line in the log of who "+name, func() bool {
-				return strings.Contains(said(), "level=WARN") && strings.Contains(said(), "a replica was refused") && strings.Contains(said(), "handle keys")
+				return strings.Contains(said(), "level=WARN") &&
+					strings.Contains(said(), "a replica was refused") &&
+					strings.Contains(said(), "handle keys")
 			})
 		}
 	}
@@ -55,10 +57,14 @@ func TestWhoIsAReplica(t *testing.T) {
 // TestRefusedOnceAWhile: a peer that retries does not fill the log.
 func TestRefusedOnceAWhile(t *testing.T) {
 	owner := start(t, "a", yes())
-	stranger := certificate(t, ring(t, "b").TransportKeys()[0], time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	stranger := certificate(t, ring(t, "b").TransportKeys()[0], time.Now().Add(-time.Hour),
+		time.Now().Add(time.Hour))
 	const tries = 5
 	for range tries {
-		greets(t, owner.Advertised(), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{stranger}, NextProtos: []string{"h2"}})
+		greets(t, owner.Advertised(), &tls.Config{
+			InsecureSkipVerify: true, Certificates: []tls.Certificate{stranger},
+			NextProtos: []string{"h2"},
+		})
 	}
 	if n := strings.Count(owner.log.String(), "level=WARN"); n != 1 {
 		t.Errorf("%d warnings of %d tries, want 1", n, tries)
@@ -111,7 +117,8 @@ func greets(t *testing.T, address string, cfg *tls.Config) bool {
 	}
 	defer func() { _ = c.Close() }()
 	_ = c.SetDeadline(time.Now().Add(waitTime))
-	if _, err := c.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
+	if _, err := c.Write([]byte(
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
 		return false
 	}
 	_, err = c.Read(make([]byte, 9))
@@ -131,7 +138,8 @@ func certificate(t *testing.T, key ed25519.PrivateKey, from, to time.Time) tls.C
 // TestCertificate: any reader of X.509 accepts it, and it reveals only the key.
 func TestCertificate(t *testing.T) {
 	owner := start(t, "a", yes())
-	c, err := tls.Dial("tcp", owner.Advertised(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	c, err := tls.Dial("tcp", owner.Advertised(),
+		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +147,9 @@ func TestCertificate(t *testing.T) {
 	cert := c.ConnectionState().PeerCertificates[0]
 	roots := x509.NewCertPool()
 	roots.AddCert(cert)
-	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, DNSName: "mooring-replica"}); err != nil {
+	if _, err := cert.Verify(x509.VerifyOptions{
+		Roots: roots, DNSName: "mooring-replica",
+	}); err != nil {
 		t.Errorf("Verify = %v", err)
 	}
 	if cert.NotAfter.Year() != 9999 || cert.NotBefore.After(time.Now()) {

@@ -189,7 +189,8 @@ func (a *api) NextPage(
 ) (*mooringv1.NextPageResponse, error) {
 	resp := &mooringv1.NextPageResponse{}
 	for _, doc := range a.fake.documents {
-		resp.Documents = append(resp.Documents, &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: doc}})
+		resp.Documents = append(resp.Documents,
+			&mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: doc}})
 	}
 	return resp, nil
 }
@@ -219,17 +220,23 @@ func (n *node) serve(r replica.Pager) {
 func plain(register func(grpc.ServiceRegistrar)) replica.API {
 	return replica.API{
 		Register: register,
-		Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+		Unary: func(
+			ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+		) (any, error) {
 			return h(ctx, req)
 		},
-		Stream: func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+		Stream: func(
+			srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler,
+		) error {
 			return h(srv, ss)
 		},
 	}
 }
 
 // ask makes a call at another replica.
-func (n *node) ask(ctx context.Context, address string) error { return ask(ctx, n.Transport, address) }
+func (n *node) ask(ctx context.Context, address string) error {
+	return ask(ctx, n.Transport, address)
+}
 
 func ask(ctx context.Context, t *replica.Transport, address string) error {
 	_, err := t.Forward(ctx, &call.Forwarding{

@@ -36,7 +36,8 @@ func value(text string) *mooringv1.Value {
 
 // unknown returns m with a field that this version does not know.
 func unknown[M proto.Message](m M) M {
-	m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 4000, protowire.VarintType), 1))
+	m.ProtoReflect().
+		SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 4000, protowire.VarintType), 1))
 	return m
 }
 
@@ -142,7 +143,9 @@ func TestRefusals(t *testing.T) {
 			r.Update("update", unknown(&mooringv1.Update{Kind: &mooringv1.Update_Pipeline{}}))
 		}},
 		{"pipeline with an unknown field", "InvalidArgument update", func(r *request.Reader) {
-			r.Update("update", &mooringv1.Update{Kind: &mooringv1.Update_Pipeline{Pipeline: unknown(&mooringv1.Pipeline{})}})
+			r.Update("update", &mooringv1.Update{
+				Kind: &mooringv1.Update_Pipeline{Pipeline: unknown(&mooringv1.Pipeline{})},
+			})
 		}},
 		{"update's operators", "InvalidArgument update", func(r *request.Reader) {
 			r.Update("update", &mooringv1.Update{Kind: &mooringv1.Update_Operators{}})
@@ -151,13 +154,17 @@ func TestRefusals(t *testing.T) {
 		{"mode in another case", "InvalidArgument readPreference.mode", func(r *request.Reader) { r.ReadPreference(&mooringv1.ReadPreference{Mode: new("Secondary")}) }},
 		{"mode", "InvalidArgument readPreference.mode", func(r *request.Reader) { r.ReadPreference(&mooringv1.ReadPreference{Mode: new("near")}) }},
 		{"tags", "InvalidArgument readPreference.tags", func(r *request.Reader) {
-			r.ReadPreference(&mooringv1.ReadPreference{Tags: []*mooringv1.TagSet{unknown(&mooringv1.TagSet{})}})
+			r.ReadPreference(&mooringv1.ReadPreference{
+				Tags: []*mooringv1.TagSet{unknown(&mooringv1.TagSet{})},
+			})
 		}},
 		{"read concern", "InvalidArgument readConcern", func(r *request.Reader) { r.ReadConcern(unknown(&mooringv1.ReadConcern{})) }},
 		{"write concern", "InvalidArgument writeConcern", func(r *request.Reader) { r.WriteConcern(unknown(&mooringv1.WriteConcern{})) }},
 		{"w", "InvalidArgument writeConcern.w", func(r *request.Reader) { r.WriteConcern(&mooringv1.WriteConcern{W: &mooringv1.W{}}) }},
 		{"w with an unknown field", "InvalidArgument writeConcern.w", func(r *request.Reader) {
-			r.WriteConcern(&mooringv1.WriteConcern{W: unknown(&mooringv1.W{Kind: &mooringv1.W_Nodes{}})})
+			r.WriteConcern(&mooringv1.WriteConcern{
+				W: unknown(&mooringv1.W{Kind: &mooringv1.W_Nodes{}}),
+			})
 		}},
 		{"empty w", "InvalidArgument writeConcern.w", func(r *request.Reader) {
 			r.WriteConcern(&mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Tag{}}})
@@ -227,35 +234,55 @@ func TestValues(t *testing.T) {
 	same("Keys of pairs", r.Keys("f", json(`[["a", 1]]`)), one)
 	same("Array", r.Array("f", []*mooringv1.Document{native(one), native(one)}),
 		bson.Raw(bson.NewBuilder(nil).Document("0", one).Document("1", one).Finish()))
-	same("Hint's keys", r.Hint("hint", &mooringv1.Hint{Kind: &mooringv1.Hint_Keys{Keys: json(`[["a", 1]]`)}}).Data, one)
-	if name, _ := r.Hint("hint", &mooringv1.Hint{Kind: &mooringv1.Hint_Name{Name: "a_1"}}).Str(); name != "a_1" {
+	same("Hint's keys", r.Hint("hint", &mooringv1.Hint{
+		Kind: &mooringv1.Hint_Keys{Keys: json(`[["a", 1]]`)},
+	}).Data, one)
+	if name, _ := r.Hint("hint", &mooringv1.Hint{Kind: &mooringv1.Hint_Name{Name: "a_1"}}).
+		Str(); name != "a_1" {
 		t.Errorf("Hint = %q", name)
 	}
-	same("Update", r.Update("update", &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: native(one)}}).Data, one)
-	pipeline := &mooringv1.Update{Kind: &mooringv1.Update_Pipeline{Pipeline: &mooringv1.Pipeline{Stages: []*mooringv1.Document{native(one)}}}}
+	same("Update", r.Update("update", &mooringv1.Update{
+		Kind: &mooringv1.Update_Operators{Operators: native(one)},
+	}).Data, one)
+	pipeline := &mooringv1.Update{
+		Kind: &mooringv1.Update_Pipeline{
+			Pipeline: &mooringv1.Pipeline{Stages: []*mooringv1.Document{native(one)}},
+		},
+	}
 	if v := r.Update("update", pipeline); v.Type != bson.TypeArray {
 		t.Errorf("Update of a pipeline = %v", v)
 	}
 	rp := r.ReadPreference(&mooringv1.ReadPreference{
-		Mode: new("nearest"), MaxStalenessSeconds: new(int64(120)), Tags: []*mooringv1.TagSet{{Tags: map[string]string{"dc": "east"}}, {}},
+		Mode: new("nearest"), MaxStalenessSeconds: new(int64(120)),
+		Tags: []*mooringv1.TagSet{{Tags: map[string]string{"dc": "east"}}, {}},
 	})
-	if rp.Mode != selection.Nearest || *rp.MaxStalenessSeconds != 120 || len(rp.TagSets) != 2 || !rp.TagSets[0].ContainsAll(description.NewTagSet(description.Tag{Name: "dc", Value: "east"})) {
+	if rp.Mode != selection.Nearest || *rp.MaxStalenessSeconds != 120 || len(rp.TagSets) != 2 ||
+		!rp.TagSets[0].ContainsAll(description.NewTagSet(description.Tag{Name: "dc",
+			Value: "east"})) {
 		t.Errorf("ReadPreference = %+v", rp)
 	}
 	if rc := r.ReadConcern(&mooringv1.ReadConcern{Level: new("majority")}); rc.Level != "majority" {
 		t.Errorf("ReadConcern = %+v", rc)
 	}
-	wc := r.WriteConcern(&mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Nodes{Nodes: 0}}, J: new(true), WtimeoutMs: new(int64(5))})
+	wc := r.WriteConcern(&mooringv1.WriteConcern{
+		W: &mooringv1.W{Kind: &mooringv1.W_Nodes{Nodes: 0}}, J: new(true),
+		WtimeoutMs: new(int64(5)),
+	})
 	if wc.Nodes == nil || *wc.Nodes != 0 || !*wc.Journal || *wc.WTimeoutMS != 5 || wc.Tag != "" {
 		t.Errorf("WriteConcern = %+v", wc)
 	}
-	if wc := r.WriteConcern(&mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Tag{Tag: "majority"}}}); wc.Tag != "majority" || wc.Nodes != nil {
+	if wc := r.WriteConcern(&mooringv1.WriteConcern{
+		W: &mooringv1.W{Kind: &mooringv1.W_Tag{Tag: "majority"}},
+	}); wc.Tag != "majority" || wc.Nodes != nil {
 		t.Errorf("WriteConcern = %+v", wc)
 	}
-	if wc := r.WriteConcern(&mooringv1.WriteConcern{}); wc == nil || wc.Nodes != nil || wc.Tag != "" || wc.Journal != nil {
+	if wc := r.WriteConcern(&mooringv1.WriteConcern{}); wc == nil || wc.Nodes != nil ||
+		wc.Tag != "" || wc.Journal != nil {
 		t.Errorf("an empty WriteConcern = %+v", wc)
 	}
-	for text, want := range map[string]client.ReturnDocument{"before": client.ReturnBefore, "after": client.ReturnAfter} {
+	for text, want := range map[string]client.ReturnDocument{
+		"before": client.ReturnBefore, "after": client.ReturnAfter,
+	} {
 		if got := r.ReturnDocument(&text); got != want {
 			t.Errorf("ReturnDocument(%s) = %v, want %v", text, got, want)
 		}
@@ -279,7 +306,9 @@ func TestValues(t *testing.T) {
 func TestCopies(t *testing.T) {
 	r := read(t)
 	size, wait := new(int32(0)), new(int64(0))
-	for name, shared := range map[string]bool{"BatchSize": r.BatchSize(size) == size, "MaxAwaitTimeMS": r.MaxAwaitTimeMS(wait) == wait} {
+	for name, shared := range map[string]bool{
+		"BatchSize": r.BatchSize(size) == size, "MaxAwaitTimeMS": r.MaxAwaitTimeMS(wait) == wait,
+	} {
 		if shared {
 			t.Errorf("%s is the request's own", name)
 		}
@@ -317,7 +346,8 @@ func TestBatchesInTurn(t *testing.T) {
 		}
 		for back := range min(3, len(sent)) {
 			for at, m := range sent[len(sent)-1-back] {
-				if got := bson.Raw(m.GetBson()); back == 0 && !bytes.Equal(got, docs[at]) || len(got) == 0 {
+				if got := bson.Raw(m.GetBson()); back == 0 && !bytes.Equal(got, docs[at]) ||
+					len(got) == 0 {
 					t.Errorf("message %d, %d later: document %d is %v", i, back, at, got)
 				}
 			}
@@ -343,7 +373,8 @@ func TestBatchesInTurn(t *testing.T) {
 
 // TestBatches checks that messages are split by the size of their JSON, and not split as BSON.
 func TestBatches(t *testing.T) {
-	control := bson.NewBuilder(nil).String("a", strings.Repeat("\x01", 100)).Finish() // 608 bytes of JSON
+	// 608 bytes of JSON
+	control := bson.NewBuilder(nil).String("a", strings.Repeat("\x01", 100)).Finish()
 	docs := slices.Repeat([]bson.Raw{control}, 10)
 	bad := bson.NewBuilder(nil).String("a", "\xff").Finish()
 	for _, c := range []struct {
@@ -364,7 +395,9 @@ func TestBatches(t *testing.T) {
 	} {
 		ctx := in(t.Context(), c.encoding)
 		sizes := []int{}
-		err := request.Read(ctx, &mooringv1.FindRequest{}, nil).Batches(c.bytes, func(m []*mooringv1.Document) error {
+		err := request.Read(ctx, &mooringv1.FindRequest{}, nil).Batches(c.bytes, func(
+			m []*mooringv1.Document,
+		) error {
 			sizes = append(sizes, len(m))
 			return nil
 		})(c.docs)
@@ -374,10 +407,13 @@ func TestBatches(t *testing.T) {
 	}
 	gone := errors.New("gone")
 	calls := 0
-	err := request.Read(in(t.Context(), payload.JSON), &mooringv1.FindRequest{}, nil).Batches(1, func([]*mooringv1.Document) error {
-		calls++
-		return gone
-	})(docs)
+	err := request.Read(in(t.Context(), payload.JSON), &mooringv1.FindRequest{}, nil).
+		Batches(1, func(
+			[]*mooringv1.Document,
+		) error {
+			calls++
+			return gone
+		})(docs)
 	if !errors.Is(err, gone) || calls != 1 {
 		t.Errorf("after a failure %d messages were sent, %v", calls, err)
 	}
@@ -393,7 +429,9 @@ func TestBuilt(t *testing.T) {
 		"Value":     func(r *request.Reader) { r.Value("comment", v) },
 	} {
 		for _, built := range []bool{false, true} {
-			ctx := &call.Context{Context: t.Context(), Call: call.Call{Local: call.Local{Built: built}}}
+			ctx := &call.Context{
+				Context: t.Context(), Call: call.Call{Local: call.Local{Built: built}},
+			}
 			r := request.Read(ctx, &mooringv1.FindRequest{}, nil)
 			if read(r); (r.Err() == nil) != built {
 				t.Errorf("%s, built %v: %v", name, built, r.Err())

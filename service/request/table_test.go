@@ -60,29 +60,35 @@ func TestTablesAreComplete(t *testing.T) {
 	}
 	table := request.NewTable(of, nil, request.CommonRead(common), request.Rows(maxTime()))
 	r := request.Read(in(t.Context(), payload.BSON), &mooringv1.FindRequest{}, nil)
-	if got := panicOf(func() { table.Read(r, &mooringv1.FindRequest{}) }); !strings.Contains(got, "mooring.v1.FindRequest") {
+	if got := panicOf(func() {
+		table.Read(r, &mooringv1.FindRequest{})
+	}); !strings.Contains(got, "mooring.v1.FindRequest") {
 		t.Errorf("a table of another request: %q", got)
 	}
 }
 
 // TestTable reads a request with each field, with none, and with one that is invalid.
 func TestTable(t *testing.T) {
-	table := request.NewTable([]proto.Message{&mooringv1.EstimatedDocumentCountRequest{}}, nil, request.CommonRead(common), request.Rows(maxTime()))
+	table := request.NewTable([]proto.Message{&mooringv1.EstimatedDocumentCountRequest{}}, nil,
+		request.CommonRead(common), request.Rows(maxTime()))
 	read := func(req *mooringv1.EstimatedDocumentCountRequest) (estimate, error) {
 		r := request.Read(in(t.Context(), payload.BSON), req, nil)
 		return table.Read(r, req), r.Err()
 	}
 	opt, err := read(&mooringv1.EstimatedDocumentCountRequest{
-		Comment: value(`"c"`), MaxTimeMs: new(int64(0)), ReadPreference: &mooringv1.ReadPreference{Mode: new("nearest")},
-		ReadConcern: &mooringv1.ReadConcern{Level: new("local")}, Options: json(`{"a": 1}`),
+		Comment: value(`"c"`), MaxTimeMs: new(int64(0)),
+		ReadPreference: &mooringv1.ReadPreference{Mode: new("nearest")},
+		ReadConcern:    &mooringv1.ReadConcern{Level: new("local")}, Options: json(`{"a": 1}`),
 	})
 	comment, _ := opt.Comment.Str()
-	if err != nil || comment != "c" || opt.MaxTimeMS == nil || *opt.MaxTimeMS != 0 || opt.ReadPreference == nil ||
+	if err != nil || comment != "c" || opt.MaxTimeMS == nil || *opt.MaxTimeMS != 0 ||
+		opt.ReadPreference == nil ||
 		opt.ReadConcern.Level != "local" || !opt.Extra.Has("a") {
 		t.Errorf("every option: %+v, %v", opt, err)
 	}
 	opt, err = read(&mooringv1.EstimatedDocumentCountRequest{})
-	if err != nil || !opt.Comment.IsZero() || opt.MaxTimeMS != nil || opt.ReadPreference != nil || opt.ReadConcern != nil || opt.Extra != nil {
+	if err != nil || !opt.Comment.IsZero() || opt.MaxTimeMS != nil || opt.ReadPreference != nil ||
+		opt.ReadConcern != nil || opt.Extra != nil {
 		t.Errorf("no option: %+v, %v", opt, err)
 	}
 	for want, req := range map[string]*mooringv1.EstimatedDocumentCountRequest{
@@ -116,7 +122,8 @@ func TestOwnComment(t *testing.T) {
 		r := request.Read(ctx, req, nil)
 		o := table.Read(r, req)
 		if got, _ := o.Comment.Str(); got != tt.want || r.Err() != nil {
-			t.Errorf("own %v, client's %v: %q, %v; want %q", tt.own, tt.client, got, r.Err(), tt.want)
+			t.Errorf("own %v, client's %v: %q, %v; want %q", tt.own, tt.client, got, r.Err(),
+				tt.want)
 		}
 	}
 }

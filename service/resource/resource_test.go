@@ -48,7 +48,9 @@ const again = "find again"
 // start starts a gateway before a server that answers these commands with these replies.
 func start(t *testing.T, replies map[string]string) *servicetest.Gateway {
 	t.Helper()
-	handlers := fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Document(ejson(t, helloOfReplicaSet)))}
+	handlers := fakemongo.Handlers{
+		"hello": fakemongo.Always(fakemongo.Document(ejson(t, helloOfReplicaSet))),
+	}
 	for name, reply := range replies {
 		if name != again {
 			handlers[name] = fakemongo.Always(fakemongo.Document(ejson(t, reply)))
@@ -69,7 +71,9 @@ func found(docs string) string {
 func sent(t *testing.T, g *servicetest.Gateway, names ...string) (texts []string) {
 	t.Helper()
 	for _, c := range g.Server.Commands(names...) {
-		text, err := extjson.Append(nil, bson.Without(c.Body, "$db", "maxTimeMS", "lsid", "txnNumber", "$clusterTime"), extjson.Relaxed)
+		text, err := extjson.Append(nil,
+			bson.Without(c.Body, "$db", "maxTimeMS", "lsid", "txnNumber", "$clusterTime"),
+			extjson.Relaxed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +124,8 @@ func TestGet(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !bytes.Equal(res.GetDocument().GetBson(), ejson(t, stored)) || len(res.GetEtag()) != 24 {
+			if !bytes.Equal(res.GetDocument().GetBson(), ejson(t, stored)) ||
+				len(res.GetEtag()) != 24 {
 				t.Errorf("response %v", res)
 			}
 			all := sent(t, g, "find")
@@ -129,7 +134,9 @@ func TestGet(t *testing.T) {
 			}
 		})
 	}
-	res, err := g.Resource.GetDocument(t.Context(), &mooringv1.GetDocumentRequest{Database: "d", Collection: "c", Id: value("7"), Projection: doc(`{"a": 1}`)})
+	res, err := g.Resource.GetDocument(t.Context(), &mooringv1.GetDocumentRequest{
+		Database: "d", Collection: "c", Id: value("7"), Projection: doc(`{"a": 1}`),
+	})
 	if err != nil || res.Etag != nil {
 		t.Errorf("a projection: %v, %v; want no etag", res, err)
 	}
@@ -138,9 +145,12 @@ func TestGet(t *testing.T) {
 // TestEtags: another document has another etag, the same one always the same.
 func TestEtags(t *testing.T) {
 	seen := map[string]string{}
-	for _, stored := range []string{`{"_id": 1}`, `{"_id": {"$numberLong": "1"}}`, `{"_id": 1, "a": 1}`, `{"_id": 1, "a": {"$numberDouble": "1"}}`, `{"_id": 1}`} {
+	for _, stored := range []string{
+		`{"_id": 1}`, `{"_id": {"$numberLong": "1"}}`, `{"_id": 1, "a": 1}`, `{"_id": 1, "a": {"$numberDouble": "1"}}`, `{"_id": 1}`,
+	} {
 		g := start(t, map[string]string{"find": found(stored)})
-		res, err := g.Resource.GetDocument(t.Context(), &mooringv1.GetDocumentRequest{Database: "d", Collection: "c", Id: value("1")})
+		res, err := g.Resource.GetDocument(t.Context(),
+			&mooringv1.GetDocumentRequest{Database: "d", Collection: "c", Id: value("1")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +170,8 @@ const stored = `{"_id": 7, "v": 1}`
 func tagOf(t *testing.T) string {
 	t.Helper()
 	g := start(t, map[string]string{"find": found(stored)})
-	res, err := g.Resource.GetDocument(t.Context(), &mooringv1.GetDocumentRequest{Database: "d", Collection: "c", Id: value("7")})
+	res, err := g.Resource.GetDocument(t.Context(),
+		&mooringv1.GetDocumentRequest{Database: "d", Collection: "c", Id: value("7")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -326,7 +337,9 @@ func TestPut(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			g := start(t, row.replies)
-			req := &mooringv1.PutDocumentRequest{Database: "d", Collection: "c", Id: value("7"), Replacement: doc(`{"v": 2}`)}
+			req := &mooringv1.PutDocumentRequest{
+				Database: "d", Collection: "c", Id: value("7"), Replacement: doc(`{"v": 2}`),
+			}
 			if row.change != nil {
 				row.change(req)
 			}
@@ -338,7 +351,9 @@ func TestPut(t *testing.T) {
 			if reasonOf(err) != row.want || res.GetCreated() != row.created {
 				t.Fatalf("%v, %v; want %q, created %v", res, err, row.want, row.created)
 			}
-			if err == nil && (res.Etag == nil || !bytes.Equal(res.GetDocument().GetBson(), ejson(t, `{"_id": 7, "v": 2}`))) {
+			if err == nil &&
+				(res.Etag == nil ||
+					!bytes.Equal(res.GetDocument().GetBson(), ejson(t, `{"_id": 7, "v": 2}`))) {
 				t.Errorf("response %v", res)
 			}
 			expectSent(t, g, row.sent)
@@ -360,7 +375,8 @@ func expectSent(t *testing.T, g *servicetest.Gateway, want []string) {
 func TestTimestampOfZero(t *testing.T) {
 	g := start(t, map[string]string{"insert": `{"ok": 1, "n": 1}`})
 	res, err := g.Resource.PutDocument(t.Context(), &mooringv1.PutDocumentRequest{
-		Database: "d", Collection: "c", Id: value("7"), OnlyCreate: new(true), Replacement: doc(`{"t": {"$timestamp": {"t": 0, "i": 0}}}`),
+		Database: "d", Collection: "c", Id: value("7"), OnlyCreate: new(true),
+		Replacement: doc(`{"t": {"$timestamp": {"t": 0, "i": 0}}}`),
 	})
 	if err != nil || res.Etag != nil {
 		t.Errorf("%v, %v; want no etag", res, err)
@@ -370,15 +386,23 @@ func TestTimestampOfZero(t *testing.T) {
 // TestPatchAndDelete: the forms of the other changes.
 func TestPatchAndDelete(t *testing.T) {
 	tag := tagOf(t)
-	patch := func(ctx context.Context, g *servicetest.Gateway, tags []string, update *mooringv1.Update) error {
-		res, err := g.Resource.PatchDocument(ctx, &mooringv1.PatchDocumentRequest{Database: "d", Collection: "c", Id: value("7"), IfMatch: tags, Update: update})
+	patch := func(
+		ctx context.Context, g *servicetest.Gateway, tags []string, update *mooringv1.Update,
+	) error {
+		res, err := g.Resource.PatchDocument(ctx, &mooringv1.PatchDocumentRequest{
+			Database: "d", Collection: "c", Id: value("7"), IfMatch: tags, Update: update,
+		})
 		if err == nil && res.Etag == nil {
 			t.Error("no etag")
 		}
 		return err
 	}
-	remove := func(ctx context.Context, g *servicetest.Gateway, tags []string, _ *mooringv1.Update) error {
-		_, err := g.Resource.DeleteDocument(ctx, &mooringv1.DeleteDocumentRequest{Database: "d", Collection: "c", Id: value("7"), IfMatch: tags})
+	remove := func(
+		ctx context.Context, g *servicetest.Gateway, tags []string, _ *mooringv1.Update,
+	) error {
+		_, err := g.Resource.DeleteDocument(ctx, &mooringv1.DeleteDocumentRequest{
+			Database: "d", Collection: "c", Id: value("7"), IfMatch: tags,
+		})
 		return err
 	}
 	for _, row := range []struct {
@@ -432,7 +456,8 @@ func TestPatchAndDelete(t *testing.T) {
 // TestMissing: GET of nothing.
 func TestMissing(t *testing.T) {
 	g := start(t, map[string]string{"find": found("")})
-	_, err := g.Resource.GetDocument(t.Context(), &mooringv1.GetDocumentRequest{Database: "d", Collection: "c", Id: value("7")})
+	_, err := g.Resource.GetDocument(t.Context(),
+		&mooringv1.GetDocumentRequest{Database: "d", Collection: "c", Id: value("7")})
 	if reasonOf(err) != "DocumentNotFound" {
 		t.Error(err)
 	}

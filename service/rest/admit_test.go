@@ -43,7 +43,9 @@ func TestAuthentication(t *testing.T) {
 	}
 	callers := caller.New(caller.Config{Keys: keys, CertificateName: caller.CommonName})
 	var who string
-	h := newHandler(t, &fake{find: func(ctx context.Context, _ *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	h := newHandler(t, &fake{find: func(
+		ctx context.Context, _ *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
 		who = call.LocalFrom(ctx).Identity.Principal
 		return &mooringv1.FindResponse{}, nil
 	}}, func(c *config) { c.Callers = callers })
@@ -87,10 +89,12 @@ func TestAuthentication(t *testing.T) {
 		}
 		w := serve(h, r)
 		if w.Code != c.code || w.Header().Get("Www-Authenticate") != c.challenge || who != c.who {
-			t.Errorf("%s: %d %s %s %q, want %d %s %q", c.name, w.Code, w.Header().Get("Www-Authenticate"), w.Body, who, c.code, c.challenge, c.who)
+			t.Errorf("%s: %d %s %s %q, want %d %s %q", c.name, w.Code,
+				w.Header().Get("Www-Authenticate"), w.Body, who, c.code, c.challenge, c.who)
 		}
 		if c.code == 401 {
-			if e := errorOf(t, w.Code, w.Body.Bytes(), 401); e.Reason != "Unauthenticated" || strings.Contains(e.Message, key) {
+			if e := errorOf(t, w.Code, w.Body.Bytes(), 401); e.Reason != "Unauthenticated" ||
+				strings.Contains(e.Message, key) {
 				t.Errorf("%s: %+v", c.name, e)
 			}
 		}
@@ -152,7 +156,9 @@ func TestThrottledAttempts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newHandler(t, &fake{}, func(c *config) { c.Callers = caller.New(caller.Config{Keys: keys}) })
+	h := newHandler(t, &fake{}, func(c *config) {
+		c.Callers = caller.New(caller.Config{Keys: keys})
+	})
 	try := func(address string) int {
 		r := newPost(documents+":find", strings.NewReader("{}"))
 		r.Header.Set("Api-Key", "wrong")
@@ -190,7 +196,9 @@ func TestHostsOfHealth(t *testing.T) {
 // body of a type that it sends without asking, nor with one of ours.
 func TestOtherOrigins(t *testing.T) {
 	called := false
-	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	h := newHandler(t, &fake{find: func(
+		context.Context, *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
 		called = true
 		return &mooringv1.FindResponse{}, nil
 	}})

@@ -49,7 +49,11 @@ func bench(b *testing.B, h http.Handler, url, body string) {
 
 func BenchmarkFindOne(b *testing.B) {
 	resp := &mooringv1.FindOneResponse{Document: docs(b, order)[0]}
-	h := newHandler(b, &fake{findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) { return resp, nil }})
+	h := newHandler(b, &fake{findOne: func(
+		context.Context, *mooringv1.FindOneRequest,
+	) (*mooringv1.FindOneResponse, error) {
+		return resp, nil
+	}})
 	bench(b, h, documents+":findOne", `{"filter":{"_id":{"$oid":"65a1b2c3d4e5f60718293a4b"}}}`)
 }
 
@@ -59,7 +63,11 @@ func BenchmarkFind100(b *testing.B) {
 		texts[i] = order
 	}
 	resp := &mooringv1.FindResponse{Documents: docs(b, texts...), Cursor: new("token")}
-	h := newHandler(b, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) { return resp, nil }})
+	h := newHandler(b, &fake{find: func(
+		context.Context, *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
+		return resp, nil
+	}})
 	bench(b, h, documents+":find", `{"filter":{"total":{"$gt":10}},"limit":1000,"batchSize":100}`)
 }
 
@@ -82,10 +90,13 @@ func BenchmarkStream100x100(b *testing.B) {
 
 func BenchmarkInsertMany100(b *testing.B) {
 	resp := &mooringv1.InsertManyResponse{Acknowledged: true}
-	h := newHandler(b, &fake{insertMany: func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+	h := newHandler(b, &fake{insertMany: func(
+		context.Context, *mooringv1.InsertManyRequest,
+	) (*mooringv1.InsertManyResponse, error) {
 		return resp, nil
 	}})
-	bench(b, h, documents+":insertMany", `{"documents":[`+strings.TrimSuffix(strings.Repeat(order+",", 100), ",")+`]}`)
+	bench(b, h, documents+":insertMany",
+		`{"documents":[`+strings.TrimSuffix(strings.Repeat(order+",", 100), ",")+`]}`)
 }
 
 // BenchmarkRead passes requests through the interceptors to a handler that reads their documents.
@@ -97,7 +108,8 @@ func BenchmarkRead(b *testing.B) {
 		ctx context.Context, r *mooringv1.InsertManyRequest,
 	) (*mooringv1.InsertManyResponse, error) {
 		reader := request.Read(ctx, r, nil)
-		if n := len(reader.Documents("documents", r.GetDocuments())); n == 0 || reader.Err() != nil {
+		if n := len(reader.Documents("documents", r.GetDocuments())); n == 0 ||
+			reader.Err() != nil {
 			b.Errorf("%d documents, %v", n, reader.Err())
 		}
 		return resp, nil
@@ -111,7 +123,9 @@ func BenchmarkRead(b *testing.B) {
 
 func BenchmarkUnaryCall(b *testing.B) {
 	resp := &mooringv1.FindOneResponse{Document: docs(b, order)[0]}
-	client := mooringv1.NewDocumentServiceClient(newConn(&fake{findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+	client := mooringv1.NewDocumentServiceClient(newConn(&fake{findOne: func(
+		context.Context, *mooringv1.FindOneRequest,
+	) (*mooringv1.FindOneResponse, error) {
 		return resp, nil
 	}}))
 	request := &mooringv1.FindOneRequest{}

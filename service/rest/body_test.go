@@ -58,7 +58,9 @@ func TestBodiesThatDoNotArrive(t *testing.T) {
 func TestTimeoutWhileTheBodyComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		found := make(chan struct{}, 1)
-		f := &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+		f := &fake{find: func(
+			context.Context, *mooringv1.FindRequest,
+		) (*mooringv1.FindResponse, error) {
 			found <- struct{}{}
 			return &mooringv1.FindResponse{}, nil
 		}}
@@ -67,7 +69,10 @@ func TestTimeoutWhileTheBodyComes(t *testing.T) {
 		defer func() { _ = conn.Close() }()
 		replies := bufio.NewReader(conn)
 		post := func(header, body string) {
-			if _, err := io.WriteString(conn, "POST "+documents+":find HTTP/1.1\r\nHost: db\r\nContent-Type: application/json\r\n"+header+"\r\n\r\n"+body); err != nil {
+			if _, err := io.WriteString(conn,
+				"POST "+documents+
+					":find HTTP/1.1\r\nHost: db\r\nContent-Type: application/json\r\n"+header+
+					"\r\n\r\n"+body); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -98,7 +103,8 @@ func TestTimeoutWhileTheBodyComes(t *testing.T) {
 		replies = bufio.NewReader(conn)
 		begin = time.Now()
 		post("Content-Length: 20", "{")
-		if code, took := answer(), time.Since(begin); code != 408 || took < 30*time.Second || took > 31*time.Second {
+		if code, took := answer(), time.Since(begin); code != 408 || took < 30*time.Second ||
+			took > 31*time.Second {
 			t.Errorf("a body that stops: %d after %v", code, took)
 		}
 	})
@@ -108,7 +114,9 @@ func TestTimeoutWhileTheBodyComes(t *testing.T) {
 // comes slowly, with a length and chunked.
 func TestBodiesMustKeepPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := listen(t, newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+		l := listen(t, newHandler(t, &fake{find: func(
+			context.Context, *mooringv1.FindRequest,
+		) (*mooringv1.FindResponse, error) {
 			return &mooringv1.FindResponse{}, nil
 		}}))
 		for _, row := range []struct {
@@ -140,7 +148,10 @@ func TestBodiesMustKeepPace(t *testing.T) {
 						}
 						_, _ = io.WriteString(conn, text) // the server may have given up
 					}
-					_, _ = io.WriteString(conn, "POST "+documents+":find HTTP/1.1\r\nHost: db\r\nContent-Type: application/json\r\n"+length+"\r\n\r\n")
+					_, _ = io.WriteString(conn,
+						"POST "+documents+
+							":find HTTP/1.1\r\nHost: db\r\nContent-Type: application/json\r\n"+
+							length+"\r\n\r\n")
 					for range row.pieces {
 						send(strings.Repeat(" ", row.bytes))
 						time.Sleep(time.Second) //nolint:forbidigo // fake time
@@ -154,8 +165,10 @@ func TestBodiesMustKeepPace(t *testing.T) {
 					t.Fatalf("%s: %v", row.name, err)
 				}
 				_ = reply.Body.Close()
-				if took := time.Since(begin); reply.StatusCode != row.code || took < row.from || took > row.to {
-					t.Errorf("%s, chunked %v: %d after %v, want %d after %v to %v", row.name, chunked, reply.StatusCode, took, row.code, row.from, row.to)
+				if took := time.Since(begin); reply.StatusCode != row.code || took < row.from ||
+					took > row.to {
+					t.Errorf("%s, chunked %v: %d after %v, want %d after %v to %v", row.name,
+						chunked, reply.StatusCode, took, row.code, row.from, row.to)
 				}
 				_ = conn.Close()
 			}
@@ -167,7 +180,9 @@ func TestBodiesMustKeepPace(t *testing.T) {
 // goroutine for longer than the client of a body that is read.
 func TestBodiesThatNobodyReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+		f := &fake{find: func(
+			context.Context, *mooringv1.FindRequest,
+		) (*mooringv1.FindResponse, error) {
 			return &mooringv1.FindResponse{}, nil
 		}}
 		l := listen(t, newHandler(t, f))
@@ -207,7 +222,9 @@ func TestBodiesThatNobodyReads(t *testing.T) {
 
 // A GET with a body is refused, because its body would be ignored.
 func TestBodiesOfGETs(t *testing.T) {
-	f := &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	f := &fake{find: func(
+		context.Context, *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
 		return &mooringv1.FindResponse{}, nil
 	}}
 	h := newHandler(t, f)

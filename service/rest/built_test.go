@@ -121,7 +121,8 @@ func TestBuilt(t *testing.T) {
 	for _, row := range builtCases {
 		m := c.catch(row.path, row.text)
 		if (m != nil) != row.reaches {
-			t.Errorf("%s %.80s reaches the handler: %v, want %v", row.path, row.text, m != nil, row.reaches)
+			t.Errorf("%s %.80s reaches the handler: %v, want %v", row.path, row.text, m != nil,
+				row.reaches)
 		}
 		if m == nil {
 			continue
@@ -218,7 +219,8 @@ func TestImportIsNotBuilt(t *testing.T) {
 			local = call.LocalFrom(ss.Context())
 			return ss.SendAndClose(&mooringv1.ImportResponse{})
 		})
-		if w := do(h, "POST", documents+":import", "", "Content-Type", media); w.Code != 200 || local.Built {
+		if w := do(h, "POST", documents+":import", "", "Content-Type", media); w.Code != 200 ||
+			local.Built {
 			t.Errorf("%s: %d, %+v", media, w.Code, local)
 		}
 	}

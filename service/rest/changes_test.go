@@ -71,8 +71,10 @@ func TestChangeForms(t *testing.T) {
 	_, a := token(t, "a")
 	_, b := token(t, "b")
 	opened, one := "id: "+a+"\n\n", "id: "+b+"\ndata: {\"_id\":{\"_data\":\"b\"},\"n\":1}\n\n"
-	const line = `{"progress":{"resumeToken":{"_data":"a"}}}` + "\n" + `{"document":{"_id":{"_data":"b"},"n":1}}` + "\n"
-	const transient, final = "retry: 1000\nevent: failure\ndata: ERROR ", "event: failure\nid: end\ndata: ERROR "
+	const line = `{"progress":{"resumeToken":{"_data":"a"}}}` + "\n" +
+		`{"document":{"_id":{"_data":"b"},"n":1}}` + "\n"
+	const transient, final = "retry: 1000\nevent: failure\ndata: ERROR ",
+		"event: failure\nid: end\ndata: ERROR "
 	for _, c := range []struct {
 		name           string
 		err            error
@@ -111,7 +113,8 @@ func TestChangeForms(t *testing.T) {
 			if c.method == "GET" {
 				body = ""
 			}
-			w := do(newHandler(t, changes(t, c.err, c.tokens...)), c.method, changesPath, body, "Accept", c.accept)
+			w := do(newHandler(t, changes(t, c.err, c.tokens...)), c.method, changesPath, body,
+				"Accept", c.accept)
 			if got := cutErrors(w.Body.String()); w.Code != c.code || got != c.body {
 				t.Errorf("%d %q\nwant %d %q", w.Code, got, c.code, c.body)
 			}
@@ -143,12 +146,14 @@ func TestLastEventID(t *testing.T) {
 		{"not BSON", events, "AAAA", 400, nil, nil},
 	} {
 		got = nil
-		w := do(h, "GET", changesPath+strings.NewReplacer(`"`, "%22").Replace(query), "", "Accept", c.accept, "Last-Event-ID", c.last)
+		w := do(h, "GET", changesPath+strings.NewReplacer(`"`, "%22").Replace(query), "", "Accept",
+			c.accept, "Last-Event-ID", c.last)
 		if w.Code != c.code || (got != nil) != (c.code == 200) {
 			t.Errorf("%s: %d %s, want %d", c.name, w.Code, w.Body, c.code)
 			continue
 		}
-		if !proto.Equal(got.GetStartAfter(), c.startAfter) || !proto.Equal(got.GetResumeAfter(), c.resume) ||
+		if !proto.Equal(got.GetStartAfter(), c.startAfter) ||
+			!proto.Equal(got.GetResumeAfter(), c.resume) ||
 			got != nil && (got.GetStartAtOperationTime() == nil) != (c.resume == nil) {
 			t.Errorf("%s: the request is %v", c.name, got)
 		}
@@ -165,8 +170,10 @@ func TestWatchRequests(t *testing.T) {
 	stage := docs(t, `{"$match": {"n": 1}}`)
 	want := &mooringv1.WatchRequest{
 		Database: "shop", Collection: new("orders"), Pipeline: stage, BatchSize: new(int32(5)),
-		MaxAwaitTimeMs: new(int64(9)), FullDocument: new("updateLookup"), ShowExpandedEvents: new(true),
-		FullDocumentBeforeChange: new("off"), ReadPreference: &mooringv1.ReadPreference{Mode: new("nearest")},
+		MaxAwaitTimeMs: new(int64(9)), FullDocument: new("updateLookup"),
+		ShowExpandedEvents:       new(true),
+		FullDocumentBeforeChange: new("off"),
+		ReadPreference:           &mooringv1.ReadPreference{Mode: new("nearest")},
 	}
 	const query = "?pipeline=%5B%7B%22$match%22:%7B%22n%22:1%7D%7D%5D&batchSize=5&maxAwaitTimeMS=9&fullDocument=updateLookup" +
 		"&showExpandedEvents=true&fullDocumentBeforeChange=off&readPreference=nearest"
@@ -217,7 +224,8 @@ func TestQuietChangesAreKeptAlive(t *testing.T) {
 			return s.Context().Err()
 		}})
 		w := do(h, "GET", changesPath+"?timeout=40s", "", "Accept", events)
-		want := "id: " + id + "\n\n:\n\n:\n\nretry: 1000\nevent: failure\ndata: ERROR DeadlineExceeded\n\n"
+		want := "id: " + id +
+			"\n\n:\n\n:\n\nretry: 1000\nevent: failure\ndata: ERROR DeadlineExceeded\n\n"
 		if got := cutErrors(w.Body.String()); got != want {
 			t.Errorf("%q\nwant %q", got, want)
 		}
@@ -255,18 +263,22 @@ func TestTickets(t *testing.T) {
 	}
 	h := newHandler(t, f, func(c *config) {
 		c.Callers, c.REST.Tickets = caller.New(caller.Config{Keys: keys}), tickets{watch}
-		c.Refusals.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Refusals.Logger = slog.New(slog.NewTextHandler(&log,
+			&slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Refusals.Audit = audited
 	})
 	w := do(h, "GET", "/v1/changeStreams/right", "", "Accept", events)
-	if want := "id: " + id + "\ndata: {\"_id\":{\"_data\":\"a\"}}\n\nevent: end\nid: end\ndata: {}\n\n"; w.Code != 200 || w.Body.String() != want {
+	if want := "id: " + id +
+		"\ndata: {\"_id\":{\"_data\":\"a\"}}\n\nevent: end\nid: end\ndata: {}\n\n"; w.Code != 200 ||
+		w.Body.String() != want {
 		t.Errorf("%d %q, want %q", w.Code, w.Body, want)
 	}
 	if !proto.Equal(got, watch) || who.Identity.Principal != "key:ann" || who.Built {
 		t.Errorf("the request is %v of %v", got, who)
 	}
 	w = do(h, "GET", "/v1/changeStreams/right", "", "Accept", events, "Last-Event-ID", id)
-	if _, data := token(t, "a"); w.Code != 200 || base64.RawURLEncoding.EncodeToString(got.GetStartAfter().GetBson()) != data {
+	if _, data := token(t, "a"); w.Code != 200 ||
+		base64.RawURLEncoding.EncodeToString(got.GetStartAfter().GetBson()) != data {
 		t.Errorf("%d, the request is %v, want one that goes on", w.Code, got)
 	}
 	for _, c := range []struct {
@@ -309,11 +321,14 @@ func TestTickets(t *testing.T) {
 
 // TestCreateTicket checks the body, in which the database is not in the path.
 func TestCreateTicket(t *testing.T) {
-	h := newHandler(t, &fake{ticket: func(r *mooringv1.CreateTicketRequest) (*mooringv1.CreateTicketResponse, error) {
+	h := newHandler(t, &fake{ticket: func(
+		r *mooringv1.CreateTicketRequest,
+	) (*mooringv1.CreateTicketResponse, error) {
 		w := r.GetWatch()
 		return &mooringv1.CreateTicketResponse{Url: w.GetDatabase() + "/" + w.GetCollection()}, nil
 	}})
-	w := do(h, "POST", "/v1/changeStreams:ticket", `{"watch":{"database":"shop","collection":"orders"}}`)
+	w := do(h, "POST", "/v1/changeStreams:ticket",
+		`{"watch":{"database":"shop","collection":"orders"}}`)
 	if want := `{"url":"shop/orders"}`; w.Code != 200 || w.Body.String() != want {
 		t.Errorf("%d %s, want %s", w.Code, w.Body, want)
 	}

@@ -69,8 +69,11 @@ func TestCoding(t *testing.T) {
 		{",;,q=1", "", `"E.s"`},
 	} {
 		w := do(h, "GET", documents+"/7", "", "Accept-Encoding", row.accept)
-		if got := w.Header().Get("Content-Encoding"); got != row.want || w.Header().Get("Etag") != row.etag || !strings.Contains(w.Header().Get("Vary"), "Accept-Encoding") {
-			t.Errorf("%q: %q, etag %s, vary %s; want %q, %s", row.accept, got, w.Header().Get("Etag"), w.Header().Get("Vary"), row.want, row.etag)
+		if got := w.Header().Get("Content-Encoding"); got != row.want ||
+			w.Header().Get("Etag") != row.etag ||
+			!strings.Contains(w.Header().Get("Vary"), "Accept-Encoding") {
+			t.Errorf("%q: %q, etag %s, vary %s; want %q, %s", row.accept, got,
+				w.Header().Get("Etag"), w.Header().Get("Vary"), row.want, row.etag)
 			continue
 		}
 		if row.want != "" && w.Body.Len() > len(plain)/4 {
@@ -80,12 +83,14 @@ func TestCoding(t *testing.T) {
 		if err != nil || string(text) != plain {
 			t.Errorf("%q: %d bytes, %v", row.accept, len(text), err)
 		}
-		again := do(h, "GET", documents+"/7", "", "Accept-Encoding", row.accept, "If-None-Match", row.etag)
+		again := do(h, "GET", documents+"/7", "", "Accept-Encoding", row.accept, "If-None-Match",
+			row.etag)
 		if again.Code != 304 || again.Header().Get("Content-Encoding") != "" {
 			t.Errorf("%q: again %d", row.accept, again.Code)
 		}
 		head := do(h, "HEAD", documents+"/7", "", "Accept-Encoding", row.accept)
-		if head.Body.Len() > 0 || head.Header().Get("Etag") != row.etag || head.Header().Get("Content-Encoding") != row.want {
+		if head.Body.Len() > 0 || head.Header().Get("Etag") != row.etag ||
+			head.Header().Get("Content-Encoding") != row.want {
 			t.Errorf("%q: HEAD %v", row.accept, head.Header())
 		}
 	}
@@ -94,7 +99,9 @@ func TestCoding(t *testing.T) {
 		h      http.Handler
 		length int
 		want   string
-	}{{h, 2<<10 - 1, ""}, {h, 2 << 10, "gzip"}, {larger, 4<<10 - 1, ""}, {larger, 4 << 10, "gzip"}} {
+	}{
+		{h, 2<<10 - 1, ""}, {h, 2 << 10, "gzip"}, {larger, 4<<10 - 1, ""}, {larger, 4 << 10, "gzip"},
+	} {
 		const around = len(`{"_id":7,"a":""}`)
 		r.document = `{"_id":7,"a":"` + strings.Repeat("x", row.length-around) + `"}`
 		w := do(row.h, "GET", documents+"/7", "", "Accept-Encoding", "gzip")
@@ -106,7 +113,9 @@ func TestCoding(t *testing.T) {
 		w := do(h, "GET", "/openapi.json", "", "Accept-Encoding", coding)
 		length := strconv.Itoa(w.Body.Len())
 		text, err := io.ReadAll(decompress(t, coding, w.Body))
-		if err != nil || !bytes.Equal(text, openapi.JSON) || w.Header().Get("Content-Encoding") != coding || w.Header().Get("Content-Length") != length {
+		if err != nil || !bytes.Equal(text, openapi.JSON) ||
+			w.Header().Get("Content-Encoding") != coding ||
+			w.Header().Get("Content-Length") != length {
 			t.Errorf("openapi.json in %s: %v, %v", coding, err, w.Header())
 		}
 	}
@@ -146,7 +155,9 @@ func (w *lastWrite) Write(b []byte) (int, error) {
 // TestCodingOfLargePages: a page that is written in pieces.
 func TestCodingOfLargePages(t *testing.T) {
 	page := docs(t, `{"text": "`+strings.Repeat("a long text ", 40_000)+`"}`, `{"_id": 2}`)
-	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	h := newHandler(t, &fake{find: func(
+		context.Context, *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
 		return &mooringv1.FindResponse{Documents: page}, nil
 	}})
 	plain := do(h, "POST", documents+":find", "{}").Body.String()
@@ -174,9 +185,13 @@ func TestCodingOfStreams(t *testing.T) {
 
 func streamCompressed(t *testing.T, coding, accept string) {
 	read := make(chan struct{})
-	h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
+	h := newHandler(t, &fake{streamFind: func(
+		_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+	) error {
 		for i := range 3 {
-			m := &mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{payload.NewDocument(ejson(t, `{"a": 1}`))}}
+			m := &mooringv1.StreamFindResponse{
+				Documents: []*mooringv1.Document{payload.NewDocument(ejson(t, `{"a": 1}`))},
+			}
 			if err := s.Send(m); err != nil {
 				return err
 			}
@@ -187,7 +202,11 @@ func streamCompressed(t *testing.T, coding, accept string) {
 		return nil
 	}})
 	l := listen(t, h)
-	transport := &http.Transport{DisableCompression: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }}
+	transport := &http.Transport{DisableCompression: true, DialContext: func(
+		context.Context, string, string,
+	) (net.Conn, error) {
+		return l.dial(), nil
+	}}
 	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://gateway"+documents+":streamFind", nil)
 	if err != nil {
 		t.Fatal(err)

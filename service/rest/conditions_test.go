@@ -38,17 +38,21 @@ func TestConditions(t *testing.T) {
 		"name=x&namespace=y&principal=z":      `{"name":"x","namespace":"y","principal":"z"}   0`,
 	} {
 		var got *mooringv1.FindRequest
-		f := &fake{find: func(_ context.Context, r *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+		f := &fake{find: func(
+			_ context.Context, r *mooringv1.FindRequest,
+		) (*mooringv1.FindResponse, error) {
 			got = r
 			return &mooringv1.FindResponse{}, nil
 		}}
 		w := do(newHandler(t, f), "GET", documents+"?"+query, "")
-		text := fmt.Sprintf("%s %s %s %d", jsonOf(t, got.GetFilter()), jsonOf(t, got.GetSort()), jsonOf(t, got.GetProjection()), got.GetLimit())
+		text := fmt.Sprintf("%s %s %s %d", jsonOf(t, got.GetFilter()), jsonOf(t, got.GetSort()),
+			jsonOf(t, got.GetProjection()), got.GetLimit())
 		if w.Code != 200 || text != want {
 			t.Errorf("%s: %d %s\ngot  %s\nwant %s", query, w.Code, w.Body, text, want)
 		}
 	}
-	w := do(newHandler(t, rows(t, nil, []string{`{"_id": 1, "a": 2}`})), "GET", documents+":streamFind?a=2&select=a", "", "Accept", "text/csv")
+	w := do(newHandler(t, rows(t, nil, []string{`{"_id": 1, "a": 2}`})), "GET",
+		documents+":streamFind?a=2&select=a", "", "Accept", "text/csv")
 	if w.Code != 200 || w.Body.String() != "a\n2\n" {
 		t.Errorf("a stream: %d %q", w.Code, w.Body)
 	}
@@ -73,7 +77,8 @@ func TestConditionRefusals(t *testing.T) {
 		strings.Join(many[:300], "&"): `400 the query has more than 100 conditions`,
 	} {
 		w := do(newHandler(t, &fake{}), "GET", documents+"?"+query, "")
-		if code, message, _ := strings.Cut(want, " "); fmt.Sprint(w.Code) != code || !strings.Contains(w.Body.String(), message) {
+		if code, message, _ := strings.Cut(want, " "); fmt.Sprint(w.Code) != code ||
+			!strings.Contains(w.Body.String(), message) {
 			t.Errorf("%.50s: %d %s, want %s", query, w.Code, w.Body, want)
 		}
 	}
@@ -91,19 +96,24 @@ func TestCountOfPage(t *testing.T) {
 		find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 			return &mooringv1.FindResponse{Documents: docs(t, `{"a": 1}`)}, nil
 		},
-		count: func(_ context.Context, r *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error) {
+		count: func(
+			_ context.Context, r *mooringv1.CountDocumentsRequest,
+		) (*mooringv1.CountDocumentsResponse, error) {
 			counted = r
 			return &mooringv1.CountDocumentsResponse{Count: 42}, nil
 		},
 	}
 	h := newHandler(t, f)
 	for _, method := range []string{"GET", "HEAD"} {
-		w := do(h, method, documents+`?status=paid&limit=1&count=exact&collation={"locale":"sv"}`, "", "Mooring-Session", "s")
+		w := do(h, method, documents+`?status=paid&limit=1&count=exact&collation={"locale":"sv"}`,
+			"", "Mooring-Session", "s")
 		if total := w.Header().Get("Mooring-Total-Count"); w.Code != 200 || total != "42" {
 			t.Errorf("%s: %d %s, total %q", method, w.Code, w.Body, total)
 		}
-		if counted == nil || jsonOf(t, counted.GetFilter()) != `{"status":"paid"}` || counted.GetDatabase() != "shop" ||
-			counted.GetCollection() != "orders" || counted.GetLimit() != 0 || counted.GetSession() != "s" ||
+		if counted == nil || jsonOf(t, counted.GetFilter()) != `{"status":"paid"}` ||
+			counted.GetDatabase() != "shop" ||
+			counted.GetCollection() != "orders" || counted.GetLimit() != 0 ||
+			counted.GetSession() != "s" ||
 			jsonOf(t, counted.GetCollation()) != `{"locale":"sv"}` {
 			t.Errorf("%s: the count is %v", method, counted)
 		}
@@ -111,10 +121,13 @@ func TestCountOfPage(t *testing.T) {
 	if w := do(h, "GET", documents, ""); w.Header().Get("Mooring-Total-Count") != "" {
 		t.Error("there is a total that nobody asked for")
 	}
-	f.count = func(context.Context, *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error) {
+	f.count = func(
+		context.Context, *mooringv1.CountDocumentsRequest,
+	) (*mooringv1.CountDocumentsResponse, error) {
 		return nil, status.Error(codes.PermissionDenied, "no")
 	}
-	if w := do(h, "GET", documents+"?count=exact", ""); w.Code != 403 || w.Header().Get("Mooring-Total-Count") != "" {
+	if w := do(h, "GET", documents+"?count=exact", ""); w.Code != 403 ||
+		w.Header().Get("Mooring-Total-Count") != "" {
 		t.Errorf("a count that is refused: %d %s, %v", w.Code, w.Body, w.Header())
 	}
 }

@@ -13,7 +13,8 @@ func TestCORSOfPages(t *testing.T) {
 	h := newHandler(t, &fake{}, func(cfg *config) { cfg.CORS = front.CORS{Origins: []string{"https://app.example"}} })
 	for range 2 {
 		w := do(h, "GET", "/openapi.json", "", "Origin", "https://app.example")
-		if vary := w.Header().Values("Vary"); w.Code != 200 || len(vary) != 2 || !strings.Contains(vary[0], "Accept") || vary[1] != "Origin" {
+		if vary := w.Header().Values("Vary"); w.Code != 200 || len(vary) != 2 ||
+			!strings.Contains(vary[0], "Accept") || vary[1] != "Origin" {
 			t.Errorf("%d, Vary = %q", w.Code, vary)
 		}
 	}

@@ -37,7 +37,8 @@ func TestExportRows(t *testing.T) {
 			t.Errorf("%s: %d %q, want %q, %v", name, w.Code, w.Body, test.want, w.Header())
 		}
 	}
-	w := do(newHandler(t, rows(t, nil)), "GET", documents+":streamFind?columns=a,b", "", "Accept", "text/csv")
+	w := do(newHandler(t, rows(t, nil)), "GET", documents+":streamFind?columns=a,b", "", "Accept",
+		"text/csv")
 	if w.Code != 200 || w.Body.String() != "a,b\n" {
 		t.Errorf("no documents: %d %q", w.Code, w.Body)
 	}
@@ -65,8 +66,11 @@ func TestExportRefusals(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", name, w.Code, w.Body, test.code, test.want)
 		}
 	}
-	for _, path := range []string{"/v1/databases/shop/collections/orders/documents:live", "/v1/databases/shop/collections/orders:watch"} {
-		if w := do(newHandler(t, &fake{}), "POST", path, "{}", "Accept", "text/csv"); w.Code != 406 {
+	for _, path := range []string{
+		"/v1/databases/shop/collections/orders/documents:live", "/v1/databases/shop/collections/orders:watch",
+	} {
+		if w := do(newHandler(t, &fake{}), "POST", path, "{}", "Accept",
+			"text/csv"); w.Code != 406 {
 			t.Errorf("%s as CSV: %d %s", path, w.Code, w.Body)
 		}
 	}
@@ -82,7 +86,8 @@ func TestExportIsCut(t *testing.T) {
 		aborted := false
 		func() {
 			defer func() { aborted = recover() != nil }()
-			do(newHandler(t, f), "POST", documents+":streamFind?columns=a.string()", "{}", "Accept", "text/csv")
+			do(newHandler(t, f), "POST", documents+":streamFind?columns=a.string()", "{}", "Accept",
+				"text/csv")
 		}()
 		if !aborted {
 			t.Errorf("%s: the body is whole", name)
@@ -102,7 +107,8 @@ func TestExportIsCharged(t *testing.T) {
 		h := newHandler(t, f, func(c *config) { c.Admission = a })
 		w := do(h, "POST", documents+":streamFind?columns=a", "{}", "Accept", "text/csv")
 		got := fmt.Sprint(w.Code)
-		if want := map[int64]string{8 << 20: "413", 64 << 20: "200"}[budget]; got != want || a.Bytes().Held != 0 {
+		if want := map[int64]string{8 << 20: "413", 64 << 20: "200"}[budget]; got != want ||
+			a.Bytes().Held != 0 {
 			t.Errorf("with %d bytes: %s, want %s; %d are left", budget, got, want, a.Bytes().Held)
 		}
 	}

@@ -36,92 +36,138 @@ type fake struct {
 	mooringv1.UnsafeChangeStreamServiceServer
 
 	resources  *resources // nil: not in the test
-	runCommand func(context.Context, *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error)
-	find       func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error)
-	findOne    func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error)
-	aggregate  func(context.Context, *mooringv1.AggregateRequest) (*mooringv1.AggregateResponse, error)
-	updateOne  func(context.Context, *mooringv1.UpdateOneRequest) (*mooringv1.UpdateOneResponse, error)
-	insertMany func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error)
-	distinct   func(context.Context, *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error)
-	count      func(context.Context, *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error)
-	streamFind func(*mooringv1.StreamFindRequest, grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error
-	close      func(context.Context, *mooringv1.CloseCursorRequest) (*mooringv1.CloseCursorResponse, error)
-	watch      func(grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error
-	changes    func(*mooringv1.WatchRequest, grpc.ServerStreamingServer[mooringv1.WatchResponse]) error
-	ticket     func(*mooringv1.CreateTicketRequest) (*mooringv1.CreateTicketResponse, error)
+	runCommand func(context.Context, *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse,
+		error)
+	find      func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error)
+	findOne   func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error)
+	aggregate func(context.Context, *mooringv1.AggregateRequest) (*mooringv1.AggregateResponse,
+		error)
+	updateOne func(context.Context, *mooringv1.UpdateOneRequest) (*mooringv1.UpdateOneResponse,
+		error)
+	insertMany func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse,
+		error)
+	distinct func(context.Context, *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse,
+		error)
+	count func(context.Context,
+		*mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error)
+	streamFind func(*mooringv1.StreamFindRequest,
+		grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error
+	close func(context.Context, *mooringv1.CloseCursorRequest) (*mooringv1.CloseCursorResponse,
+		error)
+	watch   func(grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error
+	changes func(*mooringv1.WatchRequest, grpc.ServerStreamingServer[mooringv1.WatchResponse]) error
+	ticket  func(*mooringv1.CreateTicketRequest) (*mooringv1.CreateTicketResponse, error)
 }
 
-func (f *fake) RunCommand(ctx context.Context, r *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error) {
+func (f *fake) RunCommand(
+	ctx context.Context, r *mooringv1.RunCommandRequest,
+) (*mooringv1.RunCommandResponse, error) {
 	return f.runCommand(ctx, r)
 }
 
-func (f *fake) RunCursorCommand(context.Context, *mooringv1.RunCursorCommandRequest) (*mooringv1.RunCursorCommandResponse, error) {
+func (f *fake) RunCursorCommand(
+	context.Context, *mooringv1.RunCursorCommandRequest,
+) (*mooringv1.RunCursorCommandResponse, error) {
 	return nil, errors.New("not in these tests")
 }
 
-func (f *fake) StreamRunCursorCommand(*mooringv1.StreamRunCursorCommandRequest, grpc.ServerStreamingServer[mooringv1.StreamRunCursorCommandResponse]) error {
+func (f *fake) StreamRunCursorCommand(
+	*mooringv1.StreamRunCursorCommandRequest,
+	grpc.ServerStreamingServer[mooringv1.StreamRunCursorCommandResponse],
+) error {
 	return errors.New("not in these tests")
 }
 
-func (f *fake) Find(ctx context.Context, r *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+func (f *fake) Find(
+	ctx context.Context, r *mooringv1.FindRequest,
+) (*mooringv1.FindResponse, error) {
 	return f.find(ctx, r)
 }
 
-func (f *fake) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+func (f *fake) FindOne(
+	ctx context.Context, r *mooringv1.FindOneRequest,
+) (*mooringv1.FindOneResponse, error) {
 	return f.findOne(ctx, r)
 }
 
-func (f *fake) Aggregate(ctx context.Context, r *mooringv1.AggregateRequest) (*mooringv1.AggregateResponse, error) {
+func (f *fake) Aggregate(
+	ctx context.Context, r *mooringv1.AggregateRequest,
+) (*mooringv1.AggregateResponse, error) {
 	return f.aggregate(ctx, r)
 }
 
-func (f *fake) UpdateOne(ctx context.Context, r *mooringv1.UpdateOneRequest) (*mooringv1.UpdateOneResponse, error) {
+func (f *fake) UpdateOne(
+	ctx context.Context, r *mooringv1.UpdateOneRequest,
+) (*mooringv1.UpdateOneResponse, error) {
 	return f.updateOne(ctx, r)
 }
 
-func (f *fake) InsertMany(ctx context.Context, r *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+func (f *fake) InsertMany(
+	ctx context.Context, r *mooringv1.InsertManyRequest,
+) (*mooringv1.InsertManyResponse, error) {
 	return f.insertMany(ctx, r)
 }
 
-func (f *fake) Distinct(ctx context.Context, r *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error) {
+func (f *fake) Distinct(
+	ctx context.Context, r *mooringv1.DistinctRequest,
+) (*mooringv1.DistinctResponse, error) {
 	return f.distinct(ctx, r)
 }
 
-func (f *fake) CountDocuments(ctx context.Context, r *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error) {
+func (f *fake) CountDocuments(
+	ctx context.Context, r *mooringv1.CountDocumentsRequest,
+) (*mooringv1.CountDocumentsResponse, error) {
 	return f.count(ctx, r)
 }
 
-func (f *fake) StreamFind(r *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
+func (f *fake) StreamFind(
+	r *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+) error {
 	return f.streamFind(r, s)
 }
 
-func (f *fake) CloseCursor(ctx context.Context, r *mooringv1.CloseCursorRequest) (*mooringv1.CloseCursorResponse, error) {
+func (f *fake) CloseCursor(
+	ctx context.Context, r *mooringv1.CloseCursorRequest,
+) (*mooringv1.CloseCursorResponse, error) {
 	return f.close(ctx, r)
 }
 
-func (f *fake) WatchTopology(_ *mooringv1.WatchTopologyRequest, s grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error {
+func (f *fake) WatchTopology(
+	_ *mooringv1.WatchTopologyRequest,
+	s grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse],
+) error {
 	return f.watch(s)
 }
 
-func (f *fake) Watch(r *mooringv1.WatchRequest, s grpc.ServerStreamingServer[mooringv1.WatchResponse]) error {
+func (f *fake) Watch(
+	r *mooringv1.WatchRequest, s grpc.ServerStreamingServer[mooringv1.WatchResponse],
+) error {
 	return f.changes(r, s)
 }
 
-func (f *fake) Live(*mooringv1.LiveRequest, grpc.ServerStreamingServer[mooringv1.LiveResponse]) error {
+func (f *fake) Live(
+	*mooringv1.LiveRequest, grpc.ServerStreamingServer[mooringv1.LiveResponse],
+) error {
 	return nil
 }
 
-func (f *fake) CreateTicket(_ context.Context, r *mooringv1.CreateTicketRequest) (*mooringv1.CreateTicketResponse, error) {
+func (f *fake) CreateTicket(
+	_ context.Context, r *mooringv1.CreateTicketRequest,
+) (*mooringv1.CreateTicketResponse, error) {
 	return f.ticket(r)
 }
 
 // mapErrors does what the real interceptors do last.
-func mapErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func mapErrors(
+	ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
 	resp, err := handler(ctx, req)
 	return resp, explain(err)
 }
 
-func mapStreamErrors(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func mapStreamErrors(
+	srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
+) error {
 	return explain(handler(srv, ss))
 }
 
@@ -236,7 +282,9 @@ func requestOf(method, path string) *http.Request {
 	if err != nil {
 		return nil
 	}
-	return &http.Request{Method: method, URL: u, RequestURI: path, Header: http.Header{}, Body: http.NoBody}
+	return &http.Request{
+		Method: method, URL: u, RequestURI: path, Header: http.Header{}, Body: http.NoBody,
+	}
 }
 
 func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {

@@ -23,7 +23,9 @@ func FuzzBody(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	var got *mooringv1.FindRequest
-	h := newHandler(f, &fake{find: func(_ context.Context, r *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	h := newHandler(f, &fake{find: func(
+		_ context.Context, r *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
 		got = r
 		return &mooringv1.FindResponse{}, nil
 	}})
@@ -36,7 +38,9 @@ func FuzzBody(f *testing.F) {
 		if w.Code != 200 {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		for _, d := range []*mooringv1.Document{got.GetFilter(), got.GetSort(), got.GetProjection(), got.GetHint().GetKeys()} {
+		for _, d := range []*mooringv1.Document{
+			got.GetFilter(), got.GetSort(), got.GetProjection(), got.GetHint().GetKeys(),
+		} {
 			if d != nil && bson.Raw(d.GetBson()).Validate() != nil {
 				t.Fatalf("%q gave a malformed document", body)
 			}
@@ -52,7 +56,9 @@ func FuzzBody(f *testing.F) {
 
 // FuzzPath sends any text as a path.
 func FuzzPath(f *testing.F) {
-	for _, s := range []string{"/", documents, "/v1/databases/~YQ/collections/%2F/documents:findOne", "/v1//x", "/v1/databases/a:b:c", "/v1/databases/~"} {
+	for _, s := range []string{
+		"/", documents, "/v1/databases/~YQ/collections/%2F/documents:findOne", "/v1//x", "/v1/databases/a:b:c", "/v1/databases/~",
+	} {
 		f.Add(s)
 	}
 	h := newHandler(f, &fake{})

@@ -62,8 +62,11 @@ func TestHeaders(t *testing.T) {
 			if row.length == "*" && length != "" {
 				length = "*"
 			}
-			if w.Code != row.code || got.Get("Cache-Control") != row.cache || got.Get("Content-Type") != row.kind || length != row.length {
-				t.Errorf("%d, %q, %q, length %q; want %d, %q, %q, %q", w.Code, got.Get("Cache-Control"), got.Get("Content-Type"), got.Get("Content-Length"), row.code, row.cache, row.kind, row.length)
+			if w.Code != row.code || got.Get("Cache-Control") != row.cache ||
+				got.Get("Content-Type") != row.kind || length != row.length {
+				t.Errorf("%d, %q, %q, length %q; want %d, %q, %q, %q", w.Code,
+					got.Get("Cache-Control"), got.Get("Content-Type"), got.Get("Content-Length"),
+					row.code, row.cache, row.kind, row.length)
 			}
 			vary := got.Get("Vary")
 			for _, name := range []string{"Accept", "Accept-Encoding"} {
@@ -71,10 +74,12 @@ func TestHeaders(t *testing.T) {
 					t.Errorf("Vary %q is without %s", vary, name)
 				}
 			}
-			if isRead := row.method == http.MethodGet || row.method == http.MethodHead; isRead != strings.Contains(vary, "Authorization") {
+			if isRead := row.method == http.MethodGet ||
+				row.method == http.MethodHead; isRead != strings.Contains(vary, "Authorization") {
 				t.Errorf("Vary %q", vary)
 			}
-			if got.Get("Mooring-Request-Id") != "mine" || got.Get("X-Content-Type-Options") != "nosniff" {
+			if got.Get("Mooring-Request-Id") != "mine" ||
+				got.Get("X-Content-Type-Options") != "nosniff" {
 				t.Errorf("headers %v", got)
 			}
 			if (w.Code == http.StatusMethodNotAllowed) != (got.Get("Allow") != "") {

@@ -69,8 +69,10 @@ func TestMethods(t *testing.T) {
 		e := errorOf(t, w.Code, w.Body.Bytes(), 405)
 		isLast := !strings.Contains(row.want, here) && !strings.Contains(row.want, ":")
 		if allow := w.Header().Get("Allow"); allow != row.allow ||
-			!strings.Contains(e.Message, row.want) || isLast && !strings.HasSuffix(e.Message, row.want) {
-			t.Errorf("%s %s: Allow %q, %q, want %q, %q", row.method, row.path, allow, e.Message, row.allow, row.want)
+			!strings.Contains(e.Message, row.want) ||
+			isLast && !strings.HasSuffix(e.Message, row.want) {
+			t.Errorf("%s %s: Allow %q, %q, want %q, %q", row.method, row.path, allow, e.Message,
+				row.allow, row.want)
 		}
 	}
 }
@@ -79,7 +81,9 @@ func TestMethods(t *testing.T) {
 // a change would otherwise happen where the client has excluded it.
 func TestPreconditions(t *testing.T) {
 	called := 0
-	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	h := newHandler(t, &fake{find: func(
+		context.Context, *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
 		called++
 		return &mooringv1.FindResponse{}, nil
 	}})
@@ -93,7 +97,9 @@ func TestPreconditions(t *testing.T) {
 			}
 			e := errorOf(t, w.Code, w.Body.Bytes(), 400)
 			if e.Reason != "InvalidArgument" || e.Field != header ||
-				!strings.Contains(e.Message, "PUT, PATCH and DELETE of /v1/databases/{database}/collections/{collection}/documents/{id} do") {
+				!strings.Contains(e.Message,
+					"PUT, PATCH and DELETE of "+
+						"/v1/databases/{database}/collections/{collection}/documents/{id} do") {
 				t.Errorf("%s %s: %+v", header, path, e)
 			}
 		}
@@ -119,7 +125,8 @@ func TestPreconditions(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", row.name, w.Code, w.Body, row.code)
 		}
 		if row.code == 400 {
-			if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != row.header || e.Reason != "InvalidArgument" {
+			if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != row.header ||
+				e.Reason != "InvalidArgument" {
 				t.Errorf("%s: %+v", row.name, e)
 			}
 		}
@@ -162,17 +169,21 @@ func TestParameters(t *testing.T) {
 	} {
 		w := do(h, "GET", documents+"?"+row.query, "")
 		e := errorOf(t, w.Code, w.Body.Bytes(), 400)
-		if e.Reason != row.reason || e.Field != row.field || !strings.Contains(e.Message, row.want) {
+		if e.Reason != row.reason || e.Field != row.field ||
+			!strings.Contains(e.Message, row.want) {
 			t.Errorf("%s: %+v", row.query, e)
 		}
 	}
 	w := do(h, "GET", "/v1/databases?_id=7", "")
 	if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != "_id" ||
-		!strings.Contains(e.Message, "there is no such query parameter: here are authorizedDatabases, batchSize, comment, filter, ") {
+		!strings.Contains(e.Message,
+			"there is no such query parameter: here are authorizedDatabases, batchSize, "+
+				"comment, filter, ") {
 		t.Errorf("a GET without fields: %+v", e)
 	}
 	w = do(h, "GET", "/v1/databases?nameOnly=yes", "")
-	if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != "nameOnly" || !strings.Contains(e.Message, "neither true nor false") {
+	if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != "nameOnly" ||
+		!strings.Contains(e.Message, "neither true nor false") {
 		t.Errorf("a switch: %+v", e)
 	}
 }
@@ -180,7 +191,9 @@ func TestParameters(t *testing.T) {
 // TestReadConcernAsWord: a read concern can be its level, wherever it is.
 func TestReadConcernAsWord(t *testing.T) {
 	var got *mooringv1.FindRequest
-	h := newHandler(t, &fake{find: func(_ context.Context, r *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	h := newHandler(t, &fake{find: func(
+		_ context.Context, r *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
 		got = r
 		return &mooringv1.FindResponse{}, nil
 	}})
@@ -190,7 +203,8 @@ func TestReadConcernAsWord(t *testing.T) {
 			t.Errorf("%s: %d %s", text, w.Code, w.Body)
 		}
 	}
-	if w := do(h, "GET", documents+"?readConcern=majority", ""); w.Code != 200 || got.GetReadConcern().GetLevel() != "majority" {
+	if w := do(h, "GET", documents+"?readConcern=majority", ""); w.Code != 200 ||
+		got.GetReadConcern().GetLevel() != "majority" {
 		t.Errorf("GET: %d %s", w.Code, w.Body)
 	}
 	w := do(h, "POST", documents+":find", `{"readConcern": 1}`)

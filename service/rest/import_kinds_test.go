@@ -42,7 +42,8 @@ func TestImportArrays(t *testing.T) {
 			r := newPost(documents+":import", from)
 			w := serve(newImporter(t, got.run), r)
 			if w.Code != 200 || !reflect.DeepEqual(got.documents, test.want) {
-				t.Errorf("%s, %s: %d %s, documents %.300q", name, arrival, w.Code, w.Body, got.documents)
+				t.Errorf("%s, %s: %d %s, documents %.300q", name, arrival, w.Code, w.Body,
+					got.documents)
 			}
 		}
 	}
@@ -64,7 +65,8 @@ func TestImportRows(t *testing.T) {
 		"tabs":                            {"?delimiter=tab", "text/csv", "a\tb\n1\t2\n", []string{`{"a":1,"b":2}`}},
 	} {
 		var got received
-		w := do(newImporter(t, got.run), "POST", documents+":import"+test.query, test.body, "Content-Type", test.kind)
+		w := do(newImporter(t, got.run), "POST", documents+":import"+test.query, test.body,
+			"Content-Type", test.kind)
 		var texts []string
 		for _, d := range got.documents {
 			text, err := extjson.Append(nil, bson.Raw(d), extjson.Relaxed)
@@ -94,7 +96,8 @@ func TestImportStops(t *testing.T) {
 		"a quote":                 {rows, "a\n1\n2\n\"3\n", `documents.2: line 4, column 1: the quote here is not closed`},
 	} {
 		var got received
-		w := do(newImporter(t, got.run), "POST", documents+":import", test.body, "Content-Type", test.kind)
+		w := do(newImporter(t, got.run), "POST", documents+":import", test.body, "Content-Type",
+			test.kind)
 		if w.Code != 400 || !strings.Contains(w.Body.String(), test.want) ||
 			!strings.Contains(w.Body.String(), `"insertedCount":2`) || len(got.documents) != 2 ||
 			w.Header().Get("Connection") != "close" {
@@ -125,8 +128,10 @@ func TestImportNothing(t *testing.T) {
 	} {
 		var got received
 		few := func(config *config) { config.MaxBodyBytes = 100 << 10 }
-		w := do(newImporter(t, got.run, few), "POST", documents+":import", test.body, "Content-Type", test.kind)
-		if w.Code != test.code || !strings.Contains(w.Body.String(), test.want) || got.documents != nil {
+		w := do(newImporter(t, got.run, few), "POST", documents+":import", test.body,
+			"Content-Type", test.kind)
+		if w.Code != test.code || !strings.Contains(w.Body.String(), test.want) ||
+			got.documents != nil {
 			t.Errorf("%s: %d %s, documents %q", name, w.Code, w.Body, got.documents)
 		}
 	}
@@ -166,7 +171,8 @@ func TestImportCompressed(t *testing.T) {
 				"plain": {body, 400, "the body is not what Content-Encoding says"},
 			} {
 				var got received
-				w := do(newImporter(t, got.run), "POST", documents+":import", test.body, "Content-Type", kind,
+				w := do(newImporter(t, got.run), "POST", documents+":import", test.body,
+					"Content-Type", kind,
 					"Content-Encoding", in.String())
 				if w.Code != test.code || !strings.Contains(w.Body.String(), test.want) {
 					t.Errorf("%s, %v, %s: %d %s", kind, in, name, w.Code, w.Body)
@@ -176,7 +182,8 @@ func TestImportCompressed(t *testing.T) {
 	}
 	var got received
 	for _, bad := range []string{"br", "gzip, zstd", "deflate"} {
-		w := do(newImporter(t, got.run), "POST", documents+":import", "{}", "Content-Type", "application/x-ndjson",
+		w := do(newImporter(t, got.run), "POST", documents+":import", "{}", "Content-Type",
+			"application/x-ndjson",
 			"Content-Encoding", bad)
 		if w.Code != 415 {
 			t.Errorf("Content-Encoding %s: %d %s", bad, w.Code, w.Body)
@@ -203,8 +210,10 @@ func TestImportKeepsPace(t *testing.T) {
 						packed = packed[:len(packed)-4]
 					}
 					go func() {
-						_, _ = fmt.Fprintf(conn, "POST %s:import HTTP/1.1\r\nHost: db\r\nContent-Type: %s\r\n"+
-							"Content-Encoding: %v\r\nContent-Length: 10000\r\n\r\n%s", documents, kind, in, packed)
+						_, _ = fmt.Fprintf(conn,
+							"POST %s:import HTTP/1.1\r\nHost: db\r\nContent-Type: %s\r\n"+
+								"Content-Encoding: %v\r\nContent-Length: 10000\r\n\r\n%s",
+							documents, kind, in, packed)
 					}()
 					begun := time.Now()
 					reply, err := http.ReadResponse(bufio.NewReader(conn), nil)

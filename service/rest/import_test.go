@@ -53,7 +53,9 @@ func (r *received) run(ss importStream) error {
 	for {
 		m, err := ss.Recv()
 		if errors.Is(err, io.EOF) {
-			return ss.SendAndClose(&mooringv1.ImportResponse{Acknowledged: true, InsertedCount: new(int64(len(r.documents)))})
+			return ss.SendAndClose(&mooringv1.ImportResponse{
+				Acknowledged: true, InsertedCount: new(int64(len(r.documents))),
+			})
 		}
 		if err != nil {
 			return err
@@ -89,7 +91,8 @@ func TestImportForms(t *testing.T) {
 		"a negative length":       {raw, "\xff\xff\xff\xff", []string{"\xff\xff\xff\xff"}},
 	} {
 		var got received
-		w := do(newImporter(t, got.run), "POST", documents+":import", test.body, "Content-Type", test.kind)
+		w := do(newImporter(t, got.run), "POST", documents+":import", test.body, "Content-Type",
+			test.kind)
 		if fmt.Sprintf("%q", got.documents) != fmt.Sprintf("%q", test.want) {
 			t.Errorf("%s: the documents are %q, want %q", name, got.documents, test.want)
 		}
@@ -105,10 +108,13 @@ func TestImportForms(t *testing.T) {
 
 func TestImportOptions(t *testing.T) {
 	var got received
-	do(newImporter(t, got.run), "POST", documents+":import?ordered=false&bypassDocumentValidation=true&returnPartialSuccess=true"+
-		`&comment=c&writeConcern={"w":"majority"}`, "{}", "Content-Type", "application/x-ndjson")
+	do(newImporter(t, got.run), "POST",
+		documents+":import?ordered=false&bypassDocumentValidation=true&returnPartialSuccess=true"+
+			`&comment=c&writeConcern={"w":"majority"}`, "{}", "Content-Type",
+		"application/x-ndjson")
 	m := got.first
-	if m.GetOrdered() || m.Ordered == nil || !m.GetBypassDocumentValidation() || !m.GetReturnPartialSuccess() ||
+	if m.GetOrdered() || m.Ordered == nil || !m.GetBypassDocumentValidation() ||
+		!m.GetReturnPartialSuccess() ||
 		m.GetWriteConcern().GetW().GetTag() != "majority" || m.GetComment() == nil {
 		t.Errorf("the options are %v", m)
 	}
@@ -135,7 +141,8 @@ func TestImportRefusals(t *testing.T) {
 		if test.code == 406 {
 			accept = "application/bson"
 		}
-		w := do(newImporter(t, never), "POST", documents+":import"+test.query, "{}", "Content-Type", test.kind, "Accept", accept)
+		w := do(newImporter(t, never), "POST", documents+":import"+test.query, "{}", "Content-Type",
+			test.kind, "Accept", accept)
 		if w.Code != test.code {
 			t.Errorf("%s: %d %s, want %d", name, w.Code, w.Body, test.code)
 		}
@@ -148,21 +155,27 @@ func TestImportFails(t *testing.T) {
 		if _, err := ss.Recv(); err != nil {
 			return err
 		}
-		return &rpcerr.Error{Reason: rpcerr.MalformedDocument, Field: "documents.3", Message: "is malformed"}
+		return &rpcerr.Error{
+			Reason: rpcerr.MalformedDocument, Field: "documents.3", Message: "is malformed",
+		}
 	}
 	body := strings.Repeat("{}\n", 1<<20)
-	w := do(newImporter(t, fail), "POST", documents+":import", body, "Content-Type", "application/x-ndjson")
-	if w.Code != 400 || !bytes.Contains(w.Body.Bytes(), []byte("documents.3")) || w.Header().Get("Connection") != "close" {
+	w := do(newImporter(t, fail), "POST", documents+":import", body, "Content-Type",
+		"application/x-ndjson")
+	if w.Code != 400 || !bytes.Contains(w.Body.Bytes(), []byte("documents.3")) ||
+		w.Header().Get("Connection") != "close" {
 		t.Errorf("%d %s, %v", w.Code, w.Body, w.Header())
 	}
 	some := func(config *config) { config.MaxBodyBytes = 100 << 10 }
 	var got received
-	w = do(newImporter(t, got.run, some), "POST", documents+":import", strings.Repeat("x", 200<<10), "Content-Type", "application/x-ndjson")
+	w = do(newImporter(t, got.run, some), "POST", documents+":import", strings.Repeat("x", 200<<10),
+		"Content-Type", "application/x-ndjson")
 	if w.Code != 413 {
 		t.Errorf("a line that is too long: %d %s, want 413", w.Code, w.Body)
 	}
 	got = received{}
-	r := httptest.NewRequest("POST", documents+":import", io.MultiReader(strings.NewReader("{}\n"), brokenBody{}))
+	r := httptest.NewRequest("POST", documents+":import",
+		io.MultiReader(strings.NewReader("{}\n"), brokenBody{}))
 	r.Header.Set("Content-Type", "application/x-ndjson")
 	if w := serve(newImporter(t, got.run), r); w.Code != 499 || got.documents != nil {
 		t.Errorf("a broken body: %d %s, documents %q", w.Code, w.Body, got.documents)
@@ -197,7 +210,10 @@ func TestImportEndsBeforeItsBody(t *testing.T) {
 				conn := l.dial()
 				defer func() { _ = conn.Close() }()
 				go func() {
-					_, _ = io.WriteString(conn, "POST "+documents+":import HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"+request)
+					_, _ = io.WriteString(conn,
+						"POST "+documents+
+							":import HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
+							"application/x-ndjson\r\n"+request)
 				}()
 				begun := time.Now()
 				reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -206,8 +222,11 @@ func TestImportEndsBeforeItsBody(t *testing.T) {
 				}
 				defer func() { _ = reply.Body.Close() }()
 				text, err := io.ReadAll(reply.Body)
-				if took := time.Since(begun); err != nil || reply.StatusCode != 403 || !reply.Close || took != time.Second || !strings.Contains(string(text), "withdrawn") {
-					t.Errorf("%d %s after %v, close: %t, %v", reply.StatusCode, text, took, reply.Close, err)
+				if took := time.Since(begun); err != nil || reply.StatusCode != 403 ||
+					!reply.Close || took != time.Second ||
+					!strings.Contains(string(text), "withdrawn") {
+					t.Errorf("%d %s after %v, close: %t, %v", reply.StatusCode, text, took,
+						reply.Close, err)
 				}
 			})
 		})
@@ -247,7 +266,8 @@ func FuzzImportBSON(f *testing.F) {
 	f.Add([]byte("\x03\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var got received
-		w := do(newImporter(t, got.run), "POST", documents+":import", string(body), "Content-Type", "application/bson")
+		w := do(newImporter(t, got.run), "POST", documents+":import", string(body), "Content-Type",
+			"application/bson")
 		if all := strings.Join(got.documents, ""); w.Code != 200 || all != string(body) {
 			t.Errorf("%d: the documents are %q of %q", w.Code, all, body)
 		}
@@ -319,12 +339,15 @@ func TestCompressedImportsAreCharged(t *testing.T) {
 			var got received
 			h := newImporter(t, got.run, func(c *config) { c.Admission = a })
 			most := int64(0)
-			body := watched{bytes.NewReader(c.Append(nil, test.body)), func() { most = max(most, a.Bytes().Held) }}
+			body := watched{bytes.NewReader(c.Append(nil, test.body)), func() {
+				most = max(most, a.Bytes().Held)
+			}}
 			r := httptest.NewRequest("POST", documents+":import", body)
 			r.Header.Set("Content-Type", test.kind)
 			r.Header.Set("Content-Encoding", c.String())
 			w := serve(h, r)
-			if w.Code != test.code || most < c.ReaderCost() || most > budget || a.Bytes().Held != 0 {
+			if w.Code != test.code || most < c.ReaderCost() || most > budget ||
+				a.Bytes().Held != 0 {
 				t.Errorf("%s in %v: %d %.200s with up to %d bytes charged; %d are left",
 					test.name, c, w.Code, w.Body, most, a.Bytes().Held)
 			}

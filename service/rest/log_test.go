@@ -15,7 +15,8 @@ func TestLog(t *testing.T) {
 	var log bytes.Buffer
 	secured := func(c *config) {
 		c.Callers = caller.New(caller.Config{})
-		c.Refusals.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Refusals.Logger = slog.New(slog.NewTextHandler(&log,
+			&slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	open := func(c *config) {
 		secured(c)

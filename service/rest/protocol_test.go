@@ -58,7 +58,8 @@ func TestProtocol(t *testing.T) {
 		w := do(h, "POST", c.path, strings.Repeat("x", c.bytes))
 		body := w.Body.String()
 		if w.Code != c.code || c.body != "" && body != c.body {
-			t.Errorf("%s of %d bytes: %d %s, want %d %s", c.path, c.bytes, w.Code, body, c.code, c.body)
+			t.Errorf("%s of %d bytes: %d %s, want %d %s", c.path, c.bytes, w.Code, body, c.code,
+				c.body)
 		}
 		if got, want := fmt.Sprint(refused), fmt.Sprint(c.refusals); got != want {
 			t.Errorf("%s of %d bytes: refused %v, want %v", c.path, c.bytes, got, want)

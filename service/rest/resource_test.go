@@ -25,24 +25,36 @@ type resources struct {
 	t        testing.TB
 }
 
-func (r *resources) message() *mooringv1.Document { return payload.NewDocument(ejson(r.t, r.document)) }
+func (r *resources) message() *mooringv1.Document {
+	return payload.NewDocument(ejson(r.t, r.document))
+}
 
-func (r *resources) GetDocument(_ context.Context, req *mooringv1.GetDocumentRequest) (*mooringv1.GetDocumentResponse, error) {
+func (r *resources) GetDocument(
+	_ context.Context, req *mooringv1.GetDocumentRequest,
+) (*mooringv1.GetDocumentResponse, error) {
 	r.get = req
 	return &mooringv1.GetDocumentResponse{Document: r.message(), Etag: r.etag}, nil
 }
 
-func (r *resources) PutDocument(ctx context.Context, req *mooringv1.PutDocumentRequest) (*mooringv1.PutDocumentResponse, error) {
+func (r *resources) PutDocument(
+	ctx context.Context, req *mooringv1.PutDocumentRequest,
+) (*mooringv1.PutDocumentResponse, error) {
 	r.put, r.key = req, incoming(ctx, "idempotency-key")
-	return &mooringv1.PutDocumentResponse{Document: r.message(), Etag: r.etag, Created: r.created, WriteConcernError: r.failed}, nil
+	return &mooringv1.PutDocumentResponse{
+		Document: r.message(), Etag: r.etag, Created: r.created, WriteConcernError: r.failed,
+	}, nil
 }
 
-func (r *resources) PatchDocument(_ context.Context, req *mooringv1.PatchDocumentRequest) (*mooringv1.PatchDocumentResponse, error) {
+func (r *resources) PatchDocument(
+	_ context.Context, req *mooringv1.PatchDocumentRequest,
+) (*mooringv1.PatchDocumentResponse, error) {
 	r.patch = req
 	return &mooringv1.PatchDocumentResponse{Document: r.message(), Etag: r.etag}, nil
 }
 
-func (r *resources) DeleteDocument(_ context.Context, req *mooringv1.DeleteDocumentRequest) (*mooringv1.DeleteDocumentResponse, error) {
+func (r *resources) DeleteDocument(
+	_ context.Context, req *mooringv1.DeleteDocumentRequest,
+) (*mooringv1.DeleteDocumentResponse, error) {
 	r.remove = req
 	return &mooringv1.DeleteDocumentResponse{Session: new("s2")}, nil
 }
@@ -120,7 +132,8 @@ func TestResourceIDs(t *testing.T) {
 
 // TestResourceResponses: the status and the headers of each method.
 func TestResourceResponses(t *testing.T) {
-	minimal, whole := []string{"Prefer", "return=minimal"}, []string{"Prefer", `foo, return="representation"; x=1`}
+	minimal, whole := []string{"Prefer", "return=minimal"},
+		[]string{"Prefer", `foo, return="representation"; x=1`}
 	h, r := newResources(t)
 	for _, row := range []struct {
 		name, method, path, body string
@@ -204,7 +217,8 @@ func TestResourceResponses(t *testing.T) {
 				header = append([]string{"Content-Type", "application/json"}, header...)
 			}
 			w := do(h, row.method, documents+row.path, row.body, header...)
-			if w.Code != row.code || !strings.Contains(w.Body.String(), row.text) || row.text == "" && w.Body.Len() > 0 && row.method != "HEAD" {
+			if w.Code != row.code || !strings.Contains(w.Body.String(), row.text) ||
+				row.text == "" && w.Body.Len() > 0 && row.method != "HEAD" {
 				t.Errorf("%d %q, want %d %q", w.Code, w.Body, row.code, row.text)
 			}
 			for name, want := range row.want {
@@ -214,7 +228,8 @@ func TestResourceResponses(t *testing.T) {
 			}
 			if row.code >= 400 {
 				errorOf(t, w.Code, w.Body.Bytes(), row.code)
-				if row.code != 412 && (r.get != nil || r.put != nil || r.patch != nil || r.remove != nil) {
+				if row.code != 412 &&
+					(r.get != nil || r.put != nil || r.patch != nil || r.remove != nil) {
 					t.Error("it has reached the service")
 				}
 			}
@@ -225,16 +240,23 @@ func TestResourceResponses(t *testing.T) {
 // TestResourceRequests: options, preconditions and tokens reach the service.
 func TestResourceRequests(t *testing.T) {
 	h, r := newResources(t)
-	w := do(h, "PUT", documents+`/7?filter={"k":1}&writeConcern={"w":2}&bypassDocumentValidation=true&comment=c`, `{"b": 1, "a": [1]}`,
-		"Content-Type", "application/ejson", "If-Match", `"E.s", W/"F.s"`, "If-Match", `"E.c.gzip" ,"odd"`, "Idempotency-Key", "k1", "Mooring-Transaction", "tx")
+	w := do(h, "PUT",
+		documents+`/7?filter={"k":1}&writeConcern={"w":2}&bypassDocumentValidation=true&comment=c`,
+		`{"b": 1, "a": [1]}`,
+		"Content-Type", "application/ejson", "If-Match", `"E.s", W/"F.s"`, "If-Match",
+		`"E.c.gzip" ,"odd"`, "Idempotency-Key", "k1", "Mooring-Transaction", "tx")
 	if w.Code != 200 {
 		t.Fatal(w.Code, w.Body)
 	}
 	if got := strings.Join(r.put.GetIfMatch(), "|"); got != "E|odd" {
 		t.Errorf("If-Match %q", got)
 	}
-	if canonical(t, r.put.GetReplacement()) != `{"b":{"$numberInt":"1"},"a":[{"$numberInt":"1"}]}` || canonical(t, r.put.GetFilter()) != `{"k":{"$numberInt":"1"}}` ||
-		r.put.GetWriteConcern().GetW().GetNodes() != 2 || !r.put.GetBypassDocumentValidation() || r.put.GetTransaction() != "tx" || r.key != "k1" || r.put.GetDatabase() != "shop" || r.put.GetCollection() != "orders" {
+	if canonical(t,
+		r.put.GetReplacement()) != `{"b":{"$numberInt":"1"},"a":[{"$numberInt":"1"}]}` ||
+		canonical(t, r.put.GetFilter()) != `{"k":{"$numberInt":"1"}}` ||
+		r.put.GetWriteConcern().GetW().GetNodes() != 2 || !r.put.GetBypassDocumentValidation() ||
+		r.put.GetTransaction() != "tx" || r.key != "k1" || r.put.GetDatabase() != "shop" ||
+		r.put.GetCollection() != "orders" {
 		t.Errorf("request %v, key %q", r.put, r.key)
 	}
 	do(h, "PUT", documents+`/7`, `{}`, "Content-Type", "application/json", "If-None-Match", "*")
@@ -255,12 +277,15 @@ func TestResourceRequests(t *testing.T) {
 	if got := r.remove.GetIfMatch(); len(got) != 1 || got[0] != `*` {
 		t.Errorf("any: %q", got)
 	}
-	do(h, "PATCH", documents+`/7?arrayFilters=[{"x":1}]&let={"y":2}`, `[{"$set": {"a": 1}}]`, "Content-Type", "application/json")
-	if len(r.patch.GetUpdate().GetPipeline().GetStages()) != 1 || len(r.patch.GetArrayFilters()) != 1 || r.patch.GetLet() == nil {
+	do(h, "PATCH", documents+`/7?arrayFilters=[{"x":1}]&let={"y":2}`, `[{"$set": {"a": 1}}]`,
+		"Content-Type", "application/json")
+	if len(r.patch.GetUpdate().GetPipeline().GetStages()) != 1 ||
+		len(r.patch.GetArrayFilters()) != 1 || r.patch.GetLet() == nil {
 		t.Errorf("PATCH: %v", r.patch)
 	}
 	do(h, "GET", documents+`/7?readPreference=secondary&readConcern=majority&maxTimeMS=5`, ``)
-	if r.get.GetReadPreference().GetMode() != "secondary" || r.get.GetReadConcern().GetLevel() != "majority" || r.get.GetMaxTimeMs() != 5 {
+	if r.get.GetReadPreference().GetMode() != "secondary" ||
+		r.get.GetReadConcern().GetLevel() != "majority" || r.get.GetMaxTimeMs() != 5 {
 		t.Errorf("GET: %v", r.get)
 	}
 }
@@ -270,7 +295,8 @@ func TestResourceRequests(t *testing.T) {
 func TestPutOfAPart(t *testing.T) {
 	r := &resources{document: `{"_id": 7}`, t: t}
 	h := newHandler(t, &fake{resources: r})
-	w := do(h, "PUT", documents+"/7", `{"a": 1}`, "Content-Type", "application/json", "Content-Range", "bytes 0-7/100")
+	w := do(h, "PUT", documents+"/7", `{"a": 1}`, "Content-Type", "application/json",
+		"Content-Range", "bytes 0-7/100")
 	if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != "Content-Range" {
 		t.Errorf("PUT of a part: %+v", e)
 	}

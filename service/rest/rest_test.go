@@ -28,7 +28,9 @@ import (
 
 func TestRequestReachesHandlerInOrder(t *testing.T) {
 	var got *mooringv1.FindRequest
-	h := newHandler(t, &fake{find: func(_ context.Context, r *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	h := newHandler(t, &fake{find: func(
+		_ context.Context, r *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
 		got = r
 		return &mooringv1.FindResponse{}, nil
 	}})
@@ -59,22 +61,30 @@ func TestRequestReachesHandlerInOrder(t *testing.T) {
 			t.Errorf("%s = %s, want %s", c.name, c.got, c.want)
 		}
 	}
-	if got.GetLimit() != 5 || got.Skip == nil || got.GetBatchSize() != 7 || got.GetMaxTimeMs() != 1000 || got.GetMaxAwaitTimeMs() != 20 || !got.GetTailable() || got.AwaitData != nil {
+	if got.GetLimit() != 5 || got.Skip == nil || got.GetBatchSize() != 7 ||
+		got.GetMaxTimeMs() != 1000 || got.GetMaxAwaitTimeMs() != 20 || !got.GetTailable() ||
+		got.AwaitData != nil {
 		t.Errorf("scalars: %v", got)
 	}
 	if v, err := (payload.Decoder{}).Value("comment", got.GetComment()); err != nil || !v.IsNull() {
 		t.Errorf("comment = %v, %v, want null", v, err)
 	}
-	if tags := got.GetReadPreference().GetTags(); len(tags) != 2 || tags[0].GetTags()["dc"] != "east" || len(tags[1].GetTags()) != 0 {
+	if tags := got.GetReadPreference().GetTags(); len(tags) != 2 ||
+		tags[0].GetTags()["dc"] != "east" || len(tags[1].GetTags()) != 0 {
 		t.Errorf("tags = %v", tags)
 	}
 }
 
 func TestUnions(t *testing.T) {
 	var got *mooringv1.UpdateOneRequest
-	h := newHandler(t, &fake{updateOne: func(_ context.Context, r *mooringv1.UpdateOneRequest) (*mooringv1.UpdateOneResponse, error) {
+	h := newHandler(t, &fake{updateOne: func(
+		_ context.Context, r *mooringv1.UpdateOneRequest,
+	) (*mooringv1.UpdateOneResponse, error) {
 		got = r
-		return &mooringv1.UpdateOneResponse{Acknowledged: true, MatchedCount: new(int64(1)), UpsertedId: payload.NewValue(bson.Int64Value(1 << 60))}, nil
+		return &mooringv1.UpdateOneResponse{
+			Acknowledged: true, MatchedCount: new(int64(1)),
+			UpsertedId: payload.NewValue(bson.Int64Value(1 << 60)),
+		}, nil
 	}})
 	for _, c := range []struct{ name, body, want string }{
 		{"operators", `{"update": {"$set": {}}}`, `update:{operators:{bson:"\x10\x00\x00\x00\x03$set\x00\x05\x00\x00\x00\x00\x00"}}`},
@@ -94,7 +104,8 @@ func TestUnions(t *testing.T) {
 			if want := `{"acknowledged":true,"matchedCount":1,"upsertedId":{"$numberLong":"1152921504606846976"}}`; w.Body.String() != want {
 				t.Errorf("body = %s, want %s", w.Body, want)
 			}
-			if text := plain(got); text != strings.TrimSpace(`database:"shop" collection:"orders" `+c.want) {
+			if text := plain(got); text != strings.TrimSpace(`database:"shop" collection:"orders" `+
+				c.want) {
 				t.Errorf("request = %s\nwant %s", text, c.want)
 			}
 		})
@@ -104,7 +115,8 @@ func TestUnions(t *testing.T) {
 // plain returns a message's text with single spaces, because prototext varies their number.
 func plain(m proto.Message) string {
 	var b strings.Builder
-	for i, part := range strings.Fields(strings.NewReplacer("  ", " ").Replace(m.(interface{ String() string }).String())) {
+	for i, part := range strings.Fields(strings.NewReplacer("  ", " ").
+		Replace(m.(interface{ String() string }).String())) {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
@@ -118,7 +130,8 @@ func TestGoneField(t *testing.T) {
 	h := newHandler(t, &fake{})
 	for _, path := range []string{"/v1/cursors:next", "/v1/cursors:stream"} {
 		w := do(h, "POST", path, `{"cursor": "x", "allowGap": true}`)
-		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), rpcerr.AllowGapGone) {
+		if w.Code != http.StatusBadRequest ||
+			!strings.Contains(w.Body.String(), rpcerr.AllowGapGone) {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)
 		}
 	}
@@ -167,11 +180,13 @@ func TestBadBodies(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := do(h, "POST", documents+":"+c.verb, c.body)
 			e := errorOf(t, w.Code, w.Body.Bytes(), 400)
-			if e.Status != "INVALID_ARGUMENT" || e.Retry != "never" || e.RequestID == "" || e.Reason == "" {
+			if e.Status != "INVALID_ARGUMENT" || e.Retry != "never" || e.RequestID == "" ||
+				e.Reason == "" {
 				t.Errorf("error = %+v", e)
 			}
 			if e.Field != c.field || !strings.Contains(e.Message, c.problem) {
-				t.Errorf("field %q, message %q; want %q, %q", e.Field, e.Message, c.field, c.problem)
+				t.Errorf("field %q, message %q; want %q, %q", e.Field, e.Message, c.field,
+					c.problem)
 			}
 			offset := -1
 			if e.Offset != nil {
@@ -260,10 +275,13 @@ func TestRefusals(t *testing.T) {
 				if w.Code != c.code {
 					t.Fatalf("status = %d, want %d", w.Code, c.code)
 				}
-			} else if e := errorOf(t, w.Code, w.Body.Bytes(), c.code); e.Reason != c.reason || e.Field != c.field {
-				t.Errorf("reason %q, field %q, want %q, %q: %s", e.Reason, e.Field, c.reason, c.field, e.Message)
+			} else if e := errorOf(t, w.Code, w.Body.Bytes(), c.code); e.Reason != c.reason ||
+				e.Field != c.field {
+				t.Errorf("reason %q, field %q, want %q, %q: %s", e.Reason, e.Field, c.reason,
+					c.field, e.Message)
 			} else if e.RequestID != w.Header().Get("Mooring-Request-Id") {
-				t.Errorf("request id %q, header %q", e.RequestID, w.Header().Get("Mooring-Request-Id"))
+				t.Errorf("request id %q, header %q", e.RequestID,
+					w.Header().Get("Mooring-Request-Id"))
 			}
 			if got := w.Header().Get("Content-Type"); got != "application/json" {
 				t.Errorf("Content-Type = %s", got)
@@ -277,7 +295,9 @@ func TestRefusals(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	var database, collection string
-	h := newHandler(t, &fake{findOne: func(_ context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+	h := newHandler(t, &fake{findOne: func(
+		_ context.Context, r *mooringv1.FindOneRequest,
+	) (*mooringv1.FindOneResponse, error) {
 		database, collection = r.GetDatabase(), r.GetCollection()
 		return &mooringv1.FindOneResponse{}, nil
 	}})
@@ -291,7 +311,8 @@ func TestNames(t *testing.T) {
 	} {
 		w := do(h, "POST", c.path, "{}")
 		if w.Code != 200 || database != c.database || collection != c.collection {
-			t.Errorf("%s: %d, %q, %q, want %q, %q: %s", c.path, w.Code, database, collection, c.database, c.collection, w.Body)
+			t.Errorf("%s: %d, %q, %q, want %q, %q: %s", c.path, w.Code, database, collection,
+				c.database, c.collection, w.Body)
 		}
 		if got := w.Body.String(); got != `{"document":null}` {
 			t.Errorf("body = %s", got)
@@ -301,10 +322,15 @@ func TestNames(t *testing.T) {
 
 func TestPageForms(t *testing.T) {
 	page := &mooringv1.FindResponse{
-		Documents: docs(t, `{"n": {"$numberLong": "9007199254740993"}, "i": 1}`, `{"n": {"$numberLong": "5"}}`),
-		Cursor:    new("token"), Session: new("renewed"),
+		Documents: docs(t, `{"n": {"$numberLong": "9007199254740993"}, "i": 1}`,
+			`{"n": {"$numberLong": "5"}}`),
+		Cursor: new("token"), Session: new("renewed"),
 	}
-	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) { return page, nil }})
+	h := newHandler(t, &fake{find: func(
+		context.Context, *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
+		return page, nil
+	}})
 	const tail = `],"cursor":"token","session":"renewed"}`
 	safe := `{"documents":[{"n":{"$numberLong":"9007199254740993"},"i":1},{"n":5}` + tail
 	spec := `{"documents":[{"n":9007199254740993,"i":1},{"n":5}` + tail
@@ -324,8 +350,10 @@ func TestPageForms(t *testing.T) {
 		{"application/bson", "application/bson", string(page.Documents[0].GetBson()) + string(page.Documents[1].GetBson())},
 	} {
 		w := do(h, "POST", documents+":find", `{}`, "Accept", c.accept)
-		if w.Code != 200 || w.Header().Get("Content-Type") != c.contentType || w.Body.String() != c.body {
-			t.Errorf("%s: %d %s %q\nwant %s %q", c.accept, w.Code, w.Header().Get("Content-Type"), w.Body, c.contentType, c.body)
+		if w.Code != 200 || w.Header().Get("Content-Type") != c.contentType ||
+			w.Body.String() != c.body {
+			t.Errorf("%s: %d %s %q\nwant %s %q", c.accept, w.Code, w.Header().Get("Content-Type"),
+				w.Body, c.contentType, c.body)
 		}
 		cursor := ""
 		if c.contentType == "application/bson" {
@@ -345,56 +373,82 @@ func TestPageForms(t *testing.T) {
 
 func TestGetFind(t *testing.T) {
 	var got *mooringv1.FindRequest
-	h := newHandler(t, &fake{find: func(_ context.Context, r *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	h := newHandler(t, &fake{find: func(
+		_ context.Context, r *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
 		got = r
 		return &mooringv1.FindResponse{Documents: docs(t, `{"a": 1}`)}, nil
 	}})
-	url := documents + `?filter=%7B%22a%22%3A1%7D&sort=[[%22b%22,1]]&hint=%22a_1%22&limit=3&skip=0&batchSize=2&maxTimeMS=100` +
+	url := documents +
+		`?filter=%7B%22a%22%3A1%7D&sort=[[%22b%22,1]]&hint=%22a_1%22&limit=3&skip=0&batchSize=2&maxTimeMS=100` +
 		`&comment=say+%22hi%22&readPreference=secondary&readConcern=local&timeout=5s&collation={%22locale%22:%22sv%22}`
 	w := do(h, "GET", url, "")
 	if w.Code != 200 || w.Body.String() != `{"documents":[{"a":1}]}` {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	if w.Header().Get("Cache-Control") != "private, no-cache" || !strings.Contains(w.Header().Get("Vary"), "Accept") {
+	if w.Header().Get("Cache-Control") != "private, no-cache" ||
+		!strings.Contains(w.Header().Get("Vary"), "Accept") {
 		t.Errorf("header = %v", w.Header())
 	}
 	comment, _ := (payload.Decoder{}).Value("", got.GetComment())
 	text, _ := comment.Str()
-	if canonical(t, got.GetFilter()) != `{"a":{"$numberInt":"1"}}` || canonical(t, got.GetSort()) != `{"b":{"$numberInt":"1"}}` ||
-		got.GetHint().GetName() != "a_1" || got.GetLimit() != 3 || got.Skip == nil || got.GetBatchSize() != 2 || got.GetMaxTimeMs() != 100 ||
-		text != `say "hi"` || got.GetReadPreference().GetMode() != "secondary" || got.GetReadConcern().GetLevel() != "local" {
+	if canonical(t, got.GetFilter()) != `{"a":{"$numberInt":"1"}}` ||
+		canonical(t, got.GetSort()) != `{"b":{"$numberInt":"1"}}` ||
+		got.GetHint().GetName() != "a_1" || got.GetLimit() != 3 || got.Skip == nil ||
+		got.GetBatchSize() != 2 || got.GetMaxTimeMs() != 100 ||
+		text != `say "hi"` || got.GetReadPreference().GetMode() != "secondary" ||
+		got.GetReadConcern().GetLevel() != "local" {
 		t.Errorf("request = %v", got)
 	}
-	if w := do(h, "HEAD", documents, ""); w.Code != 200 || w.Header().Get("Content-Type") != "application/json" {
+	if w := do(h, "HEAD", documents, ""); w.Code != 200 ||
+		w.Header().Get("Content-Type") != "application/json" {
 		t.Errorf("HEAD: %d %v", w.Code, w.Header())
 	}
 }
 
 func TestOtherResponses(t *testing.T) {
 	h := newHandler(t, &fake{
-		aggregate: func(_ context.Context, r *mooringv1.AggregateRequest) (*mooringv1.AggregateResponse, error) {
+		aggregate: func(
+			_ context.Context, r *mooringv1.AggregateRequest,
+		) (*mooringv1.AggregateResponse, error) {
 			if r.Collection != nil || len(r.GetPipeline()) != 2 {
 				t.Errorf("request = %v", r)
 			}
 			return &mooringv1.AggregateResponse{}, nil
 		},
-		distinct: func(context.Context, *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error) {
-			return &mooringv1.DistinctResponse{Values: []*mooringv1.Value{payload.NewValue(bson.NullValue()), payload.NewValue(bson.Int32Value(1))}}, nil
+		distinct: func(
+			context.Context, *mooringv1.DistinctRequest,
+		) (*mooringv1.DistinctResponse, error) {
+			return &mooringv1.DistinctResponse{
+				Values: []*mooringv1.Value{
+					payload.NewValue(bson.NullValue()), payload.NewValue(bson.Int32Value(1)),
+				},
+			}, nil
 		},
-		count: func(context.Context, *mooringv1.CountDocumentsRequest) (*mooringv1.CountDocumentsResponse, error) {
+		count: func(
+			context.Context, *mooringv1.CountDocumentsRequest,
+		) (*mooringv1.CountDocumentsResponse, error) {
 			return &mooringv1.CountDocumentsResponse{}, nil
 		},
-		runCommand: func(_ context.Context, r *mooringv1.RunCommandRequest) (*mooringv1.RunCommandResponse, error) {
+		runCommand: func(
+			_ context.Context, r *mooringv1.RunCommandRequest,
+		) (*mooringv1.RunCommandResponse, error) {
 			if r.GetReadPreference().GetMode() != "primaryPreferred" {
 				t.Errorf("request = %v", r)
 			}
 			return &mooringv1.RunCommandResponse{Reply: r.GetCommand()}, nil
 		},
-		insertMany: func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+		insertMany: func(
+			context.Context, *mooringv1.InsertManyRequest,
+		) (*mooringv1.InsertManyResponse, error) {
 			return &mooringv1.InsertManyResponse{
 				Acknowledged: true, InsertedCount: new(int64(1)),
-				InsertedIds: []*mooringv1.InsertedId{{Index: 0, Id: payload.NewValue(bson.StringValue("x"))}},
-				WriteErrors: []*mooringv1.WriteError{{Index: 1, Code: 11000, Message: "dup \"key\"\n", KeyPattern: docs(t, `{"_id": 1}`)[0]}},
+				InsertedIds: []*mooringv1.InsertedId{
+					{Index: 0, Id: payload.NewValue(bson.StringValue("x"))},
+				},
+				WriteErrors: []*mooringv1.WriteError{
+					{Index: 1, Code: 11000, Message: "dup \"key\"\n", KeyPattern: docs(t, `{"_id": 1}`)[0]},
+				},
 			}, nil
 		},
 	})
@@ -427,10 +481,14 @@ func TestEmptyLists(t *testing.T) {
 		find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 			return &mooringv1.FindResponse{}, nil
 		},
-		distinct: func(context.Context, *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error) {
+		distinct: func(
+			context.Context, *mooringv1.DistinctRequest,
+		) (*mooringv1.DistinctResponse, error) {
 			return &mooringv1.DistinctResponse{}, nil
 		},
-		insertMany: func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+		insertMany: func(
+			context.Context, *mooringv1.InsertManyRequest,
+		) (*mooringv1.InsertManyResponse, error) {
 			return &mooringv1.InsertManyResponse{Acknowledged: true}, nil
 		},
 	})
@@ -447,7 +505,11 @@ func TestEmptyLists(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	var fail error
-	h := newHandler(t, &fake{findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) { return nil, fail }})
+	h := newHandler(t, &fake{findOne: func(
+		context.Context, *mooringv1.FindOneRequest,
+	) (*mooringv1.FindOneResponse, error) {
+		return nil, fail
+	}})
 	reply := ejson(t, `{"ok": 0, "keyPattern": {"_id": 1}}`)
 	for _, c := range []struct {
 		name       string
@@ -466,12 +528,17 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fail = c.err
-			w := do(h, "POST", documents+":findOne", `{}`, "Mooring-Request-Id", "my-id", "Accept", "application/ejson")
+			w := do(h, "POST", documents+":findOne", `{}`, "Mooring-Request-Id", "my-id", "Accept",
+				"application/ejson")
 			e := errorOf(t, w.Code, w.Body.Bytes(), c.code)
-			if e.Status != c.status || e.Reason != c.reason || e.RequestID != "my-id" || w.Header().Get("Retry-After") != c.retryAfter {
+			if e.Status != c.status || e.Reason != c.reason || e.RequestID != "my-id" ||
+				w.Header().Get("Retry-After") != c.retryAfter {
 				t.Errorf("error = %+v, Retry-After %q", e, w.Header().Get("Retry-After"))
 			}
-			if c.code == 409 && (e.Server["code"] != 11000.0 || fmt.Sprint(e.Server["keyPattern"]) != "map[_id:map[$numberInt:1]]" || e.Server["writeErrors"] != nil) {
+			if c.code == 409 &&
+				(e.Server["code"] != 11000.0 ||
+					fmt.Sprint(e.Server["keyPattern"]) != "map[_id:map[$numberInt:1]]" ||
+					e.Server["writeErrors"] != nil) {
 				t.Errorf("server = %v", e.Server)
 			}
 		})
@@ -480,14 +547,20 @@ func TestFailures(t *testing.T) {
 
 // Clients read the index of a write error, so index 0 is written, too.
 func TestIndexesInFailures(t *testing.T) {
-	h := newHandler(t, &fake{insertMany: func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
-		return nil, &mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{{Index: 0, Code: 11000, Message: "dup"}}}
+	h := newHandler(t, &fake{insertMany: func(
+		context.Context, *mooringv1.InsertManyRequest,
+	) (*mooringv1.InsertManyResponse, error) {
+		return nil, &mongoerr.WriteException{
+			WriteErrors: []mongoerr.WriteError{{Index: 0, Code: 11000, Message: "dup"}},
+		}
 	}})
 	w := do(h, "POST", documents+":insertMany", `{"documents": [{}]}`)
-	if want := `"writeErrors":[{"index":0,"code":11000,`; w.Code != 409 || !strings.Contains(w.Body.String(), want) {
+	if want := `"writeErrors":[{"index":0,"code":11000,`; w.Code != 409 ||
+		!strings.Contains(w.Body.String(), want) {
 		t.Errorf("%d %s\nwant 409 and %s", w.Code, w.Body, want)
 	}
-	if strings.Contains(w.Body.String(), "truncated") || strings.Contains(w.Body.String(), "labels") {
+	if strings.Contains(w.Body.String(), "truncated") ||
+		strings.Contains(w.Body.String(), "labels") {
 		t.Errorf("the error says what it has not: %s", w.Body)
 	}
 }
@@ -498,27 +571,36 @@ func TestLargeErrors(t *testing.T) {
 	failed := &mongoerr.WriteException{}
 	for i := range 200 {
 		failed.WriteErrors = append(failed.WriteErrors, mongoerr.WriteError{
-			Index: i, Code: 11000, Message: strings.Repeat("x", 100), Raw: ejson(t, `{"keyPattern": {"sku": 1}}`),
+			Index: i, Code: 11000, Message: strings.Repeat("x", 100),
+			Raw: ejson(t, `{"keyPattern": {"sku": 1}}`),
 		})
 	}
-	h := newHandler(t, &fake{insertMany: func(context.Context, *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+	h := newHandler(t, &fake{insertMany: func(
+		context.Context, *mooringv1.InsertManyRequest,
+	) (*mooringv1.InsertManyResponse, error) {
 		return nil, failed
 	}})
 	w := do(h, "POST", documents+":insertMany", `{"documents": [{}]}`)
 	e := errorOf(t, w.Code, w.Body.Bytes(), 409)
-	if len(e.WriteErrors) != 200 || e.WriteErrors[199]["keyPattern"] == nil || e.Truncated || w.Body.Len() < 20_000 || e.Code != int(codes.AlreadyExists) {
-		t.Errorf("%d bytes, %d write errors, truncated %v, code %d", w.Body.Len(), len(e.WriteErrors), e.Truncated, e.Code)
+	if len(e.WriteErrors) != 200 || e.WriteErrors[199]["keyPattern"] == nil || e.Truncated ||
+		w.Body.Len() < 20_000 || e.Code != int(codes.AlreadyExists) {
+		t.Errorf("%d bytes, %d write errors, truncated %v, code %d", w.Body.Len(),
+			len(e.WriteErrors), e.Truncated, e.Code)
 	}
 	cut := rpcerr.HTTP(rpcerr.Status(failed).Err()).Body.GetError()
-	if size := proto.Size(rpcerr.Status(failed).Proto()); size >= 4096 || !cut.GetTruncated() || len(cut.GetWriteErrors()) == 0 {
-		t.Errorf("gRPC: %d bytes, %d write errors, truncated %v", size, len(cut.GetWriteErrors()), cut.GetTruncated())
+	if size := proto.Size(rpcerr.Status(failed).Proto()); size >= 4096 || !cut.GetTruncated() ||
+		len(cut.GetWriteErrors()) == 0 {
+		t.Errorf("gRPC: %d bytes, %d write errors, truncated %v", size, len(cut.GetWriteErrors()),
+			cut.GetTruncated())
 	}
 }
 
 func TestContextOfHandlers(t *testing.T) {
 	var deadline time.Duration
 	var got []string
-	h := newHandler(t, &fake{findOne: func(ctx context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+	h := newHandler(t, &fake{findOne: func(
+		ctx context.Context, r *mooringv1.FindOneRequest,
+	) (*mooringv1.FindOneResponse, error) {
 		deadline = -1
 		if d, ok := ctx.Deadline(); ok {
 			deadline = time.Until(d)
@@ -545,15 +627,19 @@ func TestContextOfHandlers(t *testing.T) {
 			t.Errorf("%s %v: deadline in %v", c.query, c.header, deadline)
 		}
 	}
-	w := do(h, "POST", documents+":findOne", "", "Authorization", "Bearer x", "Idempotency-Key", "k", "Mooring-Request-Id", "id", "Cookie", "c",
-		"Mooring-Document-Encoding", "json", "Mooring-Session", "s", "Mooring-Transaction", "t", "Grpc-Metadata-Cookie", "d")
+	w := do(h, "POST", documents+":findOne", "", "Authorization", "Bearer x", "Idempotency-Key",
+		"k", "Mooring-Request-Id", "id", "Cookie", "c",
+		"Mooring-Document-Encoding", "json", "Mooring-Session", "s", "Mooring-Transaction", "t",
+		"Grpc-Metadata-Cookie", "d")
 	if want := "|k|id|||s|t"; strings.Join(got, "|") != want {
 		t.Errorf("metadata = %s, want %s", strings.Join(got, "|"), want)
 	}
-	if w.Header().Get("Mooring-Transaction") != "t" || w.Header().Get("Other") != "" || w.Header().Get("Mooring-Request-Id") != "id" {
+	if w.Header().Get("Mooring-Transaction") != "t" || w.Header().Get("Other") != "" ||
+		w.Header().Get("Mooring-Request-Id") != "id" {
 		t.Errorf("header = %v", w.Header())
 	}
-	if w := do(h, "POST", documents+":findOne", "", "Mooring-Request-Id", "a b"); w.Header().Get("Mooring-Request-Id") == "a b" {
+	if w := do(h, "POST", documents+":findOne", "", "Mooring-Request-Id", "a b"); w.Header().
+		Get("Mooring-Request-Id") == "a b" {
 		t.Error("an unsound request id was taken")
 	}
 }
@@ -568,10 +654,13 @@ func TestPages(t *testing.T) {
 		t.Errorf("healthz: %d %s", w.Code, w.Body)
 	}
 	w := do(h, "GET", "/readyz", "")
-	if e := errorOf(t, w.Code, w.Body.Bytes(), 503); e.Reason != "ShuttingDown" || w.Header().Get("Retry-After") == "" {
+	if e := errorOf(t, w.Code, w.Body.Bytes(), 503); e.Reason != "ShuttingDown" ||
+		w.Header().Get("Retry-After") == "" {
 		t.Errorf("readyz: %+v", e)
 	}
-	h = newHandler(t, &fake{}, func(c *config) { c.REST.Ready = func(context.Context) error { return errors.New("no server yet") } })
+	h = newHandler(t, &fake{}, func(c *config) {
+		c.REST.Ready = func(context.Context) error { return errors.New("no server yet") }
+	})
 	w = do(h, "GET", "/readyz", "")
 	if e := errorOf(t, w.Code, w.Body.Bytes(), 503); e.Message != "no server yet" {
 		t.Errorf("readyz: %+v", e)
@@ -581,7 +670,8 @@ func TestPages(t *testing.T) {
 		OpenAPI string
 		Paths   map[string]any
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || doc.OpenAPI != "3.1.0" || doc.Paths["/v1/cursors:next"] == nil {
+	if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || doc.OpenAPI != "3.1.0" ||
+		doc.Paths["/v1/cursors:next"] == nil {
 		t.Errorf("openapi.json: %v, %d paths, %v", doc.OpenAPI, len(doc.Paths), err)
 	}
 }
@@ -626,10 +716,13 @@ func TestLargeChunkOfDocuments(t *testing.T) {
 		if i > 0 {
 			body.WriteByte(',')
 		}
-		body.WriteString(`{"i":` + json.Number(itoa(i)).String() + `,"pad":"` + strings.Repeat("x", i%700) + `"}`)
+		body.WriteString(`{"i":` + json.Number(itoa(i)).String() + `,"pad":"` +
+			strings.Repeat("x", i%700) + `"}`)
 	}
 	body.WriteString(`]}`)
-	h := newHandler(t, &fake{insertMany: func(_ context.Context, r *mooringv1.InsertManyRequest) (*mooringv1.InsertManyResponse, error) {
+	h := newHandler(t, &fake{insertMany: func(
+		_ context.Context, r *mooringv1.InsertManyRequest,
+	) (*mooringv1.InsertManyResponse, error) {
 		if len(r.GetDocuments()) != n {
 			t.Errorf("%d documents", len(r.GetDocuments()))
 		}
@@ -662,7 +755,8 @@ func TestBodiesThatBecomeTooLarge(t *testing.T) {
 		{":insertMany", `{"documents": [` + strings.Repeat("{},", 1_000_000) + `{}]}`, "documents"},
 	} {
 		w := do(h, "POST", documents+c.call, c.body)
-		if e := errorOf(t, w.Code, w.Body.Bytes(), 413); e.Reason != "TooLarge" || e.Field != c.field {
+		if e := errorOf(t, w.Code, w.Body.Bytes(), 413); e.Reason != "TooLarge" ||
+			e.Field != c.field {
 			t.Errorf("%s %.30s…: %+v", c.call, c.body, e)
 		}
 	}

@@ -22,7 +22,8 @@ func TestNoSecretInPaths(t *testing.T) {
 	audited := audit.New(audit.Config{Handler: slog.NewTextHandler(&lines, nil)})
 	h := newHandler(t, &fake{}, func(c *config) {
 		c.Callers, c.REST.Tickets = caller.New(caller.Config{Keys: keys}), tickets{}
-		c.Refusals.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Refusals.Logger = slog.New(slog.NewTextHandler(&log,
+			&slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Refusals.Audit = audited
 	})
 	const secret = "mooring_q1Jd3KZ0_5sW0aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -40,7 +41,9 @@ func TestNoSecretInPaths(t *testing.T) {
 			strings.ReplaceAll(parent, "/", "//"), "/" + encoded(strings.Trim(parent, "/")) + "/",
 			strings.ReplaceAll(parent, "e", "%65"), strings.ReplaceAll(parent, "e", "%2565"), parent + "./", parent + "x/../",
 		} {
-			for _, s := range []string{secret, encoded(secret), strings.ReplaceAll(secret, "a", "%2561"), secret + "/", secret + "/x", "/" + secret, secret + ":next"} {
+			for _, s := range []string{
+				secret, encoded(secret), strings.ReplaceAll(secret, "a", "%2561"), secret + "/", secret + "/x", "/" + secret, secret + ":next",
+			} {
 				for _, method := range []string{"GET", "POST", "DELETE", "ODD"} {
 					do(h, method, p+s, "")
 				}
@@ -51,7 +54,8 @@ func TestNoSecretInPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := log.String() + lines.String()
-	if strings.Contains(all, "q1Jd3KZ0") || strings.Contains(all, "5sW0") || strings.Count(all, "path=") < 1000 {
+	if strings.Contains(all, "q1Jd3KZ0") || strings.Contains(all, "5sW0") ||
+		strings.Count(all, "path=") < 1000 {
 		at := strings.Index(all, "q1Jd3KZ0")
 		t.Errorf("a log has a secret: %s", all[max(0, at-200):min(len(all), max(0, at)+200)])
 	}

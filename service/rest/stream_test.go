@@ -155,8 +155,10 @@ func TestStreamForms(t *testing.T) {
 				h.ServeHTTP(w, r)
 				return false
 			}()
-			if body := cutErrors(w.Body.String()); aborted != c.aborted || w.Code != c.code || body != c.body {
-				t.Errorf("%d, aborted %v: %q\nwant %d, %v: %q", w.Code, aborted, body, c.code, c.aborted, c.body)
+			if body := cutErrors(w.Body.String()); aborted != c.aborted || w.Code != c.code ||
+				body != c.body {
+				t.Errorf("%d, aborted %v: %q\nwant %d, %v: %q", w.Code, aborted, body, c.code,
+					c.aborted, c.body)
 			}
 			if got := w.Header().Get("Content-Type"); got != c.form {
 				t.Errorf("Content-Type = %q, want %q", got, c.form)
@@ -171,7 +173,8 @@ func TestStreamHeadersAndSession(t *testing.T) {
 		return s.Send(&mooringv1.StreamFindResponse{Session: new(r.GetSession() + "2")})
 	}})
 	w := do(h, "POST", documents+":streamFind", `{"session": "s"}`, "Mooring-Transaction", "t")
-	if w.Body.String() != `{"end":{"session":"s2"}}`+"\n" || w.Header().Get("Mooring-Session") != "s2" || w.Header().Get("Mooring-Transaction") != "t" {
+	if w.Body.String() != `{"end":{"session":"s2"}}`+"\n" ||
+		w.Header().Get("Mooring-Session") != "s2" || w.Header().Get("Mooring-Transaction") != "t" {
 		t.Errorf("%v %s", w.Header(), w.Body)
 	}
 }
@@ -198,7 +201,9 @@ func TestBadRequestReachesNoStreamHandler(t *testing.T) {
 		t.Error("the handler was called")
 		return nil
 	}})
-	for _, url := range []string{documents + ":streamFind?filter=x", documents + ":streamFind?x=gtt.1"} {
+	for _, url := range []string{
+		documents + ":streamFind?filter=x", documents + ":streamFind?x=gtt.1",
+	} {
 		if w := do(h, "GET", url, "", "Accept", "text/event-stream"); w.Code != 400 {
 			t.Errorf("%s: %d %s", url, w.Code, w.Body)
 		}
@@ -247,9 +252,12 @@ func TestSlowClientHoldsTheHandlerBack(t *testing.T) {
 		sent := 0
 		var ended error
 		row := `{"pad": "` + strings.Repeat("x", 64<<10) + `"}`
-		h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
+		h := newHandler(t, &fake{streamFind: func(
+			_ *mooringv1.StreamFindRequest, s findStream,
+		) error {
 			for {
-				if ended = s.Send(&mooringv1.StreamFindResponse{Documents: docs(t, row)}); ended != nil {
+				if ended = s.Send(&mooringv1.StreamFindResponse{Documents: docs(t,
+					row)}); ended != nil {
 					return ended
 				}
 				sent++
@@ -295,8 +303,12 @@ func TestClientGoesAwayWhileHandlerWorks(t *testing.T) {
 			return cause
 		}
 		h := newHandler(t, &fake{
-			streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error { return wait(s.Context()) },
-			findOne: func(ctx context.Context, _ *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+			streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
+				return wait(s.Context())
+			},
+			findOne: func(
+				ctx context.Context, _ *mooringv1.FindOneRequest,
+			) (*mooringv1.FindOneResponse, error) {
 				return nil, wait(ctx)
 			},
 		})
@@ -304,7 +316,9 @@ func TestClientGoesAwayWhileHandlerWorks(t *testing.T) {
 		for _, verb := range []string{"streamFind", "findOne"} {
 			cause = nil
 			conn := l.dial()
-			_, _ = fmt.Fprintf(conn, "POST %s:%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 0\r\n\r\n", documents, verb)
+			_, _ = fmt.Fprintf(conn,
+				"POST %s:%s HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+					"application/json\r\nContent-Length: 0\r\n\r\n", documents, verb)
 			synctest.Wait()
 			if cause != nil {
 				t.Errorf("%s: %v before the client has gone", verb, cause)
@@ -320,16 +334,20 @@ func TestClientGoesAwayWhileHandlerWorks(t *testing.T) {
 
 func TestEventsAreKeptAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
+		h := newHandler(t, &fake{streamFind: func(
+			_ *mooringv1.StreamFindRequest, s findStream,
+		) error {
 			time.Sleep(40 * time.Second) //nolint:forbidigo // fake time
-			if err := s.Send(&mooringv1.StreamFindResponse{Documents: docs(t, `{"a": 1}`)}); err != nil {
+			if err := s.Send(&mooringv1.StreamFindResponse{Documents: docs(t,
+				`{"a": 1}`)}); err != nil {
 				return err
 			}
 			time.Sleep(20 * time.Second) //nolint:forbidigo // fake time
 			return &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "bye"}
 		}})
 		w := do(h, "GET", documents+":streamFind", "", "Accept", "text/event-stream")
-		want := ":\n\n:\n\nid: q\ndata: {\"a\":1}\n\n:\n\nevent: failure\nid: q\ndata: ERROR ShuttingDown\n\n"
+		want := ":\n\n:\n\nid: q\ndata: {\"a\":1}\n\n:\n\nevent: failure\nid: q\ndata: ERROR " +
+			"ShuttingDown\n\n"
 		if got := cutErrors(w.Body.String()); w.Code != 200 || got != want {
 			t.Errorf("GET: %d %q, want %q", w.Code, got, want)
 		}
@@ -362,7 +380,9 @@ func TestLateTransientFailureOfEvents(t *testing.T) {
 // connection, because another request can use it.
 func TestPanicEndsTheKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
+		h := newHandler(t, &fake{streamFind: func(
+			_ *mooringv1.StreamFindRequest, s findStream,
+		) error {
 			time.Sleep(20 * time.Second) //nolint:forbidigo // fake time
 			panic("oh")
 		}})
@@ -401,7 +421,8 @@ func (p *pieces) Write(b []byte) (int, error) {
 // BSON that the budget counts.
 func TestStreamsAreWrittenInPieces(t *testing.T) {
 	const count, size = 1000, 1000
-	control := payload.NewDocument(bson.NewBuilder(nil).String("a", strings.Repeat("\x01", size)).Finish())
+	control := payload.NewDocument(bson.NewBuilder(nil).String("a", strings.Repeat("\x01", size)).
+		Finish())
 	batch := make([]*mooringv1.Document, count)
 	for i := range batch {
 		batch[i] = control

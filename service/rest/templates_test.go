@@ -21,7 +21,9 @@ func TestTemplatesMeanWhatGRPCGatewayReads(t *testing.T) {
 	var values map[string]string
 	routes := rest.Templates(a)
 	for _, r := range routes {
-		err := mux.HandlePath(r.Method, r.Path, func(_ http.ResponseWriter, _ *http.Request, found map[string]string) {
+		err := mux.HandlePath(r.Method, r.Path, func(
+			_ http.ResponseWriter, _ *http.Request, found map[string]string,
+		) {
 			template, values = r.Path, found
 		})
 		if err != nil {
@@ -41,7 +43,8 @@ func TestTemplatesMeanWhatGRPCGatewayReads(t *testing.T) {
 			mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(r.Method, path, nil))
 			got, gotValues := rest.Match(a, r.Method, path)
 			if got != template || got != r.Path || !maps.Equal(gotValues, values) {
-				t.Errorf("%s %s is %s %v, grpc-gateway has %s %v", r.Method, path, got, gotValues, template, values)
+				t.Errorf("%s %s is %s %v, grpc-gateway has %s %v", r.Method, path, got, gotValues,
+					template, values)
 			}
 		}
 	}

@@ -32,7 +32,9 @@ var badText = bson.NewBuilder(nil).Int32("_id", 2).String("name", "caf\xe9").Fin
 // mixed returns a valid document, a document that JSON cannot represent, and another valid one.
 func mixed(t *testing.T) []*mooringv1.Document {
 	t.Helper()
-	return []*mooringv1.Document{docs(t, `{"_id": 1}`)[0], payload.NewDocument(badText), docs(t, `{"_id": 3}`)[0]}
+	return []*mooringv1.Document{
+		docs(t, `{"_id": 1}`)[0], payload.NewDocument(badText), docs(t, `{"_id": 3}`)[0],
+	}
 }
 
 // TestInvalidUTF8EndsPages reads such a document and those around it with the real services. A page
@@ -103,13 +105,21 @@ func TestInvalidUTF8OnPages(t *testing.T) {
 		find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
 			return &mooringv1.FindResponse{Documents: mixed(t), Cursor: &token}, nil
 		},
-		findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+		findOne: func(
+			context.Context, *mooringv1.FindOneRequest,
+		) (*mooringv1.FindOneResponse, error) {
 			return &mooringv1.FindOneResponse{Document: payload.NewDocument(badText)}, nil
 		},
-		distinct: func(context.Context, *mooringv1.DistinctRequest) (*mooringv1.DistinctResponse, error) {
-			return &mooringv1.DistinctResponse{Values: []*mooringv1.Value{payload.NewValue(bson.StringValue("\xff"))}}, nil
+		distinct: func(
+			context.Context, *mooringv1.DistinctRequest,
+		) (*mooringv1.DistinctResponse, error) {
+			return &mooringv1.DistinctResponse{
+				Values: []*mooringv1.Value{payload.NewValue(bson.StringValue("\xff"))},
+			}, nil
 		},
-		close: func(_ context.Context, r *mooringv1.CloseCursorRequest) (*mooringv1.CloseCursorResponse, error) {
+		close: func(
+			_ context.Context, r *mooringv1.CloseCursorRequest,
+		) (*mooringv1.CloseCursorResponse, error) {
 			closed = append(closed, r.GetCursor())
 			return &mooringv1.CloseCursorResponse{}, nil
 		},
@@ -123,7 +133,8 @@ func TestInvalidUTF8OnPages(t *testing.T) {
 		closed = nil
 		w := do(h, "POST", documents+c.verb, `{}`, "Accept", c.accept)
 		e := errorOf(t, w.Code, w.Body.Bytes(), 422)
-		if e.Status != "FAILED_PRECONDITION" || e.Reason != "InvalidUTF8" || e.Field != "" || w.Header().Get("Content-Type") != "application/json" {
+		if e.Status != "FAILED_PRECONDITION" || e.Reason != "InvalidUTF8" || e.Field != "" ||
+			w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %+v", c.verb, e)
 		}
 		if strings.Join(closed, " ") != c.closed {
@@ -132,7 +143,8 @@ func TestInvalidUTF8OnPages(t *testing.T) {
 	}
 	closed = nil
 	w := do(h, "POST", documents+":find", `{}`, "Accept", "application/bson")
-	if w.Code != 200 || !strings.Contains(w.Body.String(), string(badText)) || w.Header().Get("Mooring-Cursor") != token || closed != nil {
+	if w.Code != 200 || !strings.Contains(w.Body.String(), string(badText)) ||
+		w.Header().Get("Mooring-Cursor") != token || closed != nil {
 		t.Errorf("as BSON: %d %q, closed %q", w.Code, w.Body, closed)
 	}
 }
@@ -140,7 +152,9 @@ func TestInvalidUTF8OnPages(t *testing.T) {
 // TestInvalidUTF8InStreams checks that documents before such a document are delivered.
 func TestInvalidUTF8InStreams(t *testing.T) {
 	first := mixed(t)
-	h := newHandler(t, &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
+	h := newHandler(t, &fake{streamFind: func(
+		_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+	) error {
 		return s.Send(&mooringv1.StreamFindResponse{Documents: first})
 	}})
 	for accept, want := range map[string]string{
@@ -164,8 +178,12 @@ func TestInvalidUTF8InStreams(t *testing.T) {
 // TestMalformedBSONFromTheServer checks that documents that are not BSON have another error than
 // documents that are not UTF-8.
 func TestMalformedBSONFromTheServer(t *testing.T) {
-	h := newHandler(t, &fake{findOne: func(context.Context, *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
-		return &mooringv1.FindOneResponse{Document: payload.NewDocument(bson.Raw("\x08\x00\x00\x00\x99a\x00\x00"))}, nil
+	h := newHandler(t, &fake{findOne: func(
+		context.Context, *mooringv1.FindOneRequest,
+	) (*mooringv1.FindOneResponse, error) {
+		return &mooringv1.FindOneResponse{
+			Document: payload.NewDocument(bson.Raw("\x08\x00\x00\x00\x99a\x00\x00")),
+		}, nil
 	}})
 	w := do(h, "POST", documents+":findOne", `{}`)
 	if e := errorOf(t, w.Code, w.Body.Bytes(), 500); e.Reason != "MalformedReply" {

@@ -19,7 +19,9 @@ type watchStream = grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]
 func states(err error, kinds ...string) *fake {
 	return &fake{watch: func(s watchStream) error {
 		for _, k := range kinds {
-			if err := s.Send(&mooringv1.WatchTopologyResponse{Topology: &mooringv1.TopologyDescription{Kind: k}}); err != nil {
+			if err := s.Send(&mooringv1.WatchTopologyResponse{
+				Topology: &mooringv1.TopologyDescription{Kind: k},
+			}); err != nil {
 				return err
 			}
 		}
@@ -80,7 +82,8 @@ func TestWatchForms(t *testing.T) {
 		{"GET", path + "?filter=%7B%7D", nil, 400},
 	} {
 		if w := do(h, refused.method, refused.path, "", refused.header...); w.Code != refused.code {
-			t.Errorf("%s %s %q: %d, want %d", refused.method, refused.path, refused.header, w.Code, refused.code)
+			t.Errorf("%s %s %q: %d, want %d", refused.method, refused.path, refused.header, w.Code,
+				refused.code)
 		}
 	}
 }
@@ -88,14 +91,18 @@ func TestWatchForms(t *testing.T) {
 func TestQuietWatchIsKeptAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandler(t, &fake{watch: func(s watchStream) error {
-			if err := s.Send(&mooringv1.WatchTopologyResponse{Topology: &mooringv1.TopologyDescription{Kind: "Single"}}); err != nil {
+			if err := s.Send(&mooringv1.WatchTopologyResponse{
+				Topology: &mooringv1.TopologyDescription{Kind: "Single"},
+			}); err != nil {
 				return err
 			}
 			<-s.Context().Done()
 			return s.Context().Err()
 		}})
-		w := do(h, "GET", "/v1/deployment/topology:watch?timeout=40s", "", "Accept", "text/event-stream")
-		want := "id: w\ndata: {\"kind\":\"Single\",\"servers\":[]}\n\n:\n\n:\n\nevent: failure\nid: w\ndata: ERROR DeadlineExceeded\n\n"
+		w := do(h, "GET", "/v1/deployment/topology:watch?timeout=40s", "", "Accept",
+			"text/event-stream")
+		want := "id: w\ndata: {\"kind\":\"Single\",\"servers\":[]}\n\n:\n\n:\n\nevent: " +
+			"failure\nid: w\ndata: ERROR DeadlineExceeded\n\n"
 		if got := cutErrors(w.Body.String()); got != want {
 			t.Errorf("%q\nwant %q", got, want)
 		}
@@ -106,7 +113,9 @@ func TestTimesInResponses(t *testing.T) {
 	at := timestamppb.New(time.Date(2026, 11, 20, 13, 0, 0, 250e6, time.FixedZone("", 3600)))
 	h := newHandler(t, &fake{watch: func(s watchStream) error {
 		return s.Send(&mooringv1.WatchTopologyResponse{Topology: &mooringv1.TopologyDescription{
-			Kind: "Single", Servers: []*mooringv1.ServerDescription{{Address: "a:1", Kind: "Standalone", LastUpdateTime: at}},
+			Kind: "Single", Servers: []*mooringv1.ServerDescription{
+				{Address: "a:1", Kind: "Standalone", LastUpdateTime: at},
+			},
 		}})
 	}})
 	w := httptest.NewRecorder()

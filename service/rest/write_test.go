@@ -19,7 +19,9 @@ import (
 func askForAMegabyte(t *testing.T) net.Conn {
 	t.Helper()
 	row := `{"pad": "` + strings.Repeat("x", 1<<20) + `"}`
-	h := newHandler(t, &fake{find: func(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	h := newHandler(t, &fake{find: func(
+		context.Context, *mooringv1.FindRequest,
+	) (*mooringv1.FindResponse, error) {
 		return &mooringv1.FindResponse{Documents: docs(t, row)}, nil
 	}})
 	conn := listen(t, h).dial()
@@ -60,7 +62,8 @@ func TestClientThatReadsSlowlyGetsAll(t *testing.T) {
 		// No deadline remains: the next answer is written long after it would have passed.
 		time.Sleep(time.Minute) //nolint:forbidigo // fake time
 		go func() { _, _ = fmt.Fprint(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") }()
-		if reply, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil || reply.StatusCode != http.StatusOK {
+		if reply, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil ||
+			reply.StatusCode != http.StatusOK {
 			t.Errorf("the next request: %v, %v", reply, err)
 		}
 	})
@@ -83,7 +86,9 @@ func TestDeadlinesOverHTTP2(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		row := `{"pad": "` + strings.Repeat("x", 8<<20) + `"}`
 		transport := overHTTP2(t, newHandler(t, &fake{
-			find: func(ctx context.Context, _ *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+			find: func(
+				ctx context.Context, _ *mooringv1.FindRequest,
+			) (*mooringv1.FindResponse, error) {
 				select {
 				case <-time.After(5 * time.Minute):
 					return &mooringv1.FindResponse{Documents: docs(t, row)}, nil
@@ -110,8 +115,10 @@ func TestDeadlinesOverHTTP2(t *testing.T) {
 				t.Fatalf("%s: %v", method, err)
 			}
 			n, err := io.Copy(io.Discard, &slowReader{r: reply.Body, bytesPerSecond: 16 << 10})
-			if reply.StatusCode != http.StatusOK || reply.ProtoMajor != 2 || n != reply.ContentLength || err != nil {
-				t.Errorf("%s: %s %d, %d of %d bytes, %v", method, reply.Proto, reply.StatusCode, n, reply.ContentLength, err)
+			if reply.StatusCode != http.StatusOK || reply.ProtoMajor != 2 ||
+				n != reply.ContentLength || err != nil {
+				t.Errorf("%s: %s %d, %d of %d bytes, %v", method, reply.Proto, reply.StatusCode, n,
+					reply.ContentLength, err)
 			}
 			_ = reply.Body.Close()
 		}
@@ -129,7 +136,9 @@ func overHTTP2(t *testing.T, h http.Handler) *http.Transport {
 	transport := &http.Transport{
 		DisableCompression: true,
 		Protocols:          server.Protocols,
-		DialContext:        func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil },
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return l.dial(), nil
+		},
 	}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -145,7 +154,8 @@ func endless(t *testing.T, pause time.Duration) (*fake, <-chan struct{}) {
 	return &fake{streamFind: func(_ *mooringv1.StreamFindRequest, s findStream) error {
 		defer close(over)
 		for {
-			if err := s.Send(&mooringv1.StreamFindResponse{Documents: docs(t, `{"a": 1}`)}); err != nil {
+			if err := s.Send(&mooringv1.StreamFindResponse{Documents: docs(t,
+				`{"a": 1}`)}); err != nil {
 				return err
 			}
 			select {
@@ -166,7 +176,9 @@ func TestStalledStreamIsGivenUp(t *testing.T) {
 		f, over := endless(t, time.Second)
 		conn := listen(t, newHandler(t, f, stallAfterAMinute)).dial()
 		defer func() { _ = conn.Close() }()
-		if _, err := fmt.Fprintf(conn, "POST %s:streamFind HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", documents); err != nil {
+		if _, err := fmt.Fprintf(conn,
+			"POST %s:streamFind HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+				"application/json\r\nContent-Length: 2\r\n\r\n{}", documents); err != nil {
 			t.Fatal(err)
 		}
 		// A slow client gets the stream.
@@ -200,7 +212,9 @@ func TestQuietStream(t *testing.T) {
 				transport = overHTTP2(t, h)
 			} else {
 				l := listen(t, h)
-				transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil }
+				transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+					return l.dial(), nil
+				}
 				t.Cleanup(transport.CloseIdleConnections)
 			}
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://db"+documents+":streamFind", strings.NewReader("{}"))
@@ -214,7 +228,8 @@ func TestQuietStream(t *testing.T) {
 			}
 			lines := bufio.NewScanner(reply.Body)
 			for i := range 4 {
-				if !lines.Scan() || lines.Text() != `{"document":{"a":1}}` || reply.ProtoMajor != version {
+				if !lines.Scan() || lines.Text() != `{"document":{"a":1}}` ||
+					reply.ProtoMajor != version {
 					t.Errorf("%s: line %d is %q, %v", reply.Proto, i, lines.Text(), lines.Err())
 				}
 			}

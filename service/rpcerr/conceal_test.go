@@ -27,7 +27,9 @@ func TestConceal(t *testing.T) {
 		OpenDocument("keyValue").String(secret, secret).Close().
 		OpenDocument("errInfo").String(secret, secret).Close().Finish()
 	write := mongoerr.WriteError{Code: 11000, Message: secret, Raw: reply}
-	concern := &mongoerr.WriteConcernError{Code: 64, Name: "WriteConcernFailed", Message: secret, Raw: reply}
+	concern := &mongoerr.WriteConcernError{
+		Code: 64, Name: "WriteConcernFailed", Message: secret, Raw: reply,
+	}
 	for _, row := range []struct {
 		err    error
 		reason string
@@ -55,8 +57,10 @@ func TestConceal(t *testing.T) {
 			t.Fatal(err)
 		}
 		body := f.HTTP().Body.GetError()
-		if body.GetReason() != row.reason || !strings.Contains(body.GetMessage(), row.kept) || f.GRPCStatus().Message() != body.GetMessage() {
-			t.Errorf("%v: %s %q, want %s %q", row.err, body.GetReason(), body.GetMessage(), row.reason, row.kept)
+		if body.GetReason() != row.reason || !strings.Contains(body.GetMessage(), row.kept) ||
+			f.GRPCStatus().Message() != body.GetMessage() {
+			t.Errorf("%v: %s %q, want %s %q", row.err, body.GetReason(), body.GetMessage(),
+				row.reason, row.kept)
 		}
 		if strings.Contains(string(shown)+string(details), secret) {
 			t.Errorf("%v: shows the server's text: %s, %s", row.err, shown, details)
@@ -70,7 +74,9 @@ func TestConceal(t *testing.T) {
 
 // TestLogged checks what the log has of an error: all of it but the words of servers.
 func TestLogged(t *testing.T) {
-	command := &mongoerr.CommandError{Code: 13, Name: "Unauthorized", Message: "hunter2", Address: "h:1"}
+	command := &mongoerr.CommandError{
+		Code: 13, Name: "Unauthorized", Message: "hunter2", Address: "h:1",
+	}
 	const outline = "command failed on h:1: error (Unauthorized, code 13)"
 	for _, row := range []struct {
 		err  error

@@ -25,9 +25,12 @@ func (h hider) Hides() bool { return bool(h) }
 // of what the server says.
 func TestQuiet(t *testing.T) {
 	secret := bson.NewBuilder(nil).String("email", "secret").Finish()
-	raw := bson.NewBuilder(nil).Document("keyValue", secret).Document("keyPattern", secret).Document("errInfo", secret).Finish()
+	raw := bson.NewBuilder(nil).Document("keyValue", secret).Document("keyPattern", secret).
+		Document("errInfo", secret).Finish()
 	write := mongoerr.WriteError{Index: 1, Code: 11000, Message: "dup key: secret", Raw: raw}
-	concern := &mongoerr.WriteConcernError{Code: 64, Name: "WriteConcernFailed", Message: "secret", Raw: raw}
+	concern := &mongoerr.WriteConcernError{
+		Code: 64, Name: "WriteConcernFailed", Message: "secret", Raw: raw,
+	}
 	for name, err := range map[string]error{
 		"command": &mongoerr.CommandError{Code: 241, Name: "ConversionFailure", Message: "secret", Reply: raw},
 		"write":   &mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{write}, WriteConcernError: concern},
@@ -37,7 +40,8 @@ func TestQuiet(t *testing.T) {
 		loud := rpcerr.Explain(err, call.Call{})
 		quiet := rpcerr.Explain(err, call.Call{Local: call.Local{Quiet: true}})
 		text := func(f *rpcerr.Failure) string {
-			return prototext.Format(rpcerr.HTTP(f).Body) + f.GRPCStatus().String() + prototext.Format(f.GRPCStatus().Proto())
+			return prototext.Format(rpcerr.HTTP(f).Body) + f.GRPCStatus().String() +
+				prototext.Format(f.GRPCStatus().Proto())
 		}
 		if !strings.Contains(text(loud), "secret") {
 			t.Errorf("%s: nothing to hide", name)
@@ -45,7 +49,8 @@ func TestQuiet(t *testing.T) {
 		if strings.Contains(text(quiet), "secret") {
 			t.Errorf("%s tells %s", name, text(quiet))
 		}
-		if loud.Code() != quiet.Code() || rpcerr.HTTP(quiet).Body.GetError().GetServer().GetCode() == 0 {
+		if loud.Code() != quiet.Code() ||
+			rpcerr.HTTP(quiet).Body.GetError().GetServer().GetCode() == 0 {
 			t.Errorf("%s: the code is gone: %s", name, text(quiet))
 		}
 	}
@@ -54,17 +59,23 @@ func TestQuiet(t *testing.T) {
 		WriteConcernError: rpcerr.WriteConcernError(concern, payload.BSON),
 		InsertedIds:       []*mooringv1.InsertedId{{Index: 3}},
 	}
-	nested := &mooringv1.ErrorResponse{Error: &mooringv1.Error{WriteErrors: []*mooringv1.WriteError{rpcerr.WriteError(write, payload.BSON)}}}
+	nested := &mooringv1.ErrorResponse{
+		Error: &mooringv1.Error{
+			WriteErrors: []*mooringv1.WriteError{rpcerr.WriteError(write, payload.BSON)},
+		},
+	}
 	rpcerr.Hush(response, hider(false))
 	if text := prototext.Format(response); !strings.Contains(text, "secret") {
 		t.Errorf("a response whose words need not be hidden: %s", text)
 	}
 	rpcerr.Hush(nested, hider(true))
-	if text := prototext.Format(nested); strings.Contains(text, "secret") || !strings.Contains(text, "11000") {
+	if text := prototext.Format(nested); strings.Contains(text, "secret") ||
+		!strings.Contains(text, "11000") {
 		t.Errorf("nested %s", text)
 	}
 	rpcerr.Hush(response, hider(true))
-	if text := prototext.Format(response); strings.Contains(text, "secret") || !strings.Contains(text, "11000") || !strings.Contains(text, "exists") {
+	if text := prototext.Format(response); strings.Contains(text, "secret") ||
+		!strings.Contains(text, "11000") || !strings.Contains(text, "exists") {
 		t.Errorf("response %s", text)
 	}
 }
@@ -74,7 +85,9 @@ func TestQuiet(t *testing.T) {
 func TestHushEverywhere(t *testing.T) {
 	hushed := 0
 	file := mooringv1.File_mooring_v1_error_proto
-	protoregistry.GlobalFiles.RangeFilesByPackage(file.Package(), func(f protoreflect.FileDescriptor) bool {
+	protoregistry.GlobalFiles.RangeFilesByPackage(file.Package(), func(
+		f protoreflect.FileDescriptor,
+	) bool {
 		for i := range f.Messages().Len() {
 			kind, err := protoregistry.GlobalTypes.FindMessageByName(f.Messages().Get(i).FullName())
 			if err != nil {
@@ -108,7 +121,9 @@ func TestHushEverywhere(t *testing.T) {
 // TestFill checks that fill sets each field that is a message, also those of oneofs.
 func TestFill(t *testing.T) {
 	file := mooringv1.File_mooring_v1_error_proto
-	protoregistry.GlobalFiles.RangeFilesByPackage(file.Package(), func(f protoreflect.FileDescriptor) bool {
+	protoregistry.GlobalFiles.RangeFilesByPackage(file.Package(), func(
+		f protoreflect.FileDescriptor,
+	) bool {
 		for i := range f.Messages().Len() {
 			kind, err := protoregistry.GlobalTypes.FindMessageByName(f.Messages().Get(i).FullName())
 			if err != nil {
@@ -186,7 +201,9 @@ func TestHushCost(t *testing.T) {
 }
 
 func BenchmarkHush(b *testing.B) {
-	response := &mooringv1.FindOneResponse{Document: payload.NewDocument(bson.NewBuilder(nil).Finish())}
+	response := &mooringv1.FindOneResponse{
+		Document: payload.NewDocument(bson.NewBuilder(nil).Finish()),
+	}
 	b.ReportAllocs()
 	for b.Loop() {
 		rpcerr.Hush(response, hider(true))

@@ -26,13 +26,15 @@ func TestLogLevel(t *testing.T) {
 		if !ok {
 			w.level, w.message = slog.LevelDebug, refused
 		}
-		if level, message := rpcerr.LogLevel(code, rpcerr.Overloaded); level != w.level || message != w.message {
+		if level, message := rpcerr.LogLevel(code, rpcerr.Overloaded); level != w.level ||
+			message != w.message {
 			t.Errorf("LogLevel(%s) = %s, %q; want %s, %q", code, level, message, w.level, w.message)
 		}
 	}
 	const ended = "request ended by the shutdown"
 	level, message := rpcerr.LogLevel(codes.Unavailable, rpcerr.ShuttingDown)
 	if level != slog.LevelInfo || message != ended {
-		t.Errorf("LogLevel(ShuttingDown) = %s, %q; want %s, %q", level, message, slog.LevelInfo, ended)
+		t.Errorf("LogLevel(ShuttingDown) = %s, %q; want %s, %q", level, message, slog.LevelInfo,
+			ended)
 	}
 }

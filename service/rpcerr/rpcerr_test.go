@@ -44,7 +44,8 @@ func command(code int32, name string, labels ...string) error {
 func writes(codes ...int32) error {
 	e := &mongoerr.WriteException{}
 	for i, code := range codes {
-		e.WriteErrors = append(e.WriteErrors, mongoerr.WriteError{Index: 3 * i, Code: code, Message: "no"})
+		e.WriteErrors = append(e.WriteErrors,
+			mongoerr.WriteError{Index: 3 * i, Code: code, Message: "no"})
 	}
 	return e
 }
@@ -52,7 +53,11 @@ func writes(codes ...int32) error {
 func TestTable(t *testing.T) {
 	sent := &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.ErrUnexpectedEOF}
 	late := &mongoerr.NetworkError{Op: "read", Sent: true, Err: context.DeadlineExceeded}
-	dialed := &mongoerr.NetworkError{Op: "dial", Err: errors.Join(context.DeadlineExceeded, errors.New("not connected within 10s (connectTimeoutMS)"))}
+	dialed := &mongoerr.NetworkError{
+		Op: "dial",
+		Err: errors.Join(context.DeadlineExceeded,
+			errors.New("not connected within 10s (connectTimeoutMS)")),
+	}
 	shutting := &rpcerr.Error{Reason: rpcerr.ShuttingDown, Message: "shutting down"}
 	for _, test := range []struct {
 		err    error
@@ -180,12 +185,17 @@ func TestTable(t *testing.T) {
 				if id := f.HTTP().Body.GetError().GetRequestId(); id != "r1" {
 					t.Errorf("request id %q", id)
 				}
-				for form, r := range map[string]rpcerr.Response{"the error": f.HTTP(), "its status": rpcerr.HTTP(f.GRPCStatus().Err())} {
+				for form, r := range map[string]rpcerr.Response{
+					"the error": f.HTTP(), "its status": rpcerr.HTTP(f.GRPCStatus().Err()),
+				} {
 					e := r.Body.GetError()
-					if got := fmt.Sprint(f.Code(), e.GetCode(), r.Code, e.GetReason(), e.GetRetry()); got != want {
+					if got := fmt.Sprint(f.Code(), e.GetCode(), r.Code, e.GetReason(),
+						e.GetRetry()); got != want {
 						t.Errorf("%s: %s, want %s", form, got, want)
 					}
-					if (r.RetryAfter > 0) != (test.code == codes.Unavailable || test.code == codes.ResourceExhausted && test.reason != "ResourceExhausted") {
+					if (r.RetryAfter > 0) != (test.code == codes.Unavailable ||
+						test.code == codes.ResourceExhausted &&
+							test.reason != "ResourceExhausted") {
 						t.Errorf("%s: RetryAfter = %v", form, r.RetryAfter)
 					}
 				}
@@ -199,7 +209,9 @@ func TestTable(t *testing.T) {
 
 // A client is told that it was its own deadline, and what was waited for then.
 func TestDeadlineMessages(t *testing.T) {
-	late := &mongoerr.NetworkError{Address: "db:27017", Op: "read", Sent: true, Err: context.DeadlineExceeded}
+	late := &mongoerr.NetworkError{
+		Address: "db:27017", Op: "read", Sent: true, Err: context.DeadlineExceeded,
+	}
 	for _, test := range []struct {
 		err  error
 		want string
@@ -240,28 +252,38 @@ func duplicate(index, size int) mongoerr.WriteError {
 	raw := bson.NewBuilder(nil).Int32("index", int32(index)).Int32("code", 11000).
 		OpenDocument("keyPattern").Int32("sku", 1).Close().
 		OpenDocument("keyValue").String("sku", strings.Repeat("x", size)).Close().Finish()
-	return mongoerr.WriteError{Index: index, Code: 11000, Message: "E11000 duplicate key " + strings.Repeat("ü", size), Raw: raw}
+	return mongoerr.WriteError{
+		Index: index, Code: 11000, Message: "E11000 duplicate key " + strings.Repeat("ü", size),
+		Raw: raw,
+	}
 }
 
 func TestDetails(t *testing.T) {
 	err := &mongoerr.WriteException{
-		WriteErrors:       []mongoerr.WriteError{duplicate(4, 3), duplicate(7, 3)},
-		WriteConcernError: &mongoerr.WriteConcernError{Code: 64, Name: "WriteConcernFailed", Message: "late"},
-		Labels:            []string{"A", "B\xff"},
+		WriteErrors: []mongoerr.WriteError{duplicate(4, 3), duplicate(7, 3)},
+		WriteConcernError: &mongoerr.WriteConcernError{
+			Code: 64, Name: "WriteConcernFailed", Message: "late",
+		},
+		Labels: []string{"A", "B\xff"},
 	}
 	ids := []client.IndexedID{{Index: 0, ID: bson.Int32Value(5)}}
-	r := rpcerr.HTTP(&rpcerr.PartialError{Result: rpcerr.Result{InsertedCount: new(int64(len(ids))), InsertedIDs: ids}, Err: err})
+	r := rpcerr.HTTP(&rpcerr.PartialError{
+		Result: rpcerr.Result{InsertedCount: new(int64(len(ids))), InsertedIDs: ids}, Err: err,
+	})
 	e := r.Body.GetError()
-	if e.GetStatus() != "ALREADY_EXISTS" || r.Code != 409 || e.GetServer().GetCode() != 11000 || e.GetServer().GetCodeName() != "DuplicateKey" {
+	if e.GetStatus() != "ALREADY_EXISTS" || r.Code != 409 || e.GetServer().GetCode() != 11000 ||
+		e.GetServer().GetCodeName() != "DuplicateKey" {
 		t.Errorf("error %v", e)
 	}
-	if w := e.GetWriteErrors(); len(w) != 2 || w[1].GetIndex() != 7 || w[1].GetKeyPattern() == nil || w[1].GetCodeName() != "DuplicateKey" {
+	if w := e.GetWriteErrors(); len(w) != 2 || w[1].GetIndex() != 7 ||
+		w[1].GetKeyPattern() == nil || w[1].GetCodeName() != "DuplicateKey" {
 		t.Errorf("write errors %v", w)
 	}
 	if w := e.GetWriteConcernError(); w.GetCode() != 64 || w.GetMessage() != "late" {
 		t.Errorf("write concern error %v", w)
 	}
-	if e.GetServer().GetKeyPattern() == nil || e.GetServer().GetKeyValue() == nil || len(e.GetServer().GetLabels()) != 2 || e.GetTruncated() {
+	if e.GetServer().GetKeyPattern() == nil || e.GetServer().GetKeyValue() == nil ||
+		len(e.GetServer().GetLabels()) != 2 || e.GetTruncated() {
 		t.Errorf("server %v", e.GetServer())
 	}
 	if res := r.Body.GetResult(); res.GetInsertedCount() != 1 || len(res.GetInsertedIds()) != 1 {
@@ -270,7 +292,9 @@ func TestDetails(t *testing.T) {
 	if e.GetServer().GetWriteErrors() != nil || e.GetServer().GetWriteConcernError() != nil {
 		t.Errorf("what REST has beside server is in it, too: %v", e.GetServer())
 	}
-	field := rpcerr.HTTP(&payload.Error{Field: "filter.a", Offset: 0, Problem: "no"}).Body.GetError()
+	field := rpcerr.HTTP(&payload.Error{
+		Field: "filter.a", Offset: 0, Problem: "no",
+	}).Body.GetError()
 	if field.GetField() != "filter.a" || field.Offset == nil {
 		t.Errorf("field %v", field)
 	}
@@ -323,7 +347,8 @@ func TestCommitLabel(t *testing.T) {
 		"of the gateway": {mongoerr.WithLabel(command(91, "ShutdownInProgress", "A"), label), []string{"A", label}},
 		"of no server":   {mongoerr.WithLabel(&mongoerr.NetworkError{Op: "read", Err: io.EOF}, label), []string{label}},
 	} {
-		if got := rpcerr.HTTP(c.err).Body.GetError().GetServer().GetLabels(); !slices.Equal(got, c.want) {
+		if got := rpcerr.HTTP(c.err).Body.GetError().GetServer().
+			GetLabels(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: labels %q, want %q", name, got, c.want)
 		}
 	}
@@ -342,7 +367,8 @@ func TestDetailsOnGRPC(t *testing.T) {
 	st := rpcerr.Explain(err, call.Call{Local: call.Local{RequestID: "r1"}}).GRPCStatus()
 	want := []proto.Message{
 		&errdetails.ErrorInfo{
-			Reason: "InvalidArgument", Domain: "mooring.v1", Metadata: map[string]string{"retry": "never", "httpStatus": "400"},
+			Reason: "InvalidArgument", Domain: "mooring.v1",
+			Metadata: map[string]string{"retry": "never", "httpStatus": "400"},
 		},
 		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
 			{Field: "filter.total", Description: "filter.total: is wrong"},
@@ -371,15 +397,22 @@ func TestEncodingOfDetails(t *testing.T) {
 	err := func(key string) error {
 		return &rpcerr.PartialError{
 			Err: &mongoerr.WriteException{
-				WriteErrors:       []mongoerr.WriteError{{Code: 11000, Message: "E11000", Raw: pattern(key)}},
+				WriteErrors: []mongoerr.WriteError{
+					{Code: 11000, Message: "E11000", Raw: pattern(key)},
+				},
 				WriteConcernError: &mongoerr.WriteConcernError{Code: 64, Raw: pattern(key)},
 			},
-			Result: rpcerr.Result{InsertedCount: new(int64(1)), InsertedIDs: []client.IndexedID{{Index: 3, ID: bson.StringValue(key)}}},
+			Result: rpcerr.Result{
+				InsertedCount: new(int64(1)),
+				InsertedIDs:   []client.IndexedID{{Index: 3, ID: bson.StringValue(key)}},
+			},
 		}
 	}
 	server := func(m *mooringv1.ServerError) []*mooringv1.Document {
 		w, c := m.GetWriteErrors()[0], m.GetWriteConcernError()
-		return []*mooringv1.Document{m.GetKeyPattern(), m.GetKeyValue(), m.GetErrInfo(), w.GetKeyPattern(), w.GetKeyValue(), w.GetErrInfo(), c.GetErrInfo()}
+		return []*mooringv1.Document{
+			m.GetKeyPattern(), m.GetKeyValue(), m.GetErrInfo(), w.GetKeyPattern(), w.GetKeyValue(), w.GetErrInfo(), c.GetErrInfo(),
+		}
 	}
 	for _, test := range []struct {
 		enc       payload.Encoding
@@ -391,10 +424,13 @@ func TestEncodingOfDetails(t *testing.T) {
 		{payload.JSON, "\xff", ` {"n":7} `, true},
 		{payload.BSON, "\xff", `  `, false},
 	} {
-		for name, err := range map[string]error{"the error": err(test.key), "as a replica sends it": rpcerr.Status(err(test.key)).Err()} {
+		for name, err := range map[string]error{
+			"the error": err(test.key), "as a replica sends it": rpcerr.Status(err(test.key)).Err(),
+		} {
 			var m *mooringv1.ServerError
 			var res *mooringv1.BulkWriteResult
-			for _, d := range rpcerr.Explain(err, call.Call{Encoding: test.enc}).GRPCStatus().Details() {
+			for _, d := range rpcerr.Explain(err, call.Call{Encoding: test.enc}).GRPCStatus().
+				Details() {
 				switch d := d.(type) {
 				case *mooringv1.ServerError:
 					m = d
@@ -402,9 +438,12 @@ func TestEncodingOfDetails(t *testing.T) {
 					res = d
 				}
 			}
-			got := fmt.Sprint(m.GetKeyValue().GetJson(), " ", m.GetErrInfo().GetJson(), " ", res.GetInsertedIds()[0].GetId().GetJson())
-			if got = strings.ReplaceAll(got, `: `, `:`); got != test.want || res.GetTruncated() != test.truncated {
-				t.Errorf("%v, %s: %s, truncated %v, want %s", test.enc, name, got, res.GetTruncated(), test.want)
+			got := fmt.Sprint(m.GetKeyValue().GetJson(), " ", m.GetErrInfo().GetJson(), " ",
+				res.GetInsertedIds()[0].GetId().GetJson())
+			if got = strings.ReplaceAll(got, `: `, `:`); got != test.want ||
+				res.GetTruncated() != test.truncated {
+				t.Errorf("%v, %s: %s, truncated %v, want %s", test.enc, name, got,
+					res.GetTruncated(), test.want)
 			}
 			for i, d := range server(m) {
 				if d != nil && (d.GetBson() == nil) != (test.enc != payload.BSON) {
@@ -413,21 +452,26 @@ func TestEncodingOfDetails(t *testing.T) {
 			}
 		}
 	}
-	bad := &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: bson.NewBuilder(nil).String("a", "\xff").Finish()}}
-	sent, detailErr := status.New(codes.Internal, "").WithDetails(&mooringv1.ServerError{Code: 1, KeyPattern: bad})
+	bad := &mooringv1.Document{
+		Encoding: &mooringv1.Document_Bson{Bson: bson.NewBuilder(nil).String("a", "\xff").Finish()},
+	}
+	sent, detailErr := status.New(codes.Internal, "").
+		WithDetails(&mooringv1.ServerError{Code: 1, KeyPattern: bad})
 	if detailErr != nil {
 		t.Fatal(detailErr)
 	}
 	for enc, want := range map[payload.Encoding]bool{payload.BSON: false, payload.JSON: true} {
 		details := rpcerr.Explain(sent.Err(), call.Call{Encoding: enc}).GRPCStatus().Details()
-		if m, _ := details[len(details)-1].(*mooringv1.ServerError); m == nil || m.GetTruncated() != want || (m.KeyPattern == nil) != want {
+		if m, _ := details[len(details)-1].(*mooringv1.ServerError); m == nil ||
+			m.GetTruncated() != want || (m.KeyPattern == nil) != want {
 			t.Errorf("%v: a document that has no such form: %v", enc, details)
 		}
 	}
 	for _, enc := range []payload.Encoding{payload.BSON, payload.JSON} {
 		w := rpcerr.WriteError(mongoerr.WriteError{Code: 11000, Raw: pattern("a")}, enc)
 		c := rpcerr.WriteConcernError(&mongoerr.WriteConcernError{Code: 64, Raw: pattern("a")}, enc)
-		if (w.GetKeyValue().GetJson() != "") != (enc == payload.JSON) || (c.GetErrInfo().GetJson() != "") != (enc == payload.JSON) {
+		if (w.GetKeyValue().GetJson() != "") != (enc == payload.JSON) ||
+			(c.GetErrInfo().GetJson() != "") != (enc == payload.JSON) {
 			t.Errorf("%v: %v, %v", enc, w, c)
 		}
 	}
@@ -440,7 +484,9 @@ func TestEncodingOfDetails(t *testing.T) {
 // one is left out, whatever the others are.
 func TestWhatFits(t *testing.T) {
 	const many = 500
-	document := func(size int) bson.Raw { return bson.NewBuilder(nil).Binary("v", 0, make([]byte, size)).Finish() }
+	document := func(size int) bson.Raw {
+		return bson.NewBuilder(nil).Binary("v", 0, make([]byte, size)).Finish()
+	}
 	names := []string{"keyPattern", "keyValue", "errInfo"}
 	for large := range 1 << len(names) {
 		b := bson.NewBuilder(nil)
@@ -449,18 +495,23 @@ func TestWhatFits(t *testing.T) {
 		}
 		e := &mongoerr.WriteException{Labels: []string{"Small", strings.Repeat("x", 4000)}}
 		for i := range many {
-			e.WriteErrors = append(e.WriteErrors, mongoerr.WriteError{Index: i, Code: 11000, Message: "E11000"})
+			e.WriteErrors = append(e.WriteErrors,
+				mongoerr.WriteError{Index: i, Code: 11000, Message: "E11000"})
 		}
 		e.WriteErrors[0].Raw = b.Finish()
 		st := rpcerr.Status(e)
 		m, _ := st.Details()[1].(*mooringv1.ServerError)
-		for i, got := range []*mooringv1.Document{m.GetKeyPattern(), m.GetKeyValue(), m.GetErrInfo()} {
+		for i, got := range []*mooringv1.Document{
+			m.GetKeyPattern(), m.GetKeyValue(), m.GetErrInfo(),
+		} {
 			if (got == nil) != (large>>i&1 == 1) {
 				t.Errorf("large %03b: %s is %v", large, names[i], got)
 			}
 		}
-		if len(m.GetLabels()) != 1 || len(m.GetWriteErrors()) == 0 || len(m.GetWriteErrors()) == many || !m.GetTruncated() || proto.Size(st.Proto()) >= 4096 {
-			t.Errorf("large %03b: labels %v, %d write errors, truncated %v", large, m.GetLabels(), len(m.GetWriteErrors()), m.GetTruncated())
+		if len(m.GetLabels()) != 1 || len(m.GetWriteErrors()) == 0 ||
+			len(m.GetWriteErrors()) == many || !m.GetTruncated() || proto.Size(st.Proto()) >= 4096 {
+			t.Errorf("large %03b: labels %v, %d write errors, truncated %v", large, m.GetLabels(),
+				len(m.GetWriteErrors()), m.GetTruncated())
 		}
 	}
 }
@@ -488,8 +539,11 @@ func TestStatusStaysSmall(t *testing.T) {
 		"a long command and label": &mongoerr.CommandError{Code: 1, Name: "X", Labels: []string{long}, Reply: bson.NewBuilder(nil).Document("errInfo", bson.NewBuilder(nil).String("a", long).Finish()).Finish()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, enc := range []payload.Encoding{payload.BSON, payload.JSON, payload.CanonicalJSON} {
-				f := rpcerr.Explain(err, call.Call{Local: call.Local{RequestID: strings.Repeat("r", 64)}, Encoding: enc})
+			for _, enc := range []payload.Encoding{
+				payload.BSON, payload.JSON, payload.CanonicalJSON,
+			} {
+				f := rpcerr.Explain(err,
+					call.Call{Local: call.Local{RequestID: strings.Repeat("r", 64)}, Encoding: enc})
 				if n := proto.Size(f.GRPCStatus().Proto()); n >= 4096 {
 					t.Errorf("encoding %v: a status of %d bytes", enc, n)
 				}
@@ -497,14 +551,19 @@ func TestStatusStaysSmall(t *testing.T) {
 				if cut.Body.GetError().GetServer() != nil && !cut.Body.GetError().GetTruncated() {
 					t.Errorf("encoding %v: cut, but not marked as truncated", enc)
 				}
-				if strings.HasPrefix(name, "many") && len(cut.Body.GetError().GetWriteErrors()) == 0 {
+				if strings.HasPrefix(name, "many") &&
+					len(cut.Body.GetError().GetWriteErrors()) == 0 {
 					t.Errorf("encoding %v: no write error is left", enc)
 				}
-				if whole.Body.GetError().GetTruncated() || len(whole.Body.GetError().GetMessage()) < len(cut.Body.GetError().GetMessage()) {
+				if whole.Body.GetError().GetTruncated() ||
+					len(whole.Body.GetError().GetMessage()) < len(cut.Body.GetError().
+						GetMessage()) {
 					t.Errorf("REST: %v", whole.Body)
 				}
-				if strings.HasPrefix(name, "many") && len(whole.Body.GetError().GetWriteErrors()) != 1000 {
-					t.Errorf("REST: %d write errors, want 1000", len(whole.Body.GetError().GetWriteErrors()))
+				if strings.HasPrefix(name, "many") &&
+					len(whole.Body.GetError().GetWriteErrors()) != 1000 {
+					t.Errorf("REST: %d write errors, want 1000",
+						len(whole.Body.GetError().GetWriteErrors()))
 				}
 			}
 		})
@@ -513,8 +572,11 @@ func TestStatusStaysSmall(t *testing.T) {
 
 // TestCursorNotFoundHintsAtABalancer checks the message of a server's CursorNotFound.
 func TestCursorNotFoundHintsAtABalancer(t *testing.T) {
-	st := rpcerr.Status(&mongoerr.CommandError{Code: 43, Name: "CursorNotFound", Message: "cursor id 5 not found"})
-	const want = "cursor id 5 not found (if the server's address is that of a load balancer, the connection string needs loadBalanced=true)"
+	st := rpcerr.Status(&mongoerr.CommandError{
+		Code: 43, Name: "CursorNotFound", Message: "cursor id 5 not found",
+	})
+	const want = "cursor id 5 not found (if the server's address is that of a load balancer, the " +
+		"connection string needs loadBalanced=true)"
 	if st.Message() != want {
 		t.Errorf("message %q, want %q", st.Message(), want)
 	}
@@ -529,7 +591,8 @@ func TestText(t *testing.T) {
 	if got := rpcerr.Text(errors.New("refused")); got != "refused" {
 		t.Errorf("Text = %q, want the error's", got)
 	}
-	if got := rpcerr.Text(errors.New(strings.Repeat("é", 10_000))); len(got) == 0 || len(got) > 4096 || !utf8.ValidString(got) {
+	if got := rpcerr.Text(errors.New(strings.Repeat("é", 10_000))); len(got) == 0 ||
+		len(got) > 4096 || !utf8.ValidString(got) {
 		t.Errorf("Text of a long error has %d bytes, want valid UTF-8 of at most 4096", len(got))
 	}
 }

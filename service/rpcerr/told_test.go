@@ -94,15 +94,19 @@ func TestTold(t *testing.T) {
 				if got := f.Message() == row.text && row.text != ""; got != row.told {
 					t.Errorf("%s, %d %q: the client sees %q", name, row.code, row.text, f.Message())
 				}
-				if kept := !row.told && row.code != 11000; f.IsKept() != kept || kept != strings.Contains(f.Message(), "errors.serverTexts") {
-					t.Errorf("%s, %d %q: kept %t: %q", name, row.code, row.text, f.IsKept(), f.Message())
+				if kept := !row.told && row.code != 11000; f.IsKept() != kept ||
+					kept != strings.Contains(f.Message(), "errors.serverTexts") {
+					t.Errorf("%s, %d %q: kept %t: %q", name, row.code, row.text, f.IsKept(),
+						f.Message())
 				}
 				if e := f.HTTP().Body.GetError(); e.GetServer().GetKeyValue() != nil {
 					t.Errorf("%s, %d: the client sees %v", name, row.code, e)
 				}
 			}
-			if f := rpcerr.Explain(err, call.Call{}); f.IsKept() || f.Message() != row.text && len(row.text) < 1000 {
-				t.Errorf("%s, %d %q: a client that may see all sees %q", name, row.code, row.text, f.Message())
+			if f := rpcerr.Explain(err, call.Call{}); f.IsKept() ||
+				f.Message() != row.text && len(row.text) < 1000 {
+				t.Errorf("%s, %d %q: a client that may see all sees %q", name, row.code, row.text,
+					f.Message())
 			}
 		}
 	}

@@ -63,7 +63,9 @@ func TestSeal(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"", "x", token + "A", token[:len(token)-1], " " + token, token + "\n", strings.Repeat("A", 2000)} {
+	for _, bad := range []string{
+		"", "x", token + "A", token[:len(token)-1], " " + token, token + "\n", strings.Repeat("A", 2000),
+	} {
 		if _, err := open(r, "anna", bad); err == nil {
 			t.Errorf("Open(%q) opens", bad)
 		}
@@ -101,9 +103,12 @@ func TestExpires(t *testing.T) {
 		for _, row := range []struct {
 			after time.Duration
 			want  error
-		}{{0, nil}, {time.Second + seal.MaxSkew - 1, nil}, {1, seal.ErrExpired}, {time.Hour, seal.ErrExpired}} {
+		}{
+			{0, nil}, {time.Second + seal.MaxSkew - 1, nil}, {1, seal.ErrExpired}, {time.Hour, seal.ErrExpired},
+		} {
 			time.Sleep(row.after) //nolint:forbidigo // fake time
-			if got, err := open(r, "", soon); !errors.Is(err, row.want) || string(got.Body) != "soon" || !got.Expires.Equal(c.Expires) {
+			if got, err := open(r, "", soon); !errors.Is(err, row.want) ||
+				string(got.Body) != "soon" || !got.Expires.Equal(c.Expires) {
 				t.Errorf("%s later: Open = %+v, %v, want %v", row.after, got, err, row.want)
 			}
 		}
@@ -170,7 +175,8 @@ func TestTransportKeys(t *testing.T) {
 	one, two := key(t, 1), key(t, 2)
 	r := ring(t, one, two)
 	keys, same := r.TransportKeys(), ring(t, two, one).TransportKeys()
-	if len(keys) != 2 || !keys[0].Equal(same[1]) || !keys[1].Equal(same[0]) || keys[0].Equal(keys[1]) {
+	if len(keys) != 2 || !keys[0].Equal(same[1]) || !keys[1].Equal(same[0]) ||
+		keys[0].Equal(keys[1]) {
 		t.Errorf("keys %v and %v", keys, same)
 	}
 	if err := r.Replace(key(t, 3)); err != nil {
@@ -193,7 +199,8 @@ func TestKeyRotationSteps(t *testing.T) {
 	}
 	for i := range len(steps) - 1 {
 		before, behind := steps[i], steps[i+1]
-		if !opens(before, behind) && i < 2 { // the old key's tokens have expired before the last step
+		// the old key's tokens have expired before the last step
+		if !opens(before, behind) && i < 2 {
 			t.Errorf("step %d: a replica behind it cannot open the tokens of one before it", i+1)
 		}
 		if !opens(behind, before) {
@@ -229,7 +236,8 @@ func TestUnknownVersion(t *testing.T) {
 	}
 	for _, v := range []byte{0, 1, b[0] + 1, 255} {
 		b[0] = v
-		if _, err := open(r, "", base64.RawURLEncoding.EncodeToString(b)); !errors.Is(err, seal.ErrVersion) {
+		if _, err := open(r, "", base64.RawURLEncoding.EncodeToString(b)); !errors.Is(err,
+			seal.ErrVersion) {
 			t.Errorf("version %d: %v, want %v", v, err, seal.ErrVersion)
 		}
 	}
@@ -256,7 +264,8 @@ func TestHas(t *testing.T) {
 func TestParseKeys(t *testing.T) {
 	// With both characters in which the two alphabets differ.
 	secret := append([]byte("0123456789abcdef"), bytes.Repeat([]byte{0xFB}, 17)...)
-	std, url := base64.StdEncoding.EncodeToString(secret), base64.RawURLEncoding.EncodeToString(secret)
+	std, url := base64.StdEncoding.EncodeToString(secret),
+		base64.RawURLEncoding.EncodeToString(secret)
 	short := base64.StdEncoding.EncodeToString(secret[:31])
 	for _, test := range []struct {
 		name, text string
@@ -273,13 +282,15 @@ func TestParseKeys(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			keys, err := seal.ParseKeys([]byte(test.text))
-			if got := fmt.Sprint(err); test.err != "" && got != test.err || test.err == "" && err != nil {
+			if got := fmt.Sprint(err); test.err != "" && got != test.err ||
+				test.err == "" && err != nil {
 				t.Errorf("err = %v, want %v", err, test.err)
 			}
 			if len(keys) != test.want {
 				t.Errorf("%d keys, want %d", len(keys), test.want)
 			}
-			if text := fmt.Sprintf("%v %+v %#v", keys, keys, keys); strings.Contains(text, "251") || strings.Contains(strings.ToLower(text), "0xfb") {
+			if text := fmt.Sprintf("%v %+v %#v", keys, keys, keys); strings.Contains(text, "251") ||
+				strings.Contains(strings.ToLower(text), "0xfb") {
 				t.Errorf("keys print as %s", text)
 			}
 		})
@@ -324,7 +335,8 @@ func TestDigest(t *testing.T) {
 	want := digester(1).Digest([]byte("a"), []byte("bc"))
 	const known = "d1eec1ee18967c7c331ab88b196fac02003bc4da0439701a05ade63b15edde68"
 	if got := fmt.Sprintf("%x", want); got != known {
-		t.Errorf("the digest is %s, want %s: writes with a key would be repeated after an upgrade", got, known)
+		t.Errorf("the digest is %s, want %s: writes with a key would be repeated after an upgrade",
+			got, known)
 	}
 	if got := digester(1).Digest([]byte("a"), []byte("bc")); got != want {
 		t.Errorf("the digest is %x, want %x", got, want)

@@ -85,9 +85,10 @@ func asks(t *testing.T, from, to string) bool {
 // counted together, and that a connection that ends makes room.
 func TestConnectionLimits(t *testing.T) {
 	for _, row := range []struct {
-		name            string
-		most, ofOne     int
-		same, elsewhere bool // whether a third connection is served: from the same address, from another
+		name        string
+		most, ofOne int
+		// whether a third connection is served: from the same address, from another
+		same, elsewhere bool
 	}{
 		{"in all", 2, 0, false, false},
 		{"of one address", 0, 2, false, true},
@@ -125,7 +126,8 @@ func TestConnectionLimits(t *testing.T) {
 				t.Errorf("a connection from elsewhere is served: %v, want %v", got, row.elsewhere)
 			}
 			if got := strings.Count(log.String(), "connections refused"); got != btoi(!row.same) {
-				t.Errorf("%d lines about refused connections, want %d: %s", got, btoi(!row.same), &log)
+				t.Errorf("%d lines about refused connections, want %d: %s", got, btoi(!row.same),
+					&log)
 			}
 			_ = held[0].Close()
 			for begun := time.Now(); !asks(t, "127.0.0.1", r.Addresses().REST); {
@@ -196,7 +198,8 @@ func TestSetMaxConnections(t *testing.T) {
 	}{{1, 0, false}, {0, 1, false}, {0, 0, true}} {
 		r.SetMaxConnections(tt.most, tt.ofOne)
 		if got := asks(t, "127.0.0.1", r.Addresses().REST); got != tt.want {
-			t.Errorf("%d in all, %d of one address: served %v, want %v", tt.most, tt.ofOne, got, tt.want)
+			t.Errorf("%d in all, %d of one address: served %v, want %v", tt.most, tt.ofOne, got,
+				tt.want)
 		}
 	}
 }
@@ -279,7 +282,8 @@ func TestAcceptInTurns(t *testing.T) {
 		_ = l.Close()
 		<-served
 		if n := len(waits); n != rounds || slices.Max(waits) > every/2 {
-			t.Errorf("%d of %d connections are accepted, after at most %v", n, rounds, slices.Max(waits))
+			t.Errorf("%d of %d connections are accepted, after at most %v", n, rounds,
+				slices.Max(waits))
 		}
 		if want := rounds * 70; others < want {
 			t.Errorf("%d connections of the other address are accepted, want %d", others, want)

@@ -62,7 +62,8 @@ func TestCompression(t *testing.T) {
 			use := grpc.UseCompressor(name)
 			size := wrapperspb.Bytes(binary.BigEndian.AppendUint32(nil, 2<<20))
 			out := &wrapperspb.BytesValue{}
-			if err := cc.Invoke(t.Context(), "/test.Test/Unary", size, out, use); err != nil || len(out.Value) != 2<<20 {
+			if err := cc.Invoke(t.Context(), "/test.Test/Unary", size, out, use); err != nil ||
+				len(out.Value) != 2<<20 {
 				t.Fatalf("%s: %d bytes, %v", name, len(out.Value), err)
 			}
 			if n := read.Load(); n > 64<<10 {
@@ -72,14 +73,18 @@ func TestCompression(t *testing.T) {
 			for i := range text {
 				text[i] = "0123456789abcdef"[rand.IntN(16)]
 			}
-			for _, value := range []string{"", "small", strings.Repeat("mooring", 100_000), string(text)} {
+			for _, value := range []string{
+				"", "small", strings.Repeat("mooring", 100_000), string(text),
+			} {
 				in := &structpb.ListValue{Values: []*structpb.Value{structpb.NewStringValue(value)}}
 				out := &structpb.ListValue{}
-				if err := cc.Invoke(t.Context(), "/test.Test/List", in, out, use); err != nil || !proto.Equal(in, out) {
+				if err := cc.Invoke(t.Context(), "/test.Test/List", in, out, use); err != nil ||
+					!proto.Equal(in, out) {
 					t.Errorf("%s of %d bytes: %v", name, len(value), err)
 				}
 			}
-			stream, err := cc.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/test.Test/Stream", use)
+			stream, err := cc.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true},
+				"/test.Test/Stream", use)
 			if err != nil || stream.SendMsg(size) != nil || stream.CloseSend() != nil {
 				t.Fatalf("%s: no stream: %v", name, err)
 			}
@@ -121,7 +126,9 @@ func TestCompressionBombs(t *testing.T) {
 			inBubble(t, cfg, func(t *testing.T, s *rawServer) {
 				cc, _ := s.client(t)
 				defer func() { _ = cc.Close() }()
-				err = cc.Invoke(t.Context(), "/test.Test/Unary", wrapperspb.Bytes(make([]byte, size)), &wrapperspb.BytesValue{}, grpc.UseCompressor(name))
+				err = cc.Invoke(t.Context(), "/test.Test/Unary",
+					wrapperspb.Bytes(make([]byte, size)), &wrapperspb.BytesValue{},
+					grpc.UseCompressor(name))
 			})
 			return err
 		}
@@ -129,12 +136,14 @@ func TestCompressionBombs(t *testing.T) {
 			t.Errorf("%s: 3 MiB of zeros: %v", name, err)
 		}
 		err := call(server.GRPCConfig{}, 40<<20)
-		if status.Code(err) != codes.ResourceExhausted || rpcerr.HTTP(err).Body.GetError().GetReason() != "MessageTooLarge" {
+		if status.Code(err) != codes.ResourceExhausted ||
+			rpcerr.HTTP(err).Body.GetError().GetReason() != "MessageTooLarge" {
 			t.Errorf("%s: 40 MiB of zeros: %v", name, err)
 		}
 		a, cfg := charging(1 << 20)
 		if err := call(cfg, 3<<20); err == nil || a.Bytes().Held != 0 {
-			t.Errorf("%s: 3 MiB of zeros, of a budget of 1 MiB: %v, %d are held", name, err, a.Bytes().Held)
+			t.Errorf("%s: 3 MiB of zeros, of a budget of 1 MiB: %v, %d are held", name, err,
+				a.Bytes().Held)
 		}
 	}
 }
@@ -158,7 +167,8 @@ func TestCompressedCopiesAreCharged(t *testing.T) {
 			c.openCoded(1, "/test.Test/Unary", row.coding)
 			c.send(1, append(prefix(len(in)), in...))
 			if got := c.ended(1); got != row.want {
-				t.Errorf("%s with %d bytes: status %q, want %s", row.coding, row.budget, got, row.want)
+				t.Errorf("%s with %d bytes: status %q, want %s", row.coding, row.budget, got,
+					row.want)
 			}
 			checkHeld(t, a, "after the call", 0)
 			_ = c.conn.Close()

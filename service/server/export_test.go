@@ -42,7 +42,9 @@ func (l fromOne) Accept() (net.Conn, error) {
 
 type fromOneConn struct{ net.Conn }
 
-func (fromOneConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
+func (fromOneConn) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}
+}
 
 // SetREST replaces the handler of REST.
 func SetREST(s *Server, h http.Handler) { s.parts.REST = h }

@@ -54,7 +54,8 @@ func TestWatchesOfStrangers(t *testing.T) {
 			pass(time.Second)
 			for i := range most {
 				if got := c.ended(uint32(2*i + 1)); got != unavailable {
-					t.Errorf("Watch number %d at the age of connections: status %q, want %s", i+1, got, unavailable)
+					t.Errorf("Watch number %d at the age of connections: status %q, want %s", i+1,
+						got, unavailable)
 				}
 			}
 			_, _ = c.conn.Close(), other.conn.Close()
@@ -93,7 +94,9 @@ func TestCallsOfNoUse(t *testing.T) {
 		}, 100 * time.Millisecond, true, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			inBubble(t, server.GRPCConfig{Authenticate: row.authenticate}, func(t *testing.T, s *rawServer) {
+			inBubble(t, server.GRPCConfig{Authenticate: row.authenticate}, func(
+				t *testing.T, s *rawServer,
+			) {
 				c := s.dial(t, 1)
 				c.mayBeCut = row.cut
 				n := 0

@@ -27,7 +27,9 @@ func TestHealthOfStrangers(t *testing.T) {
 	for _, row := range []struct {
 		length int
 		check  codes.Code
-	}{{1000, codes.NotFound}, {1 << 10, codes.ResourceExhausted}, {1 << 19, codes.ResourceExhausted}} {
+	}{
+		{1000, codes.NotFound}, {1 << 10, codes.ResourceExhausted}, {1 << 19, codes.ResourceExhausted},
+	} {
 		in := &healthpb.HealthCheckRequest{Service: strings.Repeat("x", row.length)}
 		if _, err := c.Check(ctx, in); status.Code(err) != row.check {
 			t.Errorf("Check of %d bytes = %v, want %s", row.length, err, row.check)
@@ -37,7 +39,8 @@ func TestHealthOfStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = watch.Recv()
-		if refused := status.Code(err) == codes.ResourceExhausted; refused != (row.check == codes.ResourceExhausted) {
+		if refused := status.Code(
+			err) == codes.ResourceExhausted; refused != (row.check == codes.ResourceExhausted) {
 			t.Errorf("Watch of %d bytes = %v", row.length, err)
 		}
 	}
@@ -50,7 +53,9 @@ func TestHealthOfStrangers(t *testing.T) {
 func TestHealthWithoutRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
-		g, registrar := server.NewGRPC(server.GRPCConfig{MaxRequestSize: 1 << 20, Stopping: stopping})
+		g, registrar := server.NewGRPC(server.GRPCConfig{
+			MaxRequestSize: 1 << 20, Stopping: stopping,
+		})
 		healthpb.RegisterHealthServer(registrar, health.NewServer())
 		l := pipeListener{make(chan net.Conn), make(chan struct{})}
 		served := make(chan error, 1)
@@ -60,11 +65,14 @@ func TestHealthWithoutRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, method := range []string{"Check", "List", "Watch"} {
-			s, err := cc.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/grpc.health.v1.Health/"+method)
+			s, err := cc.NewStream(t.Context(), &grpc.StreamDesc{
+				ClientStreams: true, ServerStreams: true,
+			}, "/grpc.health.v1.Health/"+method)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := s.RecvMsg(&healthpb.HealthCheckResponse{}); status.Code(err) != codes.DeadlineExceeded {
+			if err := s.RecvMsg(
+				&healthpb.HealthCheckResponse{}); status.Code(err) != codes.DeadlineExceeded {
 				t.Errorf("%s without a request = %v", method, err)
 			}
 		}

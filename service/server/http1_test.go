@@ -105,8 +105,10 @@ func TestFraming(t *testing.T) {
 				want = append(want, "200")
 			}
 			goesOn := strings.Contains(string(answer), "<GET h /probe >")
-			if !slices.Equal(status, want) || goesOn != row.goesOn || !strings.Contains(string(answer), row.has) {
-				t.Errorf("status %q, want %q; the connection goes on: %t\n%.500s", status, want, goesOn, answer)
+			if !slices.Equal(status, want) || goesOn != row.goesOn ||
+				!strings.Contains(string(answer), row.has) {
+				t.Errorf("status %q, want %q; the connection goes on: %t\n%.500s", status, want,
+					goesOn, answer)
 			}
 		})
 	}
@@ -114,7 +116,8 @@ func TestFraming(t *testing.T) {
 
 // TestLengths checks that a field is counted however it is split.
 func TestLengths(t *testing.T) {
-	text := "POST / HTTP/1.1\r\nContent-Length: 1\nX: content-length\r\n\ncontent-lengtx\n\nCONTENT-LENGTH\r\ncontent\rlength"
+	text := "POST / HTTP/1.1\r\nContent-Length: 1\nX: " +
+		"content-length\r\n\ncontent-lengtx\n\nCONTENT-LENGTH\r\ncontent\rlength"
 	for size := 1; size <= len(text); size++ {
 		var pieces []string
 		for rest := text; rest != ""; {

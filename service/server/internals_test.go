@@ -43,7 +43,9 @@ func TestOtherGRPC(t *testing.T) {
 	with := func(ss grpc.ServerTransportStream) context.Context {
 		return grpc.NewContextWithServerTransportStream(t.Context(), ss)
 	}
-	for _, method := range []string{"/mooring.v1.DocumentService/Find", "/grpc.health.v1.Health/Watch"} {
+	for _, method := range []string{
+		"/mooring.v1.DocumentService/Find", "/grpc.health.v1.Health/Watch",
+	} {
 		err := server.Open(with(changed{}), &server.GRPCConfig{}, nil, method)
 		if status.Code(err) != codes.Internal || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s with other methods: %v, want %q", method, err, want)
@@ -53,7 +55,8 @@ func TestOtherGRPC(t *testing.T) {
 		}
 	}
 	for _, ss := range []grpc.ServerTransportStream{reading{}, fewer{}, other{}, results{}} {
-		if err := server.Queue(with(ss)); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), want) {
+		if err := server.Queue(with(ss)); status.Code(err) != codes.Internal ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("a compressed message over %T: %v, want %q", ss, err, want)
 		}
 	}
@@ -68,7 +71,8 @@ func TestStartChecksGRPC(t *testing.T) {
 	r := newRig(t, nil)
 	misfit := errors.New("this gateway does not fit")
 	r.SetCheck(func(context.Context) error { return misfit })
-	if err := r.Start(t.Context()); !errors.Is(err, misfit) || r.Addresses() != (server.Addresses{}) {
+	if err := r.Start(t.Context()); !errors.Is(err, misfit) ||
+		r.Addresses() != (server.Addresses{}) {
 		t.Errorf("Start = %v, and it listens on %v", err, r.Addresses())
 	}
 }

@@ -50,7 +50,9 @@ func TestUnixSockets(t *testing.T) {
 	stale.SetUnlinkOnClose(false)
 	_ = stale.Close()
 
-	r := newRig(t, func(c *server.Config) { c.RESTAddress, c.GRPCAddress = "unix:"+rest, "unix:"+grpcPath })
+	r := newRig(t, func(c *server.Config) {
+		c.RESTAddress, c.GRPCAddress = "unix:"+rest, "unix:"+grpcPath
+	})
 	r.start(t)
 	if got := r.Addresses(); got.REST != "unix:"+rest || got.GRPC != "unix:"+grpcPath {
 		t.Errorf("Addresses = %+v", got)
@@ -62,12 +64,14 @@ func TestUnixSockets(t *testing.T) {
 	if got := get(t, &http.Client{Transport: tr}, "http://localhost/"); got != "rest" {
 		t.Errorf("REST says %q", got)
 	}
-	cc, err := grpc.NewClient("unix:"+grpcPath, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	cc, err := grpc.NewClient("unix:"+grpcPath,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = cc.Close() }()
-	if _, err := healthpb.NewHealthClient(cc).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+	if _, err := healthpb.NewHealthClient(cc).
+		Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("Check = %v", err)
 	}
 
@@ -75,7 +79,8 @@ func TestUnixSockets(t *testing.T) {
 	file := certtest.File(t, "file")
 	for _, path := range []string{rest, file} {
 		second := newRig(t, func(c *server.Config) { c.RESTAddress = "unix:" + path })
-		if err := second.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "option rest.address") {
+		if err := second.Start(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "option rest.address") {
 			t.Errorf("Start at %s = %v, want an error", path, err)
 		}
 		if _, err := os.Stat(path); err != nil {
@@ -103,10 +108,13 @@ func TestOldConnections(t *testing.T) {
 		func(p *http.Protocols) { p.SetHTTP1(true) },
 		func(p *http.Protocols) { p.SetHTTP2(true) },
 	} {
-		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, Protocols: &http.Protocols{}, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			dials.Add(1)
-			return new(net.Dialer).DialContext(ctx, network, address)
-		}}
+		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+			Protocols: &http.Protocols{}, DialContext: func(
+				ctx context.Context, network, address string,
+			) (net.Conn, error) {
+				dials.Add(1)
+				return new(net.Dialer).DialContext(ctx, network, address)
+			}}
 		protocols(tr.Protocols)
 		dials.Store(0)
 		for range 3 {
@@ -144,13 +152,17 @@ func newGuardedRig(t *testing.T) *guardedRig {
 	r := &guardedRig{}
 	cfg := server.GRPCConfig{
 		MaxRequestSize: 1 << 20, MaxStreams: 2, MaxAge: time.Hour, Stopping: make(chan struct{}),
-		Unary: func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+		Unary: func(
+			ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+		) (any, error) {
 			if info.FullMethod != "/test.Test/Unary" {
 				t.Errorf("intercepted %s", info.FullMethod)
 			}
 			return h(ctx, req)
 		},
-		Stream: func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+		Stream: func(
+			srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler,
+		) error {
 			return h(srv, ss)
 		},
 		Authenticate: func(ctx context.Context, method string) (context.Context, error) {
@@ -170,18 +182,23 @@ func newGuardedRig(t *testing.T) *guardedRig {
 		ServiceName: "test.Test", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{
 			MethodName: "Unary",
-			Handler: func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			Handler: func(srv any, ctx context.Context, decode func(
+				any,
+			) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 				in := new(wrapperspb.BytesValue)
 				r.decoded.Add(1)
 				if err := decode(in); err != nil {
 					return nil, err
 				}
-				return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/test.Test/Unary"}, func(ctx context.Context, _ any) (any, error) {
-					if len(in.Value) == 1 {
-						return nil, status.Error(codes.NotFound, "one byte")
-					}
-					return answer(ctx), nil
-				})
+				return interceptor(ctx, in,
+					&grpc.UnaryServerInfo{Server: srv, FullMethod: "/test.Test/Unary"}, func(
+						ctx context.Context, _ any,
+					) (any, error) {
+						if len(in.Value) == 1 {
+							return nil, status.Error(codes.NotFound, "one byte")
+						}
+						return answer(ctx), nil
+					})
 			},
 		}},
 		Streams: []grpc.StreamDesc{{
@@ -242,11 +259,13 @@ func TestCallsAreReadLate(t *testing.T) {
 		"/test.Test/Stream": codes.Unauthenticated, "/test.Test/Nothing": codes.Unauthenticated, "/nothing.Nothing/Nothing": codes.Unauthenticated,
 		"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": codes.Unauthenticated, "/grpc.health.v1.Health/Nothing": codes.Unimplemented,
 	} {
-		if err := r.cc.Invoke(t.Context(), method, &emptypb.Empty{}, &emptypb.Empty{}); status.Code(err) != want {
+		if err := r.cc.Invoke(t.Context(), method, &emptypb.Empty{},
+			&emptypb.Empty{}); status.Code(err) != want {
 			t.Errorf("a stranger's %s: %v, want %s", method, err, want)
 		}
 	}
-	if _, err := healthpb.NewHealthClient(r.cc).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+	if _, err := healthpb.NewHealthClient(r.cc).
+		Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("a stranger's Check: %v", err)
 	}
 	s, err := r.cc.NewStream(known, &grpc.StreamDesc{ServerStreams: true}, "/test.Test/Stream")
@@ -267,7 +286,9 @@ func TestCallsAreReadLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := reflection.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
+	if err := reflection.Send(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := reflection.Recv(); err != nil || !strings.Contains(list.String(), "test.Test") {

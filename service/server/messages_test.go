@@ -63,28 +63,40 @@ func newRawServer(cfg server.GRPCConfig) *rawServer {
 			return h(ctx, req)
 		}
 	}
-	cfg.Stream = func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+	cfg.Stream = func(
+		srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler,
+	) error {
 		return h(srv, ss)
 	}
 	g, registrar := server.NewGRPC(cfg)
 	registrar.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "test.Test", HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Unary", Handler: func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-			in := new(wrapperspb.BytesValue)
-			if err := decode(in); err != nil {
-				return nil, err
-			}
-			return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/test.Test/Unary"}, func(context.Context, any) (any, error) {
-				return wrapperspb.Bytes(make([]byte, size(in.Value))), nil
-			})
-		}}, {MethodName: "List", Handler: func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		Methods: []grpc.MethodDesc{{MethodName: "Unary",
+			Handler: func(srv any, ctx context.Context, decode func(
+				any,
+			) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+				in := new(wrapperspb.BytesValue)
+				if err := decode(in); err != nil {
+					return nil, err
+				}
+				return interceptor(ctx, in,
+					&grpc.UnaryServerInfo{Server: srv, FullMethod: "/test.Test/Unary"}, func(
+						context.Context, any,
+					) (any, error) {
+						return wrapperspb.Bytes(make([]byte, size(in.Value))), nil
+					})
+			}}, {MethodName: "List", Handler: func(srv any, ctx context.Context, decode func(
+			any,
+		) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 			in := new(structpb.ListValue)
 			if err := decode(in); err != nil {
 				return nil, err
 			}
 			return in, nil
 		}}},
-		Streams: []grpc.StreamDesc{{StreamName: "Stream", ServerStreams: true, Handler: func(_ any, ss grpc.ServerStream) error {
+		Streams: []grpc.StreamDesc{{StreamName: "Stream", ServerStreams: true, Handler: func(
+			_ any, ss grpc.ServerStream,
+		) error {
 			in := new(wrapperspb.BytesValue)
 			if err := ss.RecvMsg(in); err != nil {
 				return err
@@ -100,7 +112,8 @@ func newRawServer(cfg server.GRPCConfig) *rawServer {
 	s := &rawServer{pipeListener{make(chan net.Conn), make(chan struct{})}, g, make(chan error, 1)}
 	healthpb.RegisterHealthServer(registrar, health.NewServer())
 	go func() {
-		s.served <- g.Serve(server.Guarded(s.l, flood.New(0, 0, slog.New(slog.DiscardHandler), nil)))
+		s.served <- g.Serve(server.Guarded(s.l,
+			flood.New(0, 0, slog.New(slog.DiscardHandler), nil)))
 	}()
 	return s
 }
@@ -119,7 +132,10 @@ func (s *rawServer) dial(t *testing.T, window uint32) *rawClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &rawClient{t: t, conn: nc, framer: http2.NewFramer(nc, nc), done: make(chan struct{}), status: map[uint32]string{}, data: map[uint32]int{}}
+	c := &rawClient{
+		t: t, conn: nc, framer: http2.NewFramer(nc, nc), done: make(chan struct{}),
+		status: map[uint32]string{}, data: map[uint32]int{},
+	}
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	go c.read()
 	if _, err := nc.Write([]byte(http2.ClientPreface)); err != nil {
@@ -194,7 +210,9 @@ func (c *rawClient) openCoded(id uint32, method, coding string) {
 		_ = enc.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
 	}
 	c.write(func(f *http2.Framer) error {
-		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true})
+		return f.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true,
+		})
 	})
 }
 
@@ -205,7 +223,9 @@ func (c *rawClient) call(id uint32, method string, size uint32) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.write(func(f *http2.Framer) error { return f.WriteData(id, true, append(prefix(len(in)), in...)) })
+	c.write(func(f *http2.Framer) error {
+		return f.WriteData(id, true, append(prefix(len(in)), in...))
+	})
 }
 
 // begin sends the beginning of a message: its length and n bytes.
@@ -218,7 +238,9 @@ func (c *rawClient) begin(id uint32, length, n int) {
 // more sends more of a message.
 func (c *rawClient) more(id uint32, n int) {
 	for ; n > 0; n -= 16 << 10 {
-		c.write(func(f *http2.Framer) error { return f.WriteData(id, false, make([]byte, min(n, 16<<10))) })
+		c.write(func(f *http2.Framer) error {
+			return f.WriteData(id, false, make([]byte, min(n, 16<<10)))
+		})
 	}
 }
 
@@ -275,11 +297,14 @@ func inBubble(t *testing.T, cfg server.GRPCConfig, run func(t *testing.T, s *raw
 // ends no other call, and that a client that keeps the pace is served.
 func TestRequestsMustArrive(t *testing.T) {
 	const late, tooLarge = "4", "8"
-	inBubble(t, server.GRPCConfig{MaxSizeOf: func(string) int { return 2 << 20 }}, func(t *testing.T, s *rawServer) {
+	inBubble(t, server.GRPCConfig{MaxSizeOf: func(string) int { return 2 << 20 }}, func(
+		t *testing.T, s *rawServer,
+	) {
 		c := s.dial(t, 1<<20)
 		for i, method := range []string{"/test.Test/Unary", "/test.Test/Stream"} {
 			first := uint32(100*i + 1)
-			silent, begun, half, dripping, honest, open, large := first, first+2, first+4, first+6, first+8, first+10, first+12
+			silent, begun, half, dripping, honest, open, large := first, first+2, first+4, first+6,
+				first+8, first+10, first+12
 			for id := first; id <= large; id += 2 {
 				c.open(id, method)
 			}
@@ -289,7 +314,9 @@ func TestRequestsMustArrive(t *testing.T) {
 			c.begin(honest, 2<<20, 1)
 			c.begin(large, 2<<20+1, 0)
 			in, _ := proto.Marshal(wrapperspb.Bytes(nil))
-			c.write(func(f *http2.Framer) error { return f.WriteData(open, false, append(prefix(len(in)), in...)) })
+			c.write(func(f *http2.Framer) error {
+				return f.WriteData(open, false, append(prefix(len(in)), in...))
+			})
 			if got := c.ended(large); got != tooLarge {
 				t.Errorf("%s of 2 MiB and a byte: status %q, want %s", method, got, tooLarge)
 			}
@@ -500,7 +527,8 @@ func TestResponsesMustBeTaken(t *testing.T) {
 				}
 			}
 			took := time.Since(begun)
-			if c.isCut() != (row.cut > 0) || row.cut > 0 && (took > row.cut+row.every || took < row.cut-3*time.Second) {
+			if c.isCut() != (row.cut > 0) ||
+				row.cut > 0 && (took > row.cut+row.every || took < row.cut-3*time.Second) {
 				t.Errorf("%s: cut %v after %v, want %v", row.name, c.isCut(), took, row.cut)
 			}
 			_ = c.conn.Close()

@@ -61,14 +61,17 @@ type proxiedRig struct {
 func newProxiedRig(t *testing.T) *proxiedRig {
 	p := pipeListener{make(chan net.Conn), make(chan struct{})}
 	r := &proxiedRig{conns: p.conns, log: &safeLog{}}
-	r.Listener = server.Proxied(p, proxies(clientaddr.NoHeader, "10.0.0.0/8"), slog.New(slog.NewTextHandler(r.log, nil)))
+	r.Listener = server.Proxied(p, proxies(clientaddr.NoHeader, "10.0.0.0/8"),
+		slog.New(slog.NewTextHandler(r.log, nil)))
 	r.close = sync.OnceFunc(func() { _ = r.Close() })
 	t.Cleanup(r.close)
 	return r
 }
 
 // connect makes a connection from an address and sends pieces of text, with a pause after each.
-func (r *proxiedRig) connect(t *testing.T, from string, pause time.Duration, pieces ...string) net.Conn {
+func (r *proxiedRig) connect(
+	t *testing.T, from string, pause time.Duration, pieces ...string,
+) net.Conn {
 	near, far := net.Pipe()
 	t.Cleanup(func() { _ = far.Close() })
 	r.conns <- addressed{near, &net.TCPAddr{IP: net.ParseIP(from), Port: 99}}
@@ -128,7 +131,8 @@ func TestProxied(t *testing.T) {
 				}
 			}
 			synctest.Wait()
-			if text := r.log.String(); row.log == "" && text != "" || !strings.Contains(text, row.log) {
+			if text := r.log.String(); row.log == "" && text != "" ||
+				!strings.Contains(text, row.log) {
 				t.Errorf("%s: log %q, want %q", row.name, text, row.log)
 			}
 		})
@@ -162,7 +166,8 @@ func TestProxiedWaits(t *testing.T) {
 			t.Errorf("a stranger: %q after %s", got, time.Since(begun))
 		}
 		r.connect(t, "10.0.0.1", 0, header1+"hello")
-		if got := acceptAndRead(r); got != "192.0.2.7:4711 hello" || time.Since(begun) != 5*time.Second {
+		if got := acceptAndRead(r); got != "192.0.2.7:4711 hello" ||
+			time.Since(begun) != 5*time.Second {
 			t.Errorf("a client beyond the bound: %q after %s, want 5s", got, time.Since(begun))
 		}
 		synctest.Wait()
@@ -196,7 +201,9 @@ func whoRig(t *testing.T, cfg server.Config) *server.Server {
 		GRPC: func() *grpc.Server {
 			g, api := server.NewGRPC(server.GRPCConfig{
 				TLS: cfg.TLS, MaxRequestSize: 1 << 20, Stopping: done, Proxies: cfg.Proxies,
-				Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+				Unary: func(
+					ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+				) (any, error) {
 					return h(ctx, req)
 				},
 			})
@@ -206,7 +213,9 @@ func whoRig(t *testing.T, cfg server.Config) *server.Server {
 			}, nil)
 			return g
 		},
-		REST: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.RemoteAddr) }),
+		REST: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, r.RemoteAddr)
+		}),
 		Gate: idle{}, Unready: func() { close(done) }, Failed: func(err error) { t.Error(err) },
 	})
 	if err := s.Start(t.Context()); err != nil {
@@ -232,7 +241,10 @@ func who(
 
 // ask returns the address that the server sees in a call whose connection begins with a text, or
 // refused.
-func ask(t *testing.T, s *server.Server, protocol string, secure *tls.Config, begin string, headers ...string) string {
+func ask(
+	t *testing.T, s *server.Server, protocol string, secure *tls.Config, begin string,
+	headers ...string,
+) string {
 	t.Helper()
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -243,7 +255,11 @@ func ask(t *testing.T, s *server.Server, protocol string, secure *tls.Config, be
 	}
 	host := "refused"
 	if protocol == "rest" {
-		tr := &http.Transport{DialContext: func(ctx context.Context, _, a string) (net.Conn, error) { return dial(ctx, a) }, TLSClientConfig: secure}
+		tr := &http.Transport{DialContext: func(
+			ctx context.Context, _, a string,
+		) (net.Conn, error) {
+			return dial(ctx, a)
+		}, TLSClientConfig: secure}
 		defer tr.CloseIdleConnections()
 		scheme := "http"
 		if secure != nil {
@@ -313,16 +329,23 @@ func TestClientsBehindProxies(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for _, secure := range []bool{false, true} {
-				cfg := server.Config{Proxies: proxies(row.header, row.listed), GRPCProxied: row.protocol, RESTProxied: row.protocol}
+				cfg := server.Config{
+					Proxies: proxies(row.header, row.listed), GRPCProxied: row.protocol,
+					RESTProxied: row.protocol,
+				}
 				var trust *tls.Config
 				if secure {
-					cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+					cfg.TLS = &tls.Config{
+						MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair},
+					}
 					trust = &tls.Config{InsecureSkipVerify: true}
 				}
 				s := whoRig(t, cfg)
 				for _, protocol := range []string{"grpc", "rest"} {
-					if got := ask(t, s, protocol, trust, row.begin, row.headers...); got != row.want {
-						t.Errorf("%s, TLS %t: the client is at %s, want %s", protocol, secure, got, row.want)
+					if got := ask(t, s, protocol, trust, row.begin,
+						row.headers...); got != row.want {
+						t.Errorf("%s, TLS %t: the client is at %s, want %s", protocol, secure, got,
+							row.want)
 					}
 				}
 			}
@@ -346,15 +369,22 @@ func TestProxiesAndConnectionLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := whoRig(t, server.Config{MaxPerAddress: 1, Proxies: proxies(clientaddr.NoHeader, "127.0.0.0/8"), GRPCProxied: true, RESTProxied: true})
+	s := whoRig(t, server.Config{
+		MaxPerAddress: 1, Proxies: proxies(clientaddr.NoHeader, "127.0.0.0/8"), GRPCProxied: true,
+		RESTProxied: true,
+	})
 	hold(s, header1)
 	if got := ask(t, s, "rest", nil, header2); got != "refused" {
 		t.Errorf("a second connection of a client behind the proxy is served, as %s", got)
 	}
-	if other := strings.Replace(header1, "192.0.2.7", "192.0.2.8", 1); ask(t, s, "rest", nil, other) != "192.0.2.8" {
+	if other := strings.Replace(header1, "192.0.2.7", "192.0.2.8", 1); ask(t, s, "rest", nil,
+		other) != "192.0.2.8" {
 		t.Error("the connection of another client behind the proxy is refused")
 	}
-	s = whoRig(t, server.Config{MaxConnections: 3, MaxPerAddress: 1, Proxies: proxies(clientaddr.XForwardedFor, "127.0.0.0/8")})
+	s = whoRig(t, server.Config{
+		MaxConnections: 3, MaxPerAddress: 1,
+		Proxies: proxies(clientaddr.XForwardedFor, "127.0.0.0/8"),
+	})
 	for range 3 {
 		hold(s, "")
 	}

@@ -85,7 +85,8 @@ func (r *rig) stream(_ any, ss grpc.ServerStream) error {
 func newRig(t *testing.T, change func(*server.Config)) *rig {
 	t.Helper()
 	r := &rig{
-		unready: make(chan struct{}), draining: make(chan struct{}), finish: make(chan struct{}), cut: make(chan struct{}),
+		unready: make(chan struct{}), draining: make(chan struct{}), finish: make(chan struct{}),
+		cut:    make(chan struct{}),
 		failed: make(chan error, 3), entered: make(chan struct{}, 1),
 	}
 	cfg := server.Config{
@@ -97,10 +98,14 @@ func newRig(t *testing.T, change func(*server.Config)) *rig {
 		change(&cfg)
 	}
 	say := func(text string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, text)
+		})
 	}
 	r.Server = server.New(cfg, server.Parts{
-		GRPC: func() *grpc.Server { return r.grpc(cfg.TLS) }, REST: say("rest"), Debug: say("debug"), Admin: say("admin"), Gate: r,
+		GRPC: func() *grpc.Server {
+			return r.grpc(cfg.TLS)
+		}, REST: say("rest"), Debug: say("debug"), Admin: say("admin"), Gate: r,
 		Unready: func() { close(r.unready) }, Failed: func(err error) { r.failed <- err },
 	})
 	return r
@@ -109,10 +114,14 @@ func newRig(t *testing.T, change func(*server.Config)) *rig {
 func (r *rig) grpc(secure *tls.Config) *grpc.Server {
 	g, _ := server.NewGRPC(server.GRPCConfig{
 		TLS: secure, MaxRequestSize: 1 << 20, Stopping: r.unready,
-		Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+		Unary: func(
+			ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler,
+		) (any, error) {
 			return h(ctx, req)
 		},
-		Stream: func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+		Stream: func(
+			srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler,
+		) error {
 			return h(srv, ss)
 		},
 	})
@@ -162,7 +171,8 @@ func (r *rig) dial(t *testing.T, creds credentials.TransportCredentials) *grpc.C
 // open starts an API stream and waits until its handler runs.
 func (r *rig) open(t *testing.T, method string) grpc.ClientStream {
 	t.Helper()
-	s, err := r.dial(t, insecure.NewCredentials()).NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, method)
+	s, err := r.dial(t, insecure.NewCredentials()).
+		NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, method)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,10 +242,13 @@ func TestUnknownMethods(t *testing.T) {
 	r := newRig(t, nil)
 	r.start(t)
 	conn := r.dial(t, insecure.NewCredentials())
-	for _, method := range []string{"/test.Test/Nothing", "/nothing.Nothing/Nothing", "/grpc.health.v1.Health/Nothing", "/grpc.nothing.Nothing/Nothing"} {
+	for _, method := range []string{
+		"/test.Test/Nothing", "/nothing.Nothing/Nothing", "/grpc.health.v1.Health/Nothing", "/grpc.nothing.Nothing/Nothing",
+	} {
 		err := conn.Invoke(t.Context(), method, &emptypb.Empty{}, &emptypb.Empty{})
 		st := status.Convert(err)
-		if st.Code() != codes.Unimplemented || len(st.Details()) != 1 || rpcerr.HTTP(err).Body.GetError().GetReason() != "Unimplemented" ||
+		if st.Code() != codes.Unimplemented || len(st.Details()) != 1 ||
+			rpcerr.HTTP(err).Body.GetError().GetReason() != "Unimplemented" ||
 			!strings.Contains(st.Message(), method) {
 			t.Errorf("%s: %v, details %v", method, err, st.Details())
 		}
@@ -249,7 +262,8 @@ func TestUnknownMethods(t *testing.T) {
 func TestReflectionOfUnknownFiles(t *testing.T) {
 	r := newRig(t, nil)
 	r.start(t)
-	stream, err := reflectionpb.NewServerReflectionClient(r.dial(t, insecure.NewCredentials())).ServerReflectionInfo(t.Context())
+	stream, err := reflectionpb.NewServerReflectionClient(r.dial(t, insecure.NewCredentials())).
+		ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +276,9 @@ func TestReflectionOfUnknownFiles(t *testing.T) {
 		{"google/protobuf/empty.proto", codes.OK},
 	} {
 		err := stream.Send(&reflectionpb.ServerReflectionRequest{
-			MessageRequest: &reflectionpb.ServerReflectionRequest_FileByFilename{FileByFilename: row.file},
+			MessageRequest: &reflectionpb.ServerReflectionRequest_FileByFilename{
+				FileByFilename: row.file,
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -283,7 +299,9 @@ func TestReflectionOfUnknownFiles(t *testing.T) {
 }
 
 func TestListenersThatAreOff(t *testing.T) {
-	r := newRig(t, func(cfg *server.Config) { cfg.GRPCAddress, cfg.DebugAddress, cfg.AdminAddress = "", "", "" })
+	r := newRig(t, func(cfg *server.Config) {
+		cfg.GRPCAddress, cfg.DebugAddress, cfg.AdminAddress = "", "", ""
+	})
 	r.start(t)
 	if a := r.Addresses(); a.GRPC != "" || a.Debug != "" || a.REST == "" {
 		t.Errorf("Addresses = %+v, want REST only", a)
@@ -326,7 +344,8 @@ func TestStopLetsWorkFinish(t *testing.T) {
 	r := newRig(t, func(cfg *server.Config) { cfg.DrainTimeout = time.Minute })
 	r.start(t)
 	s := r.open(t, "/test.Test/Stream")
-	watch, err := healthpb.NewHealthClient(r.dial(t, insecure.NewCredentials())).Watch(t.Context(), &healthpb.HealthCheckRequest{})
+	watch, err := healthpb.NewHealthClient(r.dial(t, insecure.NewCredentials())).
+		Watch(t.Context(), &healthpb.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,7 +450,9 @@ func TestTLS(t *testing.T) {
 // TestTraceOff checks that a server whose calls are not observed allocates nothing for it.
 func TestTraceOff(t *testing.T) {
 	const method = "/mooring.v1.DocumentService/FindOne"
-	if n := testing.AllocsPerRun(100, func() { server.Trace(t.Context(), &server.GRPCConfig{}, method) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() {
+		server.Trace(t.Context(), &server.GRPCConfig{}, method)
+	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -69,7 +69,8 @@ func TestWastedEarly(t *testing.T) {
 		ctx, _ := server.Tapped(t.Context(), nc, guard, netip.MustParseAddr("192.0.2.1"))
 		n := 0
 		for code := codes.OK; code != codes.Canceled && n < 5000; n++ {
-			_, err := server.RefuseEarly(ctx, &tap.Info{FullMethodName: "/grpc.health.v1.Health/Watch"})
+			_, err := server.RefuseEarly(ctx,
+				&tap.Info{FullMethodName: "/grpc.health.v1.Health/Watch"})
 			code = status.Code(err)
 		}
 		if n != 32+1001+1 {

@@ -41,7 +41,8 @@ func testEndWithoutReset(t *testing.T, change func(*server.Config)) {
 		t.Fatal(err)
 	}
 	const largest = 16 << 10 // that may be sent, since the server names no other
-	if err := framer.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, make([]byte, largest+1)); err != nil {
+	if err := framer.WriteRawFrame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1,
+		make([]byte, largest+1)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, c); err != nil {

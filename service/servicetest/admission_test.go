@@ -57,7 +57,8 @@ func ways(t *testing.T, g *servicetest.Gateway, a *admission.Admission) []way {
 		conn grpc.ClientConnInterface, as func(context.Context, string) context.Context,
 	) send {
 		return func(
-			ctx context.Context, client int, rpc protoreflect.MethodDescriptor, request proto.Message,
+			ctx context.Context, client int, rpc protoreflect.MethodDescriptor,
+			request proto.Message,
 		) (answer, bool) {
 			err := call(ctx, asking{conn, as, named(client).Name}, rpc, request)
 			code := status.Code(err)
@@ -83,7 +84,8 @@ func ways(t *testing.T, g *servicetest.Gateway, a *admission.Admission) []way {
 		"gRPC-Web": webRequest,
 	} {
 		all = append(all, way{name, addressed, func(
-			ctx context.Context, client int, rpc protoreflect.MethodDescriptor, request proto.Message,
+			ctx context.Context, client int, rpc protoreflect.MethodDescriptor,
+			request proto.Message,
 		) (answer, bool) {
 			r := of(rpc, request)
 			if r == nil {
@@ -153,7 +155,9 @@ func TestEveryCallIsAdmitted(t *testing.T) {
 		defer a.LeaveCall(p)
 		defer a.LeaveStream(p)
 	}
-	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor, request proto.Message) {
+	eachCall(t, g, a, func(
+		n int, of way, rpc protoreflect.MethodDescriptor, request proto.Message,
+	) {
 		if got, _ := of.send(t.Context(), greedy, rpc, request); !got.refused || !got.says {
 			t.Errorf("%s, %s, of a greedy client: %+v", rpc.FullName(), of.name, got)
 		}
@@ -185,7 +189,9 @@ func TestHeldCallsCount(t *testing.T) {
 			}
 		},
 	})
-	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor, request proto.Message) {
+	eachCall(t, g, a, func(
+		n int, of way, rpc protoreflect.MethodDescriptor, request proto.Message,
+	) {
 		h := &hold{make(chan struct{}), make(chan struct{})}
 		holds.Store(h)
 		ended := make(chan answer)
@@ -232,7 +238,9 @@ func TestStreamsOfAllCount(t *testing.T) {
 		defer a.LeaveStream(p)
 	}
 	streams := 0
-	eachCall(t, g, a, func(n int, of way, rpc protoreflect.MethodDescriptor, request proto.Message) {
+	eachCall(t, g, a, func(
+		n int, of way, rpc protoreflect.MethodDescriptor, request proto.Message,
+	) {
 		isStream := rpc.IsStreamingClient() || rpc.IsStreamingServer()
 		if name := rpc.Name(); of.name == "Data API" && (name == "Find" || name == "Aggregate") {
 			isStream = true // it reads all

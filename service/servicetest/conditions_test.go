@@ -43,13 +43,16 @@ func TestURLConditionsUnderPolicy(t *testing.T) {
 		}
 		return parts(t, commands[0].Body, "filter", "sort", "projection", "limit")
 	}
-	inURL := find("GET", path+"?status=in.(a,b)&total=gt.10&order=-total&select=_id,total&limit=2", "")
+	inURL := find("GET", path+"?status=in.(a,b)&total=gt.10&order=-total&select=_id,total&limit=2",
+		"")
 	inJSON := find("POST", path+":find", `{"filter": {"status": {"$in": ["a", "b"]},
 		"total": {"$gt": 10}}, "sort": {"total": -1}, "projection": {"_id": 1, "total": 1}, "limit": 2}`)
 	if inURL != inJSON || !strings.Contains(inURL, `"tenant"`) {
 		t.Errorf("the finds differ, or lack the policy's filter:\n%s\n%s", inURL, inJSON)
 	}
-	for _, query := range []string{"salary=gt.5", "salary=exists.true", "order=-salary", "salary.a=1"} {
+	for _, query := range []string{
+		"salary=gt.5", "salary=exists.true", "order=-salary", "salary.a=1",
+	} {
 		if w := call("GET", path+"?"+query, ""); w.Code != 403 {
 			t.Errorf("%s: %d %s, want 403: the field is hidden", query, w.Code, w.Body)
 		}

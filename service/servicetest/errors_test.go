@@ -125,12 +125,16 @@ func rows(token string) map[protoreflect.FullName]failing {
 }
 
 func unknown[M proto.Message](m M) M {
-	m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 4000, protowire.VarintType), 1))
+	m.ProtoReflect().
+		SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 4000, protowire.VarintType), 1))
 	return m
 }
 
 // call makes a call of any RPC and returns its error.
-func call(ctx context.Context, conn grpc.ClientConnInterface, m protoreflect.MethodDescriptor, req proto.Message) error {
+func call(
+	ctx context.Context, conn grpc.ClientConnInterface, m protoreflect.MethodDescriptor,
+	req proto.Message,
+) error {
 	name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
 	output, err := protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName())
 	if err != nil {
@@ -141,7 +145,9 @@ func call(ctx context.Context, conn grpc.ClientConnInterface, m protoreflect.Met
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ss, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: m.IsStreamingServer(), ClientStreams: m.IsStreamingClient()}, name)
+	ss, err := conn.NewStream(ctx, &grpc.StreamDesc{
+		ServerStreams: m.IsStreamingServer(), ClientStreams: m.IsStreamingClient(),
+	}, name)
 	if err != nil {
 		return err
 	}
@@ -157,7 +163,9 @@ func call(ctx context.Context, conn grpc.ClientConnInterface, m protoreflect.Met
 // methods are all RPCs of the API.
 func methods() []protoreflect.MethodDescriptor {
 	var all []protoreflect.MethodDescriptor
-	protoregistry.GlobalFiles.RangeFilesByPackage("mooring.v1", func(file protoreflect.FileDescriptor) bool {
+	protoregistry.GlobalFiles.RangeFilesByPackage("mooring.v1", func(
+		file protoreflect.FileDescriptor,
+	) bool {
 		for i := range file.Services().Len() {
 			for j := range file.Services().Get(i).Methods().Len() {
 				all = append(all, file.Services().Get(i).Methods().Get(j))
@@ -174,7 +182,8 @@ func methods() []protoreflect.MethodDescriptor {
 func TestErrorsOfEveryRPC(t *testing.T) {
 	g := servicetest.Start(t, fakemongo.NewServer(t, nil), servicetest.Config{})
 	g.Server.SetDocuments("d.c", servicetest.Docs(5, 1)...)
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(1)})
+	page, err := g.Document.Find(t.Context(),
+		&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: proto.Int32(1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +219,8 @@ func TestErrorsOfEveryRPC(t *testing.T) {
 		known := proto.Clone(row.request)
 		known.ProtoReflect().SetUnknown(nil)
 		want := "SessionNotFound"
-		if m.Input().Fields().ByName("session") == nil || m.Name() == "End" { // none, or another one
+		// none, or another one
+		if m.Input().Fields().ByName("session") == nil || m.Name() == "End" {
 			want = "InvalidArgument"
 		}
 		wantError(t, m, call(session, g.Conn, m, known), want)
@@ -235,6 +245,7 @@ func wantError(t *testing.T, m protoreflect.MethodDescriptor, err error, reason 
 		}
 	}
 	if e.GetReason() != reason || id != "the-id" || e.GetMessage() == "" {
-		t.Errorf("%s: %s (%s), request id %q, want %s", m.FullName(), e.GetReason(), e.GetMessage(), id, reason)
+		t.Errorf("%s: %s (%s), request id %q, want %s", m.FullName(), e.GetReason(), e.GetMessage(),
+			id, reason)
 	}
 }

@@ -41,7 +41,8 @@ func TestMessagesAreCharged(t *testing.T) {
 	text := strings.Repeat("x", size)
 	doc := payload.NewDocument(bson.NewBuilder(nil).String("a", text).Finish())
 	json := servicetest.JSON(`{"a":"` + text + `"}`)
-	match := payload.NewDocument(bson.NewBuilder(nil).OpenDocument("$match").String("a", text).Close().Finish())
+	match := payload.NewDocument(bson.NewBuilder(nil).OpenDocument("$match").String("a", text).
+		Close().Finish())
 	command := payload.NewDocument(bson.NewBuilder(nil).Int32("test", 1).String("a", text).Finish())
 	c := "c"
 	h, err := front.New(front.Config{

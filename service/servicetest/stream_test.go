@@ -26,11 +26,13 @@ func TestGoroutinesOfStream(t *testing.T) {
 	server := fakemongo.NewServer(t, nil)
 	server.SetDocuments("d.c", servicetest.Docs(messages, 100)...)
 	g := servicetest.Start(t, server, servicetest.Config{Streams: stream.Config{MessageBytes: 1}})
-	if _, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil {
+	if _, err := g.Document.FindOne(t.Context(),
+		&mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil {
 		t.Fatal(err) // the connections are open now
 	}
 	before := created()
-	ss, err := g.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
+	ss, err := g.Document.StreamFind(t.Context(),
+		&mooringv1.StreamFindRequest{Database: "d", Collection: "c"})
 	n := 0
 	for ; err == nil; n++ {
 		_, err = ss.Recv()

@@ -43,7 +43,8 @@ func TestNoCallWaitsInItsTurn(t *testing.T) {
 				enlarge(request.ProtoReflect())
 				lefts := []int64{0, 700 << 10, 1500 << 10, 3 << 20}
 				if of.name != "gRPC" && of.name != "in the process" {
-					lefts = []int64{0, 1500 << 10} // they add their own waiting to that of the above
+					// they add their own waiting to that of the above
+					lefts = []int64{0, 1500 << 10}
 				}
 				for _, left := range lefts {
 					if waitsFreely(t, a, budget-left, func(ctx context.Context) {

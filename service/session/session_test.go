@@ -57,7 +57,9 @@ func start(t *testing.T, operationTime *int) *servicetest.Gateway {
 	}), servicetest.Config{})
 }
 
-func startSession(t *testing.T, g *servicetest.Gateway, req *mooringv1.SessionServiceStartRequest) string {
+func startSession(
+	t *testing.T, g *servicetest.Gateway, req *mooringv1.SessionServiceStartRequest,
+) string {
 	t.Helper()
 	res, err := g.Session.Start(t.Context(), req)
 	if err != nil {
@@ -91,14 +93,17 @@ func TestCausalConsistency(t *testing.T) {
 	g := start(t, &now)
 	ctx, token := t.Context(), startSession(t, g, &mooringv1.SessionServiceStartRequest{})
 
-	in, err := g.Document.InsertOne(ctx, &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: doc(`{}`), Session: &token})
+	in, err := g.Document.InsertOne(ctx, &mooringv1.InsertOneRequest{
+		Database: "d", Collection: "c", Document: doc(`{}`), Session: &token,
+	})
 	if err != nil || in.GetSession() == "" || in.GetSession() == token {
 		t.Fatalf("InsertOne = %v, %v, want a renewed token", in, err)
 	}
 	// Replicas cannot agree on the numbers of retryable writes, so these have an id of their own.
 	written, _ := last(t, g, "insert")
 	now = 20
-	find, err := g.Document.FindOne(ctx, &mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: in.Session})
+	find, err := g.Document.FindOne(ctx,
+		&mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: in.Session})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +112,8 @@ func TestCausalConsistency(t *testing.T) {
 		t.Errorf("the find has lsid %x and readConcern %s, want a time of 10", lsid, rc)
 	}
 	// The older token stays valid, but knows less.
-	older, err := g.Document.FindOne(ctx, &mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token})
+	older, err := g.Document.FindOne(ctx,
+		&mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token})
 	if err != nil || older.GetSession() == "" {
 		t.Errorf("FindOne with an older token = %v, %v", older, err)
 	}
@@ -120,17 +126,20 @@ func TestCausalConsistency(t *testing.T) {
 	if err != nil || page.GetSession() == "" {
 		t.Errorf("Find = %v, %v, want a renewed token", page, err)
 	}
-	if id, rc := last(t, g, "find"); id != lsid || rc != `{"afterClusterTime":{"$timestamp":{"t":20,"i":1}}}` {
+	if id, rc := last(t, g, "find"); id != lsid ||
+		rc != `{"afterClusterTime":{"$timestamp":{"t":20,"i":1}}}` {
 		t.Errorf("the find has lsid %x and readConcern %s, want a time of 20", id, rc)
 	}
-	if _, err := g.Document.FindOne(ctx, &mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil {
+	if _, err := g.Document.FindOne(ctx,
+		&mooringv1.FindOneRequest{Database: "d", Collection: "c"}); err != nil {
 		t.Fatal(err)
 	}
 	if id, rc := last(t, g, "find"); id == lsid || rc != "" && rc != "{}" {
 		t.Errorf("a call without the session has its lsid, or readConcern %s", rc)
 	}
 	// Each message of a stream has a token.
-	ss, err := g.Document.StreamFind(ctx, &mooringv1.StreamFindRequest{Database: "d", Collection: "c", Session: page.Session})
+	ss, err := g.Document.StreamFind(ctx,
+		&mooringv1.StreamFindRequest{Database: "d", Collection: "c", Session: page.Session})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,8 +152,11 @@ func TestSnapshot(t *testing.T) {
 	now := 10
 	g := start(t, &now)
 	token := startSession(t, g, &mooringv1.SessionServiceStartRequest{Snapshot: proto.Bool(true)})
-	for _, want := range []string{`{"level":"snapshot"}`, `{"level":"snapshot","atClusterTime":{"$timestamp":{"t":77,"i":1}}}`} {
-		res, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token})
+	for _, want := range []string{
+		`{"level":"snapshot"}`, `{"level":"snapshot","atClusterTime":{"$timestamp":{"t":77,"i":1}}}`,
+	} {
+		res, err := g.Document.FindOne(t.Context(),
+			&mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,12 +165,17 @@ func TestSnapshot(t *testing.T) {
 		}
 		token = res.GetSession()
 	}
-	at := &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: `{"$timestamp": {"t": 5, "i": 6}}`}}
-	token = startSession(t, g, &mooringv1.SessionServiceStartRequest{Snapshot: proto.Bool(true), SnapshotTime: at})
-	if _, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token}); err != nil {
+	at := &mooringv1.Value{
+		Encoding: &mooringv1.Value_Json{Json: `{"$timestamp": {"t": 5, "i": 6}}`},
+	}
+	token = startSession(t, g,
+		&mooringv1.SessionServiceStartRequest{Snapshot: proto.Bool(true), SnapshotTime: at})
+	if _, err := g.Document.FindOne(t.Context(),
+		&mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token}); err != nil {
 		t.Fatal(err)
 	}
-	if _, rc := last(t, g, "find"); rc != `{"level":"snapshot","atClusterTime":{"$timestamp":{"t":5,"i":6}}}` {
+	if _, rc := last(t, g,
+		"find"); rc != `{"level":"snapshot","atClusterTime":{"$timestamp":{"t":5,"i":6}}}` {
 		t.Errorf("readConcern is %s, want the snapshot of 5", rc)
 	}
 }
@@ -166,9 +183,11 @@ func TestSnapshot(t *testing.T) {
 func TestWithoutCausalConsistency(t *testing.T) {
 	now := 10
 	g := start(t, &now)
-	token := startSession(t, g, &mooringv1.SessionServiceStartRequest{CausalConsistency: proto.Bool(false)})
+	token := startSession(t, g,
+		&mooringv1.SessionServiceStartRequest{CausalConsistency: proto.Bool(false)})
 	for range 2 {
-		res, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token})
+		res, err := g.Document.FindOne(t.Context(),
+			&mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,11 +202,13 @@ func TestEnd(t *testing.T) {
 	now := 10
 	g := start(t, &now)
 	token := startSession(t, g, &mooringv1.SessionServiceStartRequest{})
-	if _, err := g.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token}); err != nil {
+	if _, err := g.Document.FindOne(t.Context(),
+		&mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token}); err != nil {
 		t.Fatal(err)
 	}
 	lsid, _ := last(t, g, "find")
-	if _, err := g.Session.End(t.Context(), &mooringv1.SessionServiceEndRequest{Session: &token}); err != nil {
+	if _, err := g.Session.End(t.Context(),
+		&mooringv1.SessionServiceEndRequest{Session: &token}); err != nil {
 		t.Fatal(err)
 	}
 	commands := g.Server.Commands("endSessions")
@@ -207,7 +228,8 @@ func TestRefusals(t *testing.T) {
 	token := startSession(t, g, &mooringv1.SessionServiceStartRequest{})
 	ctx := t.Context()
 	find := func(session string) error {
-		_, err := g.Document.FindOne(ctx, &mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &session})
+		_, err := g.Document.FindOne(ctx,
+			&mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &session})
 		return err
 	}
 	begin := func(req *mooringv1.SessionServiceStartRequest) error {
@@ -224,18 +246,21 @@ func TestRefusals(t *testing.T) {
 	}{
 		"a wrong token": {find("x"), codes.NotFound, "session"},
 		"another client's": {func() error {
-			_, err := g.Document.FindOne(servicetest.As(ctx, "other"), &mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token})
+			_, err := g.Document.FindOne(servicetest.As(ctx, "other"),
+				&mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token})
 			return err
 		}(), codes.NotFound, "session"},
 		"two tokens": {func() error {
 			md := metadata.AppendToOutgoingContext(ctx, "mooring-session", "x")
-			_, err := g.Document.FindOne(md, &mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token})
+			_, err := g.Document.FindOne(md,
+				&mooringv1.FindOneRequest{Database: "d", Collection: "c", Session: &token})
 			return err
 		}(), codes.InvalidArgument, "mooring-session"},
 		"an unacknowledged write": {func() error {
 			none := &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Nodes{Nodes: 0}}}
 			_, err := g.Document.InsertOne(ctx, &mooringv1.InsertOneRequest{
-				Database: "d", Collection: "c", Document: doc(`{}`), Session: &token, WriteConcern: none,
+				Database: "d", Collection: "c", Document: doc(`{}`), Session: &token,
+				WriteConcern: none,
 			})
 			return err
 		}(), codes.InvalidArgument, "session"},
@@ -260,7 +285,8 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			continue
 		}
-		if e := rpcerr.HTTP(test.err).Body.GetError(); status.Code(test.err) != test.code || e.GetField() != test.field {
+		if e := rpcerr.HTTP(test.err).Body.GetError(); status.Code(test.err) != test.code ||
+			e.GetField() != test.field {
 			t.Errorf("%s: %v, field %q: %v", name, status.Code(test.err), e.GetField(), test.err)
 		}
 	}
@@ -275,11 +301,13 @@ func TestCursorOfASession(t *testing.T) {
 	g.Server.Handle("getMore", fakemongo.Always(fakemongo.Document(raw(t,
 		`{"ok": 1, "cursor": {"id": 0, "ns": "d.c", "nextBatch": [{"_id": 2}]}}`))))
 	token := startSession(t, g, &mooringv1.SessionServiceStartRequest{})
-	page, err := g.Document.Find(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c", Session: &token})
+	page, err := g.Document.Find(t.Context(),
+		&mooringv1.FindRequest{Database: "d", Collection: "c", Session: &token})
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, err := g.Cursor.NextPage(t.Context(), &mooringv1.NextPageRequest{Cursor: page.GetCursor(), Session: page.Session})
+	next, err := g.Cursor.NextPage(t.Context(),
+		&mooringv1.NextPageRequest{Cursor: page.GetCursor(), Session: page.Session})
 	if err != nil || len(next.GetDocuments()) != 1 || next.GetSession() == "" {
 		t.Fatalf("NextPage = %v, %v", next, err)
 	}

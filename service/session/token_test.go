@@ -15,8 +15,9 @@ import (
 
 func FuzzDecodeClaim(f *testing.F) {
 	c := claim{causal: true, state: session.State{
-		ID: bson.UUID{1, 2}, OperationTime: session.Timestamp{T: 3, I: 4}, SnapshotTime: session.Timestamp{T: 5, I: 6},
-		ClusterTime: bson.NewBuilder(nil).Timestamp("clusterTime", 7, 8).Finish(),
+		ID: bson.UUID{1, 2}, OperationTime: session.Timestamp{T: 3, I: 4},
+		SnapshotTime: session.Timestamp{T: 5, I: 6},
+		ClusterTime:  bson.NewBuilder(nil).Timestamp("clusterTime", 7, 8).Finish(),
 	}}
 	f.Add(c.encode())
 	f.Add((&claim{snapshot: true}).encode())
@@ -54,14 +55,16 @@ func TestTokens(t *testing.T) {
 			t.Fatal(err)
 		}
 		started.AdvanceOperationTime(session.Timestamp{T: 3, I: 4})
-		large := bson.NewBuilder(nil).Timestamp("clusterTime", 7, 8).Binary("x", 0, make([]byte, 2000)).Finish()
+		large := bson.NewBuilder(nil).Timestamp("clusterTime", 7, 8).
+			Binary("x", 0, make([]byte, 2000)).Finish()
 		started.AdvanceClusterTime(session.NewClusterTime(large))
 		token := s.Seal("p", started)
 		if len(token) > seal.MaxTokenBytes {
 			t.Errorf("a token of %d bytes", len(token))
 		}
 		opened, err := s.Open("p", token)
-		if err != nil || opened.ID() != started.ID() || opened.OperationTime() != (session.Timestamp{T: 3, I: 4}) {
+		if err != nil || opened.ID() != started.ID() ||
+			opened.OperationTime() != (session.Timestamp{T: 3, I: 4}) {
 			t.Errorf("Open = %v, %v, want the session", opened, err)
 		}
 		if _, err := NewSessions(c, keys, "two").Open("p", token); err == nil {

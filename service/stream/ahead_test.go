@@ -73,8 +73,10 @@ func TestReadAhead(t *testing.T) {
 					got += len(docs)
 					return nil
 				})
-				if took := time.Since(begin); err != nil || got != 100 || took != test.takes || d.parallel.Load() || d.closed != 1 {
-					t.Errorf("%d documents in %v, %v, in parallel %t, closed %d times; want %v", got, took, err,
+				if took := time.Since(begin); err != nil || got != 100 || took != test.takes ||
+					d.parallel.Load() || d.closed != 1 {
+					t.Errorf("%d documents in %v, %v, in parallel %t, closed %d times; want %v",
+						got, took, err,
 						d.parallel.Load(), d.closed, test.takes)
 				}
 			})
@@ -99,7 +101,9 @@ func TestReadAheadEnds(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				before := buffer.Lent()
-				d := &distant{fake: fake{left: 100, size: 10}, trip: time.Second, panics: test.panics}
+				d := &distant{
+					fake: fake{left: 100, size: 10}, trip: time.Second, panics: test.panics,
+				}
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				var panicked any
@@ -153,7 +157,8 @@ func TestNothingIsReadAhead(t *testing.T) {
 		// The second batch is read while the first is sent. The other call's memory keeps the
 		// third and the fourth from that. Nothing follows the fifth.
 		if want := []int32{1, 0, 0, 1, 0}; err != nil || !slices.Equal(running, want) {
-			t.Errorf("%v; getMores under way while a batch is sent: %v, want %v", err, running, want)
+			t.Errorf("%v; getMores under way while a batch is sent: %v, want %v", err, running,
+				want)
 		}
 	})
 }
@@ -188,7 +193,8 @@ func TestBatchesAreLent(t *testing.T) {
 			if n := buffer.Lent() - before; n != 0 || fails && sent[4][0] != 10 {
 				t.Errorf("%d are lent; the last reads %x", n, sent[4])
 			}
-			if buffer.Poisoned && (sent[2][0] != buffer.Poison || !fails && sent[4][0] != buffer.Poison) {
+			if buffer.Poisoned &&
+				(sent[2][0] != buffer.Poison || !fails && sent[4][0] != buffer.Poison) {
 				t.Error("what was sent can be read after the call")
 			}
 		})

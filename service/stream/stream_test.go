@@ -50,17 +50,20 @@ func TestMessagesAndBatches(t *testing.T) {
 	f := &fake{left: 10_000, size: 1024}
 	s := stream.New(stream.Config{MessageBytes: 300 << 10})
 	got := 0
-	err := s.Run(t.Context(), stream.Source{Cursor: f, Documents: []bson.Raw{make(bson.Raw, 5)}}, func(docs []bson.Raw) error {
-		bytes := 0
-		for _, doc := range docs {
-			bytes += len(doc)
-		}
-		if bytes > 300<<10 {
-			t.Errorf("a message of %d bytes", bytes)
-		}
-		got += len(docs)
-		return nil
-	})
+	err := s.Run(t.Context(), stream.Source{Cursor: f, Documents: []bson.Raw{make(bson.Raw, 5)}},
+		func(
+			docs []bson.Raw,
+		) error {
+			bytes := 0
+			for _, doc := range docs {
+				bytes += len(doc)
+			}
+			if bytes > 300<<10 {
+				t.Errorf("a message of %d bytes", bytes)
+			}
+			got += len(docs)
+			return nil
+		})
 	if err != nil || got != 10_001 || f.closed != 1 {
 		t.Errorf("%d documents, closed %d times, %v", got, f.closed, err)
 	}
@@ -86,14 +89,18 @@ func TestMessagesAreFull(t *testing.T) {
 			documents = append(documents, make(bson.Raw, 1<<10))
 		}
 		var messages, total int
-		err := s.Run(t.Context(), stream.Source{Cursor: &fake{}, Documents: documents}, func(docs []bson.Raw) error {
+		err := s.Run(t.Context(), stream.Source{Cursor: &fake{}, Documents: documents}, func(
+			docs []bson.Raw,
+		) error {
 			messages++
 			total += len(docs)
 			return nil
 		})
 		perMessage := max(row.want>>10, 1)
-		if want := (4000 + perMessage - 1) / perMessage; err != nil || messages != want || total != 4000 {
-			t.Errorf("configured %d: %d documents in %d messages, want %d, %v", row.configured, total, messages, want, err)
+		if want := (4000 + perMessage - 1) / perMessage; err != nil || messages != want ||
+			total != 4000 {
+			t.Errorf("configured %d: %d documents in %d messages, want %d, %v", row.configured,
+				total, messages, want, err)
 		}
 	}
 }
@@ -108,7 +115,12 @@ func TestTheClientsBatchSizeIsTheLargest(t *testing.T) {
 		{"more than a batch may hold", 3000, 10_000, 1_000_000, []int32{101, 104, 104, 104}},
 	} {
 		f := &fake{left: test.documents, size: test.size, batchSize: int32(test.asks)}
-		if err := stream.New(stream.Config{}).Run(t.Context(), stream.Source{Cursor: f, MaxBatch: int32(test.asks)}, func([]bson.Raw) error { return nil }); err != nil {
+		if err := stream.New(stream.Config{}).
+			Run(t.Context(), stream.Source{Cursor: f, MaxBatch: int32(test.asks)}, func(
+				[]bson.Raw,
+			) error {
+				return nil
+			}); err != nil {
 			t.Fatal(err)
 		}
 		for i, want := range test.want {
@@ -194,7 +206,9 @@ func TestEnds(t *testing.T) {
 			f := &fake{left: 1000, size: 10, err: test.next}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			err := stream.New(stream.Config{}).Run(ctx, stream.Source{Cursor: f}, func([]bson.Raw) error {
+			err := stream.New(stream.Config{}).Run(ctx, stream.Source{Cursor: f}, func(
+				[]bson.Raw,
+			) error {
 				if test.cause != nil {
 					cancel(test.cause)
 				}
@@ -213,7 +227,11 @@ func TestQuietTailable(t *testing.T) {
 		f := &fake{tailable: true}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		err := stream.New(stream.Config{}).Run(ctx, stream.Source{Cursor: f}, func([]bson.Raw) error { return nil })
+		err := stream.New(stream.Config{}).Run(ctx, stream.Source{Cursor: f}, func(
+			[]bson.Raw,
+		) error {
+			return nil
+		})
 		if !errors.Is(err, context.DeadlineExceeded) || len(f.sizes) > 41 || len(f.sizes) < 30 {
 			t.Errorf("%d getMores in 10 s: %v", len(f.sizes), err)
 		}
@@ -241,7 +259,9 @@ func TestNoPauseAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		src := stream.Source{Cursor: &relayed{fake: fake{left: 10, size: 10}}}
-		if err := stream.New(stream.Config{}).Run(t.Context(), src, func([]bson.Raw) error { return nil }); err != nil {
+		if err := stream.New(stream.Config{}).Run(t.Context(), src, func([]bson.Raw) error {
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(begin); took != 0 {

@@ -37,7 +37,8 @@ type changesBatch struct {
 func tokenOf(n int) bson.Raw { return bson.NewBuilder(nil).Int32("t", int32(n)).Finish() }
 
 func eventOf(n, pad int) bson.Raw {
-	return bson.NewBuilder(nil).Document("_id", tokenOf(n)).Binary("pad", 0, make([]byte, pad)).Finish()
+	return bson.NewBuilder(nil).Document("_id", tokenOf(n)).Binary("pad", 0, make([]byte, pad)).
+		Finish()
 }
 
 func (c *changes) TryNext(context.Context) (bson.Raw, bool, error) {
@@ -198,7 +199,9 @@ func TestWatchFails(t *testing.T) {
 		}
 	})
 	t.Run("in a batch", func(t *testing.T) {
-		c := &changes{events: []bson.Raw{eventOf(1, 0), bson.NewBuilder(nil).Finish(), eventOf(3, 0)}}
+		c := &changes{
+			events: []bson.Raw{eventOf(1, 0), bson.NewBuilder(nil).Finish(), eventOf(3, 0)},
+		}
 		sent, err := watch(t.Context(), c, 0)
 		if want := []string{"[1]"}; err == nil || !slices.Equal(sent, want) || c.closed != 1 {
 			t.Errorf("%q, %v, closed %d times", sent, err, c.closed)
@@ -252,7 +255,8 @@ func TestWatchSizes(t *testing.T) {
 		"by the client's": {7, []int32{7, 7}},
 	} {
 		c := &changes{err: io.EOF, batches: []changesBatch{{events: []int{1}, pad: 4000 - 37}}}
-		if _, err := watch(t.Context(), c, test.most); err != nil || !slices.Equal(c.sizes, test.want) {
+		if _, err := watch(t.Context(), c, test.most); err != nil ||
+			!slices.Equal(c.sizes, test.want) {
 			t.Errorf("%s: batches of %v, %v, want %v", name, c.sizes, err, test.want)
 		}
 	}

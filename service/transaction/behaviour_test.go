@@ -84,7 +84,9 @@ func TestLabels(t *testing.T) {
 				t.Errorf("Commit = %s, want %s", got, row.commit)
 			}
 			if strings.HasSuffix(got, "same-request") {
-				for what, err := range map[string]error{"UpdateOne": b.add(token, "b"), "Abort": b.abort(token)} {
+				for what, err := range map[string]error{
+					"UpdateOne": b.add(token, "b"), "Abort": b.abort(token),
+				} {
 					if got := told(err); got != "Aborted TransactionCommitted never" {
 						t.Errorf("%s after a Commit without an answer = %s", what, got)
 					}
@@ -123,12 +125,16 @@ func TestRunTriesAgain(t *testing.T) {
 				request := add("", "a", nil)
 				request.Transaction = nil
 				res, err := b.Transaction.Run(t.Context(), &mooringv1.TransactionServiceRunRequest{
-					Operations: []*mooringv1.TransactionOperation{{Operation: &mooringv1.TransactionOperation_UpdateOne{UpdateOne: request}}},
+					Operations: []*mooringv1.TransactionOperation{
+						{Operation: &mooringv1.TransactionOperation_UpdateOne{UpdateOne: request}},
+					},
 				})
 				if got := told(err); got != row.want {
 					t.Errorf("Run = %s, want %s", got, row.want)
 				}
-				if err == nil && (len(res.GetResults()) != 1 || res.GetResults()[0].GetUpdateOne().GetMatchedCount() != 1) {
+				if err == nil &&
+					(len(res.GetResults()) != 1 ||
+						res.GetResults()[0].GetUpdateOne().GetMatchedCount() != 1) {
 					t.Errorf("Run = %v", res)
 				}
 				if got := b.balances(); got != row.there {
@@ -209,7 +215,8 @@ func TestCursors(t *testing.T) {
 			token, other := b.begin(), b.begin()
 			open := func(transaction *string) string {
 				page, err := b.Document.Find(ctx, &mooringv1.FindRequest{
-					Database: "bank", Collection: "accounts", Transaction: transaction, BatchSize: proto.Int32(1),
+					Database: "bank", Collection: "accounts", Transaction: transaction,
+					BatchSize: proto.Int32(1),
 				})
 				if err != nil || page.GetCursor() == "" {
 					t.Fatalf("Find = %v, %v, want a cursor", page, err)
@@ -217,7 +224,8 @@ func TestCursors(t *testing.T) {
 				return page.GetCursor()
 			}
 			next := func(cursor string, transaction *string) string {
-				_, err := b.Cursor.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: cursor, Transaction: transaction})
+				_, err := b.Cursor.NextPage(ctx,
+					&mooringv1.NextPageRequest{Cursor: cursor, Transaction: transaction})
 				return told(err)
 			}
 			within, outside := open(&token), open(nil)
@@ -260,7 +268,8 @@ func TestManyCursors(t *testing.T) {
 	token := b.begin()
 	for range 8 {
 		page, err := b.Document.Find(t.Context(), &mooringv1.FindRequest{
-			Database: "bank", Collection: "accounts", Transaction: &token, BatchSize: proto.Int32(1),
+			Database: "bank", Collection: "accounts", Transaction: &token,
+			BatchSize: proto.Int32(1),
 		})
 		if err != nil || page.GetCursor() == "" {
 			t.Fatalf("Find = %v, %v, want a cursor", page, err)
@@ -271,7 +280,8 @@ func TestManyCursors(t *testing.T) {
 	}
 	for _, p := range b.Client.Pools() {
 		if p.InUse+p.Transactions+p.Cursors > 0 {
-			t.Errorf("%d connections in use, %d by transactions, %d by cursors", p.InUse, p.Transactions, p.Cursors)
+			t.Errorf("%d connections in use, %d by transactions, %d by cursors", p.InUse,
+				p.Transactions, p.Cursors)
 		}
 	}
 	if n := b.deployment.OpenCursors(); n > 0 {
@@ -305,7 +315,8 @@ func TestStreams(t *testing.T) {
 	}
 	stream := func(statement int32) (string, string) {
 		ss, err := b.Document.StreamFind(ctx, &mooringv1.StreamFindRequest{
-			Database: "bank", Collection: "accounts", Transaction: &token, Statement: &statement, Filter: doc(`{"n": 11}`),
+			Database: "bank", Collection: "accounts", Transaction: &token, Statement: &statement,
+			Filter: doc(`{"n": 11}`),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -320,7 +331,8 @@ func TestStreams(t *testing.T) {
 		t.Errorf("StreamFind = %s, want what the transaction has changed", got)
 	}
 	ss, err := b.Document.StreamFind(ctx, &mooringv1.StreamFindRequest{
-		Database: "bank", Collection: "accounts", Transaction: &token, Statement: proto.Int32(1), Filter: doc(`{"n": 11}`),
+		Database: "bank", Collection: "accounts", Transaction: &token, Statement: proto.Int32(1),
+		Filter: doc(`{"n": 11}`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -332,7 +344,9 @@ func TestStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = is.Send(&mooringv1.ImportRequest{Database: "bank", Collection: "accounts", Transaction: &token})
+	_ = is.Send(&mooringv1.ImportRequest{
+		Database: "bank", Collection: "accounts", Transaction: &token,
+	})
 	if _, err := is.CloseAndRecv(); told(err) != "InvalidArgument InvalidArgument never" {
 		t.Errorf("Import in a transaction = %s", told(err))
 	}
@@ -365,14 +379,16 @@ func TestSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(session string) string {
-		res, err := b.Document.FindOne(ctx, &mooringv1.FindOneRequest{Database: "bank", Collection: "accounts", Session: &session})
+		res, err := b.Document.FindOne(ctx,
+			&mooringv1.FindOneRequest{Database: "bank", Collection: "accounts", Session: &session})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return res.GetSession()
 	}
 	session := read(started.GetSession())
-	begun, err := b.Transaction.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{Session: &session})
+	begun, err := b.Transaction.Begin(ctx,
+		&mooringv1.TransactionServiceBeginRequest{Session: &session})
 	if err != nil || begun.GetSession() == "" {
 		t.Fatalf("Begin = %v, %v, want a renewed session", begun, err)
 	}
@@ -380,21 +396,27 @@ func TestSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	done, err := b.Transaction.Commit(ctx, &mooringv1.TransactionServiceCommitRequest{
-		Transaction: proto.String(begun.GetTransaction()), Session: proto.String(begun.GetSession()),
+		Transaction: proto.String(begun.GetTransaction()),
+		Session:     proto.String(begun.GetSession()),
 	})
 	if err != nil || done.GetSession() == "" || done.GetSession() == begun.GetSession() {
 		t.Fatalf("Commit = %v, %v, want a renewed session", done, err)
 	}
 	read(done.GetSession())
-	if len(times) != 2 || !strings.HasPrefix(times[0], "update ") || !strings.HasPrefix(times[1], "find ") || times[0][7:] == times[1][5:] {
-		t.Errorf("afterClusterTime of %q, want that of the update and a later one of the find", times)
+	if len(times) != 2 || !strings.HasPrefix(times[0], "update ") ||
+		!strings.HasPrefix(times[1], "find ") || times[0][7:] == times[1][5:] {
+		t.Errorf("afterClusterTime of %q, want that of the update and a later one of the find",
+			times)
 	}
-	snapshot, err := b.Session.Start(ctx, &mooringv1.SessionServiceStartRequest{Snapshot: proto.Bool(true)})
+	snapshot, err := b.Session.Start(ctx,
+		&mooringv1.SessionServiceStartRequest{Snapshot: proto.Bool(true)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := snapshot.GetSession()
-	if _, err := b.Transaction.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{Session: &token}); told(err) != "InvalidArgument InvalidArgument never" {
+	if _, err := b.Transaction.Begin(ctx,
+		&mooringv1.TransactionServiceBeginRequest{Session: &token}); told(
+		err) != "InvalidArgument InvalidArgument never" {
 		t.Errorf("Begin in a session that reads from a snapshot = %s", told(err))
 	}
 }
@@ -409,7 +431,8 @@ func settle() {
 func TestClientGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
-		if _, err := b.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "bank", Collection: "accounts"}); err != nil {
+		if _, err := b.Document.FindOne(t.Context(),
+			&mooringv1.FindOneRequest{Database: "bank", Collection: "accounts"}); err != nil {
 			t.Fatal(err) // the servers are known now
 		}
 		token, n := b.begin(), int32(1)
@@ -433,7 +456,8 @@ func TestClientGoesAway(t *testing.T) {
 		if err := <-gone; status.Code(err).String() != "Canceled" {
 			t.Errorf("the client that goes away gets %v", err)
 		}
-		if _, err := b.Document.UpdateOne(t.Context(), add(token, "a", &n)); told(err) != "Aborted TransactionBusy same-request" {
+		if _, err := b.Document.UpdateOne(t.Context(),
+			add(token, "a", &n)); told(err) != "Aborted TransactionBusy same-request" {
 			t.Errorf("the same call while the first runs = %s", told(err))
 		}
 		close(held)
@@ -453,7 +477,8 @@ func TestClientGoesAway(t *testing.T) {
 
 // TestLimit: a client has so many transactions and cursors.
 func TestLimit(t *testing.T) {
-	b := newBank(t, deployment.ReplicaSet, servicetest.Config{Handles: paging.Config{MaxPerPrincipal: 2}})
+	b := newBank(t, deployment.ReplicaSet,
+		servicetest.Config{Handles: paging.Config{MaxPerPrincipal: 2}})
 	ctx := servicetest.As(t.Context(), "ann")
 	begin := func() (string, string) {
 		res, err := b.Transaction.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{})
@@ -461,10 +486,12 @@ func TestLimit(t *testing.T) {
 	}
 	first, _ := begin()
 	begin()
-	if _, got := begin(); got != "ResourceExhausted "+string(rpcerr.HandleLimitExceeded)+" same-request" {
+	if _, got := begin(); got != "ResourceExhausted "+string(rpcerr.HandleLimitExceeded)+
+		" same-request" {
 		t.Errorf("a third transaction = %s", got)
 	}
-	if _, err := b.Transaction.Abort(ctx, &mooringv1.TransactionServiceAbortRequest{Transaction: &first}); err != nil {
+	if _, err := b.Transaction.Abort(ctx,
+		&mooringv1.TransactionServiceAbortRequest{Transaction: &first}); err != nil {
 		t.Fatal(err)
 	}
 	if _, got := begin(); got != "OK" {
@@ -480,7 +507,8 @@ func TestLimitWithoutName(t *testing.T) {
 	})
 	api := mooringv1.NewTransactionServiceClient(b.Local)
 	begin := func(address string) string {
-		ctx := inproc.WithIncoming(t.Context(), call.Local{Client: netip.MustParseAddr(address)}, nil)
+		ctx := inproc.WithIncoming(t.Context(), call.Local{Client: netip.MustParseAddr(address)},
+			nil)
 		_, err := api.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{})
 		return told(err)
 	}
@@ -503,7 +531,8 @@ func TestLimitWithoutName(t *testing.T) {
 // TestLimitAtOnce checks that clients that begin at once do not exceed the limit.
 func TestLimitAtOnce(t *testing.T) {
 	const limit, calls = 2, 16
-	b := newBank(t, deployment.ReplicaSet, servicetest.Config{Handles: paging.Config{MaxPerPrincipal: limit}})
+	b := newBank(t, deployment.ReplicaSet,
+		servicetest.Config{Handles: paging.Config{MaxPerPrincipal: limit}})
 	for round := range 200 {
 		principal := fmt.Sprint("ann", round)
 		var begun atomic.Int64
@@ -512,7 +541,8 @@ func TestLimitAtOnce(t *testing.T) {
 		for range calls {
 			all.Go(func() {
 				<-start
-				_, _, err := b.Transactions.Start(t.Context(), principal, client.TransactionOptions{}, nil)
+				_, _, err := b.Transactions.Start(t.Context(), principal,
+					client.TransactionOptions{}, nil)
 				if err == nil {
 					begun.Add(1)
 				} else if _, ok := errors.AsType[*handle.LimitError](err); !ok {
@@ -584,7 +614,9 @@ func TestPanic(t *testing.T) {
 		t.Run(row.command, func(t *testing.T) {
 			d := newDeployment(t, deployment.ReplicaSet)
 			var command atomic.Pointer[string]
-			b := newBranchOn(t, d, func(ctx context.Context, network, addr string) (net.Conn, error) {
+			b := newBranchOn(t, d, func(
+				ctx context.Context, network, addr string,
+			) (net.Conn, error) {
 				c, err := d.Dial(ctx, network, addr)
 				return panicking{c, &command}, err
 			}, servicetest.Config{})
@@ -615,7 +647,8 @@ func TestOverlappingEnd(t *testing.T) {
 		token := b.begin()
 		var both sync.WaitGroup
 		both.Go(func() {
-			if got := told(b.add(token, "a")); !strings.HasPrefix(got, "InvalidArgument ") && !strings.HasPrefix(got, "Aborted ") {
+			if got := told(b.add(token, "a")); !strings.HasPrefix(got, "InvalidArgument ") &&
+				!strings.HasPrefix(got, "Aborted ") {
 				t.Errorf("UpdateOne = %s", got)
 			}
 		})
@@ -649,7 +682,8 @@ func TestKilledCommit(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() { _ = b.commit(token) })
 		both.Go(func() { // it may be gone
-			_, _ = b.Deployment.KillHandle(ctx, &mooringv1.KillHandleRequest{Id: list.GetHandles()[0].GetId()})
+			_, _ = b.Deployment.KillHandle(ctx,
+				&mooringv1.KillHandleRequest{Id: list.GetHandles()[0].GetId()})
 		})
 		both.Wait()
 		switch err := b.commit(token); {
@@ -659,7 +693,8 @@ func TestKilledCommit(t *testing.T) {
 			t.Errorf("the last Commit = %s", told(err))
 		}
 	}
-	if got, want := b.balances(), fmt.Sprintf(`{"_id":"a","n":%d} {"_id":"b","n":10}`, 10+committed); got != want {
+	if got, want := b.balances(),
+		fmt.Sprintf(`{"_id":"a","n":%d} {"_id":"b","n":10}`, 10+committed); got != want {
 		t.Errorf("there is %s, want %s", got, want)
 	}
 }
@@ -682,7 +717,8 @@ func TestAbortTooLate(t *testing.T) {
 	over, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	server := transaction.NewServer(transaction.ServerConfig{Transactions: b.Transactions})
-	_, err := server.Abort(&call.Context{Context: over}, &mooringv1.TransactionServiceAbortRequest{Transaction: &token})
+	_, err := server.Abort(&call.Context{Context: over},
+		&mooringv1.TransactionServiceAbortRequest{Transaction: &token})
 	if err != nil || aborts.Load() != 1 {
 		t.Errorf("Abort = %v, and the server got %d, want 1", err, aborts.Load())
 	}

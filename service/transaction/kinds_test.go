@@ -20,7 +20,8 @@ func TestKindsOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		offices, _ := newOffices(t, 1, keyOne, newKey(t, "1"))
 		o := offices[0]
-		o.deployment.SetDocuments(accounts, raw(t, `{"_id": "a", "n": 0}`), raw(t, `{"_id": "b", "n": 0}`))
+		o.deployment.SetDocuments(accounts, raw(t, `{"_id": "a", "n": 0}`),
+			raw(t, `{"_id": "b", "n": 0}`))
 		held := o.hold("b")
 		for name, row := range map[string]struct {
 			kind  seal.Kind

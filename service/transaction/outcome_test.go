@@ -36,6 +36,7 @@ func TestOutcomes(t *testing.T) {
 	expect(1, start.Add(remembered), false)
 	expect(2, start.Add(remembered), true)
 	if len(m.of) != maxOutcomes || len(m.order) != maxOutcomes {
-		t.Errorf("%d ends are in memory, %d in order, want %d", len(m.of), len(m.order), maxOutcomes)
+		t.Errorf("%d ends are in memory, %d in order, want %d", len(m.of), len(m.order),
+			maxOutcomes)
 	}
 }

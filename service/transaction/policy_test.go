@@ -50,7 +50,8 @@ func TestCommitIsDecidedAgain(t *testing.T) {
 		}
 		e.Replace(parse(row.rules))
 		for range 2 {
-			_, err = b.Transaction.Commit(t.Context(), &mooringv1.TransactionServiceCommitRequest{Transaction: new(begun.Transaction)})
+			_, err = b.Transaction.Commit(t.Context(),
+				&mooringv1.TransactionServiceCommitRequest{Transaction: new(begun.Transaction)})
 			if row.want == codes.OK && err != nil || row.want != codes.OK && err == nil {
 				t.Errorf("%s: %v", row.name, err)
 			}
@@ -60,7 +61,8 @@ func TestCommitIsDecidedAgain(t *testing.T) {
 		}
 		e.Replace(parse(wide))
 		found, err := b.Document.CountDocuments(t.Context(), &mooringv1.CountDocumentsRequest{
-			Database: "bank", Collection: "accounts", Filter: doc(`{"_id": ` + string(rune('0'+i)) + `}`),
+			Database: "bank", Collection: "accounts",
+			Filter: doc(`{"_id": ` + string(rune('0'+i)) + `}`),
 		})
 		if err != nil || (found.GetCount() == 1) != (row.want == codes.OK) {
 			t.Errorf("%s: %d documents, %v", row.name, found.GetCount(), err)

@@ -128,7 +128,9 @@ func TestOutcomeIsForgotten(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second) //nolint:forbidigo // time is fake
 		commits := b.watch("commitTransaction")
-		for what, err := range map[string]error{"Commit": b.commit(token), "Abort": b.abort(token)} {
+		for what, err := range map[string]error{
+			"Commit": b.commit(token), "Abort": b.abort(token),
+		} {
 			if got := told(err); got != unknown {
 				t.Errorf("%s after 25 minutes = %s, want %s", what, got, unknown)
 			}
@@ -190,7 +192,9 @@ func TestCommitRunsOn(t *testing.T) {
 				}
 				var mu sync.Mutex
 				var on []int // connections
-				g.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+				g.deployment.Disturb(func(
+					cmd *fakemongo.Command, next fakemongo.Handler,
+				) fakemongo.Reply {
 					reply := next(cmd)
 					if cmd.Name == "commitTransaction" {
 						mu.Lock()
@@ -215,7 +219,8 @@ func TestCommitRunsOn(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if len(on) != row.want || on[0] != on[len(on)-1] {
-					t.Errorf("commits were sent on the connections %v, want %d on one", on, row.want)
+					t.Errorf("commits were sent on the connections %v, want %d on one", on,
+						row.want)
 				}
 			})
 		})
@@ -233,17 +238,21 @@ func TestOtherLife(t *testing.T) {
 	next := newReplica(t, a.deployment, "a:1", between)
 	local := call.Local{Forwarded: true, Owner: a.Handles.Self().Instance}
 	_, err := next.Answer(t.Context(), &call.Forwarding{
-		Method:  mooringv1.DocumentService_CountDocuments_FullMethodName,
-		Request: &mooringv1.CountDocumentsRequest{Database: "bank", Collection: "accounts", Transaction: &token},
-		Answer:  (&mooringv1.CountDocumentsResponse{}).ProtoReflect().Type(), Local: local,
+		Method: mooringv1.DocumentService_CountDocuments_FullMethodName,
+		Request: &mooringv1.CountDocumentsRequest{
+			Database: "bank", Collection: "accounts", Transaction: &token,
+		},
+		Answer: (&mooringv1.CountDocumentsResponse{}).ProtoReflect().Type(), Local: local,
 	})
 	if !errors.Is(err, paging.ErrNotHere) {
 		t.Errorf("a call for the earlier life = %v, want %v", err, paging.ErrNotHere)
 	}
 	reply, err := next.Answer(t.Context(), &call.Forwarding{
 		Method: mooringv1.DocumentService_StreamFind_FullMethodName, Streams: true,
-		Request: &mooringv1.StreamFindRequest{Database: "bank", Collection: "accounts", Transaction: &token},
-		Answer:  (&mooringv1.StreamFindResponse{}).ProtoReflect().Type(), Local: local,
+		Request: &mooringv1.StreamFindRequest{
+			Database: "bank", Collection: "accounts", Transaction: &token,
+		},
+		Answer: (&mooringv1.StreamFindResponse{}).ProtoReflect().Type(), Local: local,
 	})
 	if err == nil {
 		_, err = reply.Stream.Recv()

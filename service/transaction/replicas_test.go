@@ -103,7 +103,8 @@ func TestForwardedClient(t *testing.T) {
 		err = b.Local.Invoke(ctx, mooringv1.DocumentService_UpdateOne_FullMethodName,
 			add(begun.GetTransaction(), "a", nil), &mooringv1.UpdateOneResponse{})
 		if err != nil || !local.Forwarded || local.Client != client || local.Identity != identity {
-			t.Errorf("UpdateOne = %v; forwarded %t, for %s, %v", err, local.Forwarded, local.Client, local.Identity)
+			t.Errorf("UpdateOne = %v; forwarded %t, for %s, %v", err, local.Forwarded, local.Client,
+				local.Identity)
 		}
 	}
 }
@@ -113,7 +114,9 @@ var refused = &paging.UnreachableError{Address: "a:1", Refused: true, Err: error
 
 // TestForwarding runs a transaction at the replica that does not keep it.
 func TestForwarding(t *testing.T) {
-	for _, topology := range []deployment.Topology{deployment.ReplicaSet, deployment.Sharded, deployment.LoadBalanced} {
+	for _, topology := range []deployment.Topology{
+		deployment.ReplicaSet, deployment.Sharded, deployment.LoadBalanced,
+	} {
 		t.Run(string(topology), func(t *testing.T) {
 			a, b, _ := newReplicas(t, topology)
 			token := a.begin()
@@ -124,19 +127,26 @@ func TestForwarding(t *testing.T) {
 					t.Fatalf("UpdateOne = %v, %v", res, err)
 				}
 			}
-			if code, body := b.post(updateOne, token, addB); code != 200 || !strings.Contains(body, `"matchedCount":1`) {
+			if code, body := b.post(updateOne, token, addB); code != 200 ||
+				!strings.Contains(body, `"matchedCount":1`) {
 				t.Fatalf("updateOne = %d %s", code, body)
 			}
-			find := &mooringv1.FindRequest{Database: "bank", Collection: "accounts", Transaction: &token, BatchSize: proto.Int32(1)}
+			find := &mooringv1.FindRequest{
+				Database: "bank", Collection: "accounts", Transaction: &token,
+				BatchSize: proto.Int32(1),
+			}
 			page, err := b.Document.Find(t.Context(), find)
 			if err != nil || len(page.GetDocuments()) != 1 || page.GetCursor() == "" {
 				t.Fatalf("Find = %v, %v", page, err)
 			}
 			next := &mooringv1.NextPageRequest{Cursor: page.GetCursor(), Transaction: &token}
-			if page, err := b.Cursor.NextPage(t.Context(), next); err != nil || len(page.GetDocuments()) != 1 {
+			if page, err := b.Cursor.NextPage(t.Context(), next); err != nil ||
+				len(page.GetDocuments()) != 1 {
 				t.Errorf("NextPage = %v, %v", page, err)
 			}
-			ss, err := b.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "bank", Collection: "accounts", Transaction: &token})
+			ss, err := b.Document.StreamFind(t.Context(), &mooringv1.StreamFindRequest{
+				Database: "bank", Collection: "accounts", Transaction: &token,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -324,12 +334,16 @@ func TestLostAnswers(t *testing.T) {
 			"Unavailable UnknownTransactionCommitResult same-request",
 		},
 	} {
-		between["a:1"].lost = &paging.UnreachableError{Address: "a:1", Sent: row.sent, Err: errors.New("no answer")}
+		between["a:1"].lost = &paging.UnreachableError{
+			Address: "a:1", Sent: row.sent, Err: errors.New("no answer"),
+		}
 		if got := told(b.add(token, "a")); got != row.plain {
 			t.Errorf("sent %v: UpdateOne = %s, want %s", row.sent, got, row.plain)
 		}
-		if _, err := b.Document.UpdateOne(t.Context(), add(token, "a", &n)); told(err) != row.numbered {
-			t.Errorf("sent %v: UpdateOne with a number = %s, want %s", row.sent, told(err), row.numbered)
+		if _, err := b.Document.UpdateOne(t.Context(),
+			add(token, "a", &n)); told(err) != row.numbered {
+			t.Errorf("sent %v: UpdateOne with a number = %s, want %s", row.sent, told(err),
+				row.numbered)
 		}
 		if got := told(b.commit(token)); got != row.commitment {
 			t.Errorf("sent %v: Commit = %s, want %s", row.sent, got, row.commitment)
@@ -352,7 +366,8 @@ func (b *bank) freeSession() bson.UUID {
 func TestDrain(t *testing.T) {
 	a, b, between := newReplicas(t, deployment.ReplicaSet)
 	token, committed := a.begin(), a.begin()
-	if err := errors.Join(a.add(token, "a"), a.add(committed, "b"), a.commit(committed)); err != nil {
+	if err := errors.Join(a.add(token, "a"), a.add(committed, "b"),
+		a.commit(committed)); err != nil {
 		t.Fatal(err)
 	}
 	if n := a.Transactions.Drained(); n != 0 {
@@ -364,7 +379,9 @@ func TestDrain(t *testing.T) {
 	if n := a.Transactions.Drained(); n != 1 {
 		t.Errorf("%d were ended, want 1: the other one was committed", n)
 	}
-	for what, err := range map[string]error{"at its owner": a.add(token, "b"), "elsewhere": b.add(token, "b"), "the Commit": b.commit(token)} {
+	for what, err := range map[string]error{
+		"at its owner": a.add(token, "b"), "elsewhere": b.add(token, "b"), "the Commit": b.commit(token),
+	} {
 		if got := told(err); got != "Aborted TransactionAborted transaction" {
 			t.Errorf("a call %s = %s", what, got)
 		}
@@ -373,7 +390,9 @@ func TestDrain(t *testing.T) {
 		t.Errorf("Commit of what is committed = %v", err)
 	}
 	free := a.freeSession()
-	if _, err := a.Transaction.Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{}); told(err) != "Unavailable ShuttingDown restart" {
+	if _, err := a.Transaction.Begin(t.Context(),
+		&mooringv1.TransactionServiceBeginRequest{}); told(
+		err) != "Unavailable ShuttingDown restart" {
 		t.Errorf("Begin = %s", told(err))
 	}
 	if got := a.freeSession(); got != free {
@@ -385,7 +404,8 @@ func TestDrain(t *testing.T) {
 	if got := told(b.add(token, "b")); got != "Aborted TransactionAborted transaction" {
 		t.Errorf("a call behind the gate = %s", got)
 	}
-	if got := told(b.commit(token)); got != "Unavailable UnknownTransactionCommitResult same-request" {
+	if got := told(
+		b.commit(token)); got != "Unavailable UnknownTransactionCommitResult same-request" {
 		t.Errorf("Commit behind the gate = %s", got)
 	}
 	between["a:1"].lost = refused
@@ -458,10 +478,12 @@ func TestMisuse(t *testing.T) {
 			name: "an operator has killed it", reason: rpcerr.TransactionAborted, code: 409,
 			spoil: func(t *testing.T, a *bank, _ links, _ string) func() {
 				list, err := a.Deployment.ListHandles(t.Context(), &mooringv1.ListHandlesRequest{})
-				if err != nil || len(list.GetHandles()) != 1 || list.GetHandles()[0].GetKind() != "transaction" {
+				if err != nil || len(list.GetHandles()) != 1 ||
+					list.GetHandles()[0].GetKind() != "transaction" {
 					t.Fatalf("ListHandles = %v, %v, want a transaction", list, err)
 				}
-				if _, err := a.Deployment.KillHandle(t.Context(), &mooringv1.KillHandleRequest{Id: list.GetHandles()[0].GetId()}); err != nil {
+				if _, err := a.Deployment.KillHandle(t.Context(),
+					&mooringv1.KillHandleRequest{Id: list.GetHandles()[0].GetId()}); err != nil {
 					t.Fatal(err)
 				}
 				return nil
@@ -471,7 +493,9 @@ func TestMisuse(t *testing.T) {
 			name: "another call is running", reason: rpcerr.TransactionBusy, code: 409,
 			spoil: func(t *testing.T, a *bank, _ links, token string) func() {
 				held := make(chan struct{})
-				a.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+				a.deployment.Disturb(func(
+					cmd *fakemongo.Command, next fakemongo.Handler,
+				) fakemongo.Reply {
 					if cmd.Name == "update" {
 						<-held
 					}
@@ -511,12 +535,15 @@ func TestMisuse(t *testing.T) {
 					delete(callers, "the owner")
 				}
 				for name, g := range callers {
-					if got := rpcerr.HTTP(g.add(token, "b")).Body.GetError().GetReason(); got != string(row.reason) {
+					if got := rpcerr.HTTP(g.add(token, "b")).Body.GetError().
+						GetReason(); got != string(row.reason) {
 						t.Errorf("gRPC at %s: %s, want %s", name, got, row.reason)
 					}
 					code, body := g.post(updateOne, token, addB)
-					if code != row.code || !strings.Contains(body, `"reason":"`+string(row.reason)+`"`) {
-						t.Errorf("REST at %s: %d %s, want %d %s", name, code, body, row.code, row.reason)
+					if code != row.code ||
+						!strings.Contains(body, `"reason":"`+string(row.reason)+`"`) {
+						t.Errorf("REST at %s: %d %s, want %d %s", name, code, body, row.code,
+							row.reason)
 					}
 				}
 				if undo != nil {

@@ -29,7 +29,8 @@ type office struct {
 }
 
 // newOffices returns replicas before one deployment that forward calls to each other.
-func newOffices(t *testing.T, n int, keys string, key seal.Key) (offices []*office, start func() *office) {
+func newOffices(t *testing.T, n int, keys string, key seal.Key) (offices []*office,
+	start func() *office) {
 	t.Helper()
 	d := newDeployment(t, deployment.ReplicaSet)
 	between := links{}
@@ -75,7 +76,8 @@ func newKey(t *testing.T, c string) seal.Key {
 func (o *office) pay(ctx context.Context, key, account string) error {
 	req := add("", account, nil)
 	req.Transaction = nil
-	_, err := o.Document.UpdateOne(metadata.AppendToOutgoingContext(ctx, "idempotency-key", key), req)
+	_, err := o.Document.UpdateOne(metadata.AppendToOutgoingContext(ctx, "idempotency-key", key),
+		req)
 	return err
 }
 
@@ -128,9 +130,10 @@ func (o *office) hold(account string) holding {
 func (o *office) ticket() string {
 	o.t.Helper()
 	s := changestream.New(changestream.Config{Client: o.Client, Tickets: o.tickets})
-	res, err := s.CreateTicket(&call.Context{Context: o.t.Context()}, &mooringv1.CreateTicketRequest{
-		Watch: &mooringv1.WatchRequest{Database: "bank", Collection: proto.String("accounts")},
-	})
+	res, err := s.CreateTicket(&call.Context{Context: o.t.Context()},
+		&mooringv1.CreateTicketRequest{
+			Watch: &mooringv1.WatchRequest{Database: "bank", Collection: proto.String("accounts")},
+		})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -187,7 +190,8 @@ func TestRotation(t *testing.T) {
 		pay("before", offices[0])
 		want := func(account string, n int) {
 			t.Helper()
-			if got := fmt.Sprintf(`{"_id":"%s","n":%d}`, account, n); !strings.Contains(offices[0].balances(), got) {
+			if got := fmt.Sprintf(`{"_id":"%s","n":%d}`, account,
+				n); !strings.Contains(offices[0].balances(), got) {
 				t.Errorf("there is %s, want %s", offices[0].balances(), got)
 			}
 		}
@@ -271,7 +275,8 @@ func TestIdempotencyKeyChanges(t *testing.T) {
 		accepted, refused := make([]int, payments), 0
 		for minute := range payments + 30 {
 			if i := minute - (before - 3); i >= 0 && i < 3 {
-				if late, err := offices[i].Exact.Replace(schedule(t, changed)); err != nil || late > 0 {
+				if late, err := offices[i].Exact.Replace(schedule(t, changed)); err != nil ||
+					late > 0 {
 					t.Fatalf("Replace = %v, %v", late, err)
 				}
 			}
@@ -287,7 +292,8 @@ func TestIdempotencyKeyChanges(t *testing.T) {
 				if p < 0 || p >= payments {
 					continue
 				}
-				err := offices[(p+age)%3].pay(t.Context(), fmt.Sprint("payment-", p), fmt.Sprint("p", p))
+				err := offices[(p+age)%3].pay(t.Context(), fmt.Sprint("payment-", p),
+					fmt.Sprint("p", p))
 				switch {
 				case err == nil:
 					accepted[p]++

@@ -68,22 +68,24 @@ func TestStatementRunsAgain(t *testing.T) {
 			}
 			return release
 		}},
-		{name: "an overloaded server", fail: func(b *bank, call func(context.Context) error) func() {
-			b.disturb("update", 3, overloaded()) // two retries, each refused
-			const want = "Unavailable IngressRequestRateLimitExceeded same-request"
-			if got := told(call(b.t.Context())); got != want {
-				b.t.Errorf("the call that is refused = %s, want %s", got, want)
-			}
-			return func() {}
-		}},
-		{name: "its client left the queue", fail: func(b *bank, call func(context.Context) error) func() {
-			release := b.occupy()
-			ctx, leave := context.WithTimeout(b.t.Context(), 50*time.Millisecond)
-			defer leave()
-			_ = call(ctx)
-			settle() // the call has ended
-			return release
-		}},
+		{name: "an overloaded server",
+			fail: func(b *bank, call func(context.Context) error) func() {
+				b.disturb("update", 3, overloaded()) // two retries, each refused
+				const want = "Unavailable IngressRequestRateLimitExceeded same-request"
+				if got := told(call(b.t.Context())); got != want {
+					b.t.Errorf("the call that is refused = %s, want %s", got, want)
+				}
+				return func() {}
+			}},
+		{name: "its client left the queue",
+			fail: func(b *bank, call func(context.Context) error) func() {
+				release := b.occupy()
+				ctx, leave := context.WithTimeout(b.t.Context(), 50*time.Millisecond)
+				defer leave()
+				_ = call(ctx)
+				settle() // the call has ended
+				return release
+			}},
 	} {
 		for _, first := range []bool{true, false} {
 			name := row.name
@@ -95,7 +97,8 @@ func TestStatementRunsAgain(t *testing.T) {
 					b := newBank(t, deployment.ReplicaSet, servicetest.Config{URIOptions: limits})
 					token, n := b.begin(), int32(1)
 					if !first {
-						if _, err := b.Document.UpdateOne(t.Context(), add(token, "b", &n)); err != nil {
+						if _, err := b.Document.UpdateOne(t.Context(),
+							add(token, "b", &n)); err != nil {
 							t.Fatal(err)
 						}
 						n++
@@ -177,7 +180,9 @@ func TestFirstCallerLeaves(t *testing.T) {
 					t.Fatal(err)
 				}
 				var finds atomic.Int64
-				b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+				b.deployment.Disturb(func(
+					cmd *fakemongo.Command, next fakemongo.Handler,
+				) fakemongo.Reply {
 					reply := next(cmd)
 					if cmd.Name == "find" {
 						finds.Add(1)
@@ -223,16 +228,20 @@ func TestStatementIsItsMethod(t *testing.T) {
 		t.Fatal(err)
 	}
 	many := &mooringv1.DeleteManyRequest{}
-	if err := proto.Unmarshal(bytes, many); err != nil || len(many.ProtoReflect().GetUnknown()) > 0 {
+	if err := proto.Unmarshal(bytes, many); err != nil ||
+		len(many.ProtoReflect().GetUnknown()) > 0 {
 		t.Fatalf("the requests differ: %v", err)
 	}
-	if res, err := b.Document.DeleteOne(t.Context(), one); err != nil || res.GetDeletedCount() != 1 {
+	if res, err := b.Document.DeleteOne(t.Context(), one); err != nil ||
+		res.GetDeletedCount() != 1 {
 		t.Errorf("DeleteOne = %v, %v", res, err)
 	}
-	if _, err := b.Document.DeleteMany(t.Context(), many); told(err) != "Aborted StatementOutOfOrder never" {
+	if _, err := b.Document.DeleteMany(t.Context(),
+		many); told(err) != "Aborted StatementOutOfOrder never" {
 		t.Errorf("DeleteMany with the same number = %s", told(err))
 	}
-	if res, err := b.Document.DeleteOne(t.Context(), one); err != nil || res.GetDeletedCount() != 1 {
+	if res, err := b.Document.DeleteOne(t.Context(), one); err != nil ||
+		res.GetDeletedCount() != 1 {
 		t.Errorf("DeleteOne again = %v, %v", res, err)
 	}
 }
@@ -269,7 +278,8 @@ func TestLargestResult(t *testing.T) {
 	}
 	put := func(length int) {
 		text := strings.Repeat("x", length)
-		b.deployment.SetDocuments(accounts, bson.NewBuilder(nil).Int32("_id", 1).String("x", text).Finish())
+		b.deployment.SetDocuments(accounts,
+			bson.NewBuilder(nil).Int32("_id", 1).String("x", text).Finish())
 	}
 	const most = 1 << 20
 	put(most / 2)

@@ -107,7 +107,9 @@ func add(transaction, account string, statement *int32) *mooringv1.UpdateOneRequ
 	return &mooringv1.UpdateOneRequest{
 		Database: "bank", Collection: "accounts", Transaction: &transaction, Statement: statement,
 		Filter: doc(`{"_id": "` + account + `"}`),
-		Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc(`{"$inc": {"n": 1}}`)}},
+		Update: &mooringv1.Update{
+			Kind: &mooringv1.Update_Operators{Operators: doc(`{"$inc": {"n": 1}}`)},
+		},
 	}
 }
 
@@ -117,12 +119,14 @@ func (b *bank) add(transaction, account string) error {
 }
 
 func (b *bank) commit(transaction string) error {
-	_, err := b.Transaction.Commit(b.t.Context(), &mooringv1.TransactionServiceCommitRequest{Transaction: &transaction})
+	_, err := b.Transaction.Commit(b.t.Context(),
+		&mooringv1.TransactionServiceCommitRequest{Transaction: &transaction})
 	return err
 }
 
 func (b *bank) abort(transaction string) error {
-	_, err := b.Transaction.Abort(b.t.Context(), &mooringv1.TransactionServiceAbortRequest{Transaction: &transaction})
+	_, err := b.Transaction.Abort(b.t.Context(),
+		&mooringv1.TransactionServiceAbortRequest{Transaction: &transaction})
 	return err
 }
 
@@ -143,7 +147,9 @@ const (
 
 // TestCommitAndAbort runs a transaction to each of its ends, on each topology that has them.
 func TestCommitAndAbort(t *testing.T) {
-	for _, topology := range []deployment.Topology{deployment.ReplicaSet, deployment.Sharded, deployment.LoadBalanced} {
+	for _, topology := range []deployment.Topology{
+		deployment.ReplicaSet, deployment.Sharded, deployment.LoadBalanced,
+	} {
 		t.Run(string(topology), func(t *testing.T) {
 			b := newBank(t, topology, servicetest.Config{})
 			for range 2 {
@@ -161,7 +167,9 @@ func TestCommitAndAbort(t *testing.T) {
 						t.Errorf("Abort = %v", err)
 					}
 				}
-				for what, err := range map[string]error{"Commit": b.commit(token), "UpdateOne": b.add(token, "a")} {
+				for what, err := range map[string]error{
+					"Commit": b.commit(token), "UpdateOne": b.add(token, "a"),
+				} {
 					if got := told(err); got != "Aborted TransactionAborted transaction" {
 						t.Errorf("%s after Abort = %s", what, got)
 					}
@@ -181,7 +189,9 @@ func TestCommitAndAbort(t *testing.T) {
 			if got := b.balances(); got != after {
 				t.Errorf("after Commit there is %s", got)
 			}
-			for what, err := range map[string]error{"Abort": b.abort(token), "UpdateOne": b.add(token, "a")} {
+			for what, err := range map[string]error{
+				"Abort": b.abort(token), "UpdateOne": b.add(token, "a"),
+			} {
 				if got := told(err); got != "Aborted TransactionCommitted never" {
 					t.Errorf("%s after Commit = %s", what, got)
 				}
@@ -200,7 +210,8 @@ func TestStandalone(t *testing.T) {
 	}
 	const want = "InvalidArgument InvalidArgument never"
 	_, err := b.Transaction.Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{})
-	if told(err) != want || !strings.Contains(err.Error(), "a standalone server, which has no transactions") {
+	if told(err) != want ||
+		!strings.Contains(err.Error(), "a standalone server, which has no transactions") {
 		t.Errorf("Begin: %v, want %s", err, want)
 	}
 	update := add("", "a", nil)
@@ -223,12 +234,14 @@ func TestTokens(t *testing.T) {
 	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
 	token, ctx := b.begin(), t.Context()
 	in := metadata.AppendToOutgoingContext(ctx, "mooring-transaction", token)
-	const notFound, invalid = "NotFound TransactionNotFound never", "InvalidArgument InvalidArgument never"
+	const notFound, invalid = "NotFound TransactionNotFound never",
+		"InvalidArgument InvalidArgument never"
 	foreign := servicetest.As(ctx, "other")
 	if _, err := b.Document.UpdateOne(foreign, add(token, "a", nil)); told(err) != notFound {
 		t.Errorf("another client's call = %s", told(err))
 	}
-	if _, err := b.Transaction.Commit(foreign, &mooringv1.TransactionServiceCommitRequest{Transaction: &token}); told(err) != notFound {
+	if _, err := b.Transaction.Commit(foreign,
+		&mooringv1.TransactionServiceCommitRequest{Transaction: &token}); told(err) != notFound {
 		t.Errorf("another client's Commit = %s", told(err))
 	}
 	if err := b.add("x", "a"); told(err) != notFound {
@@ -252,23 +265,28 @@ func TestTokens(t *testing.T) {
 	if _, err := b.Document.UpdateOne(in, add("x", "a", nil)); told(err) != invalid {
 		t.Errorf("two tokens = %s", told(err))
 	}
-	if _, err := b.Transaction.Commit(in, &mooringv1.TransactionServiceCommitRequest{Transaction: new("x")}); told(err) != invalid {
+	if _, err := b.Transaction.Commit(in,
+		&mooringv1.TransactionServiceCommitRequest{Transaction: new("x")}); told(err) != invalid {
 		t.Errorf("Commit with two tokens = %s", told(err))
 	}
-	if _, err := b.Transaction.Begin(in, &mooringv1.TransactionServiceBeginRequest{}); told(err) != invalid {
+	if _, err := b.Transaction.Begin(in,
+		&mooringv1.TransactionServiceBeginRequest{}); told(err) != invalid {
 		t.Errorf("Begin in a transaction = %s", told(err))
 	}
-	if _, err := b.Session.Start(in, &mooringv1.SessionServiceStartRequest{}); told(err) != invalid {
+	if _, err := b.Session.Start(in,
+		&mooringv1.SessionServiceStartRequest{}); told(err) != invalid {
 		t.Errorf("the start of a session in a transaction = %s", told(err))
 	}
 	if _, err := b.Document.UpdateOne(in, add("", "a", nil)); err != nil {
 		t.Errorf("a token in the metadata: %v", err)
 	}
 	keyed := metadata.AppendToOutgoingContext(ctx, "idempotency-key", "k")
-	if _, err := b.Document.UpdateOne(keyed, add(token, "a", nil)); told(err) != "InvalidArgument IdempotencyKeyUnsupported never" {
+	if _, err := b.Document.UpdateOne(keyed,
+		add(token, "a", nil)); told(err) != "InvalidArgument IdempotencyKeyUnsupported never" {
 		t.Errorf("an idempotency key in a transaction = %s", told(err))
 	}
-	if _, err := b.Transaction.Commit(in, &mooringv1.TransactionServiceCommitRequest{}); err != nil {
+	if _, err := b.Transaction.Commit(in,
+		&mooringv1.TransactionServiceCommitRequest{}); err != nil {
 		t.Errorf("Commit with a token in the metadata: %v", err)
 	}
 	if status.Code(b.commit(token)) != codes.OK {
@@ -317,7 +335,8 @@ func TestStatements(t *testing.T) {
 	n := int32(1)
 	request := add(token, "a", &n)
 	request.Transaction = nil
-	if _, err := b.Document.UpdateOne(t.Context(), request); told(err) != "InvalidArgument InvalidArgument never" {
+	if _, err := b.Document.UpdateOne(t.Context(),
+		request); told(err) != "InvalidArgument InvalidArgument never" {
 		t.Errorf("a statement without a transaction = %s", told(err))
 	}
 }
@@ -355,9 +374,11 @@ const (
 // TestREST runs a transaction over REST.
 func TestREST(t *testing.T) {
 	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
-	code, body := b.post("/v1/transactions:begin", "", `{"maxCommitTimeMS": 500, "readConcern": {"level": "snapshot"}}`)
+	code, body := b.post("/v1/transactions:begin", "",
+		`{"maxCommitTimeMS": 500, "readConcern": {"level": "snapshot"}}`)
 	var begun struct{ Transaction, ExpireTime string }
-	if err := json.Unmarshal([]byte(body), &begun); err != nil || code != 200 || begun.ExpireTime == "" {
+	if err := json.Unmarshal([]byte(body), &begun); err != nil || code != 200 ||
+		begun.ExpireTime == "" {
 		t.Fatalf("begin = %d %s, %v", code, body, err)
 	}
 	inBody := `{"transaction": "` + begun.Transaction + `", "statement": 1, ` + addB[1:]
@@ -377,8 +398,10 @@ func TestREST(t *testing.T) {
 		{updateOne, begun.Transaction, addA, 409, `"reason":"TransactionCommitted"`},
 		{"/v1/transactions:begin", "", `{"database": "d"}`, 400, `"field":"database"`},
 	} {
-		if code, body := b.post(step.path, step.token, step.body); code != step.code || !strings.Contains(body, step.want) {
-			t.Errorf("POST %s %s = %d %s, want %d %s", step.path, step.body, code, body, step.code, step.want)
+		if code, body := b.post(step.path, step.token, step.body); code != step.code ||
+			!strings.Contains(body, step.want) {
+			t.Errorf("POST %s %s = %d %s, want %d %s", step.path, step.body, code, body, step.code,
+				step.want)
 		}
 	}
 	if got := b.balances(); got != after {
@@ -390,11 +413,13 @@ func TestREST(t *testing.T) {
 func TestRun(t *testing.T) {
 	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
 	update := func(body, expect string) string {
-		return `{"updateOne": {"database": "bank", "collection": "accounts", ` + body[1:] + expect + `}`
+		return `{"updateOne": {"database": "bank", "collection": "accounts", ` + body[1:] + expect +
+			`}`
 	}
 	nobody := `{"filter": {"_id": "c"}, "update": {"$inc": {"n": 1}}}`
 	find := func(id, expect string) string {
-		return `{"findOne": {"database": "bank", "collection": "accounts", "filter": {"_id": "` + id + `"}}` + expect + `}`
+		return `{"findOne": {"database": "bank", "collection": "accounts", "filter": {"_id": "` +
+			id + `"}}` + expect + `}`
 	}
 	for name, test := range map[string]struct {
 		operations string
@@ -424,9 +449,11 @@ func TestRun(t *testing.T) {
 			t.Fatalf("%s: there is %s, want %s", name, got, before)
 		}
 	}
-	all := update(addA, `, "expect": {"matchedCount": 1, "modifiedCount": 1}`) + "," + update(addB, "") + "," + find("a", `, "expect": {"found": true}`)
+	all := update(addA, `, "expect": {"matchedCount": 1, "modifiedCount": 1}`) + "," +
+		update(addB, "") + "," + find("a", `, "expect": {"found": true}`)
 	code, body := b.post("/v1/transactions:run", "", `{"operations": [`+all+`]}`)
-	if want := `{"findOne":{"document":{"_id":"a","n":11}}}]}`; code != 200 || !strings.HasSuffix(body, want) {
+	if want := `{"findOne":{"document":{"_id":"a","n":11}}}]}`; code != 200 ||
+		!strings.HasSuffix(body, want) {
 		t.Errorf("run = %d %s, want 200 …%s", code, body, want)
 	}
 	if got := b.balances(); got != after {
@@ -456,7 +483,8 @@ func TestDeadline(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &answer); err != nil {
 			t.Fatal(err)
 		}
-		if e := answer.Error; code != 504 || e.Status != "DEADLINE_EXCEEDED" || e.Retry != "transaction" {
+		if e := answer.Error; code != 504 || e.Status != "DEADLINE_EXCEEDED" ||
+			e.Retry != "transaction" {
 			t.Errorf("a call whose deadline passes = %d %s", code, body)
 		}
 		if err := b.abort(token); err != nil {
@@ -504,7 +532,9 @@ func TestIdle(t *testing.T) {
 		}
 		time.Sleep(6 * time.Second) //nolint:forbidigo // time is fake
 		for range 2 {
-			for what, err := range map[string]error{"UpdateOne": b.add(token, "b"), "Commit": b.commit(token)} {
+			for what, err := range map[string]error{
+				"UpdateOne": b.add(token, "b"), "Commit": b.commit(token),
+			} {
 				if got := told(err); got != "Aborted TransactionAborted transaction" {
 					t.Errorf("%s after 6 s = %s", what, got)
 				}

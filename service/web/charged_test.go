@@ -21,11 +21,14 @@ import (
 // is released before the next: what it inflates to, and its items.
 func TestImportReleases(t *testing.T) {
 	const many = 40
-	large, items := &mooringv1.ImportRequest{Documents: []*mooringv1.Document{filter(70 << 10)}}, &mooringv1.ImportRequest{}
+	large, items := &mooringv1.ImportRequest{Documents: []*mooringv1.Document{filter(70 << 10)}},
+		&mooringv1.ImportRequest{}
 	for range 100 {
 		items.Documents = append(items.Documents, filter(1))
 	}
-	scarce := func(c *front.Config) { c.Admission = admission.New(admission.Config{Bytes: 1 << 20}) }
+	scarce := func(c *front.Config) {
+		c.Admission = admission.New(admission.Config{Bytes: 1 << 20})
+	}
 	for name, m := range map[string]*mooringv1.ImportRequest{"inflated": large, "items": items} {
 		var all []proto.Message
 		for range many {
@@ -33,7 +36,9 @@ func TestImportReleases(t *testing.T) {
 		}
 		for _, f := range []form{streams[0], webs[0]} {
 			b := &backend{}
-			w := send(newHandler(t, b, scarce), "Import", f.contentType, f.request(t, coding.Gzip, all...), "Connect-Content-Encoding", "gzip", "Grpc-Encoding", "gzip")
+			w := send(newHandler(t, b, scarce), "Import", f.contentType,
+				f.request(t, coding.Gzip, all...), "Connect-Content-Encoding", "gzip",
+				"Grpc-Encoding", "gzip")
 			got := f.read(t, w, func() proto.Message { return &mooringv1.ImportResponse{} })
 			if got.code != codes.OK || b.imported != many*len(m.GetDocuments()) {
 				t.Errorf("%s in %s: %d imported, %+v", name, f.contentType, b.imported, got)
@@ -197,9 +202,12 @@ func TestFewItems(t *testing.T) {
 		for range n {
 			m.Documents = append(m.Documents, &mooringv1.Document{})
 		}
-		scarce := func(c *front.Config) { c.Admission = admission.New(admission.Config{Bytes: 16 << 10}) }
+		scarce := func(c *front.Config) {
+			c.Admission = admission.New(admission.Config{Bytes: 16 << 10})
+		}
 		b, f := &backend{}, streams[0]
-		w := send(newHandler(t, b, scarce), "Import", f.contentType, f.request(t, coding.Identity, m))
+		w := send(newHandler(t, b, scarce), "Import", f.contentType,
+			f.request(t, coding.Identity, m))
 		got := f.read(t, w, func() proto.Message { return &mooringv1.ImportResponse{} })
 		if got.code != want {
 			t.Errorf("%d items: %+v, want %v", n, got, want)

@@ -76,9 +76,11 @@ func TestFailures(t *testing.T) {
 				if c.change != nil {
 					change = append(change, c.change)
 				}
-				w := send(newHandler(t, b, change...), "FindOne", f.contentType, c.body, c.header...)
+				w := send(newHandler(t, b, change...), "FindOne", f.contentType, c.body,
+					c.header...)
 				got := f.read(t, w, func() proto.Message { return &mooringv1.FindOneResponse{} })
-				if got.code != c.code || got.reason != c.reason || got.message == "" || len(got.messages) > 0 {
+				if got.code != c.code || got.reason != c.reason || got.message == "" ||
+					len(got.messages) > 0 {
 					t.Errorf("%d, %+v\nwant %v %s", w.Code, got, c.code, c.reason)
 				}
 				if c.err == nil && b.filter != nil {
@@ -90,7 +92,8 @@ func TestFailures(t *testing.T) {
 				if f.isWeb() && w.Code != 200 {
 					t.Errorf("status %d", w.Code)
 				}
-				if n := w.Header().Get("Content-Length"); !f.isWeb() && n != strconv.Itoa(w.Body.Len()) {
+				if n := w.Header().Get("Content-Length"); !f.isWeb() &&
+					n != strconv.Itoa(w.Body.Len()) {
 					t.Errorf("Content-Length %q of %d bytes", n, w.Body.Len())
 				}
 			})
@@ -138,7 +141,8 @@ func TestEnvelopes(t *testing.T) {
 	}
 	f := webs[2]
 	w := send(newHandler(t, &backend{}), "FindOne", f.contentType, []byte("***"))
-	if got := f.read(t, w, nil); got.code != codes.InvalidArgument || !strings.Contains(got.message, "base64") {
+	if got := f.read(t, w, nil); got.code != codes.InvalidArgument ||
+		!strings.Contains(got.message, "base64") {
 		t.Errorf("no base64: %+v", got)
 	}
 }
@@ -147,7 +151,8 @@ func TestEnvelopes(t *testing.T) {
 // a field of the request.
 func TestPreconditions(t *testing.T) {
 	for _, name := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
-		w := send(newHandler(t, &backend{}), "FindOne", "application/json", []byte("{}"), name, `"a"`)
+		w := send(newHandler(t, &backend{}), "FindOne", "application/json", []byte("{}"), name,
+			`"a"`)
 		var got result
 		got.fail(t, w.Body.Bytes())
 		if w.Code != 400 || got.reason != "InvalidArgument" {
@@ -173,14 +178,17 @@ func TestNoCalls(t *testing.T) {
 		{"POST", "FindOne", "application/connect+json", 415, "UnsupportedMediaType", "", ""},
 		{"POST", "StreamFind", "application/json", 415, "UnsupportedMediaType", "Accept-Post", ""},
 	} {
-		r := httptest.NewRequest(c.httpMethod, "/mooring.v1.DocumentService/"+c.method, strings.NewReader("{}"))
+		r := httptest.NewRequest(c.httpMethod, "/mooring.v1.DocumentService/"+c.method,
+			strings.NewReader("{}"))
 		r.Header.Set("Content-Type", c.contentType)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		var got result
 		got.fail(t, w.Body.Bytes())
-		if w.Code != c.code || got.reason != c.reason || c.header != "" && !strings.HasPrefix(w.Header().Get(c.header), c.value) {
-			t.Errorf("%s %s %s: %d %+v, want %d %s", c.httpMethod, c.method, c.contentType, w.Code, got, c.code, c.reason)
+		if w.Code != c.code || got.reason != c.reason ||
+			c.header != "" && !strings.HasPrefix(w.Header().Get(c.header), c.value) {
+			t.Errorf("%s %s %s: %d %+v, want %d %s", c.httpMethod, c.method, c.contentType, w.Code,
+				got, c.code, c.reason)
 		}
 	}
 	for _, name := range []string{"mooring.v1.Nothing", "mooring.v1.Document"} {

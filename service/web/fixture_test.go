@@ -37,14 +37,17 @@ type backend struct {
 }
 
 func (b *backend) learn(ctx context.Context) {
-	b.encoding = strings.Join(metadata.ValueFromIncomingContext(ctx, "mooring-document-encoding"), ",")
+	b.encoding = strings.Join(metadata.ValueFromIncomingContext(ctx, "mooring-document-encoding"),
+		",")
 	_, b.deadline = ctx.Deadline()
 	if id := call.LocalFrom(ctx).Identity; id != nil {
 		b.who = id.Principal
 	}
 }
 
-func (b *backend) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*mooringv1.FindOneResponse, error) {
+func (b *backend) FindOne(
+	ctx context.Context, r *mooringv1.FindOneRequest,
+) (*mooringv1.FindOneResponse, error) {
 	b.learn(ctx)
 	b.filter = r.GetFilter().GetBson()
 	if b.during != nil {
@@ -61,17 +64,23 @@ func (b *backend) FindOne(ctx context.Context, r *mooringv1.FindOneRequest) (*mo
 	return &mooringv1.FindOneResponse{Document: r.GetFilter()}, nil
 }
 
-func (b *backend) StreamFind(r *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
+func (b *backend) StreamFind(
+	r *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+) error {
 	b.learn(s.Context())
 	for range 2 {
-		if err := s.Send(&mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{r.GetFilter()}}); err != nil {
+		if err := s.Send(&mooringv1.StreamFindResponse{
+			Documents: []*mooringv1.Document{r.GetFilter()},
+		}); err != nil {
 			return err
 		}
 	}
 	return b.err
 }
 
-func (b *backend) Import(s grpc.ClientStreamingServer[mooringv1.ImportRequest, mooringv1.ImportResponse]) error {
+func (b *backend) Import(
+	s grpc.ClientStreamingServer[mooringv1.ImportRequest, mooringv1.ImportResponse],
+) error {
 	for {
 		r, err := s.Recv()
 		if errors.Is(err, io.EOF) {
@@ -96,12 +105,18 @@ func newHandler(tb testing.TB, b *backend, change ...func(*front.Config)) http.H
 	return newHandlerOf(tb, b, change...)
 }
 
-func newHandlerOf(tb testing.TB, service mooringv1.DocumentServiceServer, change ...func(*front.Config)) http.Handler {
+func newHandlerOf(tb testing.TB, service mooringv1.DocumentServiceServer, change ...func(
+	*front.Config,
+)) http.Handler {
 	tb.Helper()
-	conn := inproc.NewConn(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	conn := inproc.NewConn(func(
+		ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+	) (any, error) {
 		response, err := handler(ctx, req)
 		return response, explain(err)
-	}, func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	}, func(
+		srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
+	) error {
 		return explain(handler(srv, ss))
 	})
 	mooringv1.RegisterDocumentServiceServer(conn, service)
@@ -129,8 +144,11 @@ func newHandlerOf(tb testing.TB, service mooringv1.DocumentServiceServer, change
 }
 
 // send sends a POST; header is name, value, name, value, …
-func send(h http.Handler, method, contentType string, body []byte, header ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodPost, "/mooring.v1.DocumentService/"+method, bytes.NewReader(body))
+func send(
+	h http.Handler, method, contentType string, body []byte, header ...string,
+) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, "/mooring.v1.DocumentService/"+method,
+		bytes.NewReader(body))
 	r.Header.Set("Content-Type", contentType)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])

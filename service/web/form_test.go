@@ -31,9 +31,13 @@ type form struct {
 }
 
 var (
-	unary   = []form{{"application/proto", false, false, false}, {"application/json", false, true, false}}
-	streams = []form{{"application/connect+proto", true, false, false}, {"application/connect+json", true, true, false}}
-	webs    = []form{
+	unary = []form{
+		{"application/proto", false, false, false}, {"application/json", false, true, false},
+	}
+	streams = []form{
+		{"application/connect+proto", true, false, false}, {"application/connect+json", true, true, false},
+	}
+	webs = []form{
 		{"application/grpc-web+proto", true, false, false},
 		{"application/grpc-web", true, false, false},
 		{"application/grpc-web-text", true, false, true},
@@ -84,7 +88,8 @@ type result struct {
 }
 
 // read reads a response as a client does.
-func (f form) read(t *testing.T, w *httptest.ResponseRecorder, empty func() proto.Message) (r result) {
+func (f form) read(t *testing.T, w *httptest.ResponseRecorder,
+	empty func() proto.Message) (r result) {
 	t.Helper()
 	body := w.Body.Bytes()
 	if f.text {
@@ -215,7 +220,9 @@ func (r *result) readTrailers(t *testing.T, text []byte) {
 			r.code = codes.Code(n)
 		case "grpc-message":
 			message, err := url.PathUnescape(value)
-			if err != nil || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' }) {
+			if err != nil || strings.ContainsFunc(value, func(c rune) bool {
+				return c < ' ' || c > '~'
+			}) {
 				t.Fatalf("grpc-message: %q, %v", value, err)
 			}
 			r.message = message
@@ -238,7 +245,8 @@ func (r *result) readTrailers(t *testing.T, text []byte) {
 }
 
 func filter(bytes int) *mooringv1.Document {
-	return payload.NewDocument(bson.NewBuilder(nil).String("a", strings.Repeat("x", bytes)).Finish())
+	return payload.NewDocument(bson.NewBuilder(nil).String("a", strings.Repeat("x", bytes)).
+		Finish())
 }
 
 // noMessage returns a body that cannot be decoded.

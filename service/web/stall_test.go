@@ -26,9 +26,13 @@ type endless struct {
 	ended atomic.Bool // a Send has failed
 }
 
-func (e *endless) StreamFind(r *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse]) error {
+func (e *endless) StreamFind(
+	r *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+) error {
 	for {
-		err := s.Send(&mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{r.GetFilter()}})
+		err := s.Send(&mooringv1.StreamFindResponse{
+			Documents: []*mooringv1.Document{r.GetFilter()},
+		})
 		if err != nil {
 			e.ended.Store(true)
 			return err
@@ -65,15 +69,20 @@ func TestStalledClients(t *testing.T) {
 	for _, f := range append(streams, webs...) {
 		synctest.Test(t, func(t *testing.T) {
 			e, a := &endless{}, admission.New(admission.Config{Bytes: 1 << 20})
-			h := newHandlerOf(t, e, func(c *front.Config) { c.StallTimeout, c.Admission = time.Minute, a })
+			h := newHandlerOf(t, e, func(c *front.Config) {
+				c.StallTimeout, c.Admission = time.Minute, a
+			})
 			l := &oneConn{conns: make(chan net.Conn, 1), ended: make(chan struct{})}
 			s := &http.Server{Handler: h}
 			var serving sync.WaitGroup
 			serving.Go(func() { _ = s.Serve(l) })
 			near, far := net.Pipe()
 			l.conns <- far
-			body := f.request(t, coding.Identity, &mooringv1.StreamFindRequest{Filter: filter(5000)})
-			_, _ = fmt.Fprintf(near, "POST /mooring.v1.DocumentService/StreamFind HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+			body := f.request(t, coding.Identity,
+				&mooringv1.StreamFindRequest{Filter: filter(5000)})
+			_, _ = fmt.Fprintf(near,
+				"POST /mooring.v1.DocumentService/StreamFind HTTP/1.1\r\nHost: "+
+					"x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
 				f.contentType, len(body), body)
 			time.Sleep(50 * time.Second) //nolint:forbidigo // fake time
 			synctest.Wait()
@@ -116,8 +125,10 @@ func TestDrippingMessages(t *testing.T) {
 			l.conns <- far
 			begin := time.Now()
 			working.Go(func() {
-				_, err := fmt.Fprintf(near, "POST /mooring.v1.DocumentService/Import HTTP/1.1\r\nHost: x\r\n"+
-					"Content-Type: %s\r\nContent-Length: 1000000\r\n\r\n\x00\x00\x08\x00\x00", f.contentType)
+				_, err := fmt.Fprintf(near,
+					"POST /mooring.v1.DocumentService/Import HTTP/1.1\r\nHost: x\r\n"+
+						"Content-Type: %s\r\nContent-Length: 1000000\r\n\r\n\x00\x00\x08\x00\x00",
+					f.contentType)
 				for err == nil && time.Since(begin) < 10*wait {
 					time.Sleep(time.Second) //nolint:forbidigo // fake time
 					_, err = near.Write([]byte{0})

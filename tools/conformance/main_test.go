@@ -34,7 +34,8 @@ func TestCompare(t *testing.T) {
 			if got := strings.Join(rows, " "); got != test.missing {
 				t.Errorf("missing %q, want %q", got, test.missing)
 			}
-			if (test.problem == "") != (len(w.errors) == 0) || test.problem != "" && !strings.HasPrefix(w.errors[0], test.problem) {
+			if (test.problem == "") != (len(w.errors) == 0) ||
+				test.problem != "" && !strings.HasPrefix(w.errors[0], test.problem) {
 				t.Errorf("errors %q, want %q", w.errors, test.problem)
 			}
 		})
@@ -77,7 +78,8 @@ func TestEveryRowEndsItsFolder(t *testing.T) {
 // so.
 func TestWithoutSpecifications(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "conformance")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").
+		CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, test := range []struct {

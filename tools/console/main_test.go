@@ -30,7 +30,8 @@ func TestCompare(t *testing.T) {
 		"":        func(string) error { return nil },
 		"sources": func(dir string) error { return os.WriteFile(filepath.Join(dir, sources), nil, 0o600) },
 		"bytes": func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "assets", "a.js.gz"), compress([]byte("b()")), 0o600)
+			return os.WriteFile(filepath.Join(dir, "assets", "a.js.gz"), compress([]byte("b()")),
+				0o600)
 		},
 		"missing": func(dir string) error { return os.Remove(filepath.Join(dir, "index.html.gz")) },
 		"more": func(dir string) error {

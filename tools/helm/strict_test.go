@@ -25,7 +25,8 @@ import (
 func decoder(t *testing.T) runtime.Decoder {
 	t.Helper()
 	all := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(all), gatewayv1.Install(all), monitoringv1.AddToScheme(all)); err != nil {
+	if err := errors.Join(scheme.AddToScheme(all), gatewayv1.Install(all),
+		monitoringv1.AddToScheme(all)); err != nil {
 		t.Fatal(err)
 	}
 	return serializer.NewCodecFactory(all, serializer.EnableStrict).UniversalDeserializer()
@@ -60,7 +61,8 @@ func TestManifests(t *testing.T) {
 	seen := map[string]bool{}
 	for _, file := range files {
 		var stderr bytes.Buffer
-		cmd := exec.Command(strings.TrimSpace(string(path)), "template", "test", "../../deploy/helm/mooring", "-f", file)
+		cmd := exec.Command(strings.TrimSpace(string(path)), "template", "test",
+			"../../deploy/helm/mooring", "-f", file)
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
 		if err != nil {
@@ -143,7 +145,8 @@ func TestStrict(t *testing.T) {
 			t.Errorf("%s passes", name)
 		}
 	}
-	if kinds, err := decode(d, []byte("---\napiVersion: v1\nkind: Service\n\n---\n")); err != nil || len(kinds) != 1 {
+	if kinds, err := decode(d, []byte("---\napiVersion: v1\nkind: Service\n\n---\n")); err != nil ||
+		len(kinds) != 1 {
 		t.Errorf("a Service gives %q, %v", kinds, err)
 	}
 }

@@ -52,8 +52,10 @@ type layout struct {
 func (l layout) blob(d descriptor) []byte {
 	l.Helper()
 	data := l.files["blobs/"+strings.Replace(d.Digest, ":", "/", 1)].data
-	if got := fmt.Sprintf("sha256:%x", sha256.Sum256(data)); got != d.Digest || len(data) != d.Size {
-		l.Fatalf("%s has %d bytes of %s, want %d of %s", d.MediaType, len(data), got, d.Size, d.Digest)
+	if got := fmt.Sprintf("sha256:%x", sha256.Sum256(data)); got != d.Digest ||
+		len(data) != d.Size {
+		l.Fatalf("%s has %d bytes of %s, want %d of %s", d.MediaType, len(data), got, d.Size,
+			d.Digest)
 	}
 	return data
 }
@@ -84,7 +86,8 @@ func (l layout) image(d descriptor) (config, map[string]file) {
 	}
 	if got := fmt.Sprintf("sha256:%x", sha256.Sum256(layer)); len(m.Layers) != 1 ||
 		c.RootFS.DiffIDs[0] != got || c.Architecture != d.Platform.Architecture {
-		l.Errorf("the configuration says %v of %s, want %s of %v", c.RootFS, c.Architecture, got, d.Platform)
+		l.Errorf("the configuration says %v of %s, want %s of %v", c.RootFS, c.Architecture, got,
+			d.Platform)
 	}
 	return c, untar(l.T, layer)
 }
@@ -145,7 +148,8 @@ func TestImage(t *testing.T) {
 	}
 	c, files := l.image(images.Manifests[0])
 	compareWithDockerfile(t, c)
-	if f := files["etc/ssl/certs/ca-certificates.crt"]; f.mode != 0o644 || !bytes.HasPrefix(f.data, []byte("-----BEGIN")) {
+	if f := files["etc/ssl/certs/ca-certificates.crt"]; f.mode != 0o644 ||
+		!bytes.HasPrefix(f.data, []byte("-----BEGIN")) {
 		t.Errorf("the certificates have the mode %o and %d bytes", f.mode, len(f.data))
 	}
 	t.Run("runs", func(t *testing.T) { runImage(t, c, files) })
@@ -196,7 +200,8 @@ func compareWithDockerfile(t *testing.T, c config) {
 	}
 	_, last, _ := strings.Cut(string(text), "FROM scratch\n")
 	var lines []string
-	for _, m := range regexp.MustCompile(`(?m)^(ENV|EXPOSE|USER|ENTRYPOINT|CMD) .*$`).FindAllString(last, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(ENV|EXPOSE|USER|ENTRYPOINT|CMD) .*$`).
+		FindAllString(last, -1) {
 		lines = append(lines, strings.NewReplacer(`["`, "", `"]`, "").Replace(m))
 	}
 	want := []string{

@@ -50,7 +50,8 @@ func TestMutants(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("mutants =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if text := string(found[1].apply([]byte(source))); !strings.Contains(text, "if a == b || t.open() {") || found[1].line != 8 {
+	if text := string(found[1].apply([]byte(source))); !strings.Contains(text,
+		"if a == b || t.open() {") || found[1].line != 8 {
 		t.Errorf("line %d, applied:\n%s", found[1].line, text)
 	}
 }
@@ -64,7 +65,8 @@ func TestPick(t *testing.T) {
 		all = append(all, fmt.Sprintf("func f%d(a int) bool { return a > 1 }\n", i))
 	}
 	names := func(seed string, functions []string) []string {
-		found, err := mutants("core/p", "core/p/p.go", []byte("package p\n"+strings.Join(functions, "")))
+		found, err := mutants("core/p", "core/p/p.go",
+			[]byte("package p\n"+strings.Join(functions, "")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,8 +106,10 @@ func TestVerdicts(t *testing.T) {
 		}
 		return readVerdicts(path)
 	}
-	v, err := read("# head\n\ncore/p f: a < b -> a <= b\n    a is never b,\n    by construction\ncore/q g: x -> nil\n    why\n")
-	if err != nil || len(v) != 2 || v["core/p f: a < b -> a <= b"] != "a is never b, by construction" {
+	v, err := read("# head\n\ncore/p f: a < b -> a <= b\n    a is never b,\n    by " +
+		"construction\ncore/q g: x -> nil\n    why\n")
+	if err != nil || len(v) != 2 ||
+		v["core/p f: a < b -> a <= b"] != "a is never b, by construction" {
 		t.Errorf("readVerdicts = %q, %v", v, err)
 	}
 	all := []mutant{{pkg: "core/p", name: "core/p f: a > b -> a >= b"}}

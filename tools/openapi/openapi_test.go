@@ -226,7 +226,8 @@ func TestReadStatuses(t *testing.T) {
 	if _, err := readStatuses("# Nothing"); err == nil {
 		t.Error("a text without tables has statuses")
 	}
-	rows := table("<!-- reasons: x -->\n\n| a | b |\n|---|---|\n| `R` | 1 |\n\n| x | y |\n", "<!-- reasons:")
+	rows := table("<!-- reasons: x -->\n\n| a | b |\n|---|---|\n| `R` | 1 |\n\n| x | y |\n",
+		"<!-- reasons:")
 	if len(rows) != 1 || rows[0][0] != "`R`" || rows[0][1] != "1" {
 		t.Errorf("the table's rows are %q", rows)
 	}

@@ -15,7 +15,9 @@ func events(t *testing.T, rows ...[3]string) string {
 	t.Helper()
 	var b strings.Builder
 	for _, row := range rows {
-		line, err := json.Marshal(event{Action: row[0], Package: "example.com/p", Test: row[1], Output: row[2]})
+		line, err := json.Marshal(event{
+			Action: row[0], Package: "example.com/p", Test: row[1], Output: row[2],
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +52,8 @@ func TestRead(t *testing.T) {
 			{"output", "", "coverage: 50.0% of statements\n"},
 			{"output", "", "ok  \texample.com/p\t0.1s\tcoverage: 50.0% of statements\n"},
 			{"pass", "", ""},
-		}, "ok  \texample.com/p\t0.1s\tcoverage: 50.0% of statements\n", 1, 0, []string{"a reason of two lines"}},
+		}, "ok  \texample.com/p\t0.1s\tcoverage: 50.0% of statements\n", 1, 0,
+			[]string{"a reason of two lines"}},
 		{"a package that fails", [][3]string{
 			{"output", "TestA", "=== RUN   TestA\n"},
 			{"output", "TestA/sub", "=== RUN   TestA/sub\n"},
@@ -64,8 +67,10 @@ func TestRead(t *testing.T) {
 			{"output", "", "FAIL\n"},
 			{"output", "", "FAIL\texample.com/p\t0.1s\n"},
 			{"fail", "", ""},
-		}, "--- FAIL: TestA (0.00s)\n    a_test.go:3: 1, want 2\n    --- FAIL: TestA/sub (0.00s)\n" +
-			"FAIL\nFAIL\texample.com/p\t0.1s\n", 1, 2, nil},
+		},
+			"--- FAIL: TestA (0.00s)\n    a_test.go:3: 1, want 2\n    --- FAIL: TestA/sub " +
+				"(0.00s)\n" +
+				"FAIL\nFAIL\texample.com/p\t0.1s\n", 1, 2, nil},
 		{"a panic", [][3]string{
 			{"output", "TestA", "panic: oh\n"},
 			{"output", "", "FAIL\texample.com/p\t0.1s\n"},
@@ -91,7 +96,8 @@ func TestRead(t *testing.T) {
 			for _, s := range r.Skips {
 				reasons = append(reasons, s.Reason)
 			}
-			if out.String() != "no event\n"+tt.want || r.Passed != tt.passed || r.Failed != tt.failed ||
+			if out.String() != "no event\n"+tt.want || r.Passed != tt.passed ||
+				r.Failed != tt.failed ||
 				len(r.Ran) != tt.passed || !slices.Equal(reasons, tt.reasons) {
 				t.Errorf("read() prints\n%s\nwant\n%s\nand returns %+v", out.String(), tt.want, r)
 			}
@@ -113,7 +119,9 @@ func full() world {
 	return world{
 		command: func(string) bool { return true }, variable: func(string) bool { return true },
 		file: func(string) bool { return true }, succeeds: func(...string) bool { return true },
-		ipv6: func() bool { return true }, specifications: func() string { return "/specifications" },
+		ipv6: func() bool {
+			return true
+		}, specifications: func() string { return "/specifications" },
 		root: true, platform: "linux/amd64",
 	}
 }
@@ -279,10 +287,12 @@ func TestRun(t *testing.T) {
 			t.Setenv("GOFLAGS", "")
 			var out strings.Builder
 			err := run(&out, "", []string{"go", "test", "-count=1", "-json", "./..."})
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			if (err == nil) != (tt.want == "") ||
+				err != nil && !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("run() = %v, want %q\n%s", err, tt.want, out.String())
 			}
-			if closing := regexp.MustCompile(`(?m)^(ok  |FAIL)\tp\t`); !closing.MatchString(out.String()) {
+			if closing := regexp.MustCompile(
+				`(?m)^(ok  |FAIL)\tp\t`); !closing.MatchString(out.String()) {
 				t.Errorf("go test's closing line is missing:\n%s", out.String())
 			}
 		})

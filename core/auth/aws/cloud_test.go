@@ -129,9 +129,12 @@ func (c *cloud) issue() map[string]any {
 
 func (c *cloud) sts(w http.ResponseWriter, r *http.Request) error {
 	c.session = r.PostFormValue("RoleSessionName")
-	if r.Method != "POST" || r.TLS == nil || r.URL.RawQuery != "" || r.Header.Get("Accept") != "application/json" ||
-		r.PostFormValue("Action") != "AssumeRoleWithWebIdentity" || r.PostFormValue("Version") != "2011-06-15" ||
-		r.PostFormValue("RoleArn") != "arn:aws:iam::1:role/r" || r.PostFormValue("WebIdentityToken") != jwt || c.session == "" {
+	if r.Method != "POST" || r.TLS == nil || r.URL.RawQuery != "" ||
+		r.Header.Get("Accept") != "application/json" ||
+		r.PostFormValue("Action") != "AssumeRoleWithWebIdentity" ||
+		r.PostFormValue("Version") != "2011-06-15" ||
+		r.PostFormValue("RoleArn") != "arn:aws:iam::1:role/r" ||
+		r.PostFormValue("WebIdentityToken") != jwt || c.session == "" {
 		return fmt.Errorf("refused: %v", r.PostForm)
 	}
 	v := c.issue()
@@ -143,7 +146,9 @@ func (c *cloud) sts(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer := map[string]any{"Credentials": v}
 	if !c.flat {
-		answer = map[string]any{"AssumeRoleWithWebIdentityResponse": map[string]any{"AssumeRoleWithWebIdentityResult": answer}}
+		answer = map[string]any{
+			"AssumeRoleWithWebIdentityResponse": map[string]any{"AssumeRoleWithWebIdentityResult": answer},
+		}
 	}
 	return json.NewEncoder(w).Encode(answer)
 }
@@ -153,7 +158,8 @@ func (c *cloud) agent(w http.ResponseWriter, r *http.Request) error {
 	if c.env["AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"] != "" {
 		want = podToken
 	}
-	if r.Method != "GET" || r.URL.Path != "/v2/credentials/1" || r.Header.Get("Authorization") != want {
+	if r.Method != "GET" || r.URL.Path != "/v2/credentials/1" ||
+		r.Header.Get("Authorization") != want {
 		return fmt.Errorf("refused: %s %s %v", r.Method, r.URL, r.Header)
 	}
 	return json.NewEncoder(w).Encode(c.issue())
@@ -162,7 +168,8 @@ func (c *cloud) agent(w http.ResponseWriter, r *http.Request) error {
 func (c *cloud) metadata(w http.ResponseWriter, r *http.Request) error {
 	const roles = "/latest/meta-data/iam/security-credentials/"
 	switch {
-	case r.Method == "PUT" && r.URL.Path == "/latest/api/token" && r.Header.Get("X-Aws-Ec2-Metadata-Token-Ttl-Seconds") == "30":
+	case r.Method == "PUT" && r.URL.Path == "/latest/api/token" &&
+		r.Header.Get("X-Aws-Ec2-Metadata-Token-Ttl-Seconds") == "30":
 		fmt.Fprint(w, imdsToken)
 	case r.Method != "GET" || r.Header.Get("X-Aws-Ec2-Metadata-Token") != imdsToken:
 		return fmt.Errorf("refused: %s %s %v", r.Method, r.URL, r.Header)

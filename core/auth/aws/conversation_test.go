@@ -14,8 +14,11 @@ import (
 
 var (
 	regular   = aws.Credentials{AccessKeyID: "AKIDREGULAR", SecretAccessKey: "regular-secret-key"}
-	temporary = aws.Credentials{AccessKeyID: "ASIATEMP", SecretAccessKey: "temporary-secret-key", SessionToken: "temporary-token/+="}
-	noon      = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	temporary = aws.Credentials{
+		AccessKeyID: "ASIATEMP", SecretAccessKey: "temporary-secret-key",
+		SessionToken: "temporary-token/+=",
+	}
+	noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 )
 
 func TestConversation(t *testing.T) {
@@ -31,7 +34,8 @@ func TestConversation(t *testing.T) {
 			s := newServer(regular, temporary)
 			s.Host = tt.host
 			got, err := converse(s, aws.NewConversation(c, aws.Nonce{1, 31: 32}, noon))
-			if err != nil || got.AccessKeyID != c.AccessKeyID || got.Region != tt.region || got.Service != "sts" {
+			if err != nil || got.AccessKeyID != c.AccessKeyID || got.Region != tt.region ||
+				got.Service != "sts" {
 				t.Errorf("%v at %s: %+v, %v", c, tt.host, got, err)
 			}
 		}
@@ -47,8 +51,10 @@ func TestFirstMessage(t *testing.T) {
 		t.Errorf("First() = %x, %v, want %x", first, err, want)
 	}
 	// The example of the specification has the same shape.
-	example, _ := base64.StdEncoding.DecodeString("NAAAAAVyACAAAAAAWj0lSjp8M0BMKGU+QVAzRSpWfk0hJigqO1V+b0FaVz4QcABuAAAAAA==")
-	if len(example) != len(first) || !bytes.Equal(example[:12], first[:12]) || !bytes.Equal(example[44:], first[44:]) {
+	example, _ := base64.StdEncoding.DecodeString(
+		"NAAAAAVyACAAAAAAWj0lSjp8M0BMKGU+QVAzRSpWfk0hJigqO1V+b0FaVz4QcABuAAAAAA==")
+	if len(example) != len(first) || !bytes.Equal(example[:12], first[:12]) ||
+		!bytes.Equal(example[44:], first[44:]) {
 		t.Errorf("First() = %x, the specification's example is %x", first, example)
 	}
 }
@@ -71,14 +77,17 @@ func TestSpecificationExample(t *testing.T) {
 		"MTJhYTViM2ZmZjQ1NDY3NDEwMjJiMmUAAmQAEQAAADIwMTkxMTEyVDIxMDEyMloAAA==")
 	s, _ := bson.Raw(challenge).Lookup("s")
 	_, nonce, _ := s.Binary()
-	c := aws.NewConversation(aws.Credentials{AccessKeyID: "AKIAICGVLKOKZVY3X3DA", SecretAccessKey: "?"}, aws.Nonce(nonce),
+	c := aws.NewConversation(aws.Credentials{
+		AccessKeyID: "AKIAICGVLKOKZVY3X3DA", SecretAccessKey: "?",
+	}, aws.Nonce(nonce),
 		time.Date(2019, 11, 12, 21, 1, 22, 0, time.UTC))
 	got, done, err := c.Next(challenge)
 	if err != nil || !done {
 		t.Fatalf("Next: done %t, %v", done, err)
 	}
 	at := bytes.Index(want, []byte("Signature=")) + len("Signature=")
-	if len(got) != len(want) || !bytes.Equal(got[:at], want[:at]) || !bytes.Equal(got[at+64:], want[at+64:]) {
+	if len(got) != len(want) || !bytes.Equal(got[:at], want[:at]) ||
+		!bytes.Equal(got[at+64:], want[at+64:]) {
 		t.Errorf("Next = %q, want %q", got, want)
 	}
 }
@@ -117,7 +126,8 @@ func TestChallengesThatAreRefused(t *testing.T) {
 	} {
 		response, done, err := aws.NewConversation(temporary, nonce, noon).Next(tt.challenge)
 		if err == nil || done || response != nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s: Next = %q, %t, %v, want an error with %q", name, response, done, err, tt.want)
+			t.Errorf("%s: Next = %q, %t, %v, want an error with %q", name, response, done, err,
+				tt.want)
 			continue
 		}
 		checkNoSecret(t, err.Error(), temporary)
@@ -126,7 +136,9 @@ func TestChallengesThatAreRefused(t *testing.T) {
 
 func TestCredentialsArePrintedWithoutSecrets(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		for _, c := range []any{temporary, &temporary, []aws.Credentials{temporary}, struct{ C aws.Credentials }{temporary}} {
+		for _, c := range []any{
+			temporary, &temporary, []aws.Credentials{temporary}, struct{ C aws.Credentials }{temporary},
+		} {
 			checkNoSecret(t, fmt.Sprintf(verb, c), temporary)
 		}
 	}
@@ -135,7 +147,8 @@ func TestCredentialsArePrintedWithoutSecrets(t *testing.T) {
 func checkNoSecret(t *testing.T, text string, c aws.Credentials) {
 	t.Helper()
 	for _, secret := range []string{c.SecretAccessKey, c.SessionToken} {
-		if secret != "" && (strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret))) {
+		if secret != "" &&
+			(strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret))) {
 			t.Errorf("%q has a secret in it", text)
 		}
 	}
@@ -144,7 +157,8 @@ func checkNoSecret(t *testing.T, text string, c aws.Credentials) {
 func FuzzChallenge(f *testing.F) {
 	nonce := aws.Nonce{7}
 	extended := append(nonce[:], make([]byte, 32)...)
-	f.Add([]byte(new(bson.Builder).Binary("s", 0, extended).String("h", "sts.us-west-2.amazonaws.com").Finish()))
+	f.Add([]byte(new(bson.Builder).Binary("s", 0, extended).
+		String("h", "sts.us-west-2.amazonaws.com").Finish()))
 	f.Add([]byte(new(bson.Builder).Binary("s", 0, extended).String("h", "sts..com").Finish()))
 	f.Add([]byte(new(bson.Builder).Binary("s", 0, nonce[:]).Finish()))
 	f.Fuzz(func(t *testing.T, challenge []byte) {

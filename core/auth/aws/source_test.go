@@ -21,13 +21,17 @@ import (
 )
 
 var (
-	webIdentity = []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "/token", "AWS_ROLE_ARN", "arn:aws:iam::1:role/r"}
-	ecs         = []string{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/credentials/1"}
-	eks         = []string{
+	webIdentity = []string{
+		"AWS_WEB_IDENTITY_TOKEN_FILE", "/token", "AWS_ROLE_ARN", "arn:aws:iam::1:role/r",
+	}
+	ecs = []string{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/credentials/1"}
+	eks = []string{
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://169.254.170.23/v2/credentials/1",
 		"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/pod",
 	}
-	keys = []string{"AWS_ACCESS_KEY_ID", regular.AccessKeyID, "AWS_SECRET_ACCESS_KEY", regular.SecretAccessKey}
+	keys = []string{
+		"AWS_ACCESS_KEY_ID", regular.AccessKeyID, "AWS_SECRET_ACCESS_KEY", regular.SecretAccessKey,
+	}
 )
 
 const (
@@ -93,8 +97,10 @@ func TestScenarios(t *testing.T) {
 					t.Fatal(err)
 				}
 				got, err := converse(c.server, conversation)
-				if asked := c.requests(); err != nil || got.AccessKeyID != tt.user || !slices.Equal(asked, tt.asked) {
-					t.Errorf("authenticated as %s, %v, asking %q, want %s and %q", got.AccessKeyID, err, asked, tt.user, tt.asked)
+				if asked := c.requests(); err != nil || got.AccessKeyID != tt.user ||
+					!slices.Equal(asked, tt.asked) {
+					t.Errorf("authenticated as %s, %v, asking %q, want %s and %q", got.AccessKeyID,
+						err, asked, tt.user, tt.asked)
 				}
 				if name := c.getenv("AWS_ROLE_SESSION_NAME"); name != "" && c.session != name {
 					t.Errorf("the session's name is %q, want %q", c.session, name)
@@ -106,14 +112,18 @@ func TestScenarios(t *testing.T) {
 
 // TestWebIdentityAnswers: STS nests its answer and counts seconds, the specification shows neither.
 func TestWebIdentityAnswers(t *testing.T) {
-	for _, tt := range []struct{ flat, epoch bool }{{false, false}, {false, true}, {true, false}, {true, true}} {
+	for _, tt := range []struct{ flat, epoch bool }{
+		{false, false}, {false, true}, {true, false}, {true, true},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCloud(t)
 			c.flat, c.epoch = tt.flat, tt.epoch
 			c.setenv(webIdentity...)
 			got, err := c.source().Credentials(t.Context())
-			if want := time.Now().Add(time.Hour); err != nil || got.SessionToken != "issued-token-1" || !got.Expires.Equal(want) {
-				t.Errorf("flat %t, seconds %t: %v, expires %s, %v, want %s", tt.flat, tt.epoch, got, got.Expires, err, want)
+			if want := time.Now().Add(time.Hour); err != nil ||
+				got.SessionToken != "issued-token-1" || !got.Expires.Equal(want) {
+				t.Errorf("flat %t, seconds %t: %v, expires %s, %v, want %s", tt.flat, tt.epoch, got,
+					got.Expires, err, want)
 			}
 		})
 	}
@@ -259,7 +269,8 @@ func TestNothingIsLockedWhileFetching(t *testing.T) {
 		go_ := make(chan struct{})
 		c.answer = func(w http.ResponseWriter, _ *http.Request) {
 			<-go_
-			fmt.Fprint(w, `{"AccessKeyId": "A", "SecretAccessKey": "S", "Expiration": "2000-01-01T09:00:00Z"}`)
+			fmt.Fprint(w,
+				`{"AccessKeyId": "A", "SecretAccessKey": "S", "Expiration": "2000-01-01T09:00:00Z"}`)
 		}
 		var wg sync.WaitGroup
 		for range 5 {
@@ -306,7 +317,9 @@ func TestCustomCredentialProvider(t *testing.T) {
 			t.Errorf("the provider was called %d times, cached is %v", calls, s.Cached())
 		}
 		reason := errors.New("vault is sealed")
-		cfg.Provider = provider(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, reason })
+		cfg.Provider = provider(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{}, reason
+		})
 		if _, err := aws.NewSource(cfg).Credentials(t.Context()); !errors.Is(err, reason) {
 			t.Errorf("Credentials = %v, want the provider's error", err)
 		}
@@ -316,7 +329,9 @@ func TestCustomCredentialProvider(t *testing.T) {
 // TestFailures: what cannot be obtained is an error that says why, there is no falling through to
 // another source, and nothing secret is in the error.
 func TestFailures(t *testing.T) {
-	with := func(env []string, more ...string) []string { return append(slices.Clone(env), more...) }
+	with := func(env []string, more ...string) []string {
+		return append(slices.Clone(env), more...)
+	}
 	status := func(code int, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(code)
@@ -387,10 +402,13 @@ func TestFailures(t *testing.T) {
 				c.setenv(tt.env...)
 				c.answer = tt.answer
 				got, err := c.source().Credentials(t.Context())
-				if err == nil || !strings.Contains(err.Error(), tt.want) || got != (aws.Credentials{}) {
+				if err == nil || !strings.Contains(err.Error(), tt.want) ||
+					got != (aws.Credentials{}) {
 					t.Fatalf("Credentials = %v, %v, want an error with %q", got, err, tt.want)
 				}
-				for _, secret := range []string{jwt, imdsToken, podToken, "s3cret", temporary.SessionToken, regular.SecretAccessKey} {
+				for _, secret := range []string{
+					jwt, imdsToken, podToken, "s3cret", temporary.SessionToken, regular.SecretAccessKey,
+				} {
 					if strings.Contains(err.Error(), secret) {
 						t.Errorf("the error has a secret in it: %v", err)
 					}
@@ -437,7 +455,9 @@ func TestEndpointsThatHang(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}
-	for name, answer := range map[string]http.HandlerFunc{"hang": hang, "drip": drip, "slow": slow} {
+	for name, answer := range map[string]http.HandlerFunc{
+		"hang": hang, "drip": drip, "slow": slow,
+	} {
 		for _, env := range [][]string{nil, ecs, webIdentity} {
 			if name == "slow" && env != nil {
 				continue
@@ -510,7 +530,8 @@ func TestAnyFailureClearsTheCache(t *testing.T) {
 		if _, err := s.Credentials(t.Context()); err != nil || s.Cached() == (aws.Credentials{}) {
 			t.Fatalf("cached is %v, %v", s.Cached(), err)
 		}
-		state, err := auth.SASL("$external", nil, aws.New(s)).Start(auth.Target{Address: "db:27017"})
+		state, err := auth.SASL("$external", nil, aws.New(s)).
+			Start(auth.Target{Address: "db:27017"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -525,7 +546,9 @@ func TestAnyFailureClearsTheCache(t *testing.T) {
 
 // TestMechanism: a conversation has a fresh nonce each time, and none begins in hello.
 func TestMechanism(t *testing.T) {
-	cfg := aws.Config{Getenv: func(name string) string { return map[string]string{keys[0]: keys[1], keys[2]: keys[3]}[name] }}
+	cfg := aws.Config{Getenv: func(name string) string {
+		return map[string]string{keys[0]: keys[1], keys[2]: keys[3]}[name]
+	}}
 	m := aws.New(aws.NewSource(cfg))
 	if m.Name() != "MONGODB-AWS" || m.Speculate(auth.Target{}) != nil {
 		t.Errorf("%s begins in hello", m.Name())
@@ -550,7 +573,8 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(`{"Code":"Failed","Message":"m","Expiration":1.7e9}`))
 	f.Add([]byte(`{"AssumeRoleWithWebIdentityResponse":{"AssumeRoleWithWebIdentityResult":{"Credentials":{"SessionToken":"T"}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, parse := range []func([]byte) (aws.Credentials, error){aws.ParseRole, aws.ParseWebIdentity} {
+		for _, parse := range []func([]byte) (aws.Credentials, error){aws.ParseRole,
+			aws.ParseWebIdentity} {
 			if c, err := parse(body); err != nil && c != (aws.Credentials{}) {
 				t.Errorf("credentials %v beside the error %v", c, err)
 			}

@@ -20,7 +20,9 @@ type fake struct {
 	err     error
 }
 
-func (f *fake) Initiate(_ context.Context, s gssapi.Service, u auth.User) (gssapi.SecurityContext, error) {
+func (f *fake) Initiate(
+	_ context.Context, s gssapi.Service, u auth.User,
+) (gssapi.SecurityContext, error) {
 	f.service, f.user = s, u
 	return f, f.err
 }
@@ -71,7 +73,8 @@ func TestConversation(t *testing.T) {
 			}
 			response, done, err = c.Next([]byte(tt.layers))
 		}
-		if string(response) != tt.want || done != (tt.fail == "") || tt.fail != "" && !strings.Contains(err.Error(), tt.fail) {
+		if string(response) != tt.want || done != (tt.fail == "") ||
+			tt.fail != "" && !strings.Contains(err.Error(), tt.fail) {
 			t.Errorf("%s: %q, %t, %v, want %q, %q", tt.name, response, done, err, tt.want, tt.fail)
 		}
 	}
@@ -86,7 +89,8 @@ func FuzzConversation(f *testing.F) {
 			return
 		}
 		response, done, err := c.Next(layers)
-		if good := len(layers) == 6 && layers[1]&1 == 1; done != (err == nil) || done && (!good || string(response) != "<\x01\x00\x00\x00u>") {
+		if good := len(layers) == 6 && layers[1]&1 == 1; done != (err == nil) ||
+			done && (!good || string(response) != "<\x01\x00\x00\x00u>") {
 			t.Errorf("Next(%q) = %q, %t, %v", layers, response, done, err)
 		}
 	})
@@ -158,7 +162,8 @@ func TestServices(t *testing.T) {
 			t.Fatal(err)
 		}
 		if library.service != tt.want || library.user != user {
-			t.Errorf("%s %q: %+v for %v, want %+v", tt.canonicalize, tt.host, library.service, library.user, tt.want)
+			t.Errorf("%s %q: %+v for %v, want %+v", tt.canonicalize, tt.host, library.service,
+				library.user, tt.want)
 		}
 	}
 }

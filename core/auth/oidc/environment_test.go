@@ -20,14 +20,18 @@ const resource = "api://mooring/x?a=b,c:d&e"
 func metadata(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	switch {
-	case r.Host == "169.254.169.254" && r.URL.Path == "/metadata/identity/oauth2/token" && r.Header.Get("Metadata") == "true" &&
-		r.Header.Get("Accept") == "application/json" && q.Get("api-version") == "2018-02-01" && q.Get("resource") == resource:
+	case r.Host == "169.254.169.254" && r.URL.Path == "/metadata/identity/oauth2/token" &&
+		r.Header.Get("Metadata") == "true" &&
+		r.Header.Get("Accept") == "application/json" && q.Get("api-version") == "2018-02-01" &&
+		q.Get("resource") == resource:
 		if id := q.Get("client_id"); id == "bad" {
 			http.Error(w, "Identity not found", http.StatusBadRequest)
 		} else {
-			fmt.Fprintf(w, `{"access_token": "azure-%s-%t", "expires_in": "3599"}`, id, q.Has("client_id"))
+			fmt.Fprintf(w, `{"access_token": "azure-%s-%t", "expires_in": "3599"}`, id,
+				q.Has("client_id"))
 		}
-	case r.Host == "metadata" && r.URL.Path == "/computeMetadata/v1/instance/service-accounts/default/identity" &&
+	case r.Host == "metadata" &&
+		r.URL.Path == "/computeMetadata/v1/instance/service-accounts/default/identity" &&
 		r.Header.Get("Metadata-Flavor") == "Google" && q.Get("audience") == resource:
 		fmt.Fprintln(w, "gcp-token")
 	default:
@@ -59,8 +63,9 @@ func TestEnvironments(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p, err := oidc.Environment{
-				Name: tt.name, Resource: resource, Transport: memhttp.New(t, http.HandlerFunc(metadata), ""),
-				Getenv: func(name string) string { return tt.env[name] },
+				Name: tt.name, Resource: resource,
+				Transport: memhttp.New(t, http.HandlerFunc(metadata), ""),
+				Getenv:    func(name string) string { return tt.env[name] },
 				ReadFile: func(name string) ([]byte, error) {
 					if text, ok := files[name]; ok {
 						return []byte(text), nil
@@ -72,8 +77,10 @@ func TestEnvironments(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := p.Token(t.Context(), oidc.Request{Username: tt.user, Version: 1})
-			if got.AccessToken != tt.want || (err == nil) != (tt.fail == "") || err != nil && !strings.Contains(err.Error(), tt.fail) {
-				t.Errorf("%s with %v: %s, %v, want %q, %q", tt.name, tt.env, got.AccessToken, err, tt.want, tt.fail)
+			if got.AccessToken != tt.want || (err == nil) != (tt.fail == "") ||
+				err != nil && !strings.Contains(err.Error(), tt.fail) {
+				t.Errorf("%s with %v: %s, %v, want %q, %q", tt.name, tt.env, got.AccessToken, err,
+					tt.want, tt.fail)
 			}
 		})
 	}
@@ -99,8 +106,10 @@ func TestParseAzure(t *testing.T) {
 		`<html>secret`:                                                     {},
 	} {
 		got, err := oidc.ParseAzure([]byte(text))
-		if got != want || err != nil && strings.Contains(err.Error(), "secret") || err == nil && want == (oidc.Token{}) && text != "{}" {
-			t.Errorf("%s: %q %s, %v, want %q", text, got.AccessToken, got.ExpiresIn, err, want.AccessToken)
+		if got != want || err != nil && strings.Contains(err.Error(), "secret") ||
+			err == nil && want == (oidc.Token{}) && text != "{}" {
+			t.Errorf("%s: %q %s, %v, want %q", text, got.AccessToken, got.ExpiresIn, err,
+				want.AccessToken)
 		}
 	}
 }
@@ -110,7 +119,10 @@ func TestMetadataThatHangs(t *testing.T) {
 	for _, name := range []string{"azure", "gcp"} {
 		synctest.Test(t, func(t *testing.T) {
 			hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-			p, err := oidc.Environment{Name: name, Resource: resource, Transport: memhttp.New(t, http.HandlerFunc(hang), "")}.Provider()
+			p, err := oidc.Environment{
+				Name: name, Resource: resource,
+				Transport: memhttp.New(t, http.HandlerFunc(hang), ""),
+			}.Provider()
 			if err != nil {
 				t.Fatal(err)
 			}

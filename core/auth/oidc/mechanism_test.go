@@ -34,7 +34,8 @@ func TestOneStep(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, err := c.First()
-	if got := base64.StdEncoding.EncodeToString(first); err != nil || got != "FwAAAAJqd3QACQAAAGFiY2QxMjM0AAA=" {
+	if got := base64.StdEncoding.EncodeToString(first); err != nil ||
+		got != "FwAAAAJqd3QACQAAAGFiY2QxMjM0AAA=" {
 		t.Errorf("First() = %s, %v, want the specification's example", got, err)
 	}
 	if response, done, err := c.Next(nil); len(response) > 0 || !done || err != nil {
@@ -75,8 +76,10 @@ func TestProse1_2CallbackIsCalledOnceForMultipleConnections(t *testing.T) {
 		}
 		wg.Wait()
 		// The first ten connections begin before there is a token; for all others hello is enough.
-		if starts := len(s.started()); len(c.requests) != 1 || starts != 10 || len(s.hellos) != 990 {
-			t.Errorf("%d calls, %d saslStarts, %d hellos with a token, want 1, 10, 990", len(c.requests), starts, len(s.hellos))
+		if starts := len(s.started()); len(c.requests) != 1 || starts != 10 ||
+			len(s.hellos) != 990 {
+			t.Errorf("%d calls, %d saslStarts, %d hellos with a token, want 1, 10, 990",
+				len(c.requests), starts, len(s.hellos))
 		}
 	})
 }
@@ -111,7 +114,9 @@ func TestProse2_2And2_3CallbackReturnsMissingData(t *testing.T) {
 		{oidc.Token{AccessToken: "good"}, reason, "no identity"},
 	} {
 		s := newServer("good")
-		c := newClient(func(context.Context, oidc.Request) (oidc.Token, error) { return tt.token, tt.err })
+		c := newClient(func(context.Context, oidc.Request) (oidc.Token, error) {
+			return tt.token, tt.err
+		})
 		_, err := c.connect(t, s)
 		e, ok := errors.AsType[*auth.Error](err)
 		if !ok || e.Kind != auth.KindCredential || !strings.Contains(err.Error(), tt.want) {
@@ -161,7 +166,8 @@ func TestProse4_1Reauthentication(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := state.Reauthenticate(t.Context(), s, reauthenticationRequired); err != nil || len(c.requests) != 2 {
+	if err := state.Reauthenticate(t.Context(), s, reauthenticationRequired); err != nil ||
+		len(c.requests) != 2 {
 		t.Errorf("Reauthenticate: %v, %d calls", err, len(c.requests))
 	}
 	check(t, "saslStart", s.started(), []string{"first", "second"})
@@ -173,7 +179,8 @@ func TestProse4_2And4_3ReauthenticationFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := state.Reauthenticate(t.Context(), s, reauthenticationRequired); mongoerr.Code(err) != 18 || len(c.requests) != 2 {
+	if err := state.Reauthenticate(t.Context(), s,
+		reauthenticationRequired); mongoerr.Code(err) != 18 || len(c.requests) != 2 {
 		t.Errorf("Reauthenticate: %v, %d calls", err, len(c.requests))
 	}
 }
@@ -188,7 +195,8 @@ func TestProse4_4NoSpeculationInReauthentication(t *testing.T) {
 		t.Fatalf("connect: %v, %d calls", err, len(c.requests))
 	}
 	check(t, "saslStart", s.started(), nil)
-	if err := state.Reauthenticate(t.Context(), s, reauthenticationRequired); err != nil || len(c.requests) != 1 {
+	if err := state.Reauthenticate(t.Context(), s, reauthenticationRequired); err != nil ||
+		len(c.requests) != 1 {
 		t.Errorf("Reauthenticate: %v, %d calls", err, len(c.requests))
 	}
 	check(t, "saslStart", s.started(), []string{"new"})
@@ -244,7 +252,9 @@ func TestPauseBetweenCalls(t *testing.T) {
 		}
 		<-time.After(time.Second)
 		_, _ = c.connect(t, newServer())
-		want := []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 1200 * time.Millisecond}
+		want := []time.Duration{
+			0, 100 * time.Millisecond, 200 * time.Millisecond, 1200 * time.Millisecond,
+		}
 		if !slices.Equal(calls, want) {
 			t.Errorf("calls at %v, want %v", calls, want)
 		}
@@ -256,7 +266,9 @@ func TestPauseBetweenCalls(t *testing.T) {
 func TestOneCallAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		running := 0
-		m := oidc.New(oidc.ProviderFunc(func(ctx context.Context, _ oidc.Request) (oidc.Token, error) {
+		m := oidc.New(oidc.ProviderFunc(func(
+			ctx context.Context, _ oidc.Request,
+		) (oidc.Token, error) {
 			running++
 			defer func() { running-- }()
 			if running > 1 {
@@ -270,7 +282,8 @@ func TestOneCallAtATime(t *testing.T) {
 			}
 		}))
 		begin := func(patience time.Duration) error {
-			ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("out of patience"))
+			ctx, cancel := context.WithTimeoutCause(t.Context(), patience,
+				errors.New("out of patience"))
 			defer cancel()
 			_, err := m.Begin(ctx, auth.Target{})
 			return err
@@ -287,7 +300,8 @@ func TestOneCallAtATime(t *testing.T) {
 		} {
 			wg.Go(func() {
 				<-time.After(time.Duration(i)) // they begin one after the other
-				if err := begin(tt.patience); tt.want == "" && err != nil || tt.want != "" && fmt.Sprint(err) != tt.want {
+				if err := begin(tt.patience); tt.want == "" && err != nil ||
+					tt.want != "" && fmt.Sprint(err) != tt.want {
 					t.Errorf("patience of %s: %v, want %q", tt.patience, err, tt.want)
 				}
 			})
@@ -309,7 +323,8 @@ func TestFailureIsShared(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if _, err := c.connect(t, newServer()); err == nil || !strings.Contains(err.Error(), "busy") {
+				if _, err := c.connect(t, newServer()); err == nil ||
+					!strings.Contains(err.Error(), "busy") {
 					t.Errorf("connect = %v", err)
 				}
 			})
@@ -335,7 +350,8 @@ func TestProviderThatHangs(t *testing.T) {
 			return oidc.Token{}, ctx.Err()
 		})
 		_, err := c.connect(t, newServer())
-		if took := time.Since(start); took != time.Minute || !strings.Contains(err.Error(), "did not answer in time") {
+		if took := time.Since(start); took != time.Minute ||
+			!strings.Contains(err.Error(), "did not answer in time") {
 			t.Errorf("connect = %v after %s", err, took)
 		}
 		if _, err := c.connect(t, newServer()); err == nil {
@@ -348,7 +364,8 @@ func TestProviderThatHangs(t *testing.T) {
 func TestTokensAreNowhere(t *testing.T) {
 	const secret = "eyJhbGciOi.secret-token.c2ln"
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
-		text := fmt.Sprintf(verb, []any{oidc.Token{AccessToken: secret}, &oidc.Token{AccessToken: secret}})
+		text := fmt.Sprintf(verb,
+			[]any{oidc.Token{AccessToken: secret}, &oidc.Token{AccessToken: secret}})
 		if strings.Contains(text, secret) || strings.Contains(text, fmt.Sprintf("%x", secret)) {
 			t.Errorf("%s prints %s", verb, text)
 		}
@@ -366,7 +383,8 @@ func TestTokensAreNowhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = state.Authenticate(t.Context(), constant(reply), nil)
-		if err == nil || strings.Contains(err.Error(), secret) || bytes.Contains(fmt.Append(nil, errors.Unwrap(err)), []byte(secret)) {
+		if err == nil || strings.Contains(err.Error(), secret) ||
+			bytes.Contains(fmt.Append(nil, errors.Unwrap(err)), []byte(secret)) {
 			t.Errorf("Authenticate = %v", err)
 		}
 	}

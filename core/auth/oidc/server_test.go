@@ -35,7 +35,8 @@ func (s *server) Run(_ context.Context, database string, command bson.Raw) (bson
 	jwt := token(command)
 	s.starts = append(s.starts, jwt)
 	mechanism, _ := command.Lookup("mechanism")
-	if name, _ := mechanism.Str(); command.FirstKey() != "saslStart" || name != "MONGODB-OIDC" || database != "$external" {
+	if name, _ := mechanism.Str(); command.FirstKey() != "saslStart" || name != "MONGODB-OIDC" ||
+		database != "$external" {
 		return refusal(9), nil
 	}
 	if len(s.fail) > 0 {
@@ -83,7 +84,8 @@ func token(command bson.Raw) string {
 }
 
 func accepted() bson.Raw {
-	return new(bson.Builder).Int32("conversationId", 1).Bool("done", true).Binary("payload", 0, nil).Int32("ok", 1).Finish()
+	return new(bson.Builder).Int32("conversationId", 1).Bool("done", true).
+		Binary("payload", 0, nil).Int32("ok", 1).Finish()
 }
 
 func refusal(code int32) bson.Raw {
@@ -99,11 +101,14 @@ type client struct {
 
 func newClient(provide oidc.ProviderFunc) *client {
 	c := new(client)
-	c.mechanism = oidc.New(oidc.ProviderFunc(func(ctx context.Context, r oidc.Request) (oidc.Token, error) {
+	c.mechanism = oidc.New(oidc.ProviderFunc(func(
+		ctx context.Context, r oidc.Request,
+	) (oidc.Token, error) {
 		c.requests = append(c.requests, r)
 		return provide(ctx, r)
 	}))
-	c.Authenticator = auth.SASL("$external", auth.FixedUser(auth.User{Name: "test_user1"}), c.mechanism)
+	c.Authenticator = auth.SASL("$external", auth.FixedUser(auth.User{Name: "test_user1"}),
+		c.mechanism)
 	return c
 }
 
@@ -137,4 +142,6 @@ type builder = bson.Builder
 // constant is a server that always replies the same.
 type constant bson.Raw
 
-func (c constant) Run(context.Context, string, bson.Raw) (bson.Raw, error) { return bson.Raw(c), nil }
+func (c constant) Run(context.Context, string, bson.Raw) (bson.Raw, error) {
+	return bson.Raw(c), nil
+}

@@ -60,12 +60,15 @@ func TestAppendModes(t *testing.T) {
 		if c.safe == "" {
 			c.safe = c.relaxed
 		}
-		for m, want := range map[extjson.Mode]string{extjson.Canonical: c.canonical, extjson.Relaxed: c.relaxed, extjson.RelaxedSafe: c.safe, extjson.Plain: c.plain} {
+		for m, want := range map[extjson.Mode]string{
+			extjson.Canonical: c.canonical, extjson.Relaxed: c.relaxed, extjson.RelaxedSafe: c.safe, extjson.Plain: c.plain,
+		} {
 			got, err := extjson.AppendValue([]byte("x"), c.v, m)
 			if err != nil || string(got) != "x"+want {
 				t.Errorf("AppendValue(%v, mode %d) = %s, %v, want x%s", c.v.Type, m, got, err, want)
 			}
-			doc := bson.NewBuilder(nil).OpenArray("a b").Value("", c.v).Value("", c.v).Close().Finish()
+			doc := bson.NewBuilder(nil).OpenArray("a b").Value("", c.v).Value("", c.v).Close().
+				Finish()
 			got, err = extjson.Append(nil, doc, m)
 			if err != nil || string(got) != `{"a b":[`+want+","+want+"]}" {
 				t.Errorf("Append(%v, mode %d) = %s, %v", c.v.Type, m, got, err)
@@ -81,7 +84,9 @@ func TestAppendModes(t *testing.T) {
 }
 
 func TestAppendKeys(t *testing.T) {
-	for key, want := range map[string]string{"": `""`, "a\"b": `"a\"b"`, "é": `"é"`, "longer than eight": `"longer than eight"`, "12345678\n": `"12345678\n"`} {
+	for key, want := range map[string]string{
+		"": `""`, "a\"b": `"a\"b"`, "é": `"é"`, "longer than eight": `"longer than eight"`, "12345678\n": `"12345678\n"`,
+	} {
 		got := write(t, bson.NewBuilder(nil).Null(key).Finish(), extjson.Canonical)
 		if got != "{"+want+":null}" {
 			t.Errorf("key %q = %s", key, got)
@@ -102,9 +107,13 @@ func TestAppendErrors(t *testing.T) {
 		{"bytes after", "0500000000" + "01", "", "bytes after"},
 	} {
 		d := unhex(t, c.hex)
-		for _, m := range []extjson.Mode{extjson.Relaxed, extjson.Canonical, extjson.RelaxedSafe, extjson.Plain} {
+		for _, m := range []extjson.Mode{
+			extjson.Relaxed, extjson.Canonical, extjson.RelaxedSafe, extjson.Plain,
+		} {
 			out, err := extjson.Append([]byte("x"), d, m)
-			if syntax, ok := errors.AsType[*extjson.SyntaxError](err); !ok || syntax.Path != c.path || !strings.Contains(syntax.Problem, c.problem) || string(out) != "x" {
+			if syntax, ok := errors.AsType[*extjson.SyntaxError](err); !ok ||
+				syntax.Path != c.path || !strings.Contains(syntax.Problem, c.problem) ||
+				string(out) != "x" {
 				t.Errorf("%s: Append = %s, %v, want %s at %q", c.name, out, err, c.problem, c.path)
 			}
 		}
@@ -157,7 +166,9 @@ func TestDatesAgainstTime(t *testing.T) {
 func TestDoublesRoundTrip(t *testing.T) {
 	for range 10_000 {
 		f := math.Float64frombits(rand.Uint64())
-		for _, f := range []float64{f, float64(float32(f)), math.Trunc(math.Mod(f, 1e17)), float64(rand.Int64N(2000)-1000) / 100} {
+		for _, f := range []float64{
+			f, float64(float32(f)), math.Trunc(math.Mod(f, 1e17)), float64(rand.Int64N(2000)-1000) / 100,
+		} {
 			if math.IsNaN(f) || math.IsInf(f, 0) {
 				continue
 			}
@@ -166,7 +177,8 @@ func TestDoublesRoundTrip(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if v, _, err := extjson.ParseValue(nil, text); err != nil || !v.Equal(bson.DoubleValue(f)) {
+				if v, _, err := extjson.ParseValue(nil, text); err != nil ||
+					!v.Equal(bson.DoubleValue(f)) {
 					t.Fatalf("%s reads back as %v %x, %v", text, v.Type, v.Data, err)
 				}
 			}
@@ -176,9 +188,13 @@ func TestDoublesRoundTrip(t *testing.T) {
 
 func TestAllocations(t *testing.T) {
 	doc := parse(t, document)
-	for _, m := range []extjson.Mode{extjson.Relaxed, extjson.Canonical, extjson.RelaxedSafe, extjson.Plain} {
+	for _, m := range []extjson.Mode{
+		extjson.Relaxed, extjson.Canonical, extjson.RelaxedSafe, extjson.Plain,
+	} {
 		buf := []byte(write(t, doc, m))
-		if n := testing.AllocsPerRun(100, func() { buf, _ = extjson.Append(buf[:0], doc, m) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() {
+			buf, _ = extjson.Append(buf[:0], doc, m)
+		}); n != 0 {
 			t.Errorf("writing in mode %d allocates %v times", m, n)
 		}
 		if m == extjson.Plain {
@@ -186,7 +202,9 @@ func TestAllocations(t *testing.T) {
 		}
 		text := bytes.Clone(buf)
 		var bin []byte
-		if n := testing.AllocsPerRun(100, func() { bin, _ = extjson.Parse(bin[:0], text) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() {
+			bin, _ = extjson.Parse(bin[:0], text)
+		}); n != 0 {
 			t.Errorf("reading mode %d into a buffer allocates %v times", m, n)
 		}
 		if n := testing.AllocsPerRun(100, func() { bin, _ = extjson.Parse(nil, text) }); n > 1 {
@@ -212,7 +230,9 @@ const everything = `{"double":{"$numberDouble":"1.5"},"string":"s","document":{"
 
 func BenchmarkAppend(b *testing.B) {
 	doc := parse(b, document)
-	for name, m := range map[string]extjson.Mode{"relaxed": extjson.Relaxed, "canonical": extjson.Canonical, "plain": extjson.Plain} {
+	for name, m := range map[string]extjson.Mode{
+		"relaxed": extjson.Relaxed, "canonical": extjson.Canonical, "plain": extjson.Plain,
+	} {
 		b.Run(name, func(b *testing.B) {
 			var buf []byte
 			b.SetBytes(int64(len(doc)))
@@ -226,7 +246,9 @@ func BenchmarkAppend(b *testing.B) {
 
 func BenchmarkParse(b *testing.B) {
 	doc := parse(b, document)
-	for name, m := range map[string]extjson.Mode{"relaxed": extjson.Relaxed, "canonical": extjson.Canonical} {
+	for name, m := range map[string]extjson.Mode{
+		"relaxed": extjson.Relaxed, "canonical": extjson.Canonical,
+	} {
 		b.Run(name, func(b *testing.B) {
 			text := []byte(write(b, doc, m))
 			var buf []byte

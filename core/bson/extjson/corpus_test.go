@@ -60,22 +60,32 @@ func TestCorpus(t *testing.T) {
 	for path, f := range readCorpus(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			for _, c := range f.Valid {
-				spectest.Case(t, corpus, path, "valid: "+c.Description, func(t *testing.T) { runValid(t, c) })
+				spectest.Case(t, corpus, path, "valid: "+c.Description, func(t *testing.T) {
+					runValid(t, c)
+				})
 				if c.ConvertedBSON != "" {
 					spectest.Case(t, corpus, path, "converted: "+c.Description, func(t *testing.T) {
-						spectest.SkipFailing(t, "deprecated types are carried unchanged, not converted", func(t testing.TB) {
-							if !bytes.Equal(rebuild(unhex(t, c.CanonicalBSON)), unhex(t, c.ConvertedBSON)) {
-								t.Error("unchanged")
-							}
-						})
+						spectest.SkipFailing(t,
+							"deprecated types are carried unchanged, not converted", func(
+								t testing.TB,
+							) {
+								if !bytes.Equal(rebuild(unhex(t, c.CanonicalBSON)),
+									unhex(t, c.ConvertedBSON)) {
+									t.Error("unchanged")
+								}
+							})
 					})
 				}
 			}
 			for _, c := range f.DecodeErrors {
-				spectest.Case(t, corpus, path, "decode error: "+c.Description, func(t *testing.T) { runDecodeError(t, c.BSON) })
+				spectest.Case(t, corpus, path, "decode error: "+c.Description, func(t *testing.T) {
+					runDecodeError(t, c.BSON)
+				})
 			}
 			for _, c := range f.ParseErrors {
-				spectest.Case(t, corpus, path, "parse error: "+c.Description, func(t *testing.T) { runParseError(t, f.BSONType, c.String) })
+				spectest.Case(t, corpus, path, "parse error: "+c.Description, func(t *testing.T) {
+					runParseError(t, f.BSONType, c.String)
+				})
 			}
 		})
 	}
@@ -117,7 +127,8 @@ func runValid(t *testing.T, c corpusValid) {
 		return
 	}
 	sameJSON(t, "cB → rEJ", write(t, cB, extjson.Relaxed), *c.RelaxedExtJSON)
-	sameJSON(t, "rEJ → rEJ", write(t, parse(t, *c.RelaxedExtJSON), extjson.Relaxed), *c.RelaxedExtJSON)
+	sameJSON(t, "rEJ → rEJ", write(t, parse(t, *c.RelaxedExtJSON), extjson.Relaxed),
+		*c.RelaxedExtJSON)
 }
 
 func runDecodeError(t *testing.T, text string) {

@@ -34,7 +34,8 @@ func TestExactSpelling(t *testing.T) {
 			if i%10 == 9 {
 				text = text[:r.IntN(len(text))]
 			}
-			if len(text) <= colon || string(text[colon-1:colon+1]) != `":` || text[colon-2] == '\\' {
+			if len(text) <= colon || string(text[colon-1:colon+1]) != `":` ||
+				text[colon-2] == '\\' {
 				continue // the space would be in a string
 			}
 			spaced := bytes.Join([][]byte{text[:colon], text[colon:]}, []byte(" "))

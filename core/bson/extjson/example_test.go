@@ -9,7 +9,8 @@ import (
 )
 
 func ExampleAppend() {
-	doc := bson.NewBuilder(nil).String("name", "ada").Int64("visits", 3).DateTime("at", 1356351330501).Finish()
+	doc := bson.NewBuilder(nil).String("name", "ada").Int64("visits", 3).
+		DateTime("at", 1356351330501).Finish()
 	relaxed, _ := extjson.Append(nil, doc, extjson.Relaxed)
 	canonical, _ := extjson.Append(nil, doc, extjson.Canonical)
 	plain, _ := extjson.Append(nil, doc, extjson.Plain)
@@ -23,7 +24,8 @@ func ExampleAppend() {
 }
 
 func ExampleParse() {
-	doc, err := extjson.Parse(nil, []byte(`{"total": {"$gt": 10}, "_id": {"$oid": "56e1fc72e0c917e9c4714161"}}`))
+	doc, err := extjson.Parse(nil,
+		[]byte(`{"total": {"$gt": 10}, "_id": {"$oid": "56e1fc72e0c917e9c4714161"}}`))
 	v, _ := bson.Raw(doc).Lookup("_id")
 	id, _ := v.ObjectID()
 	fmt.Println(id, err)

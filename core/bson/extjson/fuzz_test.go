@@ -21,7 +21,8 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := extjson.Parse(nil, text)
 		if err != nil {
-			if syntax, ok := errors.AsType[*extjson.SyntaxError](err); !ok || syntax.Offset > len(text) || syntax.Problem == "" {
+			if syntax, ok := errors.AsType[*extjson.SyntaxError](err); !ok ||
+				syntax.Offset > len(text) || syntax.Problem == "" {
 				t.Errorf("Parse(%q) = %v", text, err)
 			}
 			return
@@ -70,13 +71,15 @@ func FuzzParseValue(f *testing.F) {
 			return // text may hold a document's end and further keys
 		}
 		if docErr != nil || !bytes.Equal(doc, bson.NewBuilder(nil).Value("v", v).Finish()) {
-			t.Fatalf("ParseValue(%q) = %v %x, in a document %x, %v", text, v.Type, v.Data, doc, docErr)
+			t.Fatalf("ParseValue(%q) = %v %x, in a document %x, %v", text, v.Type, v.Data, doc,
+				docErr)
 		}
 		again, err := extjson.AppendValue(nil, v, extjson.Canonical)
 		if err != nil {
 			t.Fatalf("AppendValue(%v %x) = %v", v.Type, v.Data, err)
 		}
-		if w, _, n, err := extjson.ParseValuePrefix(nil, again); err != nil || n != len(again) || !w.Equal(v) {
+		if w, _, n, err := extjson.ParseValuePrefix(nil, again); err != nil || n != len(again) ||
+			!w.Equal(v) {
 			t.Errorf("%q → %s → %v %x, %v", text, again, w.Type, w.Data, err)
 		}
 	})

@@ -25,14 +25,17 @@ func TestDepth(t *testing.T) {
 		return []byte(strings.Repeat(open, n) + inner + strings.Repeat(closing, n))
 	}
 	// A wrapper in the innermost document does not count, nor does its inside.
-	for _, inner := range []string{"1", `{"$date":{"$numberLong":"1"}}`, `{"$binary":{"base64":"","subType":"0"}}`} {
+	for _, inner := range []string{
+		"1", `{"$date":{"$numberLong":"1"}}`, `{"$binary":{"base64":"","subType":"0"}}`,
+	} {
 		text := deep(extjson.MaxDepth, `{"a":`, inner, `}`)
 		d, err := extjson.Parse(nil, text)
 		if err != nil || bson.Raw(d).Validate() != nil {
 			t.Fatalf("%d levels around %s: %v", extjson.MaxDepth, inner, err)
 		}
 		out, err := extjson.Append(nil, d, extjson.Canonical)
-		if again, err2 := extjson.Parse(nil, out); err != nil || err2 != nil || !bytes.Equal(again, d) {
+		if again, err2 := extjson.Parse(nil, out); err != nil || err2 != nil ||
+			!bytes.Equal(again, d) {
 			t.Errorf("%d levels around %s and back: %v, %v", extjson.MaxDepth, inner, err, err2)
 		}
 	}
@@ -62,7 +65,9 @@ func TestDepth(t *testing.T) {
 		levels int
 		ok     bool
 	}{{extjson.MaxDepth - 1, true}, {extjson.MaxDepth, false}} {
-		for _, text := range [][]byte{deep(row.levels, "[", "", "]"), deep(row.levels, `{"a":`, "1", "}")} {
+		for _, text := range [][]byte{
+			deep(row.levels, "[", "", "]"), deep(row.levels, `{"a":`, "1", "}"),
+		} {
 			if _, _, err := extjson.ParseValue(nil, text); (err == nil) != row.ok {
 				t.Errorf("ParseValue of %d levels: %v", row.levels, err)
 			}
@@ -82,7 +87,8 @@ func TestDepth(t *testing.T) {
 	for range extjson.MaxDepth {
 		tooDeep.Close()
 	}
-	if _, err := extjson.Append(nil, tooDeep.Finish(), extjson.Relaxed); err == nil || !strings.Contains(err.Error(), "deep") {
+	if _, err := extjson.Append(nil, tooDeep.Finish(), extjson.Relaxed); err == nil ||
+		!strings.Contains(err.Error(), "deep") {
 		t.Errorf("writing 201 levels: %v", err)
 	}
 }
@@ -125,10 +131,13 @@ func TestTruncation(t *testing.T) {
 // both checks that a document that is valid is written, and that the text is
 // read as the same document unless Extended JSON cannot carry it.
 func both(t *testing.T, d bson.Raw) {
-	for _, m := range []extjson.Mode{extjson.Relaxed, extjson.Canonical, extjson.RelaxedSafe, extjson.Plain} {
+	for _, m := range []extjson.Mode{
+		extjson.Relaxed, extjson.Canonical, extjson.RelaxedSafe, extjson.Plain,
+	} {
 		text, err := extjson.Append(nil, d, m)
 		if (err == nil) != (d.Validate() == nil) {
-			t.Errorf("%x in mode %d: Append error %v, Validate error %v", []byte(d), m, err, d.Validate())
+			t.Errorf("%x in mode %d: Append error %v, Validate error %v", []byte(d), m, err,
+				d.Validate())
 		}
 		if err != nil || m == extjson.Plain {
 			continue
@@ -140,7 +149,8 @@ func both(t *testing.T, d bson.Raw) {
 			}
 			continue
 		}
-		if m == extjson.Canonical && !resemblesWrapper(d) && !lossy(d) && !bytes.Equal(back, bson.AppendNormal(nil, d)) {
+		if m == extjson.Canonical && !resemblesWrapper(d) && !lossy(d) &&
+			!bytes.Equal(back, bson.AppendNormal(nil, d)) {
 			t.Errorf("%x → %s → %x", []byte(d), text, back)
 		}
 	}
@@ -208,7 +218,9 @@ func TestGarbage(t *testing.T) {
 		"commas":      append([]byte(`{"a":[`), bytes.Repeat([]byte{','}, 4<<20)...),
 	} {
 		var err error
-		if used := allocated(func() { _, _, err = extjson.ParsePrefix(nil, text) }); err == nil || used > 1<<20 {
+		if used := allocated(func() {
+			_, _, err = extjson.ParsePrefix(nil, text)
+		}); err == nil || used > 1<<20 {
 			t.Errorf("a flood of %s: %v, %d bytes allocated", name, err, used)
 		}
 	}

@@ -61,7 +61,8 @@ func TestLegacy(t *testing.T) {
 		}
 	}
 	dst := []byte("before")
-	if out, err := legacy.Parse(dst, []byte(`{"a":{"$date":x}}`)); err == nil || !bytes.Equal(out, dst) {
+	if out, err := legacy.Parse(dst, []byte(`{"a":{"$date":x}}`)); err == nil ||
+		!bytes.Equal(out, dst) {
 		t.Errorf("after an error: %q, %v", out, err)
 	}
 }

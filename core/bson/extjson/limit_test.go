@@ -24,11 +24,13 @@ func TestLimit(t *testing.T) {
 		}
 		dst := []byte("what is there already does not count")
 		for _, add := range []int{0, 1, 100} {
-			if got, err := extjson.Limit(len(want)+add).Parse(dst, []byte(text)); err != nil || string(got[len(dst):]) != string(want) {
+			if got, err := extjson.Limit(len(want)+add).Parse(dst, []byte(text)); err != nil ||
+				string(got[len(dst):]) != string(want) {
 				t.Errorf("%s within %d bytes: %v", text, len(want)+add, err)
 			}
 		}
-		limit := extjson.Limit(len(want) - 2) // the last byte ends the document, and is not looked at
+		// the last byte ends the document, and is not looked at
+		limit := extjson.Limit(len(want) - 2)
 		if got, err := limit.Parse(dst, []byte(text)); !isTooLarge(err) || len(got) != len(dst) {
 			t.Errorf("%s within %d bytes: %d bytes, %v", text, limit, len(got), err)
 		}
@@ -43,7 +45,8 @@ func TestLimit(t *testing.T) {
 		}
 	}
 	_, err := extjson.Limit(30).Parse(nil, []byte(`{"a": {"b": [1, 1, 1, 1]}}`))
-	if syntax, ok := errors.AsType[*extjson.SyntaxError](err); !ok || syntax.Path != "a.b" || syntax.Offset != 17 {
+	if syntax, ok := errors.AsType[*extjson.SyntaxError](err); !ok || syntax.Path != "a.b" ||
+		syntax.Offset != 17 {
 		t.Errorf("the place: %v", err)
 	}
 	if _, err := extjson.Limit(1).Parse(nil, []byte(`{"a": }`)); err == nil || isTooLarge(err) {

@@ -24,7 +24,8 @@ func (r *rationed) Grow(dst []byte, start, n int) ([]byte, error) {
 		r.t.Errorf("Grow of %q from %d on", dst, start)
 	}
 	if r.given > 0 && cap(dst) != r.given {
-		r.t.Errorf("a buffer of %d bytes has grown to %d without being asked for", r.given, cap(dst))
+		r.t.Errorf("a buffer of %d bytes has grown to %d without being asked for", r.given,
+			cap(dst))
 	}
 	if len(dst)+n > r.most {
 		return nil, r.err
@@ -68,12 +69,16 @@ func TestMemory(t *testing.T) {
 			t.Errorf("%.60s: %d of %d bytes, %v", text, len(got), len(want), err)
 		}
 		if cap(got) != r.given {
-			t.Errorf("%.60s: the last buffer has grown from %d to %d bytes", text, r.given, cap(got))
+			t.Errorf("%.60s: the last buffer has grown from %d to %d bytes", text, r.given,
+				cap(got))
 		}
 		none := errors.New("no memory")
-		poor := &rationed{t: t, start: len(before), most: len(before) + len(want)/2, before: before, err: none}
+		poor := &rationed{
+			t: t, start: len(before), most: len(before) + len(want)/2, before: before, err: none,
+		}
 		by.Memory = poor
-		if got, err := by.Parse(dst, []byte(text)); !errors.Is(err, none) || len(got) != len(before) {
+		if got, err := by.Parse(dst, []byte(text)); !errors.Is(err, none) ||
+			len(got) != len(before) {
 			t.Errorf("%.60s with half of the memory: %d bytes, %v", text, len(got), err)
 		}
 	}

@@ -137,8 +137,10 @@ func TestParseErrors(t *testing.T) {
 			t.Errorf("Parse(%s) = %x, %v, want a SyntaxError", c.in, out, err)
 			continue
 		}
-		if syntax.Path != c.path || syntax.Offset != c.offset || !strings.Contains(syntax.Problem, c.problem) {
-			t.Errorf("Parse(%s): %v, want %s at %q (offset %d)", c.in, err, c.problem, c.path, c.offset)
+		if syntax.Path != c.path || syntax.Offset != c.offset ||
+			!strings.Contains(syntax.Problem, c.problem) {
+			t.Errorf("Parse(%s): %v, want %s at %q (offset %d)", c.in, err, c.problem, c.path,
+				c.offset)
 		}
 		if string(out) != "x" {
 			t.Errorf("Parse(%s) has changed dst to %q", c.in, out)
@@ -184,7 +186,8 @@ func TestParseValues(t *testing.T) {
 	} {
 		v, out, err := extjson.ParseValue([]byte("dst"), []byte(in))
 		if err != nil || !v.Equal(want) || !bytes.HasPrefix(out, []byte("dst")) {
-			t.Errorf("ParseValue(%s) = %v %x, %v, want %v %x", in, v.Type, v.Data, err, want.Type, want.Data)
+			t.Errorf("ParseValue(%s) = %v %x, %v, want %v %x", in, v.Type, v.Data, err, want.Type,
+				want.Data)
 		}
 		doc, err := extjson.Parse(nil, []byte(`{"v":`+in+`}`))
 		if err != nil || !bytes.Equal(doc, bson.NewBuilder(nil).Value("v", want).Finish()) {
@@ -192,7 +195,8 @@ func TestParseValues(t *testing.T) {
 		}
 	}
 	for _, in := range []string{``, ` `, `1 2`, `{"$oid":1}`, `tru`} {
-		if _, out, err := extjson.ParseValue([]byte("dst"), []byte(in)); err == nil || string(out) != "dst" {
+		if _, out, err := extjson.ParseValue([]byte("dst"), []byte(in)); err == nil ||
+			string(out) != "dst" {
 			t.Errorf("ParseValue(%q) = %q, %v, want an error", in, out, err)
 		}
 	}
@@ -245,15 +249,19 @@ func TestParsePrefix(t *testing.T) {
 			t.Errorf("ParsePrefix(%s) = %d, %v, want %d", in, n, err, want)
 		}
 	}
-	for in, want := range map[string]int{`1]`: 1, `12,`: 2, ` "a" :`: 4, `{"$oid":"56e1fc72e0c917e9c4714161"}}`: 35, `null`: 4} {
+	for in, want := range map[string]int{
+		`1]`: 1, `12,`: 2, ` "a" :`: 4, `{"$oid":"56e1fc72e0c917e9c4714161"}}`: 35, `null`: 4,
+	} {
 		if _, _, n, err := extjson.ParseValuePrefix(nil, []byte(in)); err != nil || n != want {
 			t.Errorf("ParseValuePrefix(%s) = %d, %v, want %d", in, n, err, want)
 		}
 	}
-	if out, _, err := extjson.ParsePrefix([]byte("x"), []byte(`[]`)); err == nil || string(out) != "x" {
+	if out, _, err := extjson.ParsePrefix([]byte("x"), []byte(`[]`)); err == nil ||
+		string(out) != "x" {
 		t.Errorf("ParsePrefix([]) = %q, %v", out, err)
 	}
-	if _, out, _, err := extjson.ParseValuePrefix([]byte("x"), []byte(`]`)); err == nil || string(out) != "x" {
+	if _, out, _, err := extjson.ParseValuePrefix([]byte("x"), []byte(`]`)); err == nil ||
+		string(out) != "x" {
 		t.Errorf("ParseValuePrefix(]) = %q, %v", out, err)
 	}
 }

@@ -22,7 +22,8 @@ func TestDocument(t *testing.T) {
 		{
 			"host",
 			metadata.Client{AppName: "app", Host: metadata.Host{
-				OSType: "Linux", OSName: "Debian", OSVersion: "13", Architecture: "x86_64", DriverVersion: "v1", Platform: "go1",
+				OSType: "Linux", OSName: "Debian", OSVersion: "13", Architecture: "x86_64",
+				DriverVersion: "v1", Platform: "go1",
 			}},
 			`{"application":{"name":"app"},"driver":{"name":"mooring","version":"v1"},` +
 				`"os":{"type":"Linux","name":"Debian","architecture":"x86_64","version":"13"},"platform":"go1"}`,
@@ -32,7 +33,8 @@ func TestDocument(t *testing.T) {
 			metadata.Client{Host: metadata.Host{
 				OSType: "Linux", DriverVersion: "v1",
 				Environment: metadata.Environment{
-					Name: "gcp.func", MemoryMB: new(int32(512)), TimeoutSec: new(int32(0)), Region: "eu", Runtime: "docker", Orchestrator: "kubernetes",
+					Name: "gcp.func", MemoryMB: new(int32(512)), TimeoutSec: new(int32(0)),
+					Region: "eu", Runtime: "docker", Orchestrator: "kubernetes",
 				},
 			}},
 			`{"driver":{"name":"mooring","version":"v1"},"os":{"type":"Linux"},"env":{"name":"gcp.func","timeout_sec":0,` +
@@ -77,7 +79,8 @@ func TestDocumentRefuses(t *testing.T) {
 func TestDocumentShrinks(t *testing.T) {
 	full := func(platform int) metadata.Client {
 		return metadata.Client{AppName: "app", Host: metadata.Host{
-			OSType: "Linux", OSName: "N", OSVersion: "V", Architecture: "A", DriverVersion: "v1", Platform: strings.Repeat("p", platform),
+			OSType: "Linux", OSName: "N", OSVersion: "V", Architecture: "A", DriverVersion: "v1",
+			Platform:    strings.Repeat("p", platform),
 			Environment: metadata.Environment{Name: "vercel", Region: "R", Runtime: "docker"},
 		}}
 	}
@@ -90,7 +93,8 @@ func TestDocumentShrinks(t *testing.T) {
 			t.Fatalf("%d bytes with a platform of %d", len(d), platform)
 		}
 		state := fmt.Sprintf("region=%v container=%v os.name=%v os.version=%v env=%v whole=%v",
-			has(d, "env", "region"), has(d, "env", "container"), has(d, "os", "name"), has(d, "os", "version"),
+			has(d, "env", "region"), has(d, "env", "container"), has(d, "os", "name"),
+			has(d, "os", "version"),
 			has(d, "env", "name"), len(str(d, "platform")) == platform)
 		if len(seen) == 0 || seen[len(seen)-1] != state {
 			seen = append(seen, state)
@@ -104,20 +108,26 @@ func TestDocumentShrinks(t *testing.T) {
 		"region=false container=false os.name=false os.version=false env=false whole=false",
 	}
 	if strings.Join(seen, "\n") != strings.Join(want, "\n") {
-		t.Errorf("as the platform grows:\n%s\nwant\n%s", strings.Join(seen, "\n"), strings.Join(want, "\n"))
+		t.Errorf("as the platform grows:\n%s\nwant\n%s", strings.Join(seen, "\n"),
+			strings.Join(want, "\n"))
 	}
 }
 
 func TestDocumentCutsCharactersWhole(t *testing.T) {
 	for n := range 300 {
 		c := metadata.Client{
-			AppName: strings.Repeat("é", 64), Libraries: []metadata.Library{{strings.Repeat("ü", 400), strings.Repeat("€", n), "€"}},
-			Host: metadata.Host{OSType: "Linux", DriverVersion: "v1", Platform: strings.Repeat("é", n)},
+			AppName: strings.Repeat("é", 64), Libraries: []metadata.Library{
+				{strings.Repeat("ü", 400), strings.Repeat("€", n), "€"},
+			},
+			Host: metadata.Host{
+				OSType: "Linux", DriverVersion: "v1", Platform: strings.Repeat("é", n),
+			},
 		}
 		d := document(t, c)
 		name, version := str(d, "driver", "name"), str(d, "driver", "version")
 		if len(d) > metadata.MaxSize || !utf8.ValidString(name) || !utf8.ValidString(version) ||
-			!strings.HasPrefix(name, "mooring") || !strings.HasPrefix(version, "v1") || str(d, "application", "name") != c.AppName {
+			!strings.HasPrefix(name, "mooring") || !strings.HasPrefix(version, "v1") ||
+			str(d, "application", "name") != c.AppName {
 			t.Fatalf("%d: %d bytes, %q, %q", n, len(d), name, version)
 		}
 	}
@@ -153,12 +163,15 @@ func TestDetect(t *testing.T) {
 				name, value, _ := strings.Cut(pair, "=")
 				vars[name] = value
 			}
-			e := metadata.Detect(func(name string) string { return vars[name] }, func(path string) bool { return tt.docker && path == "/.dockerenv" })
+			e := metadata.Detect(func(name string) string {
+				return vars[name]
+			}, func(path string) bool { return tt.docker && path == "/.dockerenv" })
 			if want := strings.Contains(tt.want, `{"name"`); e.IsFunction() != want {
 				t.Errorf("IsFunction() = %v", e.IsFunction())
 			}
 			got := ""
-			if v, ok := document(t, metadata.Client{Host: metadata.Host{Environment: e}}).Lookup("env"); ok {
+			if v, ok := document(t, metadata.Client{Host: metadata.Host{Environment: e}}).
+				Lookup("env"); ok {
 				d, _ := v.Document()
 				got = text(t, d)
 			}
@@ -171,11 +184,14 @@ func TestDetect(t *testing.T) {
 
 func TestThisHost(t *testing.T) {
 	t.Setenv("VERCEL", "1")
-	for _, name := range []string{"AWS_EXECUTION_ENV", "AWS_LAMBDA_RUNTIME_API", "FUNCTIONS_WORKER_RUNTIME", "K_SERVICE", "FUNCTION_NAME"} {
+	for _, name := range []string{
+		"AWS_EXECUTION_ENV", "AWS_LAMBDA_RUNTIME_API", "FUNCTIONS_WORKER_RUNTIME", "K_SERVICE", "FUNCTION_NAME",
+	} {
 		t.Setenv(name, "")
 	}
 	h := metadata.ThisHost()
-	if h.OSType == "" || h.Architecture == "" || h.DriverVersion == "" || !strings.HasPrefix(h.Platform, "go") || h.Environment.Name != "vercel" {
+	if h.OSType == "" || h.Architecture == "" || h.DriverVersion == "" ||
+		!strings.HasPrefix(h.Platform, "go") || h.Environment.Name != "vercel" {
 		t.Errorf("ThisHost() = %+v", h)
 	}
 }

@@ -61,11 +61,13 @@ func TestCheckReadsTheStaple(t *testing.T) {
 	wantAccepted(t, c.Check(t.Context(), server.Chain(), server.Respond(t, ca, xocsp.Response{})))
 
 	err := c.Check(t.Context(), server.Chain(), nil)
-	if _, ok := errors.AsType[*ocsp.StapleError](err); !ok || !strings.Contains(err.Error(), "must-staple") {
+	if _, ok := errors.AsType[*ocsp.StapleError](err); !ok ||
+		!strings.Contains(err.Error(), "must-staple") {
 		t.Errorf("Check() without a staple = %v, want a *StapleError about must-staple", err)
 	}
 	err = c.Check(t.Context(), server.Chain(), []byte("garbage"))
-	if _, ok := errors.AsType[*ocsp.StapleError](err); !ok || !strings.Contains(err.Error(), "invalid") {
+	if _, ok := errors.AsType[*ocsp.StapleError](err); !ok ||
+		!strings.Contains(err.Error(), "invalid") {
 		t.Errorf("Check() with garbage = %v, want a *StapleError about an invalid staple", err)
 	}
 	revoked := xocsp.Response{Status: xocsp.Revoked, RevocationReason: xocsp.KeyCompromise}
@@ -108,7 +110,8 @@ func TestCheckAsksResponders(t *testing.T) {
 			Signer: ca.Issue(t, "other"), Response: xocsp.Response{Status: xocsp.Revoked},
 		}, []string{"GET"}, false},
 		{"answer has expired", responderURL, &certtest.Responder{Response: xocsp.Response{
-			Status: xocsp.Revoked, ThisUpdate: time.Now().Add(-2 * time.Hour), NextUpdate: time.Now().Add(-time.Hour),
+			Status: xocsp.Revoked, ThisUpdate: time.Now().Add(-2 * time.Hour),
+			NextUpdate: time.Now().Add(-time.Hour),
 		}}, []string{"GET"}, false},
 		{"no HTTP", "ldap://responder.example/", &certtest.Responder{}, nil, false},
 		{"no URL", "http://%zz/", &certtest.Responder{}, nil, false},
@@ -134,7 +137,9 @@ func TestDisableEndpointCheck(t *testing.T) {
 	server := ca.Issue(t, "server", certtest.Responders(responderURL))
 	c := ocsp.New(ocsp.Config{DisableEndpointCheck: true, Transport: mustNotAsk(t)})
 	wantAccepted(t, c.Check(t.Context(), server.Chain(), nil))
-	wantRevoked(t, c.Check(t.Context(), server.Chain(), server.Respond(t, ca, xocsp.Response{Status: xocsp.Revoked})))
+	wantRevoked(t,
+		c.Check(t.Context(), server.Chain(),
+			server.Respond(t, ca, xocsp.Response{Status: xocsp.Revoked})))
 	wantRevoked(t, c.Check(t.Context(), server.Chain(), nil)) // the cache is still used
 }
 
@@ -144,7 +149,9 @@ func TestIntermediatesAreNotAskedAbout(t *testing.T) {
 	server := between.Issue(t, "server")
 	c := ocsp.New(ocsp.Config{Transport: mustNotAsk(t)})
 	wantAccepted(t, c.Check(t.Context(), server.Chain(), nil))
-	wantAccepted(t, c.Check(t.Context(), server.Chain(), server.Respond(t, between.Delegate(t), xocsp.Response{})))
+	wantAccepted(t,
+		c.Check(t.Context(), server.Chain(),
+			server.Respond(t, between.Delegate(t), xocsp.Response{})))
 	if len(server.Chain()) != 3 {
 		t.Errorf("the chain has %d certificates, want 3", len(server.Chain()))
 	}
@@ -157,21 +164,28 @@ func TestIntermediateRevoked(t *testing.T) {
 	between := ca.Intermediate(t)
 	server := between.Issue(t, "server")
 	c := ocsp.New(ocsp.Config{Transport: mustNotAsk(t)})
-	wantRevoked(t, c.Check(t.Context(), between.Chain(), between.Respond(t, ca, xocsp.Response{Status: xocsp.Revoked})))
-	wantRevoked(t, c.Check(t.Context(), server.Chain(), server.Respond(t, between, xocsp.Response{})))
+	wantRevoked(t,
+		c.Check(t.Context(), between.Chain(),
+			between.Respond(t, ca, xocsp.Response{Status: xocsp.Revoked})))
+	wantRevoked(t,
+		c.Check(t.Context(), server.Chain(), server.Respond(t, between, xocsp.Response{})))
 }
 
 func TestCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		ca := certtest.Authority(t, certtest.ECDSA)
-		responder := &certtest.Responder{Authority: ca, Response: xocsp.Response{ThisUpdate: start, NextUpdate: start.Add(time.Hour)}}
+		responder := &certtest.Responder{
+			Authority: ca,
+			Response:  xocsp.Response{ThisUpdate: start, NextUpdate: start.Add(time.Hour)},
+		}
 		server := ca.Issue(t, "server", certtest.Responders(responderURL))
 		c := ocsp.New(ocsp.Config{Transport: responder})
 		asked := func(want int) {
 			t.Helper()
 			if got := len(responder.Methods()); got != want {
-				t.Errorf("after %v the responder was asked %d times, want %d", time.Since(start), got, want)
+				t.Errorf("after %v the responder was asked %d times, want %d", time.Since(start),
+					got, want)
 			}
 		}
 		wantAccepted(t, c.Check(t.Context(), server.Chain(), nil))
@@ -180,7 +194,10 @@ func TestCache(t *testing.T) {
 		wantAccepted(t, c.Check(t.Context(), server.Chain(), nil))
 		asked(1)
 		time.Sleep(time.Nanosecond) //nolint:forbidigo // fake time
-		responder.Response = xocsp.Response{Status: xocsp.Revoked, ThisUpdate: start.Add(time.Hour), NextUpdate: start.Add(3 * time.Hour)}
+		responder.Response = xocsp.Response{
+			Status: xocsp.Revoked, ThisUpdate: start.Add(time.Hour),
+			NextUpdate: start.Add(3 * time.Hour),
+		}
 		wantRevoked(t, c.Check(t.Context(), server.Chain(), nil))
 		wantRevoked(t, c.Check(t.Context(), server.Chain(), nil))
 		asked(2)
@@ -188,7 +205,9 @@ func TestCache(t *testing.T) {
 		// An older response that is still valid does not replace the kept one; a newer one does.
 		older := xocsp.Response{ThisUpdate: start, NextUpdate: start.Add(2 * time.Hour)}
 		wantRevoked(t, c.Check(t.Context(), server.Chain(), server.Respond(t, ca, older)))
-		newer := xocsp.Response{ThisUpdate: start.Add(time.Hour), NextUpdate: start.Add(4 * time.Hour)}
+		newer := xocsp.Response{
+			ThisUpdate: start.Add(time.Hour), NextUpdate: start.Add(4 * time.Hour),
+		}
 		wantAccepted(t, c.Check(t.Context(), server.Chain(), server.Respond(t, ca, newer)))
 		wantAccepted(t, c.Check(t.Context(), server.Chain(), nil))
 		asked(2)
@@ -220,9 +239,11 @@ func TestCacheIsBounded(t *testing.T) {
 	servers := make([]*certtest.Pair, 3)
 	for i := range servers {
 		servers[i] = ca.Issue(t, "server")
-		wantRevoked(t, c.Check(t.Context(), servers[i].Chain(), servers[i].Respond(t, ca, xocsp.Response{
-			Status: xocsp.Revoked, ThisUpdate: now.Add(-time.Hour), NextUpdate: now.Add(time.Duration(i+1) * time.Hour),
-		})))
+		wantRevoked(t,
+			c.Check(t.Context(), servers[i].Chain(), servers[i].Respond(t, ca, xocsp.Response{
+				Status: xocsp.Revoked, ThisUpdate: now.Add(-time.Hour),
+				NextUpdate: now.Add(time.Duration(i+1) * time.Hour),
+			})))
 	}
 	wantAccepted(t, c.Check(t.Context(), servers[0].Chain(), nil)) // it would have expired first
 	wantRevoked(t, c.Check(t.Context(), servers[1].Chain(), nil))
@@ -238,7 +259,9 @@ func TestRespondersAreAskedInParallel(t *testing.T) {
 		server := ca.Issue(t, "server", certtest.Responders(
 			"http://hangs.example", "http://down.example", "http://unknown.example", "http://revoked.example"))
 		var underWay atomic.Int32
-		c := ocsp.New(ocsp.Config{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+		c := ocsp.New(ocsp.Config{Transport: roundTrip(func(
+			req *http.Request,
+		) (*http.Response, error) {
 			underWay.Add(1)
 			defer underWay.Add(-1)
 			switch req.URL.Host {
@@ -305,7 +328,9 @@ func TestNoDialOutlivesACheck(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		c := ocsp.New(ocsp.Config{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}})
+		c := ocsp.New(ocsp.Config{
+			Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		})
 		wantAccepted(t, c.Check(t.Context(), server.Chain(), nil))
 	}) // which fails if a goroutine is left
 }
@@ -317,7 +342,9 @@ func TestSilence(t *testing.T) {
 		ca := certtest.Authority(t, certtest.ECDSA)
 		server := ca.Issue(t, "server", certtest.Responders(responderURL))
 		var asked atomic.Int32
-		c := ocsp.New(ocsp.Config{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+		c := ocsp.New(ocsp.Config{Transport: roundTrip(func(
+			req *http.Request,
+		) (*http.Response, error) {
 			asked.Add(1)
 			return hang(req)
 		})})
@@ -361,9 +388,13 @@ func TestAskerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := certtest.Authority(t, certtest.ECDSA)
 		server := ca.Issue(t, "server", certtest.Responders(responderURL))
-		responder := &certtest.Responder{Authority: ca, Response: xocsp.Response{Status: xocsp.Revoked}}
+		responder := &certtest.Responder{
+			Authority: ca, Response: xocsp.Response{Status: xocsp.Revoked},
+		}
 		var asked atomic.Int32
-		c := ocsp.New(ocsp.Config{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+		c := ocsp.New(ocsp.Config{Transport: roundTrip(func(
+			req *http.Request,
+		) (*http.Response, error) {
 			if asked.Add(1) == 1 {
 				return hang(req)
 			}

@@ -16,12 +16,15 @@ import (
 
 func TestParse(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
-	ca, stranger := certtest.Authority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.ECDSA)
+	ca, stranger := certtest.Authority(t, certtest.ECDSA),
+		certtest.ForeignAuthority(t, certtest.ECDSA)
 	server, other := ca.Issue(t, "server"), ca.Issue(t, "other")
 	delegate := ca.Delegate(t)
 	good := xocsp.Response{Status: xocsp.Good}
 	between := func(from, to time.Duration) xocsp.Response {
-		return xocsp.Response{Status: xocsp.Good, ThisUpdate: now.Add(from), NextUpdate: now.Add(to)}
+		return xocsp.Response{
+			Status: xocsp.Good, ThisUpdate: now.Add(from), NextUpdate: now.Add(to),
+		}
 	}
 	for _, tt := range []struct {
 		name string
@@ -41,11 +44,17 @@ func TestParse(t *testing.T) {
 		{"signed by a stranger's delegate", server.Respond(t, stranger.Delegate(t), good), "was not issued by"},
 		{"signed by another server", server.Respond(t, other, good), "is not for signing such responses"},
 		{"signed by the server itself", server.Respond(t, server, good), "is not for signing such responses"},
-		{"delegate without digital signatures", server.Respond(t, ca.Delegate(t, func(c *x509.Certificate) {
+		{"delegate without digital signatures", server.Respond(t, ca.Delegate(t, func(
+			c *x509.Certificate,
+		) {
 			c.KeyUsage = x509.KeyUsageKeyEncipherment
 		}), good), "is not for signatures"},
-		{"delegate with a strange critical extension", server.Respond(t, ca.Delegate(t, func(c *x509.Certificate) {
-			c.ExtraExtensions = []pkix.Extension{{Id: []int{1, 2, 3, 4}, Critical: true, Value: []byte{5, 0}}}
+		{"delegate with a strange critical extension", server.Respond(t, ca.Delegate(t, func(
+			c *x509.Certificate,
+		) {
+			c.ExtraExtensions = []pkix.Extension{
+				{Id: []int{1, 2, 3, 4}, Critical: true, Value: []byte{5, 0}},
+			}
 		}), good), "critical extension"},
 		{"delegate expired", server.Respond(t, ca.Delegate(t, certtest.Valid(now.Add(-2*time.Hour), now.Add(-time.Hour))), good), "has expired"},
 		{"delegate not valid yet", server.Respond(t, ca.Delegate(t, certtest.Valid(now.Add(time.Hour), now.Add(2*time.Hour))), good), "not valid yet"},
@@ -61,7 +70,8 @@ func TestParse(t *testing.T) {
 		{"something behind", append(server.Respond(t, ca, good), 0), "trailing data"},
 	} {
 		_, err := ocsp.Parse(tt.der, server.Certificate, ca.Certificate, now)
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if (err == nil) != (tt.want == "") ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: Parse() = %v, want %q", tt.name, err, tt.want)
 		}
 	}
@@ -75,9 +85,11 @@ func TestParseGivesTheStatus(t *testing.T) {
 		Status: xocsp.Revoked, ThisUpdate: now, NextUpdate: now.Add(time.Hour),
 		RevokedAt: now.Add(-time.Hour), RevocationReason: xocsp.KeyCompromise,
 	}
-	got, err := ocsp.Parse(server.Respond(t, ca.Delegate(t), sent), server.Certificate, ca.Certificate, now)
+	got, err := ocsp.Parse(server.Respond(t, ca.Delegate(t), sent), server.Certificate,
+		ca.Certificate, now)
 	want := ocsp.Response{
-		Status: ocsp.Revoked, ThisUpdate: now, NextUpdate: now.Add(time.Hour), RevokedAt: now.Add(-time.Hour), Reason: xocsp.KeyCompromise,
+		Status: ocsp.Revoked, ThisUpdate: now, NextUpdate: now.Add(time.Hour),
+		RevokedAt: now.Add(-time.Hour), Reason: xocsp.KeyCompromise,
 	}
 	if err != nil || got != want {
 		t.Errorf("Parse() = %+v, %v, want %+v", got, err, want)
@@ -89,7 +101,8 @@ func TestParseGivesTheStatus(t *testing.T) {
 func aboutForeign(t *testing.T, server, stranger, ca *certtest.Pair) []byte {
 	now := time.Now()
 	der, err := xocsp.CreateResponse(stranger.Certificate, ca.Certificate, xocsp.Response{
-		SerialNumber: server.Certificate.SerialNumber, ThisUpdate: now.Add(-time.Hour), NextUpdate: now.Add(time.Hour),
+		SerialNumber: server.Certificate.SerialNumber, ThisUpdate: now.Add(-time.Hour),
+		NextUpdate: now.Add(time.Hour),
 	}, ca.Key)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +125,9 @@ func TestMustStaple(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	feature := func(value ...byte) certtest.Option {
 		return func(c *x509.Certificate) {
-			c.ExtraExtensions = []pkix.Extension{{Id: []int{1, 3, 6, 1, 5, 5, 7, 1, 24}, Value: value}}
+			c.ExtraExtensions = []pkix.Extension{
+				{Id: []int{1, 3, 6, 1, 5, 5, 7, 1, 24}, Value: value},
+			}
 		}
 	}
 	for _, tt := range []struct {

@@ -25,7 +25,9 @@ type span struct {
 	id int
 }
 
-func (r *recorder) start(ctx context.Context, parent eventtrace.Span, name string, attributes []eventtrace.Attribute) eventtrace.Span {
+func (r *recorder) start(
+	ctx context.Context, parent eventtrace.Span, name string, attributes []eventtrace.Attribute,
+) eventtrace.Span {
 	r.spans++
 	s := &span{r, r.spans}
 	under := fmt.Sprint(ctx.Value(key{}))
@@ -47,10 +49,13 @@ func list(attributes []eventtrace.Attribute) (all string) {
 	return all
 }
 
-func (s *span) Set(attributes []eventtrace.Attribute) { s.r.add("%d has%s", s.id, list(attributes)) }
+func (s *span) Set(attributes []eventtrace.Attribute) {
+	s.r.add("%d has%s", s.id, list(attributes))
+}
 
 func (s *span) Fail(e eventtrace.Exception) {
-	s.r.add("%d failed: %s: %s, stack: %v", s.id, e.Type, e.Message, strings.Contains(e.Stacktrace, "eventtrace"))
+	s.r.add("%d failed: %s: %s, stack: %v", s.id, e.Type, e.Message,
+		strings.Contains(e.Stacktrace, "eventtrace"))
 }
 
 func (s *span) End() { s.r.add("%d ends", s.id) }
@@ -70,21 +75,28 @@ func TestSpans(t *testing.T) {
 	var r recorder
 	s := eventtrace.Sink(eventtrace.Config{Start: r.start, MaxQueryTextLength: 60})
 	caller := context.WithValue(t.Context(), key{}, "the caller's")
-	operation := event.Operation{ID: 7, Name: "createCollection", Database: "shop", Collection: "orders", Transaction: 3}
+	operation := event.Operation{
+		ID: 7, Name: "createCollection", Database: "shop", Collection: "orders", Transaction: 3,
+	}
 	command := event.Command{
 		Name: "create", Database: "shop", RequestID: 8, OperationID: 7, Address: "h:1",
 		ConnectionID: 4, ServerConnectionID: 5,
 	}
-	body := doc(t, `{"create":"orders","capped":true,"lsid":{"id":{"$uuid":"00112233-4455-6677-8899-aabbccddeeff"}},"txnNumber":{"$numberLong":"2"},"$db":"shop","$clusterTime":{}}`)
+	body := doc(t,
+		`{"create":"orders","capped":true,"lsid":{"id":{"$uuid":"00112233-4455-6677-8899-aabbccddeeff"}},"txnNumber":{"$numberLong":"2"},"$db":"shop","$clusterTime":{}}`)
 	again := command
 	again.RequestID, again.Address, again.ServerConnectionID = 9, "/tmp/m.sock", 0
 
 	s.TransactionStarted(event.TransactionStarted{ID: 3, Context: caller})
 	s.OperationStarted(event.OperationStarted{Operation: operation, Context: caller})
 	s.CommandStarted(event.CommandStarted{Command: command, Body: body})
-	s.CommandFailed(event.CommandFailed{Command: command, Err: &mongoerr.CommandError{Code: 89, Message: "slow", Address: "h:1"}})
+	s.CommandFailed(event.CommandFailed{
+		Command: command, Err: &mongoerr.CommandError{Code: 89, Message: "slow", Address: "h:1"},
+	})
 	s.CommandStarted(event.CommandStarted{Command: again, Body: doc(t, `{"create":"orders"}`)})
-	s.CommandSucceeded(event.CommandSucceeded{Command: again, Reply: doc(t, `{"cursor":{"id":{"$numberLong":"6"}},"ok":1}`)})
+	s.CommandSucceeded(event.CommandSucceeded{
+		Command: again, Reply: doc(t, `{"cursor":{"id":{"$numberLong":"6"}},"ok":1}`),
+	})
 	s.OperationEnded(event.OperationEnded{Operation: operation, Err: errors.New("cut")})
 	s.TransactionEnded(event.TransactionEnded{ID: 3})
 
@@ -113,14 +125,22 @@ func TestAttributesAreCopies(t *testing.T) {
 	var r recorder
 	s := eventtrace.Sink(eventtrace.Config{
 		MaxQueryTextLength: 60,
-		Start: func(ctx context.Context, parent eventtrace.Span, name string, attributes []eventtrace.Attribute) eventtrace.Span {
+		Start: func(
+			ctx context.Context, parent eventtrace.Span, name string,
+			attributes []eventtrace.Attribute,
+		) eventtrace.Span {
 			kept = attributes
 			return r.start(ctx, parent, name, attributes)
 		},
 	})
-	s.OperationStarted(event.OperationStarted{Operation: event.Operation{ID: 7, Name: "drop"}, Context: t.Context()})
-	body := doc(t, `{"drop": "orders", "lsid": {"id": {"$uuid": "00112233-4455-6677-8899-aabbccddeeff"}}}`)
-	s.CommandStarted(event.CommandStarted{Command: event.Command{Name: "drop", OperationID: 7, Address: "h:1"}, Body: body})
+	s.OperationStarted(event.OperationStarted{
+		Operation: event.Operation{ID: 7, Name: "drop"}, Context: t.Context(),
+	})
+	body := doc(t,
+		`{"drop": "orders", "lsid": {"id": {"$uuid": "00112233-4455-6677-8899-aabbccddeeff"}}}`)
+	s.CommandStarted(event.CommandStarted{
+		Command: event.Command{Name: "drop", OperationID: 7, Address: "h:1"}, Body: body,
+	})
 	before := strings.Clone(list(kept))
 	clear(body)
 	if got := list(kept); got != before {
@@ -161,8 +181,13 @@ func TestQueryText(t *testing.T) {
 	} {
 		var r recorder
 		s := eventtrace.Sink(eventtrace.Config{Start: r.start, MaxQueryTextLength: tt.limit})
-		s.OperationStarted(event.OperationStarted{Operation: event.Operation{ID: 1}, Context: t.Context()})
-		s.CommandStarted(event.CommandStarted{Command: event.Command{OperationID: 1}, Body: doc(t, `{"find":"ü","filter":{},"$db":"d"}`)})
+		s.OperationStarted(event.OperationStarted{
+			Operation: event.Operation{ID: 1}, Context: t.Context(),
+		})
+		s.CommandStarted(event.CommandStarted{
+			Command: event.Command{OperationID: 1},
+			Body:    doc(t, `{"find":"ü","filter":{},"$db":"d"}`),
+		})
 		_, text, _ := strings.Cut(r.lines[1], " query.text=")
 		if text != tt.want {
 			t.Errorf("limit %d: the text is %q, want %q", tt.limit, text, tt.want)
@@ -200,7 +225,9 @@ func TestFromEnvironment(t *testing.T) {
 		{"yes", "-1", false, 0},
 		{"TRUE", "many", true, 0},
 	} {
-		env := map[string]string{eventtrace.EnabledVariable: tt.enabled, eventtrace.MaxQueryTextLengthVariable: tt.length}
+		env := map[string]string{
+			eventtrace.EnabledVariable: tt.enabled, eventtrace.MaxQueryTextLengthVariable: tt.length,
+		}
 		enabled, length := eventtrace.FromEnvironment(func(name string) string { return env[name] })
 		if enabled != tt.wantEnabled || length != tt.want {
 			t.Errorf("FromEnvironment(%q, %q) = %v, %d", tt.enabled, tt.length, enabled, length)
@@ -228,7 +255,10 @@ func TestNotRecorded(t *testing.T) {
 			recorded := tt.records || tt.transaction
 			s := eventtrace.Sink(eventtrace.Config{
 				Records: func(context.Context) bool { return recorded },
-				Start: func(ctx context.Context, parent eventtrace.Span, name string, attributes []eventtrace.Attribute) eventtrace.Span {
+				Start: func(
+					ctx context.Context, parent eventtrace.Span, name string,
+					attributes []eventtrace.Attribute,
+				) eventtrace.Span {
 					if !tt.starts {
 						return nil
 					}
@@ -242,7 +272,9 @@ func TestNotRecorded(t *testing.T) {
 			}
 			recorded = tt.records
 			s.OperationStarted(event.OperationStarted{Operation: operation, Context: t.Context()})
-			s.CommandStarted(event.CommandStarted{Command: command, Body: doc(t, `{"find": "orders"}`)})
+			s.CommandStarted(event.CommandStarted{
+				Command: command, Body: doc(t, `{"find": "orders"}`),
+			})
 			s.CommandSucceeded(event.CommandSucceeded{Command: command})
 			s.OperationEnded(event.OperationEnded{Operation: operation})
 			if r.spans != tt.want {

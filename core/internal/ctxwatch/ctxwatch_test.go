@@ -62,7 +62,8 @@ func TestWatchable(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		of := &watchable{Context: ctx}
 		if w.Start(of).Stop() || of.watched != 1 || of.unwatched != 1 {
-			t.Errorf("Stop() = true, or %d times watched and %d unwatched", of.watched, of.unwatched)
+			t.Errorf("Stop() = true, or %d times watched and %d unwatched", of.watched,
+				of.unwatched)
 		}
 		watch := w.Start(of)
 		go of.interrupt()
@@ -112,7 +113,8 @@ func TestErr(t *testing.T) {
 		t.Errorf("Err of a running context = %v", err)
 	}
 	cancel(cause)
-	if err := ctxwatch.Err(ctx); !errors.Is(err, cause) || !errors.Is(err, context.Canceled) || err.Error() != "cause" {
+	if err := ctxwatch.Err(ctx); !errors.Is(err, cause) || !errors.Is(err, context.Canceled) ||
+		err.Error() != "cause" {
 		t.Errorf("Err = %v, want the cause and context.Canceled", err)
 	}
 	plain, cancelPlain := context.WithCancel(t.Context())
@@ -127,14 +129,16 @@ func TestPast(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
 	past := ctxwatch.Past(ctxwatch.Err(ctx))
-	if errors.Is(past, context.Canceled) || !errors.Is(past, cause) || past.Error() != "given up by an earlier call: cause" {
+	if errors.Is(past, context.Canceled) || !errors.Is(past, cause) ||
+		past.Error() != "given up by an earlier call: cause" {
 		t.Errorf("Past = %v, want one that is the cause, and not context.Canceled", past)
 	}
 	timeout, ok := errors.AsType[interface {
 		error
 		Timeout() bool
 	}](past)
-	if errors.Is(ctxwatch.Past(context.DeadlineExceeded), context.DeadlineExceeded) || !ok || !timeout.Timeout() {
+	if errors.Is(ctxwatch.Past(context.DeadlineExceeded), context.DeadlineExceeded) || !ok ||
+		!timeout.Timeout() {
 		t.Errorf("Past = %v, want a timeout that is not context.DeadlineExceeded", past)
 	}
 }

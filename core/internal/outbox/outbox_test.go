@@ -61,7 +61,8 @@ func TestOrderUnderLoad(t *testing.T) {
 	}
 	all.Wait()
 	if !slices.IsSorted(told) || len(told) != 4000 {
-		t.Errorf("%d facts delivered, sorted %v; want 4000 in order", len(told), slices.IsSorted(told))
+		t.Errorf("%d facts delivered, sorted %v; want 4000 in order", len(told),
+			slices.IsSorted(told))
 	}
 }
 

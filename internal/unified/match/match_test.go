@@ -24,7 +24,9 @@ func value(t *testing.T, json string) bson.Value {
 }
 
 func matcher(t *testing.T) match.Matcher {
-	saved := map[string]bson.Value{"one": value(t, `1`), "doc": value(t, `{"a": {"$$type": "int"}}`)}
+	saved := map[string]bson.Value{
+		"one": value(t, `1`), "doc": value(t, `{"a": {"$$type": "int"}}`),
+	}
 	return match.Matcher{
 		Entity: func(name string) (bson.Value, bool) { v, ok := saved[name]; return v, ok },
 		SessionLsid: func(name string) (bson.Raw, bool) {
@@ -111,23 +113,30 @@ func TestMatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := matcher(t)
-			how := map[string]func(expected, actual bson.Value) error{"root": m.Root, "items": m.RootItems, "nested": m.Nested}[test.how]
+			how := map[string]func(expected, actual bson.Value) error{
+				"root": m.Root, "items": m.RootItems, "nested": m.Nested,
+			}[test.how]
 			err := how(value(t, test.expected), value(t, test.actual))
 			switch {
 			case err == nil && test.want != fine:
-				t.Errorf("match(%s, %s) = nil, want an error with %q", test.expected, test.actual, test.want)
+				t.Errorf("match(%s, %s) = nil, want an error with %q", test.expected, test.actual,
+					test.want)
 			case err != nil && (test.want == fine || !strings.Contains(err.Error(), test.want)):
 				t.Errorf("match(%s, %s) = %v, want %q", test.expected, test.actual, err, test.want)
 			case errors.Is(err, match.ErrMalformed) != strings.HasPrefix(test.want, "malformed"):
-				t.Errorf("match(%s, %s) = %v: is ErrMalformed: %v", test.expected, test.actual, err, errors.Is(err, match.ErrMalformed))
+				t.Errorf("match(%s, %s) = %v: is ErrMalformed: %v", test.expected, test.actual, err,
+					errors.Is(err, match.ErrMalformed))
 			}
 		})
 	}
 }
 
 func TestWithoutEntities(t *testing.T) {
-	for _, expected := range []string{`{"$$matchesEntity": "one"}`, `{"$$sessionLsid": "session"}`} {
-		if err := (match.Matcher{}).Root(value(t, expected), value(t, `1`)); !errors.Is(err, match.ErrMalformed) {
+	for _, expected := range []string{
+		`{"$$matchesEntity": "one"}`, `{"$$sessionLsid": "session"}`,
+	} {
+		if err := (match.Matcher{}).
+			Root(value(t, expected), value(t, `1`)); !errors.Is(err, match.ErrMalformed) {
 			t.Errorf("Root(%s) = %v, want ErrMalformed", expected, err)
 		}
 	}

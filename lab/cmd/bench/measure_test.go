@@ -96,7 +96,8 @@ func TestPages(t *testing.T) {
 	for path, want := range files {
 		got, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil || string(got) != want {
-			t.Errorf("%s does not show the results; make performance-pages rewrites it (%v)", path, err)
+			t.Errorf("%s does not show the results; make performance-pages rewrites it (%v)", path,
+				err)
 		}
 	}
 	for _, p := range protocols {

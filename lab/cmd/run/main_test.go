@@ -32,7 +32,8 @@ func TestTakenPort(t *testing.T) {
 		t.Errorf("notes = %q, want %q", got, want)
 	}
 	_ = l.Close()
-	if p := choose(t.Context(), "PORT", uint(n)); p.address != l.Addr().String() || p.notes("x") != "" {
+	if p := choose(t.Context(), "PORT", uint(n)); p.address != l.Addr().String() ||
+		p.notes("x") != "" {
 		t.Errorf("a free port gives %s and %q", p.address, p.notes("x"))
 	}
 

@@ -57,7 +57,8 @@ func TestGenerated(t *testing.T) {
 		t.Logf("%6d × %s", n, name)
 	}
 	if len(met) < 15 {
-		t.Errorf("%d known differences were met: the generator does not reach what it should", len(met))
+		t.Errorf("%d known differences were met: the generator does not reach what it should",
+			len(met))
 	}
 }
 
@@ -104,7 +105,8 @@ func TestUncarried(t *testing.T) {
 					}
 					continue
 				}
-				if want := canonicalNumbers(t, d); err != nil || !bytes.Equal(back, want) || bytes.Equal(back, d) {
+				if want := canonicalNumbers(t, d); err != nil || !bytes.Equal(back, want) ||
+					bytes.Equal(back, d) {
 					t.Fatalf("seed %d: %s → %x, %v, want %x", seed, text, back, err, []byte(want))
 				}
 			}
@@ -116,7 +118,8 @@ func TestUncarried(t *testing.T) {
 func canonicalNumbers(t *testing.T, d bson.Raw) bson.Raw {
 	t.Helper()
 	if _, ok := d.Lookup("nan"); ok {
-		return bson.With(d, "nan", bson.Value{Type: bson.TypeDouble, Data: []byte{0, 0, 0, 0, 0, 0, 0xF8, 0x7F}})
+		return bson.With(d, "nan",
+			bson.Value{Type: bson.TypeDouble, Data: []byte{0, 0, 0, 0, 0, 0, 0xF8, 0x7F}})
 	}
 	v, _ := d.Lookup("decimal")
 	dec, _ := v.Decimal128()
@@ -139,7 +142,8 @@ func TestKnownDifferences(t *testing.T) {
 	check := func(d bsondiff.Difference, ours, theirs error) {
 		t.Helper()
 		if outcome(ours) != d.Ours || outcome(theirs) != d.Theirs {
-			t.Errorf("%s: ours: %v, want it %s; theirs: %v, want it %s", d.Name, ours, d.Ours, theirs, d.Theirs)
+			t.Errorf("%s: ours: %v, want it %s; theirs: %v, want it %s", d.Name, ours, d.Ours,
+				theirs, d.Theirs)
 		}
 		if d.Rule == "" {
 			t.Errorf("%s has no rule", d.Name)
@@ -156,12 +160,14 @@ func TestKnownDifferences(t *testing.T) {
 		_, ours := p.Ours.Read([]byte(d.Example))
 		_, theirs := p.Theirs.Read([]byte(d.Example))
 		check(d, ours, theirs)
-		if known, err := p.Text([]byte(d.Example)); err != nil || known == nil || known.Name != d.Name {
+		if known, err := p.Text([]byte(d.Example)); err != nil || known == nil ||
+			known.Name != d.Name {
 			t.Errorf("%s: found as %v, %v", d.Name, known, err)
 		}
 	}
 	for _, d := range bsondiff.Reading() {
-		if known, err := p.Text([]byte(d.Example)); err != nil || known == nil || known.Name != d.Name || d.Rule == "" {
+		if known, err := p.Text([]byte(d.Example)); err != nil || known == nil ||
+			known.Name != d.Name || d.Rule == "" {
 			t.Errorf("%s: found as %v, %v", d.Name, known, err)
 		}
 	}
@@ -170,7 +176,8 @@ func TestKnownDifferences(t *testing.T) {
 		if err != nil || string(ours) != d.Ours {
 			t.Errorf("%s: ours: %s, %v, want %s", d.Name, ours, err, d.Ours)
 		}
-		if theirs, err := p.Theirs.Write([]byte(d.Example), false); err != nil || string(theirs) != d.Theirs || d.Rule == "" {
+		if theirs, err := p.Theirs.Write([]byte(d.Example), false); err != nil ||
+			string(theirs) != d.Theirs || d.Rule == "" {
 			t.Errorf("%s: theirs: %s, %v, want %s", d.Name, theirs, err, d.Theirs)
 		}
 	}
@@ -189,7 +196,8 @@ func TestKnownDifferences(t *testing.T) {
 		if back, err := p.Theirs.Read(text); err != nil || !bytes.Equal(back, doc) {
 			t.Errorf("%s: ours writes %s, which theirs reads as %x, %v", d.Name, text, back, err)
 		}
-		if known, err := p.Document(doc); err != nil || len(known) == 0 || known[0].Name != d.Name || d.Rule == "" {
+		if known, err := p.Document(doc); err != nil || len(known) == 0 ||
+			known[0].Name != d.Name || d.Rule == "" {
 			t.Errorf("%s: found as %v, %v", d.Name, known, err)
 		}
 	}
@@ -288,7 +296,8 @@ func TestMistakesAreFound(t *testing.T) {
 func TestGeneratorIsDeterministic(t *testing.T) {
 	a, b := bsondiff.NewGenerator(7), bsondiff.NewGenerator(7)
 	for range 100 {
-		if !bytes.Equal(a.Document(), b.Document()) || !bytes.Equal(a.Text(), b.Text()) || !bytes.Equal(a.Broken(), b.Broken()) {
+		if !bytes.Equal(a.Document(), b.Document()) || !bytes.Equal(a.Text(), b.Text()) ||
+			!bytes.Equal(a.Broken(), b.Broken()) {
 			t.Fatal("the same seed gives different documents")
 		}
 	}

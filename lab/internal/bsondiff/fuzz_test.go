@@ -47,7 +47,9 @@ func FuzzText(f *testing.F) {
 }
 
 func FuzzDecimal128(f *testing.F) {
-	for _, s := range []string{"1.0E+3", "-Infinity", "nan", ".5", "5.", "10E-6177", "9999999999999999999999999999999999E6111", "1E6112", "0E9999", "1e", "+-1", "0E10000000000000000000"} {
+	for _, s := range []string{
+		"1.0E+3", "-Infinity", "nan", ".5", "5.", "10E-6177", "9999999999999999999999999999999999E6111", "1E6112", "0E9999", "1e", "+-1", "0E10000000000000000000",
+	} {
 		d, _ := bson.ParseDecimal128(s)
 		f.Add(s, d.H, d.L)
 	}

@@ -40,7 +40,8 @@ func connect(t *testing.T) (*canned.Server, *mongo.Database) {
 func TestCursor(t *testing.T) {
 	s, db := connect(t)
 	for _, name := range []string{"orders_250", "docs_250_1024"} {
-		cursor, err := db.Collection(name).Find(t.Context(), bson.D{}, options.Find().SetBatchSize(100))
+		cursor, err := db.Collection(name).
+			Find(t.Context(), bson.D{}, options.Find().SetBatchSize(100))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,14 +51,16 @@ func TestCursor(t *testing.T) {
 			}
 			want, err := canned.Document(name, i)
 			if err != nil || !bytes.Equal(cursor.Current, want) {
-				t.Fatalf("document %d of %s = %v, want %v (%v)", i, name, cursor.Current, bson.Raw(want), err)
+				t.Fatalf("document %d of %s = %v, want %v (%v)", i, name, cursor.Current,
+					bson.Raw(want), err)
 			}
 		}
 		if cursor.Next(t.Context()) {
 			t.Errorf("%s has more than 250 documents", name)
 		}
 	}
-	if got := s.Stats(); got.CursorsOpened != 2 || got.CursorsOpen != 0 || got.CursorsKilled != 0 || got.GetMores != 4 {
+	if got := s.Stats(); got.CursorsOpened != 2 || got.CursorsOpen != 0 || got.CursorsKilled != 0 ||
+		got.GetMores != 4 {
 		t.Errorf("Stats() = %+v, want 2 cursors opened, none open or killed, 4 getMores", got)
 	}
 }
@@ -115,7 +118,8 @@ func TestMix(t *testing.T) {
 
 func TestKilledCursorsAreCounted(t *testing.T) {
 	s, db := connect(t)
-	cursor, err := db.Collection("docs_1000_100").Find(t.Context(), bson.D{}, options.Find().SetBatchSize(10))
+	cursor, err := db.Collection("docs_1000_100").
+		Find(t.Context(), bson.D{}, options.Find().SetBatchSize(10))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +141,8 @@ func TestLimitAndSingleBatch(t *testing.T) {
 		t.Errorf("FindOne() = %v, %v", one, err)
 	}
 	var all []bson.Raw
-	cursor, err := db.Collection("orders_1000").Find(t.Context(), bson.D{}, options.Find().SetLimit(150))
+	cursor, err := db.Collection("orders_1000").
+		Find(t.Context(), bson.D{}, options.Find().SetLimit(150))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,11 +167,13 @@ func TestSlowAndUnknown(t *testing.T) {
 func TestWritesAreAnswered(t *testing.T) {
 	_, db := connect(t)
 	c := db.Collection("docs_0_100")
-	many, err := c.InsertMany(t.Context(), []any{bson.D{{Key: "a", Value: 1}}, bson.D{{Key: "a", Value: 2}}})
+	many, err := c.InsertMany(t.Context(),
+		[]any{bson.D{{Key: "a", Value: 1}}, bson.D{{Key: "a", Value: 2}}})
 	if err != nil || len(many.InsertedIDs) != 2 {
 		t.Errorf("InsertMany() = %v, %v", many, err)
 	}
-	updated, err := c.UpdateOne(t.Context(), bson.D{}, bson.D{{Key: "$set", Value: bson.D{{Key: "a", Value: 1}}}})
+	updated, err := c.UpdateOne(t.Context(), bson.D{},
+		bson.D{{Key: "$set", Value: bson.D{{Key: "a", Value: 1}}}})
 	if err != nil || updated.MatchedCount != 1 {
 		t.Errorf("UpdateOne() = %+v, %v", updated, err)
 	}

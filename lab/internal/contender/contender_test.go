@@ -154,7 +154,8 @@ func TestFloor(t *testing.T) {
 		job := load.Job{
 			REST: rest.URL, Operation: load.StreamFind, Documents: 3, Requests: 4, Callers: 2,
 		}
-		if r, err := load.Run(t.Context(), job); err != nil || r.Bytes != 4*3*101 || r.Requests != 4 {
+		if r, err := load.Run(t.Context(), job); err != nil || r.Bytes != 4*3*101 ||
+			r.Requests != 4 {
 			t.Errorf("Run() = %+v, %v", r, err)
 		}
 		check(t, 12)

@@ -45,7 +45,8 @@ func TestLosses(t *testing.T) {
 		{0, lossy.Nothing, "hello", false, 0}, // the server is gone
 	} {
 		before := seen.Load()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+"/path", strings.NewReader(tt.body))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+"/path",
+			strings.NewReader(tt.body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -76,7 +76,8 @@ func TestKernelAccounting(t *testing.T) {
 		t.Errorf("RSS() = %d, %v", rss, err)
 	}
 	const size = 64 << 20
-	block, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	block, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,8 @@ func TestScrape(t *testing.T) {
 	} {
 		page = row.page
 		text, got, err := prometheus.Scrape(t.Context(), s.URL)
-		if row.want == nil && err == nil || row.want != nil && (err != nil || text != page || !maps.Equal(got, row.want)) {
+		if row.want == nil && err == nil ||
+			row.want != nil && (err != nil || text != page || !maps.Equal(got, row.want)) {
 			t.Errorf("Scrape of %q = %q, %v, %v, want %v", row.page, text, got, err, row.want)
 		}
 	}

@@ -15,7 +15,9 @@ import (
 // uris are those of the specifications' files.
 func uris(t testing.TB) []string {
 	var all []string
-	for _, suite := range []string{"connection-string", "uri-options", "auth/tests/legacy", "read-write-concern/tests/connection-string"} {
+	for _, suite := range []string{
+		"connection-string", "uri-options", "auth/tests/legacy", "read-write-concern/tests/connection-string",
+	} {
 		for _, file := range spectest.Files(t, suite) {
 			data, err := os.ReadFile(file)
 			if err != nil {
@@ -46,10 +48,14 @@ func TestSpecificationURIs(t *testing.T) {
 
 // options are names and values of which random strings are made.
 var (
-	userinfos = []string{"", "", "", "u@", "u:p@", "u:@", "u%40:p%3A%2F@", "@", ":@", "u:p:q@", "u%zz@"}
-	hosts     = []string{"a", "A.example:1", "[::1]", "[::1]:27018", "a,b:2", "%2Ftmp%2Fx.sock", "a:0", "a:65536", "a:x", "", "a,,b", "256.0.0.1", "é.example", "::1"}
-	paths     = []string{"/", "/", "/", "/db", "/d%C3%A9", "/a.b", "/a%2Fb", "/a$b", "/a%zz"}
-	names     = []string{
+	userinfos = []string{
+		"", "", "", "u@", "u:p@", "u:@", "u%40:p%3A%2F@", "@", ":@", "u:p:q@", "u%zz@",
+	}
+	hosts = []string{
+		"a", "A.example:1", "[::1]", "[::1]:27018", "a,b:2", "%2Ftmp%2Fx.sock", "a:0", "a:65536", "a:x", "", "a,,b", "256.0.0.1", "é.example", "::1",
+	}
+	paths = []string{"/", "/", "/", "/db", "/d%C3%A9", "/a.b", "/a%2Fb", "/a$b", "/a%zz"}
+	names = []string{
 		"appName", "authMechanism", "authSource", "replicaSet", "directConnection", "tls", "ssl", "maxPoolSize", "minPoolSize",
 		"maxConnecting", "connectTimeoutMS", "heartbeatFrequencyMS", "localThresholdMS", "readConcernLevel", "readPreference",
 		"readPreferenceTags", "maxStalenessSeconds", "w", "journal", "wTimeoutMS", "retryWrites", "loadBalanced", "timeoutMS",
@@ -80,7 +86,8 @@ func TestRandomURIs(t *testing.T) {
 	for range 200_000 {
 		uri := random(r)
 		for _, d := range uridiff.Unknown(uri) {
-			if key := d.What + "\n" + class.ReplaceAllString(d.Ours+"\n"+d.Theirs, "?"); !shown[key] {
+			if key := d.What + "\n" +
+				class.ReplaceAllString(d.Ours+"\n"+d.Theirs, "?"); !shown[key] {
 				shown[key] = true
 				t.Errorf("%q: %v", uri, d)
 			}

@@ -42,11 +42,13 @@ func TestHandler(t *testing.T) {
 		r := httptest.NewRequest(row.method, row.path, strings.NewReader(row.body))
 		r.Host, r.RemoteAddr = row.host, row.from
 		if row.unix {
-			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, net.Addr(&net.UnixAddr{Net: "unix"})))
+			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey,
+				net.Addr(&net.UnixAddr{Net: "unix"})))
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != row.want || row.answer != "" && w.Body.String() != row.answer || level.Level() != row.level {
+		if w.Code != row.want || row.answer != "" && w.Body.String() != row.answer ||
+			level.Level() != row.level {
 			t.Errorf("%s: %d %q, level %s", row.name, w.Code, w.Body, level.Level())
 		}
 	}

@@ -94,9 +94,10 @@ func newMatrix(t *testing.T, args ...string) (func() *gateway, []credential) {
 	mongo.SetDocuments("db.c", documents(3, 10)...)
 	keys := secretFile(t, "keys", line+"\n"+oldLine+"\n"+operatorLine)
 	begin := func() *gateway {
-		return start(t, mongo.URI(), append(args, "--auth-api-keys-file", keys, "--auth-jwt-issuer", url,
-			"--auth-jwt-audience", issuertest.Audience, "--auth-operators", "key:operator",
-			"--handle-keys", handleKey, "--idempotency-key", handleKey)...)
+		return start(t, mongo.URI(),
+			append(args, "--auth-api-keys-file", keys, "--auth-jwt-issuer", url,
+				"--auth-jwt-audience", issuertest.Audience, "--auth-operators", "key:operator",
+				"--handle-keys", handleKey, "--idempotency-key", handleKey)...)
 	}
 	bearer := func(name, text string, counts bool) credential {
 		return credential{name, "authorization", "Bearer " + text, counts, false}
@@ -114,7 +115,9 @@ func newMatrix(t *testing.T, args ...string) (func() *gateway, []credential) {
 
 // methods calls f for each RPC of the API.
 func methods(f func(m protoreflect.MethodDescriptor)) {
-	protoregistry.GlobalFiles.RangeFilesByPackage("mooring.v1", func(file protoreflect.FileDescriptor) bool {
+	protoregistry.GlobalFiles.RangeFilesByPackage("mooring.v1", func(
+		file protoreflect.FileDescriptor,
+	) bool {
 		for i := range file.Services().Len() {
 			s := file.Services().Get(i)
 			for j := range s.Methods().Len() {
@@ -198,7 +201,8 @@ func TestAccess(t *testing.T) {
 			// Names that a gateway could take for the result of authentication.
 			ctx = metadata.AppendToOutgoingContext(ctx, "principal", "key:shop",
 				"mooring-principal", "key:shop", forwarding, asserted(t))
-			got := callEmpty(ctx, g.cc, "/mooring.v1."+name, m.IsStreamingServer() || m.IsStreamingClient()).String()
+			got := callEmpty(ctx, g.cc, "/mooring.v1."+name, m.IsStreamingServer() ||
+				m.IsStreamingClient()).String()
 			if c.counts && c.may(m.Parent().Name()) {
 				found[name] = got
 			}
@@ -224,7 +228,8 @@ func TestAccess(t *testing.T) {
 func checkLog(t *testing.T, g *gateway, credentials []credential) {
 	t.Helper()
 	for _, c := range credentials {
-		if secret := c.value[strings.LastIndex(c.value, " ")+1:]; secret != "" && strings.Contains(g.log.String(), secret) {
+		if secret := c.value[strings.LastIndex(c.value, " ")+1:]; secret != "" &&
+			strings.Contains(g.log.String(), secret) {
 			t.Errorf("the log has a credential: %s", c.name)
 		}
 	}
@@ -262,7 +267,8 @@ func restPaths(m protoreflect.MethodDescriptor) (paths []string) {
 
 // accessPath calls a path with each credential, and returns the status of those that may.
 func accessPath(
-	t *testing.T, g *gateway, credentials []credential, service protoreflect.Name, name, want string,
+	t *testing.T, g *gateway, credentials []credential, service protoreflect.Name, name,
+	want string,
 ) (found string) {
 	t.Helper()
 	method, path, _ := strings.Cut(name, " ")
@@ -304,7 +310,8 @@ func accessPath(
 			found = got
 		}
 		if got != expected || (got == "401") != (resp.Header.Get("Www-Authenticate") != "") {
-			t.Errorf("REST %s with %s: %s %s, want %s", name, c.name, got, resp.Header.Get("Www-Authenticate"), expected)
+			t.Errorf("REST %s with %s: %s %s, want %s", name, c.name, got,
+				resp.Header.Get("Www-Authenticate"), expected)
 		}
 		cancel()
 		resp.Body.Close()
@@ -314,7 +321,9 @@ func accessPath(
 
 // present sends a body with a credential to a path of the REST port, and returns the response. It
 // ends at the first message of a stream.
-func (g *gateway) present(ctx context.Context, path, form string, body []byte, c credential) (int, []byte) {
+func (g *gateway) present(
+	ctx context.Context, path, form string, body []byte, c credential,
+) (int, []byte) {
 	g.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+g.Addresses().REST+path, bytes.NewReader(body))
 	if err != nil {
@@ -334,7 +343,9 @@ func (g *gateway) present(ctx context.Context, path, form string, body []byte, c
 	n, err := io.ReadAtLeast(resp.Body, text, 5)
 	if err == nil {
 		more := 0
-		if size := 5 + int(binary.BigEndian.Uint32(text[1:5])); strings.Contains(form, "grpc-web") || strings.Contains(form, "connect") {
+		if size := 5 +
+			int(binary.BigEndian.Uint32(text[1:5])); strings.Contains(form, "grpc-web") ||
+			strings.Contains(form, "connect") {
 			if n < size && size <= len(text) {
 				more, _ = io.ReadFull(resp.Body, text[n:size])
 			}
@@ -348,13 +359,17 @@ func (g *gateway) present(ctx context.Context, path, form string, body []byte, c
 
 // callWeb makes a call with an empty request as gRPC-Web, and returns its status: that of its
 // trailers, or OK if a message comes before them.
-func (g *gateway) callWeb(ctx context.Context, m protoreflect.MethodDescriptor, c credential) string {
+func (g *gateway) callWeb(
+	ctx context.Context, m protoreflect.MethodDescriptor, c credential,
+) string {
 	g.t.Helper()
-	_, text := g.present(ctx, "/"+string(m.Parent().FullName())+"/"+string(m.Name()), "application/grpc-web+proto", make([]byte, 5), c)
+	_, text := g.present(ctx, "/"+string(m.Parent().FullName())+"/"+string(m.Name()),
+		"application/grpc-web+proto", make([]byte, 5), c)
 	if len(text) < 5 || text[0] != 0x80 {
 		return codes.OK.String()
 	}
-	n, err := strconv.Atoi(regexp.MustCompile(`grpc-status: (\d+)`).FindStringSubmatch(string(text))[1])
+	n, err := strconv.Atoi(regexp.MustCompile(`grpc-status: (\d+)`).
+		FindStringSubmatch(string(text))[1])
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -362,7 +377,9 @@ func (g *gateway) callWeb(ctx context.Context, m protoreflect.MethodDescriptor, 
 }
 
 // callConnect does what callWeb does in the protocol of Connect.
-func (g *gateway) callConnect(ctx context.Context, m protoreflect.MethodDescriptor, c credential) string {
+func (g *gateway) callConnect(
+	ctx context.Context, m protoreflect.MethodDescriptor, c credential,
+) string {
 	g.t.Helper()
 	path := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
 	form, body := "application/proto", []byte(nil)
@@ -390,8 +407,10 @@ func (g *gateway) callConnect(ctx context.Context, m protoreflect.MethodDescript
 func TestAccessDataAPI(t *testing.T) {
 	begin, credentials := newMatrix(t, "--data-api-sources=main")
 	for _, c := range credentials {
-		if token, ok := strings.CutPrefix(c.value, "Bearer "); ok && strings.HasSuffix(c.name, "token") {
-			credentials = append(credentials, credential{c.name + " as jwtTokenString", "Jwttokenstring", token, c.counts, false})
+		if token, ok := strings.CutPrefix(c.value, "Bearer "); ok &&
+			strings.HasSuffix(c.name, "token") {
+			credentials = append(credentials,
+				credential{c.name + " as jwtTokenString", "Jwttokenstring", token, c.counts, false})
 		}
 	}
 	g := begin()
@@ -406,11 +425,14 @@ func TestAccessDataAPI(t *testing.T) {
 	} {
 		for _, c := range credentials {
 			ctx, cancel := context.WithTimeout(t.Context(), waitTime)
-			status, text := g.present(ctx, "/app/any/endpoint/data/v1/action/"+action, "application/json", []byte("{"+common+fields+"}"), c)
+			status, text := g.present(ctx, "/app/any/endpoint/data/v1/action/"+action,
+				"application/json", []byte("{"+common+fields+"}"), c)
 			cancel()
-			refused := status == http.StatusUnauthorized && strings.Contains(string(text), "InvalidSession")
+			refused := status == http.StatusUnauthorized &&
+				strings.Contains(string(text), "InvalidSession")
 			if c.key == "" {
-				refused = status == http.StatusBadRequest && strings.Contains(string(text), "no authentication methods were specified")
+				refused = status == http.StatusBadRequest &&
+					strings.Contains(string(text), "no authentication methods were specified")
 			}
 			if refused == c.counts {
 				t.Errorf("%s with %s: %d %s", action, c.name, status, text)
@@ -424,7 +446,8 @@ func TestOpenDoors(t *testing.T) {
 	begin, credentials := newMatrix(t)
 	g := begin()
 	g.ready() // gRPC's health
-	if r, err := healthpb.NewHealthClient(g.cc).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+	if r, err := healthpb.NewHealthClient(g.cc).
+		Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("Check = %v, %v", r, err)
 	}
 	for path, want := range map[string]int{
@@ -444,8 +467,11 @@ func TestOpenDoors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = r.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
-		if _, err = r.Recv(); (err == nil) != c.counts || err != nil && status.Code(err) != codes.Unauthenticated {
+		_ = r.Send(&reflectionpb.ServerReflectionRequest{
+			MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{},
+		})
+		if _, err = r.Recv(); (err == nil) != c.counts ||
+			err != nil && status.Code(err) != codes.Unauthenticated {
 			t.Errorf("reflection with %s: %v", c.name, err)
 		}
 		cancel()
@@ -459,7 +485,8 @@ func TestCursorsBelongToPrincipals(t *testing.T) {
 	bob, bobLine := newKey(t, "bob", time.Time{})
 	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(300, 10)...)
-	g := start(t, mongo.URI(), "--auth-api-keys", annLine+"\n"+bobLine, "--handle-keys", handleKey, "--idempotency-key", handleKey)
+	g := start(t, mongo.URI(), "--auth-api-keys", annLine+"\n"+bobLine, "--handle-keys", handleKey,
+		"--idempotency-key", handleKey)
 	g.ready()
 	post := func(key, path, body string) (int, string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+g.Addresses().REST+path, strings.NewReader(body))
@@ -485,7 +512,8 @@ func TestCursorsBelongToPrincipals(t *testing.T) {
 		t.Fatalf("no cursor: %s", page)
 	}
 	next := `{"cursor":"` + token[1] + `"}`
-	if code, body := post(bob, "/v1/cursors:next", next); code != http.StatusNotFound || !strings.Contains(body, "CursorNotFound") {
+	if code, body := post(bob, "/v1/cursors:next", next); code != http.StatusNotFound ||
+		!strings.Contains(body, "CursorNotFound") {
 		t.Errorf("another principal's next: %d %s", code, body)
 	}
 	if code, body := post(ann, "/v1/cursors:next", next); code != http.StatusOK {

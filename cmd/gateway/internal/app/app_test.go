@@ -71,7 +71,9 @@ func start(t *testing.T, uri string, options ...string) *gateway {
 }
 
 // startWith is start with another logger.
-func startWith(t *testing.T, log func(*gateway) *slog.Logger, uri string, options ...string) *gateway {
+func startWith(t *testing.T, log func(
+	*gateway,
+) *slog.Logger, uri string, options ...string) *gateway {
 	t.Helper()
 	return startOptions(t, log, append([]string{"--uri", uri}, options...)...)
 }
@@ -80,7 +82,9 @@ func startWith(t *testing.T, log func(*gateway) *slog.Logger, uri string, option
 func startOptions(t *testing.T, log func(*gateway) *slog.Logger, options ...string) *gateway {
 	t.Helper()
 	g := &gateway{t: t}
-	cfg := load(t, append([]string{"--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s"}, options...)...)
+	cfg := load(t, append([]string{
+		"--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s",
+	}, options...)...)
 	var err error
 	logger := log(g)
 	t.Cleanup(func() { logging.Close(logger) })
@@ -176,7 +180,9 @@ func (g *gateway) ready() {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), waitTime)
 	defer cancel()
-	w, err := healthpb.NewHealthClient(g.cc).Watch(ctx, &healthpb.HealthCheckRequest{Service: mooringv1.DocumentService_ServiceDesc.ServiceName})
+	w, err := healthpb.NewHealthClient(g.cc).Watch(ctx, &healthpb.HealthCheckRequest{
+		Service: mooringv1.DocumentService_ServiceDesc.ServiceName,
+	})
 	for err == nil {
 		var r *healthpb.HealthCheckResponse
 		if r, err = w.Recv(); err == nil && r.Status == healthpb.HealthCheckResponse_SERVING {
@@ -209,10 +215,12 @@ func TestBothPortsServeTheSame(t *testing.T) {
 
 	code, body := g.post("/v1/databases/shop/collections/orders/documents:find", `{}`)
 	var page struct{ Documents []json.RawMessage }
-	if err := json.Unmarshal([]byte(body), &page); err != nil || code != http.StatusOK || len(page.Documents) != 3 {
+	if err := json.Unmarshal([]byte(body), &page); err != nil || code != http.StatusOK ||
+		len(page.Documents) != 3 {
 		t.Errorf("REST find = %d %s (%v), want 3 documents", code, body, err)
 	}
-	found, err := mooringv1.NewDocumentServiceClient(g.cc).Find(t.Context(), &mooringv1.FindRequest{Database: "shop", Collection: "orders"})
+	found, err := mooringv1.NewDocumentServiceClient(g.cc).
+		Find(t.Context(), &mooringv1.FindRequest{Database: "shop", Collection: "orders"})
 	if err != nil || len(found.GetDocuments()) != 3 {
 		t.Errorf("gRPC Find = %v, %v, want 3 documents", found, err)
 	}
@@ -222,14 +230,18 @@ func TestBothPortsServeTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
+	if err := r.Send(&reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	list, err := r.Recv()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"mooring.v1.CommandService", "mooring.v1.DocumentService", "mooring.v1.CursorService", "mooring.v1.DeploymentService", "grpc.health.v1.Health"} {
+	for _, name := range []string{
+		"mooring.v1.CommandService", "mooring.v1.DocumentService", "mooring.v1.CursorService", "mooring.v1.DeploymentService", "grpc.health.v1.Health",
+	} {
 		if !strings.Contains(list.String(), name) {
 			t.Errorf("reflection does not name %s: %v", name, list)
 		}
@@ -259,13 +271,16 @@ func noConnections(t *testing.T, mongo *fakemongo.Server) {
 func TestStopCutsStreams(t *testing.T) {
 	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("shop.orders", documents(2000, 16<<10)...)
-	g := start(t, mongo.URI(), "--drain-timeout=200ms", "--handle-keys", handleKey, "--idempotency-key", handleKey)
+	g := start(t, mongo.URI(), "--drain-timeout=200ms", "--handle-keys", handleKey,
+		"--idempotency-key", handleKey)
 	g.ready()
 
 	const n = 5
 	var streams []grpc.ServerStreamingClient[mooringv1.StreamFindResponse]
 	for range n {
-		s, err := mooringv1.NewDocumentServiceClient(g.cc).StreamFind(t.Context(), &mooringv1.StreamFindRequest{Database: "shop", Collection: "orders"})
+		s, err := mooringv1.NewDocumentServiceClient(g.cc).
+			StreamFind(t.Context(),
+				&mooringv1.StreamFindRequest{Database: "shop", Collection: "orders"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +330,9 @@ func TestStopCutsStreams(t *testing.T) {
 // for a call in flight, which gets its answer.
 func TestStopRefusesNewCalls(t *testing.T) {
 	reached, answer := make(chan struct{}), make(chan struct{})
-	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"slow": func(*fakemongo.Command) fakemongo.Reply {
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"slow": func(
+		*fakemongo.Command,
+	) fakemongo.Reply {
 		close(reached)
 		<-answer
 		return fakemongo.OK(nil)
@@ -346,7 +363,9 @@ func TestStopRefusesNewCalls(t *testing.T) {
 	}
 	// Readiness ends first, the gate closes after it.
 	for code := 0; code != http.StatusServiceUnavailable; {
-		if code, _ = g.post("/v1/databases/db:runCommand", `{"command":{"ping":1}}`); code != http.StatusOK && code != http.StatusServiceUnavailable {
+		if code, _ = g.post("/v1/databases/db:runCommand",
+			`{"command":{"ping":1}}`); code != http.StatusOK &&
+			code != http.StatusServiceUnavailable {
 			t.Fatalf("a call while it drains = %d, want 503", code)
 		}
 	}
@@ -364,7 +383,8 @@ func TestServerDown(t *testing.T) {
 	if got := g.status("/readyz"); got != http.StatusServiceUnavailable {
 		t.Errorf("/readyz = %d, want 503", got)
 	}
-	if code, body := g.post("/v1/databases/db:runCommand", `{"command":{"ping":1}}`); code != http.StatusServiceUnavailable {
+	if code, body := g.post("/v1/databases/db:runCommand",
+		`{"command":{"ping":1}}`); code != http.StatusServiceUnavailable {
 		t.Errorf("runCommand = %d %s, want 503", code, body)
 	}
 	g.stop()
@@ -372,9 +392,11 @@ func TestServerDown(t *testing.T) {
 
 // TestRequestTimeout checks that a request without a deadline gets the configured one.
 func TestRequestTimeout(t *testing.T) {
-	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"ping": fakemongo.Always(fakemongo.Hang())})
+	mongo := fakemongo.NewTCPServer(t,
+		fakemongo.Handlers{"ping": fakemongo.Always(fakemongo.Hang())})
 	g := start(t, mongo.URI(), "--requests-timeout=50ms")
-	if code, body := g.post("/v1/databases/db:runCommand", `{"command":{"ping":1}}`); code != http.StatusGatewayTimeout {
+	if code, body := g.post("/v1/databases/db:runCommand",
+		`{"command":{"ping":1}}`); code != http.StatusGatewayTimeout {
 		t.Errorf("runCommand = %d %s, want 504", code, body)
 	}
 	g.stop()
@@ -393,7 +415,8 @@ func TestDebugPort(t *testing.T) {
 	var vars struct {
 		Pools map[string]struct{ Total int } `json:"mooring_pools"`
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&vars); err != nil || vars.Pools[string(mongo.Address())].Total == 0 {
+	if err := json.NewDecoder(resp.Body).Decode(&vars); err != nil ||
+		vars.Pools[string(mongo.Address())].Total == 0 {
 		t.Errorf("/debug/vars = %+v, %v; want a connection to %s", vars, err, mongo.Address())
 	}
 	g.stop()
@@ -403,7 +426,9 @@ func TestDebugPort(t *testing.T) {
 // calls with an error that clients may retry.
 func TestComesUpWithoutDNS(t *testing.T) {
 	system := net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(
+		context.Context, string, string,
+	) (net.Conn, error) {
 		return nil, errors.New("no DNS here")
 	}}
 	defer func() { net.DefaultResolver = system }()
@@ -415,11 +440,13 @@ func TestComesUpWithoutDNS(t *testing.T) {
 		t.Errorf("/healthz = %d, want 200", code)
 	}
 	code, body := g.post("/v1/databases/shop/collections/orders/documents:find", `{}`)
-	if code != http.StatusServiceUnavailable || !strings.Contains(body, "not looked up yet") || !strings.Contains(body, "same-request") {
+	if code != http.StatusServiceUnavailable || !strings.Contains(body, "not looked up yet") ||
+		!strings.Contains(body, "same-request") {
 		t.Errorf("find = %d %s, want 503 that may be repeated", code, body)
 	}
 	g.stop()
-	if text := g.log.String(); !strings.Contains(text, "cannot look up the MongoDB servers; retrying") || !strings.Contains(text, "no DNS here") {
+	if text := g.log.String(); !strings.Contains(text,
+		"cannot look up the MongoDB servers; retrying") || !strings.Contains(text, "no DNS here") {
 		t.Errorf("log: %s", text)
 	}
 }
@@ -443,7 +470,8 @@ func TestRefusedAtTheStart(t *testing.T) {
 			if err == nil {
 				err = a.Start(t.Context())
 			}
-			if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "\n") {
+			if err == nil || !strings.Contains(err.Error(), row.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("error %q, want one line that names %s", err, row.want)
 			}
 		})

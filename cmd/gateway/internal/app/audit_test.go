@@ -33,7 +33,8 @@ func audited(t *testing.T, path string) (lines []string) {
 		if err := json.Unmarshal([]byte(line), &e); err != nil || e.RequestID == "" {
 			t.Errorf("line %q: %v", line, err)
 		}
-		lines = append(lines, strings.Join([]string{e.Principal, e.Action, e.Namespace, e.Outcome}, " "))
+		lines = append(lines,
+			strings.Join([]string{e.Principal, e.Action, e.Namespace, e.Outcome}, " "))
 	}
 	return lines
 }
@@ -43,19 +44,30 @@ func audited(t *testing.T, path string) (lines []string) {
 func TestAudit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")
 	key, line := newKey(t, "shop", time.Time{})
-	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"insert": fakemongo.Always(fakemongo.OK(func(b *bson.Builder) { b.Int32("n", 1) }))})
-	g := start(t, mongo.URI(), "--auth-api-keys-file", secretFile(t, "keys", line), "--audit-file", path)
+	mongo := fakemongo.NewTCPServer(t,
+		fakemongo.Handlers{"insert": fakemongo.Always(fakemongo.OK(func(
+			b *bson.Builder,
+		) {
+			b.Int32("n", 1)
+		}))})
+	g := start(t, mongo.URI(), "--auth-api-keys-file", secretFile(t, "keys", line), "--audit-file",
+		path)
 	defer g.stop()
 	documents := mooringv1.NewDocumentServiceClient(g.cc)
-	insert := &mooringv1.InsertOneRequest{Database: "db", Collection: "c", Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"a": 1}`}}}
+	insert := &mooringv1.InsertOneRequest{
+		Database: "db", Collection: "c",
+		Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"a": 1}`}},
+	}
 	known := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key)
 	if _, err := documents.InsertOne(known, insert); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := documents.FindOne(known, &mooringv1.FindOneRequest{Database: "db", Collection: "c"}); err != nil {
+	if _, err := documents.FindOne(known,
+		&mooringv1.FindOneRequest{Database: "db", Collection: "c"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := documents.FindOne(t.Context(), &mooringv1.FindOneRequest{Database: "db", Collection: "c"}); err == nil {
+	if _, err := documents.FindOne(t.Context(),
+		&mooringv1.FindOneRequest{Database: "db", Collection: "c"}); err == nil {
 		t.Error("a call without a key succeeds")
 	}
 	resp, err := http.Get("http://" + g.Addresses().REST + "/v1/databases") //nolint:noctx // a test's own

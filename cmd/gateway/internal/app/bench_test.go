@@ -52,10 +52,13 @@ func twentyRules(b *testing.B, annotation string) string {
 	b.Helper()
 	var text strings.Builder
 	for i := range 19 {
-		fmt.Fprintf(&text, "permit (principal in Group::\"key:g%d\", action in Action::\"read\", resource in Database::\"d%d\") "+
-			"when { principal.claims has x && principal.claims.x == %d };\n", i, i, i)
+		fmt.Fprintf(&text,
+			"permit (principal in Group::\"key:g%d\", action in Action::\"read\", resource in "+
+				"Database::\"d%d\") "+
+				"when { principal.claims has x && principal.claims.x == %d };\n", i, i, i)
 	}
-	text.WriteString(annotation + ` permit (principal == Principal::"key:shop", action in Action::"read", resource in Database::"db");`)
+	text.WriteString(annotation +
+		` permit (principal == Principal::"key:shop", action in Action::"read", resource in Database::"db");`)
 	path := filepath.Join(b.TempDir(), "policy")
 	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
 		b.Fatal(err)
@@ -65,7 +68,9 @@ func twentyRules(b *testing.B, annotation string) string {
 
 func startBench(b *testing.B, uri string, options ...string) *app.App {
 	b.Helper()
-	args := append([]string{"--uri", uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s"}, options...)
+	args := append([]string{
+		"--uri", uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s",
+	}, options...)
 	g, err := app.New(load(b, args...), slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
@@ -87,7 +92,8 @@ func benchGRPC(b *testing.B, g *app.App, key string) {
 	c := mooringv1.NewDocumentServiceClient(cc)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := c.FindOne(ctx, &mooringv1.FindOneRequest{Database: "db", Collection: "c"}); err != nil {
+		if _, err := c.FindOne(ctx,
+			&mooringv1.FindOneRequest{Database: "db", Collection: "c"}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -99,7 +105,8 @@ func benchREST(b *testing.B, g *app.App, key string) {
 	url := "http://" + g.Addresses().REST + "/v1/databases/db/collections/c/documents:findOne"
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, url, strings.NewReader("{}"))
+		r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, url,
+			strings.NewReader("{}"))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -18,7 +18,8 @@ func TestChangeStreamsEndWithTheGateway(t *testing.T) {
 	key, line := newKey(t, "shop", time.Time{})
 	uri := deployment.Listen(t, deployment.ReplicaSet, "7.0.0").URI(false, nil)
 	begin := func() *gateway {
-		g := start(t, uri, "--auth-api-keys", line, "--handle-keys", handleKey, "--idempotency-key", handleKey, "--drain-timeout=20s")
+		g := start(t, uri, "--auth-api-keys", line, "--handle-keys", handleKey, "--idempotency-key",
+			handleKey, "--drain-timeout=20s")
 		g.ready()
 		return g
 	}
@@ -39,7 +40,8 @@ func TestChangeStreamsEndWithTheGateway(t *testing.T) {
 		}
 		return resp
 	}
-	resp := request(first, http.MethodPost, "/v1/changeStreams:ticket", `{"watch": {"database": "shop"}}`, key)
+	resp := request(first, http.MethodPost, "/v1/changeStreams:ticket",
+		`{"watch": {"database": "shop"}}`, key)
 	var ticket struct{ URL string }
 	err := json.NewDecoder(resp.Body).Decode(&ticket)
 	_ = resp.Body.Close()
@@ -54,7 +56,8 @@ func TestChangeStreamsEndWithTheGateway(t *testing.T) {
 	stream := request(second, http.MethodGet, ticket.URL, "", "")
 	defer stream.Body.Close()
 	lines := bufio.NewScanner(stream.Body)
-	if !lines.Scan() || lines.Text() != ": shared" || !lines.Scan() || !strings.HasPrefix(lines.Text(), "id: ") {
+	if !lines.Scan() || lines.Text() != ": shared" || !lines.Scan() ||
+		!strings.HasPrefix(lines.Text(), "id: ") {
 		t.Fatalf("the stream begins with %q, %v", lines.Text(), lines.Err())
 	}
 	began := time.Now()
@@ -66,7 +69,8 @@ func TestChangeStreamsEndWithTheGateway(t *testing.T) {
 	for lines.Scan() {
 		last += lines.Text() + "\n"
 	}
-	if lines.Err() != nil || !strings.Contains(last, "retry: 1000\nevent: failure\ndata: ") || !strings.Contains(last, "ShuttingDown") {
+	if lines.Err() != nil || !strings.Contains(last, "retry: 1000\nevent: failure\ndata: ") ||
+		!strings.Contains(last, "ShuttingDown") {
 		t.Errorf("the stream ended with %q, %v", last, lines.Err())
 	}
 	first.stop()
@@ -78,10 +82,12 @@ func TestChangeStreamsEndWithTheGateway(t *testing.T) {
 	}
 	if log := second.log.String(); strings.Contains(log, "request failed") {
 		t.Error("the end of the stream is logged as a failure")
-	} else if n := strings.Count(log, `level=INFO msg="request ended by the shutdown" method=/mooring.v1.ChangeStreamService/Watch`); n != 1 {
+	} else if n := strings.Count(log,
+		`level=INFO msg="request ended by the shutdown" method=/mooring.v1.ChangeStreamService/Watch`); n != 1 {
 		t.Errorf("%d lines about the stream's end", n)
 	}
-	if !strings.Contains(second.log.String(), "path=/v1/changeStreams/…") || !strings.Contains(second.log.String(), "key:shop") {
+	if !strings.Contains(second.log.String(), "path=/v1/changeStreams/…") ||
+		!strings.Contains(second.log.String(), "key:shop") {
 		t.Error("the log has neither the refused path nor the principal of the ticket")
 	}
 }

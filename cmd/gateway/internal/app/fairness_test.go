@@ -53,7 +53,8 @@ func TestFairness(t *testing.T) {
 		{500, "none", flood, 1, &unfair},
 	} {
 		cfg := load(t, "--uri", mongo.URI(), "--grpc-address=127.0.0.1:0", "--rest-address=none",
-			"--drain-linger=0s", "--auth-api-keys-file", keys, "--handle-keys", handleKey, "--idempotency-key", handleKey,
+			"--drain-linger=0s", "--auth-api-keys-file", keys, "--handle-keys", handleKey,
+			"--idempotency-key", handleKey,
 			"--requests-max-in-flight", row.limit)
 		g, err := app.New(cfg, slog.New(slog.DiscardHandler))
 		if err == nil {

@@ -39,18 +39,21 @@ func TestForwardedOnEveryProtocol(t *testing.T) {
 
 	authorization := "Bearer " + key
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", authorization)
-	for protocol, call := range callers(t, a, credential{key: "authorization", value: authorization}) {
+	for protocol, call := range callers(t, a,
+		credential{key: "authorization", value: authorization}) {
 		page, err := mooringv1.NewDocumentServiceClient(b.cc).Find(ctx,
 			&mooringv1.FindRequest{Database: "db", Collection: "c", BatchSize: new(int32(5))})
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := mooringv1.NewDeploymentServiceClient(b.cc).ListHandles(ctx, &mooringv1.ListHandlesRequest{})
+		list, err := mooringv1.NewDeploymentServiceClient(b.cc).
+			ListHandles(ctx, &mooringv1.ListHandlesRequest{})
 		if err != nil || len(list.GetHandles()) != 1 {
 			t.Fatalf("ListHandles = %v, %v, want the cursor", list, err)
 		}
 		before := counts(a, b)
-		call("CursorService/NextPage", "/v1/cursors:next", &mooringv1.NextPageRequest{Cursor: page.GetCursor()})
+		call("CursorService/NextPage", "/v1/cursors:next",
+			&mooringv1.NextPageRequest{Cursor: page.GetCursor()})
 		call("DeploymentService/KillHandle", "/v1/deployment/handles:kill",
 			&mooringv1.KillHandleRequest{Id: list.GetHandles()[0].GetId()})
 		if n := mongo.OpenCursors(); n != 0 {
@@ -62,7 +65,8 @@ func TestForwardedOnEveryProtocol(t *testing.T) {
 		for _, method := range []string{"CursorService/NextPage", "DeploymentService/KillHandle"} {
 			here, there := lastRequest(a, method), lastRequest(b, method)
 			if here == "" || here != there {
-				t.Errorf("%s: the log has %q, and at the replica with the cursor %q", protocol, here, there)
+				t.Errorf("%s: the log has %q, and at the replica with the cursor %q", protocol,
+					here, there)
 			}
 		}
 	}
@@ -119,7 +123,8 @@ func callers(
 		"gRPC-Web": func(method, _ string, m proto.Message) {
 			t.Helper()
 			b := encode(m)
-			present("/mooring.v1."+method, "application/grpc-web+proto", append([]byte{0, 0, 0, 0, byte(len(b))}, b...))
+			present("/mooring.v1."+method, "application/grpc-web+proto",
+				append([]byte{0, 0, 0, 0, byte(len(b))}, b...))
 		},
 		"Connect": func(method, _ string, m proto.Message) {
 			t.Helper()

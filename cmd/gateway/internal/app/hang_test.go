@@ -31,7 +31,8 @@ func TestHangingCalls(t *testing.T) {
 	flood, floodLine := newKey(t, "flood", time.Time{})
 	other, otherLine := newKey(t, "other", time.Time{})
 	g := start(t, mongo.URI(), "--mongodb-options=maxPoolSize=4",
-		"--requests-queue-time=100ms", "--requests-max-in-flight=8", "--requests-timeout=0s", "--auth-api-keys-file",
+		"--requests-queue-time=100ms", "--requests-max-in-flight=8", "--requests-timeout=0s",
+		"--auth-api-keys-file",
 		secretFile(t, "keys", floodLine+"\n"+otherLine+"\n"))
 	g.ready()
 	post := func(key, path, body string) (int, string, string) {

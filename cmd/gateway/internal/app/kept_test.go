@@ -27,13 +27,15 @@ func TestKeptWords(t *testing.T) {
 	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{
 		"insert": func(c *fakemongo.Command) fakemongo.Reply {
 			if n := asked.Add(1); n <= 5 { // the log sums up lines of the same reason
-				return fakemongo.Always(fakemongo.Error(60_000+n, fmt.Sprintf("Odd%d", n), "hunter2"))(c)
+				return fakemongo.Always(fakemongo.Error(60_000+n, fmt.Sprintf("Odd%d", n),
+					"hunter2"))(c)
 			}
 			return fakemongo.Always(fakemongo.Error(40324, "", told))(c)
 		},
 	})
 	key, line := newKey(t, "shop", time.Time{})
-	g := start(t, mongo.URI(), "--auth-api-keys-file", secretFile(t, "keys", line), "--data-api-sources", "s")
+	g := start(t, mongo.URI(), "--auth-api-keys-file", secretFile(t, "keys", line),
+		"--data-api-sources", "s")
 	defer g.stop()
 	insert := anInsert()
 	message, err := proto.Marshal(insert)
@@ -48,7 +50,10 @@ func TestKeptWords(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Header = http.Header{"Content-Type": {form}, "Authorization": {"Bearer " + key}, "Mooring-Request-Id": {id}}
+			r.Header = http.Header{
+				"Content-Type": {form}, "Authorization": {"Bearer " + key},
+				"Mooring-Request-Id": {id},
+			}
 			resp, err := g.http.Do(r)
 			if err != nil {
 				t.Fatal(err)
@@ -63,7 +68,8 @@ func TestKeptWords(t *testing.T) {
 	}
 	calls := map[string]func(id string) string{
 		"gRPC": func(id string) string {
-			ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key, interceptor.RequestIDKey, id)
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key,
+				interceptor.RequestIDKey, id)
 			_, err := mooringv1.NewDocumentServiceClient(g.cc).InsertOne(ctx, insert)
 			return fmt.Sprint(err)
 		},
@@ -73,7 +79,8 @@ func TestKeptWords(t *testing.T) {
 		"Data API": post("/action/insertOne", "application/json", []byte(`{"dataSource": "s", "database": "db", "collection": "c", "document": {"a": 1}}`)),
 	}
 	for name, call := range calls {
-		if got := call("id-" + strings.ReplaceAll(name, " ", "-")); !strings.Contains(got, "errors.serverTexts") {
+		if got := call("id-" + strings.ReplaceAll(name, " ", "-")); !strings.Contains(got,
+			"errors.serverTexts") {
 			t.Errorf("%s: the client is told %s", name, got)
 		}
 	}
@@ -81,12 +88,15 @@ func TestKeptWords(t *testing.T) {
 		id := "request_id=id-" + strings.ReplaceAll(name, " ", "-") + " "
 		logged := false
 		for line := range strings.Lines(g.log.String()) {
-			logged = logged || strings.Contains(line, "level=INFO") && strings.Contains(line, id) && strings.Contains(line, "reason=Odd")
+			logged = logged ||
+				strings.Contains(line, "level=INFO") && strings.Contains(line, id) &&
+					strings.Contains(line, "reason=Odd")
 		}
 		if !logged {
 			t.Errorf("%s: the log has no %s: %s", name, id, g.log.String())
 		}
-		if got := call("other"); !strings.Contains(got, "$grup") && !strings.Contains(got, "%24grup") {
+		if got := call("other"); !strings.Contains(got, "$grup") &&
+			!strings.Contains(got, "%24grup") {
 			t.Errorf("%s: the client is told %s", name, got)
 		}
 	}

@@ -26,10 +26,12 @@ func (l lines) Write(b []byte) (int, error) {
 // TestKeysOfOneReplica checks that a gateway without other replicas reads its key file again.
 func TestKeysOfOneReplica(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(file, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := load(t, "--uri", fakemongo.NewTCPServer(t, nil).URI(), "--handle-keys-file", file, "--idempotency-key", handleKey,
+	cfg := load(t, "--uri", fakemongo.NewTCPServer(t, nil).URI(), "--handle-keys-file", file,
+		"--idempotency-key", handleKey,
 		"--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0")
 	log := make(lines, 1000)
 	g, err := app.New(cfg, slog.New(slog.NewTextHandler(log, nil)))

@@ -62,7 +62,9 @@ func (g *gateway) until(done func() (bool, string)) {
 func TestPasswordFile(t *testing.T) {
 	mongo := fakemongo.NewTCPServer(t, nil)
 	demand := func(password string) {
-		mongo.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: password}}})
+		mongo.RequireAuth(&fakemongo.Auth{
+			Users: []fakemongo.User{{Name: "app", Password: password}},
+		})
 	}
 	demand("hunter2-right")
 	file := filepath.Join(t.TempDir(), "password")
@@ -74,15 +76,19 @@ func TestPasswordFile(t *testing.T) {
 	}
 	write("hunter2-wrong")
 	g := start(t, strings.Replace(mongo.URI(), "mongodb://", "mongodb://app@", 1), "--mongodb-password-file", file)
-	g.await(http.StatusServiceUnavailable, "Authentication failed. (AuthenticationFailed, code 18). Check the user name and the password")
+	g.await(http.StatusServiceUnavailable,
+		"Authentication failed. (AuthenticationFailed, code 18). Check the user name and "+
+			"the password")
 	const path, find = "/v1/databases/db/collections/c/documents:find", "{}"
-	if status, body := g.post(path, find); status < 400 || !strings.Contains(body, "AuthenticationFailed") {
+	if status, body := g.post(path, find); status < 400 ||
+		!strings.Contains(body, "AuthenticationFailed") {
 		t.Errorf("find = %d %s, want the reason", status, body)
 	}
 	write("")
 	g.Reload() // Reload only requests it
 	g.until(func() (bool, string) {
-		return strings.Contains(g.log.String(), "the file is empty"), "the log lacks that the file is empty"
+		return strings.Contains(g.log.String(), "the file is empty"),
+			"the log lacks that the file is empty"
 	})
 	write("hunter2-right")
 	g.Reload()
@@ -105,7 +111,9 @@ func TestPasswordFile(t *testing.T) {
 	g.Reload()
 	g.await(http.StatusOK, "")
 	g.stop()
-	for _, want := range []string{"cannot log in to MongoDB", "logged in to MongoDB", "the MongoDB user was read"} {
+	for _, want := range []string{
+		"cannot log in to MongoDB", "logged in to MongoDB", "the MongoDB user was read",
+	} {
 		if !strings.Contains(g.log.String(), want) {
 			t.Errorf("the log lacks %q", want)
 		}

@@ -34,7 +34,9 @@ func (g *gateway) openHTTP(name, method, path, form, accept, key string, body []
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	for header, value := range map[string]string{"Content-Type": form, "Accept": accept, "Api-Key": key} {
+	for header, value := range map[string]string{
+		"Content-Type": form, "Accept": accept, "Api-Key": key,
+	} {
 		if value != "" {
 			r.Header.Set(header, value)
 		}
@@ -59,7 +61,8 @@ func (g *gateway) openHTTP(name, method, path, form, accept, key string, body []
 func (g *gateway) openAll(key string) []opened {
 	g.t.Helper()
 	ctx := metadata.AppendToOutgoingContext(g.t.Context(), "api-key", key)
-	watch, err := mooringv1.NewChangeStreamServiceClient(g.cc).Watch(ctx, &mooringv1.WatchRequest{Database: "db", Collection: new("c")})
+	watch, err := mooringv1.NewChangeStreamServiceClient(g.cc).
+		Watch(ctx, &mooringv1.WatchRequest{Database: "db", Collection: new("c")})
 	if err == nil {
 		_, err = watch.Recv()
 	}
@@ -70,7 +73,8 @@ func (g *gateway) openAll(key string) []opened {
 	framed := func(message string) []byte {
 		return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 	}
-	const path, rpc = "/v1/databases/db/collections/c:watch", "/mooring.v1.ChangeStreamService/Watch"
+	const path, rpc = "/v1/databases/db/collections/c:watch",
+		"/mooring.v1.ChangeStreamService/Watch"
 	const request, ndjson, sse = "\n\x02db\x12\x01c", "application/x-ndjson", "text/event-stream"
 	return []opened{
 		{"gRPC", func() string {
@@ -90,9 +94,10 @@ func (g *gateway) openAll(key string) []opened {
 
 func (g *gateway) ticket(ctx context.Context) string {
 	g.t.Helper()
-	made, err := mooringv1.NewChangeStreamServiceClient(g.cc).CreateTicket(ctx, &mooringv1.CreateTicketRequest{
-		Watch: &mooringv1.WatchRequest{Database: "db", Collection: new("c")},
-	})
+	made, err := mooringv1.NewChangeStreamServiceClient(g.cc).
+		CreateTicket(ctx, &mooringv1.CreateTicketRequest{
+			Watch: &mooringv1.WatchRequest{Database: "db", Collection: new("c")},
+		})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -101,7 +106,9 @@ func (g *gateway) ticket(ctx context.Context) string {
 
 // saysCode reports whether the end of a stream has a code, in one of the forms that there are.
 func saysCode(said string, want codes.Code) bool {
-	coded := map[codes.Code]string{codes.PermissionDenied: "PERMISSION_DENIED", codes.Unauthenticated: "UNAUTHENTICATED"}[want]
+	coded := map[codes.Code]string{
+		codes.PermissionDenied: "PERMISSION_DENIED", codes.Unauthenticated: "UNAUTHENTICATED",
+	}[want]
 	return strings.Contains(said, fmt.Sprintf("grpc-status: %d", want)) ||
 		strings.Contains(strings.ToUpper(said), coded) || strings.Contains(said, want.String())
 }
@@ -113,7 +120,8 @@ func TestOpenStreams(t *testing.T) {
 	key, line := newKey(t, "shop", time.Time{})
 	_, other := newKey(t, "other", time.Time{})
 	const allowed = `permit (principal in Group::"key:watchers", action in Action::"watch", resource in Database::"db");`
-	policyFile, keysFile := secretFile(t, "policy", allowed), secretFile(t, "keys", line+" groups=watchers")
+	policyFile, keysFile := secretFile(t, "policy", allowed),
+		secretFile(t, "keys", line+" groups=watchers")
 	uri := deployment.Listen(t, deployment.ReplicaSet, "7.0.0").URI(false, nil)
 	g := start(t, uri, "--policy-file", policyFile, "--auth-api-keys-file", keysFile)
 	replaced := 1
@@ -154,9 +162,12 @@ func TestOpenStreams(t *testing.T) {
 	} {
 		open := g.openAll(key)
 		// These change nothing for the streams.
-		replace(policyFile, fmt.Sprintf(`@id("%d") %s permit (principal, action in Action::"read", resource);`, i, allowed))
+		replace(policyFile,
+			fmt.Sprintf(`@id("%d") %s permit (principal, action in Action::"read", resource);`, i,
+				allowed))
 		replace(keysFile, line+fmt.Sprintf(" groups=watchers claim.n=%d", i))
-		if n := strings.Count(g.log.String(), "open stream ended"); row.want == codes.PermissionDenied && n != i*len(open) {
+		if n := strings.Count(g.log.String(),
+			"open stream ended"); row.want == codes.PermissionDenied && n != i*len(open) {
 			t.Errorf("%s: %d streams have ended, want %d", row.name, n, i*len(open))
 		}
 		replace(row.file, row.text)
@@ -189,7 +200,9 @@ func (g *gateway) importTo(key string) []opened {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	text, err := protojson.Marshal(&mooringv1.ImportRequest{Database: "db", Collection: "c", Documents: documents})
+	text, err := protojson.Marshal(&mooringv1.ImportRequest{
+		Database: "db", Collection: "c", Documents: documents,
+	})
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -266,7 +279,8 @@ func TestOpenImports(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			policyFile, keysFile := secretFile(t, "policy", allowed), secretFile(t, "keys", line)
 			d := deployment.Listen(t, deployment.ReplicaSet, "7.0.0")
-			g := start(t, d.URI(false, nil), "--policy-file", policyFile, "--auth-api-keys-file", keysFile)
+			g := start(t, d.URI(false, nil), "--policy-file", policyFile, "--auth-api-keys-file",
+				keysFile)
 			open := g.importTo(key)
 			g.until(func() (bool, string) {
 				docs, _ := d.Documents("db.c")

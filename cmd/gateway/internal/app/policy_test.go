@@ -37,7 +37,8 @@ func TestPolicyAccess(t *testing.T) {
 	} {
 		key, line := newKey(t, row.client, time.Time{})
 		g := start(t, mongo.URI(), "--auth-api-keys-file", secretFile(t, "keys", line+row.fields),
-			"--policy-file", policies+row.file, "--handle-keys", handleKey, "--idempotency-key", handleKey)
+			"--policy-file", policies+row.file, "--handle-keys", handleKey, "--idempotency-key",
+			handleKey)
 		g.ready()
 		note := func(name string, may bool) {
 			if row.client == "reader" {
@@ -52,7 +53,8 @@ func TestPolicyAccess(t *testing.T) {
 			defer cancel()
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key)
 			err := callShop(ctx, g.cc, m)
-			note(string(m.Parent().Name())+"/"+string(m.Name()), status.Code(err) != codes.PermissionDenied)
+			note(string(m.Parent().Name())+"/"+string(m.Name()),
+				status.Code(err) != codes.PermissionDenied)
 			for _, path := range restPaths(m) {
 				note(path, restShop(t, g, key, path) != http.StatusForbidden)
 			}
@@ -116,7 +118,9 @@ func shopRequest(m protoreflect.MethodDescriptor) proto.Message {
 	setText(r, "database", "shop")
 	setText(r, "collection", "orders")
 	if bulk, ok := request.(*mooringv1.BulkWriteRequest); ok {
-		bulk.Models = []*mooringv1.WriteModel{{Kind: &mooringv1.WriteModel_InsertOne{InsertOne: &mooringv1.InsertOneModel{}}}}
+		bulk.Models = []*mooringv1.WriteModel{
+			{Kind: &mooringv1.WriteModel_InsertOne{InsertOne: &mooringv1.InsertOneModel{}}},
+		}
 	}
 	return request
 }
@@ -138,7 +142,8 @@ func restShop(t *testing.T, g *gateway, key, path string) int {
 	case strings.HasSuffix(path, "transactions:run"):
 		body = `{"operations":[{"findOne":{"database":"shop","collection":"orders"}}]}`
 	}
-	path = strings.NewReplacer("{database}", "shop", "{collection}", "orders", "{id}", "7").Replace(path)
+	path = strings.NewReplacer("{database}", "shop", "{collection}", "orders", "{id}", "7").
+		Replace(path)
 	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+g.Addresses().REST+path, strings.NewReader(body))
@@ -172,7 +177,8 @@ func TestPolicyReload(t *testing.T) {
 	find := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), waitTime)
 		defer cancel()
-		_, err := mooringv1.NewDocumentServiceClient(g.cc).Find(ctx, &mooringv1.FindRequest{Database: "db", Collection: "c"})
+		_, err := mooringv1.NewDocumentServiceClient(g.cc).
+			Find(ctx, &mooringv1.FindRequest{Database: "db", Collection: "c"})
 		return err
 	}
 	err := find()

@@ -66,7 +66,8 @@ func randomKey(t *testing.T) string {
 func TestReloadUnderLoad(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	leaf := ca.Issue(t, "127.0.0.1")
-	crt, key := certtest.File(t, "crt", leaf.CertificateBlock()), certtest.File(t, "key", leaf.KeyBlock(t))
+	crt, key := certtest.File(t, "crt", leaf.CertificateBlock()),
+		certtest.File(t, "key", leaf.KeyBlock(t))
 	oneKey, oneLine := newKey(t, "shop", time.Time{})
 	_, twoLine := newKey(t, "shop", time.Time{})
 	keyA, keyB := randomKey(t), randomKey(t)
@@ -151,7 +152,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	for _, name := range names {
 		if n := strings.Count(g.log.String(), `msg="option changed" option=`+name+" ") +
 			strings.Count(g.log.String(), `msg="option changed" option=`+name+"\n"); n != 2 {
-			t.Errorf("%s has changed %d times, want 2: the file that cannot be used must not count", name, n)
+			t.Errorf("%s has changed %d times, want 2: the file that cannot be used must not count",
+				name, n)
 		}
 	}
 	l.progress()
@@ -201,7 +203,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.RequireAuth(users("app"))
 	mongo.UseTLS(&tls.Config{Certificates: []tls.Certificate{leaf.TLS(nil)}})
-	uri := mongo.URI() + "&tls=true&tlsCAFile=" + url.QueryEscape(filepath.Join(dir, "mongodb_certificates"))
+	uri := mongo.URI() + "&tls=true&tlsCAFile=" +
+		url.QueryEscape(filepath.Join(dir, "mongodb_certificates"))
 	g := startWith(t, func(g *gateway) *slog.Logger {
 		return slog.New(slog.NewTextHandler(&g.log, nil))
 	}, uri, append(options, "--mongodb-username=app", "--admin-address=127.0.0.1:0",
@@ -217,7 +220,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 					continue
 				}
 				series := "mooring_config_last_reload_successful{source=\"" + source + "\"} "
-				if value := map[bool]string{true: "0", false: "1"}[source == broken]; !strings.Contains(metrics, series+value+"\n") {
+				if value := map[bool]string{true: "0",
+					false: "1"}[source == broken]; !strings.Contains(metrics, series+value+"\n") {
 					return false, "no " + series + value
 				}
 			}
@@ -238,7 +242,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 func TestCertificateForMongoDB(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	server := &tls.Config{
-		Certificates: []tls.Certificate{ca.Issue(t, "127.0.0.1").TLS(nil)}, ClientAuth: tls.RequireAnyClientCert,
+		Certificates: []tls.Certificate{ca.Issue(t, "127.0.0.1").TLS(nil)},
+		ClientAuth:   tls.RequireAnyClientCert,
 	}
 	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.UseTLS(server)
@@ -252,13 +257,16 @@ func TestCertificateForMongoDB(t *testing.T) {
 		t.Helper()
 		leaf := ca.Issue(t, name)
 		text := block(leaf.CertificateBlock()) + block(leaf.KeyBlock(t))
-		if err := errors.Join(os.WriteFile(file, []byte(text), mode), os.Chmod(file, mode)); err != nil {
+		if err := errors.Join(os.WriteFile(file, []byte(text), mode),
+			os.Chmod(file, mode)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	write("first", 0o600)
-	g := start(t, mongo.URI()+"&tls=true&tlsCAFile="+url.QueryEscape(certtest.File(t, "ca", ca.CertificateBlock()))+
-		"&tlsCertificateKeyFile="+url.QueryEscape(file))
+	g := start(t,
+		mongo.URI()+"&tls=true&tlsCAFile="+
+			url.QueryEscape(certtest.File(t, "ca", ca.CertificateBlock()))+
+			"&tlsCertificateKeyFile="+url.QueryEscape(file))
 	g.await(http.StatusOK, "")
 	want := func(name string) {
 		t.Helper()
@@ -273,7 +281,9 @@ func TestCertificateForMongoDB(t *testing.T) {
 	reload := func(line string) {
 		t.Helper()
 		g.Reload()
-		g.until(func() (bool, string) { return strings.Contains(g.log.String(), line), "the log lacks " + line })
+		g.until(func() (bool, string) {
+			return strings.Contains(g.log.String(), line), "the log lacks " + line
+		})
 	}
 	want("first")
 	write("second", 0o600)

@@ -30,7 +30,9 @@ const handleKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 // replica starts a gateway that is one of several. peers may be empty.
 func replica(t *testing.T, uri, peers string, options ...string) *gateway {
 	t.Helper()
-	g := start(t, uri, append([]string{"--handle-keys", handleKey, "--idempotency-key", handleKey, "--replica-address=127.0.0.1:0", "--replica-peers", peers}, options...)...)
+	g := start(t, uri, append([]string{
+		"--handle-keys", handleKey, "--idempotency-key", handleKey, "--replica-address=127.0.0.1:0", "--replica-peers", peers,
+	}, options...)...)
 	g.ready()
 	return g
 }
@@ -43,7 +45,10 @@ func (g *gateway) cursors() mooringv1.CursorServiceClient {
 func (g *gateway) find() (int, string) {
 	g.t.Helper()
 	size := int32(5)
-	page, err := mooringv1.NewDocumentServiceClient(g.cc).Find(g.t.Context(), &mooringv1.FindRequest{Database: "db", Collection: "c", BatchSize: &size})
+	page, err := mooringv1.NewDocumentServiceClient(g.cc).
+		Find(g.t.Context(), &mooringv1.FindRequest{
+			Database: "db", Collection: "c", BatchSize: &size,
+		})
 	if err != nil {
 		g.t.Fatalf("Find: %v", err)
 	}
@@ -88,7 +93,8 @@ func TestPagesFromTwoReplicas(t *testing.T) {
 				// The answer was lost, and the client asks the other replica.
 				again, same, err := other.next(token)
 				if err != nil || again != n || same != following {
-					t.Fatalf("page %d again, from the other: %d documents, %v; want %d", i, again, err, n)
+					t.Fatalf("page %d again, from the other: %d documents, %v; want %d", i, again,
+						err, n)
 				}
 				token = following
 			}
@@ -98,7 +104,8 @@ func TestPagesFromTwoReplicas(t *testing.T) {
 
 			// The other replica streams it, and closes it.
 			read, token = a.find()
-			s, err := b.cursors().Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: token})
+			s, err := b.cursors().
+				Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: token})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +123,9 @@ func TestPagesFromTwoReplicas(t *testing.T) {
 				t.Errorf("streamed to %d documents, want 50", read)
 			}
 			_, token = a.find()
-			if _, err := b.cursors().CloseCursor(t.Context(), &mooringv1.CloseCursorRequest{Cursor: token}); err != nil || open() != 0 {
+			if _, err := b.cursors().
+				CloseCursor(t.Context(),
+					&mooringv1.CloseCursorRequest{Cursor: token}); err != nil || open() != 0 {
 				t.Errorf("Close = %v, %d cursors are open, want none", err, open())
 			}
 			a.stop()
@@ -174,11 +183,13 @@ func TestOwnerIsGone(t *testing.T) {
 	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", fakemongo.Numbered(0, 50, 10)...)
 	way := newWay(t)
-	a, b := replica(t, mongo.URI(), "", "--replica-advertise", way.address()), replica(t, mongo.URI(), "")
+	a, b := replica(t, mongo.URI(), "", "--replica-advertise", way.address()),
+		replica(t, mongo.URI(), "")
 	way.open(a.Addresses().Replica)
 	_, token := a.find()
 	way.cut()
-	if _, _, err := b.next(token); status.Code(err) != codes.Aborted || !strings.Contains(reason(err), "CursorPositionUnknown") {
+	if _, _, err := b.next(token); status.Code(err) != codes.Aborted ||
+		!strings.Contains(reason(err), "CursorPositionUnknown") {
 		t.Errorf("Next = %v (%s), want ABORTED, CursorPositionUnknown", err, reason(err))
 	}
 	a.stop()
@@ -194,7 +205,8 @@ func TestOwnerIsGone(t *testing.T) {
 		t.Fatalf("Next while the owner is there: %v", err)
 	}
 	way.cut()
-	if _, _, err := b.next(token); status.Code(err) != codes.NotFound || !strings.Contains(reason(err), "CursorOwnerGone") {
+	if _, _, err := b.next(token); status.Code(err) != codes.NotFound ||
+		!strings.Contains(reason(err), "CursorOwnerGone") {
 		t.Errorf("Next = %v (%s), want NOT_FOUND, CursorOwnerGone", err, reason(err))
 	}
 	a.stop()
@@ -275,14 +287,16 @@ func TestHandlesOfAllReplicas(t *testing.T) {
 		t.Fatalf("ListHandles = %v, %v; want two", list, err)
 	}
 	for _, h := range list.GetHandles() {
-		if _, err := deployment.KillHandle(t.Context(), &mooringv1.KillHandleRequest{Id: h.GetId()}); err != nil {
+		if _, err := deployment.KillHandle(t.Context(),
+			&mooringv1.KillHandleRequest{Id: h.GetId()}); err != nil {
 			t.Errorf("KillHandle(%v) = %v", h, err)
 		}
 	}
 	if n := mongo.OpenCursors(); n != 0 {
 		t.Errorf("%d cursors are open after all were killed", n)
 	}
-	if _, _, err := b.next(first); status.Code(err) != codes.NotFound && status.Code(err) != codes.Aborted {
+	if _, _, err := b.next(first); status.Code(err) != codes.NotFound &&
+		status.Code(err) != codes.Aborted {
 		t.Errorf("Next of a cursor that was killed = %v", err)
 	}
 	a.stop()
@@ -303,8 +317,10 @@ func TestKeysAreReloaded(t *testing.T) {
 		}
 	}
 	write(handleKey)
-	a := start(t, mongo.URI(), "--handle-keys-file", file, "--idempotency-key", handleKey, "--replica-address=127.0.0.1:0")
-	b := start(t, mongo.URI(), "--handle-keys", other, "--idempotency-key", handleKey, "--replica-address=127.0.0.1:0")
+	a := start(t, mongo.URI(), "--handle-keys-file", file, "--idempotency-key", handleKey,
+		"--replica-address=127.0.0.1:0")
+	b := start(t, mongo.URI(), "--handle-keys", other, "--idempotency-key", handleKey,
+		"--replica-address=127.0.0.1:0")
 	a.ready()
 	b.ready()
 	_, foreign := b.find()
@@ -341,10 +357,13 @@ func TestReplicaPortIsNotPublic(t *testing.T) {
 	g := replica(t, mongo.URI(), "", "--addresses-file", file)
 	text, err := os.ReadFile(file)
 	var addresses struct{ Replica string }
-	if err != nil || json.Unmarshal(text, &addresses) != nil || addresses.Replica == "" || addresses.Replica != g.Addresses().Replica {
-		t.Errorf("the addresses file says %s, %v; want replica %s", text, err, g.Addresses().Replica)
+	if err != nil || json.Unmarshal(text, &addresses) != nil || addresses.Replica == "" ||
+		addresses.Replica != g.Addresses().Replica {
+		t.Errorf("the addresses file says %s, %v; want replica %s", text, err,
+			g.Addresses().Replica)
 	}
-	err = g.cc.Invoke(t.Context(), "/mooring.peer.v1.PeerService/Kill", &mooringv1.ListPoolsRequest{}, &mooringv1.ListPoolsResponse{})
+	err = g.cc.Invoke(t.Context(), "/mooring.peer.v1.PeerService/Kill",
+		&mooringv1.ListPoolsRequest{}, &mooringv1.ListPoolsResponse{})
 	if status.Code(err) != codes.Unimplemented {
 		t.Errorf("PeerService on the public port = %v, want UNIMPLEMENTED", err)
 	}
@@ -361,11 +380,13 @@ func TestReplicaPortIsNotPublic(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp, err := r.Recv()
-		if err != nil || resp.GetFileDescriptorResponse() != nil || strings.Contains(resp.GetListServicesResponse().String(), "peer") {
+		if err != nil || resp.GetFileDescriptorResponse() != nil ||
+			strings.Contains(resp.GetListServicesResponse().String(), "peer") {
 			t.Errorf("reflection of %v = %v, %v; want nothing of it", req, resp, err)
 		}
 	}
-	if strings.Contains(string(openapi.JSON), "mooring.peer") || strings.Contains(string(openapi.JSON), "PeerService") {
+	if strings.Contains(string(openapi.JSON), "mooring.peer") ||
+		strings.Contains(string(openapi.JSON), "PeerService") {
 		t.Error("the OpenAPI document names PeerService")
 	}
 	cc, err := grpc.NewClient("passthrough:///"+g.Addresses().Replica, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -373,7 +394,9 @@ func TestReplicaPortIsNotPublic(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cc.Close() }()
-	if _, err := mooringv1.NewDeploymentServiceClient(cc).ListPools(t.Context(), &mooringv1.ListPoolsRequest{}); status.Code(err) != codes.Unavailable {
+	if _, err := mooringv1.NewDeploymentServiceClient(cc).
+		ListPools(t.Context(),
+			&mooringv1.ListPoolsRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("the API on the port of replicas, without a key = %v, want UNAVAILABLE", err)
 	}
 	g.stop()

@@ -36,7 +36,9 @@ type rolling struct {
 // call fails at the first try. MOORING_ROLLING=1 (make rolling) measures it in the times of a
 // Kubernetes cluster, and prints a table.
 func TestRollingRestart(t *testing.T) {
-	rows := []rolling{{cursors: 20, preStop: 200 * time.Millisecond, dns: 2 * time.Second, linger: 200 * time.Millisecond}}
+	rows := []rolling{
+		{cursors: 20, preStop: 200 * time.Millisecond, dns: 2 * time.Second, linger: 200 * time.Millisecond},
+	}
 	if os.Getenv("MOORING_ROLLING") != "" {
 		rows = nil
 		for _, preStop := range []time.Duration{5 * time.Second, 0} {
@@ -49,9 +51,11 @@ func TestRollingRestart(t *testing.T) {
 	for _, row := range rows {
 		w := newRollingWorld(t, row)
 		w.run()
-		table += fmt.Sprintf("%-8s %-9s %-6d %-19d %d\n", row.preStop, row.dns, w.pages, w.failed, w.lost)
+		table += fmt.Sprintf("%-8s %-9s %-6d %-19d %d\n", row.preStop, row.dns, w.pages, w.failed,
+			w.lost)
 		if w.lost > 0 || w.failed > 0 {
-			t.Errorf("preStop %s, DNS %s late: %d first tries failed, %d of %d cursors were lost: %v",
+			t.Errorf("preStop %s, DNS %s late: %d first tries failed, %d of %d cursors "+
+				"were lost: %v",
 				row.preStop, row.dns, w.failed, w.lost, row.cursors, w.reasons)
 		}
 	}
@@ -107,13 +111,15 @@ func newRollingWorld(t *testing.T, row rolling) *rollingWorld {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	_ = l.Close()
 	keys := filepath.Join(t.TempDir(), "keys")
-	if err := os.WriteFile(keys, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"), 0o600); err != nil {
+	if err := os.WriteFile(keys, []byte("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	tr := &http.Transport{MaxIdleConnsPerHost: 100}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &rollingWorld{
-		rolling: row, t: t, uri: mongo.URI(), keys: keys, port: port, http: &http.Client{Transport: tr, Timeout: waitTime},
+		rolling: row, t: t, uri: mongo.URI(), keys: keys, port: port,
+		http:    &http.Client{Transport: tr, Timeout: waitTime},
 		reasons: map[string]int{},
 	}
 }
@@ -128,8 +134,10 @@ func (w *rollingWorld) lookup(context.Context, string) ([]string, error) {
 func (w *rollingWorld) start() *replicaLife {
 	w.lives++
 	host := fmt.Sprintf("127.0.2.%d", w.lives)
-	cfg := load(w.t, "--uri", w.uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--handle-keys-file", w.keys, "--idempotency-key-file", w.keys,
-		"--replica-address", host+":"+w.port, "--replica-peers", "replicas.test:"+w.port, "--drain-linger", w.linger.String())
+	cfg := load(w.t, "--uri", w.uri, "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0",
+		"--handle-keys-file", w.keys, "--idempotency-key-file", w.keys,
+		"--replica-address", host+":"+w.port, "--replica-peers", "replicas.test:"+w.port,
+		"--drain-linger", w.linger.String())
 	gateway, err := app.NewWithLookup(cfg, slog.New(slog.DiscardHandler), w.lookup)
 	if err == nil {
 		err = gateway.Start(w.t.Context())
@@ -163,7 +171,9 @@ func (w *rollingWorld) replace(old *replicaLife) *replicaLife {
 	w.later(w.balancer, func() {
 		w.endpoints = slices.DeleteFunc(w.endpoints, func(e string) bool { return e == rest })
 	})
-	w.later(w.dns, func() { w.names = slices.DeleteFunc(w.names, func(n string) bool { return n == old.host }) })
+	w.later(w.dns, func() {
+		w.names = slices.DeleteFunc(w.names, func(n string) bool { return n == old.host })
+	})
 	w.wait(w.preStop)
 	ctx, cancel := context.WithTimeout(context.Background(), waitTime)
 	defer cancel()
@@ -223,7 +233,8 @@ func (w *rollingWorld) run() {
 // read reads a cursor, a page now and then, until stop is closed.
 func (w *rollingWorld) read(stop chan struct{}) {
 	want := 0
-	page := w.call("/v1/databases/db/collections/c/documents:find", map[string]any{"batchSize": rollingBatch})
+	page := w.call("/v1/databases/db/collections/c/documents:find",
+		map[string]any{"batchSize": rollingBatch})
 	for {
 		for _, doc := range page.Documents {
 			if doc.ID != want {
@@ -240,7 +251,8 @@ func (w *rollingWorld) read(stop chan struct{}) {
 		default:
 			w.wait(time.Duration(50+rand.IntN(300)) * time.Millisecond)
 		}
-		page = w.call("/v1/cursors:next", map[string]any{"cursor": page.Cursor, "batchSize": rollingBatch})
+		page = w.call("/v1/cursors:next",
+			map[string]any{"cursor": page.Cursor, "batchSize": rollingBatch})
 	}
 }
 

@@ -33,7 +33,9 @@ type traffic struct {
 	group sync.WaitGroup
 }
 
-func (l *traffic) run(ctx context.Context, kind int, one func(ctx context.Context, key string) error) {
+func (l *traffic) run(ctx context.Context, kind int, one func(
+	ctx context.Context, key string,
+) error) {
 	l.group.Go(func() {
 		for ctx.Err() == nil {
 			if err := one(context.WithoutCancel(ctx), *l.key.Load()); err != nil {
@@ -68,7 +70,9 @@ func newTraffic(t *testing.T, g *gateway, key string, trust *tls.Config) *traffi
 	l.key.Store(&key)
 	var ctx context.Context
 	ctx, l.stop = context.WithCancel(t.Context())
-	for kind, tr := range []*http.Transport{{DisableKeepAlives: true, TLSClientConfig: trust.Clone()}, {TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true}} {
+	for kind, tr := range []*http.Transport{
+		{DisableKeepAlives: true, TLSClientConfig: trust.Clone()}, {TLSClientConfig: trust.Clone(), ForceAttemptHTTP2: true},
+	} {
 		t.Cleanup(tr.CloseIdleConnections)
 		c := &http.Client{Transport: tr, Timeout: waitTime}
 		l.run(ctx, kind, func(ctx context.Context, key string) error {
@@ -97,7 +101,8 @@ func newTraffic(t *testing.T, g *gateway, key string, trust *tls.Config) *traffi
 	t.Cleanup(func() { _ = cc.Close() })
 	l.run(ctx, 2, func(ctx context.Context, key string) error {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+key)
-		_, err := mooringv1.NewDocumentServiceClient(cc).Find(ctx, &mooringv1.FindRequest{Database: "db", Collection: "c"})
+		_, err := mooringv1.NewDocumentServiceClient(cc).
+			Find(ctx, &mooringv1.FindRequest{Database: "db", Collection: "c"})
 		return err
 	})
 	return l
@@ -122,8 +127,10 @@ func (g *gateway) logs(text string, n int) {
 // none is lost, that new handshakes get the new certificate, and that an old key ends.
 func TestRotationUnderLoad(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
-	first, second := ca.Issue(t, "127.0.0.1"), certtest.Authority(t, certtest.RSA).Issue(t, "127.0.0.1")
-	crt, key := certtest.File(t, "crt", first.CertificateBlock()), certtest.File(t, "key", first.KeyBlock(t))
+	first, second := ca.Issue(t, "127.0.0.1"),
+		certtest.Authority(t, certtest.RSA).Issue(t, "127.0.0.1")
+	crt, key := certtest.File(t, "crt", first.CertificateBlock()),
+		certtest.File(t, "key", first.KeyBlock(t))
 	write := func(path, text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -134,7 +141,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	keys := secretFile(t, "keys", oldLine)
 	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(3, 10)...)
-	g := start(t, mongo.URI(), "--auth-api-keys-file", keys, "--tls-certificate-file", crt, "--tls-key-file", key, "--connections-max-age=1s")
+	g := start(t, mongo.URI(), "--auth-api-keys-file", keys, "--tls-certificate-file", crt,
+		"--tls-key-file", key, "--connections-max-age=1s")
 
 	pool := ca.Pool()
 	pool.AddCert(second.Chain()[1])
@@ -165,11 +173,13 @@ func TestRotationUnderLoad(t *testing.T) {
 	g.Reload()
 	g.logs("certificate read", 1)
 	l.progress()
-	conn, err := (&tls.Dialer{Config: trust.Clone()}).DialContext(t.Context(), "tcp", g.Addresses().REST)
+	conn, err := (&tls.Dialer{Config: trust.Clone()}).
+		DialContext(t.Context(), "tcp", g.Addresses().REST)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]; !got.Equal(second.Certificate) {
+	if got := conn.(*tls.Conn).
+		ConnectionState().PeerCertificates[0]; !got.Equal(second.Certificate) {
 		t.Error("a new connection gets the old certificate")
 	}
 	conn.Close()
@@ -264,8 +274,10 @@ func TestClientCertificates(t *testing.T) {
 	own := ca.Issue(t, "127.0.0.1")
 	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDocuments("db.c", documents(3, 10)...)
-	g := start(t, mongo.URI(), "--tls-certificate-file", certtest.File(t, "crt", own.CertificateBlock()),
-		"--tls-key-file", certtest.File(t, "key", own.KeyBlock(t)), "--tls-client-authority-file", certtest.File(t, "ca", ca.CertificateBlock()),
+	g := start(t, mongo.URI(), "--tls-certificate-file",
+		certtest.File(t, "crt", own.CertificateBlock()),
+		"--tls-key-file", certtest.File(t, "key", own.KeyBlock(t)), "--tls-client-authority-file",
+		certtest.File(t, "ca", ca.CertificateBlock()),
 		"--auth-certificate-name=commonName")
 	for name, want := range map[string]int{"client": http.StatusOK, "": http.StatusUnauthorized} {
 		trust := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
@@ -280,13 +292,15 @@ func TestClientCertificates(t *testing.T) {
 		resp.Body.Close()
 		tr.CloseIdleConnections()
 		if resp.StatusCode != want || resp.ProtoMajor != 2 {
-			t.Errorf("REST with the certificate %q: %s %d, want %d", name, resp.Proto, resp.StatusCode, want)
+			t.Errorf("REST with the certificate %q: %s %d, want %d", name, resp.Proto,
+				resp.StatusCode, want)
 		}
 		cc, err := grpc.NewClient("passthrough:///"+g.Addresses().GRPC, grpc.WithTransportCredentials(credentials.NewTLS(trust.Clone())))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = mooringv1.NewDocumentServiceClient(cc).Find(t.Context(), &mooringv1.FindRequest{Database: "db", Collection: "c"})
+		_, err = mooringv1.NewDocumentServiceClient(cc).
+			Find(t.Context(), &mooringv1.FindRequest{Database: "db", Collection: "c"})
 		if (err == nil) != (want == http.StatusOK) {
 			t.Errorf("gRPC with the certificate %q: %v", name, err)
 		}

@@ -95,7 +95,8 @@ func TestEverySecretRotates(t *testing.T) {
 	covered = slices.AppendSeq(covered, maps.Keys(notRotated))
 	slices.Sort(covered)
 	if want := slices.Sorted(slices.Values(config.Files())); !slices.Equal(covered, want) {
-		t.Fatalf("the test changes, or has a reason not to change, %q; the options are %q", covered, want)
+		t.Fatalf("the test changes, or has a reason not to change, %q; the options are %q", covered,
+			want)
 	}
 
 	w := newSecretWorld(t)
@@ -111,7 +112,9 @@ func TestEverySecretRotates(t *testing.T) {
 	}
 	for _, g := range []*gateway{w.a, w.b, w.c} {
 		g.stop()
-		for _, secret := range []string{*w.key.Load(), *w.token.Load(), w.handleKeys[0], w.handleKeys[1]} {
+		for _, secret := range []string{
+			*w.key.Load(), *w.token.Load(), w.handleKeys[0], w.handleKeys[1],
+		} {
 			if strings.Contains(g.log.String(), secret) {
 				t.Error("the log has a secret")
 			}
@@ -124,9 +127,13 @@ func newSecretWorld(t *testing.T) *secretWorld {
 		barrier: make(chan struct{}), missing: 1, // the first ping is of no burst
 		t: t, dir: t.TempDir(), pool: x509.NewCertPool(),
 		handleKeys: [2]string{randomKey(t), randomKey(t)},
-		clients:    [2]*certtest.Pair{certtest.ForeignAuthority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.RSA)},
+		clients: [2]*certtest.Pair{
+			certtest.ForeignAuthority(t, certtest.ECDSA), certtest.ForeignAuthority(t, certtest.RSA),
+		},
 	}
-	for i, ca := range []*certtest.Pair{certtest.Authority(t, certtest.ECDSA), certtest.Authority(t, certtest.RSA)} {
+	for i, ca := range []*certtest.Pair{
+		certtest.Authority(t, certtest.ECDSA), certtest.Authority(t, certtest.RSA),
+	} {
 		w.servers[i] = ca.Issue(t, "127.0.0.1")
 		w.pool.AddCert(ca.Certificate)
 		w.apiKeys[i], w.lines[i] = newKey(t, "shop", time.Time{})
@@ -296,12 +303,16 @@ func (w *secretWorld) load() {
 	ctx, w.stop = context.WithCancel(w.t.Context())
 	const find = "/v1/databases/db/collections/c/documents:find"
 	kept := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: w.pool, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+		TLSClientConfig:   &tls.Config{RootCAs: w.pool, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2: true,
 	}
 	w.t.Cleanup(kept.CloseIdleConnections)
-	rest := func(c *http.Client, g *gateway, secret *atomic.Pointer[string]) func(context.Context) error {
+	rest := func(c *http.Client, g *gateway, secret *atomic.Pointer[string]) func(
+		context.Context,
+	) error {
 		return func(ctx context.Context) error {
-			code, body, err := w.call(ctx, c, g, http.MethodPost, find, `{"batchSize":100}`, *secret.Load())
+			code, body, err := w.call(ctx, c, g, http.MethodPost, find, `{"batchSize":100}`,
+				*secret.Load())
 			if err == nil && code != http.StatusOK {
 				err = fmt.Errorf("%d %s", code, body)
 			}
@@ -317,7 +328,8 @@ func (w *secretWorld) load() {
 		}
 	})
 	w.run(ctx, 3, func(ctx context.Context) error {
-		_, err := mooringv1.NewDocumentServiceClient(byCertificate).Find(ctx, &mooringv1.FindRequest{Database: "db", Collection: "c"})
+		_, err := mooringv1.NewDocumentServiceClient(byCertificate).
+			Find(ctx, &mooringv1.FindRequest{Database: "db", Collection: "c"})
 		return err
 	})
 	atA, atB := w.dial(w.a, nil), w.dial(w.b, nil)
@@ -365,7 +377,8 @@ func (w *secretWorld) pages(ctx context.Context, atA, atB *grpc.ClientConn) erro
 	}
 	read, token := len(page.GetDocuments()), page.GetCursor()
 	for token != "" {
-		page, err := mooringv1.NewCursorServiceClient(atB).NextPage(w.signed(ctx), &mooringv1.NextPageRequest{Cursor: token})
+		page, err := mooringv1.NewCursorServiceClient(atB).
+			NextPage(w.signed(ctx), &mooringv1.NextPageRequest{Cursor: token})
 		if err != nil {
 			return fmt.Errorf("after %d documents: %w", read, err)
 		}
@@ -402,7 +415,8 @@ func (w *secretWorld) progress() {
 	for kind := range w.sent {
 		goal := w.sent[kind].Load() + 3
 		w.a.until(func() (bool, string) {
-			return w.sent[kind].Load() >= goal || w.t.Failed(), fmt.Sprintf("kind %d makes no progress", kind)
+			return w.sent[kind].Load() >= goal || w.t.Failed(),
+				fmt.Sprintf("kind %d makes no progress", kind)
 		})
 	}
 	if w.t.Failed() {
@@ -571,13 +585,16 @@ func (w *secretWorld) changeCertificate() {
 	w.write("tls.key", block(w.servers[1].KeyBlock(w.t)))
 	w.reload()
 	w.everywhere("new connections get the old certificate", func(g *gateway) bool {
-		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: w.pool, MinVersion: tls.VersionTLS12}}).
+		conn, err := (&tls.Dialer{
+			Config: &tls.Config{RootCAs: w.pool, MinVersion: tls.VersionTLS12},
+		}).
 			DialContext(w.t.Context(), "tcp", g.Addresses().REST)
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		defer conn.Close()
-		return conn.(*tls.Conn).ConnectionState().PeerCertificates[0].Equal(w.servers[1].Certificate)
+		return conn.(*tls.Conn).
+			ConnectionState().PeerCertificates[0].Equal(w.servers[1].Certificate)
 	})
 }
 
@@ -617,7 +634,8 @@ func (w *secretWorld) changeUsers() {
 	known := len(w.mongo.LoggedIn())
 	w.newConnections(w.a, w.mongo)
 	w.newConnections(w.b, w.mongo)
-	if now := w.mongo.LoggedIn()[known:]; !slices.Contains(now, "admin.app-2") || !slices.Contains(now, "admin.bob-2") {
+	if now := w.mongo.LoggedIn()[known:]; !slices.Contains(now, "admin.app-2") ||
+		!slices.Contains(now, "admin.bob-2") {
 		w.t.Errorf("after the old users have gone, %q have logged in", now)
 	}
 }

@@ -19,10 +19,12 @@ func TestStalledStream(t *testing.T) {
 	b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Services: 1, TCP: true, Strict: true})
 	b.SetDocuments("db.c", fakemongo.Numbered(0, 1000, 20<<10)...)
 	uri := "mongodb://" + string(b.Service(0).Address()) + "/?loadBalanced=true&maxPoolSize=10"
-	owner, other := replica(t, uri, "", "--cursors-idle=1s"), replica(t, uri, "", "--cursors-idle=1s")
+	owner, other := replica(t, uri, "", "--cursors-idle=1s"),
+		replica(t, uri, "", "--cursors-idle=1s")
 	for name, at := range map[string]*gateway{"at its owner": owner, "relayed": other} {
 		_, token := owner.find()
-		s, err := at.cursors().Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: token})
+		s, err := at.cursors().
+			Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: token})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +43,8 @@ func TestStalledStream(t *testing.T) {
 		for err == nil {
 			_, err = s.Recv()
 		}
-		if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "read nothing") {
+		if status.Code(err) != codes.DeadlineExceeded ||
+			!strings.Contains(err.Error(), "read nothing") {
 			t.Errorf("%s: the stream ended with %v, want StreamStalled", name, err)
 		}
 	}

@@ -78,7 +78,8 @@ func TestStarter(t *testing.T) {
 					t.Errorf("stop = %v, closed %v", err, c.closed)
 				}
 				if c.started != test.started || len(c.attempts) != len(test.attempts) {
-					t.Fatalf("started %d times after %v, want %d after %v", c.started, c.attempts, test.started, test.attempts)
+					t.Fatalf("started %d times after %v, want %d after %v", c.started, c.attempts,
+						test.started, test.attempts)
 				}
 				for i, at := range c.attempts {
 					if at != test.attempts[i] {

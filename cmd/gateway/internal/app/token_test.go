@@ -26,7 +26,8 @@ func TestTokenFile(t *testing.T) {
 	g := start(t, uri, "--mongodb-token-file", file)
 	const path, find = "/v1/databases/db/collections/c/documents:find", "{}"
 	status, body := g.post(path, find)
-	if status < 400 || !strings.Contains(body, "AuthenticationFailed") || strings.Contains(body, "hunter2-first") {
+	if status < 400 || !strings.Contains(body, "AuthenticationFailed") ||
+		strings.Contains(body, "hunter2-first") {
 		t.Errorf("find with a token that is refused = %d %s", status, body)
 	}
 	if err := os.WriteFile(file, []byte("hunter2-second\n"), 0o600); err != nil {

@@ -40,7 +40,8 @@ func TestTopologyIsWatchedUntilTheGatewayStops(t *testing.T) {
 	for lines.Scan() {
 		last += lines.Text() + "\n"
 	}
-	if lines.Err() != nil || !strings.Contains(last, "event: failure") || !strings.Contains(last, "ShuttingDown") {
+	if lines.Err() != nil || !strings.Contains(last, "event: failure") ||
+		!strings.Contains(last, "ShuttingDown") {
 		t.Errorf("the watch ended with %q, %v", last, lines.Err())
 	}
 }

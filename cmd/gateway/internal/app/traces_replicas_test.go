@@ -62,15 +62,19 @@ func TestTraceOfTwoReplicas(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, answer := b.do(http.MethodPost, "/v1/cursors:next", string(body), http.Header{
-		"Traceparent": {traceparent(restTrace)}, "Tracestate": {"vendor=one"}, "Baggage": {"user=anna"},
+		"Traceparent": {traceparent(restTrace)}, "Tracestate": {"vendor=one"},
+		"Baggage":    {"user=anna"},
 		"User-Agent": {"not UTF-8: \xff"},
 	})
 	if code != http.StatusOK {
 		t.Fatalf("nextPage = %d %s", code, answer)
 	}
 	// Neither is sound: the traces begin here, and are not recorded.
-	for _, bad := range []string{"00-" + findTrace + "-b7ad6b7169203331", strings.ToUpper(traceparent(findTrace))} {
-		if code, answer := a.do(http.MethodPost, "/v1/databases/db/collections/c/documents:findOne", `{}`, http.Header{"Traceparent": {bad}}); code != http.StatusOK {
+	for _, bad := range []string{
+		"00-" + findTrace + "-b7ad6b7169203331", strings.ToUpper(traceparent(findTrace)),
+	} {
+		if code, answer := a.do(http.MethodPost, "/v1/databases/db/collections/c/documents:findOne",
+			`{}`, http.Header{"Traceparent": {bad}}); code != http.StatusOK {
 			t.Errorf("findOne = %d %s", code, answer)
 		}
 	}
@@ -99,7 +103,8 @@ func TestTraceOfTwoReplicas(t *testing.T) {
 		}
 	}
 	if all := receiver.Spans(""); len(all) != 8 {
-		t.Errorf("%d spans, want 8, since no other call is recorded:\n%s", len(all), receiver.Tree(""))
+		t.Errorf("%d spans, want 8, since no other call is recorded:\n%s", len(all),
+			receiver.Tree(""))
 	}
 }
 
@@ -109,21 +114,26 @@ func TestNoValuesLeave(t *testing.T) {
 	const secret, document = "hunter2", `{"name": "hunter2"}`
 	told := fmt.Sprintf("not authorized on db to execute command { filter: { name: %q } }", secret)
 	writeErrors := fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
-		b.Int32("n", 0).OpenArray("writeErrors").OpenDocument("").Int32("index", 0).Int32("code", 11000).
-			String("errmsg", "E11000 duplicate key: "+secret).OpenDocument("keyValue").String("name", secret).Close().
+		b.Int32("n", 0).OpenArray("writeErrors").OpenDocument("").Int32("index", 0).
+			Int32("code", 11000).
+			String("errmsg", "E11000 duplicate key: "+secret).OpenDocument("keyValue").
+			String("name", secret).Close().
 			Close().Close()
 	}))
 	concern := fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
-		b.Int32("n", 1).OpenDocument("writeConcernError").Int32("code", 64).String("errmsg", told).Close()
+		b.Int32("n", 1).OpenDocument("writeConcernError").Int32("code", 64).String("errmsg", told).
+			Close()
 	}))
 	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{
 		"find":      fakemongo.Always(fakemongo.Error(13, "Unauthorized", told)),
 		"aggregate": fakemongo.Always(fakemongo.Error(8000, "AtlasError", told)),
 		"distinct":  fakemongo.Always(fakemongo.Error(0, "", told)),
-		"count":     fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", told, "RetryableError")),
+		"count": fakemongo.Always(fakemongo.Error(91, "ShutdownInProgress", told,
+			"RetryableError")),
 		// once more with the label of a retryable write
-		"findAndModify": fakemongo.Always(fakemongo.Error(112, "WriteConflict", told, "TransientTransactionError")),
-		"insert":        writeErrors, "update": writeErrors, "delete": concern,
+		"findAndModify": fakemongo.Always(fakemongo.Error(112, "WriteConflict", told,
+			"TransientTransactionError")),
+		"insert": writeErrors, "update": writeErrors, "delete": concern,
 	})
 	receiver := otlptest.New(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
@@ -150,12 +160,14 @@ func TestNoValuesLeave(t *testing.T) {
 		{"deleteMany", `{"filter": ` + document + `}`},
 		{"bulkWrite", `{"operations": [{"insertOne": {"document": ` + document + `}}]}`},
 	} {
-		if code, body := g.post(documents+":"+call[0], call[1]); code == http.StatusOK && !strings.Contains(body, secret) {
+		if code, body := g.post(documents+":"+call[0], call[1]); code == http.StatusOK &&
+			!strings.Contains(body, secret) {
 			t.Errorf("%s = %d %s, want an error", call[0], code, body)
 		}
 	}
 	g.do(http.MethodGet, documents+`?filter={"name":"hunter2"}`, "", http.Header{})
-	g.do(http.MethodPost, documents+":streamFind", `{"filter": `+document+`}`, http.Header{"Accept": {"application/x-ndjson"}})
+	g.do(http.MethodPost, documents+":streamFind", `{"filter": `+document+`}`,
+		http.Header{"Accept": {"application/x-ndjson"}})
 	for line := range strings.Lines(g.log.String()) {
 		if strings.Contains(line, secret) {
 			t.Errorf("the log has a value: %s", line)
@@ -199,7 +211,8 @@ func TestQueryText(t *testing.T) {
 			t.Setenv(eventtrace.MaxQueryTextLengthVariable, row.limit)
 			g := start(t, fakemongo.NewTCPServer(t, nil).URI())
 			g.ready()
-			if code, body := g.post("/v1/databases/db/collections/c/documents:find", `{"filter": {"name": "hunter3"}}`); code != http.StatusOK {
+			if code, body := g.post("/v1/databases/db/collections/c/documents:find",
+				`{"filter": {"name": "hunter3"}}`); code != http.StatusOK {
 				t.Fatalf("find = %d %s", code, body)
 			}
 			g.stop()

@@ -122,7 +122,9 @@ func TestTraces(t *testing.T) {
 			g.stop()
 			receiver.Wait(t, 13) // the collector passes them on when it likes
 
-			attributes := []string{"http.response.status_code", "rpc.response.status_code", "db.response.status_code"}
+			attributes := []string{
+				"http.response.status_code", "rpc.response.status_code", "db.response.status_code",
+			}
 			const find = `
 server POST /v1/databases/{database}/collections/{collection}/documents:find 200
   client find db.c
@@ -147,14 +149,17 @@ server mooring.v1.TransactionService/Commit OK
 				t.Errorf("the trace of the transaction:%s\nwant:%s", got, transaction)
 			}
 			if all := receiver.Spans(""); len(all) != 13 {
-				t.Errorf("%d spans, want 13: those of the two traces, since no other is recorded:\n%s", len(all), receiver.Tree(""))
+				t.Errorf("%d spans, want 13: those of the two traces, since no other is "+
+					"recorded:\n%s", len(all), receiver.Tree(""))
 			}
 			for _, s := range receiver.Spans(findTrace) {
 				const comment = `"comment":{"traceparent":"00-` + findTrace
-				if s.GetName() == "find" && !strings.Contains(otlptest.Attribute(s, "db.query.text"), comment) {
+				if s.GetName() == "find" &&
+					!strings.Contains(otlptest.Attribute(s, "db.query.text"), comment) {
 					t.Errorf("no trace in the command: %v", s.GetAttributes())
 				}
-				if strings.HasPrefix(s.GetName(), "POST") && otlptest.Attribute(s, "mooring.request_id") != "traced" {
+				if strings.HasPrefix(s.GetName(), "POST") &&
+					otlptest.Attribute(s, "mooring.request_id") != "traced" {
 					t.Errorf("attributes of the request: %v", s.GetAttributes())
 				}
 			}
@@ -185,21 +190,24 @@ func (g *gateway) tracedFind() {
 
 func (g *gateway) tracedTransaction() {
 	g.t.Helper()
-	ctx := metadata.AppendToOutgoingContext(g.t.Context(), "traceparent", traceparent(transactionTrace))
+	ctx := metadata.AppendToOutgoingContext(g.t.Context(), "traceparent",
+		traceparent(transactionTrace))
 	transactions := mooringv1.NewTransactionServiceClient(g.cc)
 	begun, err := transactions.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{})
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	token := begun.GetTransaction()
-	if _, err := mooringv1.NewDocumentServiceClient(g.cc).InsertOne(ctx, &mooringv1.InsertOneRequest{
-		Database: "db", Collection: "c", Transaction: &token,
-		Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"_id": 1}`}},
-	}); err != nil {
+	if _, err := mooringv1.NewDocumentServiceClient(g.cc).
+		InsertOne(ctx, &mooringv1.InsertOneRequest{
+			Database: "db", Collection: "c", Transaction: &token,
+			Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"_id": 1}`}},
+		}); err != nil {
 		g.t.Fatal(err)
 	}
 	g.failPoint(`"mode": {"times": 1}, "data": {"failCommands": ["commitTransaction"], "errorCode": 89, "errorLabels": ["RetryableWriteError"]}`)
-	if _, err := transactions.Commit(ctx, &mooringv1.TransactionServiceCommitRequest{Transaction: &token}); err != nil {
+	if _, err := transactions.Commit(ctx,
+		&mooringv1.TransactionServiceCommitRequest{Transaction: &token}); err != nil {
 		g.t.Fatal(err)
 	}
 }

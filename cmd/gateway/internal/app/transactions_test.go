@@ -20,21 +20,26 @@ func TestTransactionsAtTwoReplicas(t *testing.T) {
 	a, b := replica(t, uri, "", "--replica-advertise", way.address()), replica(t, uri, "")
 	way.open(a.Addresses().Replica)
 	begin := func() string {
-		begun, err := mooringv1.NewTransactionServiceClient(a.cc).Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{})
+		begun, err := mooringv1.NewTransactionServiceClient(a.cc).
+			Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return begun.GetTransaction()
 	}
 	insert := func(g *gateway, token, id string) error {
-		_, err := mooringv1.NewDocumentServiceClient(g.cc).InsertOne(t.Context(), &mooringv1.InsertOneRequest{
-			Database: "db", Collection: "c", Transaction: &token,
-			Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"_id": "` + id + `"}`}},
-		})
+		_, err := mooringv1.NewDocumentServiceClient(g.cc).
+			InsertOne(t.Context(), &mooringv1.InsertOneRequest{
+				Database: "db", Collection: "c", Transaction: &token,
+				Document: &mooringv1.Document{
+					Encoding: &mooringv1.Document_Json{Json: `{"_id": "` + id + `"}`},
+				},
+			})
 		return err
 	}
 	commit := func(g *gateway, token string) error {
-		_, err := mooringv1.NewTransactionServiceClient(g.cc).Commit(t.Context(), &mooringv1.TransactionServiceCommitRequest{Transaction: &token})
+		_, err := mooringv1.NewTransactionServiceClient(g.cc).
+			Commit(t.Context(), &mooringv1.TransactionServiceCommitRequest{Transaction: &token})
 		return err
 	}
 	there := func() string {
@@ -48,7 +53,9 @@ func TestTransactionsAtTwoReplicas(t *testing.T) {
 		return strings.Join(ids, " ")
 	}
 	token := begin()
-	for _, step := range []error{insert(b, token, "one"), insert(a, token, "two"), commit(b, token), commit(a, token)} {
+	for _, step := range []error{
+		insert(b, token, "one"), insert(a, token, "two"), commit(b, token), commit(a, token),
+	} {
 		if step != nil {
 			t.Error(step)
 		}
@@ -56,7 +63,8 @@ func TestTransactionsAtTwoReplicas(t *testing.T) {
 	if got := there(); got != "one two" {
 		t.Errorf("there is %q, want one and two", got)
 	}
-	if err := insert(b, token, "one"); status.Code(err) != codes.Aborted || rpcerr.HTTP(err).Body.GetError().GetReason() != "TransactionCommitted" {
+	if err := insert(b, token, "one"); status.Code(err) != codes.Aborted ||
+		rpcerr.HTTP(err).Body.GetError().GetReason() != "TransactionCommitted" {
 		t.Errorf("an insert after Commit = %v", err)
 	}
 	token = begin()
@@ -65,10 +73,12 @@ func TestTransactionsAtTwoReplicas(t *testing.T) {
 	}
 	way.cut()
 	// The first call may find out that the connection is broken.
-	if err := insert(b, token, "four"); rpcerr.HTTP(err).Body.GetError().GetRetry() != "transaction" {
+	if err := insert(b, token, "four"); rpcerr.HTTP(err).Body.GetError().
+		GetRetry() != "transaction" {
 		t.Errorf("an insert without the owner = %v", err)
 	}
-	if err := insert(b, token, "four"); status.Code(err) != codes.Aborted || rpcerr.HTTP(err).Body.GetError().GetReason() != "TransactionOwnerGone" {
+	if err := insert(b, token, "four"); status.Code(err) != codes.Aborted ||
+		rpcerr.HTTP(err).Body.GetError().GetReason() != "TransactionOwnerGone" {
 		t.Errorf("another insert without the owner = %v", err)
 	}
 	for range 2 {

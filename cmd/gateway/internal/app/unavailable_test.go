@@ -36,7 +36,8 @@ func TestNoServer(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			refuse := fakemongo.Always(fakemongo.Error(8000, "AtlasError", words))
-			mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": refuse, "isMaster": refuse})
+			mongo := fakemongo.NewTCPServer(t,
+				fakemongo.Handlers{"hello": refuse, "isMaster": refuse})
 			mongo.SetDown(row.down)
 			g := start(t, mongo.URI()+"&serverSelectionTimeoutMS=100", row.options...)
 			defer g.stop()
@@ -44,8 +45,11 @@ func TestNoServer(t *testing.T) {
 			for name, path := range map[string]string{
 				"REST find": "documents:find", "REST stream": "documents:streamFind",
 			} {
-				_, answers[name] = g.do(http.MethodPost, "/v1/databases/db/collections/c/"+path, "{}",
-					http.Header{"Authorization": {"Bearer " + key}, "Content-Type": {"application/json"}})
+				_, answers[name] = g.do(http.MethodPost, "/v1/databases/db/collections/c/"+path,
+					"{}",
+					http.Header{
+						"Authorization": {"Bearer " + key}, "Content-Type": {"application/json"},
+					})
 			}
 			ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+key)
 			answers["gRPC find"], answers["gRPC stream"] = g.finds(ctx)
@@ -59,7 +63,8 @@ func TestNoServer(t *testing.T) {
 				}
 				for _, secret := range secrets {
 					if strings.Contains(text, secret) != row.shown {
-						t.Errorf("%s: %q is shown: %v; want %v: %s", name, secret, !row.shown, row.shown, text)
+						t.Errorf("%s: %q is shown: %v; want %v: %s", name, secret, !row.shown,
+							row.shown, text)
 					}
 				}
 			}

@@ -78,7 +78,8 @@ func TestForwardedPagesAreDecidedAgain(t *testing.T) {
 	replace(limitedRules, a, b)
 	a.stop()
 	next("handed over, under a limit", codes.PermissionDenied)
-	stream, err := b.cursors().Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: token})
+	stream, err := b.cursors().
+		Stream(t.Context(), &mooringv1.CursorServiceStreamRequest{Cursor: token})
 	if err == nil {
 		_, err = stream.Recv()
 	}
@@ -90,7 +91,8 @@ func TestForwardedPagesAreDecidedAgain(t *testing.T) {
 		next("handed over, under the first rules", codes.OK)
 	}
 	if read != 50 || mongo.OpenCursors() != 0 {
-		t.Errorf("read %d documents, %d cursors are open; want 50 and none", read, mongo.OpenCursors())
+		t.Errorf("read %d documents, %d cursors are open; want 50 and none", read,
+			mongo.OpenCursors())
 	}
 	b.stop()
 }
@@ -111,20 +113,23 @@ func TestForwardedCommitIsDecidedAgain(t *testing.T) {
 		{"forwarded, under other rules that permit the same", sameRules, b, codes.OK},
 	} {
 		replace(wideRules, a, b)
-		begun, err := mooringv1.NewTransactionServiceClient(a.cc).Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{})
+		begun, err := mooringv1.NewTransactionServiceClient(a.cc).
+			Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		token := begun.GetTransaction()
-		if _, err := mooringv1.NewDocumentServiceClient(b.cc).InsertOne(t.Context(), &mooringv1.InsertOneRequest{
-			Database: "db", Collection: "c", Transaction: &token,
-			Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{}`}},
-		}); err != nil {
+		if _, err := mooringv1.NewDocumentServiceClient(b.cc).
+			InsertOne(t.Context(), &mooringv1.InsertOneRequest{
+				Database: "db", Collection: "c", Transaction: &token,
+				Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{}`}},
+			}); err != nil {
 			t.Fatal(err)
 		}
 		replace(row.text, a, b)
 		commit := func() error {
-			_, err := mooringv1.NewTransactionServiceClient(row.at.cc).Commit(t.Context(), &mooringv1.TransactionServiceCommitRequest{Transaction: &token})
+			_, err := mooringv1.NewTransactionServiceClient(row.at.cc).
+				Commit(t.Context(), &mooringv1.TransactionServiceCommitRequest{Transaction: &token})
 			return err
 		}
 		if err := commit(); status.Code(err) != row.want {
@@ -169,18 +174,22 @@ func TestForwardedBulkWriteIsDecidedAgain(t *testing.T) {
 		{"other rules that permit the same", sameRules, codes.PermissionDenied},
 	} {
 		replace(wideRules, a, b)
-		begun, err := mooringv1.NewTransactionServiceClient(a.cc).Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{})
+		begun, err := mooringv1.NewTransactionServiceClient(a.cc).
+			Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		request.Transaction = new(begun.GetTransaction())
-		if _, err := mooringv1.NewDocumentServiceClient(b.cc).BulkWrite(t.Context(), request); err != nil {
+		if _, err := mooringv1.NewDocumentServiceClient(b.cc).
+			BulkWrite(t.Context(), request); err != nil {
 			t.Fatalf("%s: BulkWrite = %v", row.name, err)
 		}
 		if row.text != "" {
 			replace(row.text, a, b)
 		}
-		_, err = mooringv1.NewTransactionServiceClient(b.cc).Commit(t.Context(), &mooringv1.TransactionServiceCommitRequest{Transaction: request.Transaction})
+		_, err = mooringv1.NewTransactionServiceClient(b.cc).
+			Commit(t.Context(),
+				&mooringv1.TransactionServiceCommitRequest{Transaction: request.Transaction})
 		if status.Code(err) != row.want {
 			t.Errorf("%s: Commit = %v, want %s", row.name, err, row.want)
 		}
@@ -213,7 +222,8 @@ func TestRenamedPrincipal(t *testing.T) {
 		g.logs(fmt.Sprintf(" keys=%d\n", n+1), 1)
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "api-key", key)
-	documents, transactions := mooringv1.NewDocumentServiceClient(g.cc), mooringv1.NewTransactionServiceClient(g.cc)
+	documents, transactions := mooringv1.NewDocumentServiceClient(g.cc),
+		mooringv1.NewTransactionServiceClient(g.cc)
 	insert := func(transaction *string) error {
 		_, err := documents.InsertOne(ctx, &mooringv1.InsertOneRequest{
 			Database: "db", Collection: "c", Transaction: transaction,
@@ -226,7 +236,8 @@ func TestRenamedPrincipal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	page, err := documents.Find(ctx, &mooringv1.FindRequest{Database: "db", Collection: "c", BatchSize: new(int32(1))})
+	page, err := documents.Find(ctx,
+		&mooringv1.FindRequest{Database: "db", Collection: "c", BatchSize: new(int32(1))})
 	if err != nil || page.GetCursor() == "" {
 		t.Fatal(page, err)
 	}
@@ -243,11 +254,14 @@ func TestRenamedPrincipal(t *testing.T) {
 		return err
 	}
 	commit := func() error {
-		_, err := transactions.Commit(ctx, &mooringv1.TransactionServiceCommitRequest{Transaction: new(begun.GetTransaction())})
+		_, err := transactions.Commit(ctx,
+			&mooringv1.TransactionServiceCommitRequest{Transaction: new(begun.GetTransaction())})
 		return err
 	}
 	rename("re" + line)
-	for name, err := range map[string]error{"a page": next(), "a statement": insert(new(begun.GetTransaction())), "a commit": commit()} {
+	for name, err := range map[string]error{
+		"a page": next(), "a statement": insert(new(begun.GetTransaction())), "a commit": commit(),
+	} {
 		if status.Code(err) != codes.NotFound {
 			t.Errorf("%s of the renamed principal: %v", name, err)
 		}
@@ -273,13 +287,18 @@ func TestRenamedPrincipal(t *testing.T) {
 // under other rules than its owner has is not committed at either.
 func TestReplicasWithDifferentRules(t *testing.T) {
 	d := deployment.Listen(t, deployment.ReplicaSet, "8.0.0")
-	narrow := replica(t, d.URI(false, nil), "", "--policy-file", secretFile(t, "narrow", limitedRules))
-	wide := replica(t, d.URI(false, nil), narrow.Addresses().Replica, "--policy-file", secretFile(t, "wide", wideRules))
+	narrow := replica(t, d.URI(false, nil), "", "--policy-file",
+		secretFile(t, "narrow", limitedRules))
+	wide := replica(t, d.URI(false, nil), narrow.Addresses().Replica, "--policy-file",
+		secretFile(t, "wide", wideRules))
 	insert := func(at *gateway, n int, transaction *string) error {
-		_, err := mooringv1.NewDocumentServiceClient(at.cc).InsertOne(t.Context(), &mooringv1.InsertOneRequest{
-			Database: "db", Collection: "c", Transaction: transaction,
-			Document: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: fmt.Sprintf(`{"n": %d}`, n)}},
-		})
+		_, err := mooringv1.NewDocumentServiceClient(at.cc).
+			InsertOne(t.Context(), &mooringv1.InsertOneRequest{
+				Database: "db", Collection: "c", Transaction: transaction,
+				Document: &mooringv1.Document{
+					Encoding: &mooringv1.Document_Json{Json: fmt.Sprintf(`{"n": %d}`, n)},
+				},
+			})
 		return err
 	}
 	for i := range 40 {
@@ -316,7 +335,10 @@ func TestReplicasWithDifferentRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, err)
 		}
-		_, err = mooringv1.NewTransactionServiceClient(row.commit.cc).Commit(t.Context(), &mooringv1.TransactionServiceCommitRequest{Transaction: new(begun.GetTransaction())})
+		_, err = mooringv1.NewTransactionServiceClient(row.commit.cc).
+			Commit(t.Context(), &mooringv1.TransactionServiceCommitRequest{
+				Transaction: new(begun.GetTransaction()),
+			})
 		if status.Code(err) != codes.PermissionDenied {
 			t.Errorf("%s: Commit = %v", name, err)
 		}

@@ -31,7 +31,9 @@ func files(t *testing.T, pair, authority *certtest.Pair) config.TLS {
 
 // handshake connects a client to a server in memory, and returns the server's certificate and the
 // client's, as each has verified the other's.
-func handshake(t *testing.T, server, client *tls.Config) (serverLeaf, clientLeaf *x509.Certificate, err error) {
+func handshake(
+	t *testing.T, server, client *tls.Config,
+) (serverLeaf, clientLeaf *x509.Certificate, err error) {
 	t.Helper()
 	a, b := net.Pipe()
 	defer a.Close()
@@ -83,10 +85,15 @@ func TestReplace(t *testing.T) {
 	server := h.TLS()
 	old, foreign := ca.Issue(t, "old").TLS(nil), other.Issue(t, "new").TLS(nil)
 	client := func(pair *tls.Certificate) *tls.Config {
-		c := &tls.Config{RootCAs: ca.Pool(), ServerName: "db.example", MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+		c := &tls.Config{
+			RootCAs: ca.Pool(), ServerName: "db.example", MinVersion: tls.VersionTLS12,
+			ClientSessionCache: tls.NewLRUClientSessionCache(1),
+		}
 		if pair != nil {
 			// Whatever authorities the server names.
-			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+				return pair, nil
+			}
 		}
 		return c
 	}
@@ -99,7 +106,8 @@ func TestReplace(t *testing.T) {
 		if err == nil && !got.Equal(want.Certificate) {
 			t.Errorf("%s: not the newest certificate", what)
 		}
-		if err == nil && (who == nil) != (name == "") || who != nil && who.Subject.CommonName != name {
+		if err == nil && (who == nil) != (name == "") ||
+			who != nil && who.Subject.CommonName != name {
 			t.Errorf("%s: the client's certificate is %v, want %q", what, who, name)
 		}
 	}

@@ -71,7 +71,8 @@ const standalone = `
 // TestReplicaSet checks a string with two hosts, one of which is down; the reply of the other
 // names the third.
 func TestReplicaSet(t *testing.T) {
-	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true}, fakemongo.Primary, fakemongo.Secondary, fakemongo.Secondary)
+	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true}, fakemongo.Primary,
+		fakemongo.Secondary, fakemongo.Secondary)
 	primary, secondary, down := c.Host(0), c.Host(1), c.Host(2)
 	secondary.SetTags("dc", "west")
 	secondary.Slow(400 * time.Millisecond)
@@ -119,15 +120,22 @@ deployment         ReplicaSetWithPrimary, set rs
 func TestTLSAndCompression(t *testing.T) {
 	ca := certtest.Authority(t, certtest.ECDSA)
 	server := ca.Issue(t, "127.0.0.1")
-	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
-		return fakemongo.Hello(cmd, func(b *bson.Builder) { b.OpenArray("compression").String("", "zlib").Close() })
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": func(
+		cmd *fakemongo.Command,
+	) fakemongo.Reply {
+		return fakemongo.Hello(cmd, func(b *bson.Builder) {
+			b.OpenArray("compression").String("", "zlib").Close()
+		})
 	}})
-	uri := mongo.URI() + "&tls=true&compressors=zstd,zlib&tlsCAFile=" + certtest.File(t, "ca.pem", ca.CertificateBlock())
+	uri := mongo.URI() + "&tls=true&compressors=zstd,zlib&tlsCAFile=" +
+		certtest.File(t, "ca.pem", ca.CertificateBlock())
 	var n names
 	n.add(mongo, "HOST")
 	lines := func(staple []byte, max uint16, options string) string {
 		t.Helper()
-		mongo.UseTLS(&tls.Config{Certificates: []tls.Certificate{server.TLS(staple)}, MaxVersion: max})
+		mongo.UseTLS(&tls.Config{
+			Certificates: []tls.Certificate{server.TLS(staple)}, MaxVersion: max,
+		})
 		report, text := run(t, uri+options, n)
 		if report.Error != "" {
 			t.Errorf("Error = %q", report.Error)
@@ -160,10 +168,15 @@ func TestTLSAndCompression(t *testing.T) {
 // TestUnusable checks deployments whose hosts answer, but which no operation can use.
 func TestUnusable(t *testing.T) {
 	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true}, fakemongo.Primary)
-	old := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, WireVersion: 5}, fakemongo.Standalone)
+	old := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true, WireVersion: 5},
+		fakemongo.Standalone)
 	one, two := fakemongo.NewTCPServer(t, nil), fakemongo.NewTCPServer(t, nil)
 	encrypted := fakemongo.NewTCPServer(t, nil)
-	encrypted.UseTLS(&tls.Config{Certificates: []tls.Certificate{certtest.Authority(t, certtest.ECDSA).Issue(t, "127.0.0.1").TLS(nil)}})
+	encrypted.UseTLS(&tls.Config{
+		Certificates: []tls.Certificate{
+			certtest.Authority(t, certtest.ECDSA).Issue(t, "127.0.0.1").TLS(nil),
+		},
+	})
 	var n names
 	n.add(encrypted, "TLS")
 	n.add(c.Host(0).Server, "SET")
@@ -201,8 +214,10 @@ func TestUnusable(t *testing.T) {
 		},
 		{
 			"all down", "mongodb://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3,127.0.0.1:4",
-			"no host can be reached: network error on 127.0.0.1:1 (dial): connect: connection refused; network error on 127.0.0.1:2 (dial): connect: connection refused; " +
-				"network error on 127.0.0.1:3 (dial): connect: connection refused; and so on, 4 in all",
+			"no host can be reached: network error on 127.0.0.1:1 (dial): connect: connection " +
+				"refused; network error on 127.0.0.1:2 (dial): connect: connection refused; " +
+				"network error on 127.0.0.1:3 (dial): connect: connection refused; and so " +
+				"on, 4 in all",
 		},
 		{
 			"unknown authority", fmt.Sprintf("mongodb://%s/?tls=true", encrypted.Address()),
@@ -224,10 +239,14 @@ func TestLeftOut(t *testing.T) {
 	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{TCP: true}, fakemongo.Primary)
 	member := c.Host(0).Address()
 	report, _ := run(t, "mongodb://localhost:"+member.Port(), nil)
-	if report.Error != "" || len(report.Servers) != 2 || !report.Servers[1].Discovered || len(report.Deployment.LeftOut) != 1 {
+	if report.Error != "" || len(report.Servers) != 2 || !report.Servers[1].Discovered ||
+		len(report.Deployment.LeftOut) != 1 {
 		t.Fatalf("Run() = %+v", report)
 	}
-	want := check.LeftOut{Address: report.Servers[0].Address, Reason: "is not in the set under this name: it calls itself " + string(member)}
+	want := check.LeftOut{
+		Address: report.Servers[0].Address,
+		Reason:  "is not in the set under this name: it calls itself " + string(member),
+	}
 	if got := report.Deployment.LeftOut[0]; got != want {
 		t.Errorf("LeftOut = %v, want %v", got, want)
 	}
@@ -239,15 +258,18 @@ func TestLeftOut(t *testing.T) {
 // TestHangs checks that a host that does not answer takes no more than the time limit.
 func TestHangs(t *testing.T) {
 	mongo := fakemongo.NewTCPServer(t, nil)
-	hangs := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Hang())})
+	hangs := fakemongo.NewTCPServer(t,
+		fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Hang())})
 	cfg, err := connstring.Parse(fmt.Sprintf("mongodb://%s,%s", hangs.Address(), mongo.Address()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errors.New("out of patience"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond,
+		errors.New("out of patience"))
 	defer cancel()
 	report := check.Run(ctx, cfg, client.Options{})
-	if got := report.Servers[0].Error; !strings.Contains(got, "(hello)") || !strings.Contains(got, "out of patience") {
+	if got := report.Servers[0].Error; !strings.Contains(got, "(hello)") ||
+		!strings.Contains(got, "out of patience") {
 		t.Errorf("Error of the host that hangs = %q", got)
 	}
 	if report.Servers[1].Error != "" {
@@ -257,19 +279,24 @@ func TestHangs(t *testing.T) {
 
 // TestHostileServer checks that the texts of servers do not control the terminal.
 func TestHostileServer(t *testing.T) {
-	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": func(
+		cmd *fakemongo.Command,
+	) fakemongo.Reply {
 		return fakemongo.Hello(cmd, func(b *bson.Builder) {
 			b.String("setName", "\x1b[2Jrs\ndeployment  fine")
 			b.OpenDocument("tags").String("a", "\x1b[2J\r").Close()
 		})
 	}})
 	report, text := run(t, mongo.URI()+"&connectTimeoutMS=500", nil)
-	if !strings.Contains(text, "�[2Jrs�deployment") || strings.ContainsAny(text+report.Error, "\x1b\r") || strings.Contains(report.Error, "\n") {
+	if !strings.Contains(text, "�[2Jrs�deployment") ||
+		strings.ContainsAny(text+report.Error, "\x1b\r") || strings.Contains(report.Error, "\n") {
 		t.Errorf("Print() wrote %q, the error is %q", text, report.Error)
 	}
-	refuses := fakemongo.NewTCPServer(t, fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Error(1, "\x1b", "no\x1b\nnever"))})
+	refuses := fakemongo.NewTCPServer(t,
+		fakemongo.Handlers{"hello": fakemongo.Always(fakemongo.Error(1, "\x1b", "no\x1b\nnever"))})
 	report, text = run(t, refuses.URI(), nil)
-	if strings.Contains(text+report.Error, "\x1b") || strings.Contains(report.Error, "\n") || !strings.Contains(report.Error, "never") {
+	if strings.Contains(text+report.Error, "\x1b") || strings.Contains(report.Error, "\n") ||
+		!strings.Contains(report.Error, "never") {
 		t.Errorf("Print() wrote %q, the error is %q", text, report.Error)
 	}
 }

@@ -11,7 +11,8 @@ import (
 
 func status(*fakemongo.Command) fakemongo.Reply {
 	privilege := func(b *bson.Builder, db, collection string, actions ...string) {
-		b.OpenDocument("").OpenDocument("resource").String("db", db).String("collection", collection).Close().OpenArray("actions")
+		b.OpenDocument("").OpenDocument("resource").String("db", db).
+			String("collection", collection).Close().OpenArray("actions")
 		for _, a := range actions {
 			b.String("", a)
 		}
@@ -19,14 +20,17 @@ func status(*fakemongo.Command) fakemongo.Reply {
 	}
 	return fakemongo.OK(func(b *bson.Builder) {
 		b.OpenDocument("authInfo")
-		b.OpenArray("authenticatedUsers").OpenDocument("").String("user", "app").String("db", "admin").Close().Close()
-		b.OpenArray("authenticatedUserRoles").OpenDocument("").String("role", "readWrite").String("db", "shop").Close().
+		b.OpenArray("authenticatedUsers").OpenDocument("").String("user", "app").
+			String("db", "admin").Close().Close()
+		b.OpenArray("authenticatedUserRoles").OpenDocument("").String("role", "readWrite").
+			String("db", "shop").Close().
 			OpenDocument("").String("role", "read").String("db", "logs").Close().Close()
 		b.OpenArray("authenticatedUserPrivileges")
 		privilege(b, "shop", "", "find", "insert", "update")
 		privilege(b, "shop", "system.js", "find", "remove")
 		privilege(b, "logs", "today", "find")
-		b.OpenDocument("").OpenDocument("resource").Bool("cluster", true).Close().OpenArray("actions").String("", "find").Close().Close()
+		b.OpenDocument("").OpenDocument("resource").Bool("cluster", true).Close().
+			OpenArray("actions").String("", "find").Close().Close()
 		b.Close().Close()
 	})
 }
@@ -38,7 +42,9 @@ func TestLogin(t *testing.T) {
 	}})
 	var n names
 	n.add(s, "HOST")
-	const advice = "Check the user name and the password, and that the user is defined in the database admin (option authSource), for the mechanism of the option authMechanism if that is set."
+	const advice = "Check the user name and the password, and that the user is defined in the " +
+		"database admin (option authSource), for the mechanism of the option authMechanism if " +
+		"that is set."
 	const may = `
                    as app@admin
                    with the roles readWrite@shop, read@logs
@@ -56,9 +62,12 @@ func TestLogin(t *testing.T) {
 		},
 		{
 			"wrong password", "app:hunter3", "",
-			"  login            failed: authenticate on HOST (SCRAM-SHA-256, authSource admin): command failed on HOST: " +
-				"Authentication failed. (AuthenticationFailed, code 18)\n                   " + advice + "\n",
-			"cannot log in: authenticate on HOST (SCRAM-SHA-256, authSource admin): command failed on HOST: " +
+			"  login            failed: authenticate on HOST (SCRAM-SHA-256, authSource admin): " +
+				"command failed on HOST: " +
+				"Authentication failed. (AuthenticationFailed, code 18)\n                   " +
+				advice + "\n",
+			"cannot log in: authenticate on HOST (SCRAM-SHA-256, authSource admin): command " +
+				"failed on HOST: " +
 				"Authentication failed. (AuthenticationFailed, code 18). " + advice,
 		},
 	} {
@@ -80,12 +89,16 @@ func TestLoginWithoutStatus(t *testing.T) {
 	s := fakemongo.NewTCPServer(t, nil)
 	s.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: "hunter2"}}})
 	report, text := run(t, fmt.Sprintf("mongodb://app:hunter2@%s/?directConnection=true", s.Address()), nil)
-	if report.Error != "" || !strings.Contains(text, "SCRAM-SHA-256: the server lists it") || !strings.Contains(text, "connectionStatus: command failed") {
+	if report.Error != "" || !strings.Contains(text, "SCRAM-SHA-256: the server lists it") ||
+		!strings.Contains(text, "connectionStatus: command failed") {
 		t.Errorf("Error = %q, Print() wrote\n%s", report.Error, text)
 	}
-	s.Handle("connectionStatus", fakemongo.Always(fakemongo.OK(func(b *bson.Builder) { b.OpenDocument("authInfo").Close() })))
+	s.Handle("connectionStatus", fakemongo.Always(fakemongo.OK(func(b *bson.Builder) {
+		b.OpenDocument("authInfo").Close()
+	})))
 	report, text = run(t, fmt.Sprintf("mongodb://app:hunter2@%s/?directConnection=true", s.Address()), nil)
-	if report.Error != "" || strings.Contains(text, "  may ") || strings.Contains(text, "connectionStatus") {
+	if report.Error != "" || strings.Contains(text, "  may ") ||
+		strings.Contains(text, "connectionStatus") {
 		t.Errorf("Error = %q, Print() wrote\n%s", report.Error, text)
 	}
 }

@@ -48,12 +48,17 @@ func serveDNS(t *testing.T, zone string) {
 		t.Fatal(err)
 	}
 	started := make(chan struct{})
-	server := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(answer), NotifyStartedFunc: func() { close(started) }}
+	server := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(answer),
+		NotifyStartedFunc: func() {
+			close(started)
+		}}
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.ActivateAndServe() })
 	<-started
 	system := net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(
+		ctx context.Context, _, _ string,
+	) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", pc.LocalAddr().String())
 	}}
 	t.Cleanup(func() {
@@ -71,16 +76,21 @@ func TestSRV(t *testing.T) {
 	zone := `db.example.test. 60 IN TXT "replicaSet=rs&authSource=people"` + "\n"
 	for _, name := range []string{"a.example.test", "b.example.test"} {
 		mongo := fakemongo.NewTCPServer(t, nil)
-		mongo.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "ann", Password: "hunter2", Source: "people"}}})
+		mongo.RequireAuth(&fakemongo.Auth{
+			Users: []fakemongo.User{{Name: "ann", Password: "hunter2", Source: "people"}},
+		})
 		mongo.UseTLS(&tls.Config{Certificates: []tls.Certificate{ca.Issue(t, name).TLS(nil)}})
 		me := address.Address(name + ":" + mongo.Address().Port())
 		hosts = append(hosts, me)
 		n = append(n, string(me), name)
-		zone += fmt.Sprintf("_mongodb._tcp.db.example.test. 60 IN SRV 0 0 %s %s.\n%s. 60 IN A 127.0.0.1\n", me.Port(), name, name)
+		zone += fmt.Sprintf("_mongodb._tcp.db.example.test. 60 IN SRV 0 0 %s %s.\n%s. 60 IN A "+
+			"127.0.0.1\n", me.Port(), name, name)
 		mongo.Handle("hello", func(cmd *fakemongo.Command) fakemongo.Reply {
 			return fakemongo.OK(func(b *bson.Builder) {
-				b.Bool("ismaster", me == hosts[0]).Bool("secondary", me != hosts[0]).String("setName", "rs").String("me", string(me))
-				b.OpenArray("hosts").String("", string(hosts[0])).String("", string(hosts[1])).Close()
+				b.Bool("ismaster", me == hosts[0]).Bool("secondary", me != hosts[0]).
+					String("setName", "rs").String("me", string(me))
+				b.OpenArray("hosts").String("", string(hosts[0])).String("", string(hosts[1])).
+					Close()
 				b.Int32("maxWireVersion", 25)
 			})
 		})
@@ -89,8 +99,10 @@ func TestSRV(t *testing.T) {
 	_, text := run(t, "mongodb+srv://ann:hunter2@db.example.test/shop?tlsCAFile="+certtest.File(t, "ca.pem", ca.CertificateBlock()), n)
 	for _, want := range []string{
 		"connection string  mongodb+srv://***@db.example.test/shop?tlsCAFile=",
-		"\nhosts              a.example.test (SRV records of db.example.test)\n                   b.example.test\n" +
-			"user               ***, with a password, of the database people, mechanism to be negotiated\n",
+		"\nhosts              a.example.test (SRV records of db.example.test)\n                  " +
+			" b.example.test\n" +
+			"user               ***, with a password, of the database people, mechanism to be " +
+			"negotiated\n",
 		"replicaSet=rs (TXT record)\n",
 		"authSource=people (TXT record)\n",
 		"\na.example.test\n  kind             RSPrimary of the set rs as a.example.test\n  wire versions    0 to 25 (as MongoDB 8.0)\n",
@@ -124,8 +136,10 @@ odd.example.test.                60 IN TXT "tls=false"
 			if !strings.HasPrefix(report.Error, row.want) {
 				t.Errorf("Error = %q, want %q", report.Error, row.want)
 			}
-			want := "hosts              not found by the SRV records of " + row.host + "\nuser               ***"
-			if !strings.Contains(text, want) || !strings.Contains(text, "appName=x\n") || strings.Contains(text, "hunter2") {
+			want := "hosts              not found by the SRV records of " + row.host +
+				"\nuser               ***"
+			if !strings.Contains(text, want) || !strings.Contains(text, "appName=x\n") ||
+				strings.Contains(text, "hunter2") {
 				t.Errorf("Print() wrote\n%s\nwant %q in it", text, want)
 			}
 		})

@@ -16,7 +16,8 @@ func TestAttrs(t *testing.T) {
 	var out bytes.Buffer
 	slog.New(slog.NewTextHandler(&out, nil)).Info("starting", c.Attrs())
 	text := out.String()
-	if !strings.Contains(text, "options.log.level=debug") || !strings.Contains(text, "options.uri=") ||
+	if !strings.Contains(text, "options.log.level=debug") ||
+		!strings.Contains(text, "options.uri=") ||
 		strings.Contains(text, "geheim") || strings.Contains(text, "rest.address") {
 		t.Errorf("%s", text)
 	}

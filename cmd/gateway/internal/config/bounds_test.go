@@ -50,10 +50,12 @@ func TestBounds(t *testing.T) {
 	for _, row := range cells(table, 4) {
 		option, text, metric := row[1], row[2], row[4]
 		described[option] = true
-		if want, ok := defaults[option]; option != "-" && option != "option" && (!ok || want != text) {
+		if want, ok := defaults[option]; option != "-" && option != "option" &&
+			(!ok || want != text) {
 			t.Errorf("%s has the default %q, the table says %q", option, want, text)
 		}
-		if metric != "-" && metric != "metric" && !strings.Contains(string(metrics), "`"+metric+"`") {
+		if metric != "-" && metric != "metric" &&
+			!strings.Contains(string(metrics), "`"+metric+"`") {
 			t.Errorf("%s: there is no metric %q", option, metric)
 		}
 	}

@@ -109,7 +109,9 @@ idempotency: {key: [`+key+`, 2000-01-01T12:00:00Z `+key+`]}
 `)
 	c, err := load(t,
 		[]string{"--config", file, "--log-level=error"},
-		[]string{"MOORING_LOG_LEVEL=debug", "MOORING_CURSORS_IDLE=2m", "MOORING_DRAIN_TIMEOUT=", "HOME=/root"})
+		[]string{
+			"MOORING_LOG_LEVEL=debug", "MOORING_CURSORS_IDLE=2m", "MOORING_DRAIN_TIMEOUT=", "HOME=/root",
+		})
 	if err != nil {
 		t.Fatalf("Load = %v", err)
 	}
@@ -143,7 +145,8 @@ func TestSecretsFromFiles(t *testing.T) {
 		{"flags", []string{"--uri-file", uriFile, "--handle-keys-file", keysFile, "--idempotency-key-file", keysFile}, nil},
 		{"variables", nil, []string{"MOORING_URI_FILE=" + uriFile, "MOORING_HANDLE_KEYS_FILE=" + keysFile, "MOORING_IDEMPOTENCY_KEY_FILE=" + keysFile}},
 		{"configuration file", []string{"--config", write(t, "c.yaml",
-			"uriFile: "+uriFile+"\nhandle: {keysFile: "+keysFile+"}\nidempotency: {keyFile: "+keysFile+"}\n")}, nil},
+			"uriFile: "+uriFile+"\nhandle: {keysFile: "+keysFile+"}\nidempotency: {keyFile: "+
+				keysFile+"}\n")}, nil},
 		{
 			"a stronger source's file before a weaker one's value",
 			[]string{"--uri-file", uriFile},
@@ -155,7 +158,8 @@ func TestSecretsFromFiles(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Load = %v", err)
 			}
-			if c.MongoDB.Password != "hunter2" || len(c.HandleKeys) != 1 || c.Idempotency.Len() != 1 {
+			if c.MongoDB.Password != "hunter2" || len(c.HandleKeys) != 1 ||
+				c.Idempotency.Len() != 1 {
 				t.Errorf("Load: %v and %d and %d keys, want those of the files",
 					c.MongoDB, len(c.HandleKeys), c.Idempotency.Len())
 			}
@@ -178,10 +182,16 @@ func TestReplica(t *testing.T) {
 		{"the longest name", ":27081", strings.Repeat("a", 55), strings.Repeat("a", 55) + ":27081"},
 		{"the kernel's port", "127.0.0.1:0", "", "127.0.0.1:0"},
 	} {
-		c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address", row.address},
-			[]string{"MOORING_REPLICA_ADVERTISE=" + row.advertise, "MOORING_REPLICA_PEERS=peers.example:1"})
-		if err != nil || c.Replica.Address != row.address || c.Replica.Advertise != row.want || len(c.Warnings) > 0 {
-			t.Errorf("%s: Load = %+v, %v, %q; want %s advertised", row.name, c.Replica, err, c.Warnings, row.want)
+		c, err := load(t, []string{
+			"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address", row.address,
+		},
+			[]string{
+				"MOORING_REPLICA_ADVERTISE=" + row.advertise, "MOORING_REPLICA_PEERS=peers.example:1",
+			})
+		if err != nil || c.Replica.Address != row.address || c.Replica.Advertise != row.want ||
+			len(c.Warnings) > 0 {
+			t.Errorf("%s: Load = %+v, %v, %q; want %s advertised", row.name, c.Replica, err,
+				c.Warnings, row.want)
 		}
 	}
 }
@@ -196,12 +206,16 @@ func TestReplicaPeers(t *testing.T) {
 		{"lines", []string{"--replica-peers=a:1\n[fd00::1]:2\nc.example:3\n"}},
 		{"a list in the file", []string{"--config", write(t, "c.yaml", "replica: {peers: ['a:1', '[fd00::1]:2', 'c.example:3']}\n")}},
 	} {
-		c, err := load(t, append([]string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address=10.0.0.1:1"}, row.args...), nil)
+		c, err := load(t, append([]string{
+			"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address=10.0.0.1:1",
+		}, row.args...), nil)
 		if err != nil || !slices.Equal(c.Replica.Peers, want) {
 			t.Errorf("%s: Load: peers %q, %v; want %q", row.name, c.Replica.Peers, err, want)
 		}
 	}
-	c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address=10.0.0.1:1"}, nil)
+	c, err := load(t, []string{
+		"--uri", uri, "--handle-keys", key, "--idempotency-key", key, "--replica-address=10.0.0.1:1",
+	}, nil)
 	if err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "replica.peers") {
 		t.Errorf("Load without peers: %q, %v; want a warning", c.Warnings, err)
 	}
@@ -225,18 +239,23 @@ func TestSourcesOfTokens(t *testing.T) {
 		},
 	} {
 		c, err := load(t, append([]string{"--uri", oidcURI}, row.args...), nil)
-		if err != nil || c.Token.File != row.want.File || !slices.Equal(c.Token.Command, row.want.Command) {
+		if err != nil || c.Token.File != row.want.File ||
+			!slices.Equal(c.Token.Command, row.want.Command) {
 			t.Errorf("%s: Load = %+v, %v; want %+v", row.name, c.Token, err, row.want)
 		}
 	}
 }
 
 func TestLimitsOfCursors(t *testing.T) {
-	c, err := load(t, []string{"--uri", uri, "--cursors-max-per-principal=none", "--cursors-max-pinned=100%"}, nil)
+	c, err := load(t, []string{
+		"--uri", uri, "--cursors-max-per-principal=none", "--cursors-max-pinned=100%",
+	}, nil)
 	if err != nil || c.Cursors.MaxPerPrincipal != 0 || c.Cursors.MaxPinned != 1 {
-		t.Errorf("Load = %+v, %v; want no limit for a principal, and the whole pool", c.Cursors, err)
+		t.Errorf("Load = %+v, %v; want no limit for a principal, and the whole pool", c.Cursors,
+			err)
 	}
-	c, err = load(t, []string{"--uri", uri, "--cursors-max-per-principal=7", "--cursors-max-pinned=25%"}, nil)
+	c, err = load(t,
+		[]string{"--uri", uri, "--cursors-max-per-principal=7", "--cursors-max-pinned=25%"}, nil)
 	if err != nil || c.Cursors.MaxPerPrincipal != 7 || c.Cursors.MaxPinned != 0.25 {
 		t.Errorf("Load = %+v, %v; want 7 and a quarter", c.Cursors, err)
 	}
@@ -282,7 +301,8 @@ func TestLimitsOfRequests(t *testing.T) {
 // as the first time.
 func TestParseHandleKeys(t *testing.T) {
 	file := write(t, "keys", "# first\n"+key+"\n")
-	c, err := load(t, []string{"--uri", uri, "--handle-keys-file", file, "--idempotency-key-file", file}, nil)
+	c, err := load(t,
+		[]string{"--uri", uri, "--handle-keys-file", file, "--idempotency-key-file", file}, nil)
 	if err != nil || c.HandleKeysFile != file {
 		t.Fatalf("Load: keys of %q, %v; want %s", c.HandleKeysFile, err, file)
 	}
@@ -299,11 +319,14 @@ func TestParseHandleKeys(t *testing.T) {
 		{"no key", "# none\n", 0},
 	} {
 		keys, err := config.ParseHandleKeys([]byte(row.text))
-		if len(keys) != row.want || (err == nil) != (row.want > 0) || err != nil && strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: ParseHandleKeys = %d keys, %v; want %d", row.name, len(keys), err, row.want)
+		if len(keys) != row.want || (err == nil) != (row.want > 0) ||
+			err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: ParseHandleKeys = %d keys, %v; want %d", row.name, len(keys), err,
+				row.want)
 		}
 	}
-	if c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key}, nil); err != nil || c.HandleKeysFile != "" {
+	if c, err := load(t, []string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key},
+		nil); err != nil || c.HandleKeysFile != "" {
 		t.Errorf("Load without a file: keys of %q, %v", c.HandleKeysFile, err)
 	}
 }
@@ -311,7 +334,9 @@ func TestParseHandleKeys(t *testing.T) {
 // TestRefused checks that each error names the option and the source of its value, and shows no
 // secret.
 func TestRefused(t *testing.T) {
-	file := func(text string) []string { return []string{"--uri", uri, "--config", write(t, "c.yaml", text)} }
+	file := func(text string) []string {
+		return []string{"--uri", uri, "--config", write(t, "c.yaml", text)}
+	}
 	for _, row := range []struct {
 		name string
 		args []string
@@ -396,13 +421,16 @@ func TestRefused(t *testing.T) {
 
 func TestErrorIsTyped(t *testing.T) {
 	_, err := load(t, []string{"--uri", uri, "--log-level", "loud"}, nil)
-	if e, ok := errors.AsType[*config.Error](err); !ok || e.Option != "log.level" || e.Source != "--log-level" {
+	if e, ok := errors.AsType[*config.Error](err); !ok || e.Option != "log.level" ||
+		e.Source != "--log-level" {
 		t.Errorf("Load = %#v, want a *config.Error about log.level", err)
 	}
 }
 
 func TestUnknownVariablesWarn(t *testing.T) {
-	c, err := load(t, nil, []string{"MOORING_URI=" + uri, "MOORING_API_KEY=k", "MOORING_PROFILE=p", "MOORING_PORT_8080_TCP=x", "MOORINGS=y"})
+	c, err := load(t, nil, []string{
+		"MOORING_URI=" + uri, "MOORING_API_KEY=k", "MOORING_PROFILE=p", "MOORING_PORT_8080_TCP=x", "MOORINGS=y",
+	})
 	if err != nil {
 		t.Fatalf("Load = %v", err)
 	}
@@ -412,7 +440,9 @@ func TestUnknownVariablesWarn(t *testing.T) {
 }
 
 func TestWriteEffective(t *testing.T) {
-	c, err := load(t, []string{"--log-level", "debug", "--handle-keys", key, "--idempotency-key", key}, []string{"MOORING_URI=" + uri})
+	c, err := load(t, []string{
+		"--log-level", "debug", "--handle-keys", key, "--idempotency-key", key,
+	}, []string{"MOORING_URI=" + uri})
 	if err != nil {
 		t.Fatalf("Load = %v", err)
 	}
@@ -425,7 +455,9 @@ func TestWriteEffective(t *testing.T) {
 			t.Errorf("WriteEffective shows %q:\n%s", secret, &out)
 		}
 	}
-	for _, want := range []string{"level: debug # --log-level", "# MOORING_URI", "format: text # default"} {
+	for _, want := range []string{
+		"level: debug # --log-level", "# MOORING_URI", "format: text # default",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("WriteEffective lacks %q:\n%s", want, &out)
 		}
@@ -443,7 +475,8 @@ func TestWriteEffective(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := load(t, []string{"--uri", uri, "--config", write(t, "again.yaml", string(text))}, nil); err != nil {
+	if _, err := load(t, []string{"--uri", uri, "--config", write(t, "again.yaml", string(text))},
+		nil); err != nil {
 		t.Errorf("Load of what WriteEffective wrote = %v", err)
 	}
 }
@@ -456,14 +489,16 @@ func TestIdempotencyKey(t *testing.T) {
 	if err != nil || c.IdempotencyKeyFile != file || len(c.Warnings) != 0 {
 		t.Fatalf("Load: key of %q, %v, %q; want %s", c.IdempotencyKeyFile, err, c.Warnings, file)
 	}
-	if text, err := os.ReadFile(file); err != nil || c.IdempotencyKeySum != config.SumHandleKeys(text) {
+	if text, err := os.ReadFile(file); err != nil ||
+		c.IdempotencyKeySum != config.SumHandleKeys(text) {
 		t.Errorf("the sum of the key that was read is not that of its file, %v", err)
 	}
 	for text, want := range map[string]int{
 		key + "\n#\n": 1, key + ",2000-01-01T12:00:00Z " + key: 2, "# none\n": 0, "hunter2!": 0,
 	} {
 		s, err := config.ParseIdempotencyKey([]byte(text))
-		if s.Len() != want || (err == nil) != (want > 0) || err != nil && strings.Contains(err.Error(), "hunter2") {
+		if s.Len() != want || (err == nil) != (want > 0) ||
+			err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("ParseIdempotencyKey(%s) = %d keys, %v; want %d", text, s.Len(), err, want)
 		}
 	}
@@ -481,7 +516,9 @@ func TestConfigHidesSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := []string{"hunter2", key, "0123456789abcdef", "48 49 50 51"}
-	for _, text := range []string{fmt.Sprint(c.MongoDB, c.HandleKeys), fmt.Sprintf("%#v %+v", c.MongoDB, c.HandleKeys)} {
+	for _, text := range []string{
+		fmt.Sprint(c.MongoDB, c.HandleKeys), fmt.Sprintf("%#v %+v", c.MongoDB, c.HandleKeys),
+	} {
 		for _, s := range secret {
 			if strings.Contains(text, s) {
 				t.Errorf("%q shows a secret", text)
@@ -530,7 +567,8 @@ func TestDeployment(t *testing.T) {
 // TestConfigurationPage compares the table of docs/configuration.md with the table of options. To
 // rewrite the page: MOORING_REWRITE=1 go test ./cmd/gateway/internal/config
 func TestConfigurationPage(t *testing.T) {
-	const page, begin, end = "../../../../docs/configuration.md", "<!-- options begin -->\n", "<!-- options end -->\n"
+	const page, begin, end = "../../../../docs/configuration.md", "<!-- options begin -->\n",
+		"<!-- options end -->\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

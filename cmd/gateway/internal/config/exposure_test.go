@@ -112,7 +112,9 @@ func TestAuthOptions(t *testing.T) {
 		{"credentials for all", "--rest-cors-origins=* --rest-cors-credentials", "option rest.cors.credentials"},
 		{"a status of inserts", "--data-api-insert-status=204", "option dataApi.insertStatus"},
 	} {
-		_, err := load(t, append([]string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key}, strings.Fields(row.args)...), nil)
+		_, err := load(t, append([]string{
+			"--uri", uri, "--handle-keys", key, "--idempotency-key", key,
+		}, strings.Fields(row.args)...), nil)
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: Load = %v, want %q", row.name, err, row.want)
 		}
@@ -124,8 +126,11 @@ func TestAuthOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Auth.APIKeys.Len() != 1 || c.Connections.MaxAge != 0 || c.Connections.MaxStreams != 250 || c.Auth.JWT.Skew != time.Minute ||
-		c.Auth.JWT.Claim != "sub" || !slices.Equal(c.Auth.JWT.Algorithms, []string{"ES256", "EdDSA"}) || c.Auth.CertificateName != caller.URI || !c.AuthEnabled() {
+	if c.Auth.APIKeys.Len() != 1 || c.Connections.MaxAge != 0 || c.Connections.MaxStreams != 250 ||
+		c.Auth.JWT.Skew != time.Minute ||
+		c.Auth.JWT.Claim != "sub" ||
+		!slices.Equal(c.Auth.JWT.Algorithms, []string{"ES256", "EdDSA"}) ||
+		c.Auth.CertificateName != caller.URI || !c.AuthEnabled() {
 		t.Errorf("Load = %+v, %+v", c.Auth, c.Connections)
 	}
 	var shown bytes.Buffer
@@ -133,7 +138,8 @@ func TestAuthOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	fields := strings.Fields(line)
-	if text := shown.String(); strings.Contains(text, fields[2]) || !strings.Contains(text, "shop "+fields[1]) {
+	if text := shown.String(); strings.Contains(text, fields[2]) ||
+		!strings.Contains(text, "shop "+fields[1]) {
 		t.Errorf("the effective configuration shows the keys as\n%s", text)
 	}
 }
@@ -141,7 +147,8 @@ func TestAuthOptions(t *testing.T) {
 // TestPagesAndDataAPI checks the options of browsers' pages and of the Atlas Data API.
 func TestPagesAndDataAPI(t *testing.T) {
 	c, err := load(t, []string{"--uri", uri}, nil)
-	if err != nil || c.REST.CORS.Origins != nil || c.DataAPI.Sources != nil || c.DataAPI.InsertStatus != 201 {
+	if err != nil || c.REST.CORS.Origins != nil || c.DataAPI.Sources != nil ||
+		c.DataAPI.InsertStatus != 201 {
 		t.Fatalf("by default: %+v, %+v, %v", c.REST.CORS, c.DataAPI, err)
 	}
 	c, err = load(t, []string{
@@ -155,14 +162,17 @@ func TestPagesAndDataAPI(t *testing.T) {
 		!slices.Equal(got.Headers, []string{"X-A", "X-B"}) || !got.Credentials {
 		t.Errorf("CORS = %+v", got)
 	}
-	if got := c.DataAPI; !slices.Equal(got.Sources, []string{"mongodb-atlas", "Cluster0"}) || got.InsertStatus != 200 {
+	if got := c.DataAPI; !slices.Equal(got.Sources, []string{"mongodb-atlas", "Cluster0"}) ||
+		got.InsertStatus != 200 {
 		t.Errorf("DataAPI = %+v", got)
 	}
 }
 
 func TestRESTHosts(t *testing.T) {
 	crt := write(t, "crt", "x")
-	secure := []string{"--tls-certificate-file", crt, "--tls-key-file", crt, "--allow-unauthenticated"}
+	secure := []string{
+		"--tls-certificate-file", crt, "--tls-key-file", crt, "--allow-unauthenticated",
+	}
 	for _, row := range []struct {
 		name string
 		args []string
@@ -228,7 +238,10 @@ func TestReadableSecrets(t *testing.T) {
 		{"a file of the configuration that is not used", []string{"--uri=mongodb://db", "--config", open("c", "uri: "+uri)}, ""},
 	} {
 		_, err := load(t, row.args, nil)
-		if (err == nil) != (row.want == "") || err != nil && (!strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "hunter2")) {
+		if (err == nil) != (row.want == "") ||
+			err != nil &&
+				(!strings.Contains(err.Error(), row.want) ||
+					strings.Contains(err.Error(), "hunter2")) {
 			t.Errorf("%s: Load = %v, want %q", row.name, err, row.want)
 		}
 	}
@@ -239,7 +252,8 @@ func TestReadableSecrets(t *testing.T) {
 	if err := os.Chmod(c.UserFiles()[0], 0o604); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ReadUser([]string{uri}); err == nil || !strings.Contains(err.Error(), "chmod o-r") {
+	if _, err := c.ReadUser([]string{uri}); err == nil ||
+		!strings.Contains(err.Error(), "chmod o-r") {
 		t.Errorf("ReadUser of a file that others can read = %v", err)
 	}
 }

@@ -50,11 +50,13 @@ mongodb:
 			if err := c.WriteEffective(&b); err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(b.String(), "hunter2") || strings.Contains(fmt.Sprintf("%+v", c.MongoDB), "hunter2") {
+			if strings.Contains(b.String(), "hunter2") ||
+				strings.Contains(fmt.Sprintf("%+v", c.MongoDB), "hunter2") {
 				t.Errorf("a secret is shown: %s", b.String())
 			}
 			again, err := load(t, []string{"--config", write(t, "again.yaml", b.String()), "--uri=mongodb://x"}, nil)
-			if err != nil || !strings.Contains(b.String(), "options:") || again.MongoDB.AppName != c.MongoDB.AppName {
+			if err != nil || !strings.Contains(b.String(), "options:") ||
+				again.MongoDB.AppName != c.MongoDB.AppName {
 				t.Errorf("Load of %s: %v, %v", b.String(), again.MongoDB, err)
 			}
 		})

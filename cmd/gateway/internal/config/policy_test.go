@@ -37,7 +37,9 @@ func TestPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, "policy.file") }); got != warned {
+		if got := slices.ContainsFunc(c.Warnings, func(w string) bool {
+			return strings.Contains(w, "policy.file")
+		}); got != warned {
 			t.Errorf("%s: warnings %q", address, c.Warnings)
 		}
 	}
@@ -103,7 +105,8 @@ func TestOperators(t *testing.T) {
 		case err != nil:
 			t.Errorf("%q: %v", row.args, err)
 		default:
-			if got := c.Operators(); !slices.Equal(got, row.want) || (got == nil) != (row.want == nil) {
+			if got := c.Operators(); !slices.Equal(got, row.want) ||
+				(got == nil) != (row.want == nil) {
 				t.Errorf("%q: operators %q, want %q", row.args, got, row.want)
 			}
 		}

@@ -27,12 +27,15 @@ func TestProxies(t *testing.T) {
 		{"a socket", "--proxies-addresses=10.0.0.1 --rest-proxy-protocol --rest-address=unix:/run/x", "option rest.proxyProtocol: is for a port of TCP"},
 		{"no port", "--proxies-addresses=10.0.0.1 --grpc-proxy-protocol --grpc-address=none", "option grpc.proxyProtocol: is for a port of TCP"},
 	} {
-		c, err := load(t, append([]string{"--uri", uri, "--handle-keys", key, "--idempotency-key", key}, strings.Fields(row.args)...), nil)
+		c, err := load(t, append([]string{
+			"--uri", uri, "--handle-keys", key, "--idempotency-key", key,
+		}, strings.Fields(row.args)...), nil)
 		got := ""
 		if err != nil {
 			got = err.Error()
 		} else {
-			got = fmt.Sprintf("%v %s %t %t", c.Proxies.Networks, c.Proxies.Header, c.GRPC.Proxied, c.REST.Proxied)
+			got = fmt.Sprintf("%v %s %t %t", c.Proxies.Networks, c.Proxies.Header, c.GRPC.Proxied,
+				c.REST.Proxied)
 			if listed := len(c.Proxies.Networks) > 0; listed != (c.Proxied() != nil) {
 				t.Errorf("%s: Proxied = %v", row.name, c.Proxied())
 			}

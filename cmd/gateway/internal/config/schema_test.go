@@ -140,15 +140,20 @@ func TestSchemaOfKinds(t *testing.T) {
 	if p := at("policy", "javaScript"); p.Type != "boolean" {
 		t.Errorf("policy.javaScript is %+v", p)
 	}
-	if p := at("requests", "maxInFlight"); len(p.AnyOf) != 2 || p.AnyOf[0].Type != "integer" || !slices.Equal(p.AnyOf[1].Enum, []string{"auto", "none"}) {
+	if p := at("requests", "maxInFlight"); len(p.AnyOf) != 2 || p.AnyOf[0].Type != "integer" ||
+		!slices.Equal(p.AnyOf[1].Enum, []string{"auto", "none"}) {
 		t.Errorf("requests.maxInFlight is %+v", p)
 	}
-	for _, secret := range [][]string{{"uri"}, {"mongodb", "password"}, {"handle", "keys"}, {"idempotency", "key"}, {"mongodb", "options", "proxyPassword"}} {
+	for _, secret := range [][]string{
+		{"uri"}, {"mongodb", "password"}, {"handle", "keys"}, {"idempotency", "key"}, {"mongodb", "options", "proxyPassword"},
+	} {
 		if !at(secret...).WriteOnly {
 			t.Errorf("%q is not marked as a secret", secret)
 		}
 	}
-	for _, open := range [][]string{{"uriFile"}, {"mongodb", "passwordFile"}, {"mongodb", "options", "tlsCAFile"}} {
+	for _, open := range [][]string{
+		{"uriFile"}, {"mongodb", "passwordFile"}, {"mongodb", "options", "tlsCAFile"},
+	} {
 		if at(open...).WriteOnly {
 			t.Errorf("%q is marked as a secret", open)
 		}

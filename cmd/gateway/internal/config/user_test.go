@@ -36,7 +36,8 @@ func TestUser(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Load = %v", err)
 			}
-			if u := c.User(); u.Name != "app" || u.Password != "hunter2" || c.MongoDB.AuthSource != "shop" || len(c.UserFiles()) != row.files {
+			if u := c.User(); u.Name != "app" || u.Password != "hunter2" ||
+				c.MongoDB.AuthSource != "shop" || len(c.UserFiles()) != row.files {
 				t.Errorf("User() = %q of %s, files %v", u.Name, c.MongoDB.AuthSource, c.UserFiles())
 			}
 			var b strings.Builder
@@ -63,7 +64,9 @@ func TestUserRefused(t *testing.T) {
 		{[]string{"--uri=mongodb://db", "--mongodb-password=hunter2"}, "needs a user name"},
 		{[]string{"--uri=mongodb://app@db"}, "needs a password"},
 	} {
-		if _, err := load(t, row.args, nil); err == nil || !strings.Contains(err.Error(), row.want) || strings.ContainsAny(err.Error(), "\n") || strings.Contains(err.Error(), "hunter2") {
+		if _, err := load(t, row.args, nil); err == nil ||
+			!strings.Contains(err.Error(), row.want) || strings.ContainsAny(err.Error(), "\n") ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("Load(%v) = %v, want one error with %q", row.args, err, row.want)
 		}
 	}
@@ -95,7 +98,9 @@ func TestReadUser(t *testing.T) {
 		if row.want == "" && (err != nil || u.Name != row.name || u.Password != row.password) {
 			t.Errorf("ReadUser(%s) = %v, %v", row.uri, u, err)
 		}
-		if row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "hunter3")) {
+		if row.want != "" &&
+			(err == nil || !strings.Contains(err.Error(), row.want) ||
+				strings.Contains(err.Error(), "hunter3")) {
 			t.Errorf("ReadUser(%s) = %v, want an error with %q", row.uri, err, row.want)
 		}
 	}
@@ -123,7 +128,8 @@ func TestConfigPrintsNoSecret(t *testing.T) {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%d", "%x"} {
 			for _, v := range []any{c, *c} {
 				text := fmt.Sprintf(verb, v)
-				if strings.Contains(text, "hunter2") || strings.Contains(text, fmt.Sprintf("%x", "hunter2")) ||
+				if strings.Contains(text, "hunter2") ||
+					strings.Contains(text, fmt.Sprintf("%x", "hunter2")) ||
 					strings.Contains(text, key) || strings.Contains(text, "48 49 50") {
 					t.Errorf("%s of %T shows a secret of %q", verb, v, args)
 				}

@@ -49,7 +49,9 @@ func TestWrite(t *testing.T) {
 				}
 				c.Type = s.Type()
 			case "write":
-				o := declare.Options{Package: "shop", Head: []string{"The database shop."}, BSON: d.HasArg("bson")}
+				o := declare.Options{
+					Package: "shop", Head: []string{"The database shop."}, BSON: d.HasArg("bson"),
+				}
 				d.ScanArgs(t, "language", &o.Language)
 				out, err := declare.Write(collections, o)
 				if err != nil {
@@ -67,7 +69,8 @@ func TestWrite(t *testing.T) {
 // Write fails if what it wrote is no Go, and comments end on their lines.
 func FuzzWrite(f *testing.F) {
 	f.Add(`{"properties": {"a": {"bsonType": "int", "description": "*/ x"}}}`, "orders")
-	f.Add(`{"properties": {"a-b": {"enum": ["x", "\\u0000"]}, "": {}}, "required": ["\\ufeff"]}`, "a\nb")
+	f.Add(`{"properties": {"a-b": {"enum": ["x", "\\u0000"]}, "": {}}, "required": ["\\ufeff"]}`,
+		"a\nb")
 	f.Fuzz(func(t *testing.T, text, name string) {
 		d, err := extjson.Parse(nil, []byte(`{"$jsonSchema": `+text+`}`))
 		if err != nil {

@@ -23,7 +23,10 @@ const (
 	two = "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=\n"
 )
 
-var messages = keyfile.Messages{Read: "handle keys read", Count: "keys", Failed: "keeping the old ones", Nothing: "nothing to reload"}
+var messages = keyfile.Messages{
+	Read: "handle keys read", Count: "keys", Failed: "keeping the old ones",
+	Nothing: "nothing to reload",
+}
 
 // world is a watcher with its file, in a bubble, where time is fake.
 type world struct {
@@ -68,7 +71,8 @@ func startOf(t *testing.T, counts, text string) *world {
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "keys")}
 	w.write(text)
 	w.Watcher = keyfile.New(keyfile.Config{
-		Paths: []string{w.path}, Sum: watch.Sum(strings.TrimSpace(counts)), Log: slog.New(slog.NewTextHandler(w, nil)),
+		Paths: []string{w.path}, Sum: watch.Sum(strings.TrimSpace(counts)),
+		Log:      slog.New(slog.NewTextHandler(w, nil)),
 		Messages: messages,
 		Use: func(texts []string) (int, error) {
 			keys, err := config.ParseHandleKeys([]byte(texts[0]))
@@ -115,7 +119,8 @@ func TestChangeIsSeen(t *testing.T) {
 		}
 		// The kubelet also replaces the file behind the name.
 		next := w.path + "-next"
-		if err := errors.Join(os.WriteFile(next, []byte(two), 0o600), os.Remove(w.path), os.Symlink(next, w.path)); err != nil {
+		if err := errors.Join(os.WriteFile(next, []byte(two), 0o600), os.Remove(w.path),
+			os.Symlink(next, w.path)); err != nil {
 			t.Fatal(err)
 		}
 		w.pass(11 * time.Second)
@@ -146,7 +151,8 @@ func TestHalfAFile(t *testing.T) {
 			w.write(part)
 			w.pass(5 * time.Second)
 			if len(w.replaced()) != 0 || w.errors() != 0 {
-				t.Errorf("a part of %d bytes: replaced %v, log %q", len(part), w.replaced(), w.said())
+				t.Errorf("a part of %d bytes: replaced %v, log %q", len(part), w.replaced(),
+					w.said())
 			}
 		}
 		w.pass(5 * time.Second)
@@ -180,7 +186,8 @@ func TestBadFile(t *testing.T) {
 			row.do()
 			w.pass(time.Minute)
 			if len(w.replaced()) != 0 || w.errors() != i+1 {
-				t.Errorf("%s: replaced %v, %d errors in the log, want none and %d", row.name, w.replaced(), w.errors(), i+1)
+				t.Errorf("%s: replaced %v, %d errors in the log, want none and %d", row.name,
+					w.replaced(), w.errors(), i+1)
 			}
 		}
 		if strings.Contains(w.said(), "hunter2") {
@@ -253,7 +260,9 @@ func (w *world) deny(err error) {
 
 func TestWithoutFile(t *testing.T) {
 	var log bytes.Buffer
-	w := keyfile.New(keyfile.Config{Messages: messages, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	w := keyfile.New(keyfile.Config{
+		Messages: messages, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	if err := w.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -63,15 +63,21 @@ func TestFacts(t *testing.T) {
 		{"other news of a server", func(s *event.Sink) { s.ServerDescriptionChanged(changed(up, up)) }, ""},
 		{"pool cleared", func(s *event.Sink) { s.PoolCleared(event.PoolCleared{Address: "db:27017", Err: down.LastError}) }, "level=INFO msg=\"connection pool cleared\""},
 		{"SRV records lost", func(s *event.Sink) {
-			s.SeedlistProblem(event.SeedlistProblem{Host: "cluster.example.com", Err: errors.New("no such host")})
-		}, "level=WARN msg=\"srv records cannot be followed\" host=cluster.example.com err=\"no such host\""},
+			s.SeedlistProblem(event.SeedlistProblem{
+				Host: "cluster.example.com", Err: errors.New("no such host"),
+			})
+		},
+			"level=WARN msg=\"srv records cannot be followed\" host=cluster.example.com err=\"no such host\""},
 		{"balancer", func(s *event.Sink) { s.SeveralProcesses(event.SeveralProcesses{Address: "b:27017"}) }, "level=WARN msg=\"several servers answer at one address; if it is a load balancer, set loadBalanced=true\" server=b:27017"},
 		{"deserted", func(s *event.Sink) { s.NoServers(event.NoServers{Err: errors.New("another set")}) }, "level=ERROR msg=\"deployment has no servers\" err=\"another set\""},
 		{"incompatible", func(s *event.Sink) {
-			s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{New: description.Topology{CompatibilityError: errors.New("too old")}})
+			s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{
+				New: description.Topology{CompatibilityError: errors.New("too old")},
+			})
 		}, "level=ERROR msg=\"deployment cannot be used\" err=\"too old\""},
 		{"another kind of topology", func(s *event.Sink) {
-			s.TopologyDescriptionChanged(topology(description.KindReplicaSetWithPrimary, description.KindReplicaSetNoPrimary))
+			s.TopologyDescriptionChanged(topology(description.KindReplicaSetWithPrimary,
+				description.KindReplicaSetNoPrimary))
 		}, "level=INFO msg=\"topology changed\" was=ReplicaSetWithPrimary is=ReplicaSetNoPrimary"},
 		{"the same kind", func(s *event.Sink) {
 			s.TopologyDescriptionChanged(topology(description.KindSingle, description.KindSingle))
@@ -94,9 +100,13 @@ func TestDriver(t *testing.T) {
 	var out bytes.Buffer
 	log := logging.New(&out, config.Log{Level: slog.LevelDebug})
 	s := logging.Driver(log, []string{"topology", "command"})
-	failed := event.ServerHeartbeatFailed{Heartbeat: event.Heartbeat{Address: "db:27017"}, Err: errors.New("connection refused")}
+	failed := event.ServerHeartbeatFailed{
+		Heartbeat: event.Heartbeat{Address: "db:27017"}, Err: errors.New("connection refused"),
+	}
 	s.ServerHeartbeatFailed(failed)
-	for _, want := range []string{`level=DEBUG msg="Server heartbeat failed" component=topology`, "serverHost=db", "serverPort=27017", `failure="connection refused"`} {
+	for _, want := range []string{
+		`level=DEBUG msg="Server heartbeat failed" component=topology`, "serverHost=db", "serverPort=27017", `failure="connection refused"`,
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q, want %q in it", &out, want)
 		}
@@ -105,15 +115,19 @@ func TestDriver(t *testing.T) {
 	secret := bson.NewBuilder(nil).String("find", "secret").Finish()
 	s.CommandStarted(event.CommandStarted{Command: event.Command{Name: "find"}, Body: secret})
 	s.CommandSucceeded(event.CommandSucceeded{Command: event.Command{Name: "find"}, Reply: secret})
-	if text := out.String(); !strings.Contains(text, `msg="Command succeeded"`) || strings.Contains(text, "secret") {
+	if text := out.String(); !strings.Contains(text, `msg="Command succeeded"`) ||
+		strings.Contains(text, "secret") {
 		t.Errorf("%s", text)
 	}
 	out.Reset()
 	s.CommandFailed(event.CommandFailed{
 		Command: event.Command{Name: "find"},
-		Err:     &mongoerr.CommandError{Code: 2, Name: "BadValue", Message: "secret", Address: "db:27017"},
+		Err: &mongoerr.CommandError{
+			Code: 2, Name: "BadValue", Message: "secret", Address: "db:27017",
+		},
 	})
-	if text := out.String(); !strings.Contains(text, `failure="command failed on db:27017: error (BadValue, code 2)"`) {
+	if text := out.String(); !strings.Contains(text,
+		`failure="command failed on db:27017: error (BadValue, code 2)"`) {
 		t.Errorf("%s", text)
 	}
 	if s := logging.Driver(log, []string{"topology"}); s.CommandFailed != nil {
@@ -140,7 +154,8 @@ func TestLevel(t *testing.T) {
 	derived.Debug("early")
 	logging.SetLevel(log, slog.LevelDebug)
 	derived.Debug("late", "b", 2)
-	if text := out.String(); strings.Contains(text, "early") || !strings.Contains(text, "msg=late a=1 g.b=2") {
+	if text := out.String(); strings.Contains(text, "early") ||
+		!strings.Contains(text, "msg=late a=1 g.b=2") {
 		t.Errorf("%s", text)
 	}
 	if logging.Level(log) != slog.LevelDebug {
@@ -160,7 +175,9 @@ func TestDurationsAndTraces(t *testing.T) {
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
 	}))
 	log.InfoContext(ctx, "hello", "duration", 1500*time.Millisecond)
-	for _, want := range []string{`"duration":"1.5s"`, `"trace_id":"01000000000000000000000000000000"`} {
+	for _, want := range []string{
+		`"duration":"1.5s"`, `"trace_id":"01000000000000000000000000000000"`,
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s, want %s", &out, want)
 		}
@@ -186,14 +203,16 @@ func TestRepeats(t *testing.T) {
 			return strings.Split(strings.TrimSpace(out.String()), "\n")
 		}
 		for i := range 68 { // 34 s
-			log.Warn("server unavailable", "server", "a:27017", "err", []string{"refused", "timeout"}[i%2])
+			log.Warn("server unavailable", "server", "a:27017", "err",
+				[]string{"refused", "timeout"}[i%2])
 			time.Sleep(500 * time.Millisecond) //nolint:forbidigo // fake time
 		}
 		log.Warn("server unavailable", "server", "b:27017")
 		log.Debug("request")
 		log.Debug("request")
 		got := lines()
-		if len(got) != 6 || !strings.Contains(got[1], "server=a:27017") || !strings.Contains(got[1], "repeated=") || !strings.Contains(got[2], "repeated=") {
+		if len(got) != 6 || !strings.Contains(got[1], "server=a:27017") ||
+			!strings.Contains(got[1], "repeated=") || !strings.Contains(got[2], "repeated=") {
 			t.Errorf("%d lines: %q", len(got), got)
 		}
 		time.Sleep(time.Hour) //nolint:forbidigo // fake time
@@ -249,7 +268,8 @@ func TestRepeats(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines []string
-		log := logging.New(writer(func(b []byte) (int, error) { // close has one goroutine write, and no other is left
+		// close has one goroutine write, and no other is left
+		log := logging.New(writer(func(b []byte) (int, error) {
 			lines = append(lines, string(b))
 			return len(b), nil
 		}), config.Log{})
@@ -263,7 +283,8 @@ func TestClose(t *testing.T) {
 		}
 		logging.Close(log)
 		rest := strings.Join(lines[3:], "")
-		if len(lines) != 5 || !strings.Contains(rest, "reason=a repeated=2") || !strings.Contains(rest, "reason=b repeated=2") {
+		if len(lines) != 5 || !strings.Contains(rest, "reason=a repeated=2") ||
+			!strings.Contains(rest, "reason=b repeated=2") {
 			t.Errorf("after Close: %q", lines)
 		}
 		lines = nil

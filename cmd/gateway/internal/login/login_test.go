@@ -66,8 +66,12 @@ func (d *deployment) connect(addr address.Address) error {
 		d.sink.ConnectionReady(event.ConnectionReady{Address: addr})
 		return nil
 	}
-	err := &auth.Error{Address: addr, Kind: auth.KindRejected, Source: "admin", Err: errors.New("no")}
-	d.sink.ConnectionClosed(event.ConnectionClosed{Address: addr, Reason: event.ClosedError, Err: err})
+	err := &auth.Error{
+		Address: addr, Kind: auth.KindRejected, Source: "admin", Err: errors.New("no"),
+	}
+	d.sink.ConnectionClosed(event.ConnectionClosed{
+		Address: addr, Reason: event.ClosedError, Err: err,
+	})
 	return err
 }
 
@@ -119,7 +123,8 @@ func TestLogin(t *testing.T) {
 		pass(21 * time.Second) // at once, and every five seconds
 		failed, ok := errors.AsType[*auth.Error](l.Err())
 		if !ok || d.asked() != 5 || !strings.Contains(l.Err().Error(), failed.Advice()) {
-			t.Errorf("Err() = %v after %d pings, want the reason and the advice", l.Err(), d.asked())
+			t.Errorf("Err() = %v after %d pings, want the reason and the advice", l.Err(),
+				d.asked())
 		}
 		if n := strings.Count(log.String(), "cannot log in"); n != 1 || changes != 1 {
 			t.Errorf("said %d times, %d changes, want 1 each", n, changes)
@@ -157,7 +162,8 @@ func TestLogin(t *testing.T) {
 		// A bad file is logged once, and the user stays.
 		write(t, file, "\n")
 		pass(time.Minute)
-		if u, _ := l.User(); u.Password != "wrong" || strings.Count(log.String(), "keeping the old one") != 1 {
+		if u, _ := l.User(); u.Password != "wrong" ||
+			strings.Count(log.String(), "keeping the old one") != 1 {
 			t.Errorf("User() = %v; log %s", u, log.String())
 		}
 		if err := l.Close(t.Context()); err != nil {
@@ -187,7 +193,8 @@ func TestFormerPassword(t *testing.T) {
 		want := func(want auth.User) {
 			t.Helper()
 			if got, err := l.User(); got != want || err != nil {
-				t.Errorf("User() = %q %q %q, %v, want %q %q %q", got.Name, got.Password, got.Former, err,
+				t.Errorf("User() = %q %q %q, %v, want %q %q %q", got.Name, got.Password, got.Former,
+					err,
 					want.Name, want.Password, want.Former)
 			}
 		}
@@ -236,12 +243,17 @@ func TestPingOnAnOldConnection(t *testing.T) {
 		}
 		for range 2 {
 			refuses.Store(true)
-			failed := &auth.Error{Address: "db:27017", Kind: auth.KindCredential, Err: errors.New("no token")}
-			d.sink.ConnectionClosed(event.ConnectionClosed{Address: "db:27017", Reason: event.ClosedError, Err: failed})
+			failed := &auth.Error{
+				Address: "db:27017", Kind: auth.KindCredential, Err: errors.New("no token"),
+			}
+			d.sink.ConnectionClosed(event.ConnectionClosed{
+				Address: "db:27017", Reason: event.ClosedError, Err: failed,
+			})
 			changes.Store(0)
 			pass(11 * time.Second)
 			if l.Err() == nil || changes.Load() != 0 {
-				t.Errorf("Err() = %v after %d changes, want that there is no token", l.Err(), changes.Load())
+				t.Errorf("Err() = %v after %d changes, want that there is no token", l.Err(),
+					changes.Load())
 			}
 			refuses.Store(false)
 			pass(6 * time.Second)
@@ -262,7 +274,9 @@ func TestCallerThatGoesAway(t *testing.T) {
 	d := &deployment{login: l, sink: l.Sink()}
 	_ = d.connect("db:27017")
 	gone := &auth.Error{Address: "db:27017", Kind: auth.KindCredential, Err: context.Canceled}
-	d.sink.ConnectionClosed(event.ConnectionClosed{Address: "db:27017", Reason: event.ClosedError, Err: gone})
+	d.sink.ConnectionClosed(event.ConnectionClosed{
+		Address: "db:27017", Reason: event.ClosedError, Err: gone,
+	})
 	if err := l.Err(); err != nil {
 		t.Errorf("Err() = %v", err)
 	}
@@ -273,7 +287,9 @@ func TestWithoutCredential(t *testing.T) {
 	if l.Sink() != nil || l.Err() != nil {
 		t.Errorf("Sink() = %v, Err() = %v, want none", l.Sink(), l.Err())
 	}
-	if err := l.Start(t.Context(), func(context.Context) error { panic("bug: pinged") }); err != nil {
+	if err := l.Start(t.Context(), func(context.Context) error {
+		panic("bug: pinged")
+	}); err != nil {
 		t.Error(err)
 	}
 	l.Reload()

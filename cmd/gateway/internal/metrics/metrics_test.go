@@ -143,11 +143,15 @@ func emitAll(s *event.Sink, a address.Address) {
 	command.Name = "made by a client"
 	s.CommandSucceeded(event.CommandSucceeded{Command: command})
 	s.ConnectionCheckedOut(event.ConnectionCheckedOut{Address: a})
-	s.ConnectionCheckOutFailed(event.ConnectionCheckOutFailed{Address: a, Reason: event.CheckOutTimeout})
+	s.ConnectionCheckOutFailed(event.ConnectionCheckOutFailed{
+		Address: a, Reason: event.CheckOutTimeout,
+	})
 	s.ConnectionReady(event.ConnectionReady{Address: a})
 	s.ConnectionClosed(event.ConnectionClosed{Address: a, Reason: event.ClosedIdle})
 	s.PoolCleared(event.PoolCleared{Address: a})
-	s.ServerHeartbeatFailed(event.ServerHeartbeatFailed{Heartbeat: event.Heartbeat{Address: a}, Err: io.EOF})
+	s.ServerHeartbeatFailed(event.ServerHeartbeatFailed{
+		Heartbeat: event.Heartbeat{Address: a}, Err: io.EOF,
+	})
 }
 
 func TestDriver(t *testing.T) {
@@ -158,12 +162,16 @@ func TestDriver(t *testing.T) {
 	emitAll(s, "a:27017")
 	s.OperationRetried(event.OperationRetried{Wait: 2 * time.Second})
 	now := time.Now()
-	s.ChangesReceived(event.ChangesReceived{Events: 5, WallTime: now.Add(-time.Second), ReceivedAt: now})
+	s.ChangesReceived(event.ChangesReceived{
+		Events: 5, WallTime: now.Add(-time.Second), ReceivedAt: now,
+	})
 	s.ChangesReceived(event.ChangesReceived{Events: 2}) // of an old server
 	s.ChangeStreamResumed(event.ChangeStreamResumed{})
 	s.SeedlistProblem(event.SeedlistProblem{})
 	s.MessageCompressed(event.MessageCompressed{Compressor: "zstd", Original: 100, Compressed: 30})
-	s.MessageCompressed(event.MessageCompressed{Compressor: "zstd", Received: true, Original: 90, Compressed: 20})
+	s.MessageCompressed(event.MessageCompressed{
+		Compressor: "zstd", Received: true, Original: 90, Compressed: 20,
+	})
 	families := scrape(t, m)
 	for _, row := range []struct {
 		name   string
@@ -262,7 +270,8 @@ func TestElections(t *testing.T) {
 		{"found again", lost, primary("b:1", 3), 3},
 		{"elected meanwhile", lost, primary("a:1", 4), 4},
 	} {
-		s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{Previous: row.previous, New: row.now})
+		s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{Previous: row.previous,
+			New: row.now})
 		if got := value(scrape(t, m), "mooring_elections_total"); got != row.want {
 			t.Errorf("%s: %v elections, want %v", row.name, got, row.want)
 		}
@@ -272,14 +281,16 @@ func TestElections(t *testing.T) {
 func sources() metrics.Sources {
 	return metrics.Sources{
 		Topology: func() description.Topology {
-			return description.Topology{Kind: description.KindSingle, Servers: []*description.Server{
-				{Address: "a:1", Kind: description.ServerStandalone, AverageRTT: time.Second},
-				{Address: "b:1"},
-			}}
+			return description.Topology{Kind: description.KindSingle,
+				Servers: []*description.Server{
+					{Address: "a:1", Kind: description.ServerStandalone, AverageRTT: time.Second},
+					{Address: "b:1"},
+				}}
 		},
 		Pools: func() []topology.PoolStats {
 			return []topology.PoolStats{{Address: "a:1", Stats: pool.Stats{
-				Available: 1, InUse: 2, Pending: 3, Cursors: 4, Transactions: 5, Waiting: 6, MaxSize: 7, MinSize: 8,
+				Available: 1, InUse: 2, Pending: 3, Cursors: 4, Transactions: 5, Waiting: 6,
+				MaxSize: 7, MinSize: 8,
 			}}}
 		},
 		IdleSessions: func() int { return 9 },
@@ -287,7 +298,9 @@ func sources() metrics.Sources {
 			return map[handle.Kind]int{handle.KindCursor: 10}
 		},
 		Admission: func() map[string]admission.Usage {
-			return map[string]admission.Usage{"memory": {Held: 11, Limit: 12, Waiting: 13, Refused: [3]uint64{14, 15, 16}}}
+			return map[string]admission.Usage{
+				"memory": {Held: 11, Limit: 12, Waiting: 13, Refused: [3]uint64{14, 15, 16}},
+			}
 		},
 		InFlight:    func() int { return 17 },
 		Ready:       func() error { return errors.New("no") },
@@ -299,7 +312,9 @@ func sources() metrics.Sources {
 				"api_keys": {At: time.Unix(1_900_000_002, 0)},
 			}
 		},
-		Replicas: func() replica.Stats { return replica.Stats{Known: 18, Calls: 19, Unreachable: 20} },
+		Replicas: func() replica.Stats {
+			return replica.Stats{Known: 18, Calls: 19, Unreachable: 20}
+		},
 		ChangeStreams: func() changestream.Stats {
 			return changestream.Stats{
 				Own:   21,
@@ -436,7 +451,8 @@ func TestLint(t *testing.T) {
 // TestPage compares the table of docs/metrics.md with the metrics. To rewrite the page:
 // MOORING_REWRITE=1 go test ./cmd/gateway/internal/metrics
 func TestPage(t *testing.T) {
-	const page, begin, end = "../../../../docs/metrics.md", "<!-- metrics begin -->\n", "<!-- metrics end -->\n"
+	const page, begin, end = "../../../../docs/metrics.md", "<!-- metrics begin -->\n",
+		"<!-- metrics end -->\n"
 	old, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -462,7 +478,8 @@ func TestPage(t *testing.T) {
 		return
 	}
 	if os.Getenv("MOORING_REWRITE") == "" {
-		t.Fatalf("%s is out of date: MOORING_REWRITE=1 go test ./cmd/gateway/internal/metrics", page)
+		t.Fatalf("%s is out of date: MOORING_REWRITE=1 go test ./cmd/gateway/internal/metrics",
+			page)
 	}
 	if err := os.WriteFile(page, []byte(now), 0o600); err != nil {
 		t.Fatal(err)

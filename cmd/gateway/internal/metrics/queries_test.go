@@ -151,7 +151,8 @@ func TestRules(t *testing.T) {
 	for _, args := range [][]string{
 		{"check", "rules", alerts}, {"test", "rules", "../../../../deploy/prometheus/alerts_test.yaml"},
 	} {
-		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), promtool, args...).
+			CombinedOutput(); err != nil {
 			t.Errorf("promtool %s: %v\n%s", args, err, out)
 		}
 	}

@@ -59,7 +59,8 @@ nokey: {address: "https://prod:1", keyFile: none.key}
 			p, err := profile.Choose(row.given, []string{"HOME=" + home, row.environ}, "fallback")
 			got := p.Address + " " + p.Key + " " + p.CAFile
 			if err != nil {
-				got = strings.NewReplacer(path, "FILE", filepath.Dir(path), "DIR").Replace(err.Error())
+				got = strings.NewReplacer(path, "FILE", filepath.Dir(path), "DIR").
+					Replace(err.Error())
 			}
 			if got != row.want {
 				t.Errorf("Choose = %q, want %q", got, row.want)

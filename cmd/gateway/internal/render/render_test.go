@@ -54,10 +54,13 @@ func TestTable(t *testing.T) {
 			"a     b\n" + "────  ─\n" + "日本  1\n" + "x👩‍👩‍👧   2\n"},
 		{"control characters", 0, []string{`{"a\u001b": "\u001b[31m\n\u202e"}`}, "" +
 			"a\\x1b\n" + "────────────────\n" + "\\x1b[31m\\n\\u202e\n"},
-		{"a narrow terminal", 20, []string{`{"_id": 1, "text": "a long text that does not fit"}`}, "" +
-			"_id  text\n" + "───  ───────────────\n" + "  1  a long text th…\n"},
-		{"columns without room", 20, []string{`{"a": "12345678901", "b": "12345678901", "c": "x", "d": 1}`}, "" +
-			"a         b\n────────  ────────\n1234567…  1234567…\nnot shown: c, d (--output ndjson shows all)\n"},
+		{"a narrow terminal", 20, []string{`{"_id": 1, "text": "a long text that does not fit"}`},
+			"" +
+				"_id  text\n" + "───  ───────────────\n" + "  1  a long text th…\n"},
+		{"columns without room", 20,
+			[]string{`{"a": "12345678901", "b": "12345678901", "c": "x", "d": 1}`}, "" +
+				"a         b\n────────  ────────\n1234567…  1234567…\nnot shown: c, d (--output " +
+				"ndjson shows all)\n"},
 		{"one column", 5, []string{`{"a": "1234567"}`}, "a\n─────\n1234…\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -83,14 +86,16 @@ func TestLaterColumns(t *testing.T) {
 	}
 	docs = append(docs, `{"a": 1, "late": 2}`)
 	got := written(t, render.Options{Format: render.Table}, docs...)
-	if lines := strings.Count(got, "\n"); lines != 2+301+1 || !strings.Contains(got, "not shown: late (") {
+	if lines := strings.Count(got, "\n"); lines != 2+301+1 ||
+		!strings.Contains(got, "not shown: late (") {
 		t.Errorf("%d lines: %s", lines, got[len(got)-200:])
 	}
 }
 
 // TestTableIsBounded checks that a table holds little of large documents.
 func TestTableIsBounded(t *testing.T) {
-	got := written(t, render.Options{Format: render.Table}, `{"a": "`+strings.Repeat("x", 1<<20)+`"}`)
+	got := written(t, render.Options{Format: render.Table},
+		`{"a": "`+strings.Repeat("x", 1<<20)+`"}`)
 	if len(got) > 10_000 {
 		t.Errorf("a table of a document of 1 MiB has %d bytes", len(got))
 	}

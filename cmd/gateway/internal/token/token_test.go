@@ -51,11 +51,13 @@ func TestCommand(t *testing.T) {
 		{"too much", []string{"/bin/sh", "-c", "while :; do echo " + secret + "; done"}, "", "more than 65536 bytes"},
 		{"nothing", []string{"/bin/true"}, "", ""},
 	} {
-		got, err := token.Provider(config.Token{Command: tt.command}).Token(t.Context(), oidc.Request{})
+		got, err := token.Provider(config.Token{Command: tt.command}).
+			Token(t.Context(), oidc.Request{})
 		if got.AccessToken != tt.want || (err == nil) != (tt.fail == "") {
 			t.Errorf("%s: %q, %v, want %q, %q", tt.name, got.AccessToken, err, tt.want, tt.fail)
 		}
-		if err != nil && (!strings.Contains(err.Error(), tt.fail) || strings.Contains(err.Error(), secret)) {
+		if err != nil &&
+			(!strings.Contains(err.Error(), tt.fail) || strings.Contains(err.Error(), secret)) {
 			t.Errorf("%s: %v, want %q", tt.name, err, tt.fail)
 		}
 	}
@@ -65,7 +67,8 @@ func TestCommand(t *testing.T) {
 func TestCommandThatHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := token.Provider(config.Token{Command: []string{"/bin/sleep", "3600"}}).Token(ctx, oidc.Request{})
+	_, err := token.Provider(config.Token{Command: []string{"/bin/sleep", "3600"}}).
+		Token(ctx, oidc.Request{})
 	if err == nil || ctx.Err() == nil {
 		t.Errorf("Token = %v before its time was over", err)
 	}

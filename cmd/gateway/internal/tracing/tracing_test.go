@@ -64,7 +64,8 @@ func TestNew(t *testing.T) {
 			for i := 0; i < len(tt.env); i += 2 {
 				t.Setenv(tt.env[i], tt.env[i+1])
 			}
-			made, err := tracing.New(t.Context(), tracing.Config{Log: slog.New(slog.DiscardHandler)})
+			made, err := tracing.New(t.Context(),
+				tracing.Config{Log: slog.New(slog.DiscardHandler)})
 			if (made != nil) != tt.on || (err != nil) != (tt.err != "") ||
 				err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("New = %v, %v; want on: %v, error %q", made != nil, err, tt.on, tt.err)
@@ -126,7 +127,8 @@ func TestHTTP(t *testing.T) {
 			},
 			"GET /v1/{database}", "http.request.method=GET url.scheme=http " +
 				"network.protocol.version=1 user_agent.original=agent client.address=192.0.2.1 " +
-				"http.route=/v1/{database} http.response.status_code=200 mooring.request_id=7", false,
+				"http.route=/v1/{database} http.response.status_code=200 mooring.request_id=7",
+			false,
 		},
 		{
 			"no route", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
@@ -159,10 +161,12 @@ func TestHTTP(t *testing.T) {
 			})).ServeHTTP(httptest.NewRecorder(), r)
 			s := only(t, memory)
 			if id != "0102030405060708090a0b0c0d0e0f10" || s.SpanContext.TraceID().String() != id ||
-				s.Parent.SpanID().String() != "0102030405060708" || s.SpanKind != trace.SpanKindServer {
+				s.Parent.SpanID().String() != "0102030405060708" ||
+				s.SpanKind != trace.SpanKindServer {
 				t.Errorf("the span %v is not in the trace of the client, %s", s.SpanContext, id)
 			}
-			if all := text(s.Attributes); s.Name != tt.span || !strings.Contains(all, tt.has) || strings.Contains(all, "secret") {
+			if all := text(s.Attributes); s.Name != tt.span || !strings.Contains(all, tt.has) ||
+				strings.Contains(all, "secret") {
 				t.Errorf("span %q with %s, want %q with %s", s.Name, all, tt.span, tt.has)
 			}
 			if (s.Status.Code == codes.Error) != tt.failure {
@@ -203,8 +207,10 @@ func TestTextsOfClients(t *testing.T) {
 		r.Header.Set("User-Agent", tt.agent)
 		made.HTTP(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
 		s := only(t, memory)
-		if all := text(s.Attributes); s.Name != tt.name || !strings.Contains(all, tt.want) || tt.not != "" && strings.Contains(all, tt.not) {
-			t.Errorf("%.40q: span %q with %s, want %q with %s", tt.method, s.Name, all, tt.name, tt.want)
+		if all := text(s.Attributes); s.Name != tt.name || !strings.Contains(all, tt.want) ||
+			tt.not != "" && strings.Contains(all, tt.not) {
+			t.Errorf("%.40q: span %q with %s, want %q with %s", tt.method, s.Name, all, tt.name,
+				tt.want)
 		}
 	}
 }
@@ -258,8 +264,10 @@ func TestTraceContext(t *testing.T) {
 				if s.Parent.IsValid() {
 					parent = s.Parent.SpanID().String()
 				}
-				if parent != tt.parent || (s.SpanContext.TraceID().String() == trace) != (tt.parent != "") {
-					t.Errorf("%s: the parent is %q of %s, want %q", s.Name, parent, s.SpanContext.TraceID(), tt.parent)
+				if parent != tt.parent ||
+					(s.SpanContext.TraceID().String() == trace) != (tt.parent != "") {
+					t.Errorf("%s: the parent is %q of %s, want %q", s.Name, parent,
+						s.SpanContext.TraceID(), tt.parent)
 				}
 				if got := s.SpanContext.TraceState().String(); got != tt.state {
 					t.Errorf("%s: the state is %q, want %q", s.Name, got, tt.state)
@@ -273,7 +281,8 @@ func TestHealthHasNoSpan(t *testing.T) {
 	made, memory := tracing.NewRecorded(t, nil)
 	for _, path := range []string{"/healthz", "/readyz"} {
 		w := httptest.NewRecorder()
-		made.HTTP(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		made.HTTP(http.NotFoundHandler()).
+			ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 		if w.Code != http.StatusNotFound || w.Body.Len() == 0 {
 			t.Errorf("%s = %d %s, not the handler's answer", path, w.Code, w.Body)
 		}
@@ -288,7 +297,8 @@ func TestTLS(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "https://h/v1", nil)
 	r.RemoteAddr = "@" // a Unix domain socket
 	made.HTTP(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), r)
-	if all := text(only(t, memory).Attributes); !strings.Contains(all, "url.scheme=https") || strings.Contains(all, "client.address") {
+	if all := text(only(t, memory).Attributes); !strings.Contains(all, "url.scheme=https") ||
+		strings.Contains(all, "client.address") {
 		t.Errorf("attributes: %s", all)
 	}
 }
@@ -315,15 +325,18 @@ func TestGRPC(t *testing.T) {
 		sent := metadata.MD{}
 		made.Inject(ctx, sent)
 		comment, _ := made.Comment(ctx).Document()
-		if v, _ := comment.Lookup("traceparent"); !strings.HasPrefix(stringOf(v), "00-0102030405060708090a0b0c0d0e0f10-") {
+		if v, _ := comment.Lookup("traceparent"); !strings.HasPrefix(stringOf(v),
+			"00-0102030405060708090a0b0c0d0e0f10-") {
 			t.Errorf("comment: %v", comment)
 		}
 		end(tt.err)
 		s := only(t, memory)
-		if got := sent.Get("traceparent"); len(got) != 1 || !strings.Contains(got[0], s.SpanContext.SpanID().String()) {
+		if got := sent.Get("traceparent"); len(got) != 1 ||
+			!strings.Contains(got[0], s.SpanContext.SpanID().String()) {
 			t.Errorf("traceparent of a call to a replica: %q", got)
 		}
-		want := "rpc.system.name=grpc rpc.method=" + tt.name + " rpc.response.status_code=" + tt.code
+		want := "rpc.system.name=grpc rpc.method=" + tt.name + " rpc.response.status_code=" +
+			tt.code
 		if all := text(s.Attributes); s.Name != tt.name || !strings.HasPrefix(all, want) ||
 			s.Parent.SpanID().String() != "0102030405060708" {
 			t.Errorf("span %q under %s with %s, want %s", s.Name, s.Parent.SpanID(), all, want)
@@ -339,7 +352,8 @@ func TestCost(t *testing.T) {
 	none := 0.0
 	made, _ := tracing.NewRecorded(t, &none)
 	begin := made.GRPC()
-	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs(":authority", "a", "content-type", "application/grpc"))
+	ctx := metadata.NewIncomingContext(t.Context(),
+		metadata.Pairs(":authority", "a", "content-type", "application/grpc"))
 	if n := testing.AllocsPerRun(100, func() {
 		_, end := begin(ctx, "/mooring.v1.DocumentService/FindOne")
 		end(nil)
@@ -347,7 +361,8 @@ func TestCost(t *testing.T) {
 		t.Errorf("gRPC: %v allocations, want at most 1", n)
 	}
 	r := httptest.NewRequest(http.MethodPost, "/v1/shop", nil)
-	h, w := made.HTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), httptest.NewRecorder()
+	h, w := made.HTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})),
+		httptest.NewRecorder()
 	if n := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); n > 2 {
 		t.Errorf("HTTP: %v allocations, want at most 2", n)
 	}
@@ -390,7 +405,8 @@ func TestNotRecorded(t *testing.T) {
 		sent := metadata.MD{}
 		made.Inject(ctx, sent)
 		parent := strings.Join(sent.Get("traceparent"), " ")
-		if len(parent) != 55 || parent[3:35] != id || parent[36:52] == remote[36:52] || parent[53:] != tt.flags {
+		if len(parent) != 55 || parent[3:35] != id || parent[36:52] == remote[36:52] ||
+			parent[53:] != tt.flags {
 			t.Errorf("%s: traceparent of a call to a replica: %q", tt.name, parent)
 		}
 		if got := strings.Join(sent.Get("tracestate"), " "); got != tt.list {
@@ -410,7 +426,8 @@ func TestNotRecorded(t *testing.T) {
 func TestSampling(t *testing.T) {
 	share := func(x float64) *float64 { return &x }
 	call := func(made *tracing.Tracing, md ...string) {
-		ctx, end := made.GRPC()(metadata.NewIncomingContext(t.Context(), metadata.Pairs(md...)), "/a/b")
+		ctx, end := made.GRPC()(metadata.NewIncomingContext(t.Context(), metadata.Pairs(md...)),
+			"/a/b")
 		if spans.TraceID(ctx) == "" {
 			t.Error("a call that is not recorded has no trace id")
 		}
@@ -448,7 +465,9 @@ func TestSamplerOfEnvironment(t *testing.T) {
 		t.Setenv("OTEL_TRACES_SAMPLER", name)
 		t.Setenv("OTEL_TRACES_SAMPLER_ARG", "0")
 		made, memory := tracing.NewRecorded(t, nil)
-		for i, md := range []metadata.MD{nil, metadata.Pairs("traceparent", strings.TrimSuffix(remote, "1")+"0")} {
+		for i, md := range []metadata.MD{
+			nil, metadata.Pairs("traceparent", strings.TrimSuffix(remote, "1")+"0"),
+		} {
 			memory.Reset()
 			_, end := made.GRPC()(metadata.NewIncomingContext(t.Context(), md), "/a/b")
 			end(nil)
@@ -474,7 +493,8 @@ func TestSink(t *testing.T) {
 		t.Errorf("spans: %v", all)
 	}
 	resource := text(all[0].Resource.Attributes())
-	if !strings.Contains(resource, "service.name=mooring") || !strings.Contains(resource, "service.version=v1") {
+	if !strings.Contains(resource, "service.name=mooring") ||
+		!strings.Contains(resource, "service.version=v1") {
 		t.Errorf("resource: %s", resource)
 	}
 	t.Setenv(eventtrace.EnabledVariable, "false")
@@ -492,7 +512,8 @@ func TestComplaints(t *testing.T) {
 			time.Sleep(time.Second) //nolint:forbidigo // time is fake
 		}
 		if n := strings.Count(out.String(), "traces cannot be sent"); n != 4 {
-			t.Errorf("%d lines in 181 seconds, want one at the end of each minute:\n%s", n, out.String())
+			t.Errorf("%d lines in 181 seconds, want one at the end of each minute:\n%s", n,
+				out.String())
 		}
 	})
 }

@@ -239,10 +239,12 @@ func TestUnusableFiles(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
-	if text, err := watch.Read(write(t, filepath.Join(dir, "f"), "\n hunter2\r\n")); text != "hunter2" || err != nil {
+	if text, err := watch.Read(write(t, filepath.Join(dir, "f"),
+		"\n hunter2\r\n")); text != "hunter2" || err != nil {
 		t.Errorf("Read() = %q, %v", text, err)
 	}
-	if _, err := watch.Read("/dev/zero"); err == nil || !strings.Contains(err.Error(), "larger than") {
+	if _, err := watch.Read("/dev/zero"); err == nil ||
+		!strings.Contains(err.Error(), "larger than") {
 		t.Errorf("Read(/dev/zero) = %v", err)
 	}
 	fifo := filepath.Join(dir, "fifo") // as a shell's <(…) is

@@ -40,7 +40,9 @@ func newAcceptorSide(tb testing.TB) (*acceptorSide, gssapi.SecurityContext) {
 	return &acceptorSide{tb, sent, session}, krb5.NewContext(session, sent)
 }
 
-func (a *acceptorSide) reply(under types.EncryptionKey, change func(*messages.EncAPRepPart)) []byte {
+func (a *acceptorSide) reply(under types.EncryptionKey, change func(
+	*messages.EncAPRepPart,
+)) []byte {
 	a.tb.Helper()
 	part := messages.EncAPRepPart{CTime: a.sent.CTime, Cusec: a.sent.Cusec, SequenceNumber: 77}
 	change(&part)
@@ -48,7 +50,8 @@ func (a *acceptorSide) reply(under types.EncryptionKey, change func(*messages.En
 	if err != nil {
 		a.tb.Fatal(err)
 	}
-	encrypted, err := crypto.GetEncryptedData(asn1tools.AddASNAppTag(plain, asnAppTag.EncAPRepPart), under, keyusage.AP_REP_ENCPART, 0)
+	encrypted, err := crypto.GetEncryptedData(asn1tools.AddASNAppTag(plain, asnAppTag.EncAPRepPart),
+		under, keyusage.AP_REP_ENCPART, 0)
 	if err != nil {
 		a.tb.Fatal(err)
 	}
@@ -58,7 +61,9 @@ func (a *acceptorSide) reply(under types.EncryptionKey, change func(*messages.En
 // frame puts an encrypted part into a reply and a token.
 func (a *acceptorSide) frame(cipher []byte) []byte {
 	a.tb.Helper()
-	b, err := asn1.Marshal(messages.APRep{PVNO: 5, MsgType: 15, EncPart: types.EncryptedData{EType: 18, Cipher: cipher}})
+	b, err := asn1.Marshal(messages.APRep{
+		PVNO: 5, MsgType: 15, EncPart: types.EncryptedData{EType: 18, Cipher: cipher},
+	})
 	if err != nil {
 		a.tb.Fatal(err)
 	}
@@ -97,7 +102,10 @@ func TestReplies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := messages.KRBError{PVNO: 5, MsgType: 30, STime: a.sent.CTime, ErrorCode: 37, Realm: realm, EText: "clock skew", SName: a.sent.CName}
+	report := messages.KRBError{
+		PVNO: 5, MsgType: 30, STime: a.sent.CTime, ErrorCode: 37, Realm: realm, EText: "clock skew",
+		SName: a.sent.CName,
+	}
 	encoded, err := report.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +147,8 @@ func TestReplies(t *testing.T) {
 		"an error of nothing":  {broken, "the server's error cannot be parsed"},
 	} {
 		err := krb5.NewContext(session, a.sent).Next(tt.token)
-		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if (err == nil) != (tt.want == "") ||
+			err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
@@ -184,7 +193,9 @@ func TestWrapped(t *testing.T) {
 			"empty":               {nil, "not wrapped"},
 		} {
 			got, err := c.Unwrap(tt.wrapped)
-			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) || err == nil && string(got) != "abcd" {
+			if (err == nil) != (tt.want == "") ||
+				err != nil && !strings.Contains(err.Error(), tt.want) ||
+				err == nil && string(got) != "abcd" {
 				t.Errorf("%s: %q, %v, want %q", name, got, err, tt.want)
 			}
 		}
@@ -207,7 +218,8 @@ func FuzzTokens(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, message2, err := krb5.Unframe(again); err != nil || !bytes.Equal(message, message2) {
+			if _, message2, err := krb5.Unframe(again); err != nil ||
+				!bytes.Equal(message, message2) {
 				t.Errorf("Unframe(Frame(%x)) = %x, %v", message, message2, err)
 			}
 		}
@@ -217,7 +229,9 @@ func FuzzTokens(f *testing.F) {
 // TestContextPrintsNoKey: a context that is established holds the acceptor's key, and shows none.
 func TestContextPrintsNoKey(t *testing.T) {
 	a, c := newAcceptorSide(t)
-	if err := c.Next(a.reply(session, func(p *messages.EncAPRepPart) { p.Subkey = subkey })); err != nil {
+	if err := c.Next(a.reply(session, func(p *messages.EncAPRepPart) {
+		p.Subkey = subkey
+	})); err != nil {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%d", "%x"} {

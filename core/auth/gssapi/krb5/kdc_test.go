@@ -39,13 +39,16 @@ func lookPath(t *testing.T, name string) string {
 			return found
 		}
 	}
-	t.Skipf("%s is not installed (Debian: krb5-kdc, krb5-admin-server, krb5-user, sasl2-bin, libsasl2-modules-gssapi-mit)", name)
+	t.Skipf("%s is not installed (Debian: krb5-kdc, krb5-admin-server, krb5-user, sasl2-bin, "+
+		"libsasl2-modules-gssapi-mit)", name)
 	return ""
 }
 
 func startKDC(t *testing.T) *kdc {
 	t.Helper()
-	for _, program := range []string{"krb5kdc", "kdb5_util", "kadmin.local", "kinit", "sasl-sample-server"} {
+	for _, program := range []string{
+		"krb5kdc", "kdb5_util", "kadmin.local", "kinit", "sasl-sample-server",
+	} {
 		lookPath(t, program)
 	}
 	k := &kdc{t: t, dir: t.TempDir()}
@@ -68,7 +71,8 @@ func startKDC(t *testing.T) *kdc {
  }
 `
 	k.write("krb5.conf", fmt.Sprintf(conf, realm, port))
-	k.write("server.conf", fmt.Sprintf(conf, "SERVER.LOCAL", port)) // then users have a realm for the server
+	// then users have a realm for the server
+	k.write("server.conf", fmt.Sprintf(conf, "SERVER.LOCAL", port))
 	k.write("kdc.conf", fmt.Sprintf(`[kdcdefaults]
  kdc_listen = 127.0.0.1:%d
  kdc_tcp_listen = 127.0.0.1:%[1]d
@@ -94,7 +98,8 @@ func startKDC(t *testing.T) *kdc {
 		k.run("", "kadmin.local", "-r", r, "-q", "addprinc -pw trust krbtgt/"+other+"@"+realm)
 	}
 	k.run("", "kadmin.local", "-r", other, "-q", "addprinc -randkey mongodb/"+host)
-	k.run("", "kadmin.local", "-r", other, "-q", "ktadd -k "+k.path("other.keytab")+" mongodb/"+host)
+	k.run("", "kadmin.local", "-r", other, "-q",
+		"ktadd -k "+k.path("other.keytab")+" mongodb/"+host)
 	k.run("", "kadmin.local", "-q", "addprinc -pw "+password+" user")
 	k.run("", "kadmin.local", "-q", "addprinc -randkey mongodb/"+host)
 	k.run("", "kadmin.local", "-q", "ktadd -k "+k.path("service.keytab")+" mongodb/"+host)
@@ -171,7 +176,9 @@ func (k *kdc) listen() {
 
 // getenv is the environment of a client: krb5.conf, and what else the test gives.
 func (k *kdc) getenv(pairs ...string) func(string) string {
-	env := map[string]string{"KRB5_CONFIG": k.env["KRB5_CONFIG"], "KRB5CCNAME": "FILE:" + k.path("none")}
+	env := map[string]string{
+		"KRB5_CONFIG": k.env["KRB5_CONFIG"], "KRB5CCNAME": "FILE:" + k.path("none"),
+	}
 	for i := 0; i < len(pairs); i += 2 {
 		env[pairs[i]] = pairs[i+1]
 	}

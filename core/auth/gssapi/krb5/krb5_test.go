@@ -25,7 +25,9 @@ func leaveNothing(t *testing.T) {
 }
 
 // begin is one connection's conversation.
-func begin(ctx context.Context, i *krb5.Initiator, cfg gssapi.Config, u auth.User) (auth.Conversation, error) {
+func begin(
+	ctx context.Context, i *krb5.Initiator, cfg gssapi.Config, u auth.User,
+) (auth.Conversation, error) {
 	return gssapi.New(cfg, i).Begin(ctx, auth.Target{Address: host + ":27017", User: u})
 }
 
@@ -89,10 +91,12 @@ func TestRealKDC(t *testing.T) {
 			if err == nil {
 				got, err = k.accept(c)
 			}
-			if got != tt.want || (err == nil) != (tt.fail == "") || err != nil && !strings.Contains(err.Error(), tt.fail) {
+			if got != tt.want || (err == nil) != (tt.fail == "") ||
+				err != nil && !strings.Contains(err.Error(), tt.fail) {
 				t.Errorf("authenticated as %q, %v, want %q, %q", got, err, tt.want, tt.fail)
 			}
-			if err != nil && tt.user.Password != "" && strings.Contains(err.Error(), tt.user.Password) {
+			if err != nil && tt.user.Password != "" &&
+				strings.Contains(err.Error(), tt.user.Password) {
 				t.Errorf("the error has the password in it: %v", err)
 			}
 		})
@@ -167,7 +171,8 @@ func TestOverCommands(t *testing.T) {
 	runner := &commands{acceptor: k.acceptor()}
 	err = state.Authenticate(t.Context(), runner, nil)
 	want := []string{"$external.saslStart", "$external.saslContinue", "$external.saslContinue"}
-	if err != nil || !slices.Equal(runner.names, want) || runner.acceptor.user() != "user@TEST.LOCAL" {
+	if err != nil || !slices.Equal(runner.names, want) ||
+		runner.acceptor.user() != "user@TEST.LOCAL" {
 		t.Errorf("Authenticate: %v by %q, %q", err, runner.names, runner.acceptor.words)
 	}
 }
@@ -176,13 +181,17 @@ func TestOverCommands(t *testing.T) {
 func TestSecurityLayers(t *testing.T) {
 	k := startKDC(t)
 	i := krb5.New(k.getenv())
-	for bits, want := range map[string]string{"max=0": "", "max=256": "", "min=1,max=1": "demands", "min=56,max=256": "demands"} {
-		c, err := begin(t.Context(), i, gssapi.Config{}, auth.User{Name: "user@TEST.LOCAL", Password: password})
+	for bits, want := range map[string]string{
+		"max=0": "", "max=256": "", "min=1,max=1": "demands", "min=56,max=256": "demands",
+	} {
+		c, err := begin(t.Context(), i, gssapi.Config{},
+			auth.User{Name: "user@TEST.LOCAL", Password: password})
 		if err != nil {
 			t.Fatal(err)
 		}
 		user, err := k.accept(c, "-b", bits)
-		if (want == "") != (err == nil && user == "user@TEST.LOCAL") || err != nil && !strings.Contains(err.Error(), want) {
+		if (want == "") != (err == nil && user == "user@TEST.LOCAL") ||
+			err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("-b %s: %q, %v, want %q", bits, user, err, want)
 		}
 	}
@@ -197,7 +206,8 @@ func TestTicketsAreCached(t *testing.T) {
 	m := gssapi.New(gssapi.Config{}, i)
 	connect := func(name, secret string) (auth.Conversation, error) {
 		t.Helper()
-		c, err := m.Begin(t.Context(), auth.Target{Address: host + ":27017", User: auth.User{Name: name, Password: secret}})
+		c, err := m.Begin(t.Context(),
+			auth.Target{Address: host + ":27017", User: auth.User{Name: name, Password: secret}})
 		if err != nil {
 			return nil, err
 		}
@@ -266,7 +276,9 @@ func TestExpiredTicketsAreDropped(t *testing.T) {
 func TestServiceKeyChanges(t *testing.T) {
 	k := startKDC(t)
 	m := gssapi.New(gssapi.Config{}, krb5.New(k.getenv()))
-	target := auth.Target{Address: host + ":27017", User: auth.User{Name: "user@TEST.LOCAL", Password: password}}
+	target := auth.Target{
+		Address: host + ":27017", User: auth.User{Name: "user@TEST.LOCAL", Password: password},
+	}
 	attempt := func() (again bool, err error) {
 		c, err := m.Begin(t.Context(), target)
 		if err != nil {
@@ -296,7 +308,8 @@ func TestCallerThatGivesUp(t *testing.T) {
 	reason := errors.New("the pool was closed")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(reason)
-	if _, err := begin(ctx, krb5.New(k.getenv()), gssapi.Config{}, auth.User{Name: "user@TEST.LOCAL", Password: password}); !errors.Is(err, reason) {
+	if _, err := begin(ctx, krb5.New(k.getenv()), gssapi.Config{},
+		auth.User{Name: "user@TEST.LOCAL", Password: password}); !errors.Is(err, reason) {
 		t.Errorf("Begin = %v, want %v", err, reason)
 	}
 }

@@ -51,9 +51,12 @@ func TestDo(t *testing.T) {
 			tt.request.Timeout = time.Second
 			got, err := fetch.Do(t.Context(), server, tt.request)
 			if string(got) != tt.want || (err == nil) != (tt.fail == "") {
-				t.Fatalf("Do(%s %s) = %q, %v, want %q, %q", tt.request.Method, tt.request.URL, got, err, tt.want, tt.fail)
+				t.Fatalf("Do(%s %s) = %q, %v, want %q, %q", tt.request.Method, tt.request.URL, got,
+					err, tt.want, tt.fail)
 			}
-			if err != nil && (!strings.Contains(err.Error(), tt.fail) || strings.Contains(err.Error(), "cret") || len(err.Error()) > 700) {
+			if err != nil &&
+				(!strings.Contains(err.Error(), tt.fail) || strings.Contains(err.Error(), "cret") ||
+					len(err.Error()) > 700) {
 				t.Errorf("Do(%s %s) = %v, want %q", tt.request.Method, tt.request.URL, err, tt.fail)
 			}
 		})
@@ -65,7 +68,8 @@ func TestDo(t *testing.T) {
 func TestNetwork(t *testing.T) {
 	for _, proxied := range []bool{false, true} {
 		n := fetch.Network(proxied)
-		if !n.DisableKeepAlives || n.MaxResponseHeaderBytes != 64<<10 || (n.Proxy != nil) != proxied {
+		if !n.DisableKeepAlives || n.MaxResponseHeaderBytes != 64<<10 ||
+			(n.Proxy != nil) != proxied {
 			t.Errorf("Network(%t) = %+v", proxied, n)
 		}
 	}
@@ -113,7 +117,9 @@ func TestFile(t *testing.T) {
 	for name, tt := range map[string]struct {
 		size int
 		want string
-	}{"good": {64 << 10, ""}, "large": {64<<10 + 1, "larger than 65536 bytes"}, "none": {0, "no such file"}} {
+	}{
+		"good": {64 << 10, ""}, "large": {64<<10 + 1, "larger than 65536 bytes"}, "none": {0, "no such file"},
+	} {
 		path := filepath.Join(dir, name)
 		if tt.size > 0 {
 			if err := os.WriteFile(path, make([]byte, tt.size), 0o600); err != nil {
@@ -121,7 +127,8 @@ func TestFile(t *testing.T) {
 			}
 		}
 		b, err := fetch.File(path)
-		if tt.want == "" && (err != nil || len(b) != tt.size) || tt.want != "" && (b != nil || !strings.Contains(err.Error(), tt.want)) {
+		if tt.want == "" && (err != nil || len(b) != tt.size) ||
+			tt.want != "" && (b != nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("File(%s) = %d bytes, %v, want %q", name, len(b), err, tt.want)
 		}
 	}

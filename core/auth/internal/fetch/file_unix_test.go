@@ -18,7 +18,8 @@ func TestFileThatIsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{fifo, "/dev/zero"} {
-		if b, err := fetch.File(path); b != nil || err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		if b, err := fetch.File(path); b != nil || err == nil ||
+			!strings.Contains(err.Error(), "is not a regular file") {
 			t.Errorf("File(%s) = %d bytes, %v", path, len(b), err)
 		}
 	}
