@@ -28,7 +28,8 @@ func (e *echo) Step(payload []byte) ([]byte, bool, error) {
 	case string(payload):
 		return nil, true, nil
 	}
-	return nil, false, &fakemongo.Refusal{Code: 20, Name: "IllegalOperation", Message: "not the same"}
+	return nil, false,
+		&fakemongo.Refusal{Code: 20, Name: "IllegalOperation", Message: "not the same"}
 }
 
 func TestLoginsAreDemanded(t *testing.T) {
@@ -36,13 +37,18 @@ func TestLoginsAreDemanded(t *testing.T) {
 		s := fakemongo.NewServer(t, nil)
 		s.RequireAuth(&fakemongo.Auth{
 			Users: []fakemongo.User{{Name: "app", Password: "pencil"}},
-			SASL:  map[string]func(*fakemongo.Command) fakemongo.SASL{"ECHO": func(*fakemongo.Command) fakemongo.SASL { return &echo{} }},
+			SASL: map[string]func(*fakemongo.Command) fakemongo.SASL{"ECHO": func(
+				*fakemongo.Command,
+			) fakemongo.SASL {
+				return &echo{}
+			}},
 		})
 		c := dial(t, s)
 		find := func(b *bson.Builder) { b.String("find", "c") }
 		proceed := func(id int32, payload string) func(*bson.Builder) {
 			return func(b *bson.Builder) {
-				b.Int32("saslContinue", 1).Int32("conversationId", id).Binary("payload", 0, []byte(payload))
+				b.Int32("saslContinue", 1).Int32("conversationId", id).
+					Binary("payload", 0, []byte(payload))
 			}
 		}
 		steps := []struct {
@@ -87,7 +93,9 @@ func TestPasswordsChange(t *testing.T) {
 		s := fakemongo.NewServer(t, nil)
 		login := func(password string) error {
 			c, err := conn.Dial(t.Context(), s.Address(), conn.Config{
-				Dialer: s.Dial, Auth: auth.Negotiate("admin", auth.FixedUser(auth.User{Name: "app", Password: password})),
+				Dialer: s.Dial,
+				Auth: auth.Negotiate("admin",
+					auth.FixedUser(auth.User{Name: "app", Password: password})),
 			})
 			if err == nil {
 				_ = c.Close()
@@ -95,7 +103,9 @@ func TestPasswordsChange(t *testing.T) {
 			return err
 		}
 		for _, password := range []string{"one", "two", "one"} {
-			s.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: password}}})
+			s.RequireAuth(&fakemongo.Auth{
+				Users: []fakemongo.User{{Name: "app", Password: password}},
+			})
 			if err := login(password); err != nil {
 				t.Errorf("login with %s: %v", password, err)
 			}

@@ -32,16 +32,21 @@ func TestBalancedServices(t *testing.T) {
 				t.Errorf("connection %d leads to %v, want %v", i, got, want)
 			}
 		}
-		reply := run(t, first, nil, func(b *bson.Builder) { b.String("find", "c").Int32("batchSize", 4) })
+		reply := run(t, first, nil, func(b *bson.Builder) {
+			b.String("find", "c").Int32("batchSize", 4)
+		})
 		id := number(t, reply, "cursor", "id")
 		getMore := func(c *conn.Conn) bson.Raw {
-			return run(t, c, nil, func(b *bson.Builder) { b.Int64("getMore", id).String("collection", "c") })
+			return run(t, c, nil, func(b *bson.Builder) {
+				b.Int64("getMore", id).String("collection", "c")
+			})
 		}
 		run(t, second, nil, func(b *bson.Builder) { b.String("find", "c").Int32("batchSize", 4) })
 		if reply := getMore(second); number(t, reply, "code") != 43 {
 			t.Errorf("getMore of another service's cursor = %v, want CursorNotFound", reply)
 		}
-		if reply := getMore(first); size(reply, "nextBatch") != 6 || number(t, reply, "cursor", "nextBatch", "0", "_id") != 104 {
+		if reply := getMore(first); size(reply, "nextBatch") != 6 ||
+			number(t, reply, "cursor", "nextBatch", "0", "_id") != 104 {
 			t.Errorf("getMore = %v", reply)
 		}
 		if b.OpenCursors() != 1 {
@@ -68,7 +73,9 @@ func TestKilledService(t *testing.T) {
 			t.Fatal(err)
 		}
 		id := before.Description().ServiceID
-		reply := run(t, before, nil, func(b *bson.Builder) { b.String("find", "c").Int32("batchSize", 4) })
+		reply := run(t, before, nil, func(b *bson.Builder) {
+			b.String("find", "c").Int32("batchSize", 4)
+		})
 		cursor := number(t, reply, "cursor", "id")
 		s.Kill()
 		if _, err := connect(); err == nil {
@@ -85,7 +92,9 @@ func TestKilledService(t *testing.T) {
 		if got := after.Description().ServiceID; got == id || got != s.ID() {
 			t.Errorf("TCP %v: serviceId %v after a restart, it was %v", tcp, got, id)
 		}
-		reply = run(t, after, nil, func(b *bson.Builder) { b.Int64("getMore", cursor).String("collection", "c") })
+		reply = run(t, after, nil, func(b *bson.Builder) {
+			b.Int64("getMore", cursor).String("collection", "c")
+		})
 		if number(t, reply, "code") != 43 {
 			t.Errorf("TCP %v: getMore after a restart = %v, want CursorNotFound", tcp, reply)
 		}
@@ -96,7 +105,8 @@ func TestKilledService(t *testing.T) {
 func TestStrictService(t *testing.T) {
 	b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{Strict: true})
 	balanced(t, b)
-	if _, err := conn.Dial(t.Context(), b.Address(), conn.Config{Dialer: b.Dial}); err == nil || !strings.Contains(err.Error(), "load balancing") {
+	if _, err := conn.Dial(t.Context(), b.Address(), conn.Config{Dialer: b.Dial}); err == nil ||
+		!strings.Contains(err.Error(), "load balancing") {
 		t.Errorf("Dial without loadBalanced = %v, want LoadBalancerSupportMismatch", err)
 	}
 	lax := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{})

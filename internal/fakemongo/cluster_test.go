@@ -27,8 +27,10 @@ func look(t *testing.T, c *fakemongo.Cluster, h *fakemongo.Host) *description.Se
 }
 
 func TestRoles(t *testing.T) {
-	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Standalone, fakemongo.Mongos, fakemongo.Primary,
-		fakemongo.Secondary, fakemongo.Arbiter, fakemongo.Hidden, fakemongo.Recovering, fakemongo.Ghost)
+	c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Standalone, fakemongo.Mongos,
+		fakemongo.Primary,
+		fakemongo.Secondary, fakemongo.Arbiter, fakemongo.Hidden, fakemongo.Recovering,
+		fakemongo.Ghost)
 	for i, want := range []description.ServerKind{
 		description.ServerStandalone, description.ServerMongos, description.ServerRSPrimary, description.ServerRSSecondary,
 		description.ServerRSArbiter, description.ServerRSOther, description.ServerRSOther, description.ServerRSGhost,
@@ -37,8 +39,10 @@ func TestRoles(t *testing.T) {
 			t.Errorf("host %d is %v, want %v", i, s.Kind, want)
 		}
 	}
-	if s := look(t, c, c.Host(3)); s.Primary != "c:27017" || len(s.Hosts) != 3 || len(s.Arbiters) != 1 || s.Me != "d:27017" {
-		t.Errorf("a secondary says primary %v, hosts %v, arbiters %v, me %v", s.Primary, s.Hosts, s.Arbiters, s.Me)
+	if s := look(t, c, c.Host(3)); s.Primary != "c:27017" || len(s.Hosts) != 3 ||
+		len(s.Arbiters) != 1 || s.Me != "d:27017" {
+		t.Errorf("a secondary says primary %v, hosts %v, arbiters %v, me %v", s.Primary, s.Hosts,
+			s.Arbiters, s.Me)
 	}
 }
 
@@ -47,7 +51,8 @@ func TestElections(t *testing.T) {
 	before := look(t, c, c.Host(0))
 	c.ElectUnnoticed(c.Host(1))
 	old, current := look(t, c, c.Host(0)), look(t, c, c.Host(1))
-	if old.Kind != description.ServerRSPrimary || old.ElectionID != before.ElectionID || current.Kind != old.Kind || current.ElectionID == old.ElectionID {
+	if old.Kind != description.ServerRSPrimary || old.ElectionID != before.ElectionID ||
+		current.Kind != old.Kind || current.ElectionID == old.ElectionID {
 		t.Errorf("after an unnoticed election: %v and %v", old, current)
 	}
 	if c.Primary() != c.Host(1) {
@@ -84,7 +89,8 @@ func TestOneAwaitedReply(t *testing.T) {
 			run(t, connection, nil, func(b *bson.Builder) {
 				v := connection.Description().TopologyVersion
 				b.Int32("hello", 1).Int64("maxAwaitTimeMS", 1000)
-				b.OpenDocument("topologyVersion").ObjectID("processId", v.ProcessID).Int64("counter", v.Counter).Close()
+				b.OpenDocument("topologyVersion").ObjectID("processId", v.ProcessID).
+					Int64("counter", v.Counter).Close()
 			})
 		}
 		begin := time.Now()
@@ -104,7 +110,8 @@ func TestHangingAndUnknownHosts(t *testing.T) {
 		c := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		h := c.Host(0)
 		h.Hang(true)
-		if _, err := conn.Dial(t.Context(), h.Address(), conn.Config{Dialer: c.Dial, ConnectTimeout: time.Second}); !mongoerr.IsTimeout(err) {
+		if _, err := conn.Dial(t.Context(), h.Address(),
+			conn.Config{Dialer: c.Dial, ConnectTimeout: time.Second}); !mongoerr.IsTimeout(err) {
 			t.Errorf("Dial = %v, want a timeout", err)
 		}
 		h.Hang(false)

@@ -70,24 +70,32 @@ func TestCursors(t *testing.T) {
 		for i := range int32(10) {
 			docs = append(docs, bson.NewBuilder(nil).Int32("_id", i).Finish())
 		}
-		if n := number(t, run(t, c, docs, func(b *bson.Builder) { b.String("insert", "c") }), "n"); n != 10 {
+		if n := number(t, run(t, c, docs, func(b *bson.Builder) {
+			b.String("insert", "c")
+		}), "n"); n != 10 {
 			t.Errorf("insert: n = %d, want 10", n)
 		}
 		find := func() bson.Raw {
-			return run(t, c, nil, func(b *bson.Builder) { b.String("find", "c").Int32("batchSize", 4) })
+			return run(t, c, nil, func(b *bson.Builder) {
+				b.String("find", "c").Int32("batchSize", 4)
+			})
 		}
 		getMore := func(id int64) bson.Raw {
-			return run(t, c, nil, func(b *bson.Builder) { b.Int64("getMore", id).String("collection", "c").Int32("batchSize", 4) })
+			return run(t, c, nil, func(b *bson.Builder) {
+				b.Int64("getMore", id).String("collection", "c").Int32("batchSize", 4)
+			})
 		}
 		reply := find()
 		id := number(t, reply, "cursor", "id")
 		if size(reply, "firstBatch") != 4 || id == 0 || s.OpenCursors() != 1 {
 			t.Errorf("find = %v, %d open cursors", reply, s.OpenCursors())
 		}
-		if reply := getMore(id); size(reply, "nextBatch") != 4 || number(t, reply, "cursor", "id") != id {
+		if reply := getMore(id); size(reply, "nextBatch") != 4 ||
+			number(t, reply, "cursor", "id") != id {
 			t.Errorf("getMore = %v", reply)
 		}
-		if reply := getMore(id); size(reply, "nextBatch") != 2 || number(t, reply, "cursor", "id") != 0 || s.OpenCursors() != 0 {
+		if reply := getMore(id); size(reply, "nextBatch") != 2 ||
+			number(t, reply, "cursor", "id") != 0 || s.OpenCursors() != 0 {
 			t.Errorf("the last getMore = %v, %d open cursors", reply, s.OpenCursors())
 		}
 		if reply := getMore(id); number(t, reply, "code") != 43 {
@@ -108,7 +116,8 @@ func TestCursors(t *testing.T) {
 
 func TestHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broken := fakemongo.Always(fakemongo.Error(189, "PrimarySteppedDown", "stepped down", "RetryableWriteError"))
+		broken := fakemongo.Always(fakemongo.Error(189, "PrimarySteppedDown", "stepped down",
+			"RetryableWriteError"))
 		s := fakemongo.NewServer(t, fakemongo.Handlers{
 			"slow": fakemongo.Always(fakemongo.OK(nil).After(time.Hour)),
 		})
@@ -126,7 +135,9 @@ func TestHandlers(t *testing.T) {
 		if took := time.Since(start); took != time.Hour {
 			t.Errorf("slow took %v, want an hour", took)
 		}
-		if reply := run(t, c, nil, func(b *bson.Builder) { b.Int32("unheardOf", 1) }); number(t, reply, "code") != 59 {
+		if reply := run(t, c, nil, func(b *bson.Builder) {
+			b.Int32("unheardOf", 1)
+		}); number(t, reply, "code") != 59 {
 			t.Errorf("unknown command = %v", reply)
 		}
 	})
@@ -183,7 +194,8 @@ func ExampleNewServer() {
 	t := new(testing.T) // a test's own
 	s := fakemongo.NewServer(t, fakemongo.Handlers{
 		"find": func(cmd *fakemongo.Command) fakemongo.Reply {
-			return fakemongo.CursorReply(0, cmd.Database+".c", "firstBatch", bson.NewBuilder(nil).Int32("n", 1).Finish())
+			return fakemongo.CursorReply(0, cmd.Database+".c", "firstBatch",
+				bson.NewBuilder(nil).Int32("n", 1).Finish())
 		},
 	})
 	defer s.Close()
@@ -203,7 +215,9 @@ func TestIntercept(t *testing.T) {
 			return next(cmd)
 		})
 		c := dial(t, s)
-		if n := number(t, run(t, c, nil, func(b *bson.Builder) { b.Int32("ping", 1) }), "intercepted"); n != 1 {
+		if n := number(t, run(t, c, nil, func(b *bson.Builder) {
+			b.Int32("ping", 1)
+		}), "intercepted"); n != 1 {
 			t.Errorf("ping was not intercepted: %d", n)
 		}
 		reply := run(t, c, nil, func(b *bson.Builder) { b.String("find", "c") })

@@ -36,8 +36,10 @@ func TestTransactions(t *testing.T) {
 			return dial(t, c.Host(i).Server)
 		}
 		ok := fakemongo.Always(fakemongo.OK(nil))
-		routers := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos, fakemongo.Mongos)
-		set := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary, fakemongo.Secondary)
+		routers := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Mongos,
+			fakemongo.Mongos)
+		set := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary,
+			fakemongo.Secondary)
 		for _, c := range []*fakemongo.Cluster{routers, set} {
 			for _, h := range c.Hosts() {
 				h.Handle("commitTransaction", ok)

@@ -111,7 +111,8 @@ func TestBothAnswer(t *testing.T) {
 	rows := map[string]bool{}
 	for line := range strings.Lines(differing) {
 		cells := strings.Split(line, "|")
-		if len(cells) == 8 && !strings.Contains(line, "---") && !strings.Contains(line, "| scripted |") {
+		if len(cells) == 8 && !strings.Contains(line, "---") &&
+			!strings.Contains(line, "| scripted |") {
 			rows[difference(cells[1], cells[2], cells[3], cells[4])] = false
 		}
 	}

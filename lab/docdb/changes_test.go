@@ -36,7 +36,9 @@ func connect(t *testing.T, uri string) *client.Client {
 	return c
 }
 
-func watch(t *testing.T, c *client.Client, ns client.Namespace, opt client.WatchOptions) *changestream.Stream {
+func watch(
+	t *testing.T, c *client.Client, ns client.Namespace, opt client.WatchOptions,
+) *changestream.Stream {
 	t.Helper()
 	s, err := c.Watch(t.Context(), ns, opt)
 	if err != nil {
@@ -81,18 +83,24 @@ func TestEvents(t *testing.T) {
 	s := watch(t, c, ns, client.WatchOptions{
 		FullDocument: "whenAvailable", FullDocumentBeforeChange: "whenAvailable",
 	})
-	database := watch(t, c, client.Namespace{Database: "shop"}, client.WatchOptions{FullDocument: "updateLookup"})
+	database := watch(t, c, client.Namespace{Database: "shop"},
+		client.WatchOptions{FullDocument: "updateLookup"})
 	deployment := watch(t, c, client.Namespace{}, client.WatchOptions{
 		Pipeline: bson.Array(bson.NewBuilder(nil).OpenDocument("0").OpenDocument("$match").
-			OpenDocument("operationType").OpenArray("$in").String("", "delete").String("", "invalidate").
+			OpenDocument("operationType").OpenArray("$in").String("", "delete").
+			String("", "invalidate").
 			String("", "dropDatabase").Close().Close().Close().Close().Finish()),
 	})
 	do(
 		step{insert(`{"_id": 1, "n": 1, "a": {"b": [1, 2, 3]}, "text": "$x"}`, ""), fine},
 		step{add(1, 1, ""), fine},
 		step{add(1, 0, ""), fine}, // it changes nothing
-		step{`{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"a.b": [1], "x.y": 1}, "$unset": {"text": 1}}}]}`, fine},
-		step{`{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"n": 5}}, {"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}`, fine},
+		step{
+			`{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"a.b": [1], "x.y": 1}, "$unset": {"text": 1}}}]}`, fine,
+		},
+		step{
+			`{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"n": 5}}, {"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}`, fine,
+		},
 		step{`{"findAndModify": "c", "query": {"_id": 1}, "update": {"n": 7}}`, fine},
 		step{`{"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]}`, fine},
 	)
@@ -117,7 +125,10 @@ func TestEvents(t *testing.T) {
 		step{abort(0), fine},
 		step{commit(2, 1), fine},
 		step{commit(1, 7), fine},
-		step{`{"update": "other", "updates": [{"q": {"_id": 1}, "u": {"n": 1}, "upsert": true}]}`, fine},
+		step{
+			`{"update": "other", "updates": [{"q": {"_id": 1}, "u": {"n": 1}, "upsert": true}]}`,
+			fine,
+		},
 	)
 	seen := events(t, s,
 		`{"operationType": "insert", "documentKey": {"_id": 30}}`,
@@ -132,7 +143,9 @@ func TestEvents(t *testing.T) {
 	}
 
 	do(step{`{"renameCollection": "shop.c", "to": "shop.d", "$db": "admin"}`, fine})
-	events(t, s, `{"operationType": "rename", "ns": {"coll": "c"}, "to": {"db": "shop", "coll": "d"}}`, `{"operationType": "invalidate"}`)
+	events(t, s,
+		`{"operationType": "rename", "ns": {"coll": "c"}, "to": {"db": "shop", "coll": "d"}}`,
+		`{"operationType": "invalidate"}`)
 	if _, err := s.Next(t.Context()); err == nil {
 		t.Error("the stream goes on behind an invalidate event")
 	}
@@ -146,7 +159,8 @@ func TestEvents(t *testing.T) {
 		`{"operationType": "insert", "ns": {"coll": "other"}, "fullDocument": {"_id": 1, "n": 1}}`,
 		`{"operationType": "rename"}`, `{"operationType": "drop", "ns": {"coll": "d"}}`,
 		`{"operationType": "drop", "ns": {"coll": "other"}}`,
-		`{"operationType": "dropDatabase", "ns": {"db": "shop"}}`, `{"operationType": "invalidate"}`,
+		`{"operationType": "dropDatabase", "ns": {"db": "shop"}}`,
+		`{"operationType": "invalidate"}`,
 	)
 	events(t, deployment, `{"operationType": "dropDatabase"}`)
 }
@@ -157,7 +171,8 @@ func TestRefusedStreams(t *testing.T) {
 	e := rawconn.NewEngine(f.Address())
 	t.Cleanup(e.Close)
 	open := func(options, stages string) string {
-		return `{"aggregate": "c", "cursor": {}, "pipeline": [{"$changeStream": {` + options + `}}` + stages + `]}`
+		return `{"aggregate": "c", "cursor": {}, "pipeline": [{"$changeStream": {` + options +
+			`}}` + stages + `]}`
 	}
 	steps := []step{
 		{open("", ""), fine},
@@ -171,14 +186,18 @@ func TestRefusedStreams(t *testing.T) {
 		{strings.TrimSuffix(open("", ""), "}") + ", " + begin(1, 1) + "}", `{"ok": 0, "code": 263}`},
 	}
 	for range 40 { // more than the history keeps
-		steps = append(steps, step{insert(`{"text": "`+strings.Repeat("x", 1000)+`"}`, ""), `{"n": 1}`})
+		steps = append(steps,
+			step{insert(`{"text": "`+strings.Repeat("x", 1000)+`"}`, ""), `{"n": 1}`})
 	}
 	for _, s := range steps {
 		if reply, diff := run(t, e, "refused", 0, s); diff != "" {
 			t.Errorf("%s\n%s\nreply %s", s.command, diff, match.Text(bson.DocumentValue(reply)))
 		}
 	}
-	lost := step{open(`"resumeAfter": {"_data": "000000000000000100000000"}`, ""), `{"ok": 0, "code": 286, "errorLabels": ["NonResumableChangeStreamError"]}`}
+	lost := step{
+		open(`"resumeAfter": {"_data": "000000000000000100000000"}`, ""),
+		`{"ok": 0, "code": 286, "errorLabels": ["NonResumableChangeStreamError"]}`,
+	}
 	s := watch(t, connect(t, f.URI()), client.Namespace{Database: "refused"}, client.WatchOptions{})
 	if reply, diff := run(t, e, "refused", 0, step{insert(`{"_id": 1}`, ""), fine}); diff != "" {
 		t.Fatalf("%s: %s", diff, match.Text(bson.DocumentValue(reply)))
@@ -209,7 +228,8 @@ func TestIdleTokens(t *testing.T) {
 		}
 	}
 	if a, b := old.ResumeToken(), now.ResumeToken(); !bytes.Equal(a, b) {
-		t.Errorf("the tokens are %s and %s", match.Text(bson.DocumentValue(a)), match.Text(bson.DocumentValue(b)))
+		t.Errorf("the tokens are %s and %s", match.Text(bson.DocumentValue(a)),
+			match.Text(bson.DocumentValue(b)))
 	}
 }
 
@@ -249,7 +269,8 @@ func TestResume(t *testing.T) {
 			if err := s.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			s = watch(t, c, ns, client.WatchOptions{ResumeAfter: token, BatchSize: new(int32(i%3 + 1))})
+			s = watch(t, c, ns,
+				client.WatchOptions{ResumeAfter: token, BatchSize: new(int32(i%3 + 1))})
 		}
 	}
 	writing.Wait()
@@ -267,7 +288,8 @@ func TestResume(t *testing.T) {
 		if strings.HasSuffix(name, "/aborted") {
 			t.Errorf("%s was aborted", name)
 		}
-		if pair, ok := strings.CutSuffix(name, "/first"); ok && (i+1 == len(seen) || seen[i+1] != pair+"/second") {
+		if pair, ok := strings.CutSuffix(name, "/first"); ok &&
+			(i+1 == len(seen) || seen[i+1] != pair+"/second") {
 			t.Errorf("the transaction of %s is not together", name)
 		}
 	}

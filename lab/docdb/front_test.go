@@ -38,7 +38,9 @@ func lsid(session int) string {
 	return strings.Repeat("AAAA", 4) + fmt.Sprintf("AAA%cAA==", 'A'+session)
 }
 
-func begin(session, number int) string { return inside(session, number) + `, "startTransaction": true` }
+func begin(session, number int) string {
+	return inside(session, number) + `, "startTransaction": true`
+}
 
 // retryable are the fields of a retryable write.
 func retryable(session, number int) string {
@@ -58,7 +60,8 @@ func add(id, n int, more string) string {
 	if more != "" {
 		more = ", " + more
 	}
-	return fmt.Sprintf(`{"update": "c", "updates": [{"q": {"_id": %d}, "u": {"$inc": {"n": %d}}}]%s}`,
+	return fmt.Sprintf(
+		`{"update": "c", "updates": [{"q": {"_id": %d}, "u": {"$inc": {"n": %d}}}]%s}`,
 		id, n, more)
 }
 
@@ -196,7 +199,8 @@ func TestStories(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for i, s := range steps {
 				if reply, diff := run(t, e, db, session, s); diff != "" {
-					t.Fatalf("step %d: %s\n%s\nreply %s", i, s.command, diff, match.Text(bson.DocumentValue(reply)))
+					t.Fatalf("step %d: %s\n%s\nreply %s", i, s.command, diff,
+						match.Text(bson.DocumentValue(reply)))
 				}
 			}
 		})
@@ -216,13 +220,16 @@ func TestLifetime(t *testing.T) {
 		{all, found(`{"_id": 1, "n": 21}`)},
 	} {
 		if reply, diff := run(t, e, "lifetime", 0, s); diff != "" {
-			t.Fatalf("step %d: %s\n%s\nreply %s", i, s.command, diff, match.Text(bson.DocumentValue(reply)))
+			t.Fatalf("step %d: %s\n%s\nreply %s", i, s.command, diff,
+				match.Text(bson.DocumentValue(reply)))
 		}
 	}
 }
 
 // run runs a step in a database, with sessions of its own, and returns how its reply differs.
-func run(t *testing.T, e *rawconn.Engine, db string, sessions int, s step) (reply bson.Raw, diff string) {
+func run(
+	t *testing.T, e *rawconn.Engine, db string, sessions int, s step,
+) (reply bson.Raw, diff string) {
 	t.Helper()
 	for i := range 3 {
 		own := strings.Replace(lsid(i), "AAAA", fmt.Sprintf("A%cAA", 'A'+sessions/4), 1)

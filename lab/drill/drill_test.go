@@ -220,7 +220,9 @@ func TestWrongPassword(t *testing.T) {
 func wrongPassword(t *testing.T, serve func(*testing.T) database) {
 	mongo := serve(t)
 	demand := func(password string) {
-		mongo.RequireAuth(&fakemongo.Auth{Users: []fakemongo.User{{Name: "app", Password: password}}})
+		mongo.RequireAuth(&fakemongo.Auth{
+			Users: []fakemongo.User{{Name: "app", Password: password}},
+		})
 	}
 	demand("first")
 	d := begin(t, strings.Replace(mongo.URI(), "mongodb://", "mongodb://app:first@", 1)+quick)

@@ -19,7 +19,9 @@ type database struct {
 // scripted starts a server with canned replies.
 func scripted(t *testing.T) database {
 	s := fakemongo.NewTCPServer(t, nil)
-	return database{s, s.Intercept, func(docs []bson.Raw) { s.SetDocuments("shop.orders", docs...) }}
+	return database{s, s.Intercept, func(docs []bson.Raw) {
+		s.SetDocuments("shop.orders", docs...)
+	}}
 }
 
 // onEngine starts PostgreSQL with DocumentDB behind a server that can be disturbed.

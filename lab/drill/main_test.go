@@ -109,7 +109,9 @@ func (d *drill) wantLog(texts ...string) {
 	d.t.Helper()
 	gatewaytest.Eventually(d.t, patience, func() error {
 		for line := range strings.Lines(d.log.String()) {
-			if !slices.ContainsFunc(texts, func(s string) bool { return !strings.Contains(line, s) }) {
+			if !slices.ContainsFunc(texts, func(s string) bool {
+				return !strings.Contains(line, s)
+			}) {
 				return nil
 			}
 		}

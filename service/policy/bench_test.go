@@ -16,10 +16,13 @@ func twenty(t testing.TB, annotation string) *policy.Enforcer {
 	t.Helper()
 	var b strings.Builder
 	for i := range 19 {
-		fmt.Fprintf(&b, "permit (principal in Group::\"key:g%d\", action in Action::\"read\", resource in Database::\"d%d\") "+
-			"when { principal.claims has x && principal.claims.x == %d };\n", i, i, i)
+		fmt.Fprintf(&b,
+			"permit (principal in Group::\"key:g%d\", action in Action::\"read\", resource in "+
+				"Database::\"d%d\") "+
+				"when { principal.claims has x && principal.claims.x == %d };\n", i, i, i)
 	}
-	b.WriteString(annotation + ` permit (principal in Group::"key:shop", action in Action::"read", resource in Database::"shop");`)
+	b.WriteString(annotation +
+		` permit (principal in Group::"key:shop", action in Action::"read", resource in Database::"shop");`)
 	return enforcer(t, b.String())
 }
 
@@ -54,7 +57,9 @@ func BenchmarkFindOne(b *testing.B) {
 func TestAllocations(t *testing.T) {
 	for name, annotation := range limits {
 		e, filter := twenty(t, annotation), document(t, `{"sku":"x","n":{"$gt":5}}`)
-		if n := testing.AllocsPerRun(100, func() { checkFindOne(t, e, filter) }); n > permitCost[name] {
+		if n := testing.AllocsPerRun(100, func() {
+			checkFindOne(t, e, filter)
+		}); n > permitCost[name] {
 			t.Errorf("%s: %v allocations, at most %v expected", name, n, permitCost[name])
 		}
 	}

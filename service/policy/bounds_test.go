@@ -87,11 +87,13 @@ func TestEnded(t *testing.T) {
 	var stages, documents []bson.Raw
 	var models []*mooringv1.WriteModel
 	for range n {
-		stages, documents = append(stages, wrap("$match", bson.NewBuilder(nil).Finish())), append(documents, wide[:0:0])
+		stages, documents = append(stages, wrap("$match", bson.NewBuilder(nil).Finish())),
+			append(documents, wide[:0:0])
 		documents[len(documents)-1] = bson.NewBuilder(nil).Int32("t", 1).Finish()
-		models = append(models, &mooringv1.WriteModel{Kind: &mooringv1.WriteModel_DeleteOne{DeleteOne: &mooringv1.DeleteOneModel{
-			Filter: document(t, `{"a": 1}`),
-		}}})
+		one := &mooringv1.DeleteOneModel{Filter: document(t, `{"a": 1}`)}
+		models = append(models, &mooringv1.WriteModel{
+			Kind: &mooringv1.WriteModel_DeleteOne{DeleteOne: one},
+		})
 	}
 	insert := &mooringv1.InsertManyRequest{Database: "d", Collection: "c"}
 	for _, d := range documents {
@@ -126,7 +128,11 @@ func TestEnded(t *testing.T) {
 		{"models", "BulkWrite", &mooringv1.BulkWriteRequest{Models: models}},
 		{"update", "UpdateOne", &mooringv1.UpdateOneRequest{
 			Database: "d", Collection: "c", Filter: document(t, `{}`),
-			Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: payload.NewDocument(wrap("$set", wide))}},
+			Update: &mooringv1.Update{
+				Kind: &mooringv1.Update_Operators{
+					Operators: payload.NewDocument(wrap("$set", wide)),
+				},
+			},
 		}},
 	} {
 		e := enforcer(t, `@filter("{'t': 1}") @hidden("h")`+permitAll)
@@ -142,13 +148,15 @@ func TestNesting(t *testing.T) {
 	nested := func(depth int) bson.Raw {
 		inner := bson.NewBuilder(nil).Int32("$limit", 1).Finish()
 		for range depth {
-			inner = bson.NewBuilder(nil).OpenDocument("$lookup").String("from", "c").String("as", "x").
+			inner = bson.NewBuilder(nil).OpenDocument("$lookup").String("from", "c").
+				String("as", "x").
 				OpenArray("pipeline").Document("", inner).Close().Close().Finish()
 		}
 		return inner
 	}
 	facet := func(inner bson.Raw) bson.Raw {
-		return bson.NewBuilder(nil).OpenDocument("$facet").OpenArray("a").Document("", inner).Close().Close().Finish()
+		return bson.NewBuilder(nil).OpenDocument("$facet").OpenArray("a").Document("", inner).
+			Close().Close().Finish()
 	}
 	lookup := func(inner bson.Raw) bson.Raw {
 		return bson.NewBuilder(nil).OpenDocument("$lookup").String("from", "c").String("as", "x").
@@ -166,9 +174,11 @@ func TestNesting(t *testing.T) {
 		{"a facet in a lookup in a facet", facet(lookup(facet(nested(0)))), ""},
 		{"a facet in a facet in a lookup", lookup(facet(facet(nested(0)))), "$facet within a $facet"},
 	} {
-		call := enforcer(t, `@filter("{'t': 1}")`+permitAll).Begin(nil, "/mooring.v1.DocumentService/Aggregate", true)
+		call := enforcer(t, `@filter("{'t': 1}")`+permitAll).
+			Begin(nil, "/mooring.v1.DocumentService/Aggregate", true)
 		err := call.Check(t.Context(), aggregate(row.stage))
-		if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
+		if (err == nil) != (row.want == "") ||
+			err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, want %q", row.name, err, row.want)
 		}
 	}
@@ -176,7 +186,8 @@ func TestNesting(t *testing.T) {
 
 // TestLongNames checks that names which no server has are neither remembered nor repeated.
 func TestLongNames(t *testing.T) {
-	e := enforcer(t, `@filter("{'t': 1}") permit (principal, action, resource == Collection::"d.c");`)
+	e := enforcer(t,
+		`@filter("{'t': 1}") permit (principal, action, resource == Collection::"d.c");`)
 	check := func(method string, m proto.Message) *policy.Refusal {
 		t.Helper()
 		call := e.Begin(nil, method, true)
@@ -197,7 +208,8 @@ func TestLongNames(t *testing.T) {
 		check("/mooring.v1.DocumentService/Aggregate", aggregate(wrap("$"+long, bson.NewBuilder(nil).Finish()))),
 		check("/mooring.v1.DocumentService/Aggregate", aggregate(bson.NewBuilder(nil).String("$unionWith", long).Finish())),
 	} {
-		if n := len(r.Error()) + len(r.On.String()) + len(r.Problem) + len(r.Action) + len(r.Rule); n > 4096 {
+		if n := len(r.Error()) + len(r.On.String()) + len(r.Problem) + len(r.Action) +
+			len(r.Rule); n > 4096 {
 			t.Errorf("%.60s: %d bytes", r.Error(), n)
 		}
 	}
@@ -205,13 +217,17 @@ func TestLongNames(t *testing.T) {
 		t.Errorf("%d bytes are remembered", after)
 	}
 	for n, want := range map[int]int{255: 255, 256: 254 + len("…")} {
-		if r := check(find, &mooringv1.FindRequest{Database: "d", Collection: long[:n-n%2] + "x"[:n%2]}); len(r.On.Collection) != want {
-			t.Errorf("of a name of %d bytes %d are repeated, want %d", n, len(r.On.Collection), want)
+		if r := check(find, &mooringv1.FindRequest{
+			Database: "d", Collection: long[:n-n%2] + "x"[:n%2],
+		}); len(r.On.Collection) != want {
+			t.Errorf("of a name of %d bytes %d are repeated, want %d", n, len(r.On.Collection),
+				want)
 		}
 	}
 	const bound = 4 << 20
 	for i := range 2000 {
-		refusal := check(find, &mooringv1.FindRequest{Database: "d", Collection: fmt.Sprint(i, long[:8000])})
+		refusal := check(find,
+			&mooringv1.FindRequest{Database: "d", Collection: fmt.Sprint(i, long[:8000])})
 		if refusal.Rule != "no rule" {
 			t.Fatal(refusal)
 		}
@@ -236,7 +252,8 @@ func TestStandingsAreBounded(t *testing.T) {
 		}
 		most = max(most, e.Standings())
 	}
-	if most != policy.MaxRemembered || e.Standings() > 200 || e.Remembered() > policy.MaxRemembered {
+	if most != policy.MaxRemembered || e.Standings() > 200 ||
+		e.Remembered() > policy.MaxRemembered {
 		t.Errorf("%d callers at most, %d now; %d decisions", most, e.Standings(), e.Remembered())
 	}
 }

@@ -19,19 +19,23 @@ import (
 func TestRewritesAreCharged(t *testing.T) {
 	const depth, size = 10, 1 << 20
 	nested := func(size int) bson.Raw {
-		inner := bson.NewBuilder(nil).OpenDocument("$match").String("a", strings.Repeat("x", size)).Close().Finish()
+		inner := bson.NewBuilder(nil).OpenDocument("$match").String("a", strings.Repeat("x", size)).
+			Close().Finish()
 		for range depth {
-			inner = bson.NewBuilder(nil).OpenDocument("$lookup").String("from", "c").String("as", "x").
+			inner = bson.NewBuilder(nil).OpenDocument("$lookup").String("from", "c").
+				String("as", "x").
 				OpenArray("pipeline").Document("", inner).Close().Close().Finish()
 		}
 		return inner
 	}
 	check := func(budget int64, stage bson.Raw) (held int64, err error) {
 		var account admission.Account
-		admission.New(admission.Config{Bytes: budget}).Open(&account, admission.Principal{Name: "key:a"})
+		admission.New(admission.Config{Bytes: budget}).
+			Open(&account, admission.Principal{Name: "key:a"})
 		defer account.Close()
 		ctx := context.WithValue(t.Context(), admission.AccountKey{}, &account)
-		call := enforcer(t, `@filter("{'t': 1}")`+permitAll).Begin(nil, "/mooring.v1.DocumentService/Aggregate", true)
+		call := enforcer(t, `@filter("{'t': 1}")`+permitAll).
+			Begin(nil, "/mooring.v1.DocumentService/Aggregate", true)
 		err = call.Check(ctx, aggregate(stage))
 		return account.Held(), err
 	}
@@ -106,10 +110,12 @@ func TestMessagesGiveBack(t *testing.T) {
 	raw := bson.NewBuilder(nil).Int32("t", 1).String("a", strings.Repeat("x", size)).Finish()
 	text := `{"t": 1, "a": "` + strings.Repeat("x", size) + `"}`
 	var account admission.Account
-	admission.New(admission.Config{Bytes: 16 * size}).Open(&account, admission.Principal{Name: "key:a"})
+	admission.New(admission.Config{Bytes: 16 * size}).
+		Open(&account, admission.Principal{Name: "key:a"})
 	defer account.Close()
 	ctx := context.WithValue(t.Context(), admission.AccountKey{}, &account)
-	call := enforcer(t, `@filter("{'t': 1}")`+permitAll).Begin(nil, "/mooring.v1.DocumentService/Import", true)
+	call := enforcer(t, `@filter("{'t': 1}")`+permitAll).
+		Begin(nil, "/mooring.v1.DocumentService/Import", true)
 	most := int64(0)
 	for i := range 100 {
 		doc := payload.NewDocument(raw)

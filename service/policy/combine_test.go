@@ -93,9 +93,12 @@ func TestCombine(t *testing.T) {
 	} {
 		var text strings.Builder
 		for i, annotations := range row.rules {
-			fmt.Fprintf(&text, "@id(\"%d\") %s %s\n", i+1, strings.Join(annotations, " "), permitAll)
+			fmt.Fprintf(&text, "@id(\"%d\") %s %s\n", i+1, strings.Join(annotations, " "),
+				permitAll)
 		}
-		d := parse(t, text.String()).Decide(&policy.Principal{Name: "key:a"}, row.action, policy.Resource{Database: "d", Collection: "c"})
+		d := parse(t, text.String()).
+			Decide(&policy.Principal{Name: "key:a"}, row.action,
+				policy.Resource{Database: "d", Collection: "c"})
 		if got := shown(t, &d); got != row.want {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
@@ -128,7 +131,8 @@ func shown(t *testing.T, d *policy.Decision) string {
 	if len(d.ReadOnly) > 0 {
 		text += " readonly " + strings.Join(d.ReadOnly, " ")
 	}
-	if d.Restricted() && !strings.Contains(text, " hidden") && d.Filter == nil && d.Forced == nil && len(d.ReadOnly) == 0 {
+	if d.Restricted() && !strings.Contains(text, " hidden") && d.Filter == nil && d.Forced == nil &&
+		len(d.ReadOnly) == 0 {
 		text += " limits"
 	}
 	return text

@@ -23,13 +23,18 @@ func TestKeysTwice(t *testing.T) {
 	reversed := bson.NewBuilder(nil).String("t", "b").String("t", "a").Finish()
 	set := bson.NewBuilder(nil).OpenDocument("$set").Int32("x", 1).Close().
 		OpenDocument("$set").Int32("y", 1).Close().Finish()
-	nested := bson.NewBuilder(nil).OpenDocument("$lookup").String("from", "own").String("from", "none").
+	nested := bson.NewBuilder(nil).OpenDocument("$lookup").String("from", "own").
+		String("from", "none").
 		String("as", "x").OpenArray("pipeline").Close().Close().Finish()
 	insert := func(collection string, doc bson.Raw) *mooringv1.InsertOneRequest {
-		return &mooringv1.InsertOneRequest{Database: "d", Collection: collection, Document: payload.NewDocument(doc)}
+		return &mooringv1.InsertOneRequest{
+			Database: "d", Collection: collection, Document: payload.NewDocument(doc),
+		}
 	}
 	find := func(filter bson.Raw) *mooringv1.FindRequest {
-		return &mooringv1.FindRequest{Database: "d", Collection: "own", Filter: payload.NewDocument(filter)}
+		return &mooringv1.FindRequest{
+			Database: "d", Collection: "own", Filter: payload.NewDocument(filter),
+		}
 	}
 	for _, row := range []struct {
 		name, method string
@@ -55,13 +60,17 @@ func TestKeysTwice(t *testing.T) {
 		},
 		{"an operator", "UpdateOne", &mooringv1.UpdateOneRequest{
 			Database: "d", Collection: "own", Filter: document(t, `{}`),
-			Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: payload.NewDocument(set)}},
+			Update: &mooringv1.Update{
+				Kind: &mooringv1.Update_Operators{Operators: payload.NewDocument(set)},
+			},
 		}, nil, "refused"},
 		{"a part of a stage", "Aggregate", &mooringv1.AggregateRequest{
-			Database: "d", Collection: new("own"), Pipeline: []*mooringv1.Document{payload.NewDocument(nested)},
+			Database: "d", Collection: new("own"),
+			Pipeline: []*mooringv1.Document{payload.NewDocument(nested)},
 		}, nil, "refused"},
 		{"two stages in one", "Aggregate", &mooringv1.AggregateRequest{
-			Database: "d", Collection: new("own"), Pipeline: []*mooringv1.Document{document(t, `{"$limit": 1, "$out": "x"}`)},
+			Database: "d", Collection: new("own"),
+			Pipeline: []*mooringv1.Document{document(t, `{"$limit": 1, "$out": "x"}`)},
 		}, nil, "refused"},
 	} {
 		call := enforcer(t, rules).Begin(nil, "/mooring.v1.DocumentService/"+row.method, true)
@@ -103,7 +112,8 @@ func TestParts(t *testing.T) {
 		{"JavaScript in a stage", "DocumentService/Aggregate", aggregate(wrap("$project", function.GetBson())), "Aggregate", "JavaScript"},
 		{"JavaScript in a stage about a whole collection", "DocumentService/Aggregate", aggregate(wrap("$search", function.GetBson())), "Aggregate", "JavaScript"},
 		{"JavaScript in a filter", "DocumentService/FindOne", &mooringv1.FindOneRequest{
-			Database: "d", Collection: "c", Filter: payload.NewDocument(wrap("$expr", function.GetBson())),
+			Database: "d", Collection: "c",
+			Filter: payload.NewDocument(wrap("$expr", function.GetBson())),
 		}, "FindOne", "JavaScript"},
 		{"JavaScript in a variable", "DocumentService/BulkWrite", &mooringv1.BulkWriteRequest{
 			Let: function, Models: []*mooringv1.WriteModel{{
@@ -111,24 +121,29 @@ func TestParts(t *testing.T) {
 			}},
 		}, "BulkWrite", "JavaScript"},
 		{"an etag", "DocumentResourceService/PutDocument", &mooringv1.PutDocumentRequest{
-			Database: "d", Collection: "c", IfMatch: []string{`"x"`}, Replacement: document(t, `{}`),
+			Database: "d", Collection: "c", IfMatch: []string{`"x"`},
+			Replacement: document(t, `{}`),
 		}, "", ""},
 		{"an update without its form", "DocumentService/UpdateOne", &mooringv1.UpdateOneRequest{
 			Database: "d", Collection: "c",
 			Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{}},
 		}, "", ""},
 	} {
-		e := enforcer(t, `permit (principal, action in [Action::"read", Action::"write"], resource == Collection::"d.c");`)
+		e := enforcer(t,
+			`permit (principal, action in [Action::"read", Action::"write"], resource == Collection::"d.c");`)
 		call := e.Begin(nil, "/mooring.v1."+row.method, true)
 		err := call.Check(t.Context(), row.request)
 		refusal, ok := errors.AsType[*policy.Refusal](err)
 		switch {
 		case row.action == "" && err != nil:
 			t.Errorf("%s: %v", row.name, err)
-		case row.action != "" && (!ok || refusal.Action != row.action || !strings.Contains(refusal.Error(), row.because)):
+		case row.action != "" &&
+			(!ok || refusal.Action != row.action ||
+				!strings.Contains(refusal.Error(), row.because)):
 			t.Errorf("%s: %v, want %s and %s", row.name, err, row.action, row.because)
 		}
-		if m, ok := row.request.(*mooringv1.UpdateOneRequest); ok && m.GetUpdate().GetOperators() != nil {
+		if m, ok := row.request.(*mooringv1.UpdateOneRequest); ok &&
+			m.GetUpdate().GetOperators() != nil {
 			t.Errorf("%s: it becomes %v", row.name, m)
 		}
 	}
@@ -148,7 +163,8 @@ func TestNumbers(t *testing.T) {
 		{nil, "refused no rule"},
 		{map[string]any{"$gt": 1}, "refused no rule"},
 	} {
-		d := p.Decide(&policy.Principal{Name: "key:a", Claims: map[string]any{"n": row.claim}}, "Find", policy.Resource{Database: "d", Collection: "c"})
+		d := p.Decide(&policy.Principal{Name: "key:a", Claims: map[string]any{"n": row.claim}},
+			"Find", policy.Resource{Database: "d", Collection: "c"})
 		if got := shown(t, &d); got != row.want {
 			t.Errorf("%v: %s, want %s", row.claim, got, row.want)
 		}
@@ -180,7 +196,8 @@ func TestClaimsInConditions(t *testing.T) {
 		`principal.claims has object.b`:                                              false,
 	} {
 		p := parse(t, "permit (principal, action, resource) when { "+condition+" };")
-		d := p.Decide(&policy.Principal{Name: "jwt:ann", Claims: claims}, "Find", policy.Resource{Database: "d", Collection: "c"})
+		d := p.Decide(&policy.Principal{Name: "jwt:ann", Claims: claims}, "Find",
+			policy.Resource{Database: "d", Collection: "c"})
 		if d.Allowed != want {
 			t.Errorf("%s: %t", condition, d.Allowed)
 		}

@@ -22,7 +22,8 @@ func TestEvent(t *testing.T) {
 	e := enforcer(t, rules)
 	who := &caller.Identity{Principal: "jwt:ann", Claims: map[string]any{"t": 1.0}}
 	call := e.Begin(who, "/mooring.v1.ChangeStreamService/Watch", true)
-	if err := call.Check(t.Context(), &mooringv1.WatchRequest{Database: "shop"}); err != nil || !call.PerEvent() {
+	if err := call.Check(t.Context(), &mooringv1.WatchRequest{Database: "shop"}); err != nil ||
+		!call.PerEvent() {
 		t.Fatalf("%v, event by event: %t", err, call.PerEvent())
 	}
 	event := func(kind, coll, rest string) bson.Raw {
@@ -30,7 +31,8 @@ func TestEvent(t *testing.T) {
 		if coll == "" {
 			ns = `{"db": "shop"}`
 		}
-		d, err := extjson.Parse(nil, []byte(`{"_id": {"_data": "8"}, "operationType": "`+kind+`", "ns": `+ns+rest+`}`))
+		d, err := extjson.Parse(nil,
+			[]byte(`{"_id": {"_data": "8"}, "operationType": "`+kind+`", "ns": `+ns+rest+`}`))
 		if err != nil {
 			t.Fatalf("%s: %v", rest, err)
 		}
@@ -95,7 +97,8 @@ func TestEvent(t *testing.T) {
 		case want == "-":
 		case !shown:
 			t.Errorf("%s: not shown", row.name)
-		case want == whole && !bytesEqual(got, sent), want != whole && !bytesEqual(got, event(row.kind, row.coll, want)):
+		case want == whole && !bytesEqual(got, sent),
+			want != whole && !bytesEqual(got, event(row.kind, row.coll, want)):
 			t.Errorf("%s: %v, want %s", row.name, got, want)
 		}
 	}
@@ -124,13 +127,17 @@ func TestFilterOfRule(t *testing.T) {
 		{`{"t": ["b", "a"], "n": 6}`, true, false},
 		{`{"t": ["b"], "n": 6}`, false, false},
 	} {
-		event := bson.NewBuilder(nil).String("operationType", "insert").OpenDocument("ns").String("db", "d").
-			String("coll", "c").Close().Document("fullDocument", document(t, row.doc).GetBson()).Finish()
+		event := bson.NewBuilder(nil).String("operationType", "insert").OpenDocument("ns").
+			String("db", "d").
+			String("coll", "c").Close().Document("fullDocument", document(t, row.doc).GetBson()).
+			Finish()
 		if _, shown := e.Event(nil, event); shown != row.shows {
 			t.Errorf("an event about %s shows: %t", row.doc, shown)
 		}
 		call := e.Begin(nil, "/mooring.v1.DocumentService/InsertOne", false)
-		err := call.Check(t.Context(), &mooringv1.InsertOneRequest{Database: "d", Collection: "c", Document: document(t, row.doc)})
+		err := call.Check(t.Context(), &mooringv1.InsertOneRequest{
+			Database: "d", Collection: "c", Document: document(t, row.doc),
+		})
 		if (err == nil) != row.inserts {
 			t.Errorf("insert %s: %v", row.doc, err)
 		}
@@ -169,7 +176,8 @@ func TestWatchUnderLimits(t *testing.T) {
 			}
 			call := e.Begin(nil, "/mooring.v1.ChangeStreamService/Watch", false)
 			err := call.Check(t.Context(), request)
-			if (err == nil) != (row.refused == "") || err == nil && !call.PerEvent() || err != nil && !strings.Contains(err.Error(), row.refused) {
+			if (err == nil) != (row.refused == "") || err == nil && !call.PerEvent() ||
+				err != nil && !strings.Contains(err.Error(), row.refused) {
 				t.Errorf("%s on %q: %v", row.name, on, err)
 			}
 		}

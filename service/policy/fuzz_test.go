@@ -45,7 +45,9 @@ func FuzzRequests(f *testing.F) {
 		upsert := true
 		for _, db := range []string{"d", "f"} {
 			find := &mooringv1.FindRequest{Database: db, Collection: "c", Filter: doc()}
-			shape := &mooringv1.FindRequest{Database: db, Collection: "c", Projection: doc(), Sort: doc()}
+			shape := &mooringv1.FindRequest{
+				Database: db, Collection: "c", Projection: doc(), Sort: doc(),
+			}
 			update := &mooringv1.UpdateOneRequest{
 				Database: db, Collection: "c", Filter: doc(), Upsert: &upsert,
 				Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc()}},
@@ -77,15 +79,26 @@ func FuzzRequests(f *testing.F) {
 				return e.Begin(nil, "/mooring.v1.DocumentService/"+method, false)
 			}
 			call := begin("Find")
-			check("Find", call.Check(t.Context(), find), func() *mooringv1.Document { return find.Filter })
+			check("Find", call.Check(t.Context(), find), func() *mooringv1.Document {
+				return find.Filter
+			})
 			call = begin("Find")
-			check("Find with a projection", call.Check(t.Context(), shape), func() *mooringv1.Document { return shape.Filter })
+			check("Find with a projection", call.Check(t.Context(), shape),
+				func() *mooringv1.Document {
+					return shape.Filter
+				})
 			call = begin("UpdateOne")
-			check("UpdateOne", call.Check(t.Context(), update), func() *mooringv1.Document { return update.Filter })
+			check("UpdateOne", call.Check(t.Context(), update), func() *mooringv1.Document {
+				return update.Filter
+			})
 			call = begin("InsertOne")
-			check("InsertOne", call.Check(t.Context(), insert), func() *mooringv1.Document { return insert.Document })
+			check("InsertOne", call.Check(t.Context(), insert), func() *mooringv1.Document {
+				return insert.Document
+			})
 			call = begin("Aggregate")
-			check("Aggregate", call.Check(t.Context(), pipeline), func() *mooringv1.Document { return pipeline.Pipeline[0] })
+			check("Aggregate", call.Check(t.Context(), pipeline), func() *mooringv1.Document {
+				return pipeline.Pipeline[0]
+			})
 		}
 		if !bytes.Equal(raw, before) {
 			t.Fatal("the request's bytes have changed")

@@ -34,17 +34,20 @@ func TestGroundsOfManyRequests(t *testing.T) {
 	for kinds, goesOn := range map[int]bool{1: true, 1001: true, 1002: false} {
 		var requests []proto.Message
 		for i := range kinds {
-			requests = append(requests, &mooringv1.FindRequest{Database: "db", Collection: fmt.Sprint("c", i)})
+			requests = append(requests,
+				&mooringv1.FindRequest{Database: "db", Collection: fmt.Sprint("c", i)})
 		}
 		e, g := taken(t, permitAll, "DocumentService/Find", requests...)
 		if err := e.Still(nil, g); err != nil {
 			t.Errorf("%d kinds, under the same rules: %v", kinds, err)
 		}
-		e.Replace(parse(t, permitAll+`forbid (principal, action, resource == Collection::"db.other");`))
+		e.Replace(parse(t,
+			permitAll+`forbid (principal, action, resource == Collection::"db.other");`))
 		if err := e.Still(nil, g); (err == nil) != goesOn {
 			t.Errorf("%d kinds, under rules about others: %v", kinds, err)
 		}
-		e.Replace(parse(t, permitAll+`forbid (principal, action, resource == Collection::"db.c0");`))
+		e.Replace(parse(t,
+			permitAll+`forbid (principal, action, resource == Collection::"db.c0");`))
 		if err := e.Still(nil, g); err == nil {
 			t.Errorf("%d kinds: no error although the first is forbidden", kinds)
 		}
@@ -56,14 +59,18 @@ func TestGroundsOfManyRequests(t *testing.T) {
 func TestGroundsOfCommands(t *testing.T) {
 	const listed = `@commands("find") permit (principal, action, resource);`
 	e, g := taken(t, listed, "CommandService/RunCursorCommand", &mooringv1.RunCursorCommandRequest{
-		Database: "db", Command: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"find": "c"}`}},
+		Database: "db",
+		Command:  &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"find": "c"}`}},
 	})
 	if err := e.Still(nil, g); err != nil {
 		t.Errorf("under the same rules: %v", err)
 	}
-	e.Replace(parse(t, listed+`@id("shut") forbid (principal, action in Action::"read", resource == Collection::"other.c");`))
+	e.Replace(parse(t,
+		listed+
+			`@id("shut") forbid (principal, action in Action::"read", resource == Collection::"other.c");`))
 	err := e.Still(nil, g)
-	if r, ok := errors.AsType[*policy.Refusal](err); !ok || r.Rule != "shut" || r.Action != "RunCommand" {
+	if r, ok := errors.AsType[*policy.Refusal](err); !ok || r.Rule != "shut" ||
+		r.Action != "RunCommand" {
 		t.Errorf("under a forbid of another collection: %#v", err)
 	}
 }
@@ -78,7 +85,8 @@ func TestMistakesAreAllTold(t *testing.T) {
 		}
 		return err.Error()
 	}
-	both := said("forbid (principal, action, resource)\nwhen { principal.knd == \"key\" &&\nprincipal.nam == \"a\" };")
+	both := said("forbid (principal, action, resource)\nwhen { principal.knd == \"key\" " +
+		"&&\nprincipal.nam == \"a\" };")
 	if !strings.Contains(both, "write kind") || !strings.Contains(both, "write name") {
 		t.Errorf("of two mistakes it says %q", both)
 	}

@@ -82,7 +82,8 @@ func newModelRule(r *rand.Rand) modelRule {
 }
 
 func (m *modelRule) limited() bool {
-	return modelFilters[m.filter] != "" || modelForced[m.forced] != "" || len(m.hidden)+len(m.readonly) > 0
+	return modelFilters[m.filter] != "" || modelForced[m.forced] != "" ||
+		len(m.hidden)+len(m.readonly) > 0
 }
 
 // text returns the rule in Cedar.
@@ -120,7 +121,8 @@ func (m *modelRule) text(id int) string {
 	for i, group := range m.groups {
 		groups[i] = fmt.Sprintf("Action::%q", group)
 	}
-	fmt.Fprintf(&b, "%s (%s, action in [%s], resource %s %s);\n", verb, who, strings.Join(groups, ", "), in, on)
+	fmt.Fprintf(&b, "%s (%s, action in [%s], resource %s %s);\n", verb, who,
+		strings.Join(groups, ", "), in, on)
 	return b.String()
 }
 
@@ -163,7 +165,8 @@ func (m model) permits(who, group, on string) (left []modelRule, ok bool) {
 	for i, r := range all {
 		covered := false
 		for j, other := range all {
-			covered = covered || i != j && other.allowsAll(r, writing) && (j < i || !r.allowsAll(other, writing))
+			covered = covered ||
+				i != j && other.allowsAll(r, writing) && (j < i || !r.allowsAll(other, writing))
 		}
 		if !covered {
 			left = append(left, r)
@@ -171,9 +174,11 @@ func (m model) permits(who, group, on string) (left []modelRule, ok bool) {
 	}
 	sameDocs, sameFields := true, true
 	for _, r := range left {
-		sameDocs = sameDocs && r.filter == left[0].filter && (!writing || modelForced[r.forced] == modelForced[left[0].forced])
+		sameDocs = sameDocs && r.filter == left[0].filter &&
+			(!writing || modelForced[r.forced] == modelForced[left[0].forced])
 		sameFields = sameFields && slices.Equal(r.hidden, left[0].hidden) && (!writing ||
-			slices.Equal(r.readonly, left[0].readonly) && modelForced[r.forced] == modelForced[left[0].forced])
+			slices.Equal(r.readonly, left[0].readonly) &&
+				modelForced[r.forced] == modelForced[left[0].forced])
 	}
 	return left, len(left) > 0 && (sameDocs || sameFields)
 }
@@ -183,8 +188,10 @@ func subset(a, b []string) bool {
 }
 
 func (m *modelRule) allowsAll(other modelRule, writing bool) bool {
-	return (m.filter == 0 || m.filter == other.filter) && subset(m.hidden, other.hidden) && (!writing ||
-		subset(m.readonly, other.readonly) && (modelForced[m.forced] == "" || modelForced[m.forced] == modelForced[other.forced]))
+	return (m.filter == 0 || m.filter == other.filter) && subset(m.hidden, other.hidden) &&
+		(!writing ||
+			subset(m.readonly, other.readonly) &&
+				(modelForced[m.forced] == "" || modelForced[m.forced] == modelForced[other.forced]))
 }
 
 // reads reports whether a field of a document may be read.
@@ -202,7 +209,8 @@ func (m model) updates(who, on string, d modelDoc, field string) bool {
 		ok = ok && !strings.Contains(modelFilters[r.filter], "'"+field+"'")
 	}
 	return ok && slices.ContainsFunc(left, func(r modelRule) bool {
-		return d.matches(r.filter) && !slices.Contains(r.hidden, field) && !slices.Contains(r.readonly, field)
+		return d.matches(r.filter) && !slices.Contains(r.hidden, field) &&
+			!slices.Contains(r.readonly, field)
 	})
 }
 
@@ -285,7 +293,9 @@ func (s *subject) check(method string, m proto.Message) (policy.Call, bool) {
 func (s *subject) run(method string, m proto.Message, op *mooringv1.TransactionOperation) bool {
 	_, alone := s.check(method, m)
 	if op != nil {
-		_, within := s.check("TransactionService/Run", &mooringv1.TransactionServiceRunRequest{Operations: []*mooringv1.TransactionOperation{op}})
+		_, within := s.check("TransactionService/Run", &mooringv1.TransactionServiceRunRequest{
+			Operations: []*mooringv1.TransactionOperation{op},
+		})
 		s.compare(within, alone, "%s in a transaction", method)
 	}
 	return alone
@@ -298,18 +308,28 @@ func (s *subject) documents(rules model, on string) {
 	_, ok := s.check("DocumentService/Find", find)
 	for _, d := range allDocs() {
 		for _, field := range modelFields {
-			got := ok && matchesBSON(find.GetFilter().GetBson(), d) && !bson.Raw(find.GetProjection().GetBson()).Has(field)
-			s.compare(got, rules.reads(s.who, "read", on, d, field), "find %s of %v in %s", field, d, on)
+			got := ok && matchesBSON(find.GetFilter().GetBson(), d) &&
+				!bson.Raw(find.GetProjection().GetBson()).Has(field)
+			s.compare(got, rules.reads(s.who, "read", on, d, field), "find %s of %v in %s", field,
+				d, on)
 		}
 	}
 	for _, field := range modelFields {
-		count := &mooringv1.CountDocumentsRequest{Database: db, Collection: c, Filter: payload.NewDocument(field1(field, 9))}
+		count := &mooringv1.CountDocumentsRequest{
+			Database: db, Collection: c, Filter: payload.NewDocument(field1(field, 9)),
+		}
 		_, ok := s.check("DocumentService/CountDocuments", count)
-		any := slices.ContainsFunc(allDocs(), func(d modelDoc) bool { return rules.reads(s.who, "read", on, d, field) })
+		any := slices.ContainsFunc(allDocs(), func(d modelDoc) bool {
+			return rules.reads(s.who, "read", on, d, field)
+		})
 		s.compare(ok, any, "count by %s in %s", field, on)
 		set := &mooringv1.UpdateManyRequest{
 			Database: db, Collection: c, Filter: payload.NewDocument(bson.NewBuilder(nil).Finish()),
-			Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: payload.NewDocument(wrap("$set", field1(field, 9)))}},
+			Update: &mooringv1.Update{
+				Kind: &mooringv1.Update_Operators{
+					Operators: payload.NewDocument(wrap("$set", field1(field, 9))),
+				},
+			},
 		}
 		bulk := &mooringv1.BulkWriteRequest{Models: []*mooringv1.WriteModel{{
 			Namespace: &on, Kind: &mooringv1.WriteModel_UpdateMany{UpdateMany: &mooringv1.UpdateManyModel{
@@ -317,19 +337,28 @@ func (s *subject) documents(rules model, on string) {
 			}},
 		}}}
 		_, inBulk := s.check("DocumentService/BulkWrite", bulk)
-		ok = s.run("DocumentService/UpdateMany", set, &mooringv1.TransactionOperation{Operation: &mooringv1.TransactionOperation_UpdateMany{UpdateMany: proto.CloneOf(set)}})
+		ok = s.run("DocumentService/UpdateMany", set, &mooringv1.TransactionOperation{
+			Operation: &mooringv1.TransactionOperation_UpdateMany{UpdateMany: proto.CloneOf(set)},
+		})
 		s.compare(inBulk, ok, "update %s of %s in a bulk write", field, on)
 		for _, d := range allDocs() {
 			got := ok && matchesBSON(set.GetFilter().GetBson(), d)
-			s.compare(got, rules.updates(s.who, on, d, field), "update %s of %v in %s", field, d, on)
+			s.compare(got, rules.updates(s.who, on, d, field), "update %s of %v in %s", field, d,
+				on)
 		}
 	}
-	remove := &mooringv1.DeleteManyRequest{Database: db, Collection: c, Filter: payload.NewDocument(bson.NewBuilder(nil).Finish())}
-	ok = s.run("DocumentService/DeleteMany", remove, &mooringv1.TransactionOperation{Operation: &mooringv1.TransactionOperation_DeleteMany{DeleteMany: proto.CloneOf(remove)}})
+	remove := &mooringv1.DeleteManyRequest{
+		Database: db, Collection: c, Filter: payload.NewDocument(bson.NewBuilder(nil).Finish()),
+	}
+	ok = s.run("DocumentService/DeleteMany", remove, &mooringv1.TransactionOperation{
+		Operation: &mooringv1.TransactionOperation_DeleteMany{DeleteMany: proto.CloneOf(remove)},
+	})
 	left, together := rules.permits(s.who, "write", on)
 	for _, d := range allDocs() {
 		got := ok && matchesBSON(remove.GetFilter().GetBson(), d)
-		s.compare(got, together && slices.ContainsFunc(left, func(r modelRule) bool { return d.matches(r.filter) }), "delete %v in %s", d, on)
+		s.compare(got, together && slices.ContainsFunc(left, func(r modelRule) bool {
+			return d.matches(r.filter)
+		}), "delete %v in %s", d, on)
 		s.insert(left, together, on, d)
 	}
 }
@@ -342,20 +371,27 @@ func (s *subject) insert(left []modelRule, together bool, on string, d modelDoc)
 		for _, field := range fields {
 			b.Int32(field, 1)
 		}
-		insert := &mooringv1.InsertOneRequest{Database: db, Collection: c, Document: payload.NewDocument(b.Finish())}
-		got := s.run("DocumentService/InsertOne", insert, &mooringv1.TransactionOperation{Operation: &mooringv1.TransactionOperation_InsertOne{InsertOne: proto.CloneOf(insert)}})
+		insert := &mooringv1.InsertOneRequest{
+			Database: db, Collection: c, Document: payload.NewDocument(b.Finish()),
+		}
+		got := s.run("DocumentService/InsertOne", insert, &mooringv1.TransactionOperation{
+			Operation: &mooringv1.TransactionOperation_InsertOne{InsertOne: proto.CloneOf(insert)},
+		})
 		want := together
 		if want {
 			inserted := d
 			if forced := modelForced[left[0].forced]; forced != "" {
 				inserted.t = int(forced[len("{'t': ")] - '0')
 			}
-			want = slices.ContainsFunc(left, func(r modelRule) bool { return inserted.matches(r.filter) })
+			want = slices.ContainsFunc(left, func(r modelRule) bool {
+				return inserted.matches(r.filter)
+			})
 			for _, field := range fields {
 				want = want && !everyRuleKeeps(left, field)
 			}
 			if t, _ := bson.Raw(insert.GetDocument().GetBson()).Lookup("t"); got {
-				s.compare(t.Equal(bson.Int32Value(int32(inserted.t))), true, "forced value of %v in %s", d, on)
+				s.compare(t.Equal(bson.Int32Value(int32(inserted.t))), true,
+					"forced value of %v in %s", d, on)
 			}
 		}
 		s.compare(got, want, "insert %v with %v in %s", d, fields, on)
@@ -387,23 +423,31 @@ func (s *subject) wholes(rules model, on string) {
 	_, want := rules.permits(s.who, "watch", on)
 	s.compare(ok, want, "watch %q", on)
 	if ok {
-		all := rules.whole(s.who, "watch", on) && (isCollection || !rules.against(s.who, on, "watch"))
+		all := rules.whole(s.who, "watch", on) &&
+			(isCollection || !rules.against(s.who, on, "watch"))
 		s.compare(watching.PerEvent(), !all, "watch %q event by event", on)
 		s.events(rules, on, watching.PerEvent())
 	}
-	_, ticket := s.check("ChangeStreamService/CreateTicket", &mooringv1.CreateTicketRequest{Watch: proto.CloneOf(watch)})
+	_, ticket := s.check("ChangeStreamService/CreateTicket",
+		&mooringv1.CreateTicketRequest{Watch: proto.CloneOf(watch)})
 	s.compare(ticket, want, "ticket for %q", on)
 	if isCollection || on == "" {
 		return
 	}
-	run := &mooringv1.RunCommandRequest{Database: db, Command: payload.NewDocument(field1("ping", 1))}
+	run := &mooringv1.RunCommandRequest{
+		Database: db, Command: payload.NewDocument(field1("ping", 1)),
+	}
 	_, ok = s.check("CommandService/RunCommand", run)
 	left, together := rules.permits(s.who, "command", on)
 	listed := together && !left[0].limited() && slices.ContainsFunc(rules, func(r modelRule) bool {
 		return r.command && r.matches(s.who, "command", on)
 	})
-	s.compare(ok, listed && !rules.against(s.who, "", "read", "write", "watch", "manage", "describe"), "command on %s", on)
-	for method, group := range map[string]string{"CatalogService/DropDatabase": "manage", "CatalogService/ListCollections": "describe"} {
+	s.compare(ok,
+		listed && !rules.against(s.who, "", "read", "write", "watch", "manage", "describe"),
+		"command on %s", on)
+	for method, group := range map[string]string{
+		"CatalogService/DropDatabase": "manage", "CatalogService/ListCollections": "describe",
+	} {
 		var m proto.Message = &mooringv1.DropDatabaseRequest{Database: db}
 		if group == "describe" {
 			m = &mooringv1.ListCollectionsRequest{Database: db}
@@ -413,9 +457,13 @@ func (s *subject) wholes(rules model, on string) {
 		if inside := call.Inside(); ok {
 			for _, name := range []string{"a", "b"} {
 				got := inside == nil || inside(db, name) == nil
-				forbidden := slices.ContainsFunc(rules, func(r modelRule) bool { return r.forbid && r.matches(s.who, group, on+"."+name) })
+				forbidden := slices.ContainsFunc(rules, func(r modelRule) bool {
+					return r.forbid && r.matches(s.who, group, on+"."+name)
+				})
 				all, _ := rules.permits(s.who, group, on+"."+name)
-				s.compare(got, !forbidden && (len(all) == 0 || rules.whole(s.who, group, on+"."+name)), "%s %s, which has %s", method, on, name)
+				s.compare(got,
+					!forbidden && (len(all) == 0 || rules.whole(s.who, group, on+"."+name)),
+					"%s %s, which has %s", method, on, name)
 			}
 		}
 	}
@@ -429,8 +477,10 @@ func (s *subject) events(rules model, on string, perEvent bool) {
 		}
 		db, c, _ := strings.Cut(name, ".")
 		for _, d := range allDocs() {
-			full := bson.NewBuilder(nil).Int32("t", int32(d.t)).Int32("u", int32(d.u)).Int32("x", 1).Int32("y", 1).Finish()
-			event := bson.NewBuilder(nil).String("operationType", "insert").OpenDocument("ns").String("db", db).String("coll", c).Close().
+			full := bson.NewBuilder(nil).Int32("t", int32(d.t)).Int32("u", int32(d.u)).
+				Int32("x", 1).Int32("y", 1).Finish()
+			event := bson.NewBuilder(nil).String("operationType", "insert").OpenDocument("ns").
+				String("db", db).String("coll", c).Close().
 				Document("fullDocument", full).Finish()
 			shown := true
 			if perEvent {
@@ -438,7 +488,8 @@ func (s *subject) events(rules model, on string, perEvent bool) {
 			}
 			for _, field := range modelFields {
 				_, got := event.Lookup("fullDocument", field)
-				s.compare(shown && got, rules.reads(s.who, "watch", name, d, field), "%s of %v in an event of %s, watching %q", field, d, name, on)
+				s.compare(shown && got, rules.reads(s.who, "watch", name, d, field),
+					"%s of %v in an event of %s, watching %q", field, d, name, on)
 			}
 		}
 	}

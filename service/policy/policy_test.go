@@ -92,7 +92,9 @@ func TestEveryMethod(t *testing.T) {
 	e := enforcer(t, `@commands("ping")`+permitAll)
 	none := enforcer(t, `permit (principal == Principal::"key:none", action, resource);`)
 	methods := 0
-	protoregistry.GlobalFiles.RangeFilesByPackage("mooring.v1", func(f protoreflect.FileDescriptor) bool {
+	protoregistry.GlobalFiles.RangeFilesByPackage("mooring.v1", func(
+		f protoreflect.FileDescriptor,
+	) bool {
 		for i := range f.Services().Len() {
 			service := f.Services().Get(i)
 			for j := range service.Methods().Len() {
@@ -158,7 +160,8 @@ func TestUnknownMethod(t *testing.T) {
 	e := enforcer(t, permitAll)
 	for _, name := range []string{"/mooring.v1.DocumentService/New", "/other.v1.Service/Find", ""} {
 		call := e.Begin(nil, name, false)
-		if _, ok := errors.AsType[*policy.Refusal](call.Check(t.Context(), &mooringv1.FindRequest{})); !ok {
+		if _, ok := errors.AsType[*policy.Refusal](call.Check(t.Context(),
+			&mooringv1.FindRequest{})); !ok {
 			t.Errorf("%q is not refused", name)
 		}
 	}
@@ -169,7 +172,8 @@ func TestEveryField(t *testing.T) {
 	for _, rule := range []string{permitAll, `@hidden("a")` + permitAll} {
 		e := enforcer(t, rule)
 		for _, m := range method.All() {
-			input, err := protoregistry.GlobalTypes.FindMessageByName(m.Descriptor.Input().FullName())
+			input, err := protoregistry.GlobalTypes.FindMessageByName(m.Descriptor.Input().
+				FullName())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -217,9 +221,11 @@ func dynamic(t *testing.T) proto.Message {
 
 // TestForeignMessage checks that a message that is none of the API is checked, too.
 func TestForeignMessage(t *testing.T) {
-	e := enforcer(t, `@forced("{'x': 1}") permit (principal, action, resource == Collection::"d.c");`)
+	e := enforcer(t,
+		`@forced("{'x': 1}") permit (principal, action, resource == Collection::"d.c");`)
 	call := e.Begin(nil, "/mooring.v1.DocumentService/Import", false)
-	if err := call.Check(t.Context(), &mooringv1.ImportRequest{Database: "d", Collection: "c"}); err != nil {
+	if err := call.Check(t.Context(),
+		&mooringv1.ImportRequest{Database: "d", Collection: "c"}); err != nil {
 		t.Fatal(err)
 	}
 	refusal, ok := errors.AsType[*policy.Refusal](call.Check(t.Context(), wrapperspb.String("x")))
@@ -231,7 +237,8 @@ func TestForeignMessage(t *testing.T) {
 func TestReplace(t *testing.T) {
 	e := enforcer(t, permitAll)
 	find := func() error {
-		call := e.Begin(&caller.Identity{Principal: "key:a"}, "/mooring.v1.DocumentService/Find", false)
+		call := e.Begin(&caller.Identity{Principal: "key:a"}, "/mooring.v1.DocumentService/Find",
+			false)
 		return call.Check(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c"})
 	}
 	if err := find(); err != nil {
@@ -239,14 +246,16 @@ func TestReplace(t *testing.T) {
 	}
 	e.Replace(parse(t, `@id("shut") forbid (principal, action, resource);`))
 	refusal, ok := errors.AsType[*policy.Refusal](find())
-	if !ok || refusal.Rule != "shut" || refusal.Principal != "key:a" || strings.Contains(refusal.Error(), "shut") {
+	if !ok || refusal.Rule != "shut" || refusal.Principal != "key:a" ||
+		strings.Contains(refusal.Error(), "shut") {
 		t.Errorf("refusal %#v", refusal)
 	}
 }
 
 // TestImport checks that later messages of a stream have the limits of the first.
 func TestImport(t *testing.T) {
-	e := enforcer(t, `@forced("{'x': 1}") permit (principal, action, resource == Collection::"d.c");`)
+	e := enforcer(t,
+		`@forced("{'x': 1}") permit (principal, action, resource == Collection::"d.c");`)
 	call := e.Begin(nil, "/mooring.v1.DocumentService/Import", false)
 	for _, request := range []*mooringv1.ImportRequest{
 		{Database: "d", Collection: "c", Documents: []*mooringv1.Document{document(t, `{"x":2}`)}},
@@ -272,7 +281,8 @@ func TestManyResources(t *testing.T) {
 		when { resource has collection && resource.collection like "a*" };`)
 	most := 0
 	for i := range 25_000 {
-		name := string(rune('a'+i%2)) + strings.Repeat("x", i%97) + string(rune('0'+i%10)) + strings.Repeat("y", i/200)
+		name := string(rune('a'+i%2)) + strings.Repeat("x", i%97) + string(rune('0'+i%10)) +
+			strings.Repeat("y", i/200)
 		call := e.Begin(nil, "/mooring.v1.DocumentService/Find", false)
 		err := call.Check(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: name})
 		if (err == nil) != (name[0] == 'a') {
@@ -297,7 +307,8 @@ func TestEqualIdentities(t *testing.T) {
 		permit (principal, action, resource) when { principal.claims has c && principal.claims.c == "1" };`)
 	check := func(id *caller.Identity) bool {
 		call := e.Begin(id, "/mooring.v1.DocumentService/Find", false)
-		return call.Check(t.Context(), &mooringv1.FindRequest{Database: "d", Collection: "c"}) == nil
+		return call.Check(t.Context(),
+			&mooringv1.FindRequest{Database: "d", Collection: "c"}) == nil
 	}
 	for range 100 {
 		for name, row := range map[string]struct {
@@ -312,7 +323,9 @@ func TestEqualIdentities(t *testing.T) {
 			"a number":        {&caller.Identity{Principal: "key:b", Claims: map[string]any{"c": 1.0, "d": 2.0}}, false},
 			"another's claim": {&caller.Identity{Principal: "key:b", Claims: map[string]any{"d": 2.0}}, false},
 		} {
-			id := &caller.Identity{Principal: row.id.Principal, Groups: row.id.Groups, Claims: row.id.Claims}
+			id := &caller.Identity{
+				Principal: row.id.Principal, Groups: row.id.Groups, Claims: row.id.Claims,
+			}
 			if got := check(id); got != row.want {
 				t.Fatalf("%s: permitted %t", name, got)
 			}
@@ -338,12 +351,14 @@ func TestGroups(t *testing.T) {
 			"CatalogService/DropDatabase", "DeploymentService/KillHandle",
 		} {
 			m := method.Of("/mooring.v1." + name)
-			kind, err := protoregistry.GlobalTypes.FindMessageByName(m.Descriptor.Input().FullName())
+			kind, err := protoregistry.GlobalTypes.FindMessageByName(m.Descriptor.Input().
+				FullName())
 			if err != nil {
 				t.Fatal(err)
 			}
 			call := e.Begin(nil, m.Name, false)
-			if err := call.Check(t.Context(), kind.New().Interface()); (err == nil) != (name == row.method) {
+			if err := call.Check(t.Context(),
+				kind.New().Interface()); (err == nil) != (name == row.method) {
 				t.Errorf("group %s, %s: %v", row.group, name, err)
 			}
 		}
@@ -355,7 +370,8 @@ func TestQuiet(t *testing.T) {
 	e := enforcer(t, `permit (principal, action, resource == Collection::"d.all");
 		@filter("{'a': 1}") permit (principal == Principal::"key:some", action, resource in Database::"some");`)
 	find := func(who, collection string, pipeline ...string) policy.Call {
-		call := e.Begin(&caller.Identity{Principal: who}, "/mooring.v1.DocumentService/Aggregate", false)
+		call := e.Begin(&caller.Identity{Principal: who}, "/mooring.v1.DocumentService/Aggregate",
+			false)
 		request := &mooringv1.AggregateRequest{Collection: &collection}
 		request.Database, *request.Collection, _ = strings.Cut(collection, ".")
 		for _, s := range pipeline {
@@ -370,8 +386,10 @@ func TestQuiet(t *testing.T) {
 		if call := find(who, "d.all"); call.Quiet() {
 			t.Errorf("%s reads all: quiet", who)
 		}
-		next := e.Begin(&caller.Identity{Principal: who}, "/mooring.v1.CursorService/NextPage", false)
-		if err := next.Check(t.Context(), &mooringv1.NextPageRequest{}); err != nil || next.Quiet() != (who == "key:some") {
+		next := e.Begin(&caller.Identity{Principal: who}, "/mooring.v1.CursorService/NextPage",
+			false)
+		if err := next.Check(t.Context(), &mooringv1.NextPageRequest{}); err != nil ||
+			next.Quiet() != (who == "key:some") {
 			t.Errorf("%s asks for a page: %v, quiet %v", who, err, next.Quiet())
 		}
 	}
@@ -382,7 +400,9 @@ func TestQuiet(t *testing.T) {
 
 func TestMalformed(t *testing.T) {
 	e := enforcer(t, `@filter("{'a': 1}")`+permitAll)
-	broken := &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: []byte{9, 0, 0, 0, 2, 'a', 0, 1, 0}}}
+	broken := &mooringv1.Document{
+		Encoding: &mooringv1.Document_Bson{Bson: []byte{9, 0, 0, 0, 2, 'a', 0, 1, 0}},
+	}
 	for name, request := range map[string]*mooringv1.FindRequest{
 		"BSON": {Filter: broken},
 		"JSON": {Filter: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{"a": `}}},
@@ -406,7 +426,8 @@ func TestMalformed(t *testing.T) {
 		}
 	}
 	call := e.Begin(nil, "/mooring.v1.DocumentService/DeleteMany", false)
-	if _, ok := errors.AsType[*payload.Error](call.Check(t.Context(), &mooringv1.DeleteManyRequest{Database: "d", Collection: "c"})); !ok {
+	if _, ok := errors.AsType[*payload.Error](call.Check(t.Context(),
+		&mooringv1.DeleteManyRequest{Database: "d", Collection: "c"})); !ok {
 		t.Error("a delete without a filter is not refused as one")
 	}
 }

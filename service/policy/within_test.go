@@ -28,7 +28,9 @@ func TestWithin(t *testing.T) {
 		return m
 	}
 	command := func(on string) proto.Message {
-		return &mooringv1.RunCursorCommandRequest{Database: on, Command: document(t, `{"find": "payroll"}`)}
+		return &mooringv1.RunCursorCommandRequest{
+			Database: on, Command: document(t, `{"find": "payroll"}`),
+		}
 	}
 	const watched, found = "ChangeStreamService/Watch", "DocumentService/Find"
 	for _, row := range []struct {
@@ -84,12 +86,15 @@ func TestWithin(t *testing.T) {
 			"a join with its buckets", `forbid (principal, action, resource == Collection::"shop.payroll");`, "DocumentService/Aggregate",
 			&mooringv1.AggregateRequest{
 				Database: "shop", Collection: new("a"),
-				Pipeline: []*mooringv1.Document{document(t, `{"$lookup": {"from": "system.buckets.payroll", "as": "x", "pipeline": []}}`)},
+				Pipeline: []*mooringv1.Document{
+					document(t, `{"$lookup": {"from": "system.buckets.payroll", "as": "x", "pipeline": []}}`),
+				},
 			}, false,
 		},
 	} {
 		e := enforcer(t, wide+row.rules)
-		call := e.Begin(&caller.Identity{Principal: "key:ann", Claims: map[string]any{"n": "text"}}, "/mooring.v1."+row.method, false)
+		call := e.Begin(&caller.Identity{Principal: "key:ann", Claims: map[string]any{"n": "text"}},
+			"/mooring.v1."+row.method, false)
 		err := call.Check(t.Context(), row.request)
 		if allowed := err == nil && !call.PerEvent(); allowed != row.want {
 			t.Errorf("%s: %v, want it allowed: %t", row.name, err, row.want)
@@ -103,7 +108,9 @@ func TestBucketsUnderLimits(t *testing.T) {
 	e := enforcer(t, `@hidden("a") permit (principal, action, resource == Collection::"shop.payroll");
 		permit (principal, action, resource == Collection::"shop.system.buckets.payroll");`)
 	call := e.Begin(nil, "/mooring.v1.DocumentService/Find", false)
-	if err := call.Check(t.Context(), &mooringv1.FindRequest{Database: "shop", Collection: "system.buckets.payroll"}); err == nil {
+	if err := call.Check(t.Context(), &mooringv1.FindRequest{
+		Database: "shop", Collection: "system.buckets.payroll",
+	}); err == nil {
 		t.Error("it reads the buckets in full")
 	}
 }

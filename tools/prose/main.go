@@ -5,7 +5,8 @@
 //	go run ./tools/prose -count core/...    # prints a table of packages, never fails
 //
 // A column is a character; a tab counts for four. Exempt are generated files and testdata. Too long
-// may be lines with a URL, tables in Markdown, and in tests and protos everything but comments.
+// may be lines with a URL, tables in Markdown, in tests rows of tables and lines with a text that
+// cannot be broken, what a directive for a linter adds, and in protos everything but comments.
 // Words count in comments of Go and protos and in all of Markdown.
 package main
 
@@ -127,7 +128,7 @@ func list(root string) ([]string, error) {
 func check(path string, source []byte) (findings []string, t tally, err error) {
 	switch filepath.Ext(path) {
 	case ".md":
-		isTable := func(line string) bool { return strings.HasPrefix(line, "|") }
+		isTable := func(_ int, line string) bool { return strings.HasPrefix(line, "|") }
 		findings, t = checkText(path, string(source), isTable)
 		return findings, t, nil
 	case ".proto":
@@ -141,9 +142,11 @@ func check(path string, source []byte) (findings []string, t tally, err error) {
 		return nil, t, err
 	}
 	isTest := strings.HasSuffix(path, "_test.go")
-	findings = long(path, string(source), func(line string) bool {
-		return isTest && isNoComment(line)
-	})
+	data := map[int]bool{}
+	if isTest {
+		data = dataOf(tree, files)
+	}
+	findings = long(path, string(source), func(n int, line string) bool { return data[n] })
 	t.long = len(findings)
 	for _, group := range tree.Comments {
 		var lines []string
@@ -173,20 +176,59 @@ func check(path string, source []byte) (findings []string, t tally, err error) {
 // code matches the lines of a proto that are not comments.
 var code = regexp.MustCompile(`(?m)^ *([^/ \n]|/[^/]).*$`)
 
-func isNoComment(line string) bool { return !strings.HasPrefix(strings.TrimSpace(line), "//") }
+func isNoComment(_ int, line string) bool {
+	return !strings.HasPrefix(strings.TrimSpace(line), "//")
+}
 
 // checkText returns the findings of a file that is not Go.
-func checkText(path, text string, exempt func(line string) bool) ([]string, tally) {
+func checkText(
+	path, text string, exempt func(n int, line string) bool,
+) ([]string, tally) {
 	lines, words := long(path, text, exempt), vague(path, 1, text)
 	return append(lines, words...), tally{long: len(lines), vague: len(words)}
 }
 
+// dataOf returns the lines of a test that are data: rows of tables, which have an element of a list
+// or map each, and lines with a text that cannot be broken: a raw one, or one without spaces.
+func dataOf(tree *ast.File, files *token.FileSet) map[int]bool {
+	data := map[int]bool{}
+	line := func(p token.Pos) int { return files.Position(p).Line }
+	ast.Inspect(tree, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BasicLit:
+			isRaw := n.Value[0] == '`'
+			for i := line(n.Pos()); isRaw && i <= line(n.End()); i++ {
+				data[i] = true
+			}
+			if len(n.Value) > columns/2 && !strings.Contains(n.Value, " ") {
+				data[line(n.Pos())] = true
+			}
+		case *ast.CompositeLit:
+			switch n.Type.(type) {
+			case *ast.ArrayType, *ast.MapType, nil:
+			default:
+				return true // a struct's fields are no rows
+			}
+			for _, row := range n.Elts {
+				first := line(row.Pos())
+				data[first] = data[first] || first == line(row.End()) && first > line(n.Lbrace)
+			}
+		}
+		return true
+	})
+	return data
+}
+
+// directive matches a remark for a linter at the end of a line, which must stand there.
+var directive = regexp.MustCompile(` *//nolint:.*$`)
+
 // long returns the lines that end after the last column and are not exempt.
-func long(path, text string, exempt func(line string) bool) []string {
+func long(path, text string, exempt func(n int, line string) bool) []string {
 	var findings []string
 	for i, line := range strings.Split(text, "\n") {
+		line = directive.ReplaceAllString(line, "")
 		width := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
-		if width > columns && !strings.Contains(line, "://") && !exempt(line) {
+		if width > columns && !strings.Contains(line, "://") && !exempt(i+1, line) {
 			findings = append(findings, fmt.Sprintf("%s:%d: %d columns", path, i+1, width))
 		}
 	}

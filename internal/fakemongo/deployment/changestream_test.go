@@ -28,17 +28,21 @@ func events(docs string) at { return more(cursorID, docs) }
 func more(id, docs string) at {
 	return at{
 		"a", `{"getMore": ` + cursorID + `, "collection": "c"}`,
-		`{"cursor": {"id": ` + id + `, "ns": {"$$exists": true}, "nextBatch": [` + docs + `], "postBatchResumeToken": {"$$exists": true}}}`,
+		`{"cursor": {"id": ` + id + `, "ns": {"$$exists": true}, "nextBatch": [` + docs +
+			`], "postBatchResumeToken": {"$$exists": true}}}`,
 	}
 }
 
 // event is one on db.c, of a server of version 7.
 func event(kind, more string) string {
-	return `{"_id": {"_data": {"$$type": "string"}}, "operationType": "` + kind + `", "clusterTime": {"$$type": "timestamp"}, "wallTime": {"$$type": "date"}, "ns": {"db": "db", "coll": "c"}` + more + `}`
+	return `{"_id": {"_data": {"$$type": "string"}}, "operationType": "` + kind +
+		`", "clusterTime": {"$$type": "timestamp"}, "wallTime": {"$$type": "date"}, "ns": {"db": "db", "coll": "c"}` + more + `}`
 }
 
 func TestChangeStreams(t *testing.T) {
-	insert := func(id string) at { return at{"a", `{"insert": "c", "documents": [{"_id": ` + id + `}]}`, fine} }
+	insert := func(id string) at {
+		return at{"a", `{"insert": "c", "documents": [{"_id": ` + id + `}]}`, fine}
+	}
 	inserted := func(id string) string {
 		return event("insert", `, "documentKey": {"_id": `+id+`}, "fullDocument": {"_id": `+id+`}`)
 	}
@@ -56,8 +60,10 @@ func TestChangeStreams(t *testing.T) {
 			{"a", `{"delete": "c", "deletes": [{"q": {"_id": 0}, "limit": 1}]}`, fine},
 			update(`{"$set": {"a": 1}}`), update(`{"b": 2}`),
 			events(inserted("1") + `, ` + event("delete", `, "documentKey": {"_id": 0}`) + `, ` +
-				updated(`{"updatedFields": {"a": 1}, "removedFields": [], "truncatedArrays": []}`) + `, ` +
-				event("replace", `, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "b": 2}`)),
+				updated(`{"updatedFields": {"a": 1}, "removedFields": [], "truncatedArrays": []}`) +
+				`, ` +
+				event("replace",
+					`, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "b": 2}`)),
 			events(``),
 			{"a", `{"drop": "c"}`, fine},
 			more("0", event("drop", "")+`, `+invalidate),
@@ -85,8 +91,11 @@ func TestChangeStreams(t *testing.T) {
 		},
 		"looked up": {
 			insert("1"), watch(`"fullDocument": "updateLookup"`), update(`{"$set": {"a": 1}}`), update(`{"$set": {"a": 2}}`),
-			{"a", `{"getMore": ` + cursorID + `, "collection": "c", "batchSize": 1}`, `{"cursor": {"id": ` + cursorID + `, "ns": "db.c", "postBatchResumeToken": {"$$exists": true}, "nextBatch": [` +
-				event("update", `, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 2}, "updateDescription": {"$$exists": true}`) + `]}}`},
+			{"a", `{"getMore": ` + cursorID + `, "collection": "c", "batchSize": 1}`,
+				`{"cursor": {"id": ` + cursorID +
+					`, "ns": "db.c", "postBatchResumeToken": {"$$exists": true}, "nextBatch": [` +
+					event("update",
+						`, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 2}, "updateDescription": {"$$exists": true}`) + `]}}`},
 			{"a", `{"delete": "c", "deletes": [{"q": {}, "limit": 1}]}`, fine},
 			events(event("update", `, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 2}, "updateDescription": {"$$exists": true}`) + `, ` + event("delete", `, "documentKey": {"_id": 1}`)),
 		},
@@ -97,14 +106,18 @@ func TestChangeStreams(t *testing.T) {
 			insert("0"), update(`{"$set": {"a": 1}}`),
 			{"a", `{"delete": "c", "deletes": [{"q": {"_id": 0}, "limit": 1}]}`, fine},
 			events(inserted("0") + `, ` +
-				event("update", `, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 1}, "updateDescription": {"$$exists": true}, "fullDocumentBeforeChange": {"_id": 1}`) + `, ` +
-				event("delete", `, "documentKey": {"_id": 0}, "fullDocumentBeforeChange": {"_id": 0}`)),
+				event("update",
+					`, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 1}, "updateDescription": {"$$exists": true}, "fullDocumentBeforeChange": {"_id": 1}`) + `, ` +
+				event("delete",
+					`, "documentKey": {"_id": 0}, "fullDocumentBeforeChange": {"_id": 0}`)),
 		},
 		"images that are not there": {
 			insert("1"), watch(`"fullDocument": "whenAvailable", "fullDocumentBeforeChange": "whenAvailable"`),
 			update(`{"$set": {"a": 1}}`), update(`{"_id": 1}`),
-			events(event("update", `, "documentKey": {"_id": 1}, "fullDocument": null, "updateDescription": {"$$exists": true}, "fullDocumentBeforeChange": null`) + `, ` +
-				event("replace", `, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1}, "fullDocumentBeforeChange": null`)),
+			events(event("update",
+				`, "documentKey": {"_id": 1}, "fullDocument": null, "updateDescription": {"$$exists": true}, "fullDocumentBeforeChange": null`) + `, ` +
+				event("replace",
+					`, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1}, "fullDocumentBeforeChange": null`)),
 		},
 		"a post-image that is required": {
 			insert("1"), watch(`"fullDocument": "required", "fullDocumentBeforeChange": "off"`), update(`{"$set": {"a": 1}}`),
@@ -169,7 +182,9 @@ func TestChangeStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) { play(t, deployment.ReplicaSet, "7.0.0", steps) })
 	}
 	t.Run("of a standalone", func(t *testing.T) {
-		play(t, deployment.Single, "7.0.0", []at{{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}}`, `{"ok": 0, "code": 40573}`}})
+		play(t, deployment.Single, "7.0.0", []at{
+			{"a", `{"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}}`, `{"ok": 0, "code": 40573}`},
+		})
 	})
 	t.Run("images of an old server", func(t *testing.T) {
 		play(t, deployment.ReplicaSet, "4.2.0", []at{
@@ -178,7 +193,9 @@ func TestChangeStreams(t *testing.T) {
 		})
 	})
 	t.Run("of a new server", func(t *testing.T) {
-		play(t, deployment.ReplicaSet, "8.2.1", []at{watch(`"showExpandedEvents": true`), {"a", `{"create": "c", "viewOn": "x"}`, fine}, events(event("create", `, "nsType": "view"`))})
+		play(t, deployment.ReplicaSet, "8.2.1", []at{
+			watch(`"showExpandedEvents": true`), {"a", `{"create": "c", "viewOn": "x"}`, fine}, events(event("create", `, "nsType": "view"`)),
+		})
 	})
 }
 
@@ -188,7 +205,8 @@ func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
 		open := func(options string) bson.Raw {
-			return send(t, d, "a", `{"aggregate": "c", "pipeline": [{"$changeStream": {`+options+`}}], "cursor": {}}`)
+			return send(t, d, "a",
+				`{"aggregate": "c", "pipeline": [{"$changeStream": {`+options+`}}], "cursor": {}}`)
 		}
 		value := func(doc bson.Raw, path ...string) string {
 			v, _ := doc.Lookup(path...)
@@ -220,12 +238,14 @@ func TestResume(t *testing.T) {
 		} {
 			reply := open(options)
 			if got := kinds(reply); got != want || !reply.Has("cursor") {
-				t.Errorf("a stream with %s begins with %s, want %s: %s", options, got, want, match.Text(bson.DocumentValue(reply)))
+				t.Errorf("a stream with %s begins with %s, want %s: %s", options, got, want,
+					match.Text(bson.DocumentValue(reply)))
 			}
 		}
 		reply := open(`"resumeAfter": ` + value(all, "cursor", "firstBatch", "3", "_id"))
 		if code := value(reply, "code"); code != "260" {
-			t.Errorf("a stream that resumes after an invalidate event is answered with code %s", code)
+			t.Errorf("a stream that resumes after an invalidate event is answered with code %s",
+				code)
 		}
 	})
 }
@@ -274,7 +294,8 @@ func TestAwait(t *testing.T) {
 					n = len(slices.Collect(batch.Documents()))
 				}
 				if n != test.events {
-					t.Errorf("the reply has %d documents, want %d: %s", n, test.events, match.Text(bson.DocumentValue(reply)))
+					t.Errorf("the reply has %d documents, want %d: %s", n, test.events,
+						match.Text(bson.DocumentValue(reply)))
 				}
 			})
 		})

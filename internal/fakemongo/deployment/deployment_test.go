@@ -31,7 +31,9 @@ func doc(t testing.TB, json string) bson.Raw {
 }
 
 // connect makes a client of the deployment.
-func connect(t *testing.T, d *deployment.Deployment, several bool, options map[string][]string) *client.Client {
+func connect(
+	t *testing.T, d *deployment.Deployment, several bool, options map[string][]string,
+) *client.Client {
 	t.Helper()
 	cfg, err := connstring.ParseWith(d.URI(several, options), options)
 	if err != nil {
@@ -73,7 +75,8 @@ func run(t *testing.T, c *client.Client, command string) bson.Raw {
 	t.Helper()
 	cmd := doc(t, command)
 	if !cmd.Has("lsid") {
-		cmd = bson.With(cmd, "lsid", bson.DocumentValue(bson.NewBuilder(nil).Binary("id", 4, make([]byte, 16)).Finish()))
+		cmd = bson.With(cmd, "lsid",
+			bson.DocumentValue(bson.NewBuilder(nil).Binary("id", 4, make([]byte, 16)).Finish()))
 	}
 	reply, err := c.RunCommand(t.Context(), "db", cmd, client.RunCommandOptions{})
 	if e, ok := errors.AsType[*mongoerr.CommandError](err); ok {
@@ -394,7 +397,10 @@ func runSteps(t *testing.T, c *client.Client, steps []step) {
 func TestFailPoint(t *testing.T) {
 	const ping, fine = `{"ping": 1}`, `{"ok": 1}`
 	set := func(mode, data string) step {
-		return step{`{"configureFailPoint": "failCommand", "mode": ` + mode + `, "data": ` + data + `}`, fine}
+		return step{
+			`{"configureFailPoint": "failCommand", "mode": ` + mode + `, "data": ` + data + `}`,
+			fine,
+		}
 	}
 	refused := `{"ok": 0, "code": 11600, "codeName": "InterruptedAtShutdown", "errorLabels": {"$$exists": false}}`
 	for name, steps := range map[string][]step{
@@ -534,7 +540,8 @@ func TestReplicaSetCommands(t *testing.T) {
 			{"c", `{"replSetStepDown": 10}`, 0, "b:27017"},
 		} {
 			if got := code(direct[step.on], step.command); got != step.code {
-				t.Errorf("step %d: %s on %s: code %d, want %d", i, step.command, step.on, got, step.code)
+				t.Errorf("step %d: %s on %s: code %d, want %d", i, step.command, step.on, got,
+					step.code)
 			}
 			time.Sleep(time.Minute) //nolint:forbidigo // fake time, in which the client notices
 			if got := primary(); got != step.primary {
@@ -550,7 +557,8 @@ func TestReplicaSetCommands(t *testing.T) {
 			t.Errorf("all others are frozen: the topology is %v", kind)
 		}
 
-		alone := connect(t, deployment.New(t, deployment.Single, deployment.Versions[0]), false, nil)
+		alone := connect(t, deployment.New(t, deployment.Single, deployment.Versions[0]), false,
+			nil)
 		for _, command := range []string{`{"replSetFreeze": 0}`, `{"replSetStepDown": 10}`} {
 			if got := code(alone, command); got != 76 {
 				t.Errorf("%s on a standalone: code %d, want 76", command, got)
@@ -606,12 +614,14 @@ func TestTopologies(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := deployment.New(t, test.topology, "4.2.0")
 				c := connect(t, d, test.several, test.options)
-				runSteps(t, c, []step{{`{"insert": "c", "documents": [{"_id": 2}, {"_id": 1}]}`, `{"n": 2}`}})
+				runSteps(t, c,
+					[]step{{`{"insert": "c", "documents": [{"_id": 2}, {"_id": 1}]}`, `{"n": 2}`}})
 				now := c.Topology()
 				if now.Kind != test.want || len(now.Servers) != test.servers {
 					t.Errorf("the topology is %v", now)
 				}
-				if sorted := d.Sorted("db.c"); len(sorted) != 2 || match.Text(bson.DocumentValue(sorted[0])) != `{"_id":1}` {
+				if sorted := d.Sorted("db.c"); len(sorted) != 2 ||
+					match.Text(bson.DocumentValue(sorted[0])) != `{"_id":1}` {
 					t.Errorf("Sorted() = %v", sorted)
 				}
 				if docs, exists := d.Documents("db.c"); len(docs) != 2 || !exists {
@@ -634,7 +644,8 @@ func TestBalancer(t *testing.T) {
 		find := client.FindOptions{BatchSize: new(int32(1))}
 		var ids []int64
 		for range 2 {
-			found, err := c.Find(t.Context(), client.Namespace{Database: "db", Collection: "c"}, find)
+			found, err := c.Find(t.Context(), client.Namespace{Database: "db", Collection: "c"},
+				find)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -652,7 +663,8 @@ func TestNoBalancer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deployment.New(t, deployment.Sharded, "7.0.0")
 		c := connect(t, d, false, map[string][]string{"loadBalanced": {"true"}})
-		if err := c.Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "does not support this mode") {
+		if err := c.Ping(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "does not support this mode") {
 			t.Errorf("Ping() = %v", err)
 		}
 	})
@@ -664,7 +676,11 @@ func TestRoles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
 		c := connect(t, d, false, nil)
-		secondary := client.RunCommandOptions{Common: client.Common{ReadPreference: &selection.ReadPreference{Mode: selection.Secondary}}}
+		secondary := client.RunCommandOptions{
+			Common: client.Common{
+				ReadPreference: &selection.ReadPreference{Mode: selection.Secondary},
+			},
+		}
 		for command, want := range map[string]int32{
 			`{"insert": "c", "documents": [{}]}`: 10107, `{"find": "c"}`: 0,
 		} {

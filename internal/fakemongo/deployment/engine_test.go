@@ -77,8 +77,10 @@ const session = `"lsid": {"id": {"$binary": {"base64": "AAAAAAAAAAAAAAAAAAAAAA==
 func TestEngineIsPassed(t *testing.T) {
 	onEngine(t, deployment.ReplicaSet, nil,
 		func(t *testing.T, d *deployment.Deployment, e *engine, c *client.Client) {
-			run(t, c, `{"find": "c", "readConcern": {"level": "majority"}, `+session+`, "maxTimeMS": 5}`)
-			if want := []string{`{"find":"c","maxTimeMS":5,"$db":"db"}`}; !slices.Equal(e.seen, want) {
+			run(t, c,
+				`{"find": "c", "readConcern": {"level": "majority"}, `+session+`, "maxTimeMS": 5}`)
+			if want := []string{`{"find":"c","maxTimeMS":5,"$db":"db"}`}; !slices.Equal(e.seen,
+				want) {
 				t.Errorf("the engine got %v, want %v", e.seen, want)
 			}
 			for _, refused := range []string{
@@ -122,7 +124,8 @@ func TestServerIsPassed(t *testing.T) {
 		d.Cluster().StepDown()
 		commit := run(t, c, `{"commitTransaction": 1, `+inside+`}`)
 		if !commit.Has("code") && !commit.Has("error") { // the client may know that there is none
-			t.Errorf("without a primary, a commit is answered with %v", match.Text(bson.DocumentValue(commit)))
+			t.Errorf("without a primary, a commit is answered with %v",
+				match.Text(bson.DocumentValue(commit)))
 		}
 		d.Cluster().Elect(d.Cluster().Host(0))
 		run(t, c, `{"commitTransaction": 1, `+inside+`}`)
@@ -138,7 +141,8 @@ func TestServerIsPassed(t *testing.T) {
 		}; !slices.Equal(names, want) {
 			t.Errorf("the engine got %v, want %v", names, want)
 		}
-		if got := doc(t, e.seen[1]); !got.Has("lsid") || !got.Has("txnNumber") || !got.Has("autocommit") {
+		if got := doc(t, e.seen[1]); !got.Has("lsid") || !got.Has("txnNumber") ||
+			!got.Has("autocommit") {
 			t.Errorf("the engine got %s", e.seen[1])
 		}
 	})
@@ -194,9 +198,12 @@ func TestEngineStatements(t *testing.T) {
 		"findAndModify": {`{"value": {"_id": 1}, "ok": 1}`},
 	}
 	const numbered = `, "ordered": false, "txnNumber": {"$numberLong": "%d"}, ` + session + `}`
-	insert := fmt.Sprintf(`{"insert": "c", "documents": [{"_id": 1}, {"_id": 2}, {"_id": 3}]`+numbered, 1)
-	update := fmt.Sprintf(`{"update": "c", "updates": [{"q": {}, "u": {}}, {"q": {}, "u": {}}]`+numbered, 2)
-	modify := `{"findAndModify": "c", "remove": true, "txnNumber": {"$numberLong": "3"}, ` + session + `}`
+	insert := fmt.Sprintf(`{"insert": "c", "documents": [{"_id": 1}, {"_id": 2}, {"_id": 3}]`+
+		numbered, 1)
+	update := fmt.Sprintf(`{"update": "c", "updates": [{"q": {}, "u": {}}, {"q": {}, "u": {}}]`+
+		numbered, 2)
+	modify := `{"findAndModify": "c", "remove": true, "txnNumber": {"$numberLong": "3"}, ` +
+		session + `}`
 	onEngine(t, deployment.ReplicaSet, replies,
 		func(t *testing.T, d *deployment.Deployment, e *engine, _ *client.Client) {
 			for i, step := range []struct {
@@ -214,8 +221,10 @@ func TestEngineStatements(t *testing.T) {
 				{`{"find": "c", "autocommit": false, "startTransaction": true, "txnNumber": {"$numberLong": "4"}, ` + session + `}`, `{"ok": 0, "code": 263}`, 8},
 			} {
 				reply := bson.DocumentValue(send(t, d, "a", step.command))
-				if err := (match.Matcher{}).Root(bson.DocumentValue(doc(t, step.want)), reply); err != nil {
-					t.Errorf("%d: %s is answered with %s: %v", i, step.command, match.Text(reply), err)
+				if err := (match.Matcher{}).
+					Root(bson.DocumentValue(doc(t, step.want)), reply); err != nil {
+					t.Errorf("%d: %s is answered with %s: %v", i, step.command, match.Text(reply),
+						err)
 				}
 				if len(e.seen) != step.ran {
 					t.Errorf("%d: the engine ran %q, want %d", i, e.seen, step.ran)
@@ -247,7 +256,9 @@ func TestEngineCursors(t *testing.T) {
 		}
 		run(t, c, `{"find": "c"}`)
 		for i, want := range []bool{false, true} {
-			if reply := run(t, c, `{"killCursors": "c", "cursors": [{"$numberLong": "7"}]}`); reply.Has("code") != want {
+			if reply := run(t, c,
+				`{"killCursors": "c", "cursors": [{"$numberLong": "7"}]}`); reply.Has(
+				"code") != want {
 				t.Errorf("killCursors %d is answered with %v", i, reply)
 			}
 		}
@@ -271,7 +282,9 @@ func TestEngineFailPoint(t *testing.T) {
 
 // TestEngineCollections asks the engine for what tests expect of collections.
 func TestEngineCollections(t *testing.T) {
-	batch := func(docs string) string { return `{"cursor": {"firstBatch": [` + docs + `]}, "ok": 1}` }
+	batch := func(docs string) string {
+		return `{"cursor": {"firstBatch": [` + docs + `]}, "ok": 1}`
+	}
 	notFound := `{"ok": 0, "code": 26, "errmsg": "ns not found"}`
 	onEngine(t, deployment.ReplicaSet, map[string][]string{
 		"drop":            {notFound},
@@ -285,7 +298,8 @@ func TestEngineCollections(t *testing.T) {
 		}
 		for range 2 { // the second insert has a write error
 			e.seen = nil
-			err := d.SetCollection("db", "c", doc(t, `{"capped": true}`), []bson.Raw{doc(t, `{"_id": 1}`)})
+			err := d.SetCollection("db", "c", doc(t, `{"capped": true}`),
+				[]bson.Raw{doc(t, `{"_id": 1}`)})
 			want := []string{
 				`{"drop":"c","$db":"db"}`, `{"create":"c","capped":true,"$db":"db"}`,
 				`{"insert":"c","documents":[{"_id":1}],"$db":"db"}`,

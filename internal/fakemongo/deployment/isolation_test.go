@@ -19,10 +19,13 @@ const (
 )
 
 func in(session, number string) string {
-	return `"lsid": "` + session + `", "txnNumber": {"$numberLong": "` + number + `"}, "autocommit": false`
+	return `"lsid": "` + session + `", "txnNumber": {"$numberLong": "` + number +
+		`"}, "autocommit": false`
 }
 
-func begins(session, number string) string { return in(session, number) + `, "startTransaction": true` }
+func begins(session, number string) string {
+	return in(session, number) + `, "startTransaction": true`
+}
 
 func commits(session, number string) string {
 	return `{"commitTransaction": 1, "$db": "admin", ` + in(session, number) + `}`
@@ -34,7 +37,8 @@ func aborts(session, number string) string {
 
 // adds is an update of one document, in a transaction or, with an empty text, in none.
 func adds(id, n, transaction string) string {
-	command := `{"update": "c", "updates": [{"q": {"_id": ` + id + `}, "u": {"$inc": {"n": ` + n + `}}}]`
+	command := `{"update": "c", "updates": [{"q": {"_id": ` + id + `}, "u": {"$inc": {"n": ` + n +
+		`}}}]`
 	if transaction != "" {
 		command += ", " + transaction
 	}
@@ -204,7 +208,8 @@ func snapshot(t *testing.T, d *deployment.Deployment, time string) bson.Raw {
 func TestCommitIsOneMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
-		sends(t, d, at{"a", `{"insert": "c", "documents": [{"_id": 1, "n": 5}, {"_id": 2, "n": 5}]}`, fine})
+		sends(t, d,
+			at{"a", `{"insert": "c", "documents": [{"_id": 1, "n": 5}, {"_id": 2, "n": 5}]}`, fine})
 		sends(t, d, at{"a", adds("1", "-3", begins("S1", "1")), `{"n": 1}`})
 		sends(t, d, at{"a", adds("2", "3", in("S1", "1")), `{"n": 1}`})
 		before, _ := snapshot(t, d, "").Lookup("atClusterTime")
@@ -216,7 +221,8 @@ func TestCommitIsOneMoment(t *testing.T) {
 			t.Fatalf("the commit took no time: %d, %d", first, last)
 		}
 		for i := first; i <= last; i++ {
-			batch, _ := snapshot(t, d, match.Text(bson.TimestampValue(second, i))).Lookup("firstBatch")
+			batch, _ := snapshot(t, d, match.Text(bson.TimestampValue(second, i))).
+				Lookup("firstBatch")
 			array, _ := batch.Array()
 			var sum int64
 			for doc := range array.Documents() {
@@ -248,7 +254,8 @@ func TestOldSnapshot(t *testing.T) {
 		}
 		for time, n := range times {
 			batch, _ := snapshot(t, d, time).Lookup("firstBatch")
-			if got, want := match.Text(batch), `"n":`+n+`}`; !strings.Contains(strings.ReplaceAll(got, " ", ""), want) {
+			if got, want := match.Text(batch),
+				`"n":`+n+`}`; !strings.Contains(strings.ReplaceAll(got, " ", ""), want) {
 				t.Errorf("at %s there is %s, want n to be %s", time, got, n)
 			}
 		}

@@ -62,7 +62,8 @@ func play(t *testing.T, topology deployment.Topology, version deployment.Version
 		d := deployment.New(t, topology, version)
 		for _, s := range steps {
 			reply := bson.DocumentValue(send(t, d, s.host, s.command))
-			if err := (match.Matcher{}).Root(bson.DocumentValue(doc(t, s.reply)), reply); err != nil {
+			if err := (match.Matcher{}).
+				Root(bson.DocumentValue(doc(t, s.reply)), reply); err != nil {
 				t.Errorf("%s is answered with %s: %v", s.command, match.Text(reply), err)
 			}
 		}
@@ -145,7 +146,10 @@ func TestRetryableWriteFailPoint(t *testing.T) {
 		return `{"insert": "c", "documents": [{"_id": 11}, {"_id": 12}, {"_id": 13}], "lsid": "S1", "txnNumber": {"$numberLong": "` + number + `"}}`
 	}
 	set := func(data string) at {
-		return at{"a", `{"configureFailPoint": "onPrimaryTransactionalWrite", "$db": "admin", "mode": {"times": 1}` + data + `}`, fine}
+		return at{
+			"a",
+			`{"configureFailPoint": "onPrimaryTransactionalWrite", "$db": "admin", "mode": {"times": 1}` + data + `}`, fine,
+		}
 	}
 	for name, steps := range map[string][]at{
 		"after":  {set(``), {"a", insert, gone}, {"a", all, found(`{"_id": 1}`)}, {"a", insert, `{"n": 1}`}},
@@ -213,7 +217,8 @@ func TestSessions(t *testing.T) {
 		} {
 			time.Sleep(step.after) //nolint:forbidigo // time is fake
 			reply := bson.DocumentValue(send(t, d, "a", step.command))
-			if err := (match.Matcher{}).Root(bson.DocumentValue(doc(t, step.want)), reply); err != nil {
+			if err := (match.Matcher{}).
+				Root(bson.DocumentValue(doc(t, step.want)), reply); err != nil {
 				t.Errorf("%d: %s is answered with %s: %v", i, step.command, match.Text(reply), err)
 			}
 			if n := d.Sessions(); n != step.sessions {
@@ -252,7 +257,8 @@ func TestClusterTime(t *testing.T) {
 			`{"level": "snapshot", "atClusterTime": {"$timestamp": {"t": 4000000000, "i": 1}}}`,
 			`{"atClusterTime": {"$timestamp": {"t": 1, "i": 1}}}`,
 		} {
-			if reply := send(t, d, "a", `{"find": "c", "readConcern": `+concern+`}`); !reply.Has("errmsg") {
+			if reply := send(t, d, "a",
+				`{"find": "c", "readConcern": `+concern+`}`); !reply.Has("errmsg") {
 				t.Errorf("%s is answered with %v", concern, reply)
 			}
 		}
@@ -290,7 +296,9 @@ func TestTransactions(t *testing.T) {
 		return `"lsid": "` + session + `", "txnNumber": {"$numberLong": "1"}, "autocommit": false`
 	}
 	start := func(session string) string { return txn(session) + `, "startTransaction": true` }
-	commit := func(session string) string { return `{"commitTransaction": 1, "$db": "admin", ` + txn(session) + `}` }
+	commit := func(session string) string {
+		return `{"commitTransaction": 1, "$db": "admin", ` + txn(session) + `}`
+	}
 	none := `{"ok": 0, "code": 251, "codeName": "NoSuchTransaction", "errorLabels": ["TransientTransactionError"]}`
 	insert := func(id, session string) string {
 		return `{"insert": "c", "documents": [{"_id": ` + id + `}], ` + session + `}`
@@ -456,7 +464,8 @@ func TestBulkWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) { play(t, deployment.ReplicaSet, "8.2.1", steps) })
 	}
 	t.Run("an old server", func(t *testing.T) {
-		play(t, deployment.ReplicaSet, "7.0.0", []at{{"a", one(`{"insert": 0, "document": {}}`), refused("59")}})
+		play(t, deployment.ReplicaSet, "7.0.0",
+			[]at{{"a", one(`{"insert": 0, "document": {}}`), refused("59")}})
 	})
 }
 

@@ -188,7 +188,8 @@ func TestCollectionUUID(t *testing.T) {
 		} {
 			command := row.command + `, "collectionUUID": ` + match.Text(id) + `}`
 			reply := bson.DocumentValue(send(t, d, "a", command))
-			if err := (match.Matcher{}).Root(bson.DocumentValue(doc(t, row.want)), reply); err != nil {
+			if err := (match.Matcher{}).
+				Root(bson.DocumentValue(doc(t, row.want)), reply); err != nil {
 				t.Errorf("%s is answered with %s: %v", command, match.Text(reply), err)
 			}
 		}

@@ -29,7 +29,8 @@ func TestReply(t *testing.T) {
 			t.Errorf("%v is %s, %v; want %s", c.err, got, err, want)
 		}
 	}
-	if failure.WriteConflict.Is(nil) || failure.BadValue.Is(conflict) || !failure.WriteConflict.Is(conflict) {
+	if failure.WriteConflict.Is(nil) || failure.BadValue.Is(conflict) ||
+		!failure.WriteConflict.Is(conflict) {
 		t.Error("Is is wrong")
 	}
 }

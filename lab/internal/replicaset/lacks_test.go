@@ -10,7 +10,8 @@ import (
 )
 
 func decimal() bson.Raw {
-	return bson.NewBuilder(nil).Value("d", bson.Value{Type: bson.TypeDecimal128, Data: make([]byte, 16)}).Finish()
+	return bson.NewBuilder(nil).
+		Value("d", bson.Value{Type: bson.TypeDecimal128, Data: make([]byte, 16)}).Finish()
 }
 
 // TestLacks finds what FerretDB v1 does not have, wherever it is in a command.
@@ -28,11 +29,14 @@ func TestLacks(t *testing.T) {
 		{"in a sequence", "the BSON type Decimal128", ping, []bson.Raw{ping, decimal()}},
 		{"NaN", "NaN", bson.NewBuilder(nil).Double("a", math.NaN()).Finish(), nil},
 		{"two names", "", bson.NewBuilder(nil).Int32("a", 1).Int32("b", 1).Finish(), nil},
-		{"one name", "two fields of one name", ping, []bson.Raw{bson.NewBuilder(nil).OpenDocument("f").
-			Int32("a", 1).Int32("a", 2).Close().Finish()}},
+		{"one name", "two fields of one name", ping,
+			[]bson.Raw{bson.NewBuilder(nil).OpenDocument("f").
+				Int32("a", 1).Int32("a", 2).Close().Finish()}},
 		{"MinKey", "the BSON type MinKey", bson.NewBuilder(nil).MinKey("a").Finish(), nil},
 	} {
-		cmd := &fakemongo.Command{Body: c.body, Sequences: map[string][]bson.Raw{"documents": c.docs}}
+		cmd := &fakemongo.Command{
+			Body: c.body, Sequences: map[string][]bson.Raw{"documents": c.docs},
+		}
 		if got := lacks(cmd); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
@@ -42,8 +46,10 @@ func TestLacks(t *testing.T) {
 // TestAnswer has a command that the backend lacks answered here.
 func TestAnswer(t *testing.T) {
 	s := &Server{log: newOplog(1)}
-	reply := s.answer(&fakemongo.Command{Name: "find", Database: "d", Body: decimal()}, nil).Document()
-	if n := integer(reply, "code"); n != int64(failure.NotImplemented) || timestampOf(field(reply, "operationTime")) == (timestamp{}) {
+	reply := s.answer(&fakemongo.Command{Name: "find", Database: "d", Body: decimal()}, nil).
+		Document()
+	if n := integer(reply, "code"); n != int64(failure.NotImplemented) ||
+		timestampOf(field(reply, "operationTime")) == (timestamp{}) {
 		t.Errorf("the reply is %x", reply)
 	}
 }
@@ -62,7 +68,9 @@ func TestOwnDatabase(t *testing.T) {
 func TestTakeBack(t *testing.T) {
 	b := &scripted{fail: 3}
 	s := &Server{backend: b, log: newOplog(1)}
-	doc := func(id, n int32) bson.Raw { return bson.NewBuilder(nil).Int32("_id", id).Int32("n", n).Finish() }
+	doc := func(id, n int32) bson.Raw {
+		return bson.NewBuilder(nil).Int32("_id", id).Int32("n", n).Finish()
+	}
 	ns := namespace{"d", "c"}
 	err := s.applyAll([]change{
 		{ns: ns, after: doc(1, 1)},

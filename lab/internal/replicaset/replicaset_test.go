@@ -143,7 +143,8 @@ func TestNoDirtyRead(t *testing.T) {
 			if want.inside {
 				ctx = tx
 			}
-			anna, ben, cleo := f.balance(t, ctx, "anna"), f.balance(t, ctx, "ben"), f.balance(t, ctx, "cleo")
+			anna, ben, cleo := f.balance(t, ctx, "anna"), f.balance(t, ctx, "ben"),
+				f.balance(t, ctx, "cleo")
 			if anna != want.anna || ben != want.ben || cleo != want.cleo {
 				t.Errorf("in progress: %d, %d, %d, want %+v", anna, ben, cleo, want)
 			}
@@ -252,7 +253,8 @@ func TestEnds(t *testing.T) {
 	if err := f.db.RunCommand(tx, bson.M{"count": "accounts"}).Err(); code(err) != 263 {
 		t.Errorf("count in a transaction: %v, want 263", err)
 	}
-	if anna, ben := f.balance(t, t.Context(), "anna"), f.balance(t, t.Context(), "ben"); anna != 100 || ben != 101 {
+	if anna, ben := f.balance(t, t.Context(), "anna"),
+		f.balance(t, t.Context(), "ben"); anna != 100 || ben != 101 {
 		t.Errorf("anna has %d, ben %d, want 100 and 101", anna, ben)
 	}
 }
@@ -311,7 +313,9 @@ func TestAtomic(t *testing.T) {
 			}
 			defer s.EndSession(context.Background())
 			for range each {
-				_, err := s.WithTransaction(context.Background(), func(ctx context.Context) (any, error) {
+				_, err := s.WithTransaction(context.Background(), func(
+					ctx context.Context,
+				) (any, error) {
 					if _, err := c.UpdateByID(ctx, "anna", add(-1)); err != nil {
 						return nil, err
 					}
@@ -344,7 +348,8 @@ func TestAtomic(t *testing.T) {
 		balances[e.DocumentKey.ID] = e.UpdateDescription.UpdatedFields.Balance
 		if i%2 == 0 {
 			at = e.ClusterTime
-		} else if e.ClusterTime != at || balances["anna"]+balances["ben"] != 200 || e.TxnNumber == 0 {
+		} else if e.ClusterTime != at || balances["anna"]+balances["ben"] != 200 ||
+			e.TxnNumber == 0 {
 			t.Fatalf("event %d: %+v; %v", i, e, balances)
 		}
 	}
@@ -361,10 +366,12 @@ func TestPipelines(t *testing.T) {
 		return mongo.Pipeline{{{Key: "$set", Value: bson.M{"balance": v}}}}
 	}
 	s := f.watch(t, c, mongo.Pipeline{})
-	if r := must[*mongo.UpdateResult](t)(c.UpdateMany(t.Context(), bson.M{}, set(100))); r.MatchedCount != 2 || r.ModifiedCount != 0 {
+	if r := must[*mongo.UpdateResult](t)(c.UpdateMany(t.Context(), bson.M{},
+		set(100))); r.MatchedCount != 2 || r.ModifiedCount != 0 {
 		t.Errorf("an update that changes nothing: %+v", r)
 	}
-	if r := must[*mongo.UpdateResult](t)(c.UpdateMany(t.Context(), bson.M{"_id": "anna"}, set(7))); r.ModifiedCount != 1 {
+	if r := must[*mongo.UpdateResult](t)(c.UpdateMany(t.Context(), bson.M{"_id": "anna"},
+		set(7))); r.ModifiedCount != 1 {
 		t.Errorf("update: %+v", r)
 	}
 	tx, of := f.begin(t)
@@ -373,7 +380,8 @@ func TestPipelines(t *testing.T) {
 		t.Errorf("ben has %d outside", got)
 	}
 	ok(t, of.CommitTransaction(t.Context()))
-	if anna, ben := f.balance(t, t.Context(), "anna"), f.balance(t, t.Context(), "ben"); anna != 7 || ben != 8 {
+	if anna, ben := f.balance(t, t.Context(), "anna"),
+		f.balance(t, t.Context(), "ben"); anna != 7 || ben != 8 {
 		t.Errorf("anna has %d, ben %d", anna, ben)
 	}
 	if got := kinds(t, s, 2); got[0] != "update" || got[1] != "update" {
@@ -395,15 +403,21 @@ func TestWholeDocument(t *testing.T) {
 	c := f.accounts(t)
 	is := func(balance int) bson.M {
 		doc := bson.D{{Key: "_id", Value: "anna"}, {Key: "balance", Value: balance}}
-		return bson.M{"_id": "anna", "$and": bson.A{bson.M{"$expr": bson.M{"$eq": bson.A{"$$ROOT", bson.M{"$literal": doc}}}}}}
+		return bson.M{
+			"_id": "anna", "$and": bson.A{
+				bson.M{"$expr": bson.M{"$eq": bson.A{"$$ROOT", bson.M{"$literal": doc}}}},
+			},
+		}
 	}
 	for balance, want := range map[int]int64{99: 0, 100: 1, 105: 0} {
-		r := must[*mongo.UpdateResult](t)(c.UpdateOne(t.Context(), is(balance), bson.M{"$set": bson.M{"balance": 100}}))
+		r := must[*mongo.UpdateResult](t)(c.UpdateOne(t.Context(), is(balance),
+			bson.M{"$set": bson.M{"balance": 100}}))
 		if r.MatchedCount != want {
 			t.Errorf("update of %d: %+v, want %d", balance, r, want)
 		}
 	}
-	if err := c.FindOneAndUpdate(t.Context(), is(1), add(1)).Err(); !errors.Is(err, mongo.ErrNoDocuments) {
+	if err := c.FindOneAndUpdate(t.Context(), is(1), add(1)).
+		Err(); !errors.Is(err, mongo.ErrNoDocuments) {
 		t.Errorf("findOneAndUpdate of another document: %v", err)
 	}
 	ok(t, c.FindOneAndUpdate(t.Context(), is(100), add(1)).Err())

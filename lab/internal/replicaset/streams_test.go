@@ -36,7 +36,8 @@ func kinds(t *testing.T, s *mongo.ChangeStream, n int) (all []string) {
 }
 
 func (f *fixture) watch(t *testing.T, w interface {
-	Watch(context.Context, any, ...options.Lister[options.ChangeStreamOptions]) (*mongo.ChangeStream, error)
+	Watch(context.Context, any,
+		...options.Lister[options.ChangeStreamOptions]) (*mongo.ChangeStream, error)
 }, pipeline mongo.Pipeline, o ...options.Lister[options.ChangeStreamOptions],
 ) *mongo.ChangeStream {
 	t.Helper()
@@ -64,17 +65,21 @@ func TestStreams(t *testing.T) {
 	must[*mongo.UpdateResult](t)(c.UpdateByID(t.Context(), 1, bson.M{
 		"$set": bson.M{"a.b": 5}, "$unset": bson.M{"gone": ""}, "$pop": bson.M{"list": 1},
 	}))
-	must[*mongo.UpdateResult](t)(c.UpdateByID(t.Context(), 1, bson.M{"$set": bson.M{"a.b": 5}})) // nothing
+	// nothing
+	must[*mongo.UpdateResult](t)(c.UpdateByID(t.Context(), 1, bson.M{"$set": bson.M{"a.b": 5}}))
 	must[*mongo.UpdateResult](t)(c.ReplaceOne(t.Context(), bson.M{"_id": 2}, bson.M{"x": 1}))
-	must[*mongo.UpdateResult](t)(c.UpdateMany(t.Context(), bson.M{}, bson.M{"$set": bson.M{"n": 1}}))
-	must[*mongo.UpdateResult](t)(c.UpdateOne(t.Context(), bson.M{"_id": 3}, bson.M{"$set": bson.M{"n": 1}}, options.UpdateOne().SetUpsert(true)))
+	must[*mongo.UpdateResult](t)(c.UpdateMany(t.Context(), bson.M{},
+		bson.M{"$set": bson.M{"n": 1}}))
+	must[*mongo.UpdateResult](t)(c.UpdateOne(t.Context(), bson.M{"_id": 3},
+		bson.M{"$set": bson.M{"n": 1}}, options.UpdateOne().SetUpsert(true)))
 	ok(t, c.FindOneAndDelete(t.Context(), bson.M{"_id": 3}).Err())
 	must[*mongo.DeleteResult](t)(c.DeleteMany(t.Context(), bson.M{}))
 	must[*mongo.InsertOneResult](t)(other.InsertOne(t.Context(), bson.M{"_id": 1}))
 	ok(t, c.Drop(t.Context()))
 	ok(t, f.db.Drop(t.Context()))
 
-	if e := next(t, ofCollection); !reflect.DeepEqual(e["documentKey"], bson.D{{Key: "_id", Value: int32(1)}}) || e["fullDocument"] == nil {
+	if e := next(t, ofCollection); !reflect.DeepEqual(e["documentKey"],
+		bson.D{{Key: "_id", Value: int32(1)}}) || e["fullDocument"] == nil {
 		t.Errorf("the first event is %v", e)
 	}
 	next(t, ofCollection)
@@ -82,7 +87,9 @@ func TestStreams(t *testing.T) {
 	want := bson.D{
 		{Key: "updatedFields", Value: bson.D{{Key: "a.b", Value: int32(5)}}},
 		{Key: "removedFields", Value: bson.A{"gone"}},
-		{Key: "truncatedArrays", Value: bson.A{bson.D{{Key: "field", Value: "list"}, {Key: "newSize", Value: int32(2)}}}},
+		{
+			Key: "truncatedArrays", Value: bson.A{bson.D{{Key: "field", Value: "list"}, {Key: "newSize", Value: int32(2)}}},
+		},
 	}
 	if !reflect.DeepEqual(e["updateDescription"], want) {
 		t.Errorf("updateDescription is %v, want %v", e["updateDescription"], want)
@@ -90,10 +97,14 @@ func TestStreams(t *testing.T) {
 	if doc, present := e["fullDocument"]; !present || doc != nil {
 		t.Errorf("fullDocument is %v, want null: the document is deleted", doc)
 	}
-	if got, want := kinds(t, ofCollection, 9), []string{"replace", "update", "update", "insert", "delete", "delete", "delete", "drop", "invalidate"}; !reflect.DeepEqual(got, want) {
+	if got, want := kinds(t, ofCollection, 9), []string{
+		"replace", "update", "update", "insert", "delete", "delete", "delete", "drop", "invalidate",
+	}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the collection: %v, want %v", got, want)
 	}
-	if got, want := kinds(t, ofDatabase, 15), []string{"insert", "insert", "update", "replace", "update", "update", "insert", "delete", "delete", "delete", "insert", "drop", "drop", "dropDatabase", "invalidate"}; !reflect.DeepEqual(got, want) {
+	if got, want := kinds(t, ofDatabase, 15), []string{
+		"insert", "insert", "update", "replace", "update", "update", "insert", "delete", "delete", "delete", "insert", "drop", "drop", "dropDatabase", "invalidate",
+	}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the database: %v, want %v", got, want)
 	}
 	if got := kinds(t, ofAll, 14); got[13] != "dropDatabase" {
@@ -111,10 +122,13 @@ func TestRename(t *testing.T) {
 	must[*mongo.InsertOneResult](t)(c.InsertOne(t.Context(), bson.M{"_id": 1}))
 	s := f.watch(t, c, mongo.Pipeline{})
 	ok(t, f.client.Database("admin").RunCommand(t.Context(), bson.D{
-		{Key: "renameCollection", Value: f.db.Name() + ".c"}, {Key: "to", Value: f.db.Name() + ".d"},
+		{Key: "renameCollection", Value: f.db.Name() + ".c"},
+		{Key: "to", Value: f.db.Name() + ".d"},
 	}).Err())
 	e := next(t, s)
-	if to := (bson.D{{Key: "db", Value: f.db.Name()}, {Key: "coll", Value: "d"}}); e["operationType"] != "rename" || !reflect.DeepEqual(e["to"], to) {
+	if to := (bson.D{
+		{Key: "db", Value: f.db.Name()}, {Key: "coll", Value: "d"},
+	}); e["operationType"] != "rename" || !reflect.DeepEqual(e["to"], to) {
 		t.Errorf("the event is %v", e)
 	}
 	if got := kinds(t, s, 1); got[0] != "invalidate" {
@@ -152,14 +166,16 @@ func TestResume(t *testing.T) {
 	}
 	kinds(t, s, 4)
 	invalidate := next(t, s)["_id"]
-	if _, err := c.Watch(t.Context(), mongo.Pipeline{}, o().SetResumeAfter(invalidate)); code(err) != 260 {
+	if _, err := c.Watch(t.Context(), mongo.Pipeline{},
+		o().SetResumeAfter(invalidate)); code(err) != 260 {
 		t.Errorf("resumeAfter invalidate: %v, want InvalidResumeToken", err)
 	}
 	again := f.watch(t, c, mongo.Pipeline{}, o().SetStartAfter(invalidate))
 	if e := next(t, again); e["operationType"] != "insert" {
 		t.Errorf("startAfter invalidate: %v", e)
 	}
-	if _, err := c.Watch(t.Context(), mongo.Pipeline{}, o().SetResumeAfter(bson.M{"_data": "8263"})); code(err) != 260 {
+	if _, err := c.Watch(t.Context(), mongo.Pipeline{},
+		o().SetResumeAfter(bson.M{"_data": "8263"})); code(err) != 260 {
 		t.Errorf("another server's token: %v, want InvalidResumeToken", err)
 	}
 }
@@ -175,7 +191,8 @@ func TestHistoryLost(t *testing.T) {
 	var at *bson.Timestamp
 	for i := range 5 {
 		session := must[*mongo.Session](t)(f.client.StartSession())
-		must[*mongo.InsertOneResult](t)(c.InsertOne(mongo.NewSessionContext(t.Context(), session), bson.M{"_id": i}))
+		must[*mongo.InsertOneResult](t)(c.InsertOne(mongo.NewSessionContext(t.Context(), session),
+			bson.M{"_id": i}))
 		if at == nil {
 			at = session.OperationTime()
 		}
@@ -207,7 +224,8 @@ func TestPipeline(t *testing.T) {
 	must[*mongo.InsertOneResult](t)(c.InsertOne(t.Context(), bson.M{"_id": 2}))
 	must[*mongo.UpdateResult](t)(c.UpdateByID(t.Context(), 1, bson.M{"$set": bson.M{"a.b": 2}}))
 	e := next(t, s)
-	if fields := e["updateDescription"].(bson.D)[0].Value; !reflect.DeepEqual(fields, bson.D{{Key: "a.b", Value: int32(2)}}) || e["operationType"] != nil {
+	if fields := e["updateDescription"].(bson.D)[0].Value; !reflect.DeepEqual(fields,
+		bson.D{{Key: "a.b", Value: int32(2)}}) || e["operationType"] != nil {
 		t.Errorf("the event is %v", e)
 	}
 	if bad.Next(t.Context()) {
@@ -216,7 +234,8 @@ func TestPipeline(t *testing.T) {
 	if err := bad.Err(); err == nil {
 		t.Error("a pipeline takes the token away: no error")
 	}
-	if _, err := c.Watch(t.Context(), mongo.Pipeline{{{Key: "$group", Value: bson.M{"_id": nil}}}}); code(err) != 238 {
+	if _, err := c.Watch(t.Context(),
+		mongo.Pipeline{{{Key: "$group", Value: bson.M{"_id": nil}}}}); code(err) != 238 {
 		t.Errorf("$group: %v, want NotImplemented", err)
 	}
 }
@@ -229,12 +248,14 @@ func TestAwait(t *testing.T) {
 	before := s.ResumeToken()
 	got := make(chan bool, 1)
 	go func() { got <- s.Next(context.Background()) }()
-	must[*mongo.InsertOneResult](t)(f.db.Collection("other").InsertOne(t.Context(), bson.M{"_id": 1}))
+	must[*mongo.InsertOneResult](t)(f.db.Collection("other").
+		InsertOne(t.Context(), bson.M{"_id": 1}))
 	must[*mongo.InsertOneResult](t)(c.InsertOne(t.Context(), bson.M{"_id": 1}))
 	if !<-got {
 		t.Fatal(s.Err())
 	}
-	short := f.watch(t, c, mongo.Pipeline{}, options.ChangeStream().SetMaxAwaitTime(time.Millisecond))
+	short := f.watch(t, c, mongo.Pipeline{},
+		options.ChangeStream().SetMaxAwaitTime(time.Millisecond))
 	if short.TryNext(t.Context()) || short.Err() != nil {
 		t.Errorf("a getMore without events: %s, %v", short.Current, short.Err())
 	}
@@ -246,33 +267,50 @@ func TestAwait(t *testing.T) {
 // TestOnce sends writes twice, as a client whose replies are lost does.
 func TestOnce(t *testing.T) {
 	f := start(t, replicaset.Config{})
-	lsid := bson.M{"id": bson.Binary{Subtype: 4, Data: []byte(f.db.Name() + "0123456789abcdef")[:16]}}
+	lsid := bson.M{
+		"id": bson.Binary{Subtype: 4, Data: []byte(f.db.Name() + "0123456789abcdef")[:16]},
+	}
 	number := int64(0)
 	twice := func(command bson.D) (first bson.M) {
 		t.Helper()
 		number++
-		command = append(command, bson.E{Key: "lsid", Value: lsid}, bson.E{Key: "txnNumber", Value: number})
+		command = append(command, bson.E{Key: "lsid", Value: lsid},
+			bson.E{Key: "txnNumber", Value: number})
 		direct := f.raw(t)
 		for range 2 {
 			first = direct(command)
 		}
 		return first
 	}
-	twice(bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{bson.M{"_id": 1, "n": 0}}}})
-	r := twice(bson.D{{Key: "update", Value: "c"}, {Key: "updates", Value: bson.A{bson.M{"q": bson.M{"_id": 1}, "u": bson.M{"$inc": bson.M{"n": 1}}}}}})
+	twice(bson.D{
+		{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{bson.M{"_id": 1, "n": 0}}},
+	})
+	r := twice(bson.D{
+		{Key: "update", Value: "c"}, {
+			Key: "updates", Value: bson.A{bson.M{"q": bson.M{"_id": 1}, "u": bson.M{"$inc": bson.M{"n": 1}}}},
+		},
+	})
 	if r["nModified"] != int32(1) {
 		t.Errorf("the repeated update: %v", r)
 	}
-	r = twice(bson.D{{Key: "findAndModify", Value: "c"}, {Key: "query", Value: bson.M{"_id": 1}}, {Key: "update", Value: bson.M{"$inc": bson.M{"n": 1}}}, {Key: "new", Value: true}})
+	r = twice(bson.D{
+		{Key: "findAndModify", Value: "c"}, {Key: "query", Value: bson.M{"_id": 1}},
+		{Key: "update", Value: bson.M{"$inc": bson.M{"n": 1}}}, {Key: "new", Value: true},
+	})
 	if r["value"].(bson.D)[1].Value != int32(2) {
 		t.Errorf("the repeated findAndModify: %v", r)
 	}
-	r = twice(bson.D{{Key: "delete", Value: "c"}, {Key: "deletes", Value: bson.A{bson.M{"q": bson.M{"_id": 1}, "limit": 1}}}})
+	r = twice(bson.D{
+		{Key: "delete", Value: "c"},
+		{Key: "deletes", Value: bson.A{bson.M{"q": bson.M{"_id": 1}, "limit": 1}}},
+	})
 	if r["n"] != int32(1) {
 		t.Errorf("the repeated delete: %v", r)
 	}
 	number = 0
-	if r := twice(bson.D{{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{bson.M{"_id": 9}}}}); r["code"] != int32(225) {
+	if r := twice(bson.D{
+		{Key: "insert", Value: "c"}, {Key: "documents", Value: bson.A{bson.M{"_id": 9}}},
+	}); r["code"] != int32(225) {
 		t.Errorf("an older number: %v, want TransactionTooOld", r)
 	}
 }
@@ -290,7 +328,8 @@ func TestSnapshot(t *testing.T) {
 	read := func() (ids []int32) {
 		t.Helper()
 		var docs []struct{ ID, N int32 }
-		cursor := must[*mongo.Cursor](t)(c.Find(ctx, bson.M{"n": 0}, options.Find().SetBatchSize(2)))
+		cursor := must[*mongo.Cursor](t)(c.Find(ctx, bson.M{"n": 0},
+			options.Find().SetBatchSize(2)))
 		ok(t, cursor.All(ctx, &docs))
 		return make([]int32, len(docs))
 	}

@@ -22,7 +22,8 @@ func TestCheck(t *testing.T) {
 	down := fakemongo.NewTCPServer(t, nil)
 	down.Close()
 	for _, format := range []string{"--json", "--json=false"} {
-		if code := cli.Run([]string{"check", format, "--uri", mongo.URI()}, nil, nil, broken{}, io.Discard); code != 1 {
+		if code := cli.Run([]string{"check", format, "--uri", mongo.URI()}, nil, nil, broken{},
+			io.Discard); code != 1 {
 			t.Errorf("check %s on a broken standard output = %d, want 1", format, code)
 		}
 	}
@@ -31,13 +32,15 @@ func TestCheck(t *testing.T) {
 		t.Errorf("check = %d, %q, %q", code, stdout, stderr)
 	}
 	code, stdout, stderr = run(nil, "check", "--uri", down.URI())
-	want := "mooring: no host can be reached: network error on " + string(down.Address()) + " (dial): connect: connection refused\n"
+	want := "mooring: no host can be reached: network error on " + string(down.Address()) +
+		" (dial): connect: connection refused\n"
 	if code != 1 || !strings.Contains(stdout, "  failed           ") || stderr != want {
 		t.Errorf("check of a server that is down = %d, %q, %q; want %q", code, stdout, stderr, want)
 	}
 	mongo.Handle("hello", fakemongo.Always(fakemongo.Hang()))
 	code, _, stderr = run(nil, "check", "--timeout=200ms", "--uri", mongo.URI())
-	if code != 1 || !strings.Contains(stderr, "no answer within 200ms (--timeout)") || strings.Count(stderr, "\n") != 1 {
+	if code != 1 || !strings.Contains(stderr, "no answer within 200ms (--timeout)") ||
+		strings.Count(stderr, "\n") != 1 {
 		t.Errorf("check of a server that hangs = %d, %q", code, stderr)
 	}
 }
@@ -89,10 +92,12 @@ func TestCheckJSON(t *testing.T) {
 	}
 	host := string(mongo.Address())
 	s := report.Servers[0]
-	if report.Hosts[0] != host || s.Address != host || s.Hello.Kind != "Standalone" || s.Hello.MaxWireVersion != 21 || s.RoundTripMS <= 0 {
+	if report.Hosts[0] != host || s.Address != host || s.Hello.Kind != "Standalone" ||
+		s.Hello.MaxWireVersion != 21 || s.RoundTripMS <= 0 {
 		t.Errorf("check --json = %s", stdout)
 	}
-	if d := report.Deployment; d.Kind != "Single" || d.Writable[0] != host || d.Readable[0] != host {
+	if d := report.Deployment; d.Kind != "Single" || d.Writable[0] != host ||
+		d.Readable[0] != host {
 		t.Errorf("check --json = %s", stdout)
 	}
 	if strings.Contains(stdout, "null") {
@@ -128,7 +133,8 @@ func TestCheckShowsNoSecret(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for _, more := range [][]string{nil, {"--json"}} {
-				_, stdout, stderr := run(nil, append(append([]string{"check"}, more...), row.args...)...)
+				_, stdout, stderr := run(nil,
+					append(append([]string{"check"}, more...), row.args...)...)
 				if strings.Contains(stdout+stderr, "hunter2") {
 					t.Errorf("check shows a secret: %q, %q", stdout, stderr)
 				}
@@ -172,9 +178,11 @@ func TestCheckShowsClients(t *testing.T) {
 			[]string{"with TLS, a certificate until " + own.Certificate.NotAfter.UTC().Format("2006-01-02"), "client certificates, named by subject", "REST at :8443"},
 		},
 	} {
-		code, stdout, stderr := run(nil, append([]string{"check", "--uri", mongo.URI()}, row.args...)...)
+		code, stdout, stderr := run(nil,
+			append([]string{"check", "--uri", mongo.URI()}, row.args...)...)
 		for _, want := range row.want {
-			if code != 0 || !strings.Contains(stdout, want) || strings.Contains(stdout+stderr, strings.Fields(line)[2]) {
+			if code != 0 || !strings.Contains(stdout, want) ||
+				strings.Contains(stdout+stderr, strings.Fields(line)[2]) {
 				t.Errorf("check %q = %d, %s%s; want %q", row.args, code, stdout, stderr, want)
 			}
 		}

@@ -88,7 +88,9 @@ func TestRun(t *testing.T) {
 			if code != row.code {
 				t.Errorf("Run = %d, want %d", code, row.code)
 			}
-			for what, pair := range map[string][2]string{"stdout": {stdout, row.stdout}, "stderr": {stderr, row.stderr}} {
+			for what, pair := range map[string][2]string{
+				"stdout": {stdout, row.stdout}, "stderr": {stderr, row.stderr},
+			} {
 				if !regexp.MustCompile(pair[1]).MatchString(pair[0]) {
 					t.Errorf("%s = %q, want %s", what, pair[0], pair[1])
 				}

@@ -29,15 +29,18 @@ var completionRows = []struct {
 	{"a value, for which the shell offers files", []string{"serve", "--config", "/et"}, ""},
 }
 
-const firstWords = "--help --version aggregate call check completion config count delete export find health " +
+const firstWords = "--help --version aggregate call check completion config count delete export " +
+	"find health " +
 	"help import insert key policy serve types update version watch"
 
 func TestCompletions(t *testing.T) {
 	for _, row := range completionRows {
 		t.Run(row.name, func(t *testing.T) {
 			code, stdout, stderr := run(nil, append([]string{"complete"}, row.words...)...)
-			if got := strings.Join(strings.Fields(stdout), " "); code != 0 || got != row.want || stderr != "" {
-				t.Errorf("complete %q = %d, %q, %q; want %q", row.words, code, got, stderr, row.want)
+			if got := strings.Join(strings.Fields(stdout), " "); code != 0 || got != row.want ||
+				stderr != "" {
+				t.Errorf("complete %q = %d, %q, %q; want %q", row.words, code, got, stderr,
+					row.want)
 			}
 		})
 	}
@@ -87,7 +90,8 @@ func TestShells(t *testing.T) {
 				"GOCOVERDIR=" + t.TempDir(), // else a binary with coverage warns
 			}
 			out, err := cmd.CombinedOutput()
-			if got := strings.Join(strings.Fields(string(out)), " "); err != nil || got != row.want {
+			if got := strings.Join(strings.Fields(string(out)), " "); err != nil ||
+				got != row.want {
 				t.Errorf("%s = %q, %v; want %q", row.shell, got, err, row.want)
 			}
 		})

@@ -43,8 +43,10 @@ func TestConfigCheck(t *testing.T) {
 				environ = []string{tt.env[0] + "=" + tt.env[1]}
 			}
 			var stdout, stderr bytes.Buffer
-			code := cli.Run(append([]string{"config", "check"}, tt.args...), environ, nil, &stdout, &stderr)
-			if code != tt.code || !strings.Contains(stdout.String(), tt.stdout) || !strings.Contains(stderr.String(), tt.stderr) {
+			code := cli.Run(append([]string{"config", "check"}, tt.args...), environ, nil, &stdout,
+				&stderr)
+			if code != tt.code || !strings.Contains(stdout.String(), tt.stdout) ||
+				!strings.Contains(stderr.String(), tt.stderr) {
 				t.Errorf("exit code %d, want %d\n%s\n%s", code, tt.code, &stdout, &stderr)
 			}
 			if strings.Contains(stdout.String()+stderr.String(), "hunter2") {

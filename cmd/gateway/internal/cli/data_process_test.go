@@ -79,10 +79,13 @@ func TestInterrupt(t *testing.T) {
 			if err := cmd.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
-			ended := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
+			ended := time.AfterFunc(30*time.Second, func() {
+				_ = cmd.Process.Signal(syscall.SIGKILL)
+			})
 			defer ended.Stop()
 			_ = cmd.Wait() // the code says how it has ended
-			if code := cmd.ProcessState.ExitCode(); code != 130 || stderr.String() != "mooring: interrupted\n" {
+			if code := cmd.ProcessState.ExitCode(); code != 130 ||
+				stderr.String() != "mooring: interrupted\n" {
 				t.Errorf("after SIGINT: exit code %d, %q; want 130", code, &stderr)
 			}
 		})
@@ -120,7 +123,8 @@ func TestKeys(t *testing.T) {
 		{"none: that of a profile is for its address", "count a.b --address " + w.addresses["gateway"], nil, "mooring: Unauthenticated: "},
 	} {
 		said := w.run(t, row.line, "", row.environ...)
-		if !strings.HasPrefix(said, row.want) || strings.Contains(said, key) || strings.Contains(said, wrong) {
+		if !strings.HasPrefix(said, row.want) || strings.Contains(said, key) ||
+			strings.Contains(said, wrong) {
 			t.Errorf("%s: %q, want %q", row.name, said, row.want)
 		}
 	}
@@ -152,7 +156,8 @@ func TestWatch(t *testing.T) {
 	}
 	insert := func(id string) {
 		t.Helper()
-		said := w.run(t, "insert shop.orders {\"_id\":"+id+"} --address "+w.addresses["deployment"], "")
+		said := w.run(t, "insert shop.orders {\"_id\":"+id+"} --address "+w.addresses["deployment"],
+			"")
 		if said != "{\"insertedId\":"+id+"}\n" {
 			t.Fatal(said)
 		}

@@ -53,7 +53,8 @@ func TestExportContinues(t *testing.T) {
 		if said != "{\"exportedCount\":480}\n" {
 			t.Errorf("export prints %q", said)
 		}
-		if got, err := os.ReadFile(filepath.Join(w.dir, "out")); err != nil || !bytes.Equal(got, want) {
+		if got, err := os.ReadFile(filepath.Join(w.dir, "out")); err != nil ||
+			!bytes.Equal(got, want) {
 			t.Errorf("the file has %d bytes, %v; want others, %d", len(got), err, len(want))
 		}
 	}
@@ -65,7 +66,9 @@ func TestExportContinues(t *testing.T) {
 			reached := make(chan struct{}, 100)
 			disturb := func(reply func() fakemongo.Reply) {
 				pages.Store(0)
-				w.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+				w.deployment.Disturb(func(
+					cmd *fakemongo.Command, next fakemongo.Handler,
+				) fakemongo.Reply {
 					if cmd.Name == "getMore" && pages.Add(1) == page {
 						return reply()
 					}
@@ -73,7 +76,9 @@ func TestExportContinues(t *testing.T) {
 				})
 			}
 			t.Run(fmt.Sprintf("%s, cursor lost at page %d", kind, page), func(t *testing.T) {
-				disturb(func() fakemongo.Reply { return fakemongo.Error(43, "CursorNotFound", "cursor not found") })
+				disturb(func() fakemongo.Reply {
+					return fakemongo.Error(43, "CursorNotFound", "cursor not found")
+				})
 				check(t, w.run(t, line, ""))
 			})
 			_ = os.Remove(filepath.Join(w.dir, "state"))
@@ -119,7 +124,8 @@ func TestCompleteData(t *testing.T) {
 			{"complete find --profile nope s", ""},
 			{"complete find --address http://127.0.0.1:1 s", ""},
 		} {
-			if said := w.run(t, row.line, ""); said != row.want && (row.want == "" || !strings.HasPrefix(said, row.want)) {
+			if said := w.run(t, row.line, ""); said != row.want &&
+				(row.want == "" || !strings.HasPrefix(said, row.want)) {
 				t.Errorf("%s: %s prints %q, want %q", kind, row.line, said, row.want)
 			}
 		}

@@ -18,7 +18,8 @@ type Gateway interface {
 
 // UntilStopped runs what the command serve does with a gateway that has started.
 func UntilStopped(
-	g Gateway, drain time.Duration, log *slog.Logger, exit func(int), signals, hangups <-chan os.Signal,
+	g Gateway, drain time.Duration, log *slog.Logger, exit func(int), signals,
+	hangups <-chan os.Signal,
 ) error {
 	return running{g, drain, log, exit}.untilStopped(signals, hangups)
 }

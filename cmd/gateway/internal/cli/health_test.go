@@ -136,7 +136,9 @@ func TestHealth(t *testing.T) {
 				var secure *tls.Config
 				if row.secure != none {
 					name := map[certificate]string{own: "gateway", other: "db.example"}[row.secure]
-					secure = &tls.Config{Certificates: []tls.Certificate{ca.Issue(t, name).TLS(nil)}}
+					secure = &tls.Config{
+						Certificates: []tls.Certificate{ca.Issue(t, name).TLS(nil)},
+					}
 				}
 				// With room for what TLS says, since both sides may speak at once.
 				rest, rpc := bufconn.Listen(1<<16), bufconn.Listen(1<<16)

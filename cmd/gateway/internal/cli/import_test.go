@@ -95,7 +95,9 @@ func TestImportForms(t *testing.T) {
 	for name, text := range forms {
 		t.Run(name, func(t *testing.T) {
 			w.write(t, name, text)
-			for i, line := range []string{"import db." + name + " $DIR/" + name + " --quiet", "import db." + name + "_stdin --quiet"} {
+			for i, line := range []string{
+				"import db." + name + " $DIR/" + name + " --quiet", "import db." + name + "_stdin --quiet",
+			} {
 				stdin := ""
 				if i == 1 {
 					stdin = string(text)
@@ -128,7 +130,9 @@ func TestImportKilled(t *testing.T) {
 				name := "db." + kind + strings.TrimSpace(form)
 				var batches atomic.Int32
 				reached := make(chan struct{}, 100)
-				w.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+				w.deployment.Disturb(func(
+					cmd *fakemongo.Command, next fakemongo.Handler,
+				) fakemongo.Reply {
 					if cmd.Name != "insert" && cmd.Name != "update" {
 						return next(cmd)
 					}
@@ -140,7 +144,8 @@ func TestImportKilled(t *testing.T) {
 					}
 					return reply
 				})
-				line := "import " + name + " $DIR/with_bad --format ndjson --continue $DIR/state --rejects $DIR/rejects"
+				line := "import " + name +
+					" $DIR/with_bad --format ndjson --continue $DIR/state --rejects $DIR/rejects"
 				want := fmt.Sprintf("{\"insertedCount\":%d,\"rejectedCount\":2}\n", n)
 				if form != "" {
 					line += " --upsert --upsert-fields n"
@@ -168,8 +173,10 @@ func TestImportKilled(t *testing.T) {
 				w.checkNumbers(t, name, n)
 				rejects, err := os.ReadFile(filepath.Join(w.dir, "rejects"))
 				if lines := bytes.Count(rejects, []byte{'\n'}); err != nil || lines != 2 ||
-					!bytes.Contains(rejects, []byte(`"line":1,`)) || !bytes.Contains(rejects, []byte(`"line":642,`)) {
-					t.Errorf("%d rejects, want those of lines 1 and 642: %s %v", lines, rejects, err)
+					!bytes.Contains(rejects, []byte(`"line":1,`)) ||
+					!bytes.Contains(rejects, []byte(`"line":642,`)) {
+					t.Errorf("%d rejects, want those of lines 1 and 642: %s %v", lines, rejects,
+						err)
 				}
 				if said := w.run(t, line, ""); !strings.HasPrefix(said, want) {
 					t.Errorf("a third run prints %q, want %q", said, want)
@@ -189,7 +196,9 @@ func TestImportAnswersLost(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			w.use(t, address)
 			var batches atomic.Int32
-			w.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+			w.deployment.Disturb(func(
+				cmd *fakemongo.Command, next fakemongo.Handler,
+			) fakemongo.Reply {
 				reply := next(cmd)
 				if cmd.Name == "insert" && batches.Add(1)%3 == 0 {
 					return fakemongo.Drop()

@@ -16,7 +16,9 @@ func TestAPIKey(t *testing.T) {
 	} {
 		code, stdout, stderr := run(nil, strings.Fields(row.args)...)
 		lines := strings.Split(stdout, "\n")
-		if code != 0 || stderr != "" || len(lines) != 3 || !strings.HasPrefix(lines[0], "key   mooring_") || !strings.HasPrefix(lines[1], "line  shop ") {
+		if code != 0 || stderr != "" || len(lines) != 3 ||
+			!strings.HasPrefix(lines[0], "key   mooring_") ||
+			!strings.HasPrefix(lines[1], "line  shop ") {
 			t.Fatalf("%s = %d, %q, %q", row.args, code, stdout, stderr)
 		}
 		keys, err := caller.ParseKeys([]byte(strings.TrimPrefix(lines[1], "line  ")))
@@ -24,11 +26,13 @@ func TestAPIKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := caller.New(caller.Config{Keys: keys})
-		id, err := a.Authenticate(t.Context(), &caller.Presented{APIKey: []string{strings.TrimPrefix(lines[0], "key   ")}})
+		id, err := a.Authenticate(t.Context(),
+			&caller.Presented{APIKey: []string{strings.TrimPrefix(lines[0], "key   ")}})
 		if err != nil || id.Principal != row.want {
 			t.Errorf("%s: %v, %v", row.args, id, err)
 		}
-		if err == nil && strings.Contains(row.args, "expires") != (time.Until(id.Expires) > 59*time.Minute) {
+		if err == nil &&
+			strings.Contains(row.args, "expires") != (time.Until(id.Expires) > 59*time.Minute) {
 			t.Errorf("%s: expires %s", row.args, id.Expires)
 		}
 	}

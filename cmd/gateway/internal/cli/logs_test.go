@@ -137,7 +137,8 @@ func TestLogs(t *testing.T) {
 	other.eventually(t, http.StatusOK)
 	replica, _ := other.line(t, "listening", nil)["replica"].(string)
 	g.line(t, "replica joined", record{"replica": replica})
-	if code, body := find(other, "cursor", `{"batchSize": 2}`, key); !strings.Contains(body, `"cursor"`) {
+	if code, body := find(other, "cursor", `{"batchSize": 2}`, key); !strings.Contains(body,
+		`"cursor"`) {
 		t.Errorf("find = %d %s", code, body)
 	}
 	other.signal(t)
@@ -147,7 +148,8 @@ func TestLogs(t *testing.T) {
 	g.line(t, "replica left", record{"replica": replica})
 	other.line(t, "stopping", nil)
 	other.line(t, "drained", record{
-		"cursors_handed_over": 1.0, "cursors_ended": 0.0, "calls_cut": 0.0, "change_streams_ended": 0.0,
+		"cursors_handed_over": 1.0, "cursors_ended": 0.0, "calls_cut": 0.0,
+		"change_streams_ended": 0.0,
 	})
 
 	// Refusals and failures are summaries: of each kind one line, and one that counts the others.
@@ -155,7 +157,8 @@ func TestLogs(t *testing.T) {
 	for range many {
 		find(g, "refused", `{"no": "field"}`, "")
 	}
-	mongo.Handle("find", fakemongo.Always(fakemongo.Error(11600, "InterruptedAtShutdown", "going down")))
+	mongo.Handle("find",
+		fakemongo.Always(fakemongo.Error(11600, "InterruptedAtShutdown", "going down")))
 	for range many {
 		if code, body := find(g, "failed", "{}", key); code < 500 {
 			t.Errorf("find = %d %s, want 5xx", code, body)
@@ -192,7 +195,8 @@ func TestLogs(t *testing.T) {
 		}
 	}
 	checkVocabulary(t, append(g.lines(t), other.lines(t)...))
-	if text := g.said() + other.said(); strings.Contains(text, secret) || strings.Contains(text, "471147114711") {
+	if text := g.said() + other.said(); strings.Contains(text, secret) ||
+		strings.Contains(text, "471147114711") {
 		t.Error("the log shows a secret or a value")
 	}
 }

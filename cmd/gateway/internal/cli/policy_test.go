@@ -19,11 +19,14 @@ func TestPolicy(t *testing.T) {
 		return path
 	}
 	write("p.cedar", `@id("all") permit (principal, action, resource);`)
-	failing := write("failing.yaml", "policy: p.cedar\ntests:\n- {name: x, call: DocumentService/Find, expect: deny}\n")
-	one := write("one.yaml", "policy: p.cedar\ntests:\n- {name: x, call: DocumentService/Find, expect: allow}\n")
+	failing := write("failing.yaml",
+		"policy: p.cedar\ntests:\n- {name: x, call: DocumentService/Find, expect: deny}\n")
+	one := write("one.yaml",
+		"policy: p.cedar\ntests:\n- {name: x, call: DocumentService/Find, expect: allow}\n")
 	alone := write("alone.yaml", "tests:\n- {name: x, call: DocumentService/Find, expect: allow}\n")
 	unnamed := write("policy.txt", `permit (principal in Group::"key:a", action, resource);`)
-	unruled := write("unruled.yaml", "policy: policy.txt\ntests:\n- {name: x, call: DocumentService/Find, expect: allow}\n")
+	unruled := write("unruled.yaml",
+		"policy: policy.txt\ntests:\n- {name: x, call: DocumentService/Find, expect: allow}\n")
 	broken := write("broken.yaml", "policy: p.cedar\ntsets: []\n")
 	for _, row := range []struct {
 		name string
@@ -58,7 +61,8 @@ func TestPolicy(t *testing.T) {
 	} {
 		code, stdout, stderr := run(nil, row.args...)
 		if code != row.code || !strings.Contains(stdout+stderr, row.want) {
-			t.Errorf("%s: exit %d, %s%s, want %d, %s", row.name, code, stdout, stderr, row.code, row.want)
+			t.Errorf("%s: exit %d, %s%s, want %d, %s", row.name, code, stdout, stderr, row.code,
+				row.want)
 		}
 	}
 }

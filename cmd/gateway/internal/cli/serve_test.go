@@ -46,7 +46,9 @@ func start(t *testing.T, args ...string) *gateway {
 // startIn is start with more variables of the environment.
 func startIn(t *testing.T, environment []string, args ...string) *gateway {
 	t.Helper()
-	args = append([]string{"serve", "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s", "--log-format=json"}, args...)
+	args = append([]string{
+		"serve", "--grpc-address=127.0.0.1:0", "--rest-address=127.0.0.1:0", "--drain-linger=0s", "--log-format=json",
+	}, args...)
 	g := &gateway{cmd: exec.Command(os.Args[0], args...), exited: make(chan struct{})}
 	g.cmd.Env = append([]string{asGateway + "=1"}, environment...)
 	stderr, err := g.cmd.StderrPipe()
@@ -170,7 +172,8 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	var addresses struct{ GRPC, REST string }
-	if err := json.Unmarshal(text, &addresses); err != nil || addresses.GRPC != g.GRPC || addresses.REST != g.REST {
+	if err := json.Unmarshal(text, &addresses); err != nil || addresses.GRPC != g.GRPC ||
+		addresses.REST != g.REST {
 		t.Errorf("the addresses file says %s, the log %s and %s", text, g.GRPC, g.REST)
 	}
 
@@ -179,7 +182,8 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cc.Close() }()
-	h, err := healthpb.NewHealthClient(cc).Check(t.Context(), &healthpb.HealthCheckRequest{Service: "mooring.v1.DocumentService"})
+	h, err := healthpb.NewHealthClient(cc).
+		Check(t.Context(), &healthpb.HealthCheckRequest{Service: "mooring.v1.DocumentService"})
 	if err != nil || h.Status != healthpb.HealthCheckResponse_SERVING {
 		t.Errorf("Check = %v, %v", h, err)
 	}
@@ -248,7 +252,9 @@ func TestServeWithoutMongoDB(t *testing.T) {
 // and the second ends the process.
 func TestSecondSignal(t *testing.T) {
 	reached := make(chan struct{}, 1)
-	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"slow": func(*fakemongo.Command) fakemongo.Reply {
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"slow": func(
+		*fakemongo.Command,
+	) fakemongo.Reply {
 		reached <- struct{}{}
 		return fakemongo.Hang()
 	}})
@@ -354,8 +360,10 @@ func TestServePortTaken(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	code, _, stderr := run(nil, "serve", "--uri", "mongodb://127.0.0.1:1", "--grpc-address=127.0.0.1:0", "--log-level=error",
 		"--rest-address", taken.Addr().String())
-	if code != 1 || !strings.HasPrefix(stderr, "mooring: option rest.address: ") || strings.Count(stderr, "\n") != 1 {
-		t.Errorf("serve on a taken port = %d, %q; want 1 and one line that names rest.address", code, stderr)
+	if code != 1 || !strings.HasPrefix(stderr, "mooring: option rest.address: ") ||
+		strings.Count(stderr, "\n") != 1 {
+		t.Errorf("serve on a taken port = %d, %q; want 1 and one line that names rest.address",
+			code, stderr)
 	}
 }
 

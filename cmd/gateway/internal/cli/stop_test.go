@@ -73,7 +73,8 @@ func TestUntilStopped(t *testing.T) {
 				if !strings.Contains(log.String(), row.log) {
 					t.Errorf("log = %q, want %q", &log, row.log)
 				}
-				if said := strings.Contains(log.String(), "msg=stopped"); said != (len(row.want) == 0) {
+				if said := strings.Contains(log.String(),
+					"msg=stopped"); said != (len(row.want) == 0) {
 					t.Errorf("log says that it stopped: %v; %q", said, &log)
 				}
 				if g.reloads != 2 {
