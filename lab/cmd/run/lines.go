@@ -67,6 +67,12 @@ func lines(g *gateway.Gateway) []line {
 				documents),
 		},
 		{
+			"a list that stays current until Ctrl-C: update an order of it in another terminal",
+			fmt.Sprintf(`curl -sS --fail-with-body -N '%s:live' `+
+				`-H 'Accept: application/x-ndjson' -H 'Content-Type: application/json' `+
+				`-d '{"filter":{"_id":{"$lt":10}},"projection":{"status":1}}'`, documents),
+		},
+		{
 			"insert",
 			post(documents+":insertOne",
 				`{"document":{"customer":"me","placed":{"$date":"2026-11-20T12:00:00Z"},`+
