@@ -117,8 +117,11 @@ func TestDrainWaits(t *testing.T) {
 				t.Errorf("the page in flight: %s, %v", numbers(next), err)
 			}
 			n.s.next = nil
-			if _, err := n.next("b", page.Token); err == nil || err.Error() != test.want {
-				t.Errorf("its token at b: %v, want %s", err, test.want)
+			got, err := n.next("b", page.Token)
+			// The call at a may not have sent the page yet when it is pushed: then it goes along.
+			unsent := err == nil && test.takes < 5*time.Second && numbers(got) == numbers(next)
+			if !unsent && (err == nil || err.Error() != test.want) {
+				t.Errorf("its token at b: %s, %v, want %s", numbers(got), err, test.want)
 			}
 			if _, err := n.next("b", streamed.Token); !errors.Is(err, paging.ErrCursorTokenReused) {
 				t.Errorf("the stream's token at b: %v", err)
