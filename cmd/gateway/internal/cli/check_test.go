@@ -167,7 +167,7 @@ func TestCheckShowsClients(t *testing.T) {
 		{[]string{"--auth-api-keys", line, "--grpc-address=none"}, []string{"gRPC at none", "API key of shop " + key[8:16]}},
 		{
 			[]string{"--auth-jwt-issuer", server.URL, "--auth-jwt-audience=me"},
-			[]string{"tokens of " + server.URL + " for me (the issuer has 1 keys)"},
+			[]string{"tokens of " + server.URL + " for me (the issuer has 1 key)"},
 		},
 		{[]string{"--auth-jwt-issuer=http://127.0.0.1:1", "--auth-jwt-audience=me"}, []string{"tokens of http://127.0.0.1:1 for me: FAILED, discovery"}},
 		{
