@@ -6,11 +6,12 @@
 //	orders := client.In[Order](c, "shop", "orders")
 //	for order, err := range orders.Find(ctx, client.JSON(`{"total": {"$gt": 10}}`)) { … }
 //
-// Results that have many documents are iterators, over pages or over a stream. Errors are *Error.
-// A call is repeated if its error says that this is safe. Without an answer it is repeated if it is
-// a read, a statement of a transaction with a number, a commit, an abort, or a write with an
-// idempotency key, which Options.ExactlyOnce gives to each. Call makes any other call of the
-// generated clients of package mooringv1. The package keeps no state and starts no goroutine.
+// Results that have many documents are iterators, over pages or over a stream. A call that fails
+// returns an *Error, and is repeated if that says that this is safe. A call that gets no answer is
+// repeated only if it is a read, a commit, an abort, a numbered statement of a transaction, or a
+// write with an idempotency key; Options.ExactlyOnce gives each write a key. For RPCs without a
+// method here, use Call with the generated clients of package mooringv1. The package keeps no state
+// and starts no goroutine.
 package client
 
 import (
@@ -31,16 +32,15 @@ type Options struct {
 	Token string
 	// Marshal makes BSON of a document. Nil: documents are bson.Raw, []byte or JSON.
 	Marshal func(document any) ([]byte, error)
-	// Unmarshal reads BSON into the document that a pointer leads to. Nil: it is a bson.Raw or a
-	// []byte.
+	// Unmarshal decodes BSON into document, a pointer. Nil: documents are bson.Raw or []byte.
 	Unmarshal func(doc []byte, document any) error
 	// Retries is how often a call is repeated where its error allows that. 0 means 3, and a
 	// negative number never.
 	Retries int
 	// ExactlyOnce gives each write an idempotency key of its own, so that it can be repeated if it
-	// gets no answer. Each is a session of the server for 30 minutes. Writes that take no key are
-	// refused: updateMany, deleteMany, and writes in a session. Those of a transaction get none.
-	// See WithExactlyOnce.
+	// gets no answer. Each key costs the server a session for 30 minutes. The gateway refuses
+	// writes that take no key: updateMany, deleteMany, and writes in a session. Writes in a
+	// transaction are sent without one. See WithExactlyOnce.
 	ExactlyOnce bool
 }
 
@@ -75,8 +75,8 @@ func New(cc grpc.ClientConnInterface, options Options) *Client {
 // document of a request.
 type JSON string
 
-// Document makes a document of a request, such as a sort or a projection in an option. Nil is an
-// unset one.
+// Document encodes v as a document of a request, such as the sort that an option sets. v is a
+// bson.Raw, []byte, JSON or what Options.Marshal takes; nil leaves the document unset.
 func (c *Client) Document(v any) (*mooringv1.Document, error) {
 	var doc []byte
 	switch v := v.(type) {
@@ -100,8 +100,8 @@ func (c *Client) Document(v any) (*mooringv1.Document, error) {
 	return &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: doc}}, nil
 }
 
-// Value makes a value of a request, such as the _id of a document: of a bson.Value, of JSON, or of
-// what Options.Marshal takes in a document.
+// Value encodes v as a value of a request, such as the _id of a document. v is a bson.Value, JSON,
+// or what Options.Marshal takes as a field of a document.
 func (c *Client) Value(v any) (*mooringv1.Value, error) {
 	switch v := v.(type) {
 	case JSON:
@@ -163,5 +163,5 @@ func (c *Client) outgoing(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.options.Token)
 }
 
-// ErrNoDocument is the error of FindOne and of FindOneAnd… where no document matches.
+// ErrNoDocument is what FindOne and the FindOneAnd… methods return if no document matches.
 var ErrNoDocument = errors.New("client: no document matches")

@@ -19,14 +19,15 @@ import (
 //
 //	orders.Find(ctx, filter, func(r *mooringv1.FindRequest) { r.BatchSize = proto.Int32(500) })
 //
-// Filters, updates and replacements are documents of any type that the client's Marshal takes, or
-// bson.Raw, []byte or JSON; an update may also be a pipeline: a *mooringv1.Update.
+// Filters, updates, replacements and pipeline stages are whatever Client.Document takes; a nil
+// filter matches all documents. An update may also be a *mooringv1.Update, which can hold a
+// pipeline.
 type Collection[T any] struct {
 	client         *Client
 	database, name string
 }
 
-// In returns a collection.
+// In returns a collection, without making a call.
 func In[T any](c *Client, database, name string) *Collection[T] {
 	return &Collection[T]{client: c, database: database, name: name}
 }
@@ -64,8 +65,9 @@ func (c *Collection[T]) FindOne(
 	return one[T](c.client, response.GetDocument(), err)
 }
 
-// Find returns an iterator over the documents that match. It reads them in pages. An error ends
-// it. If the loop ends early, the cursor is closed.
+// Find returns an iterator over the documents that match. It reads them in pages. An error is the
+// last thing that it yields. If the loop ends early, the iterator closes the cursor, which may
+// block for up to 2 seconds.
 func (c *Collection[T]) Find(
 	ctx context.Context, filter any, options ...func(*mooringv1.FindRequest),
 ) iter.Seq2[T, error] {
@@ -195,10 +197,10 @@ func fail[T any](err error, yield func(T, error) bool) {
 	yield(none, Explain(err))
 }
 
-// Watch returns an iterator over the changes of the collection, which are values of T, too. It
-// goes on after the last change where a stream is interrupted, if the error allows that, or if no
-// gateway has ended it. An option that sets Collection to nil watches the database, and one that
-// sets Database to "" as well the deployment.
+// Watch returns an iterator over the change events of the collection, each decoded as a T. If the
+// connection is lost, or the stream ends with an error that allows it, Watch opens another one
+// after the last event. To watch the database, set Collection to nil in an option; to watch the
+// deployment, also set Database to "".
 func (c *Collection[T]) Watch(
 	ctx context.Context, options ...func(*mooringv1.WatchRequest),
 ) iter.Seq2[T, error] {

@@ -17,9 +17,9 @@ type Retry string
 // The words of Error.Retry.
 const (
 	Never       Retry = "never"
-	SameRequest Retry = "same-request" // it cannot apply a write twice
-	Transaction Retry = "transaction"  // all of the transaction, from its beginning
-	Restart     Retry = "restart"      // the operation from its beginning
+	SameRequest Retry = "same-request" // repeat the request as it is: no write is applied twice
+	Transaction Retry = "transaction"  // repeat the whole transaction
+	Restart     Retry = "restart"      // repeat the operation from its beginning
 )
 
 // Error describes the failure of a call, as the gateway describes it. errors.AsType finds it.
@@ -33,16 +33,16 @@ type Error struct {
 	Message string
 	// Retry says whether to repeat the call.
 	Retry Retry
-	// RetryAfter is how long to wait before that; 0 if the gateway does not say.
+	// RetryAfter is how long to wait before repeating it; 0 if the gateway does not say.
 	RetryAfter time.Duration
-	// RequestID is also in the gateway's log.
+	// RequestID identifies the call in the gateway's log.
 	RequestID string
-	// IdempotencyKey is that of the call, or empty. The same call with it, by WithIdempotencyKey,
-	// is not executed twice.
+	// IdempotencyKey is the key that the call had; empty: none. Pass it to WithIdempotencyKey to
+	// repeat the same call without executing it twice.
 	IdempotencyKey string
-	// Field is the path of what is wrong in the request.
+	// Field is the path of the field that is wrong in the request; empty: not known.
 	Field string
-	// HTTPStatus is the status that the same failure has over HTTP.
+	// HTTPStatus is the status that the same failure has over HTTP; 0 if no gateway has answered.
 	HTTPStatus int
 	// Server is what MongoDB said, nil if it has not answered.
 	Server *mooringv1.ServerError
@@ -74,7 +74,8 @@ func (e *Error) isGivenUp() bool {
 	return e.Reason == "" && (e.Code == codes.DeadlineExceeded || e.Code == codes.Canceled)
 }
 
-// Explain makes an Error of the error of a call.
+// Explain converts the error of a gRPC call. If no gateway made the error, only Code, Message and
+// Retry, which is Never, are set.
 func Explain(err error) *Error {
 	s := status.Convert(err)
 	e := &Error{Code: s.Code(), Message: s.Message(), Retry: Never, err: err}

@@ -13,28 +13,28 @@ import (
 // LiveKind says what has become of a document.
 type LiveKind string
 
-// The kinds.
+// The kinds. The caller's state is what Live has yielded so far.
 const (
 	// LiveAdded: the document matches, and the caller does not have it yet.
 	LiveAdded LiveKind = "added"
 	// LiveChanged: the caller has an older state of the document.
 	LiveChanged LiveKind = "changed"
-	// LiveRemoved: the document does not match any more. It has only its _id.
+	// LiveRemoved: the document does not match any more. Document has only its _id.
 	LiveRemoved LiveKind = "removed"
-	// LiveReady: there is no document. The caller has all that match.
+	// LiveReady: the caller now has all documents that match. Document is unset.
 	LiveReady LiveKind = "ready"
 )
 
-// Live tells what has become of one document.
+// Live tells what has happened to one document.
 type Live[T any] struct {
 	Kind     LiveKind
 	Document T
 }
 
-// Live returns an iterator over the documents that match a filter, and then over what becomes of
-// them. Where a stream is interrupted and the error allows it, or no gateway has ended it, Live
-// opens another one, and yields what differs from what the caller has. It holds the _ids of the
-// documents that match.
+// Live returns an iterator over the documents that match a filter, and then over their changes. If
+// the connection is lost, or the stream ends with an error that allows it, Live opens another one,
+// yields what differs from what the caller has, and LiveReady again. The _ids of all documents that
+// match are kept in memory.
 func (c *Collection[T]) Live(
 	ctx context.Context, filter any, options ...func(*mooringv1.LiveRequest),
 ) iter.Seq2[Live[T], error] {

@@ -6,7 +6,8 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// Versioned represents a document with its ETag, which is empty if the gateway gives none.
+// Versioned represents a document with its ETag, which is empty if there is a projection, or if the
+// policy hides fields.
 type Versioned[T any] struct {
 	Document T
 	ETag     string
@@ -30,8 +31,8 @@ func version[T any](c *Client, response interface {
 	return v, err
 }
 
-// Get returns the document with this _id, which is what Client.Value takes. If there is none, the
-// reason of the error is DocumentNotFound.
+// Get returns the document with this _id, which Client.Value must take. If there is none,
+// Error.Reason is DocumentNotFound.
 func (c *Collection[T]) Get(
 	ctx context.Context, id any, options ...func(*mooringv1.GetDocumentRequest),
 ) (Versioned[T], error) {
@@ -45,9 +46,9 @@ func (c *Collection[T]) Get(
 	return version[T](c.client, response, err)
 }
 
-// Put replaces the document with this _id, or creates it. An option that sets IfMatch to the ETag
-// of a document replaces only that one, and OnlyCreate lets it only create. The reason of the error
-// is PreconditionFailed otherwise.
+// Put replaces the document with this _id, or creates it, and returns it as it is now. With IfMatch
+// set by an option, it only replaces a document that has one of those ETags; with OnlyCreate, it
+// only creates. Otherwise Error.Reason is PreconditionFailed.
 func (c *Collection[T]) Put(
 	ctx context.Context, id any, replacement T, options ...func(*mooringv1.PutDocumentRequest),
 ) (Versioned[T], error) {
@@ -67,7 +68,8 @@ func (c *Collection[T]) Put(
 	return version[T](c.client, response, err)
 }
 
-// Patch updates the document with this _id; with IfMatch, only if it has that ETag.
+// Patch updates the document with this _id, and returns it as it is now. With IfMatch set by an
+// option, it does so only if the document has one of those ETags; see Put.
 func (c *Collection[T]) Patch(
 	ctx context.Context, id, update any, options ...func(*mooringv1.PatchDocumentRequest),
 ) (Versioned[T], error) {
@@ -87,7 +89,8 @@ func (c *Collection[T]) Patch(
 	return version[T](c.client, response, err)
 }
 
-// Delete deletes the document with this _id; with IfMatch, only if it has that ETag.
+// Delete deletes the document with this _id. With IfMatch set by an option, it does so only if the
+// document has one of those ETags; see Put.
 func (c *Collection[T]) Delete(
 	ctx context.Context, id any, options ...func(*mooringv1.DeleteDocumentRequest),
 ) error {

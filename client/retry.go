@@ -26,8 +26,7 @@ func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, idempotencyKey, key)
 }
 
-// WithExactlyOnce returns a context for calls that are exactly-once or not, whatever
-// Options.ExactlyOnce says.
+// WithExactlyOnce returns a context that overrides Options.ExactlyOnce for the calls made with it.
 func WithExactlyOnce(ctx context.Context, exactlyOnce bool) context.Context {
 	return context.WithValue(ctx, exactlyOnceKey{}, exactlyOnce)
 }
@@ -84,8 +83,8 @@ func isRepeatable(ctx context.Context, request any) bool {
 	return repeat == mooringv1.Method_REPEAT_READ
 }
 
-// Call makes any unary call of a generated client, with the credential of c, and again where its
-// error allows that. Its error is an *Error.
+// Call makes any unary call of a generated client with the token of c, and repeats it if its error
+// allows that, up to Options.Retries times and with a pause before each. Its error is an *Error.
 //
 //	transactions := mooringv1.NewTransactionServiceClient(cc)
 //	done, err := client.Call(ctx, c, transactions.Run, &mooringv1.TransactionServiceRunRequest{…})

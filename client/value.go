@@ -8,8 +8,8 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
 
-// Distinct returns the different values of a field in the documents that match. V is bson.Value, or
-// what Options.Unmarshal reads into the field of a struct.
+// Distinct returns the distinct values of a field in the documents that match. V is bson.Value, or
+// a type that Options.Unmarshal can decode as the field of a struct with the tag `bson:"v"`.
 func Distinct[V, T any](
 	ctx context.Context, c *Collection[T], field string, filter any,
 	options ...func(*mooringv1.DistinctRequest),
@@ -54,7 +54,7 @@ func decodeValue[V any](c *Client, from *mooringv1.Value) (V, error) {
 	return wrapped.V, nil
 }
 
-// EstimatedDocumentCount returns how many documents the collection has by its metadata.
+// EstimatedDocumentCount returns how many documents the collection has, according to its metadata.
 func (c *Collection[T]) EstimatedDocumentCount(
 	ctx context.Context, options ...func(*mooringv1.EstimatedDocumentCountRequest),
 ) (int64, error) {
@@ -65,7 +65,8 @@ func (c *Collection[T]) EstimatedDocumentCount(
 	return response.GetCount(), err
 }
 
-// RunCommand runs a command on a database, and returns the server's reply.
+// RunCommand runs a command on a database, and returns the server's reply. The command is what
+// Client.Document takes.
 func RunCommand[T any](
 	ctx context.Context, c *Client, database string, command any,
 	options ...func(*mooringv1.RunCommandRequest),

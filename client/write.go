@@ -53,7 +53,7 @@ func (c *Client) update(update any) (*mooringv1.Update, error) {
 	return &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: d}}, err
 }
 
-// UpdateOne changes the first document that matches.
+// UpdateOne updates the first document that matches.
 func (c *Collection[T]) UpdateOne(
 	ctx context.Context, filter, update any, options ...func(*mooringv1.UpdateOneRequest),
 ) (*mooringv1.UpdateOneResponse, error) {
@@ -66,7 +66,7 @@ func (c *Collection[T]) UpdateOne(
 	}, options))
 }
 
-// UpdateMany changes all documents that match.
+// UpdateMany updates all documents that match.
 func (c *Collection[T]) UpdateMany(
 	ctx context.Context, filter, update any, options ...func(*mooringv1.UpdateManyRequest),
 ) (*mooringv1.UpdateManyResponse, error) {
@@ -138,8 +138,9 @@ func (c *Collection[T]) CountDocuments(
 	return response.GetCount(), err
 }
 
-// FindOneAndUpdate changes the first document that matches, and returns it as it was before, or
-// after with returnDocument, or ErrNoDocument.
+// FindOneAndUpdate updates the first document that matches, and returns it as it was before or, if
+// ReturnDocument is "after", as it is now. If there is no document to return, the error is
+// ErrNoDocument, also after an upsert that inserted one.
 func (c *Collection[T]) FindOneAndUpdate(
 	ctx context.Context, filter, update any, options ...func(*mooringv1.FindOneAndUpdateRequest),
 ) (T, error) {
@@ -155,8 +156,8 @@ func (c *Collection[T]) FindOneAndUpdate(
 	return one[T](c.client, response.GetDocument(), err)
 }
 
-// FindOneAndReplace replaces the first document that matches, and returns it as it was before, or
-// after with returnDocument, or ErrNoDocument.
+// FindOneAndReplace replaces the first document that matches. It returns what FindOneAndUpdate
+// returns.
 func (c *Collection[T]) FindOneAndReplace(
 	ctx context.Context, filter any, replacement T,
 	options ...func(*mooringv1.FindOneAndReplaceRequest),
@@ -193,8 +194,8 @@ func (c *Collection[T]) FindOneAndDelete(
 	return one[T](c.client, response.GetDocument(), err)
 }
 
-// BulkWrite makes several writes in one call. Client.Document makes the documents of the models. If
-// it fails in part, Error.Result says what was done.
+// BulkWrite makes several writes in one call. Make the documents of the models with
+// Client.Document. If it fails in part, Error.Result says what was done.
 func (c *Collection[T]) BulkWrite(
 	ctx context.Context, models []*mooringv1.WriteModel,
 	options ...func(*mooringv1.BulkWriteRequest),
