@@ -32,8 +32,8 @@ import (
 
 // Options holds the settings that a connection string cannot hold.
 type Options struct {
-	// Sink receives the events of the driver; nil: none are emitted. A panic of one of its
-	// functions ends that call only.
+	// Sink receives the events of the driver; nil: none are emitted. If one of its functions
+	// panics, the driver recovers.
 	Sink *event.Sink
 	// SinkPanicked is called for the first panic of Sink, with its value and the stack; nil: panics
 	// are dropped.
@@ -49,9 +49,8 @@ type Options struct {
 	// Resolver looks up the DNS records of a mongodb+srv string; nil is the resolver of the
 	// process.
 	Resolver seedlist.Resolver
-	// User returns the user of each new connection, in place of the connection string's name and
-	// password. That string must ask for authentication. Nil stands for the connection string's
-	// own.
+	// User returns the user of each new connection, in place of the name and password in the
+	// connection string, which must ask for authentication. Nil stands for the string's own.
 	User auth.UserSource
 	// TLS holds what the tls options of the connection string say, so that the caller can read
 	// their files again. Nil stands for the connection string's own, which are read once.
@@ -70,26 +69,28 @@ type Options struct {
 	// a time, behind a load balancer: from 0, which sets no bound, to 1. A cursor or transaction
 	// beyond it fails with a *pool.PinLimitError.
 	MaxPinnedShare float64
-	// MaxRunOnShare is the share of maxPoolSize that operations with RunOn may use, on all servers
-	// together, whose contexts are canceled: from 0, which sets no bound, to 1. One more ends when
-	// its context is canceled, or a read ends for one that may change data. A Caller has a share of
-	// them.
+	// MaxRunOnShare bounds the operations that go on after their contexts are canceled (see
+	// Common.RunOn), on all servers together, as a share of maxPoolSize: from 0, which sets no
+	// bound, to 1. Beyond it an operation ends with its context, unless it may change data and a
+	// read can be ended instead. If Caller is set, each caller has a share of the bound.
 	MaxRunOnShare float64
-	// AdmitReply, if set, is called before a reply of at least conn.LargeReply bytes is read, with
-	// the context of the operation; see conn.Config.Admit.
+	// AdmitReply, if set, is called before a reply of size bytes is read, if that is at least
+	// conn.LargeReply, with the context of the operation; see conn.Config.Admit.
 	AdmitReply func(ctx context.Context, size int) (done func(), err error)
-	// AdmitMessage, if set, is called before a message of at least bson.LargeBuffer bytes is built;
-	// see operation.Runner.Admit.
+	// AdmitMessage, if set, is called before a message of size bytes is built, if that is at least
+	// bson.LargeBuffer; see operation.Runner.Admit.
 	AdmitMessage func(ctx context.Context, size int) (done func(), err error)
-	// Spare, if set, is called before a message of that size is compressed; see conn.Config.
+	// Spare, if set, is called before a message of at least conn.LargeReply bytes is compressed;
+	// see conn.Config.Spare.
 	Spare func(ctx context.Context, size int) (done func(), ok bool)
-	// Turn, if set, returns the turn of reading such a reply; see conn.Config.
+	// Turn, if set, returns the turn in which a reply of at least conn.LargeReply bytes is read;
+	// see conn.Config.Turn.
 	Turn func(context.Context) conn.Turn
-	// Caller, if set, returns whose operation it is, by its context; see pool.Config.Caller and
+	// Caller, if set, returns who runs the operation of a context; see pool.Config.Caller and
 	// operation.NewRunOns.
 	Caller func(ctx context.Context) any
-	// Jitter returns a random number from 0 to 1, by which waits before further attempts are
-	// shortened; nil: math/rand.
+	// Jitter returns a random number from 0 to 1, by which the wait before a retry is multiplied;
+	// nil: math/rand.
 	Jitter func() float64
 }
 

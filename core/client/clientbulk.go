@@ -83,7 +83,8 @@ type NamespacedBulkWriteError struct {
 	Err error
 	// WriteErrors are all that the servers reported, numbered as in the caller's list.
 	WriteErrors []mongoerr.WriteError
-	// WriteConcernErrors has at most one for each command that was sent. They end nothing.
+	// WriteConcernErrors has at most one for each command that was sent. They do not end the
+	// operation.
 	WriteConcernErrors []*mongoerr.WriteConcernError
 }
 

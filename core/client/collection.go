@@ -39,7 +39,7 @@ var createFields = []string{
 	"validationLevel", "validationAction", "storageEngine", "indexOptionDefaults", "comment",
 }
 
-// CreateCollection creates a collection or a view. One that is there is an error of the server.
+// CreateCollection creates a collection or a view. If it already exists, the error is the server's.
 func (c *Client) CreateCollection(
 	ctx context.Context, ns Namespace, opt CreateCollectionOptions,
 ) error {
@@ -130,7 +130,7 @@ type ChangeOptions struct {
 	MaxTimeMS *int64
 }
 
-// DropCollection drops a collection or a view. One that is not there is no error, whatever the
+// DropCollection drops a collection or a view. If there is none, the error is nil, whatever the
 // version of the server.
 func (c *Client) DropCollection(ctx context.Context, ns Namespace, opt ChangeOptions) error {
 	ck := check{client: c}
@@ -170,7 +170,7 @@ type RenameCollectionOptions struct {
 	MaxTimeMS  *int64
 }
 
-// RenameCollection gives a collection another name, in another database if that is asked for.
+// RenameCollection renames a collection. The new name may be in another database.
 func (c *Client) RenameCollection(
 	ctx context.Context, from, to Namespace, opt RenameCollectionOptions,
 ) error {
@@ -316,8 +316,7 @@ func (c *Client) ListDatabaseNames(
 	return all, nil
 }
 
-// ExplainOptions holds the options of Explain. Of Common it takes Comment, ReadPreference and
-// RunOn.
+// ExplainOptions holds the options of Explain. Of Common it takes Comment and ReadPreference.
 type ExplainOptions struct {
 	Common
 	// Verbosity is "queryPlanner", "executionStats" or "allPlansExecution"; empty is the server's

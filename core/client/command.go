@@ -11,17 +11,16 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// RunCommand runs a command as it is. Nothing is checked or inherited, and only $db, maxTimeMS,
-// what belongs to the session and, where the rules of the command message ask for it,
-// $readPreference are added. Fields that belong to the driver ($db, lsid, txnNumber, …) must not be
-// in it: they are sent as they are, and it is undefined what the server makes of them.
+// RunCommand runs a command as it is. Nothing is checked, or inherited from the client. Only $db,
+// maxTimeMS, the fields of the session and, if the OP_MSG rules require it, $readPreference are
+// added. Fields that belong to the driver ($db, lsid, txnNumber, …) must not be in the command:
+// they are sent as they are, and the server's behavior is undefined.
 //
 // If the command has a readConcern, no other is sent. In the first command of a transaction, and in
 // a snapshot session, it replaces that of the session.
 //
-// maxTimeMS is what is left until the deadline. It is not added to a command that has one, which
-// is the server's limit then, beside the deadline, nor to a getMore, to which it means something
-// else.
+// maxTimeMS is what is left until the deadline. It is not added to a command that has its own,
+// which the server then applies, nor to a getMore, where it means something else.
 //
 // A reply with ok: 1 is returned as it is, with any writeErrors in it; ok: 0 is a
 // *mongoerr.CommandError. Without an answer the error is an *operation.OutcomeUnknownError, unless
@@ -33,7 +32,7 @@ func (c *Client) RunCommand(
 	return reply, err
 }
 
-// RunCommandOn does what RunCommand does, and returns the server that has answered, too.
+// RunCommandOn does what RunCommand does, and also returns the server that has answered.
 func (c *Client) RunCommandOn(
 	ctx context.Context, db string, cmd bson.Raw, opt RunCommandOptions,
 ) (bson.Raw, address.Address, error) {

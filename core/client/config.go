@@ -21,9 +21,9 @@ func warnings(cfg *connstring.Config) []connstring.Warning {
 	return append(slices.Clip(cfg.Warnings), authWarnings(cfg)...)
 }
 
-// TopologyConfig returns the configuration by which a client of cfg, whose seeds are known,
-// watches the deployment and connects to it. It reads the files that the tls options name. It also
-// serves checks that need no client.
+// TopologyConfig returns the configuration with which a client of cfg monitors the deployment and
+// connects to it. The seeds of cfg must be known, so mongodb+srv must be resolved. It reads the
+// files that the tls options name, and does no network I/O.
 func TopologyConfig(cfg *connstring.Config, opt Options) (topology.Config, error) {
 	source, err := newMetadata(cfg, opt)
 	if err != nil {

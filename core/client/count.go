@@ -9,8 +9,8 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// CountDocuments counts the documents that match by an aggregation. The filter may not have $where
-// or $near; $expr and $geoWithin take their place.
+// CountDocuments counts, by an aggregation, the documents that match. The filter must not have
+// $where or $near: use $expr and $geoWithin instead.
 func (c *Client) CountDocuments(
 	ctx context.Context, ns Namespace, opt CountDocumentsOptions,
 ) (int64, error) {

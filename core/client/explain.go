@@ -7,9 +7,9 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// ExplainFind returns how the server would run a find. Of the find's Common it takes Comment, which
-// is the find's own, ReadPreference, RawData, Extra and what all operations take; no read concern
-// is sent. The MaxTimeMS of the find limits the explain command. verbosity is as in
+// ExplainFind returns how the server would run a find. Of the find's Common it takes all but
+// ReadConcern and WriteConcern; Comment and Extra go into the find that is explained. No read
+// concern is sent. The MaxTimeMS of the find limits the explain command. verbosity is as in
 // ExplainOptions.
 func (c *Client) ExplainFind(
 	ctx context.Context, ns Namespace, opt FindOptions, verbosity string,
@@ -24,7 +24,7 @@ func (c *Client) ExplainFind(
 }
 
 // ExplainAggregate returns how the server would run a pipeline on a collection, or on the database
-// if ns.Collection is empty. It takes of the options what ExplainFind takes.
+// if ns.Collection is empty. Of Common it takes what ExplainFind takes.
 func (c *Client) ExplainAggregate(
 	ctx context.Context, ns Namespace, opt AggregateOptions, verbosity string,
 ) (bson.Raw, error) {

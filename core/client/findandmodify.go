@@ -7,7 +7,8 @@ import (
 	"github.com/mooringdb/mooring/core/operation"
 )
 
-// FindOneAndUpdate updates one document and returns it, as it was before or is after.
+// FindOneAndUpdate updates the first document that matches and returns it, as it was before or is
+// now: see ReturnDocument. update is a document of operators or a pipeline (array).
 func (c *Client) FindOneAndUpdate(
 	ctx context.Context, ns Namespace, filter bson.Raw, update bson.Value, opt FindOneAndOptions,
 ) (FindOneAndResult, error) {
@@ -16,7 +17,8 @@ func (c *Client) FindOneAndUpdate(
 	return c.findAndModify(ctx, ns, findAndModify{filter: filter, update: update, opt: opt}, &ck)
 }
 
-// FindOneAndReplace replaces one document and returns it, as it was before or is after.
+// FindOneAndReplace replaces the first document that matches and returns it, as it was before or is
+// now: see ReturnDocument.
 func (c *Client) FindOneAndReplace(
 	ctx context.Context, ns Namespace, filter, replacement bson.Raw, opt FindOneAndOptions,
 ) (FindOneAndResult, error) {
@@ -27,7 +29,7 @@ func (c *Client) FindOneAndReplace(
 		findAndModify{filter: filter, update: bson.DocumentValue(replacement), opt: opt}, &ck)
 }
 
-// FindOneAndDelete deletes one document and returns it.
+// FindOneAndDelete deletes the first document that matches and returns it.
 func (c *Client) FindOneAndDelete(
 	ctx context.Context, ns Namespace, filter bson.Raw, opt FindOneAndOptions,
 ) (FindOneAndResult, error) {

@@ -13,7 +13,7 @@ import (
 type IndexModel struct {
 	// Keys are the fields and their directions or kinds.
 	Keys bson.Raw
-	// Name of "" is made of the keys: "name_1_born_-1".
+	// Name is the index's name; "": it is made of the keys, such as "name_1_born_-1".
 	Name                    string
 	Background              *bool
 	Unique                  *bool
@@ -177,7 +177,7 @@ func (c *Client) dropIndexes(
 }
 
 // ListIndexes opens a cursor over the indexes of a collection. Of the options' Common it takes
-// Comment, RawData and Extra. A collection that is not there is an error of the server.
+// Comment, RawData and Extra. If the collection does not exist, the server returns an error.
 func (c *Client) ListIndexes(
 	ctx context.Context, ns Namespace, opt ListOptions,
 ) (*cursor.Cursor, error) {

@@ -76,10 +76,10 @@ func (l *lifecycle) close() {
 }
 
 // Start begins to monitor the deployment, and returns without waiting for a server: operations do
-// that. If a mongodb+srv string names the deployment, Start blocks on DNS until that has answered,
-// ctx has ended or the client is closed. After an error it may be called again, which helps if the
-// error is a *seedlist.LookupError. The client lives until Close: of ctx it keeps the values and
-// not the end.
+// that. If a mongodb+srv string names the deployment, Start blocks until DNS has answered, ctx has
+// ended or the client is closed. After an error it may be called again, which helps if the error is
+// a *seedlist.LookupError. The client keeps the values of ctx, but not its end: it runs until
+// Close.
 func (c *Client) Start(ctx context.Context) error {
 	starting, err := c.life.begin(ctx)
 	if err != nil {
@@ -105,8 +105,8 @@ func (c *Client) abandon(ctx context.Context) {
 // Close tells the deployment that the sessions of the client are over, with a short time limit of
 // its own, and ends the monitors and the pools. Idle connections are closed at once, and those in
 // use when their operations end. It blocks until the goroutines of the driver have ended, or until
-// ctx ends. Operations that wait for a server fail, and so do later ones and a Start that has not
-// returned.
+// ctx ends. Operations that wait for a server fail with topology.ErrClosed, and so do later ones
+// and a Start that has not returned.
 func (c *Client) Close(ctx context.Context) error {
 	c.life.close()
 	if t := c.topology.Load(); t != nil {

@@ -15,7 +15,7 @@ func compressed(s *event.Sink) func(event.MessageCompressed) {
 	return s.MessageCompressed
 }
 
-// IdleSessions returns the number of server sessions that wait for their next use.
+// IdleSessions returns the number of idle server sessions in the client's pool.
 func (c *Client) IdleSessions() int { return c.sessions.Len() }
 
 // RunOns returns how many operations go on without their callers; see Options.MaxRunOnShare.
@@ -31,8 +31,8 @@ func (c *Client) WatchTopology() (description.Topology, <-chan struct{}) {
 	return description.Topology{}, nil
 }
 
-// Pools returns the counts of the servers' pools by address. A server that no operation could use
-// has none.
+// Pools returns the counts of the servers' connection pools, in the order of their addresses. A
+// server that has never been usable has no pool.
 func (c *Client) Pools() []topology.PoolStats {
 	if t := c.topology.Load(); t != nil {
 		return t.Pools()

@@ -7,11 +7,6 @@ import (
 	"github.com/mooringdb/mooring/core/selection"
 )
 
-// In all options a nil pointer, a nil document and a zero Value mean "unset": nothing is sent. An
-// explicit false or 0 is sent. A Hint is an index name (string) or an index's keys (document).
-// MaxTimeMS is a limit for the time that the server works on the command. Where the operation has
-// a deadline, and no cursor outlives it, maxTimeMS is what is left until then if that is less.
-
 // Namespace names a collection of a database.
 type Namespace struct {
 	Database, Collection string
@@ -20,9 +15,14 @@ type Namespace struct {
 // String returns database.collection.
 func (n Namespace) String() string { return n.Database + "." + n.Collection }
 
-// Common holds the options that operations have in common. A field that an operation cannot use
-// must be unset; otherwise the operation returns an *ArgumentError. Each option struct says which
-// fields those are.
+// Common holds the options that operations have in common. All operations take Timeout, Session,
+// RunOn and Caller. Each option struct says which of the other fields its operations take; the rest
+// must be unset, otherwise the operation returns an *ArgumentError.
+//
+// In all option structs a nil pointer, a nil document and a zero Value mean "unset": nothing is
+// sent. An explicit false or 0 is sent. A Hint is an index name (string) or an index's keys
+// (document). MaxTimeMS limits the time that the server works on the command. If less is left until
+// the operation's deadline, and no cursor outlives that, maxTimeMS is what is left.
 type Common struct {
 	// Timeout is timeoutMS: how long the operation may take, with all its commands. Nil inherits
 	// the client's, and 0 sets no limit. The deadline of the context counts in any case. Where
@@ -30,8 +30,8 @@ type Common struct {
 	// effect.
 	Timeout *time.Duration
 	// Session is the session to run in, which must be of the client. Nil is an implicit one, which
-	// ends with the operation or with its cursor. Unacknowledged writes refuse a session, and run
-	// in no implicit one.
+	// ends with the operation or with its cursor. An unacknowledged write must not have a session,
+	// and gets no implicit one.
 	Session *Session
 	// Comment is the command's comment, and that of the getMores of its cursor.
 	Comment bson.Value
@@ -44,11 +44,11 @@ type Common struct {
 	// RawData asks for the documents as the server stores them, which is another form for time
 	// series collections. Servers before 8.2 are not sent it.
 	RawData *bool
-	// Extra is appended to the command as it is. Names in it that an option covers, or that the
-	// client sets, are an *ArgumentError.
+	// Extra is appended to the command as it is. A name in it that an option covers, or that the
+	// client sets, is an *ArgumentError.
 	Extra bson.Raw
-	// RunOn lets an operation that has been sent go on although its context is canceled: see
-	// operation.Operation.
+	// RunOn lets a command that was sent finish after its context is canceled: until the context's
+	// deadline, and for at most operation.RunOnLimit.
 	RunOn bool
 	// Caller is the caller's own name for the operation. The events of its commands have it, but
 	// not those of a cursor's getMores, which other calls may ask for.
@@ -80,19 +80,19 @@ const (
 	NonTailable CursorType = iota
 	// Tailable cursors wait for more at the end of a capped collection.
 	Tailable
-	// TailableAwait cursors let the server wait, too, for MaxAwaitTimeMS.
+	// TailableAwait cursors also let the server wait for documents, for MaxTimeMS in each getMore.
 	TailableAwait
 )
 
-// RunCommandOptions holds the options of RunCommand. Of Common it takes ReadPreference and RunOn; a
-// ReadPreference of nil is primary, whatever the client's is.
+// RunCommandOptions holds the options of RunCommand. Of Common it takes ReadPreference; nil is
+// primary, whatever the client's is.
 type RunCommandOptions struct {
 	Common
 }
 
 // RunCursorCommandOptions holds the options of RunCursorCommand. Of Common it takes Comment, which
-// goes with the getMores only, ReadPreference and RunOn; a ReadPreference of nil is primary,
-// whatever the client's is.
+// goes with the getMores only, and ReadPreference; a ReadPreference of nil is primary, whatever the
+// client's is.
 type RunCursorCommandOptions struct {
 	Common
 	TimeoutMode TimeoutMode

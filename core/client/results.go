@@ -33,7 +33,8 @@ type InsertManyResult struct {
 	// WriteErrors are all that the servers reported, numbered as in the caller's list. If there is
 	// one, InsertMany returns an error as well.
 	WriteErrors []mongoerr.WriteError
-	// WriteConcernErrors has at most one for each command that was sent. They end nothing.
+	// WriteConcernErrors has at most one for each command that was sent. They do not end the
+	// operation.
 	WriteConcernErrors []*mongoerr.WriteConcernError
 }
 

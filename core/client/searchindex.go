@@ -16,7 +16,7 @@ import (
 // SearchIndexModel describes a search index to create. Fields that are unset are not sent.
 type SearchIndexModel struct {
 	Definition bson.Raw
-	// Name of "" is chosen by the server.
+	// Name is the index's name; "": the server chooses one.
 	Name string
 	// Type is "search" or "vectorSearch"; "" is the server's default.
 	Type string
@@ -31,7 +31,8 @@ type SearchIndexOptions struct {
 	MaxTimeMS *int64
 }
 
-// CreateSearchIndexes begins to create search indexes, and returns their names.
+// CreateSearchIndexes begins to create search indexes, and returns their names. The server answers
+// before they are built; ListSearchIndexes shows their progress.
 func (c *Client) CreateSearchIndexes(
 	ctx context.Context, ns Namespace, models []SearchIndexModel, opt SearchIndexOptions,
 ) ([]string, error) {
@@ -97,7 +98,7 @@ func (c *Client) UpdateSearchIndex(
 	return err
 }
 
-// DropSearchIndex drops a search index. A collection that is not there is no error.
+// DropSearchIndex begins to drop a search index. If there is no such collection, the error is nil.
 func (c *Client) DropSearchIndex(
 	ctx context.Context, ns Namespace, name string, opt SearchIndexOptions,
 ) error {

@@ -5,9 +5,9 @@ import (
 	"github.com/mooringdb/mooring/core/conn"
 )
 
-// ServerAPI names the version of the stable API that a client declares, with each of its commands.
-// Strict and DeprecationErrors of nil are not sent. What a command that runs as it is declares
-// itself is sent as well; the result of declaring both is undefined.
+// ServerAPI names the version of the stable API that a client declares with each of its commands.
+// If Strict or DeprecationErrors is nil, it is not sent. A command of RunCommand must not declare
+// an API as well: both are sent, and the result is undefined.
 type ServerAPI = conn.ServerAPI
 
 // checkServerAPI refuses versions of the stable API that the driver does not know.

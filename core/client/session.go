@@ -14,10 +14,10 @@ import (
 )
 
 // Session represents an explicit session of a client: see Common.Session. Operations of one session
-// should run one after the other. A session should be used within a minute of its start, and ends
-// with End.
+// should run one after the other. Use a session within a minute of its start, before the server can
+// forget its id, and end it with End.
 //
-// In a causally consistent session a read does not wait for unacknowledged writes.
+// Causal consistency does not cover unacknowledged writes: a read may miss them.
 type Session struct {
 	client *Client
 	state  *session.Client
@@ -26,15 +26,16 @@ type Session struct {
 	bounded bool
 }
 
-// StartSession returns a new session. It does no I/O: whether the server supports sessions is found
-// out by the first operation.
+// StartSession returns a new session. It does no I/O: if the server supports no sessions, the first
+// operation fails.
 func (c *Client) StartSession(opt session.Options) (*Session, error) {
 	s, err := c.sessions.Start(opt)
 	return c.session(s, err)
 }
 
 // ResumeSession returns a session that continues another one, which may be of another client of the
-// same deployment. It does no I/O. The session's id never returns to the pool of the client.
+// same deployment. It does no I/O. The session's id never goes to the client's pool of server
+// sessions, which later sessions reuse.
 func (c *Client) ResumeSession(state session.State, opt session.Options) (*Session, error) {
 	s, err := c.sessions.Resume(state, opt)
 	return c.session(s, err)
@@ -57,10 +58,11 @@ func (s *Session) Options() session.Options { return s.state.Options() }
 func (s *Session) ID() bson.UUID { return s.state.ID() }
 
 // IsDirty reports whether a command of the session ended with a network error, so that its id does
-// not return to the pool.
+// not return to the client's pool.
 func (s *Session) IsDirty() bool { return s.state.IsDirty() }
 
-// WasSent reports whether a command was sent in the session, if State.Derive made its ids.
+// WasSent reports whether a command with an id that session.State.Derive made was sent, or is about
+// to be.
 func (s *Session) WasSent() bool { return s.state.WasSent() }
 
 // OperationTime returns the operationTime of the newest reply, zero if there is none.
@@ -87,8 +89,8 @@ func (s *Session) SnapshotTime() (session.Timestamp, error) {
 	return s.state.SnapshotTime(), nil
 }
 
-// State returns what continues the session in another client: see ResumeSession. From then on the
-// session's id does not return to the pool.
+// State returns what ResumeSession needs to continue the session in another client. From then on
+// the session's id does not return to this client's pool.
 func (s *Session) State() session.State { return s.state.State() }
 
 // End ends the session. If a transaction is in progress, End aborts it, with a short time limit of
@@ -148,7 +150,7 @@ func (c *Client) endPooled(ctx context.Context) {
 	_ = c.EndSessions(ctx, ids)
 }
 
-// EndSessions tells the deployment that these sessions are not needed any more. It does not wait
+// EndSessions tells the deployment that these sessions are no longer needed. It does not wait
 // for a server: if none is known, that is an error. Servers end sessions themselves, some time
 // after the last command.
 func (c *Client) EndSessions(ctx context.Context, ids []bson.UUID) error {

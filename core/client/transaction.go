@@ -24,7 +24,7 @@ type EndTransactionOptions struct {
 	Caller string
 }
 
-// StartTransaction starts a transaction: the operations of the session belong to it until
+// StartTransaction starts a transaction, to which the operations of the session belong until
 // CommitTransaction or AbortTransaction. It does no I/O.
 //
 // A command that fails may have ended the transaction on the server, so that a later commit fails
@@ -38,12 +38,11 @@ func (s *Session) StartTransaction(opt TransactionOptions) error {
 	return s.state.StartTransaction(opt)
 }
 
-// ResumeTransaction continues the last transaction of a session that ResumeSession has made, which
-// another process has started and does not continue: so that CommitTransaction or AbortTransaction
-// can end it. The state of the session has the transaction's number. On a replica set, the commit
-// of a transaction that is committed succeeds, and that of an unknown one fails with code 251,
-// NoSuchTransaction. On a sharded cluster only the process that ran the transaction knows enough to
-// end it.
+// ResumeTransaction lets CommitTransaction or AbortTransaction end a transaction that another
+// process has started and does not continue. The session must come from ResumeSession; its state
+// has the transaction's number. On a replica set, the commit of a transaction that is already
+// committed succeeds, and that of an unknown one fails with code 251, NoSuchTransaction. On a
+// sharded cluster only the process that ran the transaction can end it.
 func (s *Session) ResumeTransaction(opt TransactionOptions) error {
 	opt, err := s.transactionOptions(opt)
 	if err != nil {
@@ -81,16 +80,16 @@ func (s *Session) CommitTransaction(ctx context.Context, opt EndTransactionOptio
 	return s.end(ctx, operation.Commit, ending == session.EndAgain, opt)
 }
 
-// AbortTransaction aborts the transaction. Its error says only that there is none to abort: the
-// server aborts a transaction that it hears nothing of.
+// AbortTransaction aborts the transaction. It fails only if the session has no transaction to
+// abort. An error of the server is not returned, since the server aborts idle transactions itself.
 func (s *Session) AbortTransaction(ctx context.Context, opt EndTransactionOptions) error {
 	_, err := s.ConfirmAbort(ctx, opt)
 	return err
 }
 
-// ConfirmAbort does what AbortTransaction does, and returns besides what the server has answered:
-// nil if it has aborted the transaction, and code 251, NoSuchTransaction, if there is none that
-// could be committed.
+// ConfirmAbort does what AbortTransaction does, and also returns the outcome of the command in
+// answer: nil if the server has aborted the transaction or needed no command, and code 251,
+// NoSuchTransaction, if the server has no transaction that could be committed.
 func (s *Session) ConfirmAbort(
 	ctx context.Context, opt EndTransactionOptions,
 ) (answer, err error) {

@@ -9,7 +9,7 @@ import (
 )
 
 // WatchOptions holds the options of Watch. Of Common it takes all but WriteConcern. The server
-// checks FullDocument, FullDocumentBeforeChange, and that there is one place to start at most.
+// checks FullDocument, FullDocumentBeforeChange, and that at most one place to start is given.
 type WatchOptions struct {
 	Common
 	// Pipeline holds further stages, behind $changeStream. An event without its _id ends the
@@ -36,9 +36,9 @@ type WatchOptions struct {
 var watchFields = []string{"aggregate", "pipeline", "cursor", "collation", "comment"}
 
 // Watch opens a stream of the changes of a collection, of a database if ns.Collection is empty, or
-// of all databases if ns is empty. The read concern must be majority or none. A stream goes on
-// after errors that a server or the network recovers from; its aggregate runs where the read
-// preference says, each time.
+// of all databases if ns is empty. The read concern must be majority or none. After an error from
+// which a server or the network recovers, the stream resumes by itself, each time on a server that
+// the read preference selects.
 func (c *Client) Watch(
 	ctx context.Context, ns Namespace, opt WatchOptions,
 ) (*changestream.Stream, error) {

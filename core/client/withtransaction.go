@@ -23,14 +23,15 @@ type WithTransactionOptions struct {
 // transactionLimit is how long WithTransaction tries again if no timeoutMS is set.
 const transactionLimit = 120 * time.Second
 
-// WithTransaction runs f in a transaction, and commits that. After an error that says so, it runs f
-// again in a new transaction, or repeats the commit. It gives up after timeoutMS, or if that is not
-// set, 120 seconds; the error is a *TransactionTimeoutError around the last one then. Any other
-// error is returned as it is.
+// WithTransaction runs f in a transaction, and commits it. If an error has the label
+// TransientTransactionError, it runs f again in a new transaction; if the commit's outcome is
+// unknown, it repeats the commit. It gives up at the deadline of ctx, and after timeoutMS or, if
+// that is not set, after 120 seconds. Then the error is a *TransactionTimeoutError around the last
+// one. Any other error is returned as it is.
 //
-// f may run many times. Its operations must have the session, and the context that f is called
-// with, which has the deadline. It must return the errors of its operations: otherwise a
-// transaction that the server has aborted is committed in vain. It may end the transaction itself.
+// f may run many times. Its operations must use the session and the context that f gets, which has
+// the deadline. f must return the errors of its operations: otherwise WithTransaction tries to
+// commit a transaction that the server has aborted. f may end the transaction itself.
 func (s *Session) WithTransaction(
 	ctx context.Context, opt WithTransactionOptions, f func(context.Context) error,
 ) error {
