@@ -7,8 +7,8 @@
 // them do not change.
 //
 // Walking a document is safe on any input: the walk stops at the first malformed
-// element. Validate checks a whole document. Validate once what comes from
-// outside; the other functions do not check it again.
+// element. Validate checks a whole document. Call it once for each document that
+// comes from outside: the other functions do not check documents again.
 //
 // Only Reader does I/O. Package extjson writes and reads JSON.
 package bson

@@ -14,9 +14,9 @@ import (
 //
 //	cmd := bson.NewBuilder(nil).String("find", "orders").Int32("limit", 5).Finish()
 //
-// Inside an array keys are ignored (say "") and the builder writes the index. A
-// key or a regular expression with a zero byte in it is not appended and is
-// remembered as the error: see Err. A Builder has one owner at a time.
+// Inside an array the key is ignored (pass ""): the builder writes the index. An element whose key
+// or regular expression has a zero byte is left out, and Err returns that. Keys are not checked for
+// duplicates. Misuse, such as an append after Finish, panics. A Builder has one owner at a time.
 type Builder struct {
 	buf    []byte
 	err    error
@@ -28,15 +28,15 @@ type Builder struct {
 	memory Memory // nil: the buffer grows by append
 }
 
-// Memory provides the buffer of a Builder that becomes large, so that it can be charged before it
-// is taken.
+// Memory provides the buffer of a Builder once that needs LargeBuffer bytes, so that the memory can
+// be accounted for before it is allocated.
 type Memory interface {
-	// Grow returns a buffer that begins with buf and has room for n more bytes. It does not keep
-	// buf.
+	// Grow returns a buffer that begins with the bytes of buf and has room for n more. It does not
+	// keep buf.
 	Grow(buf []byte, n int) ([]byte, error)
 }
 
-// LargeBuffer is the length from which the buffer of a Builder comes from its Memory.
+// LargeBuffer is the length in bytes at which a Builder begins to take its buffer from its Memory.
 const LargeBuffer = 64 << 10
 
 // frame describes an open document or array.
@@ -45,24 +45,25 @@ type frame struct {
 	index int // of the next element of an array; -1 in a document
 }
 
-// NewBuilder begins a document after the bytes of buf.
+// NewBuilder returns a Builder that appends a document to buf, which it owns from then on. buf may
+// be nil.
 func NewBuilder(buf []byte) *Builder { return &Builder{buf: buf} }
 
 // Reset discards everything and begins a document after the bytes of buf.
 func (b *Builder) Reset(buf []byte) { b.ResetIn(buf, nil) }
 
-// ResetIn does what Reset does, and has the buffer grow in a Memory from then on. What does not fit
-// is not appended, and the Memory's error is that of the builder.
+// ResetIn does what Reset does, and lets m provide the buffer from then on. If m fails, the element
+// is left out, and Err returns the error.
 func (b *Builder) ResetIn(buf []byte, m Memory) {
 	b.buf, b.err, b.depth, b.done, b.memory = buf, nil, 0, false, m
 }
 
-// Err returns the first error: a key or a regular expression with a zero byte in it, or that of the
-// Memory.
+// Err returns the first error: that of an element with a zero byte in its key or regular
+// expression, or that of the Memory.
 func (b *Builder) Err() error { return b.err }
 
-// Finish ends the document and returns it, a view on the buffer. Documents and
-// arrays that are still open inside it are a bug.
+// Finish ends the document and returns it, a view on the buffer. It panics if a document or an
+// array inside it is still open. Check Err if a key or a pattern comes from outside.
 func (b *Builder) Finish() Raw {
 	if !b.done {
 		b.begin()
@@ -232,7 +233,7 @@ func (b *Builder) openElement(t Type, key string, index int) *Builder {
 	return b
 }
 
-// Close ends what OpenDocument or OpenArray began last.
+// Close ends what OpenDocument or OpenArray began last. It panics if nothing is open.
 func (b *Builder) Close() *Builder {
 	if b.depth < 2 {
 		panic("bug: bson: Close without an open document")
@@ -337,13 +338,13 @@ func (b *Builder) Decimal128(key string, v Decimal128) *Builder {
 	return b
 }
 
-// MinKey appends the value before all others.
+// MinKey appends MinKey, which sorts before all other values.
 func (b *Builder) MinKey(key string) *Builder { return b.bytes(TypeMinKey, key, nil) }
 
-// MaxKey appends the value after all others.
+// MaxKey appends MaxKey, which sorts after all other values.
 func (b *Builder) MaxKey(key string) *Builder { return b.bytes(TypeMaxKey, key, nil) }
 
-// Value appends a value of any type. The zero Value is a bug of the caller.
+// Value appends a value of any type. It panics if v is the zero Value.
 func (b *Builder) Value(key string, v Value) *Builder {
 	if v.IsZero() {
 		panic("bug: bson: no value for key " + key)

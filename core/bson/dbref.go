@@ -18,7 +18,7 @@ type DBRef struct {
 // ErrDBRef says that a document lacks $ref or $id, or has them of a wrong type.
 var ErrDBRef = errors.New("bson: document is no DBRef")
 
-// DBRef reads a document as a DBRef, whatever the order of its fields.
+// DBRef reads a document as a DBRef, whatever the order of its fields. Its error is ErrDBRef.
 func (d Raw) DBRef() (DBRef, error) {
 	r := DBRef{extra: d}
 	hasRef := false
@@ -61,7 +61,8 @@ func (r DBRef) WithExtra(d Raw) DBRef {
 	return r
 }
 
-// Document writes $ref, $id, $db if there is one, and the further fields.
+// Document returns a document of $ref, $id, $db if there is one, and the fields of Extra. If ID is
+// the zero Value, $id is null.
 func (r DBRef) Document() Raw {
 	id := r.ID
 	if id.IsZero() {

@@ -126,9 +126,9 @@ func coefficient(buf *[decimalDigits]byte, hi, lo uint64) []byte {
 	return buf[decimalDigits-1:]
 }
 
-// ParseDecimal128 reads a number as the Decimal128 specification says. Nothing
-// is rounded: a number that does not fit exactly is an error. Exponents that a
-// shift of the coefficient or a zero can hold are clamped.
+// ParseDecimal128 reads a number as the Decimal128 specification says. Nothing is rounded: a number
+// that does not fit exactly is an error. An exponent out of range is clamped if zeros in the
+// coefficient can make up for it, or if the number is 0.
 func ParseDecimal128(s string) (Decimal128, error) {
 	var sign uint64
 	rest := s

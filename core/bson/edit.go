@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// PrependID returns d with an element in front. The elements of d are copied, not encoded again.
+// PrependID returns a copy of d with an element in front. It does not look for key in d.
 func PrependID(d Raw, key string, v Value) Raw {
 	b := NewBuilder(make([]byte, 0, max(len(d), minDocument)+len(key)+len(v.Data)+2))
 	return b.Value(key, v).AppendElements(d).Finish()
 }
 
-// With returns d with v for key, in the place of the first element with that key, or at the end.
+// With returns a copy of d with v for key, in the place of the first element with that key, or at
+// the end.
 func With(d Raw, key string, v Value) Raw {
 	b := NewBuilder(make([]byte, 0, max(len(d), minDocument)+len(key)+len(v.Data)+2))
 	set := false
@@ -53,7 +54,7 @@ func (b *Builder) element1(e []byte) {
 	b.buf = append(b.buf, e...)
 }
 
-// Concat returns one document with the elements of all docs.
+// Concat returns one document with the elements of all docs, including duplicate keys.
 func Concat(docs ...Raw) Raw {
 	n := minDocument
 	for _, d := range docs {
@@ -66,9 +67,9 @@ func Concat(docs ...Raw) Raw {
 	return b.Finish()
 }
 
-// AppendNormal appends d to dst with the keys of arrays ascending from "0" and
-// the options of regular expressions sorted, as a writer has to write them and a
-// reader need not insist. d must be valid.
+// AppendNormal appends d to dst with the keys of arrays ascending from "0" and the options of
+// regular expressions sorted. The BSON specification asks that of writers; readers, such as
+// Validate, accept any keys and order. d must be valid.
 func AppendNormal(dst []byte, d Raw) []byte { return appendNormal(dst, d, false) }
 
 func appendNormal(dst []byte, d []byte, array bool) []byte {

@@ -2,8 +2,8 @@ package bson
 
 import "github.com/mooringdb/mooring/core/bson/internal/path"
 
-// PathAt names the element that holds the byte at offset, as "a.b.3". It works
-// on malformed documents as far as their frames can be followed: errors use it.
+// PathAt returns the path, such as "a.b.3", of the element that holds the byte at offset. In a
+// malformed document the path ends where the lengths no longer lead further.
 func PathAt(d Raw, offset int) string {
 	var keys []string
 	base, body := 0, []byte(d)

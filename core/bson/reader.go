@@ -12,8 +12,8 @@ import (
 // ErrTooLarge says that a document in a stream is larger than its reader takes.
 var ErrTooLarge = errors.New("bson: document is too large")
 
-// Reader reads documents that stand one after the other in a stream. Each is in
-// a buffer of its own. The contents are not checked: see Raw.Validate.
+// Reader reads documents that stand one after the other in a stream. The caller owns each of them.
+// Their contents are not checked: see Raw.Validate.
 type Reader struct {
 	r       *bufio.Reader
 	max     int
@@ -21,8 +21,9 @@ type Reader struct {
 	failure error
 }
 
-// NewReader returns a Reader of the documents in r. A document of more than limit bytes is an
-// error; a limit of 0 means MaxDocumentSize.
+// NewReader returns a Reader of the documents in r. If a document has more than limit bytes, the
+// error wraps ErrTooLarge; a limit of 0 means MaxDocumentSize. The Reader buffers, so it may read
+// beyond the document that Next returned last.
 func NewReader(r io.Reader, limit int) *Reader {
 	if limit <= 0 {
 		limit = MaxDocumentSize
@@ -30,9 +31,8 @@ func NewReader(r io.Reader, limit int) *Reader {
 	return &Reader{r: bufio.NewReader(r), max: limit}
 }
 
-// Next reads the next document. After the last it returns io.EOF; a stream that
-// ends within a document is io.ErrUnexpectedEOF. After an error it returns the same
-// again.
+// Next reads the next document. After the last it returns io.EOF. If the stream ends within a
+// document, the error wraps io.ErrUnexpectedEOF. After an error, every further call returns it.
 func (r *Reader) Next() (Raw, error) {
 	if r.failure == nil {
 		d, err := r.next()
@@ -96,7 +96,7 @@ func (r *Reader) body(n int) ([]byte, error) {
 	return d, nil
 }
 
-// All yields the documents to the end or the first error.
+// All yields the documents up to the end, or up to the first error, which it yields.
 func (r *Reader) All() iter.Seq2[Raw, error] {
 	return func(yield func(Raw, error) bool) {
 		for {

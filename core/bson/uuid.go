@@ -74,7 +74,7 @@ func (u UUID) String() string {
 	return string(b)
 }
 
-// Value returns u as a binary. An unspecified representation is an error.
+// Value returns u as a binary. If r is UUIDUnspecified, the error is ErrUUIDUnspecified.
 func (u UUID) Value(r UUIDRepresentation) (Value, error) {
 	switch r {
 	case UUIDStandard:
@@ -87,8 +87,8 @@ func (u UUID) Value(r UUIDRepresentation) (Value, error) {
 	}
 }
 
-// UUID reads a binary as a UUID. The representation decides which subtype it has
-// to be.
+// UUID reads a binary as a UUID. If v does not have the subtype of the representation and 16 bytes,
+// the error is ErrUUIDRepresentation; if r is UUIDUnspecified, it is ErrUUIDUnspecified.
 func (v Value) UUID(r UUIDRepresentation) (UUID, error) {
 	if r == UUIDUnspecified {
 		return UUID{}, ErrUUIDUnspecified

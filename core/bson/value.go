@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// Value holds one value: its type, and its bytes without type and key. The function that makes a
-// Value checks that Data is as long as the type requires. The zero Value is no value; see IsZero.
+// Value holds one value: its type, and its bytes without type and key. A Value that this package
+// returns has as many bytes in Data as its type requires. The zero Value is no value; see IsZero.
 //
-// Each accessor reports false if the value has another type.
+// Each accessor reports false if the value has another type. The strings, documents and bytes that
+// it returns are views on Data.
 type Value struct {
 	Type Type
 	Data []byte
@@ -193,7 +194,7 @@ func (v Value) Decimal128() (Decimal128, bool) {
 	return Decimal128{H: h, L: l}, true
 }
 
-// AsInt64 returns any integer, and a double that is one.
+// AsInt64 returns an int32, an int64, or a double that is a whole number in the range of int64.
 func (v Value) AsInt64() (int64, bool) {
 	if n, ok := v.Int32(); ok {
 		return int64(n), true
@@ -208,7 +209,7 @@ func (v Value) AsInt64() (int64, bool) {
 	return int64(f), true
 }
 
-// AsDouble returns any number but a Decimal128.
+// AsDouble returns a double, an int32, or an int64, which it rounds. A Decimal128 is not converted.
 func (v Value) AsDouble() (float64, bool) {
 	if f, ok := v.Double(); ok {
 		return f, true

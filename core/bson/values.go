@@ -54,7 +54,8 @@ func TimeValue(t time.Time) Value { return DateTimeValue(t.UnixMilli()) }
 // NullValue makes a null.
 func NullValue() Value { return Value{Type: TypeNull} }
 
-// RegexValue makes a regular expression, its options sorted.
+// RegexValue makes a regular expression, its options sorted. It returns the zero Value if pattern
+// or options have a zero byte.
 func RegexValue(pattern, options string) Value {
 	b, err := appendRegex(nil, pattern, options)
 	if err != nil {
@@ -93,8 +94,8 @@ func Int64Value(n int64) Value { return fixed64(TypeInt64, uint64(n)) }
 // Decimal128Value makes a decimal number.
 func Decimal128Value(d Decimal128) Value { return Value{TypeDecimal128, appendDecimal128(nil, d)} }
 
-// MinKeyValue makes the value before all others.
+// MinKeyValue makes MinKey, which sorts before all other values.
 func MinKeyValue() Value { return Value{Type: TypeMinKey} }
 
-// MaxKeyValue makes the value after all others.
+// MaxKeyValue makes MaxKey, which sorts after all other values.
 func MaxKeyValue() Value { return Value{Type: TypeMaxKey} }

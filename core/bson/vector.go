@@ -51,7 +51,8 @@ var (
 )
 
 // NewVector packs numbers. INT8 takes integers from -128 to 127, PACKED_BIT bytes from 0 to 255 of
-// eight elements each, and FLOAT32 any number, which it rounds.
+// eight elements each, and FLOAT32 any number in its range, which it rounds. For other values the
+// error is ErrVectorElement; otherwise NewVector fails where Validate does.
 func NewVector(t VectorType, values []float64, padding int) (Vector, error) {
 	v := Vector{Type: t, Padding: padding}
 	low, high := -128.0, 127.0
@@ -133,7 +134,8 @@ func (v Vector) Len() int {
 	}
 }
 
-// At returns element i of a vector of any type.
+// At returns element i of a vector of any type; that of PACKED_BIT is 0 or 1. i must be from 0 to
+// Len()-1, and the vector valid.
 func (v Vector) At(i int) float64 {
 	switch v.Type {
 	case VectorFloat32:
