@@ -83,16 +83,16 @@ func (c *Config) defaultSource() string {
 	return m.source
 }
 
-// InCode tells which parts of a credential a program gives in code, in place of the connection
+// InCode tells which parts of a credential a program sets in code instead of in the connection
 // string.
 type InCode struct {
 	User          bool // a user with a password
-	TokenProvider bool // of MONGODB-OIDC's access tokens
+	TokenProvider bool // a provider of MONGODB-OIDC's access tokens
 }
 
-// CheckAuth returns an error if the mechanism cannot work with the password and the properties
-// that it is given. Parse does not check that, since the grammar's own tests leave a password out
-// and have properties of no mechanism. A client calls it.
+// CheckAuth returns an error if the mechanism lacks a password that it needs, or if its properties
+// are wrong. Call it before you connect: Parse does not, since the specification's tests expect it
+// to take such strings.
 func (c *Config) CheckAuth(given InCode) error {
 	if given.TokenProvider && c.AuthMechanism != "MONGODB-OIDC" {
 		return errors.New("a provider of access tokens needs authMechanism=MONGODB-OIDC")

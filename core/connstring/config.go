@@ -46,7 +46,7 @@ type Config struct {
 	MaxPoolSize      *uint64 // 0: no maximum
 	MinPoolSize      *uint64
 	MaxConnecting    *uint64
-	MaxIdleTime      *time.Duration // 0: no limit, as for all times below
+	MaxIdleTime      *time.Duration // 0: no limit, as for all timeouts below
 	WaitQueueTimeout *time.Duration
 
 	ConnectTimeout         *time.Duration
@@ -76,7 +76,7 @@ type Config struct {
 
 	Proxy Proxy
 
-	// Warnings has what was ignored and what should be written differently. None is fatal.
+	// Warnings lists what was ignored and what should be written differently.
 	Warnings []Warning
 
 	given given // only with SRV: what no TXT record overrides
@@ -132,7 +132,7 @@ type Warning struct {
 
 func (w Warning) String() string { return w.Problem }
 
-// UseTLS reports whether connections are encrypted: as the string sets it, else if it is a
+// UseTLS reports whether connections use TLS: TLS.Enabled if that is set, otherwise whether it is a
 // mongodb+srv string. No other tls option turns it on.
 func (c *Config) UseTLS() bool {
 	if c.TLS.Enabled != nil {

@@ -13,15 +13,17 @@ import (
 	"github.com/mooringdb/mooring/core/address"
 )
 
-// Parse reads one connection string. An unknown option, and a value that an option cannot have,
-// are ignored with a warning. What would connect to something else than was meant is an error. No
-// error shows a secret.
+// Parse reads one connection string. An unknown option, and a value that an option cannot have, are
+// ignored with a warning, unless the client could then connect to another server or as another user
+// than was meant: that is an error. No error shows a secret.
 //
-// If an option is given twice, the last value counts. A value of authMechanismProperties cannot
-// contain a comma, encoded or not.
+// If an option is given twice, the last value counts, with a warning. Exceptions are
+// readPreferenceTags, which keeps all values, tls, whose values must agree, and the proxy options,
+// which must not be repeated. A value of authMechanismProperties cannot contain a comma, encoded or
+// not.
 func Parse(uri string) (Config, error) { return ParseWith(uri, nil) }
 
-// ParseWith reads a connection string with options beside it, as Source.Parse does.
+// ParseWith reads a connection string and further options, which are those of Source.Options.
 func ParseWith(uri string, beside map[string][]string) (Config, error) {
 	return Source{URI: uri, Options: beside}.Parse()
 }
@@ -31,24 +33,24 @@ func ParseWith(uri string, beside map[string][]string) (Config, error) {
 type Source struct {
 	URI string
 
-	// Options have the same names as in the string, in any case, and the same texts, but not URL
-	// encoded; several texts are like a repeated option. An option that the string gives, by this
-	// or another name, overrides the one here.
+	// Options has the values of options by name, in any case. Values are as in the string, but not
+	// URL encoded; several values stand for a repeated option. An option that the string gives, by
+	// this name or an alias, overrides the one here.
 	Options map[string][]string
 
-	// Username and Password, if they are not nil, are those of a user, not URL encoded. One that
-	// the string gives, too, is an error.
+	// Username and Password, if not nil, are those of the user, not URL encoded. It is an error if
+	// the string has them as well.
 	Username, Password *string
 }
 
-// Format shows nothing of a source, whatever the verb: any text in it may have a secret.
+// Format shows nothing of a source, whatever the verb: any text in it may contain a secret.
 func (Source) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "connstring.Source(***)") }
 
-// MarshalText shows nothing, either: JSON and structured logs use it.
+// MarshalText shows nothing of a source either. JSON and structured logs use it.
 func (Source) MarshalText() ([]byte, error) { return []byte("***"), nil }
 
-// Parse reads the connection string. Options that contradict each other are an error, wherever they
-// stand.
+// Parse reads the connection string as the function Parse does. Options that contradict each other
+// are an error, also if one is in the string and the other in Options.
 func (s Source) Parse() (Config, error) {
 	p := &parser{beside: s.Options, user: s}
 	if err := p.parse(s.URI); err != nil {

@@ -25,11 +25,12 @@ func (p *parser) givenBySelf() given {
 	}
 }
 
-// Resolve returns the Config of a mongodb+srv string, completed by DNS. hosts become the seeds.
-// txt, the contents of the TXT record or nothing, gives the options that the string does not give.
-// A TXT record may have authSource, replicaSet and loadBalanced only; any other option, an option
-// without a value, and what contradicts the rest of the Config is an error. The result keeps SRV:
-// TLS stays on by default, and SRVHost is the name to poll.
+// Resolve returns the Config of a mongodb+srv string, completed with what DNS has returned; it does
+// no I/O. hosts become the seeds. txt is the contents of the TXT record, or empty. An option of it
+// applies if the string does not give that option. It may have only authSource, replicaSet and
+// loadBalanced. Any other option, an option without a value, and a contradiction to the rest of the
+// Config are errors. SRV stays set in the result: TLS stays on by default, and SRVHost is the name
+// to poll.
 func (c Config) Resolve(hosts []address.Address, txt string) (Config, error) {
 	p := &parser{config: c}
 	if err := p.resolve(hosts, txt); err != nil {

@@ -18,9 +18,8 @@ type Setting struct {
 	Value  string // as in a connection string, but not encoded; "***" for a secret
 }
 
-// Settings returns the options that the Config has, in the order of the table. An option with
-// several values is there once for each. A value that equals a default may be there although the
-// string does not give it.
+// Settings returns the options that the Config has, in the order of Options, with one Setting for
+// each value of an option. It may include a default that the string does not give.
 func (c *Config) Settings() []Setting {
 	var all []Setting
 	for i := range options {
@@ -34,8 +33,8 @@ func (c *Config) Settings() []Setting {
 	return all
 }
 
-// String returns a connection string with the same meaning, but for the secrets: user, password
-// and other secrets are masked.
+// String returns a connection string with the same meaning, in which the user, the password and all
+// other secrets are masked.
 func (c Config) String() string {
 	var b strings.Builder
 	b.WriteString("mongodb")
