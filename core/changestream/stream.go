@@ -1,9 +1,10 @@
-// Package changestream reads the changes of a collection, a database or a deployment: an aggregate
-// that begins with $changeStream, whose cursor it replaces by a new one, at the place that the
-// stream has reached, after an error that a server or the network recovers from.
+// Package changestream reads the changes of a collection, a database or a deployment. A stream is
+// the cursor of an aggregate that begins with $changeStream. After an error from which a server or
+// the network recovers, the stream opens a new cursor at the place that it has reached.
 //
-// Where a stream goes on and which errors are resumable are pure functions (position, resumable).
-// A stream has no goroutine. It does not decode events: they are views on the replies.
+// Pure functions decide where a stream resumes, and after which errors (position, resumable). A
+// stream has no goroutine. It does not decode events: they are views on the replies, which stay
+// valid and must not be changed.
 package changestream
 
 import (
@@ -38,7 +39,7 @@ type Options struct {
 	MaxAwaitTimeMS *int64
 	// Comment goes with the aggregate, and with each getMore to a server that takes one there.
 	Comment bson.Value
-	// Append appends what else the aggregate has; nil: nothing.
+	// Append appends further fields to the aggregate command; nil: none.
 	Append func(b *bson.Builder, to operation.Target)
 	// Timeout is the operation's timeoutMS, nil for the Runner's. It begins anew with each call of
 	// Next and TryNext, and holds for all commands of the call.
@@ -63,9 +64,9 @@ type Stream struct {
 	ended error
 }
 
-// Open runs the aggregate, and returns the stream. op says where it runs: its Command is set by
-// Open, and its RunOn concerns aggregates only. The error of an aggregate is returned as it is, and
-// nothing is open then.
+// Open runs the aggregate, and returns the stream, which the caller must close. op says where the
+// aggregate runs: Open sets its Command, and its RunOn does not apply to getMores. If the aggregate
+// fails, Open returns its error as it is, and there is nothing to close.
 func Open(
 	ctx context.Context, r *operation.Runner, op operation.Operation, opt Options,
 ) (*Stream, error) {
@@ -128,11 +129,11 @@ func wallTime(event bson.Raw) time.Time {
 
 // Next returns the next event, a view on the reply. It blocks until there is one, the stream or ctx
 // ends, or timeoutMS is over. It returns io.EOF after the last event of a stream that the server
-// has closed, which it does after an invalidate event.
+// has closed, as it does after an invalidate event.
 //
 // If ctx ends or timeoutMS is over, the stream stays valid, and Next may be called again. Any other
-// error ends the stream: all further calls return it. ResumeToken then is where another one may go
-// on. Close the stream in any case.
+// error ends the stream: all further calls return it. Another stream can then start at ResumeToken.
+// Close the stream in any case.
 func (s *Stream) Next(ctx context.Context) (bson.Raw, error) {
 	if s.Buffered() > 0 {
 		return s.take(ctx)
@@ -147,8 +148,8 @@ func (s *Stream) Next(ctx context.Context) (bson.Raw, error) {
 	}
 }
 
-// TryNext returns what Next returns, but runs one getMore at most: found is false if that has
-// brought no event. So it returns after MaxAwaitTimeMS if nothing changes.
+// TryNext returns what Next returns, but runs at most one getMore: found is false if its reply has
+// no event. If nothing changes, it blocks for MaxAwaitTimeMS.
 func (s *Stream) TryNext(ctx context.Context) (doc bson.Raw, found bool, err error) {
 	if s.Buffered() > 0 {
 		doc, err = s.take(ctx)
@@ -159,7 +160,7 @@ func (s *Stream) TryNext(ctx context.Context) (doc bson.Raw, found bool, err err
 	return s.try(ctx)
 }
 
-// SetBatchSize sets how many events the server returns at once at most, from the next getMore on.
+// SetBatchSize sets the most events that a reply of the server has, from the next getMore on.
 func (s *Stream) SetBatchSize(n int32) {
 	s.opt.BatchSize = &n
 	s.cur.SetBatchSize(n)
@@ -168,9 +169,10 @@ func (s *Stream) SetBatchSize(n int32) {
 // Buffered returns the number of events that Next returns without I/O.
 func (s *Stream) Buffered() int { return len(s.batch.Documents) - s.next }
 
-// ResumeToken returns the token of what was returned last, or a later one that the server has sent
-// when nothing had changed; nil while there is none. Another stream goes on there with it as its
-// ResumeAfter, or StartAfter, which also goes on after an invalidate event.
+// ResumeToken returns the token of the event that was returned last, or a later token that the
+// server has sent because nothing changed; nil while there is none. A stream that has it as its
+// ResumeAfter or StartAfter continues after that event. After an invalidate event only StartAfter
+// does.
 func (s *Stream) ResumeToken() bson.Raw { return s.position.token }
 
 // Close ends the stream. If the server still holds a cursor, Close sends killCursors, with a short
