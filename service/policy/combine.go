@@ -168,9 +168,10 @@ func allInside(paths, others []string) bool {
 // samePaths reports whether two lists of paths reach the same fields.
 func samePaths(a, b []string) bool { return allInside(a, b) && allInside(b, a) }
 
-// Conflict says that rules which permit the same do not go together, so that it is refused.
+// Conflict reports permits for the same action on the same resource whose limits cannot be
+// combined, so that the action is refused.
 type Conflict struct {
-	// Rules has the ids of the rules.
+	// Rules has the ids of the permits, as one text.
 	Rules  string
 	Action string
 	On     Resource
@@ -182,8 +183,8 @@ func (c *Conflict) String() string {
 		"each other"
 }
 
-// Conflicts returns which rules do not go together for a principal, each set of rules once, on the
-// resources and on those that rules name.
+// Conflicts returns the conflicts for a principal, each set of rules once. It looks at the
+// resources in on and at those that rules name.
 func (p *Policy) Conflicts(who *Principal, on []Resource) (found []*Conflict) {
 	seen := map[string]bool{}
 	for _, on := range slices.Concat(on, p.named) {

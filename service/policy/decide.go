@@ -148,8 +148,8 @@ func (w *world) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	return e, ok
 }
 
-// Decide returns what the principal may do of the action on the resource. An action without a name
-// in the API is refused.
+// Decide returns whether, and within which limits, the principal may do the action on the resource.
+// An action that is not in Actions is refused.
 func (p *Policy) Decide(who *Principal, action string, on Resource) Decision {
 	d := p.decide(who, action, on)
 	if !d.Allowed {

@@ -27,15 +27,15 @@ type Config struct {
 	JavaScript bool
 }
 
-// NewEnforcer returns an Enforcer.
+// NewEnforcer returns an Enforcer. cfg.Policy must not be nil.
 func NewEnforcer(cfg Config) *Enforcer {
 	e := &Enforcer{script: cfg.JavaScript}
 	e.Replace(cfg.Policy)
 	return e
 }
 
-// Replace replaces the rules. Requests that were checked before go on; what is open is checked
-// by the followers (Follow, Still). It returns when they have.
+// Replace replaces the rules. Requests that were checked before go on. Replace then calls the
+// functions of Follow, which check what is open (Still), and returns when they have returned.
 func (e *Enforcer) Replace(p *Policy) {
 	e.state.Store(&state{
 		policy: p, decisions: map[remembered]*Decision{}, standings: map[caller.Digest]standing{},
@@ -47,8 +47,7 @@ func (e *Enforcer) Replace(p *Policy) {
 	}
 }
 
-// Follow has f called after each replacement of the rules, one call at a time. f must not call
-// Replace or Follow.
+// Follow makes Replace call f each time, one call at a time. f must not call Replace or Follow.
 func (e *Enforcer) Follow(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -160,15 +159,15 @@ func principal(id *caller.Identity) Principal {
 }
 
 // Refusal reports a request that the policy does not allow, or, if there is no policy, a request
-// that only operators may make. Its text names no rule of the policy.
+// that only operators may make. Its text names no rule of the policy, so clients may see it.
 type Refusal struct {
-	// Principal, Action, On and Rule say who was refused what, and by which rule.
+	// Principal, Action, On and Rule say who was refused what, and by which rules, as in Decision.
 	Principal, Action string
 	On                Resource
 	Rule              string
-	// Field is the part of the request that is not allowed; empty: all of it.
+	// Field is the path of the part of the request that is not allowed; empty: all of it.
 	Field string
-	// Problem says what that part does.
+	// Problem says what that part does; its subject is "the request". It may be empty.
 	Problem string
 	// Changed means that the action is allowed within other limits than when the call began.
 	Changed bool

@@ -65,11 +65,11 @@ func aboutKind(filter bson.Raw) bool {
 	return true
 }
 
-// PerEvent reports whether each event of the stream is decided by Event.
+// PerEvent reports whether Event must decide about each event of the change stream.
 func (c *Call) PerEvent() bool { return c.perEvent }
 
 // Event returns what a client may see of an event of a change stream, by the rules as they are now.
-// It returns false if that is nothing.
+// It returns false if the client may not see the event.
 func (e *Enforcer) Event(who *caller.Identity, event bson.Raw) (bson.Raw, bool) {
 	s := e.state.Load()
 	kind, _ := event.Lookup("operationType")

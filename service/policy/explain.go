@@ -12,21 +12,22 @@ import (
 	"github.com/mooringdb/mooring/service/caller"
 )
 
-// Explanation says what a policy makes of a request.
+// Explanation describes how a policy decides about a request, and why.
 type Explanation struct {
-	// Rule names the rules that decide; "no rule" if none permits it.
+	// Rule is as in Decision, or says that there is no policy.
 	Rule string
 	// Refusal is nil if the request is allowed.
 	Refusal *Refusal
-	// Decision says what the caller may do with the action on what the request names. It is nil for
-	// requests that have others in them, each of which is decided by itself.
+	// Decision says what the caller may do with the action on the resource of the request. It is
+	// nil if the request contains further requests, each of which is decided by itself.
 	Decision *Decision
-	// Commandless names the rule because of which the caller can run no commands; empty: none.
+	// Commandless is what Policy.Commandless returns for the caller.
 	Commandless string
 }
 
 // Explain decides about a request of a method, such as /mooring.v1.DocumentService/Find, as
-// Call.Check does, and changes it so. Its errors are those of Check that are no Refusal.
+// Call.Check does, and changes the request in the same way. A *Refusal of Check is in the
+// Explanation; Explain returns the other errors of Check.
 func (e *Enforcer) Explain(
 	ctx context.Context, who *caller.Identity, name string, request proto.Message,
 ) (*Explanation, error) {
@@ -71,8 +72,9 @@ func WithoutPolicy(who *caller.Identity, operators []string, name string) *Expla
 	return x
 }
 
-// Unruled returns the Refusal of a call where there is no policy, or nil. Then clients may make all
-// calls but those of operators. Nil operators mean that all clients are.
+// Unruled returns the Refusal of a call on a gateway without a policy, or nil if the call is
+// allowed: all calls are but those for operators. operators lists the principals that may make
+// these; nil means all clients.
 func Unruled(who *caller.Identity, operators []string, name string) *Refusal {
 	m := method.Of(name)
 	if m == nil || m.Group != mooringv1.Method_GROUP_OPERATE || operators == nil {

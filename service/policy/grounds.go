@@ -12,10 +12,10 @@ import (
 	"github.com/mooringdb/mooring/service/caller"
 )
 
-// Grounds holds what the requests of a call were allowed by: each decision, with what it was about.
-// What the call has opened (a stream, a cursor, a transaction) goes on as long as each of them
-// would be made again. The zero value holds none. It is safe for concurrent use and must not be
-// copied.
+// Grounds holds the decisions that allowed the requests of a call. What the call has opened (a
+// stream, a cursor, a transaction) may go on as long as Still finds that the rules would decide
+// each of them in the same way. The zero value holds none. Grounds is safe for concurrent use and
+// must not be copied.
 type Grounds struct {
 	mu     sync.Mutex
 	first  asked // most calls have one
@@ -51,7 +51,7 @@ type asked struct {
 // commands stands for the use of commands, which rules about any collection can end.
 const commands = "commands"
 
-// Sum stands for what a decision allows, whichever rules have made it.
+// Sum holds a hash of what a decision allows, without the ids of its rules.
 type Sum [16]byte
 
 // sumOf returns the sum of a decision.
@@ -145,7 +145,7 @@ func (g *Grounds) all() (made map[asked]Sum, beyond Sum) {
 	return made, g.beyond
 }
 
-// Text returns what the grounds are, for Add. It is no text for people.
+// Text encodes the grounds for Add, which may run at another replica. The encoding is binary.
 func (g *Grounds) Text() string {
 	made, beyond := g.all()
 	b := append([]byte{}, beyond[:]...)
@@ -158,7 +158,8 @@ func (g *Grounds) Text() string {
 	return string(b)
 }
 
-// Add adds what Text has returned, also at another replica. It refuses more than ofTransaction.
+// Add adds grounds that Text has encoded. If there are then more than 2000 different decisions, or
+// more than 2 MiB of them, the error is a *Refusal. Any other error says that text is malformed.
 func (g *Grounds) Add(text string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -218,8 +219,9 @@ func (d *decoder) sum() (s Sum) {
 	return s
 }
 
-// Still returns nil if the rules allow a client what it was allowed, within the same limits.
-// Otherwise its error is a *Refusal. who may have other groups or claims than the client had.
+// Still returns nil if the rules as they are now allow a client all of g, within the same limits.
+// Otherwise its error is a *Refusal. who is the client as it is now: its groups or claims may have
+// changed.
 func (e *Enforcer) Still(who *caller.Identity, g *Grounds) error {
 	s := e.state.Load()
 	made, beyond := g.all()

@@ -15,7 +15,7 @@ import (
 // Near names a permit that does not allow a request, but would if one thing were different.
 type Near struct {
 	Rule string // the rule's id
-	If   string // what would have to be so, such as `principal in Group::"key:readers"`
+	If   string // what would have to hold, such as `principal in Group::"key:readers"`
 }
 
 // The variables of a rule.
@@ -25,8 +25,8 @@ const (
 	resourceVariable  = "resource"
 )
 
-// NearPermits returns the permits of the file that would allow what NoRule refuses if the
-// principal, the action or the resource were another, in the order of the file.
+// NearPermits returns the permits that would allow a request, which no rule permits now, if one of
+// principal, action and resource were different. They are in the order of the file.
 func (p *Policy) NearPermits(who *Principal, action string, on Resource) (near []Near) {
 	a := method.OfAction(action)
 	if a == nil || strings.Contains(on.String(), "$") {
@@ -125,8 +125,9 @@ func scopeText(variable string, scope ast.IsScopeNode) string {
 	return variable
 }
 
-// PermitFor returns the text of the narrowest rule without conditions that allows a principal the
-// action on the resource; empty: none does. A rule for commands must have them in @commands.
+// PermitFor returns the text of a permit, without conditions, that allows this principal this
+// action on this resource and nothing else. It returns "" if no such rule does: one for RunCommand
+// would have to name the commands in @commands.
 func PermitFor(who *Principal, action string, on Resource) string {
 	text := fmt.Sprintf("permit (principal == %s, action == %s, resource == %s);",
 		who.entity().UID, cedar.NewEntityUID("Action", cedar.String(action)), on.entities()[0].UID)

@@ -1,11 +1,12 @@
 // Package policy decides what a caller may do, by one file of rules in the Cedar language, and
 // changes requests so that they do no more.
 //
-// Parse reads the rules. Policy.Decide is a pure function: principal, action and resource in, a
-// Decision out. Functions on BSON apply a Decision to a request: they and its filter into filters,
-// keep hidden fields out of projections and expressions, check updates and inserted documents, and
-// check pipelines stage by stage. An Enforcer applies a policy to the messages of calls. No other
-// part of it holds state.
+// Parse reads the rules: permits and forbids. A permit with @filter, @forced, @hidden or @readonly
+// is a limit, since it permits only a part of documents or fields. Policy.Decide is a pure
+// function: principal, action and resource in, a Decision out. An Enforcer applies decisions to the
+// messages of calls: it combines the filter of a Decision with the client's by $and, keeps hidden
+// fields out of projections and expressions, checks updates and inserted documents, and checks
+// pipelines stage by stage. Only Enforcer, Call and Grounds hold state.
 package policy
 
 import (
@@ -231,7 +232,7 @@ func parsePaths(text string) ([]string, error) {
 // Decision says whether a principal may do an action on a resource, and within which limits.
 type Decision struct {
 	Allowed bool
-	// Rule names the rules that have decided; "no rule" if none permits.
+	// Rule has the ids of the rules that have decided, as one text; NoRule if none permits.
 	Rule string
 	// Filter must match each document that is read, changed or deleted; nil: any document does.
 	Filter bson.Raw

@@ -39,8 +39,9 @@ type Call struct {
 	reader reader
 }
 
-// Begin returns the check of a call of a method, such as /mooring.v1.DocumentService/Find. built
-// says that the process has itself built the BSON in the requests.
+// Begin returns a Call that checks the requests of one call of a method, such as
+// /mooring.v1.DocumentService/Find. built says that this process, and not the client, built the
+// BSON in the requests. The Call is for one goroutine at a time.
 func (e *Enforcer) Begin(who *caller.Identity, name string, built bool) Call {
 	c := Call{
 		enforcer: e, state: e.state.Load(), who: who, name: name,
@@ -52,22 +53,23 @@ func (e *Enforcer) Begin(who *caller.Identity, name string, built bool) Call {
 	return c
 }
 
-// Keep has the decisions of the call added to its grounds.
+// Keep makes Check add its decisions to g.
 func (c *Call) Keep(g *Grounds) { c.grounds = g }
 
-// Stale reports whether the rules were replaced since the check has begun.
+// Stale reports whether the rules were replaced since Begin.
 func (c *Call) Stale() bool { return c.enforcer.state.Load() != c.state }
 
-// Quiet reports whether the client may not see what the server says in errors: it could tell of
-// documents or fields that the client may not read.
+// Quiet reports whether the server's error messages must be kept from the client, since they could
+// reveal documents or fields that the client may not read.
 func (c *Call) Quiet() bool { return c.quiet }
 
-// Rule names the rules that have decided about the last request.
+// Rule returns the ids of the rules that decided about the last request.
 func (c *Call) Rule() string { return c.rule }
 
-// Check decides about a request, and changes it so that it does no more than is allowed. It does
-// not change the BSON that the request had. Its errors are *Refusal, those of payload, and the
-// cause of a context that ends before the check.
+// Check decides about a request, and changes it in place so that it does no more than is allowed.
+// It puts new BSON into the request, and does not write to the bytes that were there. It may wait
+// for its turn to do heavy work. Its errors are *Refusal, those of package payload for invalid
+// BSON, and the cause of ctx if that has ended before.
 func (c *Call) Check(ctx context.Context, request proto.Message) error {
 	// A stream has no end, and what its handler keeps of a message is the handler's to charge.
 	c.work.Release()
@@ -97,9 +99,9 @@ var listed = map[string][]string{
 	"DropDatabase":    {"DropDatabase", "DropCollection"},
 }
 
-// Inside returns what decides about a database or a collection that the call lists or drops with
-// others: its error is a *Refusal if a forbid or a limit is for it. It returns nil if there is
-// none.
+// Inside returns a function for calls that list or drop several databases or collections: its error
+// is a *Refusal if a forbid or a limit applies to that one. Inside returns nil if the function
+// would refuse none.
 func (c *Call) Inside() func(database, collection string) error {
 	names := listed[c.name]
 	if names == nil {
@@ -122,14 +124,14 @@ func (c *Call) Inside() func(database, collection string) error {
 	}
 }
 
-// Of says what the call works on, by its first request.
+// Of sets what the call works on, by its first request; further calls of Of do nothing.
 func (c *Call) Of(request proto.Message) {
 	if !c.begun {
 		c.begun, c.on = true, ResourceOf(request)
 	}
 }
 
-// ResourceOf returns what a request works on.
+// ResourceOf returns what a request works on, by its fields database and collection.
 func ResourceOf(request proto.Message) (on Resource) {
 	if named, ok := request.(interface{ GetDatabase() string }); ok {
 		on.Database = named.GetDatabase()

@@ -65,8 +65,9 @@ var collectionActions = func() (names []string) {
 	return names
 }()
 
-// Commandless returns the id of a rule because of which the principal can run no commands, which
-// reach all collections: a forbid or a limit that could match one. It returns "" if there is none.
+// Commandless returns the id of a rule that keeps the principal from running commands: a forbid or
+// a limit that could match some collection, since commands reach all collections. It returns "" if
+// there is none.
 func (p *Policy) Commandless(who *Principal) string {
 	if r := p.limiting(who, collectionActions, Resource{}); r != nil {
 		return r.id
@@ -90,8 +91,8 @@ func (p *Policy) limiting(who *Principal, names []string, in Resource) *rule {
 	return nil
 }
 
-// RestrictedSomewhere reports whether a rule that restricts could permit something to the
-// principal, whatever the action and the resource are. If it cannot be excluded, it is true.
+// RestrictedSomewhere reports whether a limit could apply to the principal, for any action on any
+// resource. It is true if that cannot be excluded.
 func (p *Policy) RestrictedSomewhere(who *Principal) bool {
 	return slices.ContainsFunc(p.rules, func(r *rule) bool {
 		return r.permit && r.restricts() && p.matches(r, who, eval.Variable("action"))
