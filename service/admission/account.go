@@ -5,11 +5,10 @@ import (
 	"sync"
 )
 
-// Account holds bytes of memory that one principal uses for one purpose: a call, or what outlives
-// it, such as the rest of a cursor's batch. A holder charges its account before it takes memory
-// (Grow, Reserve), hands memory over to the next holder (HandOver), and returns what it does not
-// use any more (Shrink, Close). No byte is returned twice: an account returns what it holds, and
-// nothing if that was returned before.
+// Account counts the bytes of memory that one principal uses for one purpose: a call, or something
+// that outlives it, such as the rest of a cursor's batch. Its holder charges it before it allocates
+// memory (Grow, Reserve), hands memory over to another account (HandOver), and returns what it no
+// longer uses (Shrink, Close). An account never returns more than it holds.
 //
 // The zero value charges nothing, and neither does nil. An Account is safe for concurrent use and
 // must not be copied.
@@ -30,12 +29,12 @@ type Account struct {
 	open      bool // see GoOn
 }
 
-// Open opens an account of a principal; before that, it is the zero value. If a is nil, nothing is
-// charged. The caller must call Close when the holder uses no memory any more.
+// Open makes c, a zero Account, charge a principal of a. If a is nil, nothing is charged. The
+// caller must call Close when the memory is no longer used.
 func (a *Admission) Open(c *Account, p Principal) { c.admission, c.principal = a, p }
 
-// OpenFor opens another account of the principal of c, for memory that outlives the call. If c
-// charges nothing, it does nothing.
+// OpenFor opens other, a zero Account, for the principal of c and for memory that outlives the call
+// of c. If c charges nothing, neither does other.
 func (c *Account) OpenFor(other *Account) {
 	if c.charges() {
 		other.admission, other.principal = c.admission, c.principal
@@ -45,14 +44,15 @@ func (c *Account) OpenFor(other *Account) {
 // Ender ends a call with a cause. It does not block.
 type Ender interface{ End(cause error) }
 
-// OnRefusal sets what ends the call when a reply of the server does not fit.
+// OnRefusal sets what AdmitReply calls to end the call when a reply of the server does not fit.
 func (c *Account) OnRefusal(end Ender) { c.refuse = end }
 
 // Principal returns whose account it is.
 func (c *Account) Principal() Principal { return c.principal }
 
-// Grow charges n more bytes of a request before they are taken. It blocks until they fit, for at
-// most Config.Patience and until ctx ends. Its errors are *Error and *WaitError.
+// Grow charges n more bytes of a request before they are allocated. It blocks until they fit, but
+// for at most Config.Patience and until ctx ends. Its errors are *Error and *WaitError. On an error
+// nothing is charged.
 func (c *Account) Grow(ctx context.Context, n int64) error {
 	err := c.grow(ctx, n, false)
 	if err == nil {
@@ -74,9 +74,9 @@ func (c *Account) growNow(n int64) bool {
 	return true
 }
 
-// GrowLast does what Grow does for the last bytes of a call, which then holds everything that it
-// needs to end. Such bytes come before those of calls that have longer to go. It uses what Reserve
-// has charged first. Its errors are *Error and the cause of ctx.
+// GrowLast does what Grow does for the last bytes that a call needs. It uses what is left of
+// Reserve first, and comes before Grow of other calls, since this call is about to return
+// everything. Its errors are *Error and the cause of ctx.
 func (c *Account) GrowLast(ctx context.Context, n int64) error {
 	if !c.charges() || n <= 0 {
 		return nil
@@ -114,10 +114,10 @@ func (c *Account) grow(ctx context.Context, n int64, last bool) error {
 	return nil
 }
 
-// Reserve charges n bytes for replies of the server, before the command is sent whose reply they
-// are for, and for the response. It blocks like Grow. AdmitReply and GrowLast use them before they
-// charge more; TakeReplies and Close return what is left. A command whose reply would not fit is so
-// refused before it has an effect.
+// Reserve charges n bytes for the server's reply to a command that is not yet sent, and for the
+// response. A command whose reply would not fit is thus refused before it has an effect. Reserve
+// blocks and fails as Grow does. AdmitReply and GrowLast use the bytes before they charge more;
+// TakeReplies and Close return what is left.
 func (c *Account) Reserve(ctx context.Context, n int64) error {
 	if !c.charges() || n <= 0 {
 		return nil
@@ -154,7 +154,8 @@ func (c *Account) ReserveSpare(n int64) bool {
 	return c.keep(n, balance.addReserved)
 }
 
-// CheckTotal returns an *Error if a call could not grow to n bytes even if nothing else were held.
+// CheckTotal returns an *Error if a call could not hold n bytes even if nothing else were held. It
+// charges nothing.
 func (c *Account) CheckTotal(n int64) error {
 	if !c.charges() {
 		return nil
@@ -162,8 +163,8 @@ func (c *Account) CheckTotal(n int64) error {
 	return c.admission.bytes.check(n)
 }
 
-// Force charges n bytes that are in use already. It does not block. No other call gets them, but
-// the budget may be exceeded.
+// Force charges n bytes that are already in use, even if that exceeds the budget. It does not
+// block.
 func (c *Account) Force(n int64) {
 	if !c.charges() || n <= 0 {
 		return
@@ -172,9 +173,9 @@ func (c *Account) Force(n int64) {
 	c.keep(n, balance.add)
 }
 
-// HandOver charges another account with n bytes that it holds from now on, instead of this one. It
-// does not block. What this account does not hold, for example because its call has ended, the
-// other one is charged with as Force does. What is reserved here stays.
+// HandOver moves a charge of n bytes from c to another account. It does not block. If c holds fewer
+// bytes, for example because its call has ended, the rest is charged as Force does. It does not
+// move what Reserve has charged.
 func (c *Account) HandOver(to *Account, n int64) {
 	if !c.charges() || !to.charges() || c.admission != to.admission {
 		to.Force(n)
@@ -228,7 +229,7 @@ func (c *Account) give(n int64) {
 	}
 }
 
-// Held returns the bytes that are charged.
+// Held returns how many bytes are charged.
 func (c *Account) Held() int64 {
 	if c == nil {
 		return 0
@@ -245,9 +246,9 @@ func (c *Account) Shrink(n int64) {
 	}
 }
 
-// TakeReplies returns how many bytes are charged for the server's replies since the last call. The
-// caller returns them with Shrink, or hands them over, when the replies are not used any more,
-// unless that is at the end of the call. What Reserve has charged beside them is returned.
+// TakeReplies reports how many bytes AdmitReply has charged since the last TakeReplies, and returns
+// what is left of Reserve. If the replies are no longer used before the call ends, or are kept for
+// longer, the caller passes these bytes to Shrink or HandOver.
 func (c *Account) TakeReplies() (replies int64) {
 	if !c.charges() {
 		return 0
@@ -260,7 +261,8 @@ func (c *Account) TakeReplies() (replies int64) {
 	return replies
 }
 
-// Close returns everything. What is charged later is returned at once.
+// Close returns everything, and calls the functions of AtEnd. What is charged later is returned at
+// once.
 func (c *Account) Close() {
 	if !c.charges() {
 		return

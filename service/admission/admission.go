@@ -2,10 +2,10 @@
 // budget of bytes, limits on calls in flight, on open streams and on calls per second, and a fair
 // queue between principals for what does not fit.
 //
-// A call has an Account. Before it takes memory, it charges the account: the size of its request,
-// the size of the server's reply, and the text that its response becomes. What the decisions are
-// is in share.go, queue.go and rate.go: values without a lock and a clock. resource.go has both.
-// The refusals of a client that does not wait after them are held back, in pace.go.
+// A call has an Account. Before it allocates memory, it charges the account: for its request, for
+// the server's reply, and for the text that its response becomes. What is charged is held until it
+// is returned. share.go, queue.go and rate.go decide, on values without a lock or a clock;
+// resource.go has both. pace.go delays refusals to a client that repeats refused calls at once.
 //
 // The package reads and writes no message, and knows no RPC.
 package admission
@@ -21,13 +21,14 @@ import (
 
 // Config configures an Admission. A limit that is 0 does not limit anything.
 type Config struct {
-	// Bytes is what all calls together may hold.
+	// Bytes is how many bytes all accounts together may hold: the budget.
 	Bytes int64
 	// Calls limits the calls in flight.
 	Calls Limits
 	// Streams limits the open streams.
 	Streams Limits
-	// ChangeStreams limits the open change streams, and ChangeStreamsPerTicket those of one ticket.
+	// ChangeStreams limits the open change streams, and ChangeStreamsPerTicket those of one ticket,
+	// which is a URL that opens a stream without further credentials.
 	ChangeStreams          Limits
 	ChangeStreamsPerTicket int64
 	// ChangeCursors limits the cursors of change streams, each of which holds a connection nearly
@@ -37,12 +38,12 @@ type Config struct {
 	Rate, RateEach float64
 	// Patience is how long a call waits for what does not fit. If it is 0, nothing waits.
 	Patience time.Duration
-	// MakeRoom is called before at least Large bytes that are charged are allocated. It may block.
-	// If it is nil, nothing is done.
+	// MakeRoom is called after at least Large bytes were charged at once, and before they are
+	// allocated. It may block. If it is nil, nothing is done.
 	MakeRoom func(bytes int64)
 }
 
-// Large is the number of bytes from which Config.MakeRoom is called.
+// Large is the smallest charge, in bytes, for which Config.MakeRoom is called.
 const Large = 8 << 20
 
 // allocates calls Config.MakeRoom for a large number of bytes.
@@ -72,8 +73,8 @@ type Error struct {
 	Cause Cause
 	// What names the resource, such as "calls in flight".
 	What string
-	// RetryAfter is the time after which the client may try again; 0: not known, since what is used
-	// up comes back when other calls end. The rate is known.
+	// RetryAfter is the time after which the client may try again. It is known only if the rate of
+	// calls was exceeded; otherwise it is 0, since room comes when other calls end.
 	RetryAfter time.Duration
 }
 
@@ -88,8 +89,8 @@ func (e *Error) Error() string {
 	}
 }
 
-// WaitError reports that the context of a call ended while the call waited for its place, or for
-// the memory of its request: the servers have got nothing of it.
+// WaitError reports that the context of a call ended while the call waited for admission, or for
+// the memory of its request. Nothing of the call has been sent to a server.
 type WaitError struct {
 	// What names the resource, such as "calls in flight".
 	What string
@@ -140,8 +141,8 @@ func New(cfg Config) *Admission {
 	return a
 }
 
-// SetLimits changes the limits, all but that on bytes, and the patience. Calls that are admitted go
-// on; those that wait are judged by the new limits.
+// SetLimits changes Patience and all limits but Bytes. Calls that are admitted go on; for those
+// that wait, the new limits decide.
 func (a *Admission) SetLimits(cfg Config) {
 	a.bytes.set(Limits{Total: a.bytes.usage().Limit}, cfg.Patience)
 	a.calls.set(cfg.Calls, cfg.Patience)
@@ -155,19 +156,19 @@ func (a *Admission) SetLimits(cfg Config) {
 	a.rates.Store(newRates(cfg.Rate, cfg.RateEach))
 }
 
-// AddReclaim adds what makes room for calls that do not fit: it ends the use of bytes that are
-// charged and can be missed, at least so many if there are, at once or soon. What was added first
-// is asked first, and the next one if there is still no room. It is called without locks.
-// If only is not nil, only the use of that principal can make room.
-// AddReclaim is called before the first call. If a is nil, it does nothing.
+// AddReclaim adds a function that makes room when a call does not fit, by giving up memory that can
+// be spared: at least so many of the charged bytes if it can, at once or soon. If only is not nil,
+// only memory of that principal helps. The functions are called in the order in which they were
+// added, until there is room, and without locks. AddReclaim must be called before the first call.
+// If a is nil, it does nothing.
 func (a *Admission) AddReclaim(reclaim func(bytes int64, only *Principal)) {
 	if a != nil {
 		a.bytes.reclaim = append(a.bytes.reclaim, reclaim)
 	}
 }
 
-// Usage says what is held of a resource, how many calls wait for it, and how many were refused, by
-// Cause.
+// Usage says how much of a resource is held (bytes, calls or streams), how many calls wait for it,
+// and how many were refused, by Cause.
 type Usage struct {
 	Held, Limit int64
 	Waiting     int
@@ -183,8 +184,8 @@ func (a *Admission) Calls() Usage { return a.calls.usage() }
 // Streams returns how many streams are open.
 func (a *Admission) Streams() Usage { return a.streams.usage() }
 
-// ChangeStreams returns how many change streams are open, and how many were refused for their
-// principals or all, or for their tickets.
+// ChangeStreams returns how many change streams are open, and how many were refused, by the limits
+// on change streams or on tickets.
 func (a *Admission) ChangeStreams() Usage {
 	u := a.changeStreams.usage()
 	for i, n := range a.tickets.usage().Refused {
@@ -196,8 +197,8 @@ func (a *Admission) ChangeStreams() Usage {
 // ChangeCursors returns how many cursors of change streams are open.
 func (a *Admission) ChangeCursors() Usage { return a.changeCursors.usage() }
 
-// Rates returns how many calls were refused since there were too many in one second. Nothing is
-// held, and nothing waits.
+// Rates returns how many calls were refused because of Config.Rate and Config.RateEach. Its Held
+// and Waiting are 0.
 func (a *Admission) Rates() Usage {
 	r := a.rates.Load()
 	if r == nil {
@@ -231,12 +232,12 @@ func (a *Admission) EnterStream(ctx context.Context, p Principal) error {
 // LeaveStream ends a stream that EnterStream has admitted.
 func (a *Admission) LeaveStream(p Principal) { a.streams.give(p, 1) }
 
-// EnterCommand admits a command of a stream to the calls in flight, among which streams so have the
-// same shares as pages. The command opens the stream, or is the next command of an open stream. To
-// open one it blocks for at most Config.Patience, and otherwise until there is room; both until ctx
-// ends.
-// If it returns nil, the caller must call LeaveCommand when the server has answered. Its errors are
-// *Error and *WaitError, and for an open stream the cause of ctx.
+// EnterCommand counts a command of a stream as a call in flight, so that a stream has the same
+// share of these as a client that reads pages. open is false for the command that opens the stream:
+// EnterCommand then blocks for at most Config.Patience and until ctx ends, and its errors are
+// *Error and *WaitError. For later commands open is true: EnterCommand then blocks until there is
+// room or ctx ends, and its error is the cause of ctx. If EnterCommand returns nil, the caller must
+// call LeaveCommand when the server has answered.
 func (c *Account) EnterCommand(ctx context.Context, open bool) error {
 	if !c.charges() {
 		return nil
@@ -255,9 +256,9 @@ func (c *Account) LeaveCommand() {
 	}
 }
 
-// EnterChangeStream admits a change stream, which a ticket has opened unless that is empty. It does
-// not block. If it returns nil, the caller must call LeaveChangeStream when the stream has ended.
-// Its errors are *Error.
+// EnterChangeStream admits a change stream. ticket is the ticket that opened it; empty: none did.
+// It does not block. If it returns nil, the caller must call LeaveChangeStream with the same ticket
+// when the stream has ended. Its errors are *Error.
 func (c *Account) EnterChangeStream(ctx context.Context, ticket string) error {
 	if !c.charges() {
 		return nil

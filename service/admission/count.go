@@ -1,16 +1,17 @@
 package admission
 
-// Count bounds how many things of one kind are open: those that outlive the calls that open them,
-// such as cursors and transactions. Principals have the shares of it that they have of calls. What
-// does not fit is refused and does not wait, since such a thing ends when its client comes back, or
-// after a time. A Count is safe for concurrent use.
+// Count bounds how many things of one kind are open that outlive the calls that open them, such as
+// cursors and transactions. Principals have shares as described at Limits. What does not fit is
+// refused without waiting, since such a thing ends only when its client comes back, or after a
+// time. A Count is safe for concurrent use.
 type Count struct{ of *resource }
 
-// NewCount returns a count of nothing. what names the things in errors, such as "open cursors".
+// NewCount returns a Count that is 0. what names the things in errors, such as "open cursors".
 func NewCount(what string, l Limits) *Count { return &Count{newResource(what, l, 0)} }
 
-// Refusal returns nil if one more thing of a principal fits once so many of its things have ended,
-// and otherwise why it does not. Refused counts the refusal.
+// Refusal returns nil if one more thing of a principal fits, assuming that ending of its things
+// have ended, and otherwise why it does not. It changes nothing: call Add, or Refused to count the
+// refusal.
 func (c *Count) Refusal(p Principal, ending int64) *Error {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
@@ -22,14 +23,14 @@ func (c *Count) Refusal(p Principal, ending int64) *Error {
 	return &Error{Cause: causes[v], What: c.of.name}
 }
 
-// Refused counts a refusal whose call is not run.
+// Refused counts a call that was not run because of Refusal.
 func (c *Count) Refused(cause Cause) { c.of.refused[cause].Add(1) }
 
 // Add counts one more thing of a principal, whether or not it fits. The caller must call Remove
 // when the thing has ended.
 func (c *Count) Add(p Principal) { c.of.force(p, 1) }
 
-// Remove ends what Add has begun.
+// Remove takes back one Add.
 func (c *Count) Remove(p Principal) { c.of.give(p, 1) }
 
 // Held returns how many things a principal has.

@@ -6,9 +6,8 @@ type ends struct {
 	unsent bool // there was no room for the response
 }
 
-// AtEnd has f called when the account is closed, without locks. sent is false if there was no room
-// for the last bytes of the call, so that its response was not sent. If the account charges
-// nothing, f is called at once.
+// AtEnd makes Close call f, without locks. sent is false if GrowLast failed, so that the response
+// of the call was not sent. If the account charges nothing or is closed, AtEnd calls f at once.
 func (c *Account) AtEnd(f func(sent bool)) {
 	if !c.charges() {
 		f(true)

@@ -2,9 +2,9 @@ package admission
 
 import "context"
 
-// Vacate says that nothing is in n bytes any more that are charged, such as those of a text that
-// was read. They stay charged, and the messages to servers use them first. If n is negative, so
-// many are not vacant any more, before Shrink returns them.
+// Vacate says that n of the charged bytes are no longer used, such as those of a text that was
+// decoded. They stay charged, and AdmitMessage uses them before it charges more. A negative n takes
+// that back for -n bytes, which must be done before Shrink returns them.
 func (c *Account) Vacate(n int64) {
 	if !c.charges() {
 		return
@@ -14,9 +14,9 @@ func (c *Account) Vacate(n int64) {
 	c.balance = c.balance.vacate(n)
 }
 
-// AdmitMessage charges a message to a server to the call of ctx, before it is built: first with
-// what is vacant, and then with what is missing. It blocks until the message fits, for at most
-// Config.Patience and until ctx ends. The caller calls done when the message is not used any more.
+// AdmitMessage charges the call of ctx for a message to a server of size bytes, before it is built.
+// It uses the bytes of Vacate first. It blocks until the message fits, but for at most
+// Config.Patience and until ctx ends. The caller must call done when the message is no longer used.
 // Until then it is charged even if the call has ended. Its errors are *Error and *WaitError.
 func (a *Admission) AdmitMessage(ctx context.Context, size int) (done func(), err error) {
 	c := From(ctx)
@@ -36,8 +36,9 @@ func (a *Admission) AdmitMessage(ctx context.Context, size int) (done func(), er
 	}, nil
 }
 
-// SpareFor charges the call of ctx with bytes that it can do without, and reports whether they fit.
-// It does not block. If it reports true, the caller calls done when they are not used any more.
+// SpareFor charges the call of ctx for size bytes that it can do without, and reports whether they
+// fit. It does not block. If it reports true, the caller must call done when they are no longer
+// used.
 func (a *Admission) SpareFor(ctx context.Context, size int) (done func(), ok bool) {
 	c := From(ctx)
 	if !c.charges() {

@@ -33,9 +33,9 @@ func newPace() *pace {
 	return &pace{buckets: lru, held: newQueue(Limits{Total: mostHeld})}
 }
 
-// HoldBack blocks while the refusal of a call of a principal is held back, or until ctx ends. It
-// does not block for a principal with few refusals, nor if too many are held back already. If a is
-// nil, it does nothing.
+// HoldBack delays the refusal of a call: call it before you return the refusal to the client. It
+// blocks for at most 1 second and until ctx ends, and not at all for a principal with up to 100
+// refusals per second, nor if too many refusals are delayed already. If a is nil, it does nothing.
 func (a *Admission) HoldBack(ctx context.Context, p Principal) {
 	if a == nil {
 		return

@@ -13,8 +13,8 @@ type Principal struct {
 	Address netip.Addr
 }
 
-// PrincipalOf returns the principal of a client. Clients without a name are one principal for each
-// address, and for each network of IPv6, since one client has many addresses there.
+// PrincipalOf returns the principal of a client. A client without a name is identified by its IPv4
+// address, or by its IPv6 network (/64), since one client has many IPv6 addresses.
 func PrincipalOf(name string, address netip.Addr) Principal {
 	if name != "" {
 		return Principal{Name: name}

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// AccountKey keys the *Account in the context of a call.
+// AccountKey identifies the *Account in the context of a call.
 type AccountKey struct{}
 
 // From returns the account of the call that ctx belongs to, nil if there is none.
@@ -14,8 +14,8 @@ func From(ctx context.Context) *Account {
 	return c
 }
 
-// AddressFrom returns the address of the client whose call ctx belongs to, if the client is known
-// by it, since it has no name.
+// AddressFrom returns the address of the client whose call ctx belongs to, as in Principal: it is
+// not valid if the client has a name.
 func AddressFrom(ctx context.Context) netip.Addr {
 	if c := From(ctx); c != nil {
 		return c.principal.Address
@@ -40,12 +40,12 @@ func (r refusal) Error() string { return r.err.Error() }
 // Unwrap returns the refusal and the cancellation.
 func (r refusal) Unwrap() []error { return []error{r.err, context.Canceled} }
 
-// AdmitReply charges a reply of the server to the call of ctx, before it is read: with what Reserve
-// has charged, and with what is missing. It blocks until the reply fits, for at most
-// Config.Patience and until ctx ends. If it does not fit, the call ends with an *Error. What goes
-// on without its client, and a call that GoOn was called for, waits longer: until the reply fits,
-// or the call has the overdraft. The caller calls done when the reply has been read. Until then it
-// is charged even if the call has ended, and afterwards until the end of the call.
+// AdmitReply charges the call of ctx for a reply of the server of size bytes, before it is read. It
+// uses what Reserve has charged first. It blocks until the reply fits, but for at most
+// Config.Patience and until ctx ends. If it does not fit, the call ends with an *Error. After GoOn,
+// and for a command that goes on without its client, AdmitReply waits until the reply fits or the
+// call has the overdraft: see GoOn. The caller must call done when the reply has been read. Until
+// then it is charged even if the call has ended, and afterwards until the end of the call.
 func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(), err error) {
 	c := From(ctx)
 	if !c.charges() {
@@ -77,9 +77,9 @@ func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(), err 
 
 func nothing() {}
 
-// GoOn says that the client has a part of the result. From now on nothing that the call asks for is
-// refused: it waits until it fits, or until the call has the overdraft, with which one call at a
-// time goes beyond the budget.
+// GoOn says that the client already has a part of the result. From now on no charge of the call is
+// refused. It waits instead until it fits, or until the call gets the overdraft: the permission,
+// which one call has at a time, to exceed the budget.
 func (c *Account) GoOn() {
 	if !c.charges() {
 		return

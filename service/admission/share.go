@@ -1,6 +1,8 @@
 package admission
 
-// Limits bounds a resource. 0 means no limit.
+// Limits bounds a resource. 0 means no limit. Under a Total, a principal has a share: it may hold
+// at most four times what is still free, which is 80 % of Total if it is alone, so that there is
+// always room for the next principal.
 type Limits struct {
 	// Total limits what all principals hold.
 	Total int64

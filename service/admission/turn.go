@@ -18,9 +18,10 @@ const (
 	ownTurnTime = 20 * time.Millisecond
 )
 
-// Turn lets a call do heavy work. The turns go round between principals. A goroutine owns a Turn,
-// and must not wait for anything while it has taken it: neither for memory nor for another turn, of
-// which there may be one. Its zero value lets the call work at any time.
+// Turn lets a call do heavy work on a processor. There are GOMAXPROCS-1 turns, at least one, and
+// they go round between principals. One goroutine owns a Turn. Between Take and Leave it must not
+// wait for anything, neither for memory nor for another Turn: there may be only one. The zero value
+// lets the call work at any time.
 type Turn struct {
 	of        *Admission
 	principal Principal
@@ -28,10 +29,10 @@ type Turn struct {
 	begun     time.Time
 }
 
-// Turn returns the turn of what belongs to no call. If a is nil, work is not limited.
+// Turn returns a Turn for work that belongs to no call. If a is nil, work is not limited.
 func (a *Admission) Turn() Turn { return Turn{of: a} }
 
-// Turn returns the turn of the call of an account. If c is nil, work is not limited.
+// Turn returns a Turn for work of the principal of c. If c is nil, work is not limited.
 func (c *Account) Turn() Turn {
 	if c == nil {
 		return Turn{}
@@ -52,8 +53,8 @@ func (t *Turn) Take() {
 	t.taken, t.begun = true, time.Now()
 }
 
-// Yield lets small calls work, and others that wait for a turn if the call has worked for long. It
-// blocks until the call may go on.
+// Yield lets small calls work and, if the call has worked for long, others that wait for a turn. It
+// blocks until the call may go on. It does nothing without a turn.
 func (t *Turn) Yield() {
 	if !t.taken {
 		return
@@ -66,8 +67,8 @@ func (t *Turn) Yield() {
 	yieldThread()
 }
 
-// Leave ends the work, before the call waits for something or ends. It reports whether the call
-// was at work.
+// Leave gives the turn back, before the call waits for something or ends. It reports whether the
+// call had a turn.
 func (t *Turn) Leave() bool {
 	if !t.taken {
 		return false

@@ -2,11 +2,11 @@ package admission
 
 import "context"
 
-// Work accounts for what a goroutine of a call does with what a client has sent, or gets: it
-// decodes, checks or encodes. Before each part of it the goroutine calls Do, which makes heavy work
-// take turns, and Charge before it takes memory. It may have a turn from Do until Rest, but never
-// while it waits for memory. The goroutine owns it. The zero value and nil charge nothing and take
-// no turn.
+// Work accounts for the processor time and the memory of one goroutine of a call, while that
+// decodes, checks or encodes messages. The goroutine calls Do before each part of the work, so that
+// heavy work takes turns (see Turn), Charge before it allocates memory, and Rest at the end. It may
+// have a turn from Do until Rest, but never while it waits for memory. One goroutine owns a Work.
+// The zero value and nil charge nothing and take no turn.
 type Work struct {
 	ctx     context.Context //nolint:containedctx // for the time of a call
 	account *Account
@@ -17,7 +17,7 @@ type Work struct {
 	charged, vacated int64
 }
 
-// Work returns the work of the call of an account, whose context is ctx. If c is nil, nothing is
+// Work returns a Work that charges c. ctx is the context of the call. If c is nil, nothing is
 // charged, and there are no turns.
 func (c *Account) Work(ctx context.Context) Work { return Work{ctx: ctx, account: c} }
 
@@ -29,9 +29,9 @@ const (
 	copied = 64 << 10
 )
 
-// Do says that work on n bytes comes next. If the work has become heavy, it blocks until it is the
-// turn of the call, and later lets others have theirs. It returns the cause of a context that has
-// ended; the turn is there also then, for work that goes on.
+// Do says that work on n bytes comes next. Once the work is heavy, from 32 KiB on, Do blocks until
+// the call has a turn, and later calls of Do yield it from time to time. If the context of the call
+// has ended, Do returns its cause. The call has the turn even then, for work that must go on.
 func (w *Work) Do(n int) error {
 	if w == nil || w.ctx == nil {
 		return nil
@@ -52,11 +52,11 @@ func (w *Work) Do(n int) error {
 	return nil
 }
 
-// Rest ends the turn, if there is one. The goroutine calls it when the work is done.
+// Rest gives the turn back, if there is one. The goroutine calls it when the work is done.
 func (w *Work) Rest() { w.Pause() }
 
-// Pause ends the turn, if there is one, before the goroutine waits for anything. It calls resume
-// afterwards.
+// Pause gives the turn back, if there is one. Call it before the goroutine waits for anything, and
+// resume afterwards, which takes a turn again.
 func (w *Work) Pause() (resume func()) {
 	if w == nil || !w.turn.Leave() {
 		return nothing
@@ -64,8 +64,8 @@ func (w *Work) Pause() (resume func()) {
 	return w.turn.Take
 }
 
-// Charge charges the call with bytes before they are taken, as Account.Grow does. It has no turn
-// while it waits for them.
+// Charge charges the call for bytes before they are allocated, as Account.Grow does. It gives its
+// turn back while it waits for them.
 func (w *Work) Charge(bytes int64) error {
 	if w == nil || w.ctx == nil || bytes <= 0 {
 		return nil
@@ -86,7 +86,8 @@ func (w *Work) ChargeLast(bytes int64) error {
 	return w.account.GrowLast(w.ctx, bytes)
 }
 
-// Copy charges the call with n bytes that are about to be written anew, once they are many.
+// Copy charges the call for n bytes that are about to be copied. It adds up what it is called for,
+// and charges as Charge does when that reaches 64 KiB.
 func (w *Work) Copy(n int) error {
 	if w == nil {
 		return nil
@@ -99,7 +100,7 @@ func (w *Work) Copy(n int) error {
 	return w.Charge(owed)
 }
 
-// Vacate says that nothing is in so many bytes any more that Charge has charged; see
+// Vacate says that so many of the bytes that Charge has charged are no longer used; see
 // Account.Vacate.
 func (w *Work) Vacate(bytes int64) {
 	if w == nil {
@@ -109,8 +110,8 @@ func (w *Work) Vacate(bytes int64) {
 	w.vacated += bytes
 }
 
-// Release returns what was charged, when nothing uses it any more. Otherwise it is returned at the
-// end of the call.
+// Release returns what Charge has charged; nothing may use that memory any more. Without Release it
+// is returned at the end of the call.
 func (w *Work) Release() {
 	w.account.Vacate(-w.vacated)
 	w.account.Shrink(w.charged)
