@@ -12,17 +12,17 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// The reasons that end a subscription beside those of its source.
+// The reasons, besides errors of its source, that end a subscription.
 var (
-	// ErrBehind ends a subscription whose place the ring does not hold, if it cannot have a stream
-	// of its own. The client comes back with its token.
+	// ErrBehind ends a subscription that needs events which the ring no longer holds, if no source
+	// can be opened for it to catch up. The client may subscribe again with its token.
 	ErrBehind = errors.New("the change stream is behind, and no other can be opened to catch up")
 	// ErrClosed ends all subscriptions of a hub that is closed.
 	ErrClosed = errors.New("the hub of change streams is closed")
 )
 
-// Error ends a subscription. Token is the last token that the subscriber has got, which it can go
-// on after if Err allows that; nil: it has none.
+// Error ends a subscription. Token is the last resume token of the subscriber, after which it can
+// subscribe again if Err allows that; nil: it has none.
 type Error struct {
 	Token bson.Raw
 	Err   error
@@ -33,8 +33,8 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Key says which streams are the same. Options has what else makes streams differ, in a form of the
-// caller.
+// Key identifies a source: subscribers with equal keys share one. Options holds anything else in
+// which streams differ, in an encoding that the caller chooses.
 type Key struct {
 	Database, Collection                   string
 	FullDocument, FullDocumentBeforeChange string
@@ -42,24 +42,25 @@ type Key struct {
 }
 
 // Batch holds what a source has read: events, which stay valid until the next call of Next, and the
-// position behind them; nil: there is no newer one than that of the last event.
+// resume token after them; nil: the token is that of the last event.
 type Batch struct {
 	Events []bson.Raw
 	Token  bson.Raw
 }
 
-// Source reads a change stream, and goes on after errors that a stream recovers from. Next blocks
-// until there are events, or for the server's time to await them. All its errors are final; io.EOF
-// says that the server has ended the stream. Close may be called once, not beside Next.
+// Source reads a change stream, and resumes it by itself after resumable errors. Next blocks until
+// there are events, or until the server's wait for them (maxAwaitTimeMS) is over. All its errors
+// are final; io.EOF says that the server has ended the stream. Close is called once, and not during
+// Next.
 type Source interface {
 	Next(ctx context.Context) (Batch, error)
 	Close()
 }
 
-// Open opens a source that begins after a token, or now if that is nil. It returns the position
-// where the source begins; nil: the server gives none. It may be called at any time as long as its
-// subscriber, or another one of the same key, is there, and its sources go on without them. If
-// there is no room for a source, the error is ErrBehind.
+// Open opens a source that begins after a resume token, or now if that is nil. It returns the token
+// at which the source begins; nil: the server gives none. The hub may call it as long as any
+// subscriber of the same key exists, and may keep a source for longer than the subscriber whose
+// Open it was. If there is no room for a source, Open must return ErrBehind.
 type Open func(ctx context.Context, after bson.Raw) (Source, bson.Raw, error)
 
 // Account counts the bytes of the events in memory. *admission.Account implements it.
@@ -72,9 +73,9 @@ type Account interface {
 // Config configures a Hub. Account and RingBytes are required.
 type Config struct {
 	Account Account
-	// RingBytes is the most that the events of one source take.
+	// RingBytes is the most bytes that the ring of one source takes.
 	RingBytes int
-	// MaxCatchUps is how many subscribers may read streams of their own; 0: none.
+	// MaxCatchUps is how many subscribers may catch up at a time; 0: none.
 	MaxCatchUps int
 	// Linger is how long a source stays open after its last subscriber; 0: 30 s.
 	Linger time.Duration
@@ -86,8 +87,8 @@ type Config struct {
 
 // Hub gives subscribers the events of sources that they share. It is safe for concurrent use.
 //
-// Each source has a feed, whose goroutine reads it into a ring. A subscriber that the ring does not
-// hold the events of reads a source of its own, in its own goroutine, until it meets the ring.
+// Each shared source has a feed, whose goroutine reads it into a ring. A subscriber that catches up
+// reads its own source in the goroutine that calls TryNext.
 type Hub struct {
 	cfg  Config
 	ctx  context.Context //nolint:containedctx // it is the hub's, and ends with it
@@ -116,8 +117,8 @@ func New(cfg Config) *Hub {
 	return h
 }
 
-// Close ends all subscriptions with ErrClosed, and returns when no source of a feed is open any
-// more. Subscribers close their own.
+// Close ends all subscriptions with ErrClosed, and blocks until all shared sources are closed. Each
+// subscription still has to be closed, which closes the source by which it catches up.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
@@ -129,8 +130,9 @@ func (h *Hub) Close() {
 	h.wg.Wait()
 }
 
-// Filter decides which events a subscriber gets. Text says which filters are equal: it decides once
-// about each event for all of them. Match must be pure and fast; nil keeps everything.
+// Filter decides which events a subscriber gets. Filters with equal Text count as equal, and one
+// call of Match for an event decides for all of them. Match must be pure and fast; nil keeps all
+// events.
 type Filter struct {
 	Text  string
 	Match func(event bson.Raw) bool
@@ -138,10 +140,11 @@ type Filter struct {
 
 func (f Filter) keeps(event bson.Raw) bool { return f.Match == nil || f.Match(event) }
 
-// Subscribe returns a subscription to the events after a token, or from now on if that is nil. near
-// is a number that subscribers have in common whose clients share a connection; 0: not known. The
-// first subscriber of a key opens its source, and each one that catches up its own. Subscribe
-// blocks while a source opens, and until ctx ends. Its errors are *Error and the cause of ctx.
+// Subscribe returns a subscription to the events after a resume token, or from now on if that is
+// nil. The caller must close it. near identifies the connection of the client, so that subscribers
+// on one connection have their turns together; 0: not known. The first subscriber of a key opens
+// its source, and each one that catches up its own. Subscribe blocks until the source is open, or
+// ctx ends. Its errors are *Error and the cause of ctx.
 func (h *Hub) Subscribe(
 	ctx context.Context, key Key, filter Filter, after bson.Raw, near uint64, open Open,
 ) (*Subscription, error) {
@@ -227,8 +230,8 @@ func (h *Hub) release(f *feed) {
 	}
 }
 
-// Reclaim evicts events until so many bytes are free or no ring has any. Subscribers that need them
-// catch up.
+// Reclaim evicts events from the rings until n bytes are free or the rings are empty. Subscribers
+// that still need these events catch up.
 func (h *Hub) Reclaim(n int64) {
 	for _, f := range h.all() {
 		if n -= f.release(n); n <= 0 {
@@ -237,12 +240,12 @@ func (h *Hub) Reclaim(n int64) {
 	}
 }
 
-// Stats says what a hub does.
+// Stats counts what a hub has open.
 type Stats struct {
 	Subscribers int
-	// Shared counts the sources that subscribers share, and CatchUps those of single ones.
+	// Shared counts the shared sources, and CatchUps the subscribers that catch up.
 	Shared, CatchUps int
-	// RingBytes is what the events in the rings take.
+	// RingBytes is how many bytes all rings take.
 	RingBytes int64
 }
 

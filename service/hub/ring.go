@@ -1,5 +1,7 @@
-// Package hub gives many subscribers the events of one change stream. The ring holds the newest
-// events as bytes: it has no locks, clocks or goroutines.
+// Package hub shares one change stream, the source, between many subscribers. A goroutine for each
+// source reads it into a ring buffer, which holds the newest events as bytes. A subscriber that
+// needs older events reads a source of its own until it meets the ring: it catches up. The ring has
+// no locks, clocks or goroutines.
 package hub
 
 import (

@@ -69,23 +69,26 @@ func (s *Subscription) joinLocked(position uint64) {
 	s.position, s.group = position, s.feed.joinLocked(s.filter, position)
 }
 
-// Buffered returns how many events TryNext returns without blocking.
+// Buffered returns how many events TryNext can return without blocking.
 func (s *Subscription) Buffered() int { return len(s.taken) }
 
-// ResumeToken returns the token to go on after. It is never nil, unless the server gives none.
+// ResumeToken returns the token after which another subscription can continue. It is nil only if
+// the server gives none.
 func (s *Subscription) ResumeToken() bson.Raw { return s.token }
 
-// SetBatchSize sets how many events are taken at a time, if n is positive.
+// SetBatchSize sets how many events TryNext takes from the ring at a time, if n is positive; 100
+// unless set.
 func (s *Subscription) SetBatchSize(n int32) {
 	if n > 0 {
 		s.most = int(n)
 	}
 }
 
-// TryNext returns the next event, which stays valid and must not be changed. The hub counts it as
-// used until TryNext is called and nothing is buffered. It blocks until there
-// is one, or a newer token, which it returns false with. If ctx ends, it returns its cause, and may
-// be called again. All other errors are *Error, and final.
+// TryNext returns the next event, which stays valid and must not be changed. It blocks until there
+// is an event, or until ResumeToken has a newer token without one: then found is false. If ctx
+// ends, it returns its cause, and may be called again. All other errors are *Error, and final. The
+// memory of returned events stays charged to Config.Account until TryNext is called while Buffered
+// is 0.
 func (s *Subscription) TryNext(ctx context.Context) (event bson.Raw, found bool, err error) {
 	for len(s.taken) == 0 && s.ended == nil {
 		shown, err := s.take(ctx)
