@@ -46,10 +46,12 @@ type Row struct {
 	Becomes yaml.Node `yaml:"becomes"`
 }
 
-// ErrPolicy is the error of Read for a file that has a policy instead of a table.
-var ErrPolicy = errors.New("it is a policy, and not a table of requests")
+var errPolicy = errors.New("it is a policy, and not a table of requests")
 
-// Read reads a table and its policy. It returns ErrPolicy for the file of a policy.
+// IsPolicy reports whether an error of Read says that the file has a policy instead of a table.
+func IsPolicy(err error) bool { return errors.Is(err, errPolicy) }
+
+// Read reads a table and its policy.
 func Read(path string) (*Table, *policy.Policy, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -60,7 +62,7 @@ func Read(path string) (*Table, *policy.Policy, error) {
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&t); err != nil {
 		if _, wrong := policy.Parse(text); wrong == nil || filepath.Ext(path) == ".cedar" {
-			err = ErrPolicy
+			err = errPolicy
 		}
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}

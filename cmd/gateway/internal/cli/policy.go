@@ -24,7 +24,7 @@ import (
 // testPolicy runs the command policy test.
 func testPolicy(c call) error {
 	t, p, err := table.Read(c.operands[0])
-	if errors.Is(err, table.ErrPolicy) {
+	if table.IsPolicy(err) {
 		return &usageError{fmt.Sprintf("policy test: %s is a policy. FILE is a table of requests, "+
 			"in YAML, which names the policy by its key policy: see docs/policy.md\nmooring "+
 			"policy explain takes a policy", c.operands[0])}
