@@ -58,20 +58,20 @@ type bank struct {
 }
 
 // open opens a bank on a scripted deployment behind two replicas of the gateway.
-func open(t *testing.T, topology deployment.Topology, engine func(*deployment.Deployment)) *bank {
+func open(t *testing.T, topology deployment.Topology, engine server) *bank {
 	return openOn(t, suite, topology, engine)
 }
 
 // openOn opens one on the gateways of another suite, with more flags.
 func openOn(
 	t *testing.T, suite *gatewaytest.Suite, topology deployment.Topology,
-	engine func(*deployment.Deployment), args ...string,
+	engine server, args ...string,
 ) *bank {
 	if testing.Short() {
 		t.Skip("builds the gateway")
 	}
 	d := deployment.ListenUnrecorded(t, topology, deployment.Versions[0])
-	engine(d)
+	engine(t, d)
 	var docs []bson.Raw
 	for i := range count {
 		docs = append(docs, bson.NewBuilder(nil).Int32("_id", int32(i)).Int32("balance", start).
@@ -381,19 +381,20 @@ func TestBank(t *testing.T) { test(t, deployment.ReplicaSet, scripted, desks*per
 func TestShardedBank(t *testing.T) { test(t, deployment.Sharded, scripted, desks*perDesk) }
 
 func TestBankOnEngine(t *testing.T) {
-	test(t, deployment.ReplicaSet, func(d *deployment.Deployment) {
-		docdb.Serve(t, d)
-	}, desks*perDesk)
+	test(t, deployment.ReplicaSet, docdb.Serve, desks*perDesk)
 }
 
+// server puts what serves a deployment behind it, for a test, which it may skip.
+type server func(testing.TB, *deployment.Deployment)
+
 // scripted leaves a deployment its own data.
-func scripted(*deployment.Deployment) {}
+func scripted(testing.TB, *deployment.Deployment) {}
 
 // test moves money between accounts in transactions, by REST and gRPC through two replicas, of
 // which one is killed now and then, over connections that are dropped, to primaries that are
 // elected.
 func test(
-	t *testing.T, topology deployment.Topology, engine func(*deployment.Deployment), clerks int,
+	t *testing.T, topology deployment.Topology, engine server, clerks int,
 ) {
 	b := open(t, topology, engine)
 	b.employ(clerks)
@@ -417,10 +418,10 @@ func test(
 func TestControl(t *testing.T) { testControl(t, scripted, 2*time.Second) }
 
 func TestControlOnEngine(t *testing.T) {
-	testControl(t, func(d *deployment.Deployment) { docdb.Serve(t, d) }, 10*time.Second)
+	testControl(t, docdb.Serve, 10*time.Second)
 }
 
-func testControl(t *testing.T, engine func(*deployment.Deployment), spell time.Duration) {
+func testControl(t *testing.T, engine server, spell time.Duration) {
 	b := open(t, deployment.ReplicaSet, engine)
 	b.time = spell
 	for _, teller := range b.tellers {
@@ -457,11 +458,11 @@ func TestControlOfTheJudge(t *testing.T) { testControlOfTheJudge(t, scripted, 3*
 
 // TestControlOfTheJudgeOnEngine has PostgreSQL with DocumentDB behind the gateways.
 func TestControlOfTheJudgeOnEngine(t *testing.T) {
-	testControlOfTheJudge(t, func(d *deployment.Deployment) { docdb.Serve(t, d) }, 10*time.Second)
+	testControlOfTheJudge(t, docdb.Serve, 10*time.Second)
 }
 
 func testControlOfTheJudge(
-	t *testing.T, engine func(*deployment.Deployment), spell time.Duration,
+	t *testing.T, engine server, spell time.Duration,
 ) {
 	const (
 		timeout     = 400 * time.Millisecond
