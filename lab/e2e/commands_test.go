@@ -46,7 +46,14 @@ func TestRun(t *testing.T) {
 		if _, err := exec.LookPath("curl"); err != nil {
 			t.Skip("curl is not installed")
 		}
+		endless := strings.Contains(command, "documents:live")
+		if endless {
+			command = strings.Replace(command, "curl ", "curl --max-time 2 ", 1)
+		}
 		out, err := exec.CommandContext(ctx, "sh", "-c", command).CombinedOutput()
+		if endless && strings.Contains(string(out), `{"ready":{}}`) {
+			err = nil // curl says that its time was over
+		}
 		if err != nil {
 			t.Errorf("%s\n%s\n%v", command, out, err)
 			continue
