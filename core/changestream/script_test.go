@@ -75,7 +75,8 @@ func (s *script) sent() string {
 // of them must have been used at the end.
 func run(t *testing.T, wire int, steps []step, test func(
 	t *testing.T, s *script, c *client.Client,
-)) {
+),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{t: t, steps: steps}
@@ -97,7 +98,8 @@ func run(t *testing.T, wire int, steps []step, test func(
 // connect returns a started client, which is closed at the end of the test.
 func connect(t *testing.T, cfg connstring.Config, dial func(
 	context.Context, string, string,
-) (net.Conn, error)) *client.Client {
+) (net.Conn, error),
+) *client.Client {
 	t.Helper()
 	c, err := client.New(cfg, client.Options{Dialer: dial})
 	if err != nil {

@@ -25,37 +25,41 @@ func TestHelpers(t *testing.T) {
 		run  func(*testing.T, *client.Client) error
 		want string
 	}{
-		"create": {func(t *testing.T, c *client.Client) error {
-			return c.CreateCollection(t.Context(), orders, client.CreateCollectionOptions{
-				Common: common, Capped: new(true), Size: new(int64(1)), Max: new(int64(2)),
-				ViewOn:   "v",
-				Pipeline: bson.Array{5, 0, 0, 0, 0}, ClusteredIndex: fields(`{"a":1}`),
-				TimeSeries:         fields(`{"b":1}`),
-				ExpireAfterSeconds: new(int64(3)), ChangeStreamPreAndPostImages: fields(`{"c":1}`),
-				Collation: fields(`{"d":1}`), Validator: fields(`{"e":1}`), ValidationLevel: "l",
-				ValidationAction: "x", StorageEngine: fields(`{"f":1}`),
-				IndexOptionDefaults: fields(`{"g":1}`),
-				MaxTimeMS:           new(int64(4)),
-			})
-		},
+		"create": {
+			func(t *testing.T, c *client.Client) error {
+				return c.CreateCollection(t.Context(), orders, client.CreateCollectionOptions{
+					Common: common, Capped: new(true), Size: new(int64(1)), Max: new(int64(2)),
+					ViewOn:   "v",
+					Pipeline: bson.Array{5, 0, 0, 0, 0}, ClusteredIndex: fields(`{"a":1}`),
+					TimeSeries:         fields(`{"b":1}`),
+					ExpireAfterSeconds: new(int64(3)), ChangeStreamPreAndPostImages: fields(`{"c":1}`),
+					Collation: fields(`{"d":1}`), Validator: fields(`{"e":1}`), ValidationLevel: "l",
+					ValidationAction: "x", StorageEngine: fields(`{"f":1}`),
+					IndexOptionDefaults: fields(`{"g":1}`),
+					MaxTimeMS:           new(int64(4)),
+				})
+			},
 			`{"create":"orders","capped":true,"size":1,"max":2,"viewOn":"v","pipeline":[],"clusteredIndex":{"a":1},` +
 				`"timeseries":{"b":1},"expireAfterSeconds":3,"changeStreamPreAndPostImages":{"c":1},"collation":{"d":1},` +
 				`"validator":{"e":1},"validationLevel":"l","validationAction":"x","storageEngine":{"f":1},` +
-				`"indexOptionDefaults":{"g":1}` + end + `,"maxTimeMS":4}`},
-		"collMod": {func(t *testing.T, c *client.Client) error {
-			return c.ModifyCollection(t.Context(), orders, client.ModifyCollectionOptions{
-				Common: common, Index: fields(`{"a":1}`), Validator: fields(`{"b":1}`),
-				ValidationLevel:  "l",
-				ValidationAction: "x", ViewOn: "v", Pipeline: bson.Array{5, 0, 0, 0, 0},
-				TimeSeries:         fields(`{"c":1}`),
-				ExpireAfterSeconds: new(int64(3)), ChangeStreamPreAndPostImages: fields(`{"d":1}`),
-				CappedSize: new(int64(4)), CappedMax: new(int64(5)), MaxTimeMS: new(int64(6)),
-			})
+				`"indexOptionDefaults":{"g":1}` + end + `,"maxTimeMS":4}`,
 		},
+		"collMod": {
+			func(t *testing.T, c *client.Client) error {
+				return c.ModifyCollection(t.Context(), orders, client.ModifyCollectionOptions{
+					Common: common, Index: fields(`{"a":1}`), Validator: fields(`{"b":1}`),
+					ValidationLevel:  "l",
+					ValidationAction: "x", ViewOn: "v", Pipeline: bson.Array{5, 0, 0, 0, 0},
+					TimeSeries:         fields(`{"c":1}`),
+					ExpireAfterSeconds: new(int64(3)), ChangeStreamPreAndPostImages: fields(`{"d":1}`),
+					CappedSize: new(int64(4)), CappedMax: new(int64(5)), MaxTimeMS: new(int64(6)),
+				})
+			},
 			`{"collMod":"orders","index":{"a":1},"validator":{"b":1},"validationLevel":"l","validationAction":"x",` +
 				`"viewOn":"v","pipeline":[],"timeseries":{"c":1},"expireAfterSeconds":3,` +
 				`"changeStreamPreAndPostImages":{"d":1},"cappedSize":4,"cappedMax":5` + end +
-				`,"maxTimeMS":6}`},
+				`,"maxTimeMS":6}`,
+		},
 		"drop": {func(t *testing.T, c *client.Client) error {
 			return c.DropCollection(t.Context(), orders,
 				client.ChangeOptions{Common: common, MaxTimeMS: new(int64(1))})
@@ -68,54 +72,60 @@ func TestHelpers(t *testing.T) {
 			return c.RenameCollection(t.Context(), orders, to,
 				client.RenameCollectionOptions{Common: common, DropTarget: new(false)})
 		}, `{"renameCollection":"shop.orders","to":"archive.old","dropTarget":false` + end + `}`},
-		"listCollections": {func(t *testing.T, c *client.Client) error {
-			_, err := c.ListCollections(t.Context(), "shop", client.ListCollectionsOptions{
-				ListOptions: listing, Filter: fields(`{"type":"view"}`), NameOnly: new(false),
-				AuthorizedCollections: new(true),
-			})
-			return err
+		"listCollections": {
+			func(t *testing.T, c *client.Client) error {
+				_, err := c.ListCollections(t.Context(), "shop", client.ListCollectionsOptions{
+					ListOptions: listing, Filter: fields(`{"type":"view"}`), NameOnly: new(false),
+					AuthorizedCollections: new(true),
+				})
+				return err
+			},
+			`{"listCollections":1,"filter":{"type":"view"},"nameOnly":false,"authorizedCollections":true,"cursor":{"batchSize":2},"comment":"c"}`,
 		},
-			`{"listCollections":1,"filter":{"type":"view"},"nameOnly":false,"authorizedCollections":true,"cursor":{"batchSize":2},"comment":"c"}`},
-		"listDatabases": {func(t *testing.T, c *client.Client) error {
-			_, err := c.ListDatabases(t.Context(), client.ListDatabasesOptions{
-				Filter: fields(`{"name":"a"}`), NameOnly: new(false),
-				AuthorizedDatabases: new(false), MaxTimeMS: new(int64(1)),
-			})
-			return err
+		"listDatabases": {
+			func(t *testing.T, c *client.Client) error {
+				_, err := c.ListDatabases(t.Context(), client.ListDatabasesOptions{
+					Filter: fields(`{"name":"a"}`), NameOnly: new(false),
+					AuthorizedDatabases: new(false), MaxTimeMS: new(int64(1)),
+				})
+				return err
+			},
+			`{"listDatabases":1,"filter":{"name":"a"},"nameOnly":false,"authorizedDatabases":false,"maxTimeMS":1}`,
 		},
-			`{"listDatabases":1,"filter":{"name":"a"},"nameOnly":false,"authorizedDatabases":false,"maxTimeMS":1}`},
 		"explain": {func(t *testing.T, c *client.Client) error {
 			_, err := c.Explain(t.Context(), "shop", fields(`{"find":"orders"}`),
 				client.ExplainOptions{Verbosity: "queryPlanner", MaxTimeMS: new(int64(2000))})
 			return err
 		}, `{"explain":{"find":"orders"},"verbosity":"queryPlanner","maxTimeMS":2000}`},
-		"createIndexes": {func(t *testing.T, c *client.Client) error {
-			names, err := c.CreateIndexes(t.Context(), orders, []client.IndexModel{
-				{Keys: fields(`{"name":1,"born":-1,"g":"2dsphere","d":{"$numberDouble":"1.5"}}`)},
-				{
-					Keys: fields(`{"a":1}`), Name: "n", Background: new(true), Unique: new(true), Sparse: new(false),
-					Hidden: new(true), ExpireAfterSeconds: new(int32(0)), Version: new(int32(2)), DefaultLanguage: "de",
-					LanguageOverride: "lang", TextIndexVersion: new(int32(3)), Weights: fields(`{"a":2}`),
-					SphereIndexVersion: new(int32(4)), Bits: new(int32(5)), Min: new(-1.0), Max: new(1.0),
-					BucketSize: new(int32(6)), PartialFilterExpression: fields(`{"b":1}`), Collation: fields(`{"c":1}`),
-					WildcardProjection: fields(`{"d":1}`), StorageEngine: fields(`{"e":1}`),
-				},
-			}, client.CreateIndexesOptions{
-				Common: common, CommitQuorum: bson.StringValue("majority"),
-				MaxTimeMS: new(int64(1)),
-			})
-			if want := []string{"name_1_born_-1_g_2dsphere_d_1.5", "n"}; !slices.Equal(names,
-				want) {
-				t.Errorf("names are %q, want %q", names, want)
-			}
-			return err
-		},
+		"createIndexes": {
+			func(t *testing.T, c *client.Client) error {
+				names, err := c.CreateIndexes(t.Context(), orders, []client.IndexModel{
+					{Keys: fields(`{"name":1,"born":-1,"g":"2dsphere","d":{"$numberDouble":"1.5"}}`)},
+					{
+						Keys: fields(`{"a":1}`), Name: "n", Background: new(true), Unique: new(true), Sparse: new(false),
+						Hidden: new(true), ExpireAfterSeconds: new(int32(0)), Version: new(int32(2)), DefaultLanguage: "de",
+						LanguageOverride: "lang", TextIndexVersion: new(int32(3)), Weights: fields(`{"a":2}`),
+						SphereIndexVersion: new(int32(4)), Bits: new(int32(5)), Min: new(-1.0), Max: new(1.0),
+						BucketSize: new(int32(6)), PartialFilterExpression: fields(`{"b":1}`), Collation: fields(`{"c":1}`),
+						WildcardProjection: fields(`{"d":1}`), StorageEngine: fields(`{"e":1}`),
+					},
+				}, client.CreateIndexesOptions{
+					Common: common, CommitQuorum: bson.StringValue("majority"),
+					MaxTimeMS: new(int64(1)),
+				})
+				if want := []string{"name_1_born_-1_g_2dsphere_d_1.5", "n"}; !slices.Equal(names,
+					want) {
+					t.Errorf("names are %q, want %q", names, want)
+				}
+				return err
+			},
 			`{"createIndexes":"orders","indexes":[{"key":{"name":1,"born":-1,"g":"2dsphere","d":1.5},"name":"name_1_born_-1_g_2dsphere_d_1.5"},` +
 				`{"key":{"a":1},"name":"n","background":true,"unique":true,"sparse":false,"hidden":true,"expireAfterSeconds":0,"v":2,` +
 				`"default_language":"de","language_override":"lang","textIndexVersion":3,"weights":{"a":2},"2dsphereIndexVersion":4,` +
 				`"bits":5,"min":-1.0,"max":1.0,"bucketSize":6,"partialFilterExpression":{"b":1},"collation":{"c":1},` +
 				`"wildcardProjection":{"d":1},"storageEngine":{"e":1}}],"commitQuorum":"majority"` +
-				end + `,"maxTimeMS":1}`},
+				end + `,"maxTimeMS":1}`,
+		},
 		"dropIndexes": {func(t *testing.T, c *client.Client) error {
 			return c.DropIndexes(t.Context(), orders, client.ChangeOptions{Common: common})
 		}, `{"dropIndexes":"orders","index":"*"` + end + `}`},

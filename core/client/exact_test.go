@@ -166,10 +166,12 @@ func TestDerivedSessionsSplitAlikeInClientBulkWrite(t *testing.T) {
 	run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
 		models := make([]client.NamespacedWriteModel, 2000)
 		for i := range models {
-			models[i] = client.NamespacedWriteModel{Namespace: orders,
+			models[i] = client.NamespacedWriteModel{
+				Namespace: orders,
 				WriteModel: client.WriteModel{
 					Kind: client.DeleteOne, Filter: doc(t, `{}`),
-				}}
+				},
+			}
 		}
 		var sizes [2][]int
 		for i, timeout := range []*time.Duration{nil, new(time.Minute)} {

@@ -51,7 +51,8 @@ const ellipsis = "..."
 func TestCommandLoggingProse1DefaultTruncationLimit(t *testing.T) {
 	logged(t, 0, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(
 		message, command, key string,
-	) string) {
+	) string,
+	) {
 		docs := make([]bson.Raw, 100)
 		for i := range docs {
 			docs[i] = doc(t, `{"x":"y"}`)
@@ -82,7 +83,8 @@ func TestCommandLoggingProse1DefaultTruncationLimit(t *testing.T) {
 func TestCommandLoggingProse2ExplicitlyConfiguredTruncationLimit(t *testing.T) {
 	logged(t, 5, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(
 		message, command, key string,
-	) string) {
+	) string,
+	) {
 		if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"hello":true}`),
 			client.RunCommandOptions{}); err != nil {
 			t.Fatal(err)
@@ -111,7 +113,8 @@ func TestCommandLoggingProse3TruncationWithMultiByteCodepoints(t *testing.T) {
 	for limit := 11; limit < 24; limit++ {
 		logged(t, limit, func(t *testing.T, _ *fakemongo.Server, c *client.Client, field func(
 			message, command, key string,
-		) string) {
+		) string,
+		) {
 			if _, err := c.RunCommand(t.Context(), "admin", doc(t, `{"ping":"漢字漢字漢字漢字漢字"}`),
 				client.RunCommandOptions{}); err != nil {
 				t.Fatal(err)

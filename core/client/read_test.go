@@ -52,23 +52,26 @@ func TestFindSends(t *testing.T) {
 			Skip: new(int64(0)), Limit: new(int64(0)), BatchSize: new(int32(0)),
 			SingleBatch: new(false), AllowDiskUse: new(false),
 		}, `,"skip":0,"allowDiskUse":false,"maxTimeMS":60000`},
-		{"everything", client.FindOptions{
-			Common: client.Common{
-				Comment: bson.Int32Value(7), ReadConcern: &client.ReadConcern{Level: "local"},
-				Extra: doc(t, `{"new":true}`),
+		{
+			"everything",
+			client.FindOptions{
+				Common: client.Common{
+					Comment: bson.Int32Value(7), ReadConcern: &client.ReadConcern{Level: "local"},
+					Extra: doc(t, `{"new":true}`),
+				},
+				Sort: doc(t, `{"a":1}`), Projection: doc(t, `{"b":1}`), Hint: bson.StringValue("a_1"),
+				Skip:  new(int64(2)),
+				Limit: new(int64(9)), BatchSize: new(int32(3)), MaxTimeMS: new(int64(5)),
+				Max: doc(t, `{"a":9}`),
+				Min: doc(t, `{"a":0}`), ReturnKey: new(true), ShowRecordID: new(true),
+				OplogReplay:     new(true),
+				NoCursorTimeout: new(true), AllowPartialResults: new(true), AllowDiskUse: new(true),
+				Collation: doc(t, `{"locale":"de"}`), Let: doc(t, `{"x":1}`),
 			},
-			Sort: doc(t, `{"a":1}`), Projection: doc(t, `{"b":1}`), Hint: bson.StringValue("a_1"),
-			Skip:  new(int64(2)),
-			Limit: new(int64(9)), BatchSize: new(int32(3)), MaxTimeMS: new(int64(5)),
-			Max: doc(t, `{"a":9}`),
-			Min: doc(t, `{"a":0}`), ReturnKey: new(true), ShowRecordID: new(true),
-			OplogReplay:     new(true),
-			NoCursorTimeout: new(true), AllowPartialResults: new(true), AllowDiskUse: new(true),
-			Collation: doc(t, `{"locale":"de"}`), Let: doc(t, `{"x":1}`),
-		},
 			`,"sort":{"a":1},"projection":{"b":1},"hint":"a_1","skip":2,"limit":9,"batchSize":3,"comment":7,"max":{"a":9},"min":{"a":0},` +
 				`"returnKey":true,"showRecordId":true,"oplogReplay":true,"noCursorTimeout":true,"allowPartialResults":true,` +
-				`"collation":{"locale":"de"},"allowDiskUse":true,"let":{"x":1},"new":true,"readConcern":{"level":"local"},"maxTimeMS":5`},
+				`"collation":{"locale":"de"},"allowDiskUse":true,"let":{"x":1},"new":true,"readConcern":{"level":"local"},"maxTimeMS":5`,
+		},
 		{"negative limit", client.FindOptions{Limit: new(int64(-4))}, `,"limit":4,"batchSize":4,"singleBatch":true,"maxTimeMS":60000`},
 		{"negative batch", client.FindOptions{BatchSize: new(int32(-4))}, `,"batchSize":4,"singleBatch":true,"maxTimeMS":60000`},
 		{"batch is limit", client.FindOptions{Limit: new(int64(4)), BatchSize: new(int32(4))}, `,"limit":4,"batchSize":5,"maxTimeMS":60000`},
@@ -356,24 +359,30 @@ func TestAggregateSends(t *testing.T) {
 		opt  client.AggregateOptions
 		want string
 	}{
-		{"collection", orders, client.AggregateOptions{
-			Common:   client.Common{WriteConcern: &client.WriteConcern{Tag: "majority"}},
-			Pipeline: array(t, `[{"$match":{}}]`), BatchSize: new(int32(0)), Let: doc(t, `{"x":1}`),
-			AllowDiskUse: new(true), BypassDocumentValidation: new(false),
-		},
+		{
+			"collection", orders,
+			client.AggregateOptions{
+				Common:   client.Common{WriteConcern: &client.WriteConcern{Tag: "majority"}},
+				Pipeline: array(t, `[{"$match":{}}]`), BatchSize: new(int32(0)), Let: doc(t, `{"x":1}`),
+				AllowDiskUse: new(true), BypassDocumentValidation: new(false),
+			},
 			`{"aggregate":"orders","pipeline":[{"$match":{}}],"cursor":{"batchSize":0},"allowDiskUse":true,` +
-				`"bypassDocumentValidation":false,"let":{"x":1},"maxTimeMS":60000}`},
+				`"bypassDocumentValidation":false,"let":{"x":1},"maxTimeMS":60000}`,
+		},
 		{
 			"database",
 			client.Namespace{Database: "shop"},
 			client.AggregateOptions{TimeoutMode: client.Iteration},
 			`{"aggregate":1,"pipeline":[],"cursor":{}}`,
 		},
-		{"output", orders, client.AggregateOptions{
-			Common:   client.Common{WriteConcern: &client.WriteConcern{Tag: "majority"}},
-			Pipeline: out, BatchSize: new(int32(5)), TimeoutMode: client.Iteration,
+		{
+			"output", orders,
+			client.AggregateOptions{
+				Common:   client.Common{WriteConcern: &client.WriteConcern{Tag: "majority"}},
+				Pipeline: out, BatchSize: new(int32(5)), TimeoutMode: client.Iteration,
+			},
+			`{"aggregate":"orders","pipeline":[{"$match":{}},{"$out":"other"}],"cursor":{},"writeConcern":{"w":"majority"},"maxTimeMS":60000}`,
 		},
-			`{"aggregate":"orders","pipeline":[{"$match":{}},{"$out":"other"}],"cursor":{},"writeConcern":{"w":"majority"},"maxTimeMS":60000}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -46,12 +46,14 @@ func TestSearchIndexes(t *testing.T) {
 		"drop": {"dropSearchIndex", func(t *testing.T, c *client.Client) error {
 			return c.DropSearchIndex(t.Context(), orders, "n", opt)
 		}, `{"dropSearchIndex":"orders","name":"n","comment":"c","maxTimeMS":7}`},
-		"list": {"aggregate", func(t *testing.T, c *client.Client) error {
-			_, err := c.ListSearchIndexes(t.Context(), orders, "", list)
-			return err
-		},
+		"list": {
+			"aggregate", func(t *testing.T, c *client.Client) error {
+				_, err := c.ListSearchIndexes(t.Context(), orders, "", list)
+				return err
+			},
 			`{"aggregate":"orders","pipeline":[{"$listSearchIndexes":{}}],"cursor":{"batchSize":2},` +
-				`"comment":"c","maxTimeMS":7}`},
+				`"comment":"c","maxTimeMS":7}`,
+		},
 		"list one": {"aggregate", func(t *testing.T, c *client.Client) error {
 			_, err := c.ListSearchIndexes(t.Context(), orders, "n", client.ListOptions{})
 			return err
@@ -111,25 +113,29 @@ func TestExplainHelpers(t *testing.T) {
 		run  func(*testing.T, *client.Client) error
 		want string
 	}{
-		"find": {func(t *testing.T, c *client.Client) error {
-			_, err := c.ExplainFind(t.Context(), orders, client.FindOptions{
-				Common: common, Filter: doc(t, `{"a":1}`), Sort: doc(t, `{"a":1}`),
-				Limit:     new(int64(3)),
-				MaxTimeMS: new(int64(9)),
-			}, "executionStats")
-			return err
-		},
+		"find": {
+			func(t *testing.T, c *client.Client) error {
+				_, err := c.ExplainFind(t.Context(), orders, client.FindOptions{
+					Common: common, Filter: doc(t, `{"a":1}`), Sort: doc(t, `{"a":1}`),
+					Limit:     new(int64(3)),
+					MaxTimeMS: new(int64(9)),
+				}, "executionStats")
+				return err
+			},
 			`{"explain":{"find":"orders","filter":{"a":1},"sort":{"a":1},"limit":3,"comment":"c","x":1},` +
-				`"verbosity":"executionStats","maxTimeMS":9}`},
-		"aggregate": {func(t *testing.T, c *client.Client) error {
-			_, err := c.ExplainAggregate(t.Context(), orders, client.AggregateOptions{
-				Common: common, Pipeline: bson.Array(doc(t, `{"0":{"$out":"x"}}`)),
-				BatchSize: new(int32(3)), MaxTimeMS: new(int64(9)),
-			}, "")
-			return err
+				`"verbosity":"executionStats","maxTimeMS":9}`,
 		},
+		"aggregate": {
+			func(t *testing.T, c *client.Client) error {
+				_, err := c.ExplainAggregate(t.Context(), orders, client.AggregateOptions{
+					Common: common, Pipeline: bson.Array(doc(t, `{"0":{"$out":"x"}}`)),
+					BatchSize: new(int32(3)), MaxTimeMS: new(int64(9)),
+				}, "")
+				return err
+			},
 			`{"explain":{"aggregate":"orders","pipeline":[{"$out":"x"}],"cursor":{},"comment":"c","x":1},` +
-				`"maxTimeMS":9}`},
+				`"maxTimeMS":9}`,
+		},
 		"aggregate on the database": {func(t *testing.T, c *client.Client) error {
 			_, err := c.ExplainAggregate(t.Context(), client.Namespace{Database: "shop"},
 				client.AggregateOptions{}, "")

@@ -173,14 +173,16 @@ func TestNothingShowsASecret(t *testing.T) {
 		{"SCRAM-SHA-1", "app:" + url.QueryEscape(secretPassword) + "@", "authMechanism=SCRAM-SHA-1", client.Options{}},
 		{"source", "app@", "", client.Options{User: auth.FixedUser(auth.User{Name: "app", Password: secretPassword})}},
 		{"PLAIN", "app:" + url.QueryEscape(secretPassword) + "@", "authMechanism=PLAIN", client.Options{}},
-		{"MONGODB-AWS", "", "authMechanism=MONGODB-AWS",
+		{
+			"MONGODB-AWS", "", "authMechanism=MONGODB-AWS",
 			client.Options{AWS: aws.Config{Getenv: func(
 				name string,
 			) string {
 				return map[string]string{
 					"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": secretKey, "AWS_SESSION_TOKEN": secretSession,
 				}[name]
-			}}}},
+			}}},
+		},
 		{"MONGODB-OIDC", "", "authMechanism=MONGODB-OIDC", client.Options{OIDC: oidc.ProviderFunc(
 			func(context.Context, oidc.Request) (oidc.Token, error) {
 				return oidc.Token{AccessToken: secretToken}, nil

@@ -312,8 +312,10 @@ func TestCausalConsistencyProse1To9(t *testing.T) {
 			if !slices.Equal(got, test.want) {
 				t.Errorf("read concerns %q, want %q", got, test.want)
 			}
-			if want := (session.Timestamp{T: test.time,
-				I: min(1, test.time)}); s.OperationTime() != want {
+			if want := (session.Timestamp{
+				T: test.time,
+				I: min(1, test.time),
+			}); s.OperationTime() != want {
 				t.Errorf("3: OperationTime() = %v, want %v", s.OperationTime(), want)
 			}
 		})

@@ -67,7 +67,8 @@ func (s *spans) names() (all []string) {
 // traced runs a test with a client that is traced as the environment says.
 func traced(t *testing.T, handlers fakemongo.Handlers, test func(
 	t *testing.T, c *client.Client, s *spans,
-)) {
+),
+) {
 	t.Helper()
 	var s spans
 	var opt client.Options
@@ -126,7 +127,8 @@ func TestOperationSpans(t *testing.T) {
 		want    []string
 		handler fakemongo.Handlers
 	}{
-		"find": {want: []string{"find shop.orders", " find", "getMore shop.orders", " getMore"},
+		"find": {
+			want: []string{"find shop.orders", " find", "getMore shop.orders", " getMore"},
 			run: func(
 				ctx context.Context, c *client.Client,
 			) error {
@@ -140,7 +142,8 @@ func TestOperationSpans(t *testing.T) {
 					`{"cursor":{"id":{"$numberLong":"5"},"ns":"shop.orders","firstBatch":[{}]},"ok":1}`),
 				"getMore": reply(t,
 					`{"cursor":{"id":0,"ns":"shop.orders","nextBatch":[{}]},"ok":1}`),
-			}},
+			},
+		},
 		"createCollection": {want: []string{"createCollection shop.orders", " create"}, run: func(
 			ctx context.Context, c *client.Client,
 		) error {
@@ -151,12 +154,14 @@ func TestOperationSpans(t *testing.T) {
 		) error {
 			return c.DropCollection(ctx, orders, client.ChangeOptions{})
 		}, handler: fakemongo.Handlers{"drop": reply(t, `{"ok":1}`)}},
-		"renameCollection": {want: []string{"renameCollection admin", " renameCollection"},
+		"renameCollection": {
+			want: []string{"renameCollection admin", " renameCollection"},
 			run: func(
 				ctx context.Context, c *client.Client,
 			) error {
 				return c.RenameCollection(ctx, orders, invoices, client.RenameCollectionOptions{})
-			}, handler: fakemongo.Handlers{"renameCollection": reply(t, `{"ok":1}`)}},
+			}, handler: fakemongo.Handlers{"renameCollection": reply(t, `{"ok":1}`)},
+		},
 		"listCollections": {want: []string{"listCollections shop", " listCollections"}, run: func(
 			ctx context.Context, c *client.Client,
 		) error {
@@ -175,7 +180,8 @@ func TestOperationSpans(t *testing.T) {
 			"listIndexes": reply(t,
 				`{"cursor":{"id":0,"ns":"shop.orders","firstBatch":[]},"ok":1}`),
 		}},
-		"insertMany in two commands": {want: []string{"insert shop.orders", " insert", " insert"},
+		"insertMany in two commands": {
+			want: []string{"insert shop.orders", " insert", " insert"},
 			run: func(
 				ctx context.Context, c *client.Client,
 			) error {
@@ -184,7 +190,8 @@ func TestOperationSpans(t *testing.T) {
 				return err
 			}, handler: fakemongo.Handlers{
 				"hello": helloWith(t, `{"maxWireVersion":21,"maxWriteBatchSize":1}`),
-			}},
+			},
+		},
 		"bulkWrite": {want: []string{"bulkWrite admin", " bulkWrite"}, run: func(
 			ctx context.Context, c *client.Client,
 		) error {

@@ -106,10 +106,12 @@ func TestInsertManySplits(t *testing.T) {
 		{"one message", `{"maxWriteBatchSize":100,"maxWireVersion":21}`, "5"},
 		{"by number", `{"maxWriteBatchSize":2,"maxWireVersion":21}`, "2 2 1"},
 		// A message with two documents: header, flags, body, and the sequence's head.
-		{"by size",
+		{
+			"by size",
 			fmt.Sprintf(`{"maxWriteBatchSize":100,"maxWireVersion":21,"maxMessageSizeBytes":%d}`,
 				16+4+1+len(doc(t, `{"insert":"orders","ordered":true,"$db":"shop"}`))+1+4+
-					len("documents")+1+2*size), "2 2 1"},
+					len("documents")+1+2*size), "2 2 1",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -45,7 +45,8 @@ const none compress.ID = 255
 
 func dialCompressing(t *testing.T, cfg conn.Config, server *fakemongo.Server, reply func(
 	n int,
-) compress.ID) (*compressing, *conn.Conn) {
+) compress.ID,
+) (*compressing, *conn.Conn) {
 	t.Helper()
 	p := &compressing{server: server, reply: reply}
 	var running sync.WaitGroup

@@ -34,7 +34,8 @@ type balanced struct {
 
 func runBalanced(t *testing.T, options string, opt client.Options, test func(
 	t *testing.T, b *balanced,
-)) {
+),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &balanced{

@@ -304,8 +304,10 @@ func TestFail(t *testing.T) {
 			}
 		})
 	}
-	if after, got := known.Fail(description.Failure{Address: "gone:1",
-		Err: broken()}); got != (effect{}) || !after.Equal(known) {
+	if after, got := known.Fail(description.Failure{
+		Address: "gone:1",
+		Err:     broken(),
+	}); got != (effect{}) || !after.Equal(known) {
 		t.Error("Fail of a server that is not there changed something")
 	}
 }

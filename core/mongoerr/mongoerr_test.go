@@ -308,11 +308,13 @@ func TestWithDelivery(t *testing.T) {
 
 func TestNetworkErrorTextHasNoSockets(t *testing.T) {
 	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 43210}
-	err := &mongoerr.NetworkError{Address: addr, Op: "read",
+	err := &mongoerr.NetworkError{
+		Address: addr, Op: "read",
 		Err: fmt.Errorf("reply: %w", &net.OpError{
 			Op: "read", Net: "tcp", Source: local, Addr: local,
 			Err: errors.New("connection reset by peer"),
-		})}
+		}),
+	}
 	if want := "network error on a:27017 (read): connection reset by peer"; err.Error() != want {
 		t.Errorf("Error() = %q, want %q", err, want)
 	}
@@ -345,15 +347,17 @@ func TestNetworkErrorTextLasts(t *testing.T) {
 		"an arrow": {func(int) error {
 			return &net.DNSError{Err: "a->b", Name: "db.test"}
 		}, "lookup db.test: a->b"},
-		"an expired certificate": {func(n int) error {
-			return &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{
-				Cert: cert, Reason: x509.Expired,
-				Detail: fmt.Sprintf("current time 2026-01-0%d is after 1970", n),
-			}}
-		},
+		"an expired certificate": {
+			func(n int) error {
+				return &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{
+					Cert: cert, Reason: x509.Expired,
+					Detail: fmt.Sprintf("current time 2026-01-0%d is after 1970", n),
+				}}
+			},
 			"tls: failed to verify certificate: x509: certificate has expired or is not " +
 				"yet valid: " +
-				"it is valid from 1970-01-01T00:00:00Z to 1970-01-01T01:00:00Z"},
+				"it is valid from 1970-01-01T00:00:00Z to 1970-01-01T01:00:00Z",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for n := range 3 {

@@ -305,10 +305,12 @@ func TestTimeoutSaysWhatThePoolIsUsedFor(t *testing.T) {
 		max      uint64
 		want     string
 	}{
-		"load balancer": {true, 4,
+		"load balancer": {
+			true, 4,
 			"Timeout waiting for connection from the connection pool. maxPoolSize: 4, " +
 				"connections in use by cursors: 1, " +
-				"connections in use by transactions: 2, connections in use by other operations: 1"},
+				"connections in use by transactions: 2, connections in use by other operations: 1",
+		},
 		"load balancer, not full": {true, 6, plain},
 		"none":                    {false, 4, plain},
 	} {

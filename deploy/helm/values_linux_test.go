@@ -121,24 +121,33 @@ func TestRendered(t *testing.T) {
 			"Service test-mooring|spec|ports|1|appProtocol": "https",
 			box + "readinessProbe|httpGet|scheme":           "HTTPS",
 		}},
-		{"a digest",
-			"image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", map[string]any{
+		{
+			"a digest",
+			"image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+			map[string]any{
 				box + "image": "r@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-			}},
+			},
+		},
 		{"a ServiceAccount", "serviceAccount.annotations.role=x", map[string]any{"ServiceAccount|metadata|annotations|role": "x"}},
 		{"another's ServiceAccount", "serviceAccount.create=false,serviceAccount.name=x", map[string]any{"ServiceAccount": nil, pod + "serviceAccountName": "x"}},
 		{"a priority", "priorityClassName=high", map[string]any{pod + "priorityClassName": "high"}},
 		{"a label", "podLabels.team=x", map[string]any{"Deployment|spec|template|metadata|labels|team": "x"}},
 		{"all keys of the Secret", "", map[string]any{pod + "volumes|1|secret|items": nil}},
-		{"some keys of the Secret",
-			"uriSecret.items[0].key=uri,uriSecret.items[0].path=uri,uriSecret.items[1].key=ca,uriSecret.items[1].path=ca.crt", map[string]any{
+		{
+			"some keys of the Secret",
+			"uriSecret.items[0].key=uri,uriSecret.items[0].path=uri,uriSecret.items[1].key=ca,uriSecret.items[1].path=ca.crt",
+			map[string]any{
 				pod + "volumes|1|secret|items|1": map[string]any{"key": "ca", "path": "ca.crt"},
-			}},
+			},
+		},
 		{"an environment variable", "extraEnv[0].name=A,extraEnv[0].value=b", map[string]any{box + "env|2": map[string]any{"name": "A", "value": "b"}}},
-		{"a volume",
-			"extraVolumes[0].name=x,extraVolumeMounts[0].name=x,extraVolumeMounts[0].mountPath=/x", map[string]any{
+		{
+			"a volume",
+			"extraVolumes[0].name=x,extraVolumeMounts[0].name=x,extraVolumeMounts[0].mountPath=/x",
+			map[string]any{
 				pod + "volumes|4|name": "x", box + "volumeMounts|4|mountPath": "/x",
-			}},
+			},
+		},
 		{"a memory limit in Gi", "resources.limits.memory=1.5Gi", map[string]any{box + "env|1|value": "1449551462"}},
 		{"a memory limit in bytes", "resources.limits.memory=1000000000", map[string]any{box + "env|1|value": "900000000"}},
 		{"no memory limit", "resources.limits=null", map[string]any{box + "env|1": nil}},
@@ -149,19 +158,28 @@ func TestRendered(t *testing.T) {
 		{"strict anti-affinity", "podAntiAffinity=hard", map[string]any{pod + "affinity|podAntiAffinity|requiredDuringSchedulingIgnoredDuringExecution|0|topologyKey": "kubernetes.io/hostname"}},
 		{"no anti-affinity", "podAntiAffinity=none", map[string]any{pod + "affinity": nil}},
 		{"a long name", "fullnameOverride=" + strings.Repeat("a", 63), map[string]any{"Service " + strings.Repeat("a", 57) + "-peers|spec|clusterIP": "None"}},
-		{"a route without names, with TLS",
-			"httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,tlsSecret.name=x", map[string]any{
+		{
+			"a route without names, with TLS",
+			"httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,tlsSecret.name=x",
+			map[string]any{
 				"HTTPRoute|spec|hostnames": nil, "HTTPRoute|spec|parentRefs|0|name": "g",
-			}},
-		{"a route without names, which the gateway knows",
-			"httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,config.rest.hosts={*}", map[string]any{
+			},
+		},
+		{
+			"a route without names, which the gateway knows",
+			"httpRoute.enabled=true,httpRoute.parentRefs[0].name=g,config.rest.hosts={*}",
+			map[string]any{
 				"HTTPRoute|spec|hostnames": nil,
-			}},
-		{"alerts of a release that is not named mooring",
-			"fullnameOverride=gateway,metrics.prometheusRule.enabled=true", map[string]any{
+			},
+		},
+		{
+			"alerts of a release that is not named mooring",
+			"fullnameOverride=gateway,metrics.prometheusRule.enabled=true",
+			map[string]any{
 				"PrometheusRule|spec|groups|0|rules|0|alert": "MooringDown",
 				"PrometheusRule|spec|groups|0|rules|0|expr":  `up{job=~".*mooring.*|gateway-peers"} == 0`,
-			}},
+			},
+		},
 		{"one Ingress", "ingress.grpc.enabled=true,ingress.grpc.hosts={h.example}", map[string]any{
 			"Ingress|metadata|name": "test-mooring-grpc", "Ingress|spec|rules|0|http|paths|0|backend|service|port|name": "grpc",
 		}},

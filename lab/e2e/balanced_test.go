@@ -134,7 +134,8 @@ func TestLoadBalancerUnknownToTheGateway(t *testing.T) {
 // runCrowd lets the clients read their first page, calls meanwhile when all of them have, and
 // lets them read on: no service answers a getMore before that.
 func runCrowd(t *testing.T, b *fakemongo.Balanced, g *gatewaytest.Gateway,
-	meanwhile func()) []error {
+	meanwhile func(),
+) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -242,7 +243,8 @@ func readStream(ctx context.Context, c mooringv1.DocumentServiceClient, first fu
 func readMessages[M interface{ GetDocuments() []*mooringv1.Document }](stream interface {
 	Recv() (M,
 		error)
-}, s *sequence, read func()) error {
+}, s *sequence, read func(),
+) error {
 	for {
 		message, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

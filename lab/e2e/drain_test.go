@@ -133,7 +133,8 @@ func startStreams(
 const pace = 20 * time.Millisecond
 
 func drainGRPC(ctx context.Context, c mooringv1.DocumentServiceClient, collection string,
-	first func()) (o outcome) {
+	first func(),
+) (o outcome) {
 	stream, err := c.StreamFind(ctx,
 		&mooringv1.StreamFindRequest{Database: "lab", Collection: collection})
 	if err != nil {
@@ -159,7 +160,8 @@ func drainGRPC(ctx context.Context, c mooringv1.DocumentServiceClient, collectio
 }
 
 func drainNDJSON(ctx context.Context, g *gatewaytest.Gateway, collection string,
-	first func()) (o outcome) {
+	first func(),
+) (o outcome) {
 	req, err := newRequest(ctx, g.REST+gatewaytest.Documents("lab", collection, "streamFind"))
 	if err != nil {
 		return outcome{err: err}

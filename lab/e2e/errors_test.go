@@ -372,7 +372,8 @@ func TestServerGoesAway(t *testing.T) {
 // deadlineOnce makes a call that times out, says how long it took, and checks that its connection
 // is not used again.
 func deadlineOnce(t *testing.T, g *gatewaytest.Gateway, server *canned.Server,
-	call func() error) time.Duration {
+	call func() error,
+) time.Duration {
 	t.Helper()
 	quick := gatewaytest.Documents("lab", "docs_10_100", "find")
 	if got := g.Post(t, quick, `{}`); got.Status != 200 {

@@ -62,7 +62,8 @@ func TestDisconnect(t *testing.T) {
 // waitUntilIdle waits until the gateway holds nothing for any client: no cursor on the server, no
 // connection checked out, and no more goroutines than it had.
 func waitUntilIdle(t testing.TB, g *gatewaytest.Gateway, stats func() canned.Stats,
-	goroutines int) {
+	goroutines int,
+) {
 	t.Helper()
 	http.DefaultClient.CloseIdleConnections()
 	gatewaytest.Eventually(t, 15*time.Second, func() error {

@@ -68,7 +68,8 @@ func pause(t testing.TB, d time.Duration) {
 func wantSmall(t *testing.T, server *canned.Server,
 	stream func(testing.TB, *gatewaytest.Gateway, func(int)) int, read func(
 		int,
-	)) {
+	),
+) {
 	g := suite.Start(t, server.URI())
 	// It has connected and is idle.
 	g.Post(t, gatewaytest.Documents("lab", "docs_1_1024", "findOne"), `{}`)

@@ -159,7 +159,8 @@ func follow(t *testing.T, g *gatewaytest.Gateway, db string) *follower {
 // read reads ten events of a stream, and returns the newest token. It calls opened at its first
 // message.
 func (f *follower) read(ctx context.Context, url string, body []byte,
-	opened func()) (after json.RawMessage, err error) {
+	opened func(),
+) (after json.RawMessage, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

@@ -117,7 +117,8 @@ type live struct {
 // one to another. only says which names count; nil: all.
 func (l *live) judge(what, tenant string, from, to int, answer []byte, only func(
 	name string,
-) bool) {
+) bool,
+) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, mark := range marks.FindAllSubmatch(answer, -1) {

@@ -75,15 +75,19 @@ func TestEntries(t *testing.T) {
 		{"many collections", audit.Entry{Method: documents + "BulkWrite", Request: &mooringv1.BulkWriteRequest{Models: []*mooringv1.WriteModel{{Namespace: new("d.a")}, {Namespace: new("d.b")}, {Namespace: new("d.a")}}}}, `namespace="" outcome=ok request_id=r namespaces="[{\"name\":\"d.a\",\"?\":2},{\"name\":\"d.b\",\"?\":1}]"`},
 		{"a pipeline", audit.Entry{Method: documents + "Aggregate", Request: pipeline(match)}, ""},
 		{"a pipeline in JSON", audit.Entry{Method: documents + "Aggregate", Request: pipeline(inText(`{"$match": {}}`))}, ""},
-		{"a transaction",
-			audit.Entry{Method: "/mooring.v1.TransactionService/Run",
+		{
+			"a transaction",
+			audit.Entry{
+				Method: "/mooring.v1.TransactionService/Run",
 				Request: run([]*mooringv1.TransactionOperation{
 					{Operation: &mooringv1.TransactionOperation_InsertOne{InsertOne: &mooringv1.InsertOneRequest{Database: "d", Collection: "a"}}},
 					{Operation: &mooringv1.TransactionOperation_BulkWrite{BulkWrite: &mooringv1.BulkWriteRequest{Database: "d", Collection: "b"}}},
 					{Operation: &mooringv1.TransactionOperation_FindOne{FindOne: &mooringv1.FindOneRequest{Database: "d", Collection: "a"}}},
 					{},
-				})},
-			`action=TransactionService/Run namespace="" outcome=ok request_id=r namespaces="[{\"name\":\"d.a\",\"findOne\":1,\"insertOne\":1},{\"name\":\"d.b\",\"bulkWrite\":1}]"`},
+				}),
+			},
+			`action=TransactionService/Run namespace="" outcome=ok request_id=r namespaces="[{\"name\":\"d.a\",\"findOne\":1,\"insertOne\":1},{\"name\":\"d.b\",\"bulkWrite\":1}]"`,
+		},
 		{"a pipeline that writes", audit.Entry{Method: documents + "Aggregate", Request: pipeline(match, out)}, "action=DocumentService/Aggregate namespace=d.c"},
 		{"a pipeline in JSON that writes", audit.Entry{Method: documents + "StreamAggregate", Request: pipeline(inText(`{"$merge": {"into": "o", "let": "hunter2"}}`))}, "action=DocumentService/StreamAggregate"},
 		{"a pipeline in JSON with escapes", audit.Entry{Method: documents + "Aggregate", Request: pipeline(inText(`{"$o\u0075t": "o"}`))}, "action=DocumentService/Aggregate"},

@@ -579,10 +579,13 @@ func TestLiveOnREST(t *testing.T) {
 			method, target, accept, body string
 			want                         []string
 		}{
-			"NDJSON": {http.MethodPost, path, "application/x-ndjson",
-				`{"filter": {"_id": {"$gt": 0}}}`, []string{
+			"NDJSON": {
+				http.MethodPost, path, "application/x-ndjson",
+				`{"filter": {"_id": {"$gt": 0}}}`,
+				[]string{
 					`{"added":{"_id":1}}`, `{"ready":{}}`, `{"added":{"_id":2}}`, `{"removed":{"_id":2}}`,
-				}},
+				},
+			},
 			"events": {http.MethodGet, path + "?filter=%7B%7D", "text/event-stream", "", []string{
 				"event: added", `data: {"_id":1}`, "", "event: ready", "data: {}", "",
 				"event: added", `data: {"_id":2}`, "", "event: removed", `data: {"_id":2}`, "",

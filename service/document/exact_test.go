@@ -101,10 +101,12 @@ func writes(g *servicetest.Gateway) map[string]func(context.Context) error {
 		},
 		"BulkWrite": func(ctx context.Context) error {
 			_, err := g.Document.BulkWrite(ctx,
-				&mooringv1.BulkWriteRequest{Database: "d", Collection: "c",
+				&mooringv1.BulkWriteRequest{
+					Database: "d", Collection: "c",
 					Models: []*mooringv1.WriteModel{
 						insertOne(`{}`), deleteOne(&mooringv1.DeleteOneModel{Filter: filter}),
-					}})
+					},
+				})
 			return err
 		},
 		"BulkWrite on many": func(ctx context.Context) error {

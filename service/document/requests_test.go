@@ -39,19 +39,23 @@ func TestUnsetSendsNothing(t *testing.T) {
 			_, err := d.Find(ctx, &mooringv1.FindRequest{Database: "d", Collection: "c"})
 			return err
 		}},
-		{"Aggregate", "aggregate", `{"aggregate":"c","pipeline":[],"cursor":{"batchSize":8}}`,
+		{
+			"Aggregate", "aggregate", `{"aggregate":"c","pipeline":[],"cursor":{"batchSize":8}}`,
 			func() error {
 				_, err := d.Aggregate(ctx,
 					&mooringv1.AggregateRequest{Database: "d", Collection: proto.String("c")})
 				return err
-			}},
-		{"Aggregate on the database", "aggregate",
+			},
+		},
+		{
+			"Aggregate on the database", "aggregate",
 			`{"aggregate":1,"pipeline":[{"$documents":[]}],"cursor":{"batchSize":8}}`, func() error {
 				_, err := d.Aggregate(ctx, &mooringv1.AggregateRequest{
 					Database: "d", Pipeline: []*mooringv1.Document{doc(`{"$documents": []}`)},
 				})
 				return err
-			}},
+			},
+		},
 		{"Distinct", "distinct", `{"distinct":"c","key":"a.b","query":{}}`, func() error {
 			_, err := d.Distinct(ctx,
 				&mooringv1.DistinctRequest{Database: "d", Collection: "c", FieldName: "a.b"})
@@ -68,14 +72,17 @@ func TestUnsetSendsNothing(t *testing.T) {
 			})
 			return err
 		}},
-		{"UpdateOne", "update",
+		{
+			"UpdateOne", "update",
 			`{"update":"c","ordered":true,"updates":[{"q":{"a":1},"u":{"$set":{"a":2}}}]}`, func() error {
 				_, err := d.UpdateOne(ctx, &mooringv1.UpdateOneRequest{
 					Database: "d", Collection: "c", Filter: filter, Update: set,
 				})
 				return err
-			}},
-		{"UpdateMany", "update",
+			},
+		},
+		{
+			"UpdateMany", "update",
 			`{"update":"c","ordered":true,"updates":[{"q":{"a":1},"u":[{"$set":{"a":2}}],"multi":true}]}`, func() error {
 				pipeline := &mooringv1.Update{
 					Kind: &mooringv1.Update_Pipeline{
@@ -88,47 +95,60 @@ func TestUnsetSendsNothing(t *testing.T) {
 					Database: "d", Collection: "c", Filter: filter, Update: pipeline,
 				})
 				return err
-			}},
-		{"ReplaceOne", "update",
+			},
+		},
+		{
+			"ReplaceOne", "update",
 			`{"update":"c","ordered":true,"updates":[{"q":{"a":1},"u":{"a":2}}]}`, func() error {
 				_, err := d.ReplaceOne(ctx, &mooringv1.ReplaceOneRequest{
 					Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{"a": 2}`),
 				})
 				return err
-			}},
-		{"DeleteOne", "delete", `{"delete":"c","ordered":true,"deletes":[{"q":{"a":1},"limit":1}]}`,
+			},
+		},
+		{
+			"DeleteOne", "delete", `{"delete":"c","ordered":true,"deletes":[{"q":{"a":1},"limit":1}]}`,
 			func() error {
 				_, err := d.DeleteOne(ctx,
 					&mooringv1.DeleteOneRequest{Database: "d", Collection: "c", Filter: filter})
 				return err
-			}},
-		{"DeleteMany", "delete",
+			},
+		},
+		{
+			"DeleteMany", "delete",
 			`{"delete":"c","ordered":true,"deletes":[{"q":{"a":1},"limit":0}]}`, func() error {
 				_, err := d.DeleteMany(ctx,
 					&mooringv1.DeleteManyRequest{Database: "d", Collection: "c", Filter: filter})
 				return err
-			}},
-		{"FindOneAndUpdate", "findAndModify",
+			},
+		},
+		{
+			"FindOneAndUpdate", "findAndModify",
 			`{"findAndModify":"c","query":{"a":1},"update":{"$set":{"a":2}}}`, func() error {
 				_, err := d.FindOneAndUpdate(ctx, &mooringv1.FindOneAndUpdateRequest{
 					Database: "d", Collection: "c", Filter: filter, Update: set,
 				})
 				return err
-			}},
-		{"FindOneAndReplace", "findAndModify",
+			},
+		},
+		{
+			"FindOneAndReplace", "findAndModify",
 			`{"findAndModify":"c","query":{"a":1},"update":{"a":2}}`, func() error {
 				_, err := d.FindOneAndReplace(ctx, &mooringv1.FindOneAndReplaceRequest{
 					Database: "d", Collection: "c", Filter: filter, Replacement: doc(`{"a": 2}`),
 				})
 				return err
-			}},
-		{"FindOneAndDelete", "findAndModify", `{"findAndModify":"c","query":{"a":1},"remove":true}`,
+			},
+		},
+		{
+			"FindOneAndDelete", "findAndModify", `{"findAndModify":"c","query":{"a":1},"remove":true}`,
 			func() error {
 				_, err := d.FindOneAndDelete(ctx, &mooringv1.FindOneAndDeleteRequest{
 					Database: "d", Collection: "c", Filter: filter,
 				})
 				return err
-			}},
+			},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if err := test.call(); err != nil {

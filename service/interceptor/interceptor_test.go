@@ -29,7 +29,8 @@ import (
 // unary runs a handler through the chain.
 func unary(ctx context.Context, x *interceptor.Chain, handler func(
 	ctx context.Context,
-) error) error {
+) error,
+) error {
 	_, err := x.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(
 		ctx context.Context, _ any,
 	) (any, error) {
@@ -47,7 +48,8 @@ func (s serverStream) Context() context.Context { return s.ctx }
 
 func stream(ctx context.Context, x *interceptor.Chain, handler func(
 	ctx context.Context,
-) error) error {
+) error,
+) error {
 	//nolint:contextcheck // the stream has it
 	return x.Stream()(nil, serverStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/s/S"}, func(
 		_ any, ss grpc.ServerStream,
@@ -214,13 +216,15 @@ func TestDeadline(t *testing.T) {
 		) error) error {
 			return func(ctx context.Context, _ *interceptor.Chain, handler func(
 				context.Context,
-			) error) error {
+			) error,
+			) error {
 				return run(ctx, limited, handler)
 			}
 		}
 		left := func(ctx context.Context, run func(context.Context, *interceptor.Chain, func(
 			context.Context,
-		) error) error) (d time.Duration) {
+		) error) error,
+		) (d time.Duration) {
 			if err := run(ctx, x, func(ctx context.Context) error {
 				if deadline, ok := ctx.Deadline(); ok {
 					d = time.Until(deadline)

@@ -67,12 +67,14 @@ func newNetwork(t *testing.T, addresses ...string) *network {
 func (n *network) start(address string, change func(*paging.Config)) *node {
 	n.t.Helper()
 	life := &node{address: address}
-	cfg := paging.Config{Keys: ring(n.t, key(n.t, 7)), Deployment: "d", Replica: address,
+	cfg := paging.Config{
+		Keys: ring(n.t, key(n.t, 7)), Deployment: "d", Replica: address,
 		Continue: func(
 			st cursor.State,
 		) paging.Cursor {
 			return n.holds(life, n.s.resumed(st))
-		}}
+		},
+	}
 	if change != nil {
 		change(&cfg)
 	}
@@ -213,7 +215,8 @@ var _ paging.Replicas = (*link)(nil)
 // becomes of the caller.
 func exchange[T any](ctx context.Context, l *link, address, what string, do func(
 	context.Context, *node,
-) (T, error)) (T, error) {
+) (T, error),
+) (T, error) {
 	var none T
 	l.n.mu.Lock()
 	to, dead, f := l.n.nodes[address], l.from.dead, l.n.faults

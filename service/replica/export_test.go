@@ -80,7 +80,8 @@ func (t *Transport) HasLeft(address string) bool { return t.directory.hasLeft(ad
 // BindTo makes the transport listen on l and reach other replicas with dial. It replaces Bind.
 func (t *Transport) BindTo(l net.Listener, dial func(
 	ctx context.Context, network, address string,
-) (net.Conn, error)) {
+) (net.Conn, error),
+) {
 	t.connections.dial = dial
 	t.bindTo(l)
 }

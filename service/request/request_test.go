@@ -257,8 +257,10 @@ func TestValues(t *testing.T) {
 		Tags: []*mooringv1.TagSet{{Tags: map[string]string{"dc": "east"}}, {}},
 	})
 	if rp.Mode != selection.Nearest || *rp.MaxStalenessSeconds != 120 || len(rp.TagSets) != 2 ||
-		!rp.TagSets[0].ContainsAll(description.NewTagSet(description.Tag{Name: "dc",
-			Value: "east"})) {
+		!rp.TagSets[0].ContainsAll(description.NewTagSet(description.Tag{
+			Name:  "dc",
+			Value: "east",
+		})) {
 		t.Errorf("ReadPreference = %+v", rp)
 	}
 	if rc := r.ReadConcern(&mooringv1.ReadConcern{Level: new("majority")}); rc.Level != "majority" {

@@ -46,14 +46,20 @@ var malformedRequests = []malformed{
 	{"unknown verb", "POST", documents + "%s", typed, "{}", 404, "RouteNotFound", []string{
 		":", "::find", ":find:", ":Find", ":FIND", ":fnd", ":find%20", ":%66ind%00", ":find()", ":find;x=1", ":$where", ":drop", ":runCommand", ":next", "/1:find",
 	}},
-	{"bad segment", "POST", "/v1/databases/%s/collections/orders/documents:find", typed, "{}", 400,
-		"InvalidArgument", []string{
+	{
+		"bad segment", "POST", "/v1/databases/%s/collections/orders/documents:find", typed, "{}", 400,
+		"InvalidArgument",
+		[]string{
 			"", "%2e", "%2E%2e", "%ff", "%C0%AF", "%ED%A0%80", "~", "~%20", "~a", "~_w", "~$$$", "~YQ==YQ", "a%00b",
-		}},
-	{"bad name of a collection", "POST", "/v1/databases/shop/collections/%s/documents:find", typed,
-		"{}", 400, "InvalidArgument", []string{
+		},
+	},
+	{
+		"bad name of a collection", "POST", "/v1/databases/shop/collections/%s/documents:find", typed,
+		"{}", 400, "InvalidArgument",
+		[]string{
 			"", "%2e%2e", "%fe", "~", "~!", "a%00b",
-		}},
+		},
+	},
 	{"bad _id", "GET", documents + "/%s", "", "", 400, "InvalidArgument", []string{
 		"user-1", "507f1f77bcf86cd79943901", "507f1f77bcf86cd7994390111", "507f1f77bcf86cd79943901g", "%7B", "%5B1", "1%202", "01", "+1", "0x1f", "1e", "tru", "%27a%27", "%22a", "%22%ff%22", "~", "~%22",
 		"%7B%22$oid%22%3A%22x%22%7D", "%7B%22$oid%22%3A1%7D", "%7B%22$uuid%22%3A%22x%22%7D", "%7B%22$date%22%3A%22x%22%7D", "NaN", "undefined", "x?idType=text", "x?idType=", "x?idType=string&idType=string",
@@ -71,36 +77,49 @@ var malformedRequests = []malformed{
 	}},
 	{"wrong type of a PATCH", "PATCH", documents + "/1", "Content-Type: %s\r\n", "{}", 415, "UnsupportedMediaType", []string{"application/merge-patch+json", "application/json-patch+json", "text/plain"}},
 	{"wrong type of an import", "POST", documents + ":import", "Content-Type: %s\r\n", "{}", 415, "UnsupportedMediaType", []string{"application/xml", "text/plain"}},
-	{"unacceptable", "POST", documents + ":find", typed + "Accept: %s\r\n", "{}", 406,
-		"NotAcceptable", []string{
+	{
+		"unacceptable", "POST", documents + ":find", typed + "Accept: %s\r\n", "{}", 406,
+		"NotAcceptable",
+		[]string{
 			"text/html", "application/xml", "image/*", "application/json;q=0", "*/*;q=0", "application/x-ndjson", "text/event-stream", "application/json;profile=pretty", "application/json;int64=string", "json", "application/json;charset=latin1", "application/json;q=2", "application/json;q=x",
-		}},
+		},
+	},
 	{"unacceptable for a stream", "POST", documents + ":streamFind", typed + "Accept: %s\r\n", "{}", 406, "NotAcceptable", []string{"application/json", "application/bson", "application/ejson"}},
-	{"body that is no JSON", "POST", documents + ":find", typed, "%s", 400, "MalformedDocument",
+	{
+		"body that is no JSON", "POST", documents + ":find", typed, "%s", 400, "MalformedDocument",
 		[]string{
 			"x", "{", "}", "[", "[]", "[{}]", `"a"`, "1", "null", "true", "{}{}", "{} x", "{,}", `{"filter"}`, `{"filter":}`, `{"filter":{}`, `{"filter":{},}`, `{"filter":{"a":1,}}`, `{filter:{}}`, `{'filter':{}}`,
 			`{"filter":{"a":01}}`, `{"filter":{"a":+1}}`, `{"filter":{"a":.5}}`, `{"filter":{"a":1.}}`, `{"filter":{"a":1e}}`, `{"filter":{"a":0x1}}`, `{"filter":{"a":NaN}}`, `{"filter":{"a":Infinity}}`, `{"filter":{"a":undefined}}`,
 			`{"filter":{"a":tru}}`, `{"filter":{"a":True}}`, `{"filter":{"a":"b}}`, `{"filter":{"a":"\x"}}`, `{"filter":{"a":"\u12"}}`, "{\"filter\":{\"a\":\"\n\"}}", "{\"filter\":{\"a\":\"\x00\"}}", `{"filter":{a:1}}`,
 			"// comment\n{}", "/**/{}", "\xef\xbb\xbf{}", "\xff\xfe{\x00}\x00", "--- {}", "a=b&c=d", "<xml/>", "%PDF-1.4",
-		}},
-	{"field of another type", "POST", documents + ":find", typed, "%s", 400, "MalformedDocument",
+		},
+	},
+	{
+		"field of another type", "POST", documents + ":find", typed, "%s", 400, "MalformedDocument",
 		[]string{
 			`{"filter":null}`, `{"filter":1}`, `{"filter":"{}"}`, `{"filter":[]}`, `{"filter":true}`, `{"sort":1}`, `{"sort":"a"}`, `{"sort":[["a"]]}`, `{"sort":[["a",1,2]]}`, `{"sort":[[1,1]]}`, `{"projection":[]}`, `{"hint":1}`, `{"hint":true}`,
 			`{"tailable":1}`, `{"tailable":"true"}`, `{"tailable":null}`, `{"readConcern":1}`, `{"readConcern":null}`, `{"readConcern":{"level":1}}`, `{"readPreference":1}`, `{"readPreference":[]}`, `{"readPreference":{"tags":{}}}`,
 			`{"readPreference":{"tags":[1]}}`, `{"readPreference":{"tags":[{"a":1}]}}`, `{"session":1}`, `{"collation":"en"}`, `{"let":[]}`, `{"min":1}`,
-		}},
-	{"number that is none", "POST", documents + ":find", typed, `{"limit":%s}`, 400,
-		"MalformedDocument", []string{
+		},
+	},
+	{
+		"number that is none", "POST", documents + ":find", typed, `{"limit":%s}`, 400,
+		"MalformedDocument",
+		[]string{
 			`"x"`, `""`, `" 1"`, `"1.5"`, `1.5`, `1e400`, `9223372036854775808`, `"9223372036854775808"`, `1e19`, `true`, `null`, `{}`, `[1]`, `{"$numberLong":"x"}`, `{"$numberLong":1}`, `{"$numberInt":"3000000000"}`, `"0x10"`, `--1`, `"+1"`,
-		}},
+		},
+	},
 	{"number of 32 bits", "POST", documents + ":find", typed, `{"batchSize":%s}`, 400, "", []string{`2147483648`, `-2147483649`, `-1`, `1e10`, `"4294967296"`}},
 	{"negative number", "POST", documents + ":find", typed, `{%s}`, 400, "InvalidArgument", []string{`"skip":-1`, `"limit":-9223372036854775809`, `"maxTimeMS":-1`, `"maxAwaitTimeMS":-5`}},
-	{"wrapper that is none", "POST", documents + ":find", typed, `{"filter":{"a":%s}}`, 400,
-		"MalformedDocument", []string{
+	{
+		"wrapper that is none", "POST", documents + ":find", typed, `{"filter":{"a":%s}}`, 400,
+		"MalformedDocument",
+		[]string{
 			`{"$oid":"x"}`, `{"$oid":1}`, `{"$oid":"507f1f77bcf86cd799439011","x":1}`, `{"$date":"yesterday"}`, `{"$date":{"$numberLong":"x"}}`, `{"$numberInt":"1.5"}`, `{"$numberInt":1}`, `{"$numberDouble":"x"}`, `{"$numberDecimal":"x"}`,
 			`{"$binary":1}`, `{"$binary":{"base64":"!","subType":"00"}}`, `{"$binary":{"base64":"AA==","subType":"xyz"}}`, `{"$uuid":"x"}`, `{"$timestamp":1}`, `{"$timestamp":{"t":-1,"i":0}}`, `{"$regularExpression":{"pattern":1,"options":""}}`,
 			`{"$code":1}`, `{"$symbol":1}`, `{"$minKey":2}`, `{"$undefined":false}`, `{"$dbPointer":1}`, `{"$numberLong":"9223372036854775808"}`,
-		}},
+		},
+	},
 	{"too deep", "POST", documents + ":find", typed, "%s", 400, "MalformedDocument", []string{
 		`{"filter":` + deep(`{"a":`, "1", "}", 201) + "}", `{"filter":` + deep(`{"a":`, "1", "}", 100_000) + "}", `{"filter":{"a":` + deep("[", "", "]", 201) + "}}", `{"filter":{"a":` + strings.Repeat("[", 1_000_000) + "}}",
 		`{"comment":` + deep("[", "", "]", 300) + "}", strings.Repeat("[", 100_000), `{"sort":` + deep("[", "", "]", 1000) + "}",
@@ -120,21 +139,27 @@ var malformedRequests = []malformed{
 	{"word", "POST", documents + ":find", typed, "%s", 400, "InvalidArgument", []string{
 		`{"readPreference":"Secondary"}`, `{"readPreference":"SECONDARY"}`, `{"readPreference":"slaveOk"}`, `{"readPreference":""}`, `{"readPreference":{"mode":"secondarypreferred"}}`, `{"statement":1}`,
 	}},
-	{"option", "POST", documents + ":find", typed, `{"options":%s}`, 400, "InvalidArgument",
+	{
+		"option", "POST", documents + ":find", typed, `{"options":%s}`, 400, "InvalidArgument",
 		[]string{
 			`{"filter":{}}`, `{"find":"x"}`, `{"lsid":{}}`, `{"$db":"x"}`, `{"$readPreference":{}}`, `{"maxTimeMS":1}`, `{"fromMongos":true}`,
-		}},
+		},
+	},
 	{"parameter", "GET", documents + "?%s", "", "", 400, "InvalidArgument", []string{
 		"limit=x", "limit=", "limit=1&limit=2", "limit=1.5", "limit=99999999999999999999", "skip=-1", "batchSize=-1", "x=gtt.1", "Limit=1", "filter[a]=1", "%zz", "a=%", ";", "session=x", "timeout=5", "timeout=", "timeout=-5s", "timeout=5s&timeout=6s", "readPreference=Nearest", "tailable=true", "limit=null",
 	}},
-	{"document in a parameter", "GET", documents + "?%s", "", "", 400, "MalformedDocument",
+	{
+		"document in a parameter", "GET", documents + "?%s", "", "", 400, "MalformedDocument",
 		[]string{
 			"filter=x", "filter=", "filter=1", "filter=%7B", "filter=%7B%7D%7B%7D", "filter=null", "sort=1", "projection=%5B%5D", "filter=%7B%22a%22:%22%ff%22%7D", "hint=a_1",
-		}},
-	{"header", "POST", documents + ":find", typed + "%s\r\n", "{}", 400, "InvalidArgument",
+		},
+	},
+	{
+		"header", "POST", documents + ":find", typed + "%s\r\n", "{}", 400, "InvalidArgument",
 		[]string{
 			"Request-Timeout: x", "Request-Timeout: 5", "Request-Timeout: -1s", "Request-Timeout: 0s", "Grpc-Timeout: 5", "Grpc-Timeout: 5s", "Grpc-Timeout: 123456789S", "Grpc-Timeout: S",
-		}},
+		},
+	},
 	{"precondition", "DELETE", documents + "/1", "%s\r\n", "", 400, "InvalidArgument", []string{
 		"If-Match: x", `If-Match: "x`, `If-Match: x"`, `If-Match: "a" "b"`, "If-Match: ,", `If-Match: w/"x"`, `If-Match: *, "x"`, `If-None-Match: *`, `If-None-Match: "x"`,
 	}},

@@ -24,82 +24,108 @@ func TestRequestOfEachPath(t *testing.T) {
 		method, path, body string
 		want               proto.Message // nil: no call
 	}{
-		{"GET",
+		{
+			"GET",
 			"/v1/databases?nameOnly=true&authorizedDatabases=false&filter={}&batchSize=2&comment=c", "", &mooringv1.ListDatabasesRequest{
 				NameOnly: new(true), AuthorizedDatabases: new(false), Filter: d(`{}`),
 				BatchSize: new(int32(2)),
 				Comment:   payload.NewValue(bson.StringValue("c")),
-			}},
-		{"GET", database + "/collections?authorizedCollections=true&maxTimeMS=5", "",
+			},
+		},
+		{
+			"GET", database + "/collections?authorizedCollections=true&maxTimeMS=5", "",
 			&mooringv1.ListCollectionsRequest{
 				Database: "shop", AuthorizedCollections: new(true), MaxTimeMs: new(int64(5)),
-			}},
+			},
+		},
 		{"GET", collection + "/indexes", "", &mooringv1.ListIndexesRequest{Database: "shop", Collection: "orders"}},
 		{"GET", collection + "/searchIndexes?name=n", "", &mooringv1.ListSearchIndexesRequest{
 			Database: "shop", Collection: "orders", Name: new("n"),
 		}},
-		{"POST", collection + ":create", `{"timeseries": {"timeField": "at"}, "viewOn": "v"}`,
+		{
+			"POST", collection + ":create", `{"timeseries": {"timeField": "at"}, "viewOn": "v"}`,
 			&mooringv1.CreateCollectionRequest{
 				Database: "shop", Collection: "orders", Timeseries: d(`{"timeField": "at"}`),
 				ViewOn: new("v"),
-			}},
+			},
+		},
 		{"POST", collection + ":drop", `{}`, &mooringv1.DropCollectionRequest{Database: "shop", Collection: "orders"}},
 		{"POST", database + ":drop", `{}`, &mooringv1.DropDatabaseRequest{Database: "shop"}},
-		{"POST", collection + ":rename", `{"to": "x", "toDatabase": "y"}`,
+		{
+			"POST", collection + ":rename", `{"to": "x", "toDatabase": "y"}`,
 			&mooringv1.RenameCollectionRequest{
 				Database: "shop", Collection: "orders", To: "x", ToDatabase: new("y"),
-			}},
+			},
+		},
 		{"POST", collection + ":collMod", `{"cappedSize": 5}`, &mooringv1.CollModRequest{
 			Database: "shop", Collection: "orders", CappedSize: new(int64(5)),
 		}},
-		{"POST", collection + "/indexes:create", `{"indexes": [{"key": {"a": 1}}]}`,
+		{
+			"POST", collection + "/indexes:create", `{"indexes": [{"key": {"a": 1}}]}`,
 			&mooringv1.CreateIndexesRequest{
 				Database: "shop", Collection: "orders", Indexes: docs(t, `{"key": {"a": 1}}`),
-			}},
+			},
+		},
 		{"POST", collection + "/indexes:drop", `{"index": "a_1"}`, &mooringv1.DropIndexesRequest{
 			Database: "shop", Collection: "orders",
 			Index: &mooringv1.Hint{Kind: &mooringv1.Hint_Name{Name: "a_1"}},
 		}},
-		{"POST", collection + "/indexes:drop", `{"index": [["b", 1], ["2", -1]]}`,
+		{
+			"POST", collection + "/indexes:drop", `{"index": [["b", 1], ["2", -1]]}`,
 			&mooringv1.DropIndexesRequest{
 				Database: "shop", Collection: "orders", Index: &mooringv1.Hint{
 					Kind: &mooringv1.Hint_Keys{Keys: d(`{"b": 1, "2": -1}`)},
 				},
-			}},
-		{"POST", collection + "/searchIndexes:create", `{"indexes": []}`,
+			},
+		},
+		{
+			"POST", collection + "/searchIndexes:create", `{"indexes": []}`,
 			&mooringv1.CreateSearchIndexesRequest{
 				Database: "shop", Collection: "orders",
-			}},
-		{"POST", collection + "/searchIndexes:update", `{"name": "n", "definition": {}}`,
+			},
+		},
+		{
+			"POST", collection + "/searchIndexes:update", `{"name": "n", "definition": {}}`,
 			&mooringv1.UpdateSearchIndexRequest{
 				Database: "shop", Collection: "orders", Name: "n", Definition: d(`{}`),
-			}},
-		{"POST", collection + "/searchIndexes:drop", `{"name": "n"}`,
+			},
+		},
+		{
+			"POST", collection + "/searchIndexes:drop", `{"name": "n"}`,
 			&mooringv1.DropSearchIndexRequest{
 				Database: "shop", Collection: "orders", Name: "n",
-			}},
-		{"POST", collection + "/documents:explainFind",
+			},
+		},
+		{
+			"POST", collection + "/documents:explainFind",
 			`{"filter": {}, "verbosity": "queryPlanner"}`, &mooringv1.ExplainFindRequest{
 				Database: "shop", Collection: "orders", Filter: d(`{}`),
 				Verbosity: new("queryPlanner"),
-			}},
-		{"POST", database + ":explainAggregate", `{"pipeline": [{}]}`,
+			},
+		},
+		{
+			"POST", database + ":explainAggregate", `{"pipeline": [{}]}`,
 			&mooringv1.ExplainAggregateRequest{
 				Database: "shop", Pipeline: docs(t, `{}`),
-			}},
-		{"POST", collection + "/documents:bulkWrite",
+			},
+		},
+		{
+			"POST", collection + "/documents:bulkWrite",
 			`{"models": [{"insertOne": {"document": {}}}, {"deleteOne": {"filter": {}}}]}`, &mooringv1.BulkWriteRequest{
 				Database: "shop", Collection: "orders", Models: []*mooringv1.WriteModel{
 					{Kind: &mooringv1.WriteModel_InsertOne{InsertOne: &mooringv1.InsertOneModel{Document: d(`{}`)}}},
 					{Kind: &mooringv1.WriteModel_DeleteOne{DeleteOne: &mooringv1.DeleteOneModel{Filter: d(`{}`)}}},
 				},
-			}},
-		{"POST", "/v1:bulkWrite",
+			},
+		},
+		{
+			"POST", "/v1:bulkWrite",
 			`{"models": [{"insertOne": {"document": {}}, "namespace": "a.b"}]}`, &mooringv1.BulkWriteRequest{
 				Models: []*mooringv1.WriteModel{{
 					Namespace: new("a.b"), Kind: &mooringv1.WriteModel_InsertOne{InsertOne: &mooringv1.InsertOneModel{Document: d(`{}`)}},
 				}},
-			}},
+			},
+		},
 		{"POST", "/v1:bulkWrite", `{"models": [{"insertOne": {}, "deleteOne": {}}]}`, nil},
 		{"POST", "/v1:bulkWrite", `{"models": [{"insertOne": {}, "insertOne": {}}]}`, nil},
 		{"POST", "/v1:bulkWrite", `{"database": "d"}`, nil},

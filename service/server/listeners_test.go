@@ -108,13 +108,15 @@ func TestOldConnections(t *testing.T) {
 		func(p *http.Protocols) { p.SetHTTP1(true) },
 		func(p *http.Protocols) { p.SetHTTP2(true) },
 	} {
-		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-			Protocols: &http.Protocols{}, DialContext: func(
+		tr := &http.Transport{
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+			Protocols:       &http.Protocols{}, DialContext: func(
 				ctx context.Context, network, address string,
 			) (net.Conn, error) {
 				dials.Add(1)
 				return new(net.Dialer).DialContext(ctx, network, address)
-			}}
+			},
+		}
 		protocols(tr.Protocols)
 		dials.Store(0)
 		for range 3 {
@@ -184,7 +186,8 @@ func newGuardedRig(t *testing.T) *guardedRig {
 			MethodName: "Unary",
 			Handler: func(srv any, ctx context.Context, decode func(
 				any,
-			) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			) error, interceptor grpc.UnaryServerInterceptor,
+			) (any, error) {
 				in := new(wrapperspb.BytesValue)
 				r.decoded.Add(1)
 				if err := decode(in); err != nil {

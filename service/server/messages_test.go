@@ -71,10 +71,12 @@ func newRawServer(cfg server.GRPCConfig) *rawServer {
 	g, registrar := server.NewGRPC(cfg)
 	registrar.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "test.Test", HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Unary",
+		Methods: []grpc.MethodDesc{{
+			MethodName: "Unary",
 			Handler: func(srv any, ctx context.Context, decode func(
 				any,
-			) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			) error, interceptor grpc.UnaryServerInterceptor,
+			) (any, error) {
 				in := new(wrapperspb.BytesValue)
 				if err := decode(in); err != nil {
 					return nil, err
@@ -85,9 +87,11 @@ func newRawServer(cfg server.GRPCConfig) *rawServer {
 					) (any, error) {
 						return wrapperspb.Bytes(make([]byte, size(in.Value))), nil
 					})
-			}}, {MethodName: "List", Handler: func(srv any, ctx context.Context, decode func(
+			},
+		}, {MethodName: "List", Handler: func(srv any, ctx context.Context, decode func(
 			any,
-		) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		) error, interceptor grpc.UnaryServerInterceptor,
+		) (any, error) {
 			in := new(structpb.ListValue)
 			if err := decode(in); err != nil {
 				return nil, err

@@ -30,7 +30,8 @@ type office struct {
 
 // newOffices returns replicas before one deployment that forward calls to each other.
 func newOffices(t *testing.T, n int, keys string, key seal.Key) (offices []*office,
-	start func() *office) {
+	start func() *office,
+) {
 	t.Helper()
 	d := newDeployment(t, deployment.ReplicaSet)
 	between := links{}

@@ -68,7 +68,8 @@ func TestStatementRunsAgain(t *testing.T) {
 			}
 			return release
 		}},
-		{name: "an overloaded server",
+		{
+			name: "an overloaded server",
 			fail: func(b *bank, call func(context.Context) error) func() {
 				b.disturb("update", 3, overloaded()) // two retries, each refused
 				const want = "Unavailable IngressRequestRateLimitExceeded same-request"
@@ -76,8 +77,10 @@ func TestStatementRunsAgain(t *testing.T) {
 					b.t.Errorf("the call that is refused = %s, want %s", got, want)
 				}
 				return func() {}
-			}},
-		{name: "its client left the queue",
+			},
+		},
+		{
+			name: "its client left the queue",
 			fail: func(b *bank, call func(context.Context) error) func() {
 				release := b.occupy()
 				ctx, leave := context.WithTimeout(b.t.Context(), 50*time.Millisecond)
@@ -85,7 +88,8 @@ func TestStatementRunsAgain(t *testing.T) {
 				_ = call(ctx)
 				settle() // the call has ended
 				return release
-			}},
+			},
+		},
 	} {
 		for _, first := range []bool{true, false} {
 			name := row.name

@@ -107,7 +107,8 @@ func newHandler(tb testing.TB, b *backend, change ...func(*front.Config)) http.H
 
 func newHandlerOf(tb testing.TB, service mooringv1.DocumentServiceServer, change ...func(
 	*front.Config,
-)) http.Handler {
+),
+) http.Handler {
 	tb.Helper()
 	conn := inproc.NewConn(func(
 		ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,

@@ -89,7 +89,8 @@ type result struct {
 
 // read reads a response as a client does.
 func (f form) read(t *testing.T, w *httptest.ResponseRecorder,
-	empty func() proto.Message) (r result) {
+	empty func() proto.Message,
+) (r result) {
 	t.Helper()
 	body := w.Body.Bytes()
 	if f.text {

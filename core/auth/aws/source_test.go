@@ -573,8 +573,10 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(`{"Code":"Failed","Message":"m","Expiration":1.7e9}`))
 	f.Add([]byte(`{"AssumeRoleWithWebIdentityResponse":{"AssumeRoleWithWebIdentityResult":{"Credentials":{"SessionToken":"T"}}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, parse := range []func([]byte) (aws.Credentials, error){aws.ParseRole,
-			aws.ParseWebIdentity} {
+		for _, parse := range []func([]byte) (aws.Credentials, error){
+			aws.ParseRole,
+			aws.ParseWebIdentity,
+		} {
 			if c, err := parse(body); err != nil && c != (aws.Credentials{}) {
 				t.Errorf("credentials %v beside the error %v", c, err)
 			}

@@ -68,44 +68,52 @@ func TestMessages(t *testing.T) {
 			func(s *event.Sink) { s.ServerClosed(event.ServerClosed{TopologyID: id, Address: "/tmp/s.sock"}) },
 			`topology debug "Stopped server monitoring" topologyId=` + hexID + " serverHost=/tmp/s.sock\nStopped monitoring for server /tmp/s.sock" + of,
 		},
-		"TopologyDescriptionChanged": {func(s *event.Sink) {
-			s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{
-				TopologyID: id, Previous: before, New: after,
-			})
-		},
+		"TopologyDescriptionChanged": {
+			func(s *event.Sink) {
+				s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{
+					TopologyID: id, Previous: before, New: after,
+				})
+			},
 			`topology debug "Topology description changed" topologyId=` + hexID +
 				" previousDescription=Unknown [] newDescription=Sharded []" +
 				"\nDescription changed for topology with ID " + hexID +
-				". Previous description: Unknown []. New description: Sharded []"},
-		"ServerHeartbeatStarted": {func(s *event.Sink) {
-			first := beat
-			first.ServerConnectionID, first.Awaited = 0, false
-			s.ServerHeartbeatStarted(event.ServerHeartbeatStarted{Heartbeat: first})
+				". Previous description: Unknown []. New description: Sharded []",
 		},
+		"ServerHeartbeatStarted": {
+			func(s *event.Sink) {
+				first := beat
+				first.ServerConnectionID, first.Awaited = 0, false
+				s.ServerHeartbeatStarted(event.ServerHeartbeatStarted{Heartbeat: first})
+			},
 			`topology debug "Server heartbeat started" topologyId=` + hexID +
 				" serverHost=a serverPort=27017 driverConnectionId=3 awaited=false" +
 				"\nHeartbeat started for a:27017 on connection with driver-generated ID 3" + of +
-				". Awaited: false"},
-		"ServerHeartbeatSucceeded": {func(s *event.Sink) {
-			s.ServerHeartbeatSucceeded(event.ServerHeartbeatSucceeded{
-				Heartbeat: beat, Duration: 1500 * time.Millisecond, Reply: hello,
-			})
+				". Awaited: false",
 		},
+		"ServerHeartbeatSucceeded": {
+			func(s *event.Sink) {
+				s.ServerHeartbeatSucceeded(event.ServerHeartbeatSucceeded{
+					Heartbeat: beat, Duration: 1500 * time.Millisecond, Reply: hello,
+				})
+			},
 			`topology debug "Server heartbeat succeeded" topologyId=` + hexID +
 				" serverHost=a serverPort=27017 driverConnectionId=3 serverConnectionId=9 " +
 				"awaited=true durationMS=1500 " +
 				`reply={"msg":"isdbgrid","ok":1.0}` +
 				"\nHeartbeat succeeded in 1500 ms for a:27017" + on +
-				`. Reply: {"msg":"isdbgrid","ok":1.0}`},
-		"ServerHeartbeatFailed": {func(s *event.Sink) {
-			s.ServerHeartbeatFailed(event.ServerHeartbeatFailed{
-				Heartbeat: beat, Duration: time.Second, Err: errors.New("reset"),
-			})
+				`. Reply: {"msg":"isdbgrid","ok":1.0}`,
 		},
+		"ServerHeartbeatFailed": {
+			func(s *event.Sink) {
+				s.ServerHeartbeatFailed(event.ServerHeartbeatFailed{
+					Heartbeat: beat, Duration: time.Second, Err: errors.New("reset"),
+				})
+			},
 			`topology debug "Server heartbeat failed" topologyId=` + hexID +
 				" serverHost=a serverPort=27017 driverConnectionId=3 serverConnectionId=9 " +
 				"awaited=true durationMS=1000 failure=reset" +
-				"\nHeartbeat failed in 1000 ms for a:27017" + on + ". Failure: reset"},
+				"\nHeartbeat failed in 1000 ms for a:27017" + on + ". Failure: reset",
+		},
 		"CommandStarted": {
 			func(s *event.Sink) { s.CommandStarted(event.CommandStarted{Command: ping, Body: hello}) },
 			`command debug "Command started" commandName=ping databaseName=d requestId=4 operationId=5 driverConnectionId=3 serverHost=a serverPort=27017 ` +
@@ -113,60 +121,72 @@ func TestMessages(t *testing.T) {
 				"\nCommand \"ping\" started on database \"d\"" + using +
 				`Command: {"msg":"isdbgrid","ok":1.0}`,
 		},
-		"CommandSucceeded": {func(s *event.Sink) {
-			s.CommandSucceeded(event.CommandSucceeded{
-				Command: ping, Duration: time.Second, Reply: hello,
-			})
-		},
+		"CommandSucceeded": {
+			func(s *event.Sink) {
+				s.CommandSucceeded(event.CommandSucceeded{
+					Command: ping, Duration: time.Second, Reply: hello,
+				})
+			},
 			`command debug "Command succeeded" commandName=ping databaseName=d requestId=4 operationId=5 driverConnectionId=3 serverHost=a serverPort=27017 ` +
 				"serverConnectionId=9 serviceId=" + hexID +
 				` durationMS=1000 reply={"msg":"isdbgrid","ok":1.0}` +
 				"\nCommand \"ping\" succeeded on database \"d\" in 1000 ms" + using +
-				`Command reply: {"msg":"isdbgrid","ok":1.0}`},
-		"CommandFailed": {func(s *event.Sink) {
-			plain := ping
-			plain.ServerConnectionID, plain.ServiceID = 0, bson.ObjectID{}
-			s.CommandFailed(event.CommandFailed{
-				Command: plain, Duration: time.Second, Err: errors.New("reset"),
-			})
+				`Command reply: {"msg":"isdbgrid","ok":1.0}`,
 		},
+		"CommandFailed": {
+			func(s *event.Sink) {
+				plain := ping
+				plain.ServerConnectionID, plain.ServiceID = 0, bson.ObjectID{}
+				s.CommandFailed(event.CommandFailed{
+					Command: plain, Duration: time.Second, Err: errors.New("reset"),
+				})
+			},
 			`command debug "Command failed" commandName=ping databaseName=d requestId=4 operationId=5 driverConnectionId=3 serverHost=a serverPort=27017 durationMS=1000 failure=reset` +
 				"\nCommand \"ping\" failed on database \"d\" in 1000 ms using a connection with " +
 				"driver-generated ID 3 to a:27017. The requestID is 4 and the operation ID is 5. " +
-				"Error: reset"},
+				"Error: reset",
+		},
 		"ServerSelectionStarted": {
 			func(s *event.Sink) { s.ServerSelectionStarted(event.ServerSelectionStarted{Selection: find}) },
 			`serverSelection debug "Server selection started" selector=writes operation=find operationId=7 topologyDescription=Unknown []` +
 				"\nServer selection started for operation find with ID 7. Selector: writes, " +
 				"topology description: Unknown []",
 		},
-		"ServerSelectionWaiting": {func(s *event.Sink) {
-			s.ServerSelectionWaiting(event.ServerSelectionWaiting{
-				Selection: find, Remaining: 30 * time.Second,
-			})
-		},
+		"ServerSelectionWaiting": {
+			func(s *event.Sink) {
+				s.ServerSelectionWaiting(event.ServerSelectionWaiting{
+					Selection: find, Remaining: 30 * time.Second,
+				})
+			},
 			`serverSelection info "Waiting for suitable server to become available" selector=writes operation=find operationId=7 topologyDescription=Unknown [] remainingTimeMS=30000` +
 				"\nWaiting for server to become available for operation find with ID 7. " +
-				"Remaining time: 30000 ms. Selector: writes, topology description: Unknown []."},
-		"ServerSelectionSucceeded": {func(s *event.Sink) {
-			s.ServerSelectionSucceeded(event.ServerSelectionSucceeded{
-				Selection: event.Selection{Operation: "ping", Selector: "any"}, Server: "a:27017",
-			})
+				"Remaining time: 30000 ms. Selector: writes, topology description: Unknown [].",
 		},
+		"ServerSelectionSucceeded": {
+			func(s *event.Sink) {
+				s.ServerSelectionSucceeded(event.ServerSelectionSucceeded{
+					Selection: event.Selection{Operation: "ping", Selector: "any"}, Server: "a:27017",
+				})
+			},
 			`serverSelection debug "Server selection succeeded" selector=any operation=ping topologyDescription=Unknown [] serverHost=a serverPort=27017` +
 				"\nServer selection succeeded for operation ping. Selected server: a:27017. " +
-				"Selector: any, topology description: Unknown []"},
-		"ServerSelectionFailed": {func(s *event.Sink) {
-			s.ServerSelectionFailed(event.ServerSelectionFailed{Selection: find,
-				Err: &mongoerr.SelectionError{
-					Selector: "writes", Topology: "Unknown []", Timeout: time.Second,
-					Reason: "No servers are suitable for writes",
-				}})
+				"Selector: any, topology description: Unknown []",
 		},
+		"ServerSelectionFailed": {
+			func(s *event.Sink) {
+				s.ServerSelectionFailed(event.ServerSelectionFailed{
+					Selection: find,
+					Err: &mongoerr.SelectionError{
+						Selector: "writes", Topology: "Unknown []", Timeout: time.Second,
+						Reason: "No servers are suitable for writes",
+					},
+				})
+			},
 			`serverSelection debug "Server selection failed" selector=writes operation=find operationId=7 topologyDescription=Unknown [] failure=server selection timed out after 1s: No servers are suitable for writes` +
 				"\nServer selection failed for operation find with ID 7. Failure: server " +
 				"selection timed out after 1s: No servers are suitable for writes. Selector: " +
-				"writes, topology description: Unknown []"},
+				"writes, topology description: Unknown []",
+		},
 		"PoolCreated": {
 			func(s *event.Sink) {
 				s.PoolCreated(event.PoolCreated{Address: "a:27017", Options: event.PoolOptions{
@@ -313,8 +333,10 @@ func TestMessages(t *testing.T) {
 		},
 		"CheckedIn": {
 			func(s *event.Sink) {
-				s.ConnectionCheckedIn(event.ConnectionCheckedIn{Address: "a:27017",
-					ConnectionID: 4})
+				s.ConnectionCheckedIn(event.ConnectionCheckedIn{
+					Address:      "a:27017",
+					ConnectionID: 4,
+				})
 			},
 			`connection debug "Connection checked in" serverHost=a serverPort=27017 driverConnectionId=4` +
 				"\nConnection checked in: address=a:27017, driver-generated ID=4",

@@ -91,11 +91,13 @@ func TestChangeStreams(t *testing.T) {
 		},
 		"looked up": {
 			insert("1"), watch(`"fullDocument": "updateLookup"`), update(`{"$set": {"a": 1}}`), update(`{"$set": {"a": 2}}`),
-			{"a", `{"getMore": ` + cursorID + `, "collection": "c", "batchSize": 1}`,
+			{
+				"a", `{"getMore": ` + cursorID + `, "collection": "c", "batchSize": 1}`,
 				`{"cursor": {"id": ` + cursorID +
 					`, "ns": "db.c", "postBatchResumeToken": {"$$exists": true}, "nextBatch": [` +
 					event("update",
-						`, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 2}, "updateDescription": {"$$exists": true}`) + `]}}`},
+						`, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 2}, "updateDescription": {"$$exists": true}`) + `]}}`,
+			},
 			{"a", `{"delete": "c", "deletes": [{"q": {}, "limit": 1}]}`, fine},
 			events(event("update", `, "documentKey": {"_id": 1}, "fullDocument": {"_id": 1, "a": 2}, "updateDescription": {"$$exists": true}`) + `, ` + event("delete", `, "documentKey": {"_id": 1}`)),
 		},

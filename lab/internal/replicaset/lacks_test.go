@@ -29,9 +29,11 @@ func TestLacks(t *testing.T) {
 		{"in a sequence", "the BSON type Decimal128", ping, []bson.Raw{ping, decimal()}},
 		{"NaN", "NaN", bson.NewBuilder(nil).Double("a", math.NaN()).Finish(), nil},
 		{"two names", "", bson.NewBuilder(nil).Int32("a", 1).Int32("b", 1).Finish(), nil},
-		{"one name", "two fields of one name", ping,
+		{
+			"one name", "two fields of one name", ping,
 			[]bson.Raw{bson.NewBuilder(nil).OpenDocument("f").
-				Int32("a", 1).Int32("a", 2).Close().Finish()}},
+				Int32("a", 1).Int32("a", 2).Close().Finish()},
+		},
 		{"MinKey", "the BSON type MinKey", bson.NewBuilder(nil).MinKey("a").Finish(), nil},
 	} {
 		cmd := &fakemongo.Command{

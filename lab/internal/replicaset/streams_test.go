@@ -294,8 +294,10 @@ func TestOnce(t *testing.T) {
 		t.Errorf("the repeated update: %v", r)
 	}
 	r = twice(bson.D{
-		{Key: "findAndModify", Value: "c"}, {Key: "query", Value: bson.M{"_id": 1}},
-		{Key: "update", Value: bson.M{"$inc": bson.M{"n": 1}}}, {Key: "new", Value: true},
+		{Key: "findAndModify", Value: "c"},
+		{Key: "query", Value: bson.M{"_id": 1}},
+		{Key: "update", Value: bson.M{"$inc": bson.M{"n": 1}}},
+		{Key: "new", Value: true},
 	})
 	if r["value"].(bson.D)[1].Value != int32(2) {
 		t.Errorf("the repeated findAndModify: %v", r)

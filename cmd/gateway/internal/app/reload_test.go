@@ -220,8 +220,10 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 					continue
 				}
 				series := "mooring_config_last_reload_successful{source=\"" + source + "\"} "
-				if value := map[bool]string{true: "0",
-					false: "1"}[source == broken]; !strings.Contains(metrics, series+value+"\n") {
+				if value := map[bool]string{
+					true:  "0",
+					false: "1",
+				}[source == broken]; !strings.Contains(metrics, series+value+"\n") {
 					return false, "no " + series + value
 				}
 			}

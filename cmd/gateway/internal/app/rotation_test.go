@@ -35,7 +35,8 @@ type traffic struct {
 
 func (l *traffic) run(ctx context.Context, kind int, one func(
 	ctx context.Context, key string,
-) error) {
+) error,
+) {
 	l.group.Go(func() {
 		for ctx.Err() == nil {
 			if err := one(context.WithoutCancel(ctx), *l.key.Load()); err != nil {

@@ -48,10 +48,12 @@ func serveDNS(t *testing.T, zone string) {
 		t.Fatal(err)
 	}
 	started := make(chan struct{})
-	server := &dns.Server{PacketConn: pc, Handler: dns.HandlerFunc(answer),
+	server := &dns.Server{
+		PacketConn: pc, Handler: dns.HandlerFunc(answer),
 		NotifyStartedFunc: func() {
 			close(started)
-		}}
+		},
+	}
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.ActivateAndServe() })
 	<-started

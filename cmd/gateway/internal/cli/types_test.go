@@ -116,10 +116,12 @@ class Checked(_CheckedRequired, total=False):
 					"Try: mooring types --help\nexit code 2\n"},
 				{"types shop --language ts --sample 0", "mooring: --sample must be at least 1\n" +
 					"Try: mooring types --help\nexit code 2\n"},
-				{"types shop orders=order --language ts",
+				{
+					"types shop orders=order --language ts",
 					`mooring: "order" is not the name of a type: ` +
 						"it must begin with a capital letter, and have letters and digits only\n" +
-						"Try: mooring types --help\nexit code 2\n"},
+						"Try: mooring types --help\nexit code 2\n",
+				},
 				{
 					"types shop nope --language ts",
 					"mooring: the database shop has no collection nope\nexit code 1\n",

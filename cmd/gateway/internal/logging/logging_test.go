@@ -62,12 +62,14 @@ func TestFacts(t *testing.T) {
 		{"server still lost", func(s *event.Sink) { s.ServerDescriptionChanged(changed(down, down)) }, ""},
 		{"other news of a server", func(s *event.Sink) { s.ServerDescriptionChanged(changed(up, up)) }, ""},
 		{"pool cleared", func(s *event.Sink) { s.PoolCleared(event.PoolCleared{Address: "db:27017", Err: down.LastError}) }, "level=INFO msg=\"connection pool cleared\""},
-		{"SRV records lost", func(s *event.Sink) {
-			s.SeedlistProblem(event.SeedlistProblem{
-				Host: "cluster.example.com", Err: errors.New("no such host"),
-			})
+		{
+			"SRV records lost", func(s *event.Sink) {
+				s.SeedlistProblem(event.SeedlistProblem{
+					Host: "cluster.example.com", Err: errors.New("no such host"),
+				})
+			},
+			"level=WARN msg=\"srv records cannot be followed\" host=cluster.example.com err=\"no such host\"",
 		},
-			"level=WARN msg=\"srv records cannot be followed\" host=cluster.example.com err=\"no such host\""},
 		{"balancer", func(s *event.Sink) { s.SeveralProcesses(event.SeveralProcesses{Address: "b:27017"}) }, "level=WARN msg=\"several servers answer at one address; if it is a load balancer, set loadBalanced=true\" server=b:27017"},
 		{"deserted", func(s *event.Sink) { s.NoServers(event.NoServers{Err: errors.New("another set")}) }, "level=ERROR msg=\"deployment has no servers\" err=\"another set\""},
 		{"incompatible", func(s *event.Sink) {

@@ -270,8 +270,10 @@ func TestElections(t *testing.T) {
 		{"found again", lost, primary("b:1", 3), 3},
 		{"elected meanwhile", lost, primary("a:1", 4), 4},
 	} {
-		s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{Previous: row.previous,
-			New: row.now})
+		s.TopologyDescriptionChanged(event.TopologyDescriptionChanged{
+			Previous: row.previous,
+			New:      row.now,
+		})
 		if got := value(scrape(t, m), "mooring_elections_total"); got != row.want {
 			t.Errorf("%s: %v elections, want %v", row.name, got, row.want)
 		}
@@ -281,11 +283,13 @@ func TestElections(t *testing.T) {
 func sources() metrics.Sources {
 	return metrics.Sources{
 		Topology: func() description.Topology {
-			return description.Topology{Kind: description.KindSingle,
+			return description.Topology{
+				Kind: description.KindSingle,
 				Servers: []*description.Server{
 					{Address: "a:1", Kind: description.ServerStandalone, AverageRTT: time.Second},
 					{Address: "b:1"},
-				}}
+				},
+			}
 		},
 		Pools: func() []topology.PoolStats {
 			return []topology.PoolStats{{Address: "a:1", Stats: pool.Stats{

@@ -54,13 +54,19 @@ func TestTable(t *testing.T) {
 			"a     b\n" + "────  ─\n" + "日本  1\n" + "x👩‍👩‍👧   2\n"},
 		{"control characters", 0, []string{`{"a\u001b": "\u001b[31m\n\u202e"}`}, "" +
 			"a\\x1b\n" + "────────────────\n" + "\\x1b[31m\\n\\u202e\n"},
-		{"a narrow terminal", 20, []string{`{"_id": 1, "text": "a long text that does not fit"}`},
+		{
+			"a narrow terminal", 20,
+			[]string{`{"_id": 1, "text": "a long text that does not fit"}`},
 			"" +
-				"_id  text\n" + "───  ───────────────\n" + "  1  a long text th…\n"},
-		{"columns without room", 20,
-			[]string{`{"a": "12345678901", "b": "12345678901", "c": "x", "d": 1}`}, "" +
+				"_id  text\n" + "───  ───────────────\n" + "  1  a long text th…\n",
+		},
+		{
+			"columns without room", 20,
+			[]string{`{"a": "12345678901", "b": "12345678901", "c": "x", "d": 1}`},
+			"" +
 				"a         b\n────────  ────────\n1234567…  1234567…\nnot shown: c, d (--output " +
-				"ndjson shows all)\n"},
+				"ndjson shows all)\n",
+		},
 		{"one column", 5, []string{`{"a": "1234567"}`}, "a\n─────\n1234…\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

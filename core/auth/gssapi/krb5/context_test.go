@@ -42,7 +42,8 @@ func newAcceptorSide(tb testing.TB) (*acceptorSide, gssapi.SecurityContext) {
 
 func (a *acceptorSide) reply(under types.EncryptionKey, change func(
 	*messages.EncAPRepPart,
-)) []byte {
+),
+) []byte {
 	a.tb.Helper()
 	part := messages.EncAPRepPart{CTime: a.sent.CTime, Cusec: a.sent.Cusec, SequenceNumber: 77}
 	change(&part)
