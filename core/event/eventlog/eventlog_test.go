@@ -165,7 +165,8 @@ func TestMessages(t *testing.T) {
 		"ServerSelectionSucceeded": {
 			func(s *event.Sink) {
 				s.ServerSelectionSucceeded(event.ServerSelectionSucceeded{
-					Selection: event.Selection{Operation: "ping", Selector: "any"}, Server: "a:27017",
+					Selection: event.Selection{Operation: "ping", Selector: "any"},
+					Server:    "a:27017",
 				})
 			},
 			`serverSelection debug "Server selection succeeded" selector=any operation=ping topologyDescription=Unknown [] serverHost=a serverPort=27017` +
