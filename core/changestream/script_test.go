@@ -73,9 +73,8 @@ func (s *script) sent() string {
 
 // run runs a test with a client of a server of this wire version that answers with the steps. All
 // of them must have been used at the end.
-func run(t *testing.T, wire int, steps []step, test func(
-	t *testing.T, s *script, c *client.Client,
-),
+func run(
+	t *testing.T, wire int, steps []step, test func(t *testing.T, s *script, c *client.Client),
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,9 +95,10 @@ func run(t *testing.T, wire int, steps []step, test func(
 }
 
 // connect returns a started client, which is closed at the end of the test.
-func connect(t *testing.T, cfg connstring.Config, dial func(
-	context.Context, string, string,
-) (net.Conn, error),
+func connect(
+	t *testing.T,
+	cfg connstring.Config,
+	dial func(context.Context, string, string) (net.Conn, error),
 ) *client.Client {
 	t.Helper()
 	c, err := client.New(cfg, client.Options{Dialer: dial})

@@ -55,9 +55,10 @@ func startWith(t *testing.T, cfg connstring.Config, opt client.Options) *client.
 }
 
 // run runs a test in a bubble, with a server and a client of it.
-func run(t *testing.T, handlers fakemongo.Handlers, test func(
-	t *testing.T, srv *fakemongo.Server, c *client.Client,
-),
+func run(
+	t *testing.T,
+	handlers fakemongo.Handlers,
+	test func(t *testing.T, srv *fakemongo.Server, c *client.Client),
 ) {
 	t.Helper()
 	runWith(t, handlers, connstring.Config{}, client.Options{}, test)

@@ -81,9 +81,8 @@ func (s *bulkServer) bulkWrite(t *testing.T) fakemongo.Handler {
 	}
 }
 
-func (s *bulkServer) run(t *testing.T, test func(
-	t *testing.T, srv *fakemongo.Server, c *client.Client,
-),
+func (s *bulkServer) run(
+	t *testing.T, test func(t *testing.T, srv *fakemongo.Server, c *client.Client),
 ) {
 	t.Helper()
 	run(t, s.handlers(t), test)

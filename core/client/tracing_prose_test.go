@@ -65,9 +65,8 @@ func (s *spans) names() (all []string) {
 }
 
 // traced runs a test with a client that is traced as the environment says.
-func traced(t *testing.T, handlers fakemongo.Handlers, test func(
-	t *testing.T, c *client.Client, s *spans,
-),
+func traced(
+	t *testing.T, handlers fakemongo.Handlers, test func(t *testing.T, c *client.Client, s *spans),
 ) {
 	t.Helper()
 	var s spans

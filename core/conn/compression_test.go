@@ -43,9 +43,8 @@ func (p *compressing) requests() string {
 // none leaves a reply uncompressed.
 const none compress.ID = 255
 
-func dialCompressing(t *testing.T, cfg conn.Config, server *fakemongo.Server, reply func(
-	n int,
-) compress.ID,
+func dialCompressing(
+	t *testing.T, cfg conn.Config, server *fakemongo.Server, reply func(n int) compress.ID,
 ) (*compressing, *conn.Conn) {
 	t.Helper()
 	p := &compressing{server: server, reply: reply}

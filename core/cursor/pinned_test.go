@@ -32,9 +32,8 @@ type balanced struct {
 	byID   map[uint64]bson.ObjectID // the services that commands were sent to, by connection
 }
 
-func runBalanced(t *testing.T, options string, opt client.Options, test func(
-	t *testing.T, b *balanced,
-),
+func runBalanced(
+	t *testing.T, options string, opt client.Options, test func(t *testing.T, b *balanced),
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -191,9 +191,9 @@ func ping(ctx context.Context, topo *topology.Topology) error {
 
 // deployment returns the dialer of the deployment that a folder's tests are written for. It
 // ignores the hosts' names.
-func deployment(t *testing.T, folder string) func(
-	ctx context.Context, network, addr string,
-) (net.Conn, error) {
+func deployment(
+	t *testing.T, folder string,
+) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	t.Helper()
 	servers := map[string]*fakemongo.Server{}
 	for _, port := range []string{"27017", "27018", "27019", "8000"} {

@@ -56,9 +56,9 @@ func balancedRound(t *testing.T, seed uint64) (incidents int) {
 	return incidents
 }
 
-func (c *chaos) serviceTroubles(b *fakemongo.Balanced, a *servicesAudit) []func(
-	*fakemongo.Service,
-) {
+func (c *chaos) serviceTroubles(
+	b *fakemongo.Balanced, a *servicesAudit,
+) []func(*fakemongo.Service) {
 	dead := map[*fakemongo.Service]bool{}
 	return []func(*fakemongo.Service){
 		func(s *fakemongo.Service) {

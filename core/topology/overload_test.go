@@ -107,9 +107,9 @@ func TestOverloadedServerStaysKnown(t *testing.T) {
 
 // refuse has a server answer the first n first hellos of its connections with a reply, those of
 // the excepted connections aside.
-func refuse(n int64, reply fakemongo.Reply, except ...int) func(
-	*fakemongo.Command, fakemongo.Handler,
-) fakemongo.Reply {
+func refuse(
+	n int64, reply fakemongo.Reply, except ...int,
+) func(*fakemongo.Command, fakemongo.Handler) fakemongo.Reply {
 	var refused atomic.Int64
 	return func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
 		if cmd.Body.Has("client") && !slices.Contains(except, cmd.Connection) &&

@@ -568,9 +568,9 @@ func TestManyTopologiesEnd(t *testing.T) {
 }
 
 // redirect dials hosts of a cluster by other names.
-func redirect(c *fakemongo.Cluster, names map[string]string) func(
-	context.Context, string, string,
-) (net.Conn, error) {
+func redirect(
+	c *fakemongo.Cluster, names map[string]string,
+) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if name, ok := names[addr]; ok {
 			addr = name

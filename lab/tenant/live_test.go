@@ -115,9 +115,8 @@ type live struct {
 
 // judge counts what a tenant has seen, and what it should not have seen at any of the times from
 // one to another. only says which names count; nil: all.
-func (l *live) judge(what, tenant string, from, to int, answer []byte, only func(
-	name string,
-) bool,
+func (l *live) judge(
+	what, tenant string, from, to int, answer []byte, only func(name string) bool,
 ) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

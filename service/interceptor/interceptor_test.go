@@ -27,9 +27,8 @@ import (
 )
 
 // unary runs a handler through the chain.
-func unary(ctx context.Context, x *interceptor.Chain, handler func(
-	ctx context.Context,
-) error,
+func unary(
+	ctx context.Context, x *interceptor.Chain, handler func(ctx context.Context) error,
 ) error {
 	_, err := x.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(
 		ctx context.Context, _ any,
@@ -46,9 +45,8 @@ type serverStream struct {
 
 func (s serverStream) Context() context.Context { return s.ctx }
 
-func stream(ctx context.Context, x *interceptor.Chain, handler func(
-	ctx context.Context,
-) error,
+func stream(
+	ctx context.Context, x *interceptor.Chain, handler func(ctx context.Context) error,
 ) error {
 	//nolint:contextcheck // the stream has it
 	return x.Stream()(nil, serverStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/s/S"}, func(

@@ -213,9 +213,8 @@ var _ paging.Replicas = (*link)(nil)
 
 // exchange is one call: do is what the other one does. Once it has begun it goes on, whatever
 // becomes of the caller.
-func exchange[T any](ctx context.Context, l *link, address, what string, do func(
-	context.Context, *node,
-) (T, error),
+func exchange[T any](
+	ctx context.Context, l *link, address, what string, do func(context.Context, *node) (T, error),
 ) (T, error) {
 	var none T
 	l.n.mu.Lock()

@@ -15,9 +15,8 @@ import (
 )
 
 // route makes a call as the interceptors do: here, or at the replicas that the pager names.
-func route(ctx context.Context, here func(
-	context.Context,
-) error, there call.There,
+func route(
+	ctx context.Context, here func(context.Context) error, there call.There,
 ) (call.Reply, error) {
 	err := here(ctx)
 	away, ok := errors.AsType[call.Elsewhere](err)

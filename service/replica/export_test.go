@@ -78,9 +78,8 @@ func (t *Transport) Directory() (met, heard, left int) {
 func (t *Transport) HasLeft(address string) bool { return t.directory.hasLeft(address) }
 
 // BindTo makes the transport listen on l and reach other replicas with dial. It replaces Bind.
-func (t *Transport) BindTo(l net.Listener, dial func(
-	ctx context.Context, network, address string,
-) (net.Conn, error),
+func (t *Transport) BindTo(
+	l net.Listener, dial func(ctx context.Context, network, address string) (net.Conn, error),
 ) {
 	t.connections.dial = dial
 	t.bindTo(l)

@@ -105,9 +105,8 @@ func newHandler(tb testing.TB, b *backend, change ...func(*front.Config)) http.H
 	return newHandlerOf(tb, b, change...)
 }
 
-func newHandlerOf(tb testing.TB, service mooringv1.DocumentServiceServer, change ...func(
-	*front.Config,
-),
+func newHandlerOf(
+	tb testing.TB, service mooringv1.DocumentServiceServer, change ...func(*front.Config),
 ) http.Handler {
 	tb.Helper()
 	conn := inproc.NewConn(func(

@@ -71,9 +71,8 @@ func start(t *testing.T, uri string, options ...string) *gateway {
 }
 
 // startWith is start with another logger.
-func startWith(t *testing.T, log func(
-	*gateway,
-) *slog.Logger, uri string, options ...string,
+func startWith(
+	t *testing.T, log func(*gateway) *slog.Logger, uri string, options ...string,
 ) *gateway {
 	t.Helper()
 	return startOptions(t, log, append([]string{"--uri", uri}, options...)...)

@@ -13,9 +13,9 @@ var NewWithLookup = newApp
 
 // ReplaceHandleKeys returns a function that replaces the keys of a ring as a reload does, for
 // tokens that live that long.
-func ReplaceHandleKeys(ring *seal.Ring, life time.Duration, log *slog.Logger) func(
-	...seal.Key,
-) error {
+func ReplaceHandleKeys(
+	ring *seal.Ring, life time.Duration, log *slog.Logger,
+) func(...seal.Key) error {
 	h := &handleKeys{ring: ring, log: log, life: life, sealed: map[seal.KeyID]time.Time{}}
 	return func(keys ...seal.Key) error { return h.replace(keys) }
 }

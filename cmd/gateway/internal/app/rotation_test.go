@@ -33,9 +33,8 @@ type traffic struct {
 	group sync.WaitGroup
 }
 
-func (l *traffic) run(ctx context.Context, kind int, one func(
-	ctx context.Context, key string,
-) error,
+func (l *traffic) run(
+	ctx context.Context, kind int, one func(ctx context.Context, key string) error,
 ) {
 	l.group.Go(func() {
 		for ctx.Err() == nil {

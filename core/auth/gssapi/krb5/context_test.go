@@ -40,9 +40,8 @@ func newAcceptorSide(tb testing.TB) (*acceptorSide, gssapi.SecurityContext) {
 	return &acceptorSide{tb, sent, session}, krb5.NewContext(session, sent)
 }
 
-func (a *acceptorSide) reply(under types.EncryptionKey, change func(
-	*messages.EncAPRepPart,
-),
+func (a *acceptorSide) reply(
+	under types.EncryptionKey, change func(*messages.EncAPRepPart),
 ) []byte {
 	a.tb.Helper()
 	part := messages.EncAPRepPart{CTime: a.sent.CTime, Cusec: a.sent.Cusec, SequenceNumber: 77}
