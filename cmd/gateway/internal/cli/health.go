@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -100,6 +101,8 @@ func checkHealth(c call) error {
 func healthHint(err error, flag string) string {
 	text := err.Error()
 	other := map[string]string{"rest": "gRPC, which --grpc asks", "grpc": "REST, which --rest asks"}
+	tlsOrOther := "is it a port with TLS (write https://, and --ca-file), or the port of " +
+		other[flag] + "?"
 	for _, row := range []struct{ sign, hint string }{
 		{"x509: certificate signed by unknown authority", "name the certificate's authorities by " +
 			"--ca-file, or do not verify it: --any-certificate"},
@@ -113,8 +116,9 @@ func healthHint(err error, flag string) string {
 		{"first record does not look like a TLS handshake", "the port has no TLS: write http://"},
 		{"malformed HTTP", "is it the port of " + other[flag] + "?"},
 		{"unexpected HTTP status code", "is it the port of " + other[flag] + "?"},
-		{"server preface", "is it a port with TLS (write https://, and --ca-file), or the port of " +
-			other[flag] + "?"},
+		{"server preface", tlsOrOther},
+		{" pipe", tlsOrOther}, // the server had closed before all was written
+		{"reset by peer", tlsOrOther},
 	} {
 		if strings.Contains(text, row.sign) {
 			return "\n" + row.hint
@@ -169,7 +173,14 @@ func untilReady(ctx context.Context, ask probe) error {
 
 func restProbe(u *url.URL, secure *tls.Config, dial dialer) probe {
 	client := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: secure, DisableKeepAlives: true, DialContext: dial,
+		TLSClientConfig: secure, DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &askFirst{Conn: conn, asked: make(chan struct{})}, nil
+		},
 	}}
 	return func(ctx context.Context) error {
 		url := u.JoinPath("readyz").String()
@@ -188,6 +199,30 @@ func restProbe(u *url.URL, secure *tls.Config, dial dialer) probe {
 		}
 		return err
 	}
+}
+
+// askFirst is a connection that is read only after something was written. The port of gRPC speaks
+// first: if that arrives before the request was sent, net/http logs it and its error does not say
+// what was wrong.
+type askFirst struct {
+	net.Conn
+	asked chan struct{}
+	once  sync.Once
+}
+
+func (c *askFirst) Read(b []byte) (int, error) {
+	<-c.asked
+	return c.Conn.Read(b)
+}
+
+func (c *askFirst) Write(b []byte) (int, error) {
+	c.once.Do(func() { close(c.asked) })
+	return c.Conn.Write(b)
+}
+
+func (c *askFirst) Close() error {
+	c.once.Do(func() { close(c.asked) })
+	return c.Conn.Close()
 }
 
 func grpcProbe(u *url.URL, secure *tls.Config, dial dialer) probe {
