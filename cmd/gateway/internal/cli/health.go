@@ -201,9 +201,8 @@ func restProbe(u *url.URL, secure *tls.Config, dial dialer) probe {
 	}
 }
 
-// askFirst is a connection that is read only after something was written. The port of gRPC speaks
-// first: if that arrives before the request was sent, net/http logs it and its error does not say
-// what was wrong.
+// askFirst reads only after something was written. The port of gRPC speaks first: if that arrives
+// before the request was sent, net/http logs it and its error does not say what was wrong.
 type askFirst struct {
 	net.Conn
 	asked chan struct{}
