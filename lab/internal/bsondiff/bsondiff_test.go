@@ -211,7 +211,8 @@ func TestDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, table := range [][]bsondiff.Difference{
-		bsondiff.AcceptingDocuments(), bsondiff.AcceptingTexts(), bsondiff.Writing(), bsondiff.Spelling(), bsondiff.Reading(),
+		bsondiff.AcceptingDocuments(), bsondiff.AcceptingTexts(), bsondiff.Writing(),
+		bsondiff.Spelling(), bsondiff.Reading(),
 	} {
 		for _, d := range table {
 			if !bytes.Contains(text, []byte("| "+d.Name+" |")) {
