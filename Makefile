@@ -130,14 +130,14 @@ worst: ## the largest requests in their worst shapes, every RPC and protocol: me
 
 .PHONY: test-lab
 test-lab: ### lab's tests: MOORING_TEST_URI, or the embedded database
-	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 20m ./...
+	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 40m ./...
 
 .PHONY: test-server
 test-server: ## the tests that use a server, on that of MOORING_TEST_URI, or on the engine of LAB_DOCDB
 ifdef MOORING_TEST_URI
 	$(GO_TEST) $(RACE) -count=1 -run TestLive ./core/client
-	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 20m $(filter-out ./injections,$(ON_SERVER))
-	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 20m ./injections # alone: it compares all that is there
+	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 40m $(filter-out ./injections,$(ON_SERVER))
+	cd lab && $(GO_TEST) $(RACE) -count=1 -timeout 40m ./injections # alone: it compares all that is there
 else
 	$(ON_ENGINE)
 endif
