@@ -3706,6 +3706,8 @@ export interface components {
             labels?: string[];
             /** @description Something was left out of this request, because it would have been too large. */
             truncated?: boolean;
+            /** @description Where the document breaks the collection's validator, read from errInfo. */
+            violations?: components["schemas"]["Violation"][];
             /** @description The write concern that was not met. It stands beside `server`, not in it. */
             writeConcernError?: components["schemas"]["WriteConcernError"];
             /** @description The writes that failed, by their index in the request. They stand beside `server`, not in it. */
@@ -4270,6 +4272,15 @@ export interface components {
          *     A Value with neither form set is 400.
          */
         Value: unknown;
+        /** @description A rule of a collection's validator that a document breaks. */
+        Violation: {
+            /** @description The description that the validator has for it, or the server's reason and the rule. */
+            message?: string;
+            /** @description Where in the document, as a JSON pointer (RFC 6901): `/items/0/price`; empty: the document. */
+            pointer?: string;
+            /** @description The rule's operator, such as `bsonType`, `required` or `$gt`. */
+            rule?: string;
+        };
         /** @description How many members must acknowledge a write. The bare value: a number or a string. */
         W: number | string;
         WatchOperation: {
@@ -4400,6 +4411,8 @@ export interface components {
             keyValue?: components["schemas"]["Document"];
             /** @description The server's message. */
             message?: string;
+            /** @description Where the document breaks the collection's validator, read from errInfo. */
+            violations?: components["schemas"]["Violation"][];
         };
         /** @description One write of BulkWrite: `{"updateOne": {"filter": {"_id": 1}, "update": {"$set": {"a": 2}}}}`. */
         WriteModel: {

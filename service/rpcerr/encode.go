@@ -21,6 +21,7 @@ func encodeServerError(m *mooringv1.ServerError, enc payload.Encoding) *mooringv
 		Code: m.GetCode(), CodeName: m.GetCodeName(), Labels: m.GetLabels(),
 		KeyPattern: e.document(m.GetKeyPattern()), KeyValue: e.document(m.GetKeyValue()),
 		ErrInfo:           e.document(m.GetErrInfo()),
+		Violations:        m.GetViolations(),
 		WriteConcernError: e.writeConcernError(m.GetWriteConcernError()),
 	}
 	if proto.Size(m) > maxStatusBytes {
@@ -60,7 +61,7 @@ func (e *encoder) writeError(w *mooringv1.WriteError) *mooringv1.WriteError {
 	return &mooringv1.WriteError{
 		Index: w.GetIndex(), Code: w.GetCode(), CodeName: w.CodeName, Message: w.GetMessage(),
 		KeyPattern: e.document(w.GetKeyPattern()), KeyValue: e.document(w.GetKeyValue()),
-		ErrInfo: e.document(w.GetErrInfo()),
+		ErrInfo: e.document(w.GetErrInfo()), Violations: w.GetViolations(),
 	}
 }
 

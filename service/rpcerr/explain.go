@@ -113,6 +113,7 @@ func (x *explanation) command(e *mongoerr.CommandError) {
 		KeyValue:   documentAt(e.Reply, "keyValue"),
 		ErrInfo:    documentAt(e.Reply, "errInfo"),
 	}
+	x.server.Violations = violations(e.Code, x.server.GetErrInfo())
 }
 
 func (x *explanation) writes(e *mongoerr.WriteException) {
@@ -131,6 +132,7 @@ func (x *explanation) writes(e *mongoerr.WriteException) {
 	x.server.KeyPattern = documentAt(first.Raw, "keyPattern")
 	x.server.KeyValue = documentAt(first.Raw, "keyValue")
 	x.server.ErrInfo = documentAt(first.Raw, "errInfo")
+	x.server.Violations = violations(first.Code, x.server.GetErrInfo())
 	for _, w := range e.WriteErrors {
 		x.server.WriteErrors = append(x.server.WriteErrors, newWriteError(w))
 	}
@@ -180,6 +182,7 @@ func newWriteError(w mongoerr.WriteError) *mooringv1.WriteError {
 		KeyPattern: documentAt(w.Raw, "keyPattern"), KeyValue: documentAt(w.Raw, "keyValue"),
 		ErrInfo: documentAt(w.Raw, "errInfo"),
 	}
+	m.Violations = violations(w.Code, m.GetErrInfo())
 	if r, ok := serverCodes[w.Code]; ok {
 		name := string(r.reason)
 		m.CodeName = &name

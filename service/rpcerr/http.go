@@ -52,5 +52,6 @@ func serverOnREST(d *mooringv1.ServerError) *mooringv1.ServerError {
 	return &mooringv1.ServerError{
 		Code: d.GetCode(), CodeName: d.GetCodeName(), Labels: d.GetLabels(),
 		KeyPattern: d.GetKeyPattern(), KeyValue: d.GetKeyValue(), ErrInfo: d.GetErrInfo(),
+		Violations: d.GetViolations(),
 	}
 }

@@ -40,14 +40,15 @@ func (x *explanation) hush() {
 	}
 	x.message = hushed(x.server.GetCode(), string(x.reason), x.message)
 	x.kept = x.message == keptBack
-	x.server.KeyPattern, x.server.KeyValue, x.server.ErrInfo = nil, nil, nil
+	x.server.KeyPattern, x.server.KeyValue = nil, nil
+	x.server.ErrInfo, x.server.Violations = nil, nil
 	hushParts(x.server.GetWriteErrors(), x.server.GetWriteConcernError())
 }
 
 func hushParts(writes []*mooringv1.WriteError, concern *mooringv1.WriteConcernError) {
 	for _, w := range writes {
 		w.Message = hushed(w.GetCode(), w.GetCodeName(), w.GetMessage())
-		w.KeyPattern, w.KeyValue, w.ErrInfo = nil, nil, nil
+		w.KeyPattern, w.KeyValue, w.ErrInfo, w.Violations = nil, nil, nil, nil
 	}
 	if concern != nil {
 		concern.Message, concern.ErrInfo = "the write concern was not met", nil

@@ -143,6 +143,12 @@ func fitServerError(m *mooringv1.ServerError, room int) *mooringv1.ServerError {
 	if m.KeyValue != nil && take(proto.Size(m.KeyValue)) {
 		fitted.KeyValue = m.KeyValue
 	}
+	for _, v := range m.Violations {
+		if !take(proto.Size(v)) {
+			break
+		}
+		fitted.Violations = append(fitted.Violations, v)
+	}
 	if m.ErrInfo != nil && take(proto.Size(m.ErrInfo)) {
 		fitted.ErrInfo = m.ErrInfo
 	}
@@ -165,7 +171,7 @@ func truncated(m *mooringv1.ServerError) *mooringv1.ServerError {
 		Code: m.GetCode(), CodeName: m.GetCodeName(), Labels: m.GetLabels(),
 		KeyPattern: m.GetKeyPattern(), KeyValue: m.GetKeyValue(), ErrInfo: m.GetErrInfo(),
 		WriteErrors: m.GetWriteErrors(), WriteConcernError: m.GetWriteConcernError(),
-		Truncated: true,
+		Violations: m.GetViolations(), Truncated: true,
 	}
 }
 

@@ -44,7 +44,9 @@ type ServerError struct {
 	// The write concern that was not met. On REST it stands beside `server`, not in it.
 	WriteConcernError *WriteConcernError `protobuf:"bytes,8,opt,name=write_concern_error,json=writeConcernError,proto3,oneof" json:"write_concern_error,omitempty"`
 	// Something was left out of this message, because it would have been too large.
-	Truncated     bool `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	Truncated bool `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	// Where the document breaks the collection's validator, read from err_info.
+	Violations    []*Violation `protobuf:"bytes,10,rep,name=violations,proto3" json:"violations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -142,6 +144,13 @@ func (x *ServerError) GetTruncated() bool {
 	return false
 }
 
+func (x *ServerError) GetViolations() []*Violation {
+	if x != nil {
+		return x.Violations
+	}
+	return nil
+}
+
 // One write that failed.
 type WriteError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -158,7 +167,9 @@ type WriteError struct {
 	// The values that were there already.
 	KeyValue *Document `protobuf:"bytes,6,opt,name=key_value,json=keyValue,proto3,oneof" json:"key_value,omitempty"`
 	// More about the failure.
-	ErrInfo       *Document `protobuf:"bytes,7,opt,name=err_info,json=errInfo,proto3,oneof" json:"err_info,omitempty"`
+	ErrInfo *Document `protobuf:"bytes,7,opt,name=err_info,json=errInfo,proto3,oneof" json:"err_info,omitempty"`
+	// Where the document breaks the collection's validator, read from err_info.
+	Violations    []*Violation `protobuf:"bytes,8,rep,name=violations,proto3" json:"violations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -242,6 +253,77 @@ func (x *WriteError) GetErrInfo() *Document {
 	return nil
 }
 
+func (x *WriteError) GetViolations() []*Violation {
+	if x != nil {
+		return x.Violations
+	}
+	return nil
+}
+
+// A rule of a collection's validator that a document breaks.
+type Violation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where in the document, as a JSON pointer (RFC 6901): `/items/0/price`; empty: the document.
+	Pointer string `protobuf:"bytes,1,opt,name=pointer,proto3" json:"pointer,omitempty"`
+	// The rule's operator, such as `bsonType`, `required` or `$gt`.
+	Rule string `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
+	// The description that the validator has for it, or the server's reason and the rule.
+	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Violation) Reset() {
+	*x = Violation{}
+	mi := &file_mooring_v1_error_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Violation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Violation) ProtoMessage() {}
+
+func (x *Violation) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_error_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Violation.ProtoReflect.Descriptor instead.
+func (*Violation) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_error_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Violation) GetPointer() string {
+	if x != nil {
+		return x.Pointer
+	}
+	return ""
+}
+
+func (x *Violation) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Violation) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // A write that was done, but not acknowledged as its write concern asks.
 type WriteConcernError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -261,7 +343,7 @@ type WriteConcernError struct {
 
 func (x *WriteConcernError) Reset() {
 	*x = WriteConcernError{}
-	mi := &file_mooring_v1_error_proto_msgTypes[2]
+	mi := &file_mooring_v1_error_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -273,7 +355,7 @@ func (x *WriteConcernError) String() string {
 func (*WriteConcernError) ProtoMessage() {}
 
 func (x *WriteConcernError) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_error_proto_msgTypes[2]
+	mi := &file_mooring_v1_error_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -286,7 +368,7 @@ func (x *WriteConcernError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteConcernError.ProtoReflect.Descriptor instead.
 func (*WriteConcernError) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_error_proto_rawDescGZIP(), []int{2}
+	return file_mooring_v1_error_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WriteConcernError) GetCode() int32 {
@@ -337,7 +419,7 @@ type InsertedId struct {
 
 func (x *InsertedId) Reset() {
 	*x = InsertedId{}
-	mi := &file_mooring_v1_error_proto_msgTypes[3]
+	mi := &file_mooring_v1_error_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -349,7 +431,7 @@ func (x *InsertedId) String() string {
 func (*InsertedId) ProtoMessage() {}
 
 func (x *InsertedId) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_error_proto_msgTypes[3]
+	mi := &file_mooring_v1_error_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -362,7 +444,7 @@ func (x *InsertedId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InsertedId.ProtoReflect.Descriptor instead.
 func (*InsertedId) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_error_proto_rawDescGZIP(), []int{3}
+	return file_mooring_v1_error_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *InsertedId) GetIndex() int64 {
@@ -405,7 +487,7 @@ type BulkWriteResult struct {
 
 func (x *BulkWriteResult) Reset() {
 	*x = BulkWriteResult{}
-	mi := &file_mooring_v1_error_proto_msgTypes[4]
+	mi := &file_mooring_v1_error_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -417,7 +499,7 @@ func (x *BulkWriteResult) String() string {
 func (*BulkWriteResult) ProtoMessage() {}
 
 func (x *BulkWriteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_error_proto_msgTypes[4]
+	mi := &file_mooring_v1_error_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -430,7 +512,7 @@ func (x *BulkWriteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BulkWriteResult.ProtoReflect.Descriptor instead.
 func (*BulkWriteResult) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_error_proto_rawDescGZIP(), []int{4}
+	return file_mooring_v1_error_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *BulkWriteResult) GetInsertedCount() int64 {
@@ -502,7 +584,7 @@ type ErrorResponse struct {
 
 func (x *ErrorResponse) Reset() {
 	*x = ErrorResponse{}
-	mi := &file_mooring_v1_error_proto_msgTypes[5]
+	mi := &file_mooring_v1_error_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -514,7 +596,7 @@ func (x *ErrorResponse) String() string {
 func (*ErrorResponse) ProtoMessage() {}
 
 func (x *ErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_error_proto_msgTypes[5]
+	mi := &file_mooring_v1_error_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -527,7 +609,7 @@ func (x *ErrorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorResponse.ProtoReflect.Descriptor instead.
 func (*ErrorResponse) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_error_proto_rawDescGZIP(), []int{5}
+	return file_mooring_v1_error_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ErrorResponse) GetError() *Error {
@@ -580,7 +662,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_mooring_v1_error_proto_msgTypes[6]
+	mi := &file_mooring_v1_error_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -592,7 +674,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_error_proto_msgTypes[6]
+	mi := &file_mooring_v1_error_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -605,7 +687,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_error_proto_rawDescGZIP(), []int{6}
+	return file_mooring_v1_error_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Error) GetStatus() string {
@@ -697,7 +779,7 @@ var File_mooring_v1_error_proto protoreflect.FileDescriptor
 const file_mooring_v1_error_proto_rawDesc = "" +
 	"\n" +
 	"\x16mooring/v1/error.proto\x12\n" +
-	"mooring.v1\x1a\x19mooring/v1/document.proto\"\xf0\x03\n" +
+	"mooring.v1\x1a\x19mooring/v1/document.proto\"\xa7\x04\n" +
 	"\vServerError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x1b\n" +
 	"\tcode_name\x18\x02 \x01(\tR\bcodeName\x12\x16\n" +
@@ -708,12 +790,16 @@ const file_mooring_v1_error_proto_rawDesc = "" +
 	"\berr_info\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x02R\aerrInfo\x88\x01\x01\x129\n" +
 	"\fwrite_errors\x18\a \x03(\v2\x16.mooring.v1.WriteErrorR\vwriteErrors\x12R\n" +
 	"\x13write_concern_error\x18\b \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x03R\x11writeConcernError\x88\x01\x01\x12\x1c\n" +
-	"\ttruncated\x18\t \x01(\bR\ttruncatedB\x0e\n" +
+	"\ttruncated\x18\t \x01(\bR\ttruncated\x125\n" +
+	"\n" +
+	"violations\x18\n" +
+	" \x03(\v2\x15.mooring.v1.ViolationR\n" +
+	"violationsB\x0e\n" +
 	"\f_key_patternB\f\n" +
 	"\n" +
 	"_key_valueB\v\n" +
 	"\t_err_infoB\x16\n" +
-	"\x14_write_concern_error\"\xd5\x02\n" +
+	"\x14_write_concern_error\"\x8c\x03\n" +
 	"\n" +
 	"WriteError\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x12\n" +
@@ -723,13 +809,20 @@ const file_mooring_v1_error_proto_rawDesc = "" +
 	"\vkey_pattern\x18\x05 \x01(\v2\x14.mooring.v1.DocumentH\x01R\n" +
 	"keyPattern\x88\x01\x01\x126\n" +
 	"\tkey_value\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x02R\bkeyValue\x88\x01\x01\x124\n" +
-	"\berr_info\x18\a \x01(\v2\x14.mooring.v1.DocumentH\x03R\aerrInfo\x88\x01\x01B\f\n" +
+	"\berr_info\x18\a \x01(\v2\x14.mooring.v1.DocumentH\x03R\aerrInfo\x88\x01\x01\x125\n" +
+	"\n" +
+	"violations\x18\b \x03(\v2\x15.mooring.v1.ViolationR\n" +
+	"violationsB\f\n" +
 	"\n" +
 	"_code_nameB\x0e\n" +
 	"\f_key_patternB\f\n" +
 	"\n" +
 	"_key_valueB\v\n" +
-	"\t_err_info\"\xb9\x01\n" +
+	"\t_err_info\"S\n" +
+	"\tViolation\x12\x18\n" +
+	"\apointer\x18\x01 \x01(\tR\apointer\x12\x12\n" +
+	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xb9\x01\n" +
 	"\x11WriteConcernError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x1b\n" +
 	"\tcode_name\x18\x02 \x01(\tR\bcodeName\x12\x18\n" +
@@ -791,41 +884,44 @@ func file_mooring_v1_error_proto_rawDescGZIP() []byte {
 	return file_mooring_v1_error_proto_rawDescData
 }
 
-var file_mooring_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_mooring_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_mooring_v1_error_proto_goTypes = []any{
 	(*ServerError)(nil),       // 0: mooring.v1.ServerError
 	(*WriteError)(nil),        // 1: mooring.v1.WriteError
-	(*WriteConcernError)(nil), // 2: mooring.v1.WriteConcernError
-	(*InsertedId)(nil),        // 3: mooring.v1.InsertedId
-	(*BulkWriteResult)(nil),   // 4: mooring.v1.BulkWriteResult
-	(*ErrorResponse)(nil),     // 5: mooring.v1.ErrorResponse
-	(*Error)(nil),             // 6: mooring.v1.Error
-	(*Document)(nil),          // 7: mooring.v1.Document
-	(*Value)(nil),             // 8: mooring.v1.Value
+	(*Violation)(nil),         // 2: mooring.v1.Violation
+	(*WriteConcernError)(nil), // 3: mooring.v1.WriteConcernError
+	(*InsertedId)(nil),        // 4: mooring.v1.InsertedId
+	(*BulkWriteResult)(nil),   // 5: mooring.v1.BulkWriteResult
+	(*ErrorResponse)(nil),     // 6: mooring.v1.ErrorResponse
+	(*Error)(nil),             // 7: mooring.v1.Error
+	(*Document)(nil),          // 8: mooring.v1.Document
+	(*Value)(nil),             // 9: mooring.v1.Value
 }
 var file_mooring_v1_error_proto_depIdxs = []int32{
-	7,  // 0: mooring.v1.ServerError.key_pattern:type_name -> mooring.v1.Document
-	7,  // 1: mooring.v1.ServerError.key_value:type_name -> mooring.v1.Document
-	7,  // 2: mooring.v1.ServerError.err_info:type_name -> mooring.v1.Document
+	8,  // 0: mooring.v1.ServerError.key_pattern:type_name -> mooring.v1.Document
+	8,  // 1: mooring.v1.ServerError.key_value:type_name -> mooring.v1.Document
+	8,  // 2: mooring.v1.ServerError.err_info:type_name -> mooring.v1.Document
 	1,  // 3: mooring.v1.ServerError.write_errors:type_name -> mooring.v1.WriteError
-	2,  // 4: mooring.v1.ServerError.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	7,  // 5: mooring.v1.WriteError.key_pattern:type_name -> mooring.v1.Document
-	7,  // 6: mooring.v1.WriteError.key_value:type_name -> mooring.v1.Document
-	7,  // 7: mooring.v1.WriteError.err_info:type_name -> mooring.v1.Document
-	7,  // 8: mooring.v1.WriteConcernError.err_info:type_name -> mooring.v1.Document
-	8,  // 9: mooring.v1.InsertedId.id:type_name -> mooring.v1.Value
-	3,  // 10: mooring.v1.BulkWriteResult.inserted_ids:type_name -> mooring.v1.InsertedId
-	3,  // 11: mooring.v1.BulkWriteResult.upserted_ids:type_name -> mooring.v1.InsertedId
-	6,  // 12: mooring.v1.ErrorResponse.error:type_name -> mooring.v1.Error
-	4,  // 13: mooring.v1.ErrorResponse.result:type_name -> mooring.v1.BulkWriteResult
-	0,  // 14: mooring.v1.Error.server:type_name -> mooring.v1.ServerError
-	1,  // 15: mooring.v1.Error.write_errors:type_name -> mooring.v1.WriteError
-	2,  // 16: mooring.v1.Error.write_concern_error:type_name -> mooring.v1.WriteConcernError
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	3,  // 4: mooring.v1.ServerError.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	2,  // 5: mooring.v1.ServerError.violations:type_name -> mooring.v1.Violation
+	8,  // 6: mooring.v1.WriteError.key_pattern:type_name -> mooring.v1.Document
+	8,  // 7: mooring.v1.WriteError.key_value:type_name -> mooring.v1.Document
+	8,  // 8: mooring.v1.WriteError.err_info:type_name -> mooring.v1.Document
+	2,  // 9: mooring.v1.WriteError.violations:type_name -> mooring.v1.Violation
+	8,  // 10: mooring.v1.WriteConcernError.err_info:type_name -> mooring.v1.Document
+	9,  // 11: mooring.v1.InsertedId.id:type_name -> mooring.v1.Value
+	4,  // 12: mooring.v1.BulkWriteResult.inserted_ids:type_name -> mooring.v1.InsertedId
+	4,  // 13: mooring.v1.BulkWriteResult.upserted_ids:type_name -> mooring.v1.InsertedId
+	7,  // 14: mooring.v1.ErrorResponse.error:type_name -> mooring.v1.Error
+	5,  // 15: mooring.v1.ErrorResponse.result:type_name -> mooring.v1.BulkWriteResult
+	0,  // 16: mooring.v1.Error.server:type_name -> mooring.v1.ServerError
+	1,  // 17: mooring.v1.Error.write_errors:type_name -> mooring.v1.WriteError
+	3,  // 18: mooring.v1.Error.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_error_proto_init() }
@@ -836,17 +932,17 @@ func file_mooring_v1_error_proto_init() {
 	file_mooring_v1_document_proto_init()
 	file_mooring_v1_error_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mooring_v1_error_proto_msgTypes[1].OneofWrappers = []any{}
-	file_mooring_v1_error_proto_msgTypes[2].OneofWrappers = []any{}
-	file_mooring_v1_error_proto_msgTypes[4].OneofWrappers = []any{}
+	file_mooring_v1_error_proto_msgTypes[3].OneofWrappers = []any{}
 	file_mooring_v1_error_proto_msgTypes[5].OneofWrappers = []any{}
 	file_mooring_v1_error_proto_msgTypes[6].OneofWrappers = []any{}
+	file_mooring_v1_error_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_error_proto_rawDesc), len(file_mooring_v1_error_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

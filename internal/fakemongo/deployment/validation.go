@@ -99,9 +99,23 @@ func (c *collection) allows(namespace string, before, after bson.Raw, bypass boo
 	return &failure.Error{
 		Code: failure.DocumentValidationFailure, Message: "Document failed validation",
 		Details: bson.NewBuilder(nil).OpenDocument("errInfo").
-			Value("failingDocumentId", field(after, "_id")).OpenDocument("details").
-			String("operatorName", validator.FirstKey()).Close().Close().Finish(),
+			Value("failingDocumentId", field(after, "_id")).
+			Document("details", refusal(validator)).Close().Finish(),
 	}
+}
+
+// refusal returns the details of a refusal, as MongoDB gives them, for the first rule of a
+// validator.
+func refusal(validator bson.Raw) bson.Raw {
+	it := validator.Iter()
+	it.Next()
+	operator := it.Key()
+	if condition, ok := it.Value().Document(); ok && !strings.HasPrefix(operator, "$") {
+		operator = condition.FirstKey()
+	}
+	return bson.NewBuilder(nil).String("operatorName", operator).
+		OpenDocument("specifiedAs").Value(it.Key(), it.Value()).Close().
+		String("reason", "comparison failed").Finish()
 }
 
 // duplicates returns the error about a document that a unique index does not allow.

@@ -14,7 +14,8 @@ func refused(code string) string { return `{"ok": 0, "code": ` + code + `}` }
 
 func TestValidators(t *testing.T) {
 	const failed = `[{"index": 0, "code": 121, "errmsg": "Document failed validation",
-		"errInfo": {"failingDocumentId": {"$$exists": true}, "details": {"operatorName": "a"}}}]`
+		"errInfo": {"failingDocumentId": {"$$exists": true}, "details": {
+			"operatorName": "$gt", "specifiedAs": {"a": {"$gt": 1}}, "reason": "comparison failed"}}}]`
 	insert := func(doc, options string) string {
 		return `{"insert": "c", "documents": [` + doc + `]` + options + `}`
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooringdb/mooring/client"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/render"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/transfer"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 )
@@ -260,5 +261,9 @@ func describe(err error, address string) error {
 	if failed.RequestID != "" {
 		text += " (request " + failed.RequestID + ")"
 	}
-	return errors.New(render.Plain(text))
+	text = render.Plain(text)
+	for _, v := range failed.Server.GetViolations() {
+		text += "\n" + render.Plain(transfer.Violation(v))
+	}
+	return errors.New(text)
 }

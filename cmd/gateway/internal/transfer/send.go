@@ -149,13 +149,25 @@ func (m *importing) judge(
 		if r.line > 0 {
 			column = 1
 		}
+		reason := f.GetMessage()
+		for _, v := range f.GetViolations() {
+			reason += "; " + Violation(v)
+		}
 		b.rejects = append(b.rejects, &Trouble{
-			Line: r.line, Column: column, Number: r.number, Reason: f.GetMessage(),
-			Text: clip(text),
+			Line: r.line, Column: column, Number: r.number, Reason: reason, Text: clip(text),
 		})
 	}
 	slices.SortStableFunc(b.rejects, func(a, b *Trouble) int { return int(a.Number - b.Number) })
 	return nil
+}
+
+// Violation returns where a document breaks a validator, and which rule, as a text for people.
+func Violation(v *mooringv1.Violation) string {
+	where := v.GetPointer()
+	if where == "" {
+		where = "the document"
+	}
+	return where + ": " + v.GetMessage()
 }
 
 // written returns which of the documents that exist already are equal to those of the batch.
