@@ -3,6 +3,7 @@ package tenant
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -76,7 +77,9 @@ func (g *generator) database() request {
 	case 1:
 		return request{path: at + "/collections", get: true}
 	case 2:
-		return request{path: "/v1/databases?nameOnly=true", get: true}
+		// Only its own: other tests may create and drop theirs meanwhile.
+		own := url.QueryEscape(`{"name": "`) + databaseName + url.QueryEscape(`"}`)
+		return request{path: "/v1/databases?nameOnly=true&filter=" + own, get: true}
 	case 3:
 		return request{
 			path: at + pick(g, ":runCommand", ":runCursorCommand", ":streamRunCursorCommand"),
