@@ -8,8 +8,11 @@ using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [
     (name = "function", worker = .function),
-    # A gateway in the same network has a private address.
-    (name = "internet", network = (allow = ["public", "private"])),
+    # A gateway in the same network has a private address; https needs the authorities.
+    (name = "internet", network = (
+      allow = ["public", "private"],
+      tlsOptions = (trustBrowserCas = true),
+    )),
   ],
   sockets = [(name = "http", address = "127.0.0.1:8787", http = (), service = "function")],
 );
