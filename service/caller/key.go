@@ -137,7 +137,8 @@ func parseLine(fields []string) (id string, k *apiKey, err error) {
 		return "", nil, err
 	}
 	if b, err := encoding.DecodeString(fields[1]); err != nil || len(b) != idBytes {
-		return "", nil, errors.New("the second field is not the id of a key")
+		return "", nil, errors.New("the second field is not the id of a key: the line is what " +
+			"`mooring key api new` prints after the word line")
 	}
 	k = &apiKey{id: fields[1], identity: identity}
 	salt, hash, _ := strings.Cut(fields[2], ".")

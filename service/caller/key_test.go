@@ -213,6 +213,7 @@ func TestParseKeys(t *testing.T) {
 	fields := strings.Fields(line)
 	for _, row := range []struct{ name, text, want string }{
 		{"the key itself", key, "line 1: it is not a principal"},
+		{"the word line", "line  " + line, "line 1: the second field is not the id of a key: the line is what"},
 		{"too many fields", line + " expires=2027-01-01T00:00:00Z more", "line 1"},
 		{"second line", "# x\n" + fields[0] + " short " + fields[2], "line 2: the second field"},
 		{"short id", fields[0] + " AAAA " + fields[2], "line 1: the second field"},

@@ -67,7 +67,7 @@ func read(ctx context.Context, req handles, statement *int32) *Reader {
 	case len(metadata.ValueFromIncomingContext(ctx, call.TransactionKey)) > 0:
 		r.unbuilt(call.TransactionKey)
 	case statement != nil:
-		r.Refuse("statement", "is for operations of a transaction")
+		r.Refuse("statement", "is for operations of a transaction, whose token is missing")
 	}
 	r.openSession(ctx, req.GetSession())
 	if r.Transaction != nil && r.Session != nil {

@@ -98,7 +98,7 @@ func (s statements) next(
 	case n == s.last && n > 0 && this == s.call:
 		return s, true, nil
 	case n == s.last && n > 0:
-		return s, false, outOfOrder("statement %d was another operation", n)
+		return s, false, outOfOrder("%d was another operation", n)
 	case n != s.last+1:
 		return s, false, outOfOrder("is %d, and %d is the next", n, s.last+1)
 	}
