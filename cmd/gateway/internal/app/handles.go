@@ -95,7 +95,7 @@ func newKeyWatcher(
 		Messages: keyfile.Messages{
 			Read: "handle keys read", Count: "keys",
 			Failed:  "the handle keys cannot be read: keeping the old ones",
-			Nothing: "nothing to reload: the handle keys are not in a file of their own",
+			Nothing: "there is no file of handle keys to reload",
 		},
 		Use: func(texts []string) (int, error) {
 			if err := cfg.CheckSecretFile(paths[0]); err != nil {

@@ -56,7 +56,7 @@ func newConfigFile(lc fx.Lifecycle, cfg *config.Config, parts liveParts) *config
 		Messages: keyfile.Messages{
 			Read: "configuration read", Count: "changed",
 			Failed:  "the configuration cannot be used: keeping the old one",
-			Nothing: "nothing to reload: there is no configuration file",
+			Nothing: "there is no configuration file to reload",
 		},
 		Use: func(texts []string) (int, error) { return f.use(texts[0]) },
 	})

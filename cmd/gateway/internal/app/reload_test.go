@@ -373,6 +373,6 @@ func TestLevelStays(t *testing.T) {
 func TestNothingToReload(t *testing.T) {
 	g := start(t, fakemongo.NewTCPServer(t, nil).URI())
 	g.Reload()
-	g.logs("nothing to reload: there is no configuration file", 1)
+	g.logs("there is no configuration file to reload", 1)
 	g.stop()
 }

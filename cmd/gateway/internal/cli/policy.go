@@ -37,7 +37,7 @@ func testPolicy(c call) error {
 		fmt.Fprintln(c.stdout, "FAIL", failure)
 	}
 	if len(failures) > 0 {
-		return fmt.Errorf("%d of %d tests fail", len(failures), len(t.Tests))
+		return fmt.Errorf("%d of %s failed", len(failures), render.Count(len(t.Tests), "test"))
 	}
 	fmt.Fprintf(c.stdout, "ok: %s\n", render.Count(len(t.Tests), "test"))
 	return nil

@@ -36,6 +36,7 @@ func TestPolicy(t *testing.T) {
 	}{
 		{"tenants", []string{"policy", "test", policies + "tenant-isolation.yaml"}, 0, "ok: "},
 		{"a row that fails", []string{"policy", "test", failing}, 1, "FAIL x: it is allowed"},
+		{"how many fail", []string{"policy", "test", failing}, 1, "mooring: 1 of 1 test failed\n"},
 		{"a broken table", []string{"policy", "test", broken}, 1, "tsets"},
 		{"one test", []string{"policy", "test", one}, 0, "ok: 1 test\n"},
 		{"a policy instead of a table", []string{"policy", "test", policies + "read-only.cedar"}, 2, "read-only.cedar is a policy. FILE is a table of requests, in YAML, which names the policy by its key policy"},
