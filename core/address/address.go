@@ -88,7 +88,7 @@ func split(text string) (host, port string, err error) {
 		}
 		ip, err := netip.ParseAddr(text[1:end])
 		if err != nil || !ip.Is6() {
-			return "", "", fmt.Errorf("address %q: brackets hold no IPv6 address", text)
+			return "", "", fmt.Errorf("address %q: the brackets must hold an IPv6 address", text)
 		}
 		host, rest = strings.ToLower(text[:end+1]), text[end+1:]
 		if rest != "" && rest[0] != ':' {

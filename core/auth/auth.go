@@ -157,7 +157,8 @@ func speculativeReply(hello bson.Raw) (bson.Raw, error) {
 	return answer, nil
 }
 
-var errUnasked = errors.New("the reply to hello answers an authentication that was not begun")
+var errUnasked = errors.New("the reply to hello has a speculativeAuthenticate " +
+	"that was not requested")
 
 // Mechanism returns the mechanism by which the connection has authenticated, and why it was chosen.
 // Both are empty before that.

@@ -390,13 +390,13 @@ func TestHostileReplies(t *testing.T) {
 		{"conversationId of any type", []bson.Raw{bson.NewBuilder(nil).String("conversationId", long).Int32("ok", 1).Finish()}, "must be a number"},
 		{"no done", []bson.Raw{bson.NewBuilder(nil).Int32("conversationId", 1).Int32("ok", 1).Finish()}, "done"},
 		{"no payload", []bson.Raw{bson.NewBuilder(nil).Int32("conversationId", 1).Bool("done", true).Int32("ok", 1).Finish()}, "no payload"},
-		{"text that is not base64", []bson.Raw{bson.NewBuilder(nil).Int32("conversationId", 1).Bool("done", true).String("payload", "***").Int32("ok", 1).Finish()}, "base64"},
+		{"string that is not base64", []bson.Raw{bson.NewBuilder(nil).Int32("conversationId", 1).Bool("done", true).String("payload", "***").Int32("ok", 1).Finish()}, "base64"},
 		{"payload too long", []bson.Raw{reply(false, long)}, "longer than"},
 		{"text too long", []bson.Raw{bson.NewBuilder(nil).Int32("conversationId", 1).Bool("done", true).String("payload", long+long).Int32("ok", 1).Finish()}, "longer than"},
-		{"done too early", []bson.Raw{reply(true, "")}, "before it has proved"},
+		{"done too early", []bson.Raw{reply(true, "")}, "before it proved"},
 		{"another conversation", []bson.Raw{reply(false, ""), replyOf(2, false, "")}, "another conversationId"},
 		{"payload after the end", []bson.Raw{reply(false, ""), reply(false, ""), reply(false, ""), reply(true, "x")}, "after the end"},
-		{"no end", []bson.Raw{reply(false, ""), reply(false, ""), reply(false, ""), reply(false, "")}, "does not end"},
+		{"no end", []bson.Raw{reply(false, ""), reply(false, ""), reply(false, ""), reply(false, "")}, "has not ended"},
 		{"no ok", []bson.Raw{bson.NewBuilder(nil).Int32("conversationId", 1).Finish()}, "ok is missing"},
 	}
 	for _, tt := range tests {
@@ -442,7 +442,7 @@ func TestHostileHello(t *testing.T) {
 		hello bson.Raw
 		want  string
 	}{
-		{"answer to nothing", auth.SASL("$external", auth.FixedUser(app), auth.Plain{}), begun, "not begun"},
+		{"answer to nothing", auth.SASL("$external", auth.FixedUser(app), auth.Plain{}), begun, "not requested"},
 		{"no document", auth.X509(nil), bson.NewBuilder(nil).Int32("speculativeAuthenticate", 1).Finish(), "must be a document"},
 		{"wrong nonce", auth.SASL("admin", auth.FixedUser(app), auth.SCRAMSHA256()), begun, "no \"s=\""},
 		{"contradiction", auth.Negotiate("admin", auth.FixedUser(app)), mechanisms("SCRAM-SHA-1").

@@ -116,7 +116,7 @@ func (s *State) broken(err error) *Error {
 
 // errRefused is inside the error of a conversation in which the server refused the user, by the
 // mechanism's own means.
-var errRefused = errors.New("the server refuses the user")
+var errRefused = errors.New("the server rejected the user")
 
 // refusedBy returns the error for a reply with ok: 0, without its labels. If the server was sent a
 // secret, its words are left out, too, since it could repeat the secret in them.
@@ -131,7 +131,7 @@ func (s *State) refusedBy(err error) *Error {
 		TopologyVersion: failed.TopologyVersion,
 	}
 	if s.login.discloses() {
-		shown.Message = "the server refused it"
+		shown.Message = "the server rejected it"
 	}
 	return s.failed(kindOf(shown.Code), shown)
 }

@@ -53,7 +53,7 @@ func (l *negotiatedLogin) choose(hello bson.Raw, answered bool, to Target) (logi
 }
 
 var (
-	errContradiction = errors.New("the server answers SCRAM-SHA-256, but does not list it for " +
+	errContradiction = errors.New("the server accepts SCRAM-SHA-256, but does not list it for " +
 		"the user")
 	errDowngrade = errors.New("the server no longer lists SCRAM-SHA-256 for the user: the user " +
 		"was removed or changed, or an attacker is in the middle; to use SCRAM-SHA-1, set the " +

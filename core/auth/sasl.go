@@ -81,12 +81,12 @@ func (x *sasl) next(reply bson.Raw) (bson.Raw, error) {
 		return nil, err
 	}
 	if x.steps++; x.steps > MaxSteps {
-		return nil, fmt.Errorf("no end after %d replies", MaxSteps)
+		return nil, fmt.Errorf("the conversation has not ended after %d replies", MaxSteps)
 	}
 	if x.steps == 1 {
 		x.id = r.id.Clone()
 	} else if !r.id.Equal(x.id) {
-		return nil, errors.New("the server goes on with another conversationId")
+		return nil, errors.New("the server continues with another conversationId")
 	}
 	response, err := x.take(r)
 	if err != nil || r.done {
@@ -101,9 +101,9 @@ func (x *sasl) take(r saslReply) ([]byte, error) {
 	if x.satisfied {
 		switch {
 		case len(r.payload) > 0:
-			return nil, errors.New("the server goes on after the end of the conversation")
+			return nil, errors.New("the server continues after the end of the conversation")
 		case !r.done && x.emptied:
-			return nil, errors.New("the server does not end the conversation")
+			return nil, errors.New("the server has not ended the conversation")
 		}
 		x.emptied = true
 		return nil, nil
@@ -113,9 +113,9 @@ func (x *sasl) take(r saslReply) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case r.done && !done:
-		return nil, errors.New("the server ends the conversation before it has proved who it is")
+		return nil, errors.New("the server ended the conversation before it proved its identity")
 	case r.done && len(response) > 0:
-		return nil, errors.New("the server ends the conversation before the client's last message")
+		return nil, errors.New("the server ended the conversation before the client's last message")
 	}
 	x.satisfied, x.emptied = done, done && len(response) == 0
 	return response, nil
@@ -139,7 +139,7 @@ func parseSASL(reply bson.Raw) (saslReply, error) {
 	}
 	done, _ := reply.Lookup("done")
 	if r.done, ok = done.Bool(); !ok {
-		return r, errors.New("the reply does not say whether it is the last (done)")
+		return r, errors.New("the reply has no boolean field done")
 	}
 	payload, _ := reply.Lookup("payload")
 	r.id = id
@@ -156,7 +156,7 @@ func parsePayload(v bson.Value) ([]byte, error) {
 		}
 		payload, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, errors.New("the payload is text that is not base64")
+			return nil, errors.New("the payload is a string that is not base64")
 		}
 		return payload, nil
 	}

@@ -174,12 +174,12 @@ func parseServerFirst(message, nonce string) (serverFirst, error) {
 	// Extensions follow these three fields. They may be ignored.
 	for i, prefix := range []string{"r=", "s=", "i="} {
 		if i >= len(fields) || !strings.HasPrefix(fields[i], prefix) {
-			return m, fmt.Errorf("the server's first message has no %q in its place", prefix)
+			return m, fmt.Errorf("the server's first message has no %q at its position", prefix)
 		}
 		text[i] = fields[i][2:]
 	}
 	if !strings.HasPrefix(text[0], nonce) || len(text[0]) == len(nonce) {
-		return m, errors.New("the server's nonce does not extend the client's")
+		return m, errors.New("the server's nonce does not begin with the client's")
 	}
 	salt, err := base64.StdEncoding.DecodeString(text[1])
 	if err != nil || len(salt) == 0 {
@@ -202,7 +202,7 @@ func parseIterations(text string) (int, error) {
 		}
 	}
 	if n < MinIterations {
-		return 0, fmt.Errorf("the server asks for %d iterations, fewer than %d are not safe", n,
+		return 0, fmt.Errorf("the server asks for %d iterations; at least %d are required", n,
 			MinIterations)
 	}
 	return n, nil

@@ -196,14 +196,14 @@ func TestHostileServerFirst(t *testing.T) {
 		{"nonce not extended", "r=abcdef,s=" + salt + ",i=4096", "nonce"},
 		{"salt not base64", "r=abcdefg,s=***,i=4096", "salt"},
 		{"empty salt", "r=abcdefg,s=,i=4096", "salt"},
-		{"one iteration", "r=abcdefg,s=" + salt + ",i=1", "fewer than 4096"},
-		{"one iteration too few", "r=abcdefg,s=" + salt + ",i=4095", "fewer than 4096"},
-		{"no number", "r=abcdefg,s=" + salt + ",i=", "fewer than 4096"},
+		{"one iteration", "r=abcdefg,s=" + salt + ",i=1", "at least 4096"},
+		{"one iteration too few", "r=abcdefg,s=" + salt + ",i=4095", "at least 4096"},
+		{"no number", "r=abcdefg,s=" + salt + ",i=", "at least 4096"},
 		{"words", "r=abcdefg,s=" + salt + ",i=many", "not a number"},
 		{"negative", "r=abcdefg,s=" + salt + ",i=-4096", "not a number"},
 		{"two billion iterations", "r=abcdefg,s=" + salt + ",i=2000000000", "more than 1000000"},
 		{"overflow", "r=abcdefg,s=" + salt + ",i=18446744073709555712", "more than 1000000"},
-		{"an error", "e=unknown-user", "refuses the user"},
+		{"an error", "e=unknown-user", "rejected the user"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -244,8 +244,8 @@ func TestHostileServerFinal(t *testing.T) {
 		{"wrong signature", "v=" + base64.StdEncoding.EncodeToString(make([]byte, 32)), "signature is wrong"},
 		{"empty signature", "v=", "signature is wrong"},
 		{"not base64", "v=***", "signature is wrong"},
-		{"an error", "e=invalid-proof", "refuses the user"},
-		{"a long error", "e=" + strings.Repeat("x", auth.MaxPayload-2), "refuses the user"},
+		{"an error", "e=invalid-proof", "rejected the user"},
+		{"a long error", "e=" + strings.Repeat("x", auth.MaxPayload-2), "rejected the user"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

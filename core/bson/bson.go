@@ -15,7 +15,7 @@ package bson
 
 import "strconv"
 
-// Type holds the type byte of a BSON element. The zero value is no type.
+// Type holds the type byte of a BSON element. The zero value is not a type.
 type Type byte
 
 // The types of BSON 1.1. Undefined, DBPointer and Symbol are deprecated; they

@@ -16,7 +16,7 @@ type DBRef struct {
 }
 
 // ErrDBRef says that a document lacks $ref or $id, or has them of a wrong type.
-var ErrDBRef = errors.New("bson: document is no DBRef")
+var ErrDBRef = errors.New("bson: document is not a DBRef")
 
 // DBRef reads a document as a DBRef, whatever the order of its fields. Its error is ErrDBRef.
 func (d Raw) DBRef() (DBRef, error) {

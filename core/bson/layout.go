@@ -34,7 +34,7 @@ var layouts = func() (l [256]layout) {
 }()
 
 // valueLen returns the length of the value of type t that b begins with, or -1
-// when t is no type or the value does not fit in b. It checks lengths and the
+// when t is not a type or the value does not fit in b. It checks lengths and the
 // terminators that end a view, not what is between them.
 func valueLen(t Type, b []byte) int {
 	l := layouts[t]

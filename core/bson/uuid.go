@@ -34,7 +34,7 @@ func (r UUIDRepresentation) String() string { return uuidRepresentations[r] }
 // The errors of UUIDs.
 var (
 	ErrUUIDSyntax         = errors.New("bson: not a UUID")
-	ErrUUIDRepresentation = errors.New("bson: binary is no UUID of this representation")
+	ErrUUIDRepresentation = errors.New("bson: binary is not a UUID of this representation")
 	ErrUUIDUnspecified    = errors.New("bson: unspecified UUID representation")
 )
 

@@ -35,7 +35,7 @@ func (t VectorType) String() string {
 // elements.
 type Vector struct {
 	Type VectorType
-	// Padding counts the low bits of the last byte that are no elements. Only PACKED_BIT has any,
+	// Padding counts the low bits of the last byte that are not elements. Only PACKED_BIT has any,
 	// and they must be 0.
 	Padding int
 	Data    []byte // elements, packed, little-endian
@@ -43,9 +43,9 @@ type Vector struct {
 
 // The errors of vectors.
 var (
-	ErrVectorType    = errors.New("bson: no vector of a known type")
-	ErrVectorPadding = errors.New("bson: vector has a padding that its type or length excludes")
-	ErrVectorBits    = errors.New("bson: vector has bits set that its padding excludes")
+	ErrVectorType    = errors.New("bson: not a vector of a known type")
+	ErrVectorPadding = errors.New("bson: vector has a padding that its type or length forbids")
+	ErrVectorBits    = errors.New("bson: vector has a padding bit that is not zero")
 	ErrVectorLength  = errors.New("bson: vector ends within an element")
 	ErrVectorElement = errors.New("bson: vector element does not fit its type")
 )

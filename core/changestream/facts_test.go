@@ -14,7 +14,7 @@ import (
 )
 
 // TestFacts checks what a stream says of its batches and its resumption: how late the newest event
-// is, and why the old cursor was lost. A batch without events is no fact.
+// is, and why the old cursor was lost. A batch without events is not a fact.
 func TestFacts(t *testing.T) {
 	timed := fakemongo.Document(doc(t, `{"ok": 1, "cursor": {"id": {"$numberLong": "5"}, "ns": "shop.orders", "nextBatch": [
 		{"_id": {"t": 1}, "wallTime": {"$date": "1999-12-31T23:59:57Z"}}, {"_id": {"t": 2}, "wallTime": {"$date": "1999-12-31T23:59:58Z"}}]}}`))

@@ -131,7 +131,7 @@ func TestOIDCMachineFlow(t *testing.T) {
 		},
 		"2.4 callback and ENVIRONMENT": func(t *testing.T) {
 			refuse(t, "authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test",
-				client.Options{OIDC: &tokens{}}, "takes no ENVIRONMENT")
+				client.Options{OIDC: &tokens{}}, "takes neither ENVIRONMENT")
 		},
 		"2.5 ENVIRONMENT and ALLOWED_HOSTS": func(t *testing.T) {
 			refuse(t,

@@ -159,7 +159,7 @@ func (c *check) extra(d bson.Raw, known []string) {
 		if slices.Contains(known, key) || slices.Contains(reserved, key) ||
 			strings.HasPrefix(key, "$") {
 			c.refuse("options",
-				"%q is not for options: it is set by an argument, an option, or the client itself",
+				"%q must not be in options: an argument, an option or the client itself sets it",
 				key)
 		}
 	}

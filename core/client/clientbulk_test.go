@@ -345,17 +345,17 @@ func TestClientBulkWriteRefuses(t *testing.T) {
 		hello  string
 		want   string
 	}{
-		"nothing":                      {nil, client.NamespacedBulkWriteOptions{}, "", "models"},
-		"a bad model":                  {bad, client.NamespacedBulkWriteOptions{}, "", "models.1.update"},
-		"no collection":                {none, client.NamespacedBulkWriteOptions{}, "", "models.0.collection"},
-		"verbose and unacknowledged":   {one, client.NamespacedBulkWriteOptions{Common: client.Common{WriteConcern: unacknowledged}, Ordered: new(false), VerboseResults: new(true)}, "", "verboseResults"},
-		"ordered and unacknowledged":   {one, client.NamespacedBulkWriteOptions{Common: client.Common{WriteConcern: unacknowledged}}, "", "ordered"},
-		"an option that is no Extra":   {one, client.NamespacedBulkWriteOptions{Common: client.Common{Extra: doc(t, `{"errorsOnly":false}`)}}, "", "options"},
-		"a read concern":               {one, client.NamespacedBulkWriteOptions{Common: client.Common{ReadConcern: &client.ReadConcern{}}}, "", "readConcern"},
-		"an old server":                {one, client.NamespacedBulkWriteOptions{}, `{"maxWireVersion":24}`, "bulkWrite"},
-		"too large, unacknowledged":    {append(one, long...), client.NamespacedBulkWriteOptions{Common: client.Common{WriteConcern: unacknowledged}, Ordered: new(false)}, `{"maxBsonObjectSize":100,"maxWireVersion":25}`, "models.1"},
-		"too large for any message":    {long, client.NamespacedBulkWriteOptions{}, `{"maxMessageSizeBytes":1100,"maxWireVersion":25}`, "models.0"},
-		"a namespace that is too long": {inserts(t, 1, client.Namespace{Database: "shop", Collection: strings.Repeat("c", 100)}, `{}`), client.NamespacedBulkWriteOptions{}, `{"maxMessageSizeBytes":1150,"maxWireVersion":25}`, "models.0"},
+		"nothing":                        {nil, client.NamespacedBulkWriteOptions{}, "", "models"},
+		"a bad model":                    {bad, client.NamespacedBulkWriteOptions{}, "", "models.1.update"},
+		"no collection":                  {none, client.NamespacedBulkWriteOptions{}, "", "models.0.collection"},
+		"verbose and unacknowledged":     {one, client.NamespacedBulkWriteOptions{Common: client.Common{WriteConcern: unacknowledged}, Ordered: new(false), VerboseResults: new(true)}, "", "verboseResults"},
+		"ordered and unacknowledged":     {one, client.NamespacedBulkWriteOptions{Common: client.Common{WriteConcern: unacknowledged}}, "", "ordered"},
+		"an option that is not in Extra": {one, client.NamespacedBulkWriteOptions{Common: client.Common{Extra: doc(t, `{"errorsOnly":false}`)}}, "", "options"},
+		"a read concern":                 {one, client.NamespacedBulkWriteOptions{Common: client.Common{ReadConcern: &client.ReadConcern{}}}, "", "readConcern"},
+		"an old server":                  {one, client.NamespacedBulkWriteOptions{}, `{"maxWireVersion":24}`, "bulkWrite"},
+		"too large, unacknowledged":      {append(one, long...), client.NamespacedBulkWriteOptions{Common: client.Common{WriteConcern: unacknowledged}, Ordered: new(false)}, `{"maxBsonObjectSize":100,"maxWireVersion":25}`, "models.1"},
+		"too large for any message":      {long, client.NamespacedBulkWriteOptions{}, `{"maxMessageSizeBytes":1100,"maxWireVersion":25}`, "models.0"},
+		"a namespace that is too long":   {inserts(t, 1, client.Namespace{Database: "shop", Collection: strings.Repeat("c", 100)}, `{}`), client.NamespacedBulkWriteOptions{}, `{"maxMessageSizeBytes":1150,"maxWireVersion":25}`, "models.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			(&bulkServer{limits: test.hello}).run(t, func(

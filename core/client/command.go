@@ -55,7 +55,7 @@ func (c *Client) RunCursorCommand(
 ) (*cursor.Cursor, error) {
 	ck := check{client: c}
 	if opt.CursorType != NonTailable && opt.TimeoutMode == CursorLifetime {
-		ck.refuse("timeoutMode", "a tailable cursor has no lifetime to bound")
+		ck.refuse("timeoutMode", "must not be cursorLifetime for a tailable cursor")
 	}
 	if opt.BatchSize != nil && *opt.BatchSize < 0 {
 		ck.refuse("batchSize", "is negative")

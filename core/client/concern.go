@@ -48,7 +48,7 @@ func (c *Client) writeConcernFor(ctx context.Context, o *Common, ck *check) Writ
 		wc.WTimeoutMS = nil
 	}
 	if o.Session != nil && unacknowledged(wc) {
-		ck.refuse("session", "is not for an unacknowledged write")
+		ck.refuse("session", "cannot be used for an unacknowledged write")
 	}
 	return wc
 }
@@ -56,11 +56,11 @@ func (c *Client) writeConcernFor(ctx context.Context, o *Common, ck *check) Writ
 func checkWriteConcern(wc *WriteConcern, ck *check) {
 	switch {
 	case wc.Nodes != nil && wc.Tag != "":
-		ck.refuse("writeConcern", "w is both a number and a text")
+		ck.refuse("writeConcern", "w is both a number and a string")
 	case wc.Nodes != nil && *wc.Nodes < 0:
 		ck.refuse("writeConcern", "w is negative")
 	case unacknowledged(*wc) && isTrue(wc.Journal):
-		ck.refuse("writeConcern", "w: 0 and j: true contradict each other")
+		ck.refuse("writeConcern", "w: 0 and j: true cannot be used together")
 	case wc.WTimeoutMS != nil && *wc.WTimeoutMS < 0:
 		ck.refuse("writeConcern", "wtimeout is negative")
 	}

@@ -398,7 +398,7 @@ func TestServersThatDNSDoesNotName(t *testing.T) {
 			&zone{hosts: []string{"a", "b"}, txt: []string{"loadBalanced=true"}}, "loadBalanced=true needs exactly one host",
 		},
 		"a replica set behind a load balancer": {
-			&zone{hosts: []string{"a"}, txt: []string{"loadBalanced=true&replicaSet=rs"}}, "loadBalanced=true and replicaSet exclude each other",
+			&zone{hosts: []string{"a"}, txt: []string{"loadBalanced=true&replicaSet=rs"}}, "loadBalanced=true and replicaSet cannot be used together",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

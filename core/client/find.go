@@ -73,7 +73,7 @@ func (f *find) prepare(ns Namespace, ck *check) error {
 	ck.hint(f.opt.Hint)
 	ck.common(&f.opt.Common, readOptions, findFields)
 	if isTrue(f.opt.Tailable) && f.opt.TimeoutMode == CursorLifetime {
-		ck.refuse("timeoutMode", "a tailable cursor has no lifetime to bound")
+		ck.refuse("timeoutMode", "must not be cursorLifetime for a tailable cursor")
 	}
 	f.numbers(ck)
 	return ck.err

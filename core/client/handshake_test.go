@@ -120,7 +120,7 @@ func clientDocuments(t *testing.T, cfg connstring.Config, opt client.Options) []
 	return docs
 }
 
-// MongoDB Handshake, prose test 2: an unknown mechanism in saslSupportedMechs is no error.
+// MongoDB Handshake, prose test 2: an unknown mechanism in saslSupportedMechs is not an error.
 func TestHandshakeProse2UnknownMechanismsAreTolerated(t *testing.T) {
 	run(t, fakemongo.Handlers{"hello": func(cmd *fakemongo.Command) fakemongo.Reply {
 		return fakemongo.Hello(cmd, func(b *bson.Builder) {

@@ -129,7 +129,7 @@ func (c *check) model(m *WriteModel) {
 	update := m.Kind == UpdateOne || m.Kind == UpdateMany
 	switch {
 	case m.Kind == UnknownWrite || m.Kind > DeleteMany:
-		c.refuse("kind", "is not that of a write")
+		c.refuse("kind", "is unknown")
 	case m.Kind == InsertOne && len(m.Document) < emptyDocumentSize:
 		c.refuse("document", "is missing")
 	case m.Kind == ReplaceOne:
@@ -140,7 +140,7 @@ func (c *check) model(m *WriteModel) {
 	hasDocument := m.Kind == InsertOne || m.Kind == ReplaceOne
 	c.unused("document", m.Document != nil && !hasDocument, "an insert or a replacement")
 	c.unused("filter", m.Filter != nil && m.Kind == InsertOne,
-		"a write of documents that are there")
+		"a write of existing documents")
 	c.unused("update", !m.Update.IsZero() && !update, "an update")
 	c.unused("arrayFilters", m.ArrayFilters != nil && !update, "an update by operators")
 	c.unused("collation", m.Collation != nil && m.Kind == InsertOne, "a write with a filter")

@@ -68,7 +68,7 @@ func TestNothingPrintsASecret(t *testing.T) {
 		}
 		printed[m.Name()], printed["conversation of "+m.Name()] = m, conversation
 	}
-	// the id of its key is no secret, but the same text here
+	// the id of its key is not a secret, but the same text here
 	delete(printed, "conversation of MONGODB-AWS")
 	conversation := aws.NewConversation(aws.Credentials{
 		AccessKeyID: "id", SecretAccessKey: secret, SessionToken: secret,

@@ -162,7 +162,7 @@ func (c *check) indexName(name string) {
 func (c *check) given(extra bson.Raw, model string, fields ...string) {
 	for _, field := range fields {
 		if extra.Has(field) {
-			c.refuse(model+"."+field, "is not for Extra: it has a field of its own")
+			c.refuse(model+"."+field, "must not be in Extra: it has a field of its own")
 		}
 	}
 }

@@ -16,7 +16,7 @@ func checkServerAPI(api *ServerAPI) error {
 		return nil
 	}
 	var ck check
-	ck.refuse("serverApi.version", "is %q; the driver knows 1", api.Version)
+	ck.refuse("serverApi.version", "is %q; the driver supports only 1", api.Version)
 	return ck.err
 }
 

@@ -116,7 +116,7 @@ func (c *check) session(o *Common) {
 	case s == nil:
 		return
 	case s.client != c.client:
-		c.refuse("session", "is of another client")
+		c.refuse("session", "belongs to another client")
 	case s.state.Err() != nil:
 		c.refuse("session", "has ended")
 	}

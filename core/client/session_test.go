@@ -183,9 +183,9 @@ func TestRefusedSessions(t *testing.T) {
 		ended.End(t.Context())
 		good := startSession(t, c, session.Options{})
 		tests := map[string]client.Common{
-			"of another client": {Session: startSession(t, other, session.Options{})},
-			"ended":             {Session: ended},
-			"unacknowledged":    {Session: good, WriteConcern: unacknowledged},
+			"belongs to another client": {Session: startSession(t, other, session.Options{})},
+			"ended":                     {Session: ended},
+			"unacknowledged":            {Session: good, WriteConcern: unacknowledged},
 		}
 		for name, in := range tests {
 			_, err := c.InsertOne(t.Context(), orders, doc(t, `{}`),

@@ -147,7 +147,7 @@ func Decompress(dst []byte, id ID, size, limit int, src []byte) ([]byte, error) 
 }
 
 func wrongSize(id ID, size, got int) error {
-	return &Error{id, fmt.Sprintf("%d bytes where %d were announced", got, size), nil}
+	return &Error{id, fmt.Sprintf("%d bytes, but uncompressedSize is %d", got, size), nil}
 }
 
 func corrupted(id ID, err error) error {

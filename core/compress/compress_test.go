@@ -262,7 +262,7 @@ func FuzzDecompress(f *testing.F) {
 		const limit = 1 << 20
 		got, err := compress.Decompress(nil, compress.ID(id), size, limit, data)
 		if err == nil && (len(got) != size || size > limit) {
-			t.Errorf("Decompress = %d bytes where %d were announced", len(got), size)
+			t.Errorf("Decompress = %d bytes, but uncompressedSize is %d", len(got), size)
 		}
 		if _, ok := errors.AsType[*compress.Error](err); err != nil && !ok {
 			t.Errorf("Decompress = %v, not an *Error", err)

@@ -102,7 +102,7 @@ func (d *zlibDecoder) end() error {
 	n, err := d.reader.Read(d.past[:])
 	switch {
 	case n > 0:
-		return &Error{Zlib, "more bytes than were announced", nil}
+		return &Error{Zlib, "more bytes than uncompressedSize", nil}
 	case !errors.Is(err, io.EOF):
 		return corrupted(Zlib, err)
 	case d.in.Len() > 0:

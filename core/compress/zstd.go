@@ -41,12 +41,12 @@ func expandZstd(dst []byte, size int, src []byte) ([]byte, error) {
 		return nil, corrupted(Zstd, err)
 	}
 	if h.HasFCS && h.FrameContentSize != uint64(size) {
-		return nil, &Error{Zstd, "another size than was announced", nil}
+		return nil, &Error{Zstd, "the size differs from uncompressedSize", nil}
 	}
 	dst = slices.Grow(dst, size)
 	out, err := zstdDecoder().DecodeAll(src, dst[:len(dst):len(dst)+size])
 	if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-		return nil, &Error{Zstd, "more bytes than were announced", nil}
+		return nil, &Error{Zstd, "more bytes than uncompressedSize", nil}
 	}
 	if err != nil {
 		return nil, corrupted(Zstd, err)

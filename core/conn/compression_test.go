@@ -311,7 +311,7 @@ func TestBadCompressedReplies(t *testing.T) {
 		{"corrupted", reply(compress.Zlib, len(good), corrupted), "corrupted"},
 		{"truncated", reply(compress.Zlib, len(good), packed[:len(packed)-3]), "corrupted"},
 		{"longer than announced", reply(compress.Zlib, len(good)-1, packed), "more bytes"},
-		{"shorter than announced", reply(compress.Zlib, len(good)+1, packed), "announced"},
+		{"shorter than announced", reply(compress.Zlib, len(good)+1, packed), "uncompressedSize"},
 		{"more than a message may have", reply(compress.Snappy, 48_000_000, packed), "not between"},
 		{"impossible", reply(compress.Zlib, 40_000_000, packed), "cannot be"},
 		{"unknown compressor", reply(9, len(good), packed), "compressor 9"},

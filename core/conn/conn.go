@@ -305,7 +305,7 @@ var (
 	errGone = errors.New("the server has closed the connection")
 	// errUnread ends a connection with unread bytes: the next request would take them for its
 	// reply.
-	errUnread = &wire.FormatError{Problem: "bytes from the server that are no reply to any request"}
+	errUnread = &wire.FormatError{Problem: "the server sent bytes that are not the reply to a request"}
 )
 
 // restTime is how long after a reply a connection may be used without a look at what has arrived
@@ -456,7 +456,7 @@ func (c *Conn) wantedNone(id int32) bool {
 func replyBody(h wire.Header, m wire.Message, requestID int32) (bson.Raw, error) {
 	if h.ResponseTo != requestID {
 		return nil, &wire.FormatError{
-			Offset: 8, Problem: fmt.Sprintf("reply to request %d where %d is waited for",
+			Offset: 8, Problem: fmt.Sprintf("reply to request %d, expected a reply to %d",
 				h.ResponseTo, requestID),
 		}
 	}
@@ -465,7 +465,7 @@ func replyBody(h wire.Header, m wire.Message, requestID int32) (bson.Raw, error)
 		if m.Flags&wire.MoreToCome != 0 {
 			return nil, &wire.FormatError{
 				Offset:  wire.HeaderSize,
-				Problem: "moreToCome in a reply that was not allowed to have it",
+				Problem: "moreToCome in a reply to a request without exhaustAllowed",
 			}
 		}
 		return m.Body, nil
@@ -493,7 +493,7 @@ func queryFailure(d bson.Raw) error {
 	}
 	code, _ := d.Lookup("code")
 	n, _ := code.AsInt64()
-	return fmt.Errorf("the server refused it: %q (code %d)", text, n)
+	return fmt.Errorf("the server rejected it: %q (code %d)", text, n)
 }
 
 // fail breaks the connection and returns the error, with the cause of the interruption if there

@@ -67,7 +67,7 @@ func (c *Conn) readStreamed(ctx context.Context) (bson.Raw, error) {
 		err = &wire.FormatError{Offset: 12, Problem: "unexpected " + h.OpCode.String()}
 	case h.ResponseTo != waitedFor:
 		err = &wire.FormatError{
-			Offset: 8, Problem: fmt.Sprintf("reply to %d where one to %d is waited for",
+			Offset: 8, Problem: fmt.Sprintf("reply to request %d, expected a reply to %d",
 				h.ResponseTo, waitedFor),
 		}
 	case msg.Flags&wire.MoreToCome != 0 && h.RequestID == 0:

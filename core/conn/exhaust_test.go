@@ -151,10 +151,10 @@ func TestAwaitHelloRefusesRepliesOutOfStep(t *testing.T) {
 		good    int // replies before the bad one
 		want    string
 	}{
-		"to another request": {func(id int32) [][]byte { return [][]byte{reply(0, 7, id+1)} }, 0, "waited for"},
+		"to another request": {func(id int32) [][]byte { return [][]byte{reply(0, 7, id+1)} }, 0, "expected a reply to"},
 		"to the request instead of to the last reply": {func(id int32) [][]byte {
 			return [][]byte{reply(wire.MoreToCome, 7, id), reply(wire.MoreToCome, 8, id)}
-		}, 1, "waited for"},
+		}, 1, "expected a reply to"},
 		"announcing more without an id": {func(id int32) [][]byte { return [][]byte{reply(wire.MoreToCome, 0, id)} }, 0, "without an id"},
 		"of the old kind": {func(id int32) [][]byte {
 			return [][]byte{

@@ -49,8 +49,8 @@ func loadKeyPair(file, password string) (tls.Certificate, error) {
 }
 
 var (
-	errNoPassword = errors.New("the key is encrypted and tlsCertificateKeyFilePassword is " +
-		"not given")
+	errNoPassword = errors.New("the key is encrypted: set " +
+		"tlsCertificateKeyFilePassword")
 	errWrongPassword = errors.New("the key cannot be decrypted with tlsCertificateKeyFilePassword")
 )
 
@@ -69,7 +69,7 @@ func findKey(data []byte, password string) ([]byte, error) {
 			return decrypt(block, password, decryptPKCS8)
 		}
 	}
-	return nil, errors.New("there is no private key")
+	return nil, errors.New("the file has no private key in PEM")
 }
 
 func decrypt(
@@ -118,8 +118,8 @@ func decryptTraditional(block *pem.Block, password string) (any, error) {
 func decryptPKCS8(block *pem.Block, password string) (key any, err error) {
 	defer func() {
 		if recover() != nil { // the library passes lengths to the cipher unchecked
-			key, err = nil, errors.New("the encrypted key cannot be read: its parameters do "+
-				"not fit")
+			key, err = nil, errors.New("the encrypted key cannot be read: its parameters are "+
+				"invalid")
 		}
 	}()
 	key, _, err = pkcs8.ParsePrivateKey(block.Bytes, []byte(password))

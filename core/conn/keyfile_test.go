@@ -53,7 +53,7 @@ func TestKeyFiles(t *testing.T) {
 		{"in the clear", []*pem.Block{cert, plain}, "", ""},
 		{"in the clear with a password", []*pem.Block{cert, plain}, password, ""},
 		{"traditional", []*pem.Block{cert, traditional(t, "PRIVATE KEY", plain.Bytes)}, password, ""},
-		{"traditional, no password", []*pem.Block{cert, traditional(t, "PRIVATE KEY", plain.Bytes)}, "", "tlsCertificateKeyFilePassword is not given"},
+		{"traditional, no password", []*pem.Block{cert, traditional(t, "PRIVATE KEY", plain.Bytes)}, "", "set tlsCertificateKeyFilePassword"},
 		{"traditional, wrong password", []*pem.Block{cert, traditional(t, "PRIVATE KEY", plain.Bytes)}, "wrong", "cannot be decrypted with"},
 		{"traditional, no key inside", []*pem.Block{cert, traditional(t, "EC PRIVATE KEY", []byte("none"))}, password, "cannot be decrypted with"},
 		{"PKCS #8", []*pem.Block{cert, encrypted(t, p, nil)}, password, ""},
@@ -62,11 +62,11 @@ func TestKeyFiles(t *testing.T) {
 				SaltSize: 8, CostParameter: 1 << 10, BlockSize: 8, ParallelizationParameter: 1,
 			},
 		})}, password, ""},
-		{"PKCS #8, no password", []*pem.Block{cert, encrypted(t, p, nil)}, "", "tlsCertificateKeyFilePassword is not given"},
+		{"PKCS #8, no password", []*pem.Block{cert, encrypted(t, p, nil)}, "", "set tlsCertificateKeyFilePassword"},
 		{"PKCS #8, wrong password", []*pem.Block{cert, encrypted(t, p, nil)}, "wrong", "cannot be decrypted with"},
 		{"PKCS #8, cut off", []*pem.Block{cert, short}, password, "the encrypted key cannot be read"},
 		{"PKCS #8, empty", []*pem.Block{cert, {Type: "ENCRYPTED PRIVATE KEY"}}, password, "the encrypted key cannot be read"},
-		{"no key", []*pem.Block{cert}, "", "there is no private key"},
+		{"no key", []*pem.Block{cert}, "", "the file has no private key"},
 		{"no certificate", []*pem.Block{plain}, "", "tlsCertificateKeyFile"},
 		{"key of another", []*pem.Block{certtest.Authority(t, certtest.ECDSA).CertificateBlock(), plain}, "", "private key does not match public key"},
 	} {
@@ -177,10 +177,10 @@ func TestNewTLSRefuses(t *testing.T) {
 		"CA file is a directory":     {connstring.TLS{CAFile: t.TempDir()}, "tlsCAFile: read "},
 		"CA file is too large":       {connstring.TLS{CAFile: large}, "large.pem is larger than 1048576 bytes"},
 		"key file is too large":      {connstring.TLS{CertificateKeyFile: large}, "large.pem is larger than 1048576 bytes"},
-		"CA file is no PEM":          {connstring.TLS{CAFile: certtest.File(t, "empty.pem")}, "has no certificate in PEM"},
+		"CA file is not PEM":         {connstring.TLS{CAFile: certtest.File(t, "empty.pem")}, "has no certificate in PEM"},
 		"CA file with garbage in it": {connstring.TLS{CAFile: unreadable}, "has no certificate that can be read: x509: "},
 		"no such key file":           {connstring.TLS{CertificateKeyFile: "/nowhere.pem"}, "tlsCertificateKeyFile: open /nowhere.pem: no such file"},
-		"password alone":             {connstring.TLS{CertificateKeyFilePassword: password}, "there is no tlsCertificateKeyFile"},
+		"password alone":             {connstring.TLS{CertificateKeyFilePassword: password}, "needs tlsCertificateKeyFile"},
 	} {
 		_, err := conn.NewTLS(tt.opt)
 		if err == nil || !strings.Contains(err.Error(), tt.want) ||

@@ -191,7 +191,7 @@ func TestErrorAfterAnotherCallersEnd(t *testing.T) {
 					err, end)
 			}
 			if !mongoerr.IsTimeout(err) {
-				t.Errorf("%v is no timeout: it would count against the server", err)
+				t.Errorf("%v is not a timeout: it would count against the server", err)
 			}
 		})
 	}

@@ -86,7 +86,7 @@ func tlsConfig(opt connstring.TLS) (*tls.Config, *ocsp.Checker, error) {
 			return &cert, nil
 		}
 	} else if opt.CertificateKeyFilePassword != "" {
-		return nil, nil, errors.New("tlsCertificateKeyFilePassword: there is no " +
+		return nil, nil, errors.New("tlsCertificateKeyFilePassword needs " +
 			"tlsCertificateKeyFile")
 	}
 	v := verification{

@@ -54,7 +54,7 @@ func (p *parser) checkCredential() error {
 	name := named(c.AuthMechanism)
 	switch {
 	case m.environment && (c.Username != "" || c.HasPassword):
-		return fmt.Errorf("%s takes no user name and no password: %s", name, fromEnvironment)
+		return fmt.Errorf("%s takes neither a user name nor a password: %s", name, fromEnvironment)
 	case m.needsUser && c.Username == "":
 		return fmt.Errorf("%s needs a user name", name)
 	case m.refusesPassword && c.HasPassword:
@@ -132,7 +132,7 @@ func (c *Config) refused(p Property) string {
 	case mechanisms[c.AuthMechanism].environment && strings.EqualFold(p.Name, "AWS_SESSION_TOKEN"):
 		return fromEnvironment
 	case c.AuthMechanism == "MONGODB-OIDC" && strings.EqualFold(p.Name, "ALLOWED_HOSTS"):
-		return "it belongs to the flow with a human user, which is not offered"
+		return "it belongs to the human flow, which is not supported"
 	}
 	return ""
 }
@@ -148,7 +148,7 @@ func checkGSSAPI(c *Config, _ InCode) error {
 	v, ok := c.Property("CANONICALIZE_HOST_NAME")
 	if ok && !slices.Contains([]string{"true", "false", "none", "forward", "forwardAndReverse"},
 		v) {
-		return fmt.Errorf("has no CANONICALIZE_HOST_NAME %q", v)
+		return fmt.Errorf("does not support the CANONICALIZE_HOST_NAME %q", v)
 	}
 	return nil
 }
@@ -159,14 +159,14 @@ func checkOIDC(c *Config, given InCode) error {
 	needsResource := environment == "azure" || environment == "gcp"
 	switch {
 	case given.TokenProvider && (hasEnvironment || hasResource):
-		return errors.New("takes no ENVIRONMENT and no TOKEN_RESOURCE beside a provider of " +
+		return errors.New("takes neither ENVIRONMENT nor TOKEN_RESOURCE with a provider of " +
 			"access tokens")
 	case given.TokenProvider:
 		return nil
 	case environment == "":
 		return errors.New("needs the property ENVIRONMENT")
 	case !needsResource && environment != "test" && environment != "k8s":
-		return fmt.Errorf("has no ENVIRONMENT %q", environment)
+		return fmt.Errorf("does not support the ENVIRONMENT %q", environment)
 	case needsResource && resource == "":
 		return fmt.Errorf("needs the property TOKEN_RESOURCE for ENVIRONMENT %s", environment)
 	case !needsResource && hasResource:

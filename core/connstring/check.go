@@ -23,11 +23,11 @@ var exclusive = [][2]string{
 func (p *parser) check() error {
 	for _, pair := range exclusive {
 		if p.has(pair[0]) && p.has(pair[1]) {
-			return fmt.Errorf("options %s and %s exclude each other", pair[0], pair[1])
+			return fmt.Errorf("options %s and %s cannot be used together", pair[0], pair[1])
 		}
 	}
 	if p.isTLSContradictory() {
-		return errors.New("options tls and ssl contradict each other")
+		return errors.New("options tls and ssl have different values")
 	}
 	for _, check := range []func() error{
 		p.checkTopology, p.checkSRV, p.checkPool, p.checkReadPreference, p.checkProxy,
@@ -40,7 +40,7 @@ func (p *parser) check() error {
 	return nil
 }
 
-// isTLSContradictory reports whether the values of tls and ssl differ. Values that are no booleans
+// isTLSContradictory reports whether the values of tls and ssl differ. Values that are not booleans
 // were ignored.
 func (p *parser) isTLSContradictory() bool {
 	var seen [2]bool
@@ -67,11 +67,11 @@ func (p *parser) checkTopology() error {
 	case len(c.Hosts) > 1:
 		return errors.New("loadBalanced=true needs exactly one host")
 	case c.ReplicaSet != "":
-		return errors.New("loadBalanced=true and replicaSet exclude each other")
+		return errors.New("loadBalanced=true and replicaSet cannot be used together")
 	case direct:
-		return errors.New("loadBalanced=true and directConnection=true exclude each other")
+		return errors.New("loadBalanced=true and directConnection=true cannot be used together")
 	case c.SRVMaxHosts != nil && *c.SRVMaxHosts > 0:
-		return errors.New("loadBalanced=true and srvMaxHosts exclude each other")
+		return errors.New("loadBalanced=true and srvMaxHosts cannot be used together")
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (p *parser) checkSRV() error {
 	case !c.SRV && (p.has("srvMaxHosts") || p.has("srvServiceName")):
 		return errors.New("srvMaxHosts and srvServiceName need mongodb+srv")
 	case c.SRVMaxHosts != nil && *c.SRVMaxHosts > 0 && c.ReplicaSet != "":
-		return errors.New("srvMaxHosts and replicaSet exclude each other")
+		return errors.New("srvMaxHosts and replicaSet cannot be used together")
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (p *parser) checkProxy() error {
 	case proxy.Host != "" && slices.ContainsFunc(p.config.Hosts, isSocket):
 		return errors.New("proxyHost cannot be used with a unix domain socket")
 	case (proxy.Username == "") != (proxy.Password == ""):
-		return errors.New("proxyUsername and proxyPassword need each other")
+		return errors.New("proxyUsername and proxyPassword must be set together")
 	case proxy.Host != "" && proxy.Port == 0:
 		proxy.Port = DefaultProxyPort
 	}
@@ -137,7 +137,7 @@ func isSocket(a address.Address) bool { return a.Network() == "unix" }
 func (p *parser) checkWriteConcern() error {
 	w := p.config.WriteConcern
 	if w.Nodes != nil && *w.Nodes == 0 && w.Journal != nil && *w.Journal {
-		return errors.New("w=0 and journal=true exclude each other")
+		return errors.New("w=0 and journal=true cannot be used together")
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func ExampleParse() {
 	fmt.Println(c) // without secrets
 	// Output:
 	// [a:27017 b:27018] app shop rs 50
-	// Unsupported value for "tls" : "True": it is neither true nor false
+	// Unsupported value for "tls" : "True": must be true or false
 	// mongodb://***@a:27017,b:27018/shop?replicaSet=rs&maxPoolSize=50
 }
 
@@ -37,11 +37,11 @@ func ExampleParse_errors() {
 	}
 	// Output:
 	// connection string:
-	//   options tls and ssl contradict each other
+	//   options tls and ssl have different values
 	// connection string:
 	//   user name and password must be URL encoded
 	// connection string:
-	//   MONGODB-AWS takes no user name and no password:
+	//   MONGODB-AWS takes neither a user name nor a password:
 	//   its credentials come from the environment, not from the connection string
 }
 

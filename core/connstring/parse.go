@@ -168,13 +168,13 @@ func (p *parser) besideUser() error {
 	c := &p.config
 	if name := p.user.Username; name != nil {
 		if c.Username != "" {
-			return errors.New("it has a user name, and another one is configured")
+			return errors.New("it has a user name, but another one is configured")
 		}
 		c.HasCredential, c.Username = true, *name
 	}
 	if password := p.user.Password; password != nil {
 		if c.HasPassword {
-			return errors.New("it has a password, and another one is configured")
+			return errors.New("it has a password, but another one is configured")
 		}
 		c.HasCredential, c.HasPassword, c.Password = true, true, *password
 	}
@@ -188,7 +188,7 @@ func (p *parser) hosts(s string) error {
 	for text := range strings.SplitSeq(s, ",") {
 		host, err := url.PathUnescape(text)
 		if err != nil || !utf8.ValidString(host) {
-			return fmt.Errorf("host %q is not URL encoded as it should be", text)
+			return fmt.Errorf("host %q is not correctly URL encoded", text)
 		}
 		addr, err := address.Parse(host)
 		if err != nil {
@@ -216,10 +216,10 @@ func (p *parser) srvHost(s string) error {
 func (p *parser) database(s string) error {
 	name, err := url.PathUnescape(s)
 	if err != nil || !utf8.ValidString(name) {
-		return fmt.Errorf("database %q is not URL encoded as it should be", s)
+		return fmt.Errorf("database %q is not correctly URL encoded", s)
 	}
 	if i := strings.IndexAny(name, "/\\ \"$\x00"); i >= 0 {
-		return fmt.Errorf("database name has a %q, which is not allowed", name[i])
+		return fmt.Errorf("database name must not have a %q in it", name[i])
 	}
 	p.config.Database = name
 	return nil
@@ -240,9 +240,8 @@ func (p *parser) split(options string) error {
 			p.unnamed[key] = true
 		}
 		if !ok && p.unnamed[key] {
-			return fmt.Errorf("an option after %s has no value; perhaps that one's is not URL "+
-				"encoded",
-				secret)
+			return fmt.Errorf("an option after %s has no value; perhaps the value of %s is "+
+				"not URL encoded", secret, secret)
 		}
 		if !ok {
 			return fmt.Errorf("option %q has no value", name)
@@ -252,7 +251,7 @@ func (p *parser) split(options string) error {
 			if p.unnamed[key] {
 				name = secret
 			}
-			return fmt.Errorf("the value of option %q is not URL encoded as it should be", name)
+			return fmt.Errorf("the value of option %q is not correctly URL encoded", name)
 		}
 		if row != nil {
 			secret = ""

@@ -85,16 +85,16 @@ func TestParseWarns(t *testing.T) {
 		{"wtimeout=5&wTimeoutMS=1", `Deprecated key "wtimeout" present and ignored as found replacement "wTimeoutMS" value`},
 		{"replicaSet=a&replicaSet=b", "Option 'replicaSet' is given 2 times; the last one counts"},
 		{"compressors=snoopy", "Unsupported compressor: 'snoopy'"},
-		{"heartbeatFrequencyMS=499", `Unsupported value for "heartbeatFrequencyMS" : "499": it is not between 500 and 2147483647`},
-		{"maxPoolSize=99999999999999999999", `Unsupported value for "maxPoolSize" : "99999999999999999999": it is not between 0 and 2147483647`},
-		{"maxStalenessSeconds=-2", `Unsupported value for "maxStalenessSeconds" : "-2": it is not between -1`},
+		{"heartbeatFrequencyMS=499", `Unsupported value for "heartbeatFrequencyMS" : "499": must be between 500 and 2147483647`},
+		{"maxPoolSize=99999999999999999999", `Unsupported value for "maxPoolSize" : "99999999999999999999": must be between 0 and 2147483647`},
+		{"maxStalenessSeconds=-2", `Unsupported value for "maxStalenessSeconds" : "-2": must be between -1`},
 		{"wTimeoutMS=-1", `Unsupported value for "wTimeoutMS" : "-1"`},
 		{"gssapiServiceName=x", `Deprecated key "gssapiServiceName" has been replaced with "authMechanismProperties"`},
 		{"foo=a@b", "An unsupported option is ignored; it is not named"},
-		{"appName=" + strings.Repeat("a", 129), "it is longer than 128 bytes"},
-		{"maxAdaptiveRetries=-1", `Unsupported value for "maxAdaptiveRetries" : "-1": it is not between 0 and 2147483647`},
-		{"enableOverloadRetargeting=maybe", `Unsupported value for "enableOverloadRetargeting" : "maybe": it is neither true nor false`},
-		{"authMechanismProperties=AWS_SESSION_TOKEN", `Unsupported value for "authMechanismProperties": it is not a list of name:value`},
+		{"appName=" + strings.Repeat("a", 129), "must have at most 128 bytes"},
+		{"maxAdaptiveRetries=-1", `Unsupported value for "maxAdaptiveRetries" : "-1": must be between 0 and 2147483647`},
+		{"enableOverloadRetargeting=maybe", `Unsupported value for "enableOverloadRetargeting" : "maybe": must be true or false`},
+		{"authMechanismProperties=AWS_SESSION_TOKEN", `Unsupported value for "authMechanismProperties": must be a list of name:value`},
 	}
 	for _, tt := range tests {
 		c, err := connstring.Parse("mongodb://a/?" + tt.query)
@@ -229,10 +229,10 @@ func TestString(t *testing.T) {
 // TestMechanismsThatParseRefuses checks the errors of AU-101 and AU-103, which name the reason.
 func TestMechanismsThatParseRefuses(t *testing.T) {
 	for _, tt := range []struct{ uri, want string }{
-		{"u@a/?authMechanism=MONGODB-AWS", "MONGODB-AWS takes no user name and no password: its credentials come from the environment"},
-		{"u:p@a/?authMechanism=MONGODB-AWS", "takes no user name and no password"},
-		{":@a/?authMechanism=MONGODB-AWS", "takes no user name and no password"},
-		{"u:p@a/?authMechanism=SCRAM", "option authMechanism: it is none of SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-AWS, MONGODB-OIDC, GSSAPI, PLAIN"},
+		{"u@a/?authMechanism=MONGODB-AWS", "MONGODB-AWS takes neither a user name nor a password: its credentials come from the environment"},
+		{"u:p@a/?authMechanism=MONGODB-AWS", "takes neither a user name nor a password"},
+		{":@a/?authMechanism=MONGODB-AWS", "takes neither a user name nor a password"},
+		{"u:p@a/?authMechanism=SCRAM", "option authMechanism: must be one of SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, MONGODB-AWS, MONGODB-OIDC, GSSAPI, PLAIN"},
 		{"u:p@a/?authMechanism=MONGODB-CR", "option authMechanism: MONGODB-CR was removed from MongoDB"},
 		{"a/?authMechanism=MONGODB-CR", "MONGODB-CR was removed from MongoDB"},
 	} {
@@ -269,18 +269,18 @@ func TestCheckAuth(t *testing.T) {
 		{"u:p@a/?authMechanism=SCRAM-SHA-256&authMechanismProperties=X:b", "SCRAM-SHA-256 takes no property X"},
 		{"a/?authMechanism=MONGODB-X509&authMechanismProperties=X:b", "MONGODB-X509 takes no property"},
 		{"u@a/?authMechanism=GSSAPI&authMechanismProperties=service_name:b,Service_Realm:c,SERVICE_HOST:d,CANONICALIZE_HOST_NAME:true", ""},
-		{"u@a/?authMechanism=GSSAPI&authMechanismProperties=CANONICALIZE_HOST_NAME:reverse", `no CANONICALIZE_HOST_NAME "reverse"`},
+		{"u@a/?authMechanism=GSSAPI&authMechanismProperties=CANONICALIZE_HOST_NAME:reverse", `does not support the CANONICALIZE_HOST_NAME "reverse"`},
 		{"a/?authMechanism=MONGODB-AWS", ""},
 		{"a/?authMechanism=MONGODB-AWS&authMechanismProperties=aws_session_token:t", "takes no AWS_SESSION_TOKEN: its credentials come from the environment"},
 		{"a/?authMechanism=MONGODB-AWS&authMechanismProperties=SERVICE_NAME:t", "takes no property SERVICE_NAME"},
 		{"a/?authMechanism=MONGODB-OIDC", "needs the property ENVIRONMENT"},
 		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s", ""},
-		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k9s", "no ENVIRONMENT"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k9s", "does not support the ENVIRONMENT"},
 		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s,TOKEN_RESOURCE:x", "takes no TOKEN_RESOURCE"},
 		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:azure", "needs the property TOKEN_RESOURCE"},
 		{"u@a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:azure,TOKEN_RESOURCE:mongodb://x", ""},
 		{"u@a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test", "no user name"},
-		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s,ALLOWED_HOSTS:x", "takes no ALLOWED_HOSTS: it belongs to the flow with a human user"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s,ALLOWED_HOSTS:x", "takes no ALLOWED_HOSTS: it belongs to the human flow"},
 	}
 	for _, tt := range tests {
 		c := parse(t, "mongodb://"+tt.uri)
@@ -304,9 +304,9 @@ func TestCheckAuthWithPartsInCode(t *testing.T) {
 		{"u@a/?authMechanism=MONGODB-OIDC", provider, ""},
 		{"u:p@a", provider, "needs authMechanism=MONGODB-OIDC"},
 		{"a", provider, "needs authMechanism=MONGODB-OIDC"},
-		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test", provider, "takes no ENVIRONMENT"},
-		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:", provider, "takes no ENVIRONMENT"},
-		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=TOKEN_RESOURCE:x", provider, "no TOKEN_RESOURCE"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test", provider, "takes neither ENVIRONMENT"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:", provider, "takes neither ENVIRONMENT"},
+		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=TOKEN_RESOURCE:x", provider, "nor TOKEN_RESOURCE"},
 		{"a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test,ALLOWED_HOSTS:", provider, "takes no ALLOWED_HOSTS"},
 	} {
 		c := parse(t, "mongodb://"+tt.uri)

@@ -67,7 +67,7 @@ func (p *parser) defaults(txt string) error {
 	}
 	for _, key := range p.order {
 		if _, ok := own[key]; !ok {
-			return fmt.Errorf("option %q is not allowed there", p.as[key])
+			return fmt.Errorf("option %q is not authSource, replicaSet or loadBalanced", p.as[key])
 		}
 	}
 	p.order = slices.DeleteFunc(p.order, func(key string) bool { return own[key] })

@@ -70,9 +70,9 @@ func TestResolveCompletesTheCredential(t *testing.T) {
 func TestResolveRefuses(t *testing.T) {
 	const two = "h1.example.com:27017,h2.example.com:27018"
 	tests := []struct{ query, hosts, txt, want string }{
-		{"", two, "ssl=false", "not allowed"},
-		{"tls=true", two, "tls=true", "not allowed"},
-		{"", two, "socketTimeoutMS=500", "not allowed"},
+		{"", two, "ssl=false", "is not authSource, replicaSet or loadBalanced"},
+		{"tls=true", two, "tls=true", "is not authSource, replicaSet or loadBalanced"},
+		{"", two, "socketTimeoutMS=500", "is not authSource, replicaSet or loadBalanced"},
 		{"", two, "authSource", "no value"},
 		{"", two, "authSource=", "authSource"},
 		{"", two, "authSource=%", "URL encoded"},

@@ -21,8 +21,8 @@ func TestUserBesideTheString(t *testing.T) {
 		{"empty password", "mongodb://a/", &app, &empty, app, "", "admin", ""},
 		{"empty name", "mongodb://a/", &empty, &secret, "", "", "", "needs a user name"},
 		{"no name", "mongodb://a/", nil, &secret, "", "", "", "needs a user name"},
-		{"two names", "mongodb://bob@a/", &app, &secret, "", "", "", "it has a user name, and another one is configured"},
-		{"two passwords", "mongodb://bob:pw@a/", nil, &secret, "", "", "", "it has a password, and another one is configured"},
+		{"two names", "mongodb://bob@a/", &app, &secret, "", "", "", "it has a user name, but another one is configured"},
+		{"two passwords", "mongodb://bob:pw@a/", nil, &secret, "", "", "", "it has a password, but another one is configured"},
 		{"a password without use", "mongodb://a/?authMechanism=MONGODB-X509", nil, &secret, "", "", "", "takes no password"},
 	}
 	for _, tt := range tests {

@@ -16,7 +16,7 @@ var booleans = map[string]bool{
 	"false": false, "0": false, "-1": false, "no": false, "n": false, "f": false,
 }
 
-var errEmpty = errors.New("it is empty")
+var errEmpty = errors.New("must not be empty")
 
 // refusal reports an error about a value that must not be ignored, whatever the row says.
 type refusal struct{ error }
@@ -40,7 +40,7 @@ func secretText(field func(*Config) *string) setting {
 func maybeEmpty(field func(*Config) *string) setting {
 	return setting{show: showSecret(field), apply: func(p *parser, value string) error {
 		if len(value) > 255 {
-			return errors.New("it is longer than 255 bytes")
+			return errors.New("must have at most 255 bytes")
 		}
 		*field(&p.config) = value
 		return nil
@@ -65,7 +65,7 @@ func mechanismName() setting {
 func oneOf(field func(*Config) *string, allowed ...string) setting {
 	return setting{show: showText(field), apply: func(p *parser, value string) error {
 		if !slices.Contains(allowed, value) {
-			return fmt.Errorf("it is none of %s", strings.Join(allowed, ", "))
+			return fmt.Errorf("must be one of %s", strings.Join(allowed, ", "))
 		}
 		*field(&p.config) = value
 		return nil
@@ -109,7 +109,7 @@ func plainBoolean(field func(*Config) *bool) setting {
 func (p *parser) parseBool(value string) (bool, error) {
 	v, ok := booleans[value]
 	if !ok {
-		return false, errors.New("it is neither true nor false")
+		return false, errors.New("must be true or false")
 	}
 	if today := strconv.FormatBool(v); value != today {
 		p.warn(p.option, "Deprecated boolean value for %q : %q, please update to \"%s=%s\"",
@@ -124,11 +124,11 @@ func parseInt(value string, low, high int64) (int64, error) {
 	switch {
 	case errors.Is(err, strconv.ErrRange):
 	case err != nil:
-		return 0, errors.New("it is not a whole number")
+		return 0, errors.New("must be a whole number")
 	case n >= low && n <= high:
 		return n, nil
 	}
-	return 0, fmt.Errorf("it is not between %d and %d", low, high)
+	return 0, fmt.Errorf("must be between %d and %d", low, high)
 }
 
 func number(low, high int64, field func(*Config) **int32) setting {
@@ -175,7 +175,7 @@ func millis(low int64, field func(*Config) **time.Duration) setting {
 
 func appName(p *parser, value string) error {
 	if len(value) > 128 {
-		return errors.New("it is longer than 128 bytes")
+		return errors.New("must have at most 128 bytes")
 	}
 	p.config.AppName = value
 	return nil
@@ -187,7 +187,7 @@ func pairs(value string) ([]Tag, error) {
 	for pair := range strings.SplitSeq(value, ",") {
 		name, v, ok := strings.Cut(pair, ":")
 		if !ok || name == "" {
-			return nil, errors.New("it is not a list of name:value")
+			return nil, errors.New("must be a list of name:value")
 		}
 		tags = append(tags, Tag{name, v})
 	}
@@ -249,7 +249,7 @@ func nodes(p *parser, value string) error {
 	n, err := strconv.ParseInt(value, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange) || err == nil && (n < 0 || n > math.MaxInt32):
-		return refusal{fmt.Errorf("it is not between 0 and %d", math.MaxInt32)}
+		return refusal{fmt.Errorf("must be between 0 and %d", math.MaxInt32)}
 	case err != nil:
 		p.config.WriteConcern.Tag = value
 	default:
@@ -288,12 +288,12 @@ func srvServiceName(p *parser, value string) error {
 	other := func(r rune) bool { return !letter(r) && (r < '0' || r > '9') && r != '-' }
 	switch {
 	case value == "" || len(value) > 62:
-		return errors.New("it is empty or longer than 62 characters")
+		return errors.New("must have 1 to 62 characters")
 	case strings.ContainsFunc(value, other) || !strings.ContainsFunc(value, letter):
-		return errors.New("it is not of letters, digits and hyphens with at least one letter")
+		return errors.New("must consist of letters, digits and hyphens, with at least one letter")
 	case strings.HasPrefix(value, "-") || strings.HasSuffix(value, "-") ||
 		strings.Contains(value, "--"):
-		return errors.New("a hyphen does not stand between letters or digits")
+		return errors.New("must not have a hyphen at its beginning, at its end or next to another")
 	}
 	p.config.SRVServiceName = value
 	return nil
@@ -304,7 +304,7 @@ func proxyHost(p *parser, value string) error {
 		value = strings.TrimSuffix(inner, "]") // an IPv6 address as one writes it in URLs
 	}
 	if value == "" || strings.ContainsAny(value, " /@[]\x00") {
-		return errors.New("it is no name and no address of a host")
+		return errors.New("must be a host name or an IP address")
 	}
 	p.config.Proxy.Host = value
 	return nil

@@ -347,7 +347,7 @@ func TestFailedGetMore(t *testing.T) {
 	}
 }
 
-// A server that is no part of the deployment any more cannot be told; one that is only away might
+// A server that is not part of the deployment any more cannot be told; one that is only away might
 // come back meanwhile.
 func TestCloseWhenTheServerHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

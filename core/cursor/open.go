@@ -237,7 +237,7 @@ func (e *ending) alive() *session.Client {
 }
 
 // present selects a server of the deployment, and waits only while the server may come back. Once
-// the deployment is known and the server is no part of it, the cursor is gone. With atOnce it does
+// the deployment is known and the server is not part of it, the cursor is gone. With atOnce it does
 // not wait.
 type present struct {
 	selection.Selector
@@ -260,5 +260,5 @@ func (p present) Select(
 
 var (
 	errServerLeft = errors.New("the server that held the cursor has left the deployment")
-	errServerAway = errors.New("the server that holds the cursor is not known to be there")
+	errServerAway = errors.New("the server that holds the cursor is not available")
 )

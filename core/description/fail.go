@@ -62,7 +62,7 @@ func (f Failure) isOverload() bool {
 
 // verdict returns the server after the failure, nil if that changes nothing, and what has to be
 // done. known is the version of the state that the topology has of it. A malformed reply on an
-// established connection concerns that connection only: it is no network error (SDAM, "Network
+// established connection concerns that connection only: it is not a network error (SDAM, "Network
 // error when reading or writing").
 func (f Failure) verdict(known *TopologyVersion) (*Server, Effect) {
 	switch {

@@ -177,7 +177,7 @@ func setBool(to *bool, v bson.Value) string {
 		*to = v.Truthy()
 		return ""
 	}
-	return notA("boolean", v)
+	return notA("a boolean", v)
 }
 
 func setBoolPointer(to **bool, v bson.Value) string {
@@ -192,7 +192,7 @@ func setBoolPointer(to **bool, v bson.Value) string {
 func setString(to *string, v bson.Value) string {
 	s, ok := v.Str()
 	if !ok {
-		return notA("string", v)
+		return notA("a string", v)
 	}
 	*to = cloneString(s)
 	return ""
@@ -204,7 +204,7 @@ func cloneString(s string) string { return string([]byte(s)) }
 func setAddress(to *address.Address, v bson.Value) string {
 	s, ok := v.Str()
 	if !ok {
-		return notA("string", v)
+		return notA("a string", v)
 	}
 	addr, err := address.Parse(cloneString(s))
 	if err != nil {
@@ -219,14 +219,14 @@ func setAddress(to *address.Address, v bson.Value) string {
 func setAddresses(to *[]address.Address, v bson.Value) string {
 	array, ok := v.Array()
 	if !ok {
-		return notA("array", v)
+		return notA("an array", v)
 	}
 	var all []address.Address
 	problem := ""
 	for i, v := range array.All() {
 		var addr address.Address
 		if p := setAddress(&addr, v); p != "" {
-			problem = fmt.Sprintf("has at %d: %s", i, p)
+			problem = fmt.Sprintf("item %d: %s", i, p)
 			continue
 		}
 		all = append(all, addr)
@@ -248,13 +248,13 @@ func setIntPointer(to **int64, v bson.Value) {
 func setInt32(to *int32, v bson.Value, least int64) string {
 	n, ok := v.AsInt64()
 	if !ok || n < least || n > math.MaxInt32 {
-		return notA("32-bit integer in range", v)
+		return notA("a 32-bit integer in range", v)
 	}
 	*to = int32(n)
 	return ""
 }
 
-// parseTopologyVersion returns nil if doc is no topologyVersion.
+// parseTopologyVersion returns nil if doc is not a topologyVersion.
 func parseTopologyVersion(doc bson.Raw) *TopologyVersion {
 	id, _ := doc.Lookup("processId")
 	processID, ok := id.ObjectID()
@@ -281,7 +281,7 @@ func (h *helloReply) setLastWrite(v bson.Value) {
 	}
 }
 
-// setTags leaves out tags that are no strings, since no tag set could ask for them.
+// setTags leaves out tags that are not strings, since no tag set could ask for them.
 func (h *helloReply) setTags(v bson.Value) {
 	doc, ok := v.Document()
 	if !ok {
@@ -297,5 +297,5 @@ func (h *helloReply) setTags(v bson.Value) {
 }
 
 func notA(what string, v bson.Value) string {
-	return fmt.Sprintf("is no %s but a %v", what, v.Type)
+	return fmt.Sprintf("is not %s: it has the type %v", what, v.Type)
 }

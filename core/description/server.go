@@ -70,7 +70,7 @@ func (s *Server) SupportsSessions() bool {
 }
 
 // Equal reports whether the descriptions are equal as the specification compares them. A change to
-// an equal description is no event.
+// an equal description is not an event.
 func (s *Server) Equal(o *Server) bool {
 	return s.Address == o.Address && s.Kind == o.Kind &&
 		errorText(s.LastError) == errorText(o.LastError) &&

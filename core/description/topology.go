@@ -56,8 +56,8 @@ func New(s Settings) (Topology, error) {
 	case s.LoadBalanced && len(s.Seeds) != 1:
 		return Topology{}, errors.New("load balanced mode needs exactly one host")
 	case s.LoadBalanced && (s.Direct || s.SetName != ""):
-		return Topology{}, errors.New("load balanced mode excludes a direct connection and a " +
-			"replica set name")
+		return Topology{}, errors.New("load balanced mode cannot be used with a direct " +
+			"connection or a replica set name")
 	}
 	t := Topology{
 		Kind: initialKind(s), SetName: s.SetName,
@@ -119,7 +119,7 @@ func (t Topology) IsUsable(addr address.Address) bool {
 }
 
 // Equal reports whether the topologies are equal as the specification compares them. A change to
-// an equal topology is no event.
+// an equal topology is not an event.
 func (t Topology) Equal(o Topology) bool {
 	return t.Kind == o.Kind && t.SetName == o.SetName && t.MaxElectionID == o.MaxElectionID &&
 		equalPointers(t.MaxSetVersion, o.MaxSetVersion) &&

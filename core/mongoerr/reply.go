@@ -10,7 +10,7 @@ import (
 
 // FromReply returns the error in a reply: nil for ok: 1 without writeErrors, a *CommandError for
 // ok: 0, a *WriteException for ok: 1 with writeErrors, and a *MalformedReplyError where a field
-// has a type that it cannot have. A writeConcernError alone is no error here; see
+// has a type that it cannot have. A writeConcernError alone is not an error here; see
 // WriteConcernErrorOf. The result has views on the reply.
 func FromReply(addr address.Address, reply bson.Raw) error {
 	r, err := read(addr, reply)
@@ -109,12 +109,12 @@ func (r *replyFields) set(key string, v bson.Value) (problem string) {
 	case "ok":
 		r.ok, r.hasOK = isOne(v), true
 		if !isNumber(v) && v.Type != bson.TypeBool {
-			problem = notA("number", v)
+			problem = notA("a number", v)
 		}
 	case "code":
 		var ok bool
 		if r.code, ok = code(v); !ok {
-			problem = notA("32-bit integer", v)
+			problem = notA("a 32-bit integer", v)
 		}
 	case "codeName":
 		problem = setString(&r.name, v)
@@ -136,7 +136,7 @@ func (r *replyFields) set(key string, v bson.Value) (problem string) {
 func setString(to *string, v bson.Value) string {
 	s, ok := v.Str()
 	if !ok {
-		return notA("string", v)
+		return notA("a string", v)
 	}
 	*to = s
 	return ""
@@ -145,7 +145,7 @@ func setString(to *string, v bson.Value) string {
 func setDocument(to *bson.Raw, v bson.Value) string {
 	d, ok := v.Document()
 	if !ok {
-		return notA("document", v)
+		return notA("a document", v)
 	}
 	*to = d
 	return ""
@@ -154,13 +154,13 @@ func setDocument(to *bson.Raw, v bson.Value) string {
 func readLabels(v bson.Value) ([]string, string) {
 	array, ok := v.Array()
 	if !ok {
-		return nil, notA("array", v)
+		return nil, notA("an array", v)
 	}
 	var labels []string
 	for i, v := range array.All() {
 		s, ok := v.Str()
 		if !ok {
-			return nil, fmt.Sprintf("has at %d: %s", i, notA("string", v))
+			return nil, fmt.Sprintf("item %d %s", i, notA("a string", v))
 		}
 		labels = append(labels, s)
 	}
@@ -170,17 +170,17 @@ func readLabels(v bson.Value) ([]string, string) {
 func readWriteErrors(v bson.Value) ([]WriteError, string) {
 	array, ok := v.Array()
 	if !ok {
-		return nil, notA("array", v)
+		return nil, notA("an array", v)
 	}
 	var all []WriteError
 	for i, v := range array.All() {
 		doc, ok := v.Document()
 		if !ok {
-			return nil, fmt.Sprintf("has at %d: %s", i, notA("document", v))
+			return nil, fmt.Sprintf("item %d %s", i, notA("a document", v))
 		}
 		e, problem := readWriteError(doc)
 		if problem != "" {
-			return nil, fmt.Sprintf("has at %d: %s", i, problem)
+			return nil, fmt.Sprintf("item %d: %s", i, problem)
 		}
 		all = append(all, e)
 	}
@@ -194,13 +194,13 @@ func readWriteError(doc bson.Raw) (WriteError, string) {
 		case "index":
 			n, ok := v.AsInt64()
 			if !ok || n < 0 || n > math.MaxInt32 {
-				return e, "index " + notA("valid index", v)
+				return e, "index " + notA("a valid index", v)
 			}
 			e.Index = int(n)
 		case "code":
 			var ok bool
 			if e.Code, ok = code(v); !ok {
-				return e, "code " + notA("32-bit integer", v)
+				return e, "code " + notA("a 32-bit integer", v)
 			}
 		case "errmsg":
 			if problem := setString(&e.Message, v); problem != "" {
@@ -239,5 +239,5 @@ func isNumber(v bson.Value) bool {
 }
 
 func notA(what string, v bson.Value) string {
-	return fmt.Sprintf("is no %s but a %v", what, v.Type)
+	return fmt.Sprintf("is not %s: it has the type %v", what, v.Type)
 }

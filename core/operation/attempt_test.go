@@ -170,7 +170,7 @@ func TestUnsentRetry(t *testing.T) {
 	}
 }
 
-// TestEndAfterWrite checks that a write that was applied is no error if time runs out, or its
+// TestEndAfterWrite checks that a write that was applied is not an error if time runs out, or its
 // caller goes away, in the wait before another attempt to satisfy its write concern.
 func TestEndAfterWrite(t *testing.T) {
 	for _, end := range []error{context.Canceled, context.DeadlineExceeded} {

@@ -145,4 +145,5 @@ func (op *Operation) appendMaxTime(ctx context.Context, b *bson.Builder, x *exch
 // maxMaxTime is the largest maxTimeMS that servers take.
 const maxMaxTime = 1<<31 - 1
 
-var errNoTimeLeft = errors.New("less time is left than a round trip takes; nothing was sent")
+var errNoTimeLeft = errors.New("the remaining time is less than a round trip takes; " +
+	"nothing was sent")

@@ -39,7 +39,7 @@ type Runner struct {
 	// with nothing sent. Otherwise done is called when the buffer is not used any more.
 	Admit func(ctx context.Context, size int) (done func(), err error)
 	// RunOns limits the operations with Operation.RunOn that go on without their callers; nil: all
-	// do. One more ends with its caller, or a read ends for one that is no read.
+	// do. One more ends with its caller, or a read ends for one that is not a read.
 	RunOns *RunOns
 }
 

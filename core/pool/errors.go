@@ -98,7 +98,7 @@ type PinLimitError struct {
 }
 
 func (e *PinLimitError) Error() string {
-	return fmt.Sprintf("pin a connection to %s: %d of %d connections that may be pinned are: "+
+	return fmt.Sprintf("pin a connection to %s: %d of at most %d connections are pinned: "+
 		"%d by cursors, %d by transactions",
 		e.Address, e.Cursors+e.Transactions, e.Max, e.Cursors, e.Transactions)
 }

@@ -68,7 +68,7 @@ func TestCheckOutTakesWhatComesFirst(t *testing.T) {
 		} else {
 			h.CheckIn(res.conn)
 		}
-		(<-h.ends) <- errLost // for none by now: its failure is no check-out's
+		(<-h.ends) <- errLost // for none by now: its failure is not a check-out's
 		synctest.Wait()
 		h.CheckIn(c)
 		h.want("in 1", "out 1 after 90ms", "ready 2 after 90ms", "out 2 after 90ms", "in 2",

@@ -36,7 +36,7 @@ func TestPin(t *testing.T) {
 			*e != (pool.PinLimitError{Address: "a:1", Max: 2, Cursors: 2}) {
 			t.Errorf("Pin beyond the limit = %v", err)
 		}
-		const text = "pin a connection to a:1: 2 of 2 connections that may be pinned are: 2 by " +
+		const text = "pin a connection to a:1: 2 of at most 2 connections are pinned: 2 by " +
 			"cursors, 0 by transactions"
 		if err.Error() != text {
 			t.Errorf("error = %q, want %q", err, text)

@@ -95,11 +95,11 @@ func (rp *ReadPreference) Validate() error {
 	if rp.Mode == Primary {
 		switch {
 		case rp.hasTags():
-			return fmt.Errorf("read preference primary excludes tag sets")
+			return fmt.Errorf("read preference primary cannot be used with tag sets")
 		case rp.limitsStaleness():
-			return fmt.Errorf("read preference primary excludes maxStalenessSeconds")
+			return fmt.Errorf("read preference primary cannot be used with maxStalenessSeconds")
 		case rp.HedgeEnabled != nil:
-			return fmt.Errorf("read preference primary excludes hedge")
+			return fmt.Errorf("read preference primary cannot be used with hedge")
 		}
 	}
 	return nil

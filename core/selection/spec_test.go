@@ -266,7 +266,7 @@ func milliseconds(t *testing.T, doc bson.Raw, key string) time.Duration {
 	}
 	f, ok := v.AsDouble()
 	if !ok {
-		t.Fatalf("%q is no number in %v", key, doc)
+		t.Fatalf("%q is not a number in %v", key, doc)
 	}
 	return time.Duration(f * float64(time.Millisecond))
 }

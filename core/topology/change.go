@@ -128,7 +128,7 @@ func (t *Topology) fail(srv *server, f description.Failure) {
 }
 
 // measured stores the newest round-trip times in the description of a known server. Selection uses
-// them; it is no event.
+// them; it is not an event.
 func (t *Topology) measured(srv *server) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -152,7 +152,7 @@ func (a *servicesAudit) sink(t *testing.T, b *fakemongo.Balanced) *event.Sink {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			if !a.known[e.ServiceID] {
-				t.Errorf("cleared for %x, which is no service", e.ServiceID)
+				t.Errorf("cleared for %x, which is not a service", e.ServiceID)
 			}
 		},
 	}

@@ -65,7 +65,7 @@ func TestNoServersAreLeft(t *testing.T) {
 // servers.
 func TestNoServersUntilTheRecordsChange(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		p := startPolled(t, fakemongo.Standalone, "") // two standalone servers are no deployment
+		p := startPolled(t, fakemongo.Standalone, "") // two standalone servers are not a deployment
 		defer stop(t, p.topo)
 		_, err := p.topo.Select(t.Context(), selection.Write())
 		if want := "server selection timed out after 30s: no server is left: "; err == nil ||

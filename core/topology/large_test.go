@@ -61,7 +61,7 @@ func startMany(tb testing.TB) (topo *topology.Topology, hello func(i int), chang
 }
 
 // TestThousandMongoses checks that a selection among them takes one of the nearest and allocates a
-// list and little more, and that a hello without news is no event. The benchmarks below measure
+// list and little more, and that a hello without news is not an event. The benchmarks below measure
 // the time.
 func TestThousandMongoses(t *testing.T) {
 	topo, hello, changed := startMany(t)

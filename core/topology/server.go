@@ -146,7 +146,7 @@ func (s *server) poolConfig() pool.Config[*conn.Conn] {
 // connectFailed applies an error of a connection that was being established. It reports whether the
 // error is of the credential, and so changes nothing.
 func (s *server) connectFailed(generation uint64, err error) (own bool) {
-	// Behind a load balancer an error before or during hello is no service's; that of an
+	// Behind a load balancer an error before or during hello is not a service's; that of an
 	// authentication names it.
 	service := serviceOf(err)
 	if isOfCredential(err, s.pool.Load().IsServing(service)) {

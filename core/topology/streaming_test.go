@@ -453,7 +453,7 @@ func TestHeartbeatsArePaired(t *testing.T) {
 }
 
 // TestRTT is the prose test "RTT tests": while a server streams, its round-trip time follows a
-// connection of its own; it is kept with each reply, and a change of it is no event.
+// connection of its own; it is kept with each reply, and a change of it is not an event.
 func TestRTT(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var j journal

@@ -138,7 +138,7 @@ func Example_uuid() {
 	fmt.Println(err)
 	// Output:
 	// 3 7766554433221100ffeeddccbbaa9988 <nil>
-	// bson: binary is no UUID of this representation
+	// bson: binary is not a UUID of this representation
 }
 
 func Example_dbRef() {

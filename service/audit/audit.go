@@ -106,7 +106,7 @@ func belongs(e *Entry, of targets) membership {
 
 // isRefusal reports whether a call was refused for what its client is, may do or has used.
 func isRefusal(e *Entry) bool {
-	switch e.Code { //nolint:exhaustive // the others are no refusals
+	switch e.Code { //nolint:exhaustive // the others are not refusals
 	case codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted:
 		return true
 	case codes.Unavailable:

@@ -202,7 +202,7 @@ func (a *Authenticator) authenticate(
 		return findKey(a.keys.Load(), c.text, now)
 	case kindToken:
 		if a.tokens == nil {
-			return nil, invalid("the credential is no API key, which begins with " + keyPrefix +
+			return nil, invalid("the credential is not an API key, which begins with " + keyPrefix +
 				", and this gateway accepts no tokens")
 		}
 		return a.tokens.identify(ctx, c.text, now, func() bool {

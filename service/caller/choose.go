@@ -26,11 +26,12 @@ type credential struct {
 func choose(p *Presented) (credential, error) {
 	switch {
 	case len(p.Authorization) > 1 || len(p.APIKey) > 1:
-		return credential{}, invalid("the call has more than one credential of a kind")
+		return credential{}, invalid("the call has the same kind of credential more than once")
 	case len(p.Authorization) == 1:
 		scheme, text, _ := strings.Cut(p.Authorization[0], " ")
 		if !strings.EqualFold(scheme, "Bearer") {
-			return credential{}, invalid("Authorization is not Bearer and a credential")
+			return credential{}, invalid("Authorization must be Bearer, a space, and a token or " +
+				"an API key")
 		}
 		text = strings.Trim(text, " ")
 		if strings.HasPrefix(text, keyPrefix) {

@@ -83,7 +83,7 @@ func (a *Authenticator) OfKey(principal string) *Identity {
 }
 
 // KeyRef returns a text that tells the client's API key from others, also from later ones with its
-// id, and is no secret. It is empty for clients with another credential.
+// id, and is not a secret. It is empty for clients with another credential.
 func (id *Identity) KeyRef() string { return id.ref }
 
 // WithKey sets the API key of an identity that was made of another one with the key, by its KeyRef.

@@ -83,7 +83,7 @@ func TestKeys(t *testing.T) {
 		{"not base64", bearer(key[:len(key)-1] + "!"), "invalid: the API key is not valid"},
 		{"an empty header", &caller.Presented{APIKey: []string{""}}, "invalid"},
 		{"another scheme", &caller.Presented{Authorization: []string{"Basic " + key}}, "invalid"},
-		{"a token", bearer("a.b.c"), "invalid: the credential is no API key, which begins with mooring_, and this gateway accepts no tokens"},
+		{"a token", bearer("a.b.c"), "invalid: the credential is not an API key, which begins with mooring_, and this gateway accepts no tokens"},
 		{"Authorization decides", &caller.Presented{Authorization: []string{"Bearer " + other}, APIKey: []string{key}}, "invalid"},
 		{"Authorization decides, too", &caller.Presented{Authorization: []string{"Bearer " + key}, APIKey: []string{other}}, "key:shop"},
 		{"two headers", &caller.Presented{APIKey: []string{key, key}}, "invalid"},

@@ -210,7 +210,7 @@ func (t *tokens) check(claims *jwt.Claims, all map[string]any, now time.Time) (*
 	}
 	name, _ := all[t.cfg.Claim].(string)
 	if name == "" {
-		return nil, invalid(fmt.Sprintf("the token has no text in its claim %s", t.cfg.Claim))
+		return nil, invalid(fmt.Sprintf("the claim %s of the token must be a string", t.cfg.Claim))
 	}
 	id, err := newIdentity(kindTokenName, name, claims.Expiry.Time().Add(t.cfg.Skew))
 	if err != nil {

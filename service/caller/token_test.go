@@ -113,8 +113,8 @@ func TestClaims(t *testing.T) {
 			{"no audience", map[string]any{"aud": nil}, "invalid: the token is for another audience"},
 			{"other issuer", map[string]any{"iss": issuerURL + "/"}, "invalid: the token has another issuer"},
 			{"no issuer", map[string]any{"iss": nil}, "invalid: the token has another issuer"},
-			{"no subject", map[string]any{"sub": nil}, "invalid: the token has no text in its claim sub"},
-			{"empty subject", map[string]any{"sub": ""}, "invalid: the token has no text in its claim sub"},
+			{"no subject", map[string]any{"sub": nil}, "invalid: the claim sub of the token must be a string"},
+			{"empty subject", map[string]any{"sub": ""}, "invalid: the claim sub of the token must be a string"},
 			{"long subject", map[string]any{"sub": strings.Repeat("x", 300)}, "invalid: the name"},
 		} {
 			w.expect(row.name, w.token(row.change), row.want)

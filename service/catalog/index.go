@@ -67,7 +67,7 @@ func indexModel(r *request.Reader, field string, doc bson.Raw) client.IndexModel
 	}
 	keys, ok := indexKeys(key)
 	if !ok {
-		r.Refuse(field+".key", "is neither a document of keys nor an array of pairs")
+		r.Refuse(field+".key", "must be a document of keys or an array of pairs")
 	}
 	return client.IndexModel{
 		Keys: keys, Name: text(r, field, "name", doc), Extra: bson.Without(doc, "key", "name"),
@@ -104,7 +104,7 @@ func text(r *request.Reader, field, name string, doc bson.Raw) string {
 	v, found := doc.Lookup(name)
 	s, ok := v.Str()
 	if found && (!ok || s == "") {
-		r.Refuse(field+"."+name, "is not a text, or empty")
+		r.Refuse(field+"."+name, "must be a string that is not empty")
 	}
 	return s
 }

@@ -106,9 +106,10 @@ func (l *live) compile() {
 	case l.ns.Collection == "":
 		r.Refuse("collection", "is required")
 	case len(find.Filter) > maxLivePart:
-		r.Refuse("filter", "has %d bytes, and may have %d", len(find.Filter), maxLivePart)
+		r.Refuse("filter", "has %d bytes, must have at most %d", len(find.Filter), maxLivePart)
 	case len(find.Projection) > maxLivePart:
-		r.Refuse("projection", "has %d bytes, and may have %d", len(find.Projection), maxLivePart)
+		r.Refuse("projection", "has %d bytes, must have at most %d", len(find.Projection),
+			maxLivePart)
 	}
 	if r.Err() != nil {
 		return
@@ -214,7 +215,7 @@ func (l *live) snapshot(ctx context.Context) error {
 	})
 	switch {
 	case find.Collation != nil && isRefusal(err, commandNotSupported, notImplemented):
-		// The server is no MongoDB, and knows no collations: it compares texts by their bytes.
+		// The server is not MongoDB, and knows no collations: it compares texts by their bytes.
 		l.find.Collation = nil
 		return l.snapshot(ctx)
 	case err != nil:

@@ -296,11 +296,11 @@ func TestLiveShares(t *testing.T) {
 func TestLiveRefusals(t *testing.T) {
 	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
 		for _, row := range []struct{ filter, projection, want string }{
-			{`{"$where": "true"}`, "", "filter: $where is not among the operators"},
+			{`{"$where": "true"}`, "", "filter: $where is not supported"},
 			{`{"a": {"$regex": "b"}}`, "", "filter: a: "},
-			{`{"a": "` + strings.Repeat("a", 16<<10) + `"}`, "", "and may have 16384"},
+			{`{"a": "` + strings.Repeat("a", 16<<10) + `"}`, "", "must have at most 16384"},
 			{"", `{"` + strings.Repeat("a", 16<<10) + `": 1}`, "projection: has 16"},
-			{"", `{"_id": 0}`, "projection: _id: leaves out what tells documents apart"},
+			{"", `{"_id": 0}`, "projection: _id: must not leave out _id, by which documents are told apart"},
 			{"", `{"a": {"$slice": 1}}`, "projection: a: computes a value"},
 			{"", `{"a": 1, "b": 0}`, "projection: b: mixes"},
 		} {
@@ -484,8 +484,8 @@ func TestLiveTicket(t *testing.T) {
 			request *mooringv1.CreateTicketRequest
 			want    string
 		}{
-			{&mooringv1.CreateTicketRequest{}, "watch: is required, or live"},
-			{&mooringv1.CreateTicketRequest{Watch: onShop(), Live: liveOn(t, "", "")}, "live: is for a ticket without watch"},
+			{&mooringv1.CreateTicketRequest{}, "watch: is required if live is not set"},
+			{&mooringv1.CreateTicketRequest{Watch: onShop(), Live: liveOn(t, "", "")}, "live: cannot be set together with watch"},
 			{&mooringv1.CreateTicketRequest{Live: liveOn(t, `{"$where": "1"}`, "")}, "live.filter: $where"},
 			{&mooringv1.CreateTicketRequest{Live: &mooringv1.LiveRequest{Database: "db"}}, "live.collection: is required"},
 			{&mooringv1.CreateTicketRequest{Live: liveOn(t, `{"a": "`+strings.Repeat("a", 9000)+`"}`, "")}, "live: is too large"},

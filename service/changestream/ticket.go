@@ -46,9 +46,9 @@ func (s *Server) CreateTicket(
 	watch, of := req.GetWatch(), req.GetLive()
 	switch {
 	case watch == nil && of == nil:
-		r.Refuse("watch", "is required, or live")
+		r.Refuse("watch", "is required if live is not set")
 	case watch != nil && of != nil:
-		r.Refuse("live", "is for a ticket without watch")
+		r.Refuse("live", "cannot be set together with watch")
 	case of != nil:
 		r.Known("", of)
 		_ = newLive(r, of)
@@ -57,7 +57,7 @@ func (s *Server) CreateTicket(
 		r.Known("", watch)
 		_, _ = read(r, watch)
 		if r.Within("watch"); r.Err() == nil && watch.Session != nil {
-			r.Refuse("watch.session", "is not for a ticket, which outlives sessions")
+			r.Refuse("watch.session", "cannot be set: a ticket outlives sessions")
 		}
 	}
 	if err := r.Err(); err != nil {
@@ -203,7 +203,7 @@ func (c *claim) encode() []byte {
 	return append(b, c.stream...)
 }
 
-// errClaim is a sealed text that is no claim.
+// errClaim is a sealed text that is not a claim.
 var errClaim = errors.New("unknown content")
 
 func decodeClaim(b []byte) (claim, error) {

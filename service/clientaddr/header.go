@@ -79,7 +79,7 @@ func cutPair(element string) (name, value, rest string, more, ok bool) {
 
 // node returns the address in what a proxy calls a client (RFC 7239, 6), whose port does not
 // matter: 192.0.2.1, 192.0.2.1:80, [2001:db8::1], [2001:db8::1]:80, and 2001:db8::1 as
-// X-Forwarded-For has it. unknown and names that a proxy has made up are no addresses.
+// X-Forwarded-For has it. unknown and names that a proxy has made up are not addresses.
 func node(text string) (netip.Addr, bool) {
 	host, port, hasPort := text, "", false
 	inner, bracketed := strings.CutPrefix(text, "[")

@@ -14,9 +14,9 @@ import (
 var (
 	// ErrTooLarge reports that a message becomes longer than its limit, or that a reader of it
 	// needs too large a window.
-	ErrTooLarge = errors.New("the message becomes too large when it is inflated")
-	// ErrMalformed reports bytes that are no compressed message.
-	ErrMalformed = errors.New("the message cannot be inflated")
+	ErrTooLarge = errors.New("the decompressed message is too large")
+	// ErrMalformed reports bytes that are not a compressed message.
+	ErrMalformed = errors.New("the message cannot be decompressed")
 )
 
 // step is the number of bytes that are charged before they are inflated.

@@ -80,7 +80,7 @@ func (r *Reader) explain(err error) error {
 	case isLargeWindow(err):
 		return ErrTooLarge
 	}
-	// An early end is no error of the body that was read: it is not wrapped.
+	// An early end is not an error of the body that was read: it is not wrapped.
 	return fmt.Errorf("%w: %s: %v", ErrMalformed, r.coding, err) //nolint:errorlint // see above
 }
 

@@ -16,9 +16,9 @@ var driverKeys = map[string]struct{}{
 
 // Reasons for refusals.
 const (
-	sessions     = "sessions are the gateway's"
-	transactions = "transactions are the gateway's"
-	connections  = "connections are the gateway's"
+	sessions     = "the gateway manages sessions"
+	transactions = "the gateway manages transactions"
+	connections  = "the gateway manages connections"
 	others       = "it affects the operations of other clients"
 	servers      = "it is used between servers"
 )
@@ -94,11 +94,11 @@ func readCommand(r *request.Reader, d *mooringv1.Document) bson.Raw {
 	cmd := r.Required("command", d)
 	name := strings.ToLower(cmd.FirstKey())
 	if why := whyForeign(name); why != "" {
-		r.Refuse("command", "%s is not for clients: %s", cmd.FirstKey(), why)
+		r.Refuse("command", "clients cannot run %s: %s", cmd.FirstKey(), why)
 	}
 	for key := range cmd.All() {
 		if isForeignKey(name, key) {
-			r.Refuse("command."+key, "belongs to the gateway and to servers")
+			r.Refuse("command."+key, "is reserved for the gateway and for servers")
 		}
 	}
 	return cmd

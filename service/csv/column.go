@@ -33,7 +33,7 @@ func ParseColumn(text string) (Column, error) {
 		return c, err
 	}
 	if _, err := literal.ParseForm(c.Path); err == nil {
-		return c, errors.New(quoted(text) + " has a type and no name")
+		return c, errors.New(quoted(text) + " has a type but no name")
 	}
 	return c, checkPath(c.Path)
 }
@@ -52,8 +52,8 @@ func checkPath(path string) error {
 	case strings.ContainsRune(path, 0):
 		return errors.New(quoted(path) + " has a zero byte in it")
 	case strings.Count(path, ".") >= maxDepth:
-		return errors.New("the name leads through more than " + strconv.Itoa(maxDepth) +
-			" documents")
+		return errors.New("the name has more than " + strconv.Itoa(maxDepth) +
+			" parts")
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func ParseColumns(row string) ([]Column, error) {
 // columns reads the first row.
 func (s *scanner) columns() ([]Column, error) {
 	if err := s.scan(MaxHeader); errors.Is(err, io.EOF) {
-		return nil, &Error{Line: 1, Column: 1, Problem: "there is no row of names", Fatal: true}
+		return nil, &Error{Line: 1, Column: 1, Problem: "the header row is missing", Fatal: true}
 	} else if err != nil {
 		return nil, err
 	}
@@ -170,10 +170,10 @@ func (n *node) add(path []string, column int) error {
 			}
 			n.byName[name], n.fields = child, append(n.fields, child)
 		case i == len(path)-1 && child.column >= 0:
-			return errors.New("there are two columns " + quoted(strings.Join(path, ".")))
+			return errors.New("two columns have the name " + quoted(strings.Join(path, ".")))
 		case i == len(path)-1 || child.column >= 0:
 			return errors.New(quoted(strings.Join(path, ".")) +
-				" is in, or has in it, another column")
+				" contains another column or is part of it")
 		}
 		n = child
 	}

@@ -5,7 +5,7 @@
 //	Ada,36,1852-11-27,London
 //
 // A column without a type has what its cells look like: see package literal, which lists the types.
-// A cell that is empty, and not quoted, is no field. A row without any value is no document.
+// A cell that is empty, and not quoted, is not a field. A row without any value is not a document.
 // An empty text is written "". A field of a document in a document is named with a dot; an array is
 // Extended JSON in a column of the type json().
 //

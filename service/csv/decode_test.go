@@ -85,7 +85,7 @@ func TestDecode(t *testing.T) {
 				`{"c":{"$numberInt":"2"}}`, `{"a":{"d":{"e":{"$numberInt":"3"}}}}`,
 			},
 		},
-		"what is no field": {
+		"what is not a field": {
 			file: "s,n.int32(),x.binary()\n,,\n\"\",\"\",\"\"\n\n",
 			want: []string{`{"s":"","x":{"$binary":{"base64":"","subType":"00"}}}`},
 		},
@@ -148,14 +148,14 @@ func columns(t testing.TB, text string) []csv.Column {
 func TestTrouble(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for name, test := range map[string]struct{ file, want string }{
-		"no row of names": {"", `line 1, column 1: there is no row of names`},
+		"header row is missing": {"", `line 1, column 1: the header row is missing`},
 		"UTF-16": {
 			"\xff\xfea\x00", `line 1, column 1: the text is UTF-16: save it as UTF-8`,
 		},
 		"a column of no name": {"a,,b\n", `line 1, column 3: the column has no name`},
-		"a column twice":      {"a,b,a\n", `line 1, column 5: there are two columns "a"`},
+		"a column twice":      {"a,b,a\n", `line 1, column 5: two columns have the name "a"`},
 		"a column in another": {
-			"a,a.b\n", `line 1, column 3: "a.b" is in, or has in it, another column`,
+			"a,a.b\n", `line 1, column 3: "a.b" contains another column or is part of it`,
 		},
 		"a name with a space": {
 			"a, b\n", `line 1, column 3: " b" begins or ends with a space: remove it`,
@@ -167,13 +167,13 @@ func TestTrouble(t *testing.T) {
 		},
 		"many documents in each other": {
 			strings.Repeat("a.", 101) + "a\n",
-			`line 1, column 1: the name leads through more than 100 documents`,
+			`line 1, column 1: the name has more than 100 parts`,
 		},
 		"a type that is none": {
 			"a,b.int()\n", `line 1, column 3: there is no type "int"(): the types are auto, string, ` +
 				`int32, int64, double, decimal, boolean, date, objectId, uuid, binary, json`,
 		},
-		"a type without a name": {"int32()\n", `line 1, column 1: "int32()" has a type and no name`},
+		"a type without a name": {"int32()\n", `line 1, column 1: "int32()" has a type but no name`},
 		"a layout that is none": {
 			"a.date(yyyy)\n", `line 1, column 1: date() does not take "yyyy": it takes ms, s or a ` +
 				`layout, such as 2006-01-02 15:04:05`,
@@ -186,25 +186,25 @@ func TestTrouble(t *testing.T) {
 			strings.Repeat(",", 10_000), `line 1, column 10001: there are more than 10000 columns`,
 		},
 		"a quote in a cell": {
-			"a,b\n1,x\"y\n", `line 2, column 4: a quote in a cell that does not begin with one: put ` +
-				`quotes around the cell, and write "" for each in it`,
+			"a,b\n1,x\"y\n", `line 2, column 4: a quote in a cell that is not quoted: put ` +
+				`quotes around the cell, and write each quote in it as ""`,
 		},
 		"text after a quote": {
-			"a,b\n1,\"x\"y\n", `line 2, column 6: there is text after the quote that ends a cell: a ` +
-				`quote in a cell is written ""`,
+			"a,b\n1,\"x\"y\n", `line 2, column 6: text after the quote that ends a cell: ` +
+				`write a quote in a cell as ""`,
 		},
 		"a quote that is not closed": {
-			"a,b\nä,\"x\ny\n", `line 2, column 3: the quote here is not closed`,
+			"a,b\nä,\"x\ny\n", `line 2, column 3: this quote is not closed`,
 		},
 		"lines of the old Mac": {
-			"a,b\r1,2\r", `line 1, column 4: a \r outside of quotes, without a \n behind it`,
+			"a,b\r1,2\r", `line 1, column 4: a \r outside quotes must be followed by \n`,
 		},
 		"a row that is too long": {
 			"a\n" + long + long, `line 2, column 1: the row is longer than 400 bytes`,
 		},
 		"a quote over too long a row": {
-			"a,b\n1,\"" + long + long, `line 2, column 3: the row is longer than 400 bytes, and the ` +
-				`quote here is not closed in them`,
+			"a,b\n1,\"" + long + long, `line 2, column 3: the row is longer than 400 bytes, and this ` +
+				`quote is not closed in them`,
 		},
 		"too few cells":  {"a,b\n1\n", `line 2, column 2: the row has 1 cells, not 2`},
 		"too many cells": {"a,b\n1,2,3\n", `line 2, column 5: the row has 3 cells, not 2`},

@@ -54,7 +54,7 @@ func TestEncode(t *testing.T) {
 		},
 		"what is empty": {"a,b", `{"a": ""}`, `"",`},
 		"quotes":        {"a,b,c", `{"a": "\"", "b": " x", "c": "x\r\n"}`, "\"\"\"\",\" x\",\"x\r\n\""},
-		"what is no number": {
+		"what is not a number": {
 			"a,b,c", `{"a": {"$numberDouble": "NaN"}, "b": {"$numberDouble": "-Infinity"},
 			"c": {"$numberDouble": "Infinity"}}`, "NaN,-Infinity,Infinity",
 		},
@@ -99,15 +99,15 @@ func TestEncodeRefusals(t *testing.T) {
 	}{
 		"another type": {
 			"a,b.int32()", parse(t, `{"a": 1, "b": "x"}`),
-			`column "b.int32()": a value of type string is none of int32()`,
+			`column "b.int32()": a value of type string cannot be written as int32()`,
 		},
 		"a layout that loses the time": {
 			"at.date(2006-01-02)", parse(t, `{"at": {"$date": "2026-11-30T10:15:00Z"}}`),
-			`column "at.date(2006-01-02)": a value of type date is none of date(2006-01-02)`,
+			`column "at.date(2006-01-02)": a value of type date cannot be written as date(2006-01-02)`,
 		},
 		"seconds that lose milliseconds": {
 			"at.date(s)", parse(t, `{"at": {"$date": "2026-11-30T10:15:00.5Z"}}`),
-			`column "at.date(s)": a value of type date is none of date(s)`,
+			`column "at.date(s)": a value of type date cannot be written as date(s)`,
 		},
 		"a malformed document": {"a", bson.Raw("\x0b\x00\x00\x00\x10b\x00\x01\x00\x00\x00"), ""},
 	} {

@@ -155,7 +155,7 @@ func (s *scanner) cut(at int) (ended bool, wrong *Error) {
 			}
 		case atReturn:
 			if c != '\n' {
-				return false, s.at(i-1, `a \r outside of quotes, without a \n behind it`)
+				return false, s.at(i-1, `a \r outside quotes must be followed by \n`)
 			}
 		case atStart:
 			if c == '"' {
@@ -175,11 +175,11 @@ func (s *scanner) cut(at int) (ended bool, wrong *Error) {
 			s.close(i)
 			s.state = atReturn
 		case s.state == atQuote:
-			return false, s.at(i, "there is text after the quote that ends a cell: a quote in a "+
-				`cell is written ""`)
+			return false, s.at(i, "text after the quote that ends a cell: write a quote in a "+
+				`cell as ""`)
 		case c == '"':
-			return false, s.at(i, "a quote in a cell that does not begin with one: put quotes "+
-				`around the cell, and write "" for each in it`)
+			return false, s.at(i, "a quote in a cell that is not quoted: put quotes around "+
+				`the cell, and write each quote in it as ""`)
 		default:
 			s.state = inPlain
 		}
@@ -210,7 +210,7 @@ func (s *scanner) end() error {
 	case len(s.row) == 0:
 		return io.EOF
 	case s.state == inQuotes:
-		return fatal(s.at(s.quote, "the quote here is not closed"))
+		return fatal(s.at(s.quote, "this quote is not closed"))
 	}
 	s.close(len(s.row))
 	s.lines++
@@ -220,7 +220,7 @@ func (s *scanner) end() error {
 func (s *scanner) tooLong(most int) error {
 	at, problem := 0, "the row is longer than "+strconv.Itoa(most)+" bytes"
 	if s.state == inQuotes {
-		at, problem = s.quote, problem+", and the quote here is not closed in them"
+		at, problem = s.quote, problem+", and this quote is not closed in them"
 	}
 	e := s.at(at, problem)
 	e.TooLarge = true

@@ -90,7 +90,7 @@ func find(ctx context.Context, c *call, in *input) error {
 		limit = *in.limit
 	}
 	if limit < 0 || limit > maxLimit {
-		return invalid("limit", "is not a number from 1 to 50000")
+		return invalid("limit", "must be a number from 1 to 50000")
 	}
 	return stream(ctx, c, int(limit), func(ctx context.Context) (
 		grpc.ServerStreamingClient[mooringv1.StreamFindResponse], error,
@@ -181,7 +181,7 @@ func insertOne(ctx context.Context, c *call, in *input) error {
 
 func insertMany(ctx context.Context, c *call, in *input) error {
 	if len(in.documents) == 0 {
-		return invalid("documents", "there is no document to insert")
+		return invalid("documents", "must have at least one document")
 	}
 	done, err := c.documents().InsertMany(c.in(ctx), &mooringv1.InsertManyRequest{
 		Database: in.database, Collection: in.collection, Documents: in.documents,

@@ -79,9 +79,9 @@ func (p *parser) input(do *action) (*input, error) {
 		read := fields[name]
 		switch {
 		case read == nil || !do.has(name):
-			return nil, invalid(name, "this action has no such field")
+			return nil, invalid(name, "this action does not have this field")
 		case seen[name]:
-			return nil, p.fail(name, "it is repeated")
+			return nil, p.fail(name, "the field is repeated")
 		case !p.take(':'):
 			return nil, p.fail(name, `expected ":"`)
 		}

@@ -145,7 +145,7 @@ func (c *call) read(do *action) (*input, error) {
 		return nil, err
 	}
 	if !slices.Contains(c.api.sources, in.dataSource) {
-		return nil, invalid("dataSource", "there is no data source of this name; there is "+
+		return nil, invalid("dataSource", "unknown data source; known are "+
 			strings.Join(c.api.sources, ", "))
 	}
 	return in, nil

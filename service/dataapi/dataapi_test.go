@@ -443,11 +443,11 @@ func TestFailures(t *testing.T) {
 			{"no body", base + a.name, "", nil, nil, false, 400, "InvalidParameter", "not a JSON object"},
 			{"malformed body", base + a.name, good[:len(good)-1], nil, nil, false, 400, "InvalidParameter", "expected"},
 			{"text after the body", base + a.name, good + "{}", nil, nil, false, 400, "InvalidParameter", "unexpected text"},
-			{"unknown field", base + a.name, body(a.fields + `"hint":{},`), nil, nil, false, 400, "InvalidParameter", "hint: this action has no such field"},
-			{"field twice", base + a.name, body(a.fields + `"database":"x",`), nil, nil, false, 400, "InvalidParameter", "database: it is repeated"},
+			{"unknown field", base + a.name, body(a.fields + `"hint":{},`), nil, nil, false, 400, "InvalidParameter", "hint: this action does not have this field"},
+			{"field twice", base + a.name, body(a.fields + `"database":"x",`), nil, nil, false, 400, "InvalidParameter", "database: the field is repeated"},
 			{"field of another type", base + a.name, strings.Replace(good, `"shop"`, `7`, 1), nil, nil, false, 400, "InvalidParameter", "database: expected a string"},
-			{"unknown data source", base + a.name, strings.Replace(good, `"main"`, `"Cluster0"`, 1), nil, nil, false, 400, "InvalidParameter", "there is main, mongodb-atlas"},
-			{"no data source", base + a.name, strings.Replace(good, `"dataSource":"main",`, ``, 1), nil, nil, false, 400, "MissingParameter", "dataSource: this field is required"},
+			{"unknown data source", base + a.name, strings.Replace(good, `"main"`, `"Cluster0"`, 1), nil, nil, false, 400, "InvalidParameter", "known are main, mongodb-atlas"},
+			{"unknown data source", base + a.name, strings.Replace(good, `"dataSource":"main",`, ``, 1), nil, nil, false, 400, "MissingParameter", "dataSource: this field is required"},
 			{"no database", base + a.name, strings.Replace(good, `"database":"shop",`, ``, 1), nil, nil, false, 400, "MissingParameter", "database: this field is required"},
 			{"null for a collection", base + a.name, strings.Replace(good, `"orders"`, `null`, 1), nil, nil, false, 400, "MissingParameter", "collection: this field is required"},
 			{"form without a credential", base + a.name, good, []string{"Content-Type", "application/x-www-form-urlencoded"}, nil, false, 400, "InvalidParameter", "Content-Type"},
@@ -515,7 +515,7 @@ func TestFieldFailures(t *testing.T) {
 	for _, c := range []struct{ action, fields, code, text string }{
 		{"insertOne", ``, "MissingParameter", "document"},
 		{"insertMany", ``, "MissingParameter", "documents"},
-		{"insertMany", `"documents":[],`, "InvalidParameter", "documents: there is no document"},
+		{"insertMany", `"documents":[],`, "InvalidParameter", "documents: must have at least one"},
 		{"insertMany", `"documents":[{},1],`, "InvalidParameter", "documents.1: expected an object"},
 		{"insertMany", `"documents":{},`, "InvalidParameter", "documents: expected an array"},
 		{"insertMany", `"documents":[{} {}],`, "InvalidParameter", "documents: expected"},
@@ -526,11 +526,11 @@ func TestFieldFailures(t *testing.T) {
 		{"replaceOne", `"filter":{},`, "MissingParameter", "replacement"},
 		{"deleteMany", ``, "MissingParameter", "filter"},
 		{"aggregate", ``, "MissingParameter", "pipeline"},
-		{"find", `"limit":50001,`, "InvalidParameter", "limit: is not a number from 1 to 50000"},
-		{"find", `"limit":-1,`, "InvalidParameter", "limit: is not"},
+		{"find", `"limit":50001,`, "InvalidParameter", "limit: must be a number from 1 to 50000"},
+		{"find", `"limit":-1,`, "InvalidParameter", "limit: must be"},
 		{"find", `"limit":"many",`, "InvalidParameter", "limit: expected an integer"},
 		{"find", `"filter":{"a":{"$oid":"x"}},`, "InvalidParameter", "filter.a: malformed Extended JSON"},
-		{"findOne", `"limit":1,`, "InvalidParameter", "limit: this action has no such field"},
+		{"findOne", `"limit":1,`, "InvalidParameter", "limit: this action does not have this field"},
 	} {
 		w := post(newHandler(t, &backend{}), "/action/"+c.action, body(c.fields))
 		var got failure
@@ -582,7 +582,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestOtherRequests checks what is no action, and the other status of inserts.
+// TestOtherRequests checks what is not an action, and the other status of inserts.
 func TestOtherRequests(t *testing.T) {
 	h := newHandler(t, &backend{response: &mooringv1.InsertOneResponse{InsertedId: idValue(t)}},
 		func(

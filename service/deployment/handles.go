@@ -103,7 +103,7 @@ type elsewhere struct{ replicas Replicas }
 
 var _ call.Elsewhere = (*elsewhere)(nil)
 
-func (e *elsewhere) Error() string { return "another replica has the handle, if there is one" }
+func (e *elsewhere) Error() string { return "this replica does not have the handle" }
 
 // Route has all other replicas kill the handle. If no replica knows it, but one has failed, Route
 // returns that failure: the handle may be there.
@@ -166,7 +166,7 @@ func readQuery(req *mooringv1.ListHandlesRequest) (handle.Query, error) {
 		if *n < 1 {
 			return q, &rpcerr.Error{
 				Reason: rpcerr.InvalidArgument, Field: "batchSize",
-				Message: "is less than 1",
+				Message: "must be at least 1",
 			}
 		}
 		q.Limit = min(int(*n), maxBatchSize)
@@ -177,7 +177,7 @@ func readQuery(req *mooringv1.ListHandlesRequest) (handle.Query, error) {
 		if q.Database == "" || isCollection && q.Collection == "" {
 			return q, &rpcerr.Error{
 				Reason: rpcerr.InvalidArgument, Field: "namespace",
-				Message: `is neither a database nor "database.collection"`,
+				Message: `must be a database or "database.collection"`,
 			}
 		}
 	}

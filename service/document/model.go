@@ -27,7 +27,7 @@ func readModels(
 		switch all[i].Kind {
 		case client.UpdateMany, client.DeleteMany:
 			if r.IsExact() {
-				r.RefuseKey("a write that reaches many documents takes none")
+				r.RefuseKey("updateMany and deleteMany do not take a key")
 			}
 		case client.InsertOne:
 			all[i].Document = r.WithID(i, all[i].Document)

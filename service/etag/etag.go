@@ -43,14 +43,14 @@ func (t Tag) String() string {
 }
 
 // State returns the part of the tag that names the BSON. Weak tags name none, since they compare
-// as different to all (RFC 9110, 13.1.1). The etag "*" is no star, and names none either.
+// as different to all (RFC 9110, 13.1.1). The etag "*" is not a star, and names none either.
 func (t Tag) State() string {
 	if t.Star || t.Weak {
 		return t.String()
 	}
 	digest, _, _ := strings.Cut(t.Opaque, ".")
 	if digest == "" || digest == "*" {
-		return t.String() // which is no digest
+		return t.String() // which is not a digest
 	}
 	return digest
 }
@@ -103,8 +103,7 @@ func Refuse(method string, h http.Header) error {
 	}
 	for _, name := range [...]string{IfMatch, IfNoneMatch} {
 		if len(h[name]) > 0 {
-			return refuse(name, "this call takes none: PUT, PATCH and DELETE of "+
-				ResourcePath+" do")
+			return refuse(name, "only PUT, PATCH and DELETE of "+ResourcePath+" take it")
 		}
 	}
 	return nil

@@ -179,7 +179,7 @@ func (b *Body) ExpectNone() error {
 	switch {
 	case n > 0:
 		b.x.w.Header().Set("Connection", "close")
-		return refuse(rpcerr.InvalidArgument, "a "+b.x.r.Method+" has no body here")
+		return refuse(rpcerr.InvalidArgument, "a "+b.x.r.Method+" here must not have a body")
 	case !errors.Is(err, io.EOF):
 		return b.Unread(err)
 	}

@@ -74,7 +74,7 @@ func TestServe(t *testing.T) {
 	}
 	const unary = mooringv1.DocumentService_FindOne_FullMethodName
 	if err := conn.Serve(ctx, unary, request, to); status.Code(err) != codes.Unimplemented {
-		t.Errorf("a call that is no stream: %v", err)
+		t.Errorf("a call that is not a stream: %v", err)
 	}
 	f.streamFind = func(*mooringv1.StreamFindRequest, findStream) error { panic("boom") }
 	defer func() {

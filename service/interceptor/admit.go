@@ -85,7 +85,7 @@ func (x *Chain) OpenAccount(ctx context.Context, c *admission.Account) {
 }
 
 // refused returns the error of a call, or the refusal that has canceled the call. A write that may
-// have been done is no refusal.
+// have been done is not a refusal.
 func refused(ctx context.Context, err error) error {
 	if err == nil || !isCanceled(err) {
 		return err

@@ -82,7 +82,7 @@ func (s *stream) join(m any) error {
 	case s.call.receives:
 		return &rpcerr.Error{
 			Reason: rpcerr.InvalidArgument, Field: "transaction",
-			Message: "a stream of the client takes none: use InsertMany",
+			Message: "a client stream does not take it: use InsertMany",
 		}
 	}
 	joined, leave, err := chain.cfg.Transactions.Join(s.ctx, in)

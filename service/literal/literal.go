@@ -147,7 +147,7 @@ func (f Form) Append(dst []byte, v bson.Value, mode extjson.Mode) ([]byte, error
 	}
 	out, ok := f.kind.write(dst, v, f.arg)
 	if !ok {
-		return dst, fmt.Errorf("a value of type %s is none of %s", v.Type, f)
+		return dst, fmt.Errorf("a value of type %s cannot be written as %s", v.Type, f)
 	}
 	return out, nil
 }

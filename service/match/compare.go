@@ -189,7 +189,7 @@ func exact(v bson.Value) (r *big.Rat, rank int) {
 func rational(d bson.Decimal128) *big.Rat {
 	r, ok := new(big.Rat).SetString(d.String())
 	if !ok {
-		panic("bug: " + d.String() + " is no number")
+		panic("bug: " + d.String() + " is not a number")
 	}
 	return r
 }

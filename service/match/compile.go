@@ -18,7 +18,7 @@ func (c *compiler) refuse(problem string) error { return &Error{At: c.at, Proble
 func (c *compiler) conditions(filter bson.Raw, depth int) (condition, error) {
 	all := condition{kind: kindAll}
 	if depth > maxDepth {
-		return all, c.refuse("it nests too deep")
+		return all, c.refuse("it is nested too deeply")
 	}
 	it := filter.Iter()
 	for it.Next() {
@@ -60,19 +60,19 @@ func (c *compiler) condition(key string, v bson.Value, depth int) (condition, er
 }
 
 func (c *compiler) unknown(operator string) error {
-	return c.refuse(operator + " is not among the operators that are evaluated here")
+	return c.refuse(operator + " is not supported here")
 }
 
 func (c *compiler) join(k kind, key string, v bson.Value, depth int) (condition, error) {
 	list, ok := v.Array()
 	if !ok || list.IsEmpty() {
-		return condition{}, c.refuse(key + " has no array of filters")
+		return condition{}, c.refuse(key + " must be an array of filters that is not empty")
 	}
 	joined := condition{kind: k}
 	for _, item := range list.All() {
 		filter, ok := item.Document()
 		if !ok {
-			return joined, c.refuse(key + " has an item that is no filter")
+			return joined, c.refuse(key + " has an item that is not a filter")
 		}
 		one, err := c.conditions(filter, depth+1)
 		if err != nil {
@@ -109,7 +109,7 @@ func (c *compiler) operand(v bson.Value, depth int) ([]operator, error) {
 // operators compiles a document of operators, all of which must hold.
 func (c *compiler) operators(d bson.Raw, depth int) (all []operator, err error) {
 	if depth > maxDepth {
-		return nil, c.refuse("it nests too deep")
+		return nil, c.refuse("it is nested too deeply")
 	}
 	it := d.Iter()
 	for it.Next() {
@@ -133,14 +133,14 @@ var comparisons = map[string]testKind{
 func (c *compiler) operator(key string, v bson.Value, in bson.Raw, depth int) ([]operator, error) {
 	if kind, ok := comparisons[key]; ok {
 		if v.Type == bson.TypeRegex && kind != testEqual {
-			return nil, c.refuse(key + " has a regular expression")
+			return nil, c.refuse(key + " does not take a regular expression")
 		}
 		return c.compare(kind, v)
 	}
 	switch key {
 	case "$ne":
 		if v.Type == bson.TypeRegex {
-			return nil, c.refuse("$ne has a regular expression")
+			return nil, c.refuse("$ne does not take a regular expression")
 		}
 		return c.negate(c.compare(testEqual, v))
 	case "$in":
@@ -159,7 +159,7 @@ func (c *compiler) operator(key string, v bson.Value, in bson.Raw, depth int) ([
 	case "$size":
 		n, ok := v.AsInt64()
 		if !ok || n < 0 {
-			return nil, c.refuse("$size has no size")
+			return nil, c.refuse("$size must be an integer that is not negative")
 		}
 		return one(test{kind: testSize, number: n}), nil
 	case "$all":
@@ -172,7 +172,7 @@ func (c *compiler) operator(key string, v bson.Value, in bson.Raw, depth int) ([
 		options, _ := in.Lookup("$options")
 		text, ok := options.Str()
 		if !ok && !options.IsZero() {
-			return nil, c.refuse("$options is no text")
+			return nil, c.refuse("$options must be a string")
 		}
 		return c.pattern(v, text)
 	case "$options":
@@ -191,7 +191,7 @@ func (c *compiler) negate(group []operator, err error) ([]operator, error) {
 
 func (c *compiler) compare(kind testKind, v bson.Value) ([]operator, error) {
 	if v.Type == bson.TypeUndefined {
-		return nil, c.refuse("nothing compares to undefined")
+		return nil, c.refuse("undefined cannot be compared")
 	}
 	return one(test{kind: kind, operand: v}), nil
 }
@@ -215,7 +215,7 @@ func isFalse(v bson.Value) bool {
 func (c *compiler) in(key string, v bson.Value) ([]operator, error) {
 	list, ok := v.Array()
 	if !ok {
-		return nil, c.refuse(key + " has no array")
+		return nil, c.refuse(key + " must be an array")
 	}
 	t := test{kind: testIn}
 	for _, item := range list.All() {
@@ -228,10 +228,10 @@ func (c *compiler) in(key string, v bson.Value) ([]operator, error) {
 			continue
 		}
 		if d, ok := item.Document(); ok && strings.HasPrefix(d.FirstKey(), "$") {
-			return nil, c.refuse(key + " has an operator in its array")
+			return nil, c.refuse(key + " must not have an operator in its array")
 		}
 		if item.Type == bson.TypeUndefined {
-			return nil, c.refuse("nothing compares to undefined")
+			return nil, c.refuse("undefined cannot be compared")
 		}
 		t.null = t.null || item.IsNull()
 		t.list = append(t.list, item)
@@ -245,7 +245,7 @@ func (c *compiler) all(v bson.Value, depth int) ([]operator, error) {
 	list, ok := v.Array()
 	switch {
 	case !ok:
-		return nil, c.refuse("$all has no array")
+		return nil, c.refuse("$all must be an array")
 	case list.IsEmpty():
 		return c.negate(nil, nil)
 	}
@@ -261,7 +261,7 @@ func (c *compiler) all(v bson.Value, depth int) ([]operator, error) {
 			inner, _ := d.Lookup("$elemMatch")
 			some, err = c.element(inner, depth)
 		case strings.HasPrefix(d.FirstKey(), "$"):
-			err = c.refuse("$all has an operator in its array")
+			err = c.refuse("$all must not have an operator in its array")
 		default:
 			some, err = c.operand(item, depth)
 		}
@@ -271,7 +271,7 @@ func (c *compiler) all(v bson.Value, depth int) ([]operator, error) {
 		all = append(all, some...)
 	}
 	if elements > 0 && elements < list.Len() {
-		return nil, c.refuse("$all has $elemMatch beside values")
+		return nil, c.refuse("$all must not have both $elemMatch and values")
 	}
 	return all, nil
 }
@@ -280,7 +280,7 @@ func (c *compiler) all(v bson.Value, depth int) ([]operator, error) {
 func (c *compiler) element(v bson.Value, depth int) ([]operator, error) {
 	d, ok := v.Document()
 	if !ok {
-		return nil, c.refuse("$elemMatch has no document")
+		return nil, c.refuse("$elemMatch must be a document")
 	}
 	first := d.FirstKey()
 	if _, joins := joins[first]; strings.HasPrefix(first, "$") && !joins && first != "$comment" {
@@ -297,7 +297,7 @@ func (c *compiler) not(v bson.Value, depth int) ([]operator, error) {
 	}
 	d, ok := v.Document()
 	if !ok || !strings.HasPrefix(d.FirstKey(), "$") {
-		return nil, c.refuse("$not has neither operators nor a regular expression")
+		return nil, c.refuse("$not must have operators or a regular expression")
 	}
 	return c.negate(c.operators(d, depth+1))
 }
@@ -316,7 +316,7 @@ func (c *compiler) compilePattern(v bson.Value, options string) (*pattern, error
 	case isRegex:
 		text, options = expression, own+options
 	case !isText:
-		return nil, c.refuse("$regex has no regular expression")
+		return nil, c.refuse("$regex must be a regular expression or a string")
 	}
 	p, problem := compilePattern(text, options)
 	if p == nil {
@@ -328,13 +328,14 @@ func (c *compiler) compilePattern(v bson.Value, options string) (*pattern, error
 func (c *compiler) mod(v bson.Value) ([]operator, error) {
 	list, ok := v.Array()
 	if !ok || list.Len() != 2 {
-		return nil, c.refuse("$mod has no array of two numbers")
+		return nil, c.refuse("$mod must be an array of two numbers")
 	}
 	var numbers [2]int64
 	for i, item := range list.All() {
 		n, ok := whole(item)
 		if !ok || item.Type == bson.TypeDecimal128 || i == 0 && n == 0 {
-			return nil, c.refuse("$mod has no array of two numbers, of which the first is not 0")
+			return nil, c.refuse("$mod must be an array of two numbers, the first of which " +
+				"is not 0")
 		}
 		numbers[i] = n
 	}
@@ -366,12 +367,12 @@ func (c *compiler) types(v bson.Value) ([]operator, error) {
 	for _, item := range list.All() {
 		found, ok := typesOf(item)
 		if !ok {
-			return nil, c.refuse("$type has what is no type")
+			return nil, c.refuse("$type has an unknown type")
 		}
 		t.types = append(t.types, found...)
 	}
 	if len(t.types) == 0 {
-		return nil, c.refuse("$type has no type")
+		return nil, c.refuse("$type must have at least one type")
 	}
 	return one(t), nil
 }

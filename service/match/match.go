@@ -30,7 +30,7 @@ const MaxSteps = 1 << 17
 // maxDepth is how deep a filter nests.
 const maxDepth = 50
 
-// Error says which part of a filter is not evaluated here, or is no filter for a server either.
+// Error says which part of a filter is not evaluated here, or is not a filter for a server either.
 type Error struct {
 	// At is the path of the field whose condition it is; empty: none.
 	At      string

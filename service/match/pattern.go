@@ -37,29 +37,30 @@ func compilePattern(text, options string) (*pattern, string) {
 		case 's':
 			flags |= syntax.DotNL
 		default:
-			return nil, "the option " + string(o) + " of the regular expression is not known here"
+			return nil, "the regular expression has the option " + string(o) +
+				", which is not supported here"
 		}
 	}
 	if escapes(text, "sS") { // which differ in the vertical tab
-		return nil, `\s and \S in regular expressions are not known here`
+		return nil, `\s and \S in regular expressions are not supported here`
 	}
 	tree, err := syntax.Parse(text, flags)
 	if err != nil {
-		return nil, "the regular expression is not known here: " + err.Error()
+		return nil, "the regular expression is not supported here: " + err.Error()
 	}
 	tree = endless(tree)
 	width := widthOf(tree)
 	switch {
 	case !anchored(tree):
-		return nil, "the regular expression does not begin with ^"
+		return nil, "the regular expression must begin with ^"
 	case width > maxWidth:
-		return nil, "the regular expression has no bound"
+		return nil, "the regular expression must limit how much it matches"
 	case !endsWell(tree, true):
-		return nil, "the regular expression has $ within"
+		return nil, "the regular expression must have $ only at its end"
 	}
 	re, err := regexp.Compile(tree.String())
 	if err != nil {
-		return nil, "the regular expression is not known here: " + err.Error()
+		return nil, "the regular expression is not supported here: " + err.Error()
 	}
 	program, err := syntax.Compile(tree.Simplify())
 	if err != nil || len(program.Inst) > maxProgram {

@@ -125,7 +125,7 @@ func TestKillWhatIsBusy(t *testing.T) {
 	})
 }
 
-// Those that ended are no handles any more, even if their last page may still be asked for.
+// Those that ended are not handles any more, even if their last page may still be asked for.
 func TestEndedCursorsAreNotListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)

@@ -25,7 +25,7 @@ const (
 	flagsKnown = 1<<iota - 1
 )
 
-// errClaim is a sealed text that is no claim.
+// errClaim is a sealed text that is not a claim.
 var errClaim = errors.New("unknown content")
 
 // append appends the body of the token.

@@ -179,8 +179,8 @@ type Conflict struct {
 
 func (c *Conflict) String() string {
 	return c.Action + " on " + c.On.String() + " is refused by " + c.Rules + ": give them the " +
-		"same @filter and @forced, or the same @hidden and @readonly, or conditions that exclude " +
-		"each other"
+		"same @filter and @forced, or the same @hidden and @readonly, or conditions that are " +
+		"never true together"
 }
 
 // Conflicts returns the conflicts for a principal, each set of rules once. It looks at the

@@ -27,7 +27,7 @@ func (c *Call) watch(m protoreflect.Message, l *limits) error {
 	case err != nil:
 		return err
 	case len(m.GetUnknown()) > 0:
-		return problem("has a field that the policy does not know")
+		return problem("has a field that the policy does not support")
 	case request.GetCollation().GetEncoding() != nil:
 		return &partError{"collation", problem("is not possible where a rule limits events")}
 	}

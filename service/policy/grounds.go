@@ -186,7 +186,7 @@ func (g *Grounds) Add(text string) error {
 	return nil
 }
 
-var errGrounds = errors.New("these are no grounds of a call")
+var errGrounds = errors.New("the grounds of a call are malformed")
 
 // decoder takes values off the front of rest; bad says that there was too little, and stays.
 type decoder struct {

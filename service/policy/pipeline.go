@@ -202,7 +202,7 @@ func (p *pipelines) geoNear(operand bson.Raw, l *limits) (bson.Raw, error) {
 func (p *pipelines) other(v bson.Value) (limits, error) {
 	name, ok := v.Str()
 	if !ok || name == "" {
-		return limits{}, problem("reads from something that is not a collection of the database")
+		return limits{}, problem("reads from a source that is not a collection of the database")
 	}
 	l := p.may("Aggregate", Resource{p.database, name})
 	if !l.Allowed || p.untouched && l.Restricted() {
@@ -218,7 +218,7 @@ type foreign struct {
 }
 
 func (e *foreign) Error() string {
-	return "reads or writes " + e.on.String() + ", which the caller may not"
+	return "reads or writes " + e.on.String() + ", which the caller may not use"
 }
 
 func (p *pipelines) lookup(operand bson.Raw, l *limits) (bson.Raw, error) {
@@ -234,7 +234,7 @@ func (p *pipelines) lookup(operand bson.Raw, l *limits) (bson.Raw, error) {
 				return nil, err
 			}
 		default:
-			return nil, problem("has a $lookup with " + key + ", which the policy does not know")
+			return nil, problem("has a $lookup with " + key + ", which the policy does not support")
 		}
 	}
 	from, _ := operand.Lookup("from")

@@ -67,10 +67,10 @@ permit(principal, action in Action::"own", resource);`
 func Parse(text []byte) (*Policy, error) {
 	list, err := cedar.NewPolicyListFromBytes("", text)
 	if err != nil {
-		return nil, fmt.Errorf("it is not Cedar: %w", err)
+		return nil, fmt.Errorf("the policy is not valid Cedar: %w", err)
 	}
 	if len(list) == 0 {
-		return nil, errors.New("line 1: it has no rule, so that nothing would be allowed: " +
+		return nil, errors.New("line 1: the policy has no rule, so nothing would be allowed: " +
 			"write a permit")
 	}
 	p := &Policy{

@@ -48,7 +48,7 @@ func document(t testing.TB, json string) *mooringv1.Document {
 func TestParse(t *testing.T) {
 	for _, row := range []struct{ name, text, want string }{
 		{"nothing", "", "no rule"},
-		{"not Cedar", "permit", "not Cedar"},
+		{"not valid Cedar", "permit", "not valid Cedar"},
 		{"unknown annotation", "\n" + `@filtre("{'a': 1}")` + permitAll, "line 2: @filtre: is not known"},
 		{"id twice", `@id("a")` + permitAll + `@id("a")` + permitAll, `another rule has the id "a"`},
 		{"id of our own", `@id("own handles")` + permitAll, "another rule"},
@@ -58,20 +58,20 @@ func TestParse(t *testing.T) {
 		{"operator", `@filter("{'a': {'$regex': 'x'}}")` + permitAll, "$regex"},
 		{"operator of the top level", `@filter("{'$where': 'x'}")` + permitAll, "$where"},
 		{"nested operator", `@filter("{'$and': [{'$expr': 1}]}")` + permitAll, "$expr"},
-		{"$and without filters", `@filter("{'$and': []}")` + permitAll, "no array"},
-		{"$or with an empty one", `@filter("{'$or': [{}]}")` + permitAll, "no filter"},
+		{"$and without filters", `@filter("{'$and': []}")` + permitAll, "must be an array"},
+		{"$or with an empty one", `@filter("{'$or': [{}]}")` + permitAll, "not a filter"},
 		{"document", `@filter("{'a': {'b': 1}}")` + permitAll, `"b"`},
 		{"array", `@filter("{'a': [1]}")` + permitAll, "array"},
 		{"$in", `@filter("{'a': {'$in': 1}}")` + permitAll, "$in"},
-		{"$in of documents", `@filter("{'a': {'$in': [{'b': 1}]}}")` + permitAll, "cannot stand"},
-		{"$gt of an array", `@filter("{'a': {'$gt': [1]}}")` + permitAll, "cannot stand"},
+		{"$in of documents", `@filter("{'a': {'$in': [{'b': 1}]}}")` + permitAll, "is not allowed here"},
+		{"$gt of an array", `@filter("{'a': {'$gt': [1]}}")` + permitAll, "is not allowed here"},
 		{"$exists", `@filter("{'a': {'$exists': 1}}")` + permitAll, "$exists"},
 		{"path with a position", `@filter("{'a.0': 1}")` + permitAll, "a.0"},
 		{"hidden _id", `@hidden("_id")` + permitAll, "_id"},
 		{"hidden position", `@hidden("a.$[].b")` + permitAll, "not a name"},
 		{"nothing hidden", `@hidden("")` + permitAll, "empty"},
 		{"forced path", `@forced("{'a.b': 1}")` + permitAll, "a.b"},
-		{"forced document", `@forced("{'a': {'b': 1}}")` + permitAll, "cannot stand"},
+		{"forced document", `@forced("{'a': {'b': 1}}")` + permitAll, "is not allowed here"},
 		{"any command", `@commands("*")` + permitAll, "not a name"},
 		{"commands under a filter", `@commands("ping") @hidden("a")` + permitAll, "@commands"},
 		{"forbid with a filter", `@filter("{'a': 1}") forbid (principal, action, resource);`, "forbid"},
@@ -229,7 +229,7 @@ func TestForeignMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusal, ok := errors.AsType[*policy.Refusal](call.Check(t.Context(), wrapperspb.String("x")))
-	if !ok || refusal.Field != "value" || !strings.Contains(refusal.Problem, "does not know") {
+	if !ok || refusal.Field != "value" || !strings.Contains(refusal.Problem, "does not support") {
 		t.Errorf("refusal %#v", refusal)
 	}
 }

@@ -336,7 +336,7 @@ next:
 // collection, or what the policy does not know.
 func (r *reader) whole(m protoreflect.Message, f method.Field, v protoreflect.Value) error {
 	if r.limits.Restricted() {
-		return problem("has the field " + f.JSONName() + ", which the policy does not know")
+		return problem("has the field " + f.JSONName() + ", which the policy does not support")
 	}
 	switch f.Check {
 	case mooringv1.Check_CHECK_VIEW_ON:

@@ -161,7 +161,7 @@ func (c *claim) note(n ast.IsNode) {
 	}
 }
 
-// find returns the claim that an expression stands for; nil: it is no claim.
+// find returns the claim that an expression stands for; nil: it is not a claim.
 func (c *claim) find(n ast.IsNode) *claim {
 	access, ok := n.(ast.NodeTypeAccess)
 	if !ok {
@@ -176,7 +176,7 @@ func (c *claim) find(n ast.IsNode) *claim {
 	return c.field(access.Arg, access.Value)
 }
 
-// field returns the field of a claim that is an object; nil: the expression is no claim.
+// field returns the field of a claim that is an object; nil: the expression is not a claim.
 func (c *claim) field(n ast.IsNode, name cedar.String) *claim {
 	object := c.find(n)
 	if object == nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // template holds a document of an annotation. {"$claim": "a.b"} in it stands for the value of a
-// claim. A nil template is no document.
+// claim. A nil template is not a document.
 type template struct {
 	doc bson.Raw
 	// constant is true if there is no claim in it.
@@ -49,19 +49,19 @@ func checkTemplate(filter bson.Raw) error {
 		case key == "$and" || key == "$or":
 			list, ok := v.Array()
 			if !ok || list.IsEmpty() {
-				return fmt.Errorf("%s has no array of filters", key)
+				return fmt.Errorf("%s must be an array of filters that is not empty", key)
 			}
 			for _, item := range list.All() {
 				sub, ok := item.Document()
 				if !ok || sub.IsEmpty() {
-					return fmt.Errorf("%s has an item that is no filter", key)
+					return fmt.Errorf("%s has an item that is not a filter", key)
 				}
 				if err := checkTemplate(sub); err != nil {
 					return err
 				}
 			}
 		case key != normal(key) || strings.Contains(key, "$"):
-			return fmt.Errorf("%q is neither the path of a field nor $and or $or", key)
+			return fmt.Errorf("%q is not the path of a field, $and or $or", key)
 		default:
 			err = checkCondition(v)
 		}
@@ -79,7 +79,7 @@ func checkCondition(v bson.Value) error {
 		return checkOperand(v)
 	}
 	if condition.IsEmpty() {
-		return errors.New("an empty document is no condition")
+		return errors.New("a condition must not be an empty document")
 	}
 	for operator, operand := range condition.All() {
 		switch operator {
@@ -93,7 +93,7 @@ func checkCondition(v bson.Value) error {
 			}
 		case "$exists":
 			if _, ok := operand.Bool(); !ok {
-				return errors.New("$exists takes true or false")
+				return errors.New("$exists must be true or false")
 			}
 		default:
 			return fmt.Errorf("the operator %q is not one of $eq, $ne, $gt, $gte, $lt, $lte, "+
@@ -109,7 +109,7 @@ func checkOperands(v bson.Value) error {
 		if claim, ok := v.Document(); ok && isClaim(claim) {
 			return nil
 		}
-		return errors.New("$in and $nin take an array or a claim")
+		return errors.New("$in and $nin must be an array or a claim")
 	}
 	for _, item := range list.All() {
 		if err := checkOperand(item); err != nil {
@@ -124,8 +124,8 @@ func checkOperand(v bson.Value) error {
 		return nil
 	}
 	if !isScalar(v) {
-		return fmt.Errorf("a value of the type %s cannot stand here: it is a text, a number, a "+
-			"boolean, a date, an ObjectID, null or {'$claim': 'name'}", v.Type)
+		return fmt.Errorf("a value of the type %s is not allowed here: write a string, a number, "+
+			"a boolean, a date, an ObjectID, null or {'$claim': 'name'}", v.Type)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func parseForced(text string) (*template, error) {
 	}
 	for key, v := range t.doc.All() {
 		if key == "_id" || key != normal(key) || strings.ContainsAny(key, ".$") {
-			return nil, fmt.Errorf("%q cannot be forced: it is a field of the top level, and not "+
+			return nil, fmt.Errorf("%q cannot be forced: name a top-level field other than "+
 				"_id", key)
 		}
 		if err := checkOperand(v); err != nil {

@@ -109,7 +109,7 @@ func scopeMistakes(p *ast.Policy) (found []*mistake) {
 		found = append(found, &mistake{
 			"resource == " + on.Entity.String() + " does not forbid what is in it",
 			"write resource in " + on.Entity.String() +
-				", or name actions that work on no collection", string(on.Entity.Type),
+				", or name actions that do not work on collections", string(on.Entity.Type),
 		})
 	}
 	return found

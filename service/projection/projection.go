@@ -65,7 +65,7 @@ func (c *compiler) document(d bson.Raw, path string, depth int) error {
 		at := path + it.Key()
 		switch nested, ok := it.Value().Document(); {
 		case strings.HasPrefix(it.Key(), "$") || strings.Contains(at, ".$"):
-			return &Error{at, "computes a value, which is not possible here"}
+			return &Error{at, "computes a value, which is not supported here"}
 		case at == "" || strings.HasPrefix(at, ".") || strings.HasSuffix(at, ".") ||
 			strings.Contains(at, ".."):
 			return &Error{at, "has an empty name"}
@@ -74,9 +74,9 @@ func (c *compiler) document(d bson.Raw, path string, depth int) error {
 				return err
 			}
 		case nested.IsEmpty() || strings.HasPrefix(nested.FirstKey(), "$"):
-			return &Error{at, "computes a value, which is not possible here"}
+			return &Error{at, "computes a value, which is not supported here"}
 		case depth == maxDepth:
-			return &Error{at, "nests too deep"}
+			return &Error{at, "is nested too deeply"}
 		default:
 			if err := c.document(nested, at+".", depth+1); err != nil {
 				return err
@@ -95,19 +95,19 @@ func (c *compiler) value(path string, v bson.Value) error {
 	if n, isNumber := v.AsDouble(); isNumber {
 		has = n != 0
 	} else if !isBool {
-		return &Error{path, "computes a value, which is not possible here"}
+		return &Error{path, "computes a value, which is not supported here"}
 	}
 	first, _, within := strings.Cut(path, ".")
 	switch {
 	case first == idField && (within || !has):
-		return &Error{path, "leaves out what tells documents apart"}
+		return &Error{path, "must not leave out _id, by which documents are told apart"}
 	case first == idField:
 		c.id = true
 		return nil
 	case c.decided && c.has != has:
-		return &Error{path, "mixes fields to have with fields to leave out"}
+		return &Error{path, "mixes fields to include with fields to leave out"}
 	case strings.Count(path, ".") >= maxDepth:
-		return &Error{path, "nests too deep"}
+		return &Error{path, "is nested too deeply"}
 	}
 	c.has, c.decided = has, true
 	if !c.paths.add(strings.Split(path, ".")) {

@@ -190,7 +190,7 @@ func TestUnsendable(t *testing.T) {
 		_, err := n.Forward(t.Context(), f)
 		if _, lost := errors.AsType[*paging.UnreachableError](err); lost || err == nil ||
 			!strings.Contains(err.Error(), "invalid UTF-8") {
-			t.Errorf("%s: %v, want that it is no UTF-8", name, err)
+			t.Errorf("%s: %v, want that it is not UTF-8", name, err)
 		}
 		if made.request != nil {
 			t.Errorf("%s: %v arrived", name, made.request)

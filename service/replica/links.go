@@ -123,9 +123,9 @@ func (s *linkSet) refused(from net.Addr, err error) {
 	remote, ok := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(err, errForeignKey):
-		problem = "it has none of our handle keys"
+		problem = "it does not have any of our handle keys"
 	case ok && remote.Op == "remote error":
-		problem = "it accepts none of our handle keys, or is no replica"
+		problem = "it accepts none of our handle keys, or is not a replica"
 	}
 	if problem == "" {
 		s.log.Debug("handshake with a replica", "replica", from.String(), "err", err)

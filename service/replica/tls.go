@@ -20,7 +20,7 @@ type Keys interface {
 }
 
 // errForeignKey refuses a peer that has none of this replica's handle keys.
-var errForeignKey = errors.New("its certificate is of none of the handle keys")
+var errForeignKey = errors.New("its certificate was not made from any of the handle keys")
 
 // serverName is sent as SNI. It hides the real name, which has no meaning here, since keys are
 // pinned and names are not checked.

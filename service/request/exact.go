@@ -27,10 +27,10 @@ func ReadWrite(ctx context.Context, req write, statement *int32) *Reader {
 	case len(keys) == 0 || r.err != nil:
 		return r
 	case len(keys) > 1:
-		r.Refuse(call.IdempotencyKey, "is there twice")
+		r.Refuse(call.IdempotencyKey, "is repeated")
 		return r
 	case r.Session != nil, r.Transaction != nil:
-		r.RefuseKey("a call in a session or a transaction takes none")
+		r.RefuseKey("a call in a session or a transaction does not take a key")
 		return r
 	case r.Idempotency == nil:
 		r.unbuilt(call.IdempotencyKey)
@@ -56,7 +56,7 @@ func (r *Reader) IsExact() bool { return r.Exact != nil }
 // refuseKey refuses an idempotency key.
 func (r *Reader) refuseKey(ctx context.Context) {
 	if len(metadata.ValueFromIncomingContext(ctx, call.IdempotencyKey)) > 0 {
-		r.RefuseKey("this call takes none")
+		r.RefuseKey("this call does not take a key")
 	}
 }
 

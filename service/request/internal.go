@@ -40,7 +40,7 @@ func extra[O any](at func(*O) *client.Common) Row[O] {
 		read(r, field, v, o)
 		for key := range at(o).Extra.All() {
 			if IsInternal(key) {
-				r.Refuse(field, "%q is not for clients: it is used between servers", key)
+				r.Refuse(field, "%q cannot be used by clients: it is used between servers", key)
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func ReadSession(ctx context.Context, req inSession) *Reader {
 // RefuseTransaction makes a call fail whose metadata has a transaction's token.
 func (r *Reader) RefuseTransaction(ctx context.Context) {
 	if len(metadata.ValueFromIncomingContext(ctx, call.TransactionKey)) > 0 {
-		r.Refuse(call.TransactionKey, "this call takes none")
+		r.Refuse(call.TransactionKey, "this call does not take it")
 	}
 }
 
@@ -559,7 +559,7 @@ func (r *Reader) WriteConcern(c *mooringv1.WriteConcern) *client.WriteConcern {
 	case *mooringv1.W_Nodes:
 		wc.Nodes = &kind.Nodes
 		if kind.Nodes == 0 && r.Exact != nil {
-			r.RefuseKey("a write that is not acknowledged takes none")
+			r.RefuseKey("a write that is not acknowledged does not take a key")
 		}
 	case *mooringv1.W_Tag:
 		if wc.Tag = kind.Tag; wc.Tag == "" {

@@ -51,7 +51,7 @@ func withID(id bson.Value, others ...bson.Raw) bson.Raw {
 	if isValue {
 		b.Value("_id", id)
 	} else {
-		b.OpenDocument("_id").Value("$eq", id).Close() // it is no condition
+		b.OpenDocument("_id").Value("$eq", id).Close() // it is not a condition
 	}
 	var all []bson.Raw
 	for _, f := range others {

@@ -109,7 +109,7 @@ func TestGet(t *testing.T) {
 		{"number", `7`, ``, `"filter":{"_id":7}`},
 		{"text", `"7"`, ``, `"filter":{"_id":"7"}`},
 		{"null", `null`, ``, `"filter":{"_id":null}`},
-		{"a document is no condition", `{"$gt": ""}`, ``, `"filter":{"_id":{"$eq":{"$gt":""}}}`},
+		{"a document is not a condition", `{"$gt": ""}`, ``, `"filter":{"_id":{"$eq":{"$gt":""}}}`},
 		{"a pattern is a value", `{"$regularExpression": {"pattern": "", "options": ""}}`, ``, `"filter":{"_id":{"$eq":{"$regularExpression":{"pattern":"","options":""}}}}`},
 		{"with a shard key", `7`, `{"k": 1}`, `"filter":{"_id":7,"$and":[{"k":1}]}`},
 		{"with the same _id", `7`, `{"_id": 7}`, `"filter":{"_id":7}`},

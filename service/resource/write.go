@@ -24,9 +24,10 @@ func (s *Server) PutDocument(
 	if req.GetOnlyCreate() {
 		switch {
 		case w.condition.exists:
-			r.Refuse("onlyCreate", "excludes if_match")
+			r.Refuse("onlyCreate", "cannot be used together with if_match")
 		case w.filter != nil:
-			r.Refuse("filter", "excludes only_create: a new document has nothing to match")
+			r.Refuse("filter", "cannot be used together with only_create: a new document has "+
+				"nothing to match")
 		}
 	}
 	if err := r.Err(); err != nil {
@@ -249,6 +250,7 @@ func (s *Server) done(
 
 // errUnacknowledged is the error of a write where the deployment's own write concern is 0.
 var errUnacknowledged = &rpcerr.Error{
-	Reason:  rpcerr.WriteOutcomeUnknown,
-	Message: "the write was sent, and the deployment's write concern asks for no answer",
+	Reason: rpcerr.WriteOutcomeUnknown,
+	Message: "the write was sent, but its outcome is unknown: the deployment's write " +
+		"concern is w: 0",
 }

@@ -33,7 +33,7 @@ func (in *cutter) nextItem() (doc *mooringv1.Document, n int, err error) {
 		return nil, 0, err
 	}
 	if len(item) == 0 {
-		return nil, 0, in.notArray("a document must follow here")
+		return nil, 0, in.notArray("expected a document")
 	}
 	_ = in.memory.Do(len(item)) // as Work
 
@@ -53,7 +53,7 @@ func (in *cutter) findItem() error {
 	case in.array.begun && c == ']':
 		return in.endArray()
 	case in.array.begun && c != ',':
-		return in.notArray(`"," or "]" must follow a document`)
+		return in.notArray(`expected "," or "]" after a document`)
 	}
 	first := !in.array.begun
 	in.array.begun = true
@@ -72,7 +72,7 @@ func (in *cutter) endArray() error {
 	in.discard(1)
 	_, err := in.skipSpace()
 	if err == nil {
-		return in.notArray("nothing may follow the array")
+		return in.notArray("unexpected text after the array")
 	}
 	return err
 }
@@ -80,7 +80,7 @@ func (in *cutter) endArray() error {
 // mustGoOn returns the error of an array that cannot be read on.
 func (in *cutter) mustGoOn(err error) error {
 	if errors.Is(err, io.EOF) {
-		return in.notArray("the array does not end")
+		return in.notArray("the array is not closed")
 	}
 	return err
 }
@@ -137,7 +137,7 @@ func (a *array) end(part []byte) int {
 	return len(part)
 }
 
-// notArray returns the error of a body that is no array from here on.
+// notArray returns the error of a body that is not an array from here on.
 func (in *cutter) notArray(problem string) error {
 	return in.content(refuse(rpcerr.MalformedDocument, problem+" (byte "+
 		strconv.Itoa(in.array.offset)+" of the body)"))

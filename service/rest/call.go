@@ -72,11 +72,11 @@ func (c *call) open() error {
 	chosen, ok := media.Accept(c.r.Header["Accept"], r.offers)
 	if !ok {
 		return refuse(rpcerr.NotAcceptable,
-			"this call answers with "+offered(r.offers)+", which Accept does not take")
+			"this call returns "+offered(r.offers)+", which Accept does not allow")
 	}
 	if chosen.Bare && r.items.live {
 		return refuse(rpcerr.NotAcceptable,
-			"live documents come in kinds, which bare=true leaves out")
+			"bare=true cannot be used for live documents: it leaves out their kinds")
 	}
 	c.format = chosen
 	if r.bodies != nil {
@@ -88,7 +88,7 @@ func (c *call) open() error {
 		}
 	}
 	if r.method == http.MethodPut && c.r.Header["Content-Range"] != nil {
-		return refuseField("Content-Range", "a PUT replaces the whole document, and no part of it")
+		return refuseField("Content-Range", "a PUT always replaces the whole document")
 	}
 	if !r.resource {
 		if err := etag.Refuse(r.method, c.r.Header); err != nil {
@@ -122,7 +122,8 @@ func notAllowed(x *front.Exchange, allow string, others []string) error {
 	x.Response.Header().Set("Allow", allow)
 	message := "this path takes " + allow + ", not " + x.Request().Method
 	if len(others) > 0 {
-		message += ". For this method the path goes on with " + strings.Join(others, ", ")
+		message += ". For " + x.Request().Method + ", continue the path with " +
+			strings.Join(others, ", ")
 	}
 	return refuse(rpcerr.MethodNotAllowed, message)
 }

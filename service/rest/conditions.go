@@ -59,7 +59,7 @@ func (c *call) readConditions(r *route) (err error) {
 		{urlquery.Order, "sort"}, {urlquery.Select, "projection"},
 	} {
 		if c.query.Has(both.short) && c.query.Has(both.long) {
-			return refuseField(both.short, "says what "+both.long+" says: send one of them")
+			return refuseField(both.short, "sets the same as "+both.long+": send only one of them")
 		}
 	}
 	switch text := c.query.Get(countParam); {
@@ -67,7 +67,7 @@ func (c *call) readConditions(r *route) (err error) {
 	case text != countExact:
 		return refuseField(countParam, quoted(text)+" is not "+countExact)
 	case r.stream:
-		return refuseField(countParam, "is for a page, not for a stream")
+		return refuseField(countParam, "is only for pages, not for streams")
 	}
 	return nil
 }

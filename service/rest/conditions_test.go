@@ -66,12 +66,12 @@ func TestConditionRefusals(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"a=gtt.5":                     `400 did you mean gt?`,
-		"a=1&a=2":                     `400 is there twice`,
-		"limit=1&limit=2":             `400 limit: is there twice`,
+		"a=1&a=2":                     `400 is repeated`,
+		"limit=1&limit=2":             `400 limit: is repeated`,
 		"tailable=true":               `400 send a POST`,
 		"maxAwaitTimeMS=5":            `400 send a POST`,
-		`order=a&sort={"b":1}`:        `400 order: says what sort says`,
-		`select=a&projection={}`:      `400 select: says what projection says`,
+		`order=a&sort={"b":1}`:        `400 order: sets the same as sort`,
+		`select=a&projection={}`:      `400 select: sets the same as projection`,
 		"count=all":                   `400 count: \"all\" is not exact`,
 		strings.Join(many, "&"):       `414 URITooLong`,
 		strings.Join(many[:300], "&"): `400 the query has more than 100 conditions`,
@@ -83,7 +83,7 @@ func TestConditionRefusals(t *testing.T) {
 		}
 	}
 	w := do(newHandler(t, &fake{}), "GET", documents+":streamFind?count=exact", "")
-	if w.Code != 400 || !strings.Contains(w.Body.String(), "not for a stream") {
+	if w.Code != 400 || !strings.Contains(w.Body.String(), "not for streams") {
 		t.Errorf("a count of a stream: %d %s", w.Code, w.Body)
 	}
 }

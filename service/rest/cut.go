@@ -58,7 +58,7 @@ func newCutter(c *call, body io.Reader) (*cutter, error) {
 	}
 	for _, name := range rowParams {
 		if c.query.Has(name) {
-			return nil, refuseField(name, "is for a body of the type "+media.CSV.String())
+			return nil, refuseField(name, "is only for a body of the type "+media.CSV.String())
 		}
 	}
 	in.body = bufio.NewReaderSize(body, cutBuffer)
@@ -98,7 +98,7 @@ func (in *cutter) nextLine() (doc *mooringv1.Document, n int, err error) {
 	}
 }
 
-// skipSpace returns the next byte that is no space of JSON, and leaves it.
+// skipSpace returns the next byte that is not a space of JSON, and leaves it.
 func (in *cutter) skipSpace() (byte, error) {
 	for {
 		buffered, err := in.buffered()

@@ -95,10 +95,10 @@ func (d *decoder) member(p *plan, m message) error {
 	case f.inPath && p == d.root:
 		return refuseField(f.name, "belongs to the path, not to the body")
 	case f.isSet(m):
-		return inField(f.name, d.fail("it is repeated"))
+		return inField(f.name, d.fail("the field is repeated"))
 	case f.oneof != nil && m.WhichOneof(f.oneof) != nil:
 		other := m.WhichOneof(f.oneof).JSONName()
-		return inField(f.name, d.fail(other+" is already set, and excludes it"))
+		return inField(f.name, d.fail(other+" is set already: only one of the two can be set"))
 	}
 	if !d.take(':') {
 		return d.fail(`expected ":"`)
@@ -317,7 +317,7 @@ func (d *decoder) textMap(m protoreflect.Map) error {
 		}
 		key := protoreflect.ValueOfString(name).MapKey()
 		if m.Has(key) {
-			return inField(name, d.fail("it is repeated"))
+			return inField(name, d.fail("the field is repeated"))
 		}
 		m.Set(key, protoreflect.ValueOfString(value))
 		if d.take('}') {

@@ -57,7 +57,7 @@ func TestExportRefusals(t *testing.T) {
 		"columns in each other": {"?columns=a,a.b", "{}", "text/csv", 400, "another column"},
 		"columns of lines":      {"?columns=a", "{}", "application/x-ndjson", 400, "is for rows"},
 		"a delimiter of lines":  {"?delimiter=tab", "{}", "application/x-ndjson", 400, "is for rows"},
-		"another type":          {"?columns=a.string()", "{}", "text/csv", 400, "a value of type int is none of string()"},
+		"another type":          {"?columns=a.string()", "{}", "text/csv", 400, "a value of type int cannot be written as string()"},
 		"no header":             {"?columns=a", "{}", "text/csv; header=absent", 406, "NotAcceptable"},
 	} {
 		h := newHandler(t, rows(t, nil, []string{`{"a": 1}`}))

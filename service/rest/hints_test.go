@@ -20,22 +20,22 @@ func TestNearest(t *testing.T) {
 		{documents + ":findOneById", `did you mean ":findOne"?`},
 		{"/v1/databases/shop:dropDatabase", `did you mean ":drop"?`},
 		{documents + ":", `the name of a call follows ":"`},
-		{documents + ":somethingElseAltogether", `there is no call ":somethingElseAltogether" here (a ":" in a name is %3A in a path). Here a path can go on with /{id}, :aggregate,`},
+		{documents + ":somethingElseAltogether", `there is no call ":somethingElseAltogether" here (a ":" in a name is %3A in a path). The path can continue with /{id}, :aggregate,`},
 		{documents + ":" + strings.Repeat("x", 300), `x…" here`},
 		{"/v1/databases/shop/collections/orders:aggregate", `did you mean "/documents:aggregate"?`},
 		{"/v1/databases/shop/collections/orders:find", `did you mean "/documents:find"?`},
 		{documents + "/7:find", `did you mean "/documents:find", without "/{id}"?`},
 		{documents + ":watch", `did you mean "/{collection}:watch", without "/documents"?`},
-		{"/app/data-abcde/endpoint/data/v1/action/find", `has the option dataApi.sources`},
-		{"/action/find", `has the option dataApi.sources`},
-		{"/v1/databases/shop/collectons/orders/documents", `there is no "collectons" at this place of a path: did you mean "collections"?`},
+		{"/app/data-abcde/endpoint/data/v1/action/find", `if the option dataApi.sources is set`},
+		{"/action/find", `if the option dataApi.sources is set`},
+		{"/v1/databases/shop/collectons/orders/documents", `there is no "collectons" at this position of the path: did you mean "collections"?`},
 		{"/v1/databases/shop/collections/orders/document:find", `did you mean "documents"?`},
 		{"/v1/database", `did you mean "databases"?`},
-		{"/v1/databases/shop", `go on with /collections, :aggregate,`},
-		{"/v1", `go on with /`},
+		{"/v1/databases/shop", `continue with /collections, :aggregate,`},
+		{"/v1", `continue with /`},
 		{"/V1/databases", `did you mean "v1"?`},
 		{"/v2/databases", `did you mean "v1"?`},
-		{"/favicon.ico", `there is nothing at this path. Here a path can go on with /v1`},
+		{"/favicon.ico", `there is nothing at this path. The path can continue with /v1`},
 		{"/v1/sessions:begin", `there is no call ":begin" here`},
 		{"/v1/sessions:stat", `did you mean ":start"?`},
 		{"/v1/databases/shop/collections/orders/documents/7/8", `there is nothing at this path`},
@@ -52,11 +52,11 @@ func TestNearest(t *testing.T) {
 // TestMethods: what the error of a wrong method says.
 func TestMethods(t *testing.T) {
 	h := newHandler(t, &fake{})
-	const here = `For this method the path goes on with `
+	const here = `continue the path with `
 	for _, row := range []struct{ method, path, allow, want string }{
 		{"POST", documents, "GET, HEAD", here + ":aggregate, "},
 		{"POST", documents, "GET, HEAD", ":insertMany, :insertOne, "},
-		{"DELETE", documents, "GET, HEAD", "not DELETE. " + here + "/{id}"},
+		{"DELETE", documents, "GET, HEAD", "not DELETE. For DELETE, " + here + "/{id}"},
 		{"PATCH", documents, "GET, HEAD", here + "/{id}"},
 		{"POST", "/v1/databases/shop/collections", "GET, HEAD", here + "/{collection}:collMod, /{collection}:create, "},
 		{"POST", "/v1/databases/shop/collections/orders/indexes", "GET, HEAD", here + ":create, :drop"},
@@ -99,7 +99,7 @@ func TestPreconditions(t *testing.T) {
 			if e.Reason != "InvalidArgument" || e.Field != header ||
 				!strings.Contains(e.Message,
 					"PUT, PATCH and DELETE of "+
-						"/v1/databases/{database}/collections/{collection}/documents/{id} do") {
+						"/v1/databases/{database}/collections/{collection}/documents/{id} take it") {
 				t.Errorf("%s %s: %+v", header, path, e)
 			}
 		}
@@ -177,7 +177,7 @@ func TestParameters(t *testing.T) {
 	w := do(h, "GET", "/v1/databases?_id=7", "")
 	if e := errorOf(t, w.Code, w.Body.Bytes(), 400); e.Field != "_id" ||
 		!strings.Contains(e.Message,
-			"there is no such query parameter: here are authorizedDatabases, batchSize, "+
+			"there is no such query parameter: known are authorizedDatabases, batchSize, "+
 				"comment, filter, ") {
 		t.Errorf("a GET without fields: %+v", e)
 	}

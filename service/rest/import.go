@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// A client stream has no annotation, because its body is no message: this file serves Import. It
+// A client stream has no annotation, because its body is not a message: this file serves Import. It
 // cuts the body into documents and passes them on as they are. The service reads and checks them.
 
 const (

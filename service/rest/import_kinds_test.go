@@ -86,14 +86,14 @@ func TestImportRows(t *testing.T) {
 func TestImportStops(t *testing.T) {
 	const array, rows = "application/json", "text/csv"
 	for name, test := range map[string]struct{ kind, body, want string }{
-		"an array without an end": {array, `[{},{},`, `documents.2: the array does not end (byte 7 of the body)`},
-		"a document without one":  {array, `[{},{},{"a":"`, `documents.2: the array does not end (byte 13 of the body)`},
-		"a comma too many":        {array, `[{},{},]`, `documents.2: a document must follow here (byte 7 of the body)`},
-		"two arrays":              {array, "[{},{}]\n[]", `documents.2: nothing may follow the array (byte 8 of the body)`},
-		"a bracket too many":      {array, "[{},{}}]", `documents.2: \",\" or \"]\" must follow a document (byte 6 of the body)`},
+		"an array without an end": {array, `[{},{},`, `documents.2: the array is not closed (byte 7 of the body)`},
+		"a document without one":  {array, `[{},{},{"a":"`, `documents.2: the array is not closed (byte 13 of the body)`},
+		"a comma too many":        {array, `[{},{},]`, `documents.2: expected a document (byte 7 of the body)`},
+		"two arrays":              {array, "[{},{}]\n[]", `documents.2: unexpected text after the array (byte 8 of the body)`},
+		"a bracket too many":      {array, "[{},{}}]", `documents.2: expected \",\" or \"]\" after a document (byte 6 of the body)`},
 		"a value":                 {rows, "a.int32()\n1\n2\nx\n4\n", `documents.2: line 4, column 1 (a.int32()): \"x\" is not an integer`},
 		"a cell too many":         {rows, "a,b\n1,\n2,\n3,,\n", `documents.2: line 4, column 4: the row has 3 cells, not 2`},
-		"a quote":                 {rows, "a\n1\n2\n\"3\n", `documents.2: line 4, column 1: the quote here is not closed`},
+		"a quote":                 {rows, "a\n1\n2\n\"3\n", `documents.2: line 4, column 1: this quote is not closed`},
 	} {
 		var got received
 		w := do(newImporter(t, got.run), "POST", documents+":import", test.body, "Content-Type",
@@ -114,9 +114,9 @@ func TestImportNothing(t *testing.T) {
 		want       string
 	}{
 		"an object": {"application/json", `{"a":1}`, 400, "the body must be an array"},
-		"no body":   {"application/json", "", 400, "the array does not end"},
+		"no body":   {"application/json", "", 400, "the array is not closed"},
 		"text":      {"application/json", "a", 400, "the body must be an array"},
-		"no names":  {"text/csv", "", 400, "there is no row of names"},
+		"no names":  {"text/csv", "", 400, "the header row is missing"},
 		"a name":    {"text/csv", "a,a\n1,2\n", 400, "line 1, column 3"},
 		"a row":     {"text/csv", "a.int32()\nx\n", 400, "line 2, column 1"},
 		"a long row": {

@@ -82,7 +82,7 @@ func TestImportForms(t *testing.T) {
 		"empty lines":             {ndjson, "\n\r\n {\"a\": 1} \r\n\n", []string{`{"a": 1}`}},
 		"a long line":             {ndjson, long + "\n{}", []string{long, `{}`}},
 		"no line":                 {ndjson, "\n", nil},
-		"what is no JSON":         {ndjson, "{\"a\": 1}\nx\n", []string{`{"a": 1}`, "x"}},
+		"what is not JSON":        {ndjson, "{\"a\": 1}\nx\n", []string{`{"a": 1}`, "x"}},
 		"BSON":                    {raw, string(one) + string(two), []string{string(one), string(two)}},
 		"no BSON":                 {raw, "", nil},
 		"BSON that ends early":    {raw, string(one) + string(two[:9]), []string{string(one), string(two[:9])}},

@@ -39,12 +39,12 @@ func (n *node) notFound(segment, verb string, isVerb bool) error {
 		return refuse(rpcerr.RouteNotFound, "there is no call "+quoted(":"+verb)+` here (a ":" `+
 			"in a name is %3A in a path)"+n.known())
 	case n.parent == nil && (segment == "app" || segment == "action"):
-		return refuse(rpcerr.RouteNotFound, nothing+": the Atlas Data API is here only if the "+
-			"gateway has the option dataApi.sources")
+		return refuse(rpcerr.RouteNotFound, nothing+": the Atlas Data API is served only "+
+			"if the option dataApi.sources is set")
 	case segment != "":
 		if name := spelling.Nearest(segment, maps.Keys(n.literals)); name != "" {
 			return refuse(rpcerr.RouteNotFound, "there is no "+quoted(segment)+
-				" at this place of a path: did you mean "+quoted(name)+"?")
+				" at this position of the path: did you mean "+quoted(name)+"?")
 		}
 	}
 	return refuse(rpcerr.RouteNotFound, nothing+n.known())
@@ -68,7 +68,7 @@ func (n *node) known() string {
 		return ""
 	}
 	slices.Sort(names)
-	return ". Here a path can go on with " + strings.Join(names, ", ")
+	return ". The path can continue with " + strings.Join(names, ", ")
 }
 
 // takers lists how a path goes on from this node to the routes of a method, by one verb or by one
@@ -118,7 +118,7 @@ func meant(name string, known []string) string {
 		return ": did you mean " + like + "?"
 	}
 	slices.Sort(known)
-	return ": here are " + strings.Join(known, ", ")
+	return ": known are " + strings.Join(known, ", ")
 }
 
 func quoted(text string) string {

@@ -89,7 +89,7 @@ func (r *route) queryNames() []string {
 func applyQuery(r *route, m message, values url.Values, make *payload.Maker) error {
 	for name, all := range values {
 		if r.params[name] == nil || r.request.byName[name] == nil {
-			continue // it is no field of the request
+			continue // it is not a field of the request
 		}
 		json, err := r.params[name](all[0])
 		if err != nil {

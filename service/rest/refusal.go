@@ -19,7 +19,7 @@ var refusals = map[int]rpcerr.Reason{
 	http.StatusNotImplemented:              rpcerr.Unimplemented,
 }
 
-// Refusal returns the whole HTTP/1.1 response to bytes that are no request, which closes the
+// Refusal returns the whole HTTP/1.1 response to bytes that are not a request, which closes the
 // connection. Its body is that of all errors.
 func (a *API) Refusal(code int, why string) []byte {
 	reason, ok := refusals[code]

@@ -112,7 +112,7 @@ const objectIDDigits = 24
 func parseID(segment string, query url.Values) (bson.Value, error) {
 	if kind, ok := query[idTypeParam]; ok {
 		if kind[0] != "string" {
-			return bson.Value{}, refuseField(idTypeParam, strconv.Quote(kind[0])+" is not string")
+			return bson.Value{}, refuseField(idTypeParam, strconv.Quote(kind[0])+" must be string")
 		}
 		return bson.StringValue(segment), nil
 	}
@@ -124,7 +124,7 @@ func parseID(segment string, query url.Values) (bson.Value, error) {
 	v, _, err := payload.MaxDocument.ParseValue(nil, []byte(segment))
 	if err != nil {
 		return bson.Value{}, refuseField("id", "is neither 24 hexadecimal digits nor Extended "+
-			"JSON. A text has quotes, which are %22 in a path, or the path has the query "+
+			"JSON. Put quotes (%22 in a path) around a string, or add the query "+
 			"idType=string")
 	}
 	return v, nil
@@ -158,11 +158,11 @@ func (c *call) demand(m message) error {
 	switch {
 	case len(noneMatch) == 0:
 	case only == nil:
-		return refuseField(etag.IfNoneMatch, "a "+c.r.Method+" takes none")
+		return refuseField(etag.IfNoneMatch, "a "+c.r.Method+" does not take it")
 	case !noneMatch[0].Any():
-		return refuseField(etag.IfNoneMatch, "a PUT takes only *, which stands for any document")
+		return refuseField(etag.IfNoneMatch, "must be * for a PUT, which stands for any document")
 	case len(match) > 0:
-		return refuseField(etag.IfNoneMatch, "excludes "+etag.IfMatch)
+		return refuseField(etag.IfNoneMatch, "cannot be used together with "+etag.IfMatch)
 	default:
 		m.Set(only.fd, protoreflect.ValueOfBool(true))
 	}

@@ -111,7 +111,7 @@ func (a *API) Serve(x *front.Exchange) {
 	}
 }
 
-// page answers a GET that is no call.
+// page answers a GET that is not a call.
 type page func(x *front.Exchange)
 
 // description has openapi.json in each coding. It is compressed once, when a client first asks for

@@ -24,7 +24,7 @@ type route struct {
 	request *plan
 	reply   *plan
 	params  map[string]queryParam // beside timeout
-	own     []string              // parameters that are no field of the request
+	own     []string              // parameters that are not fields of the request
 	fields  bool                  // other parameters are conditions on fields
 	bodies  []string              // the media types of the body
 	items   items                 // of streams

@@ -35,9 +35,9 @@ func (in *cutter) openRows(body io.Reader, query url.Values, header string) erro
 	}
 	switch {
 	case header == "absent" && columns == nil:
-		return refuseField(columnsParam, "is required for rows without a first one of names")
+		return refuseField(columnsParam, "is required for CSV without a header row")
 	case header == "present" && columns != nil:
-		return refuseField(columnsParam, "is for rows without a first one of names")
+		return refuseField(columnsParam, "is only for CSV without a header row")
 	}
 	memory := &rowMemory{of: in.memory, held: map[*byte]int64{}}
 	rows := csv.NewDecoder(body, csv.Options{
@@ -96,7 +96,7 @@ func delimiterOf(query url.Values) (byte, error) {
 	case text == "tab":
 		return '\t', nil
 	case len(text) != 1 || text[0] < ' ' && text != "\t" || text[0] >= 0x7f || text == `"`:
-		return 0, refuseField(delimiterParam, quoted(text)+" is neither tab nor one character, "+
+		return 0, refuseField(delimiterParam, quoted(text)+" must be tab or one character, "+
 			"such as ; (%3B)")
 	}
 	return text[0], nil

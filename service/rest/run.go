@@ -85,9 +85,9 @@ func (c *call) complete(m message) error {
 		switch {
 		case text == "":
 		case f == nil:
-			return refuseField(token.header, "this call takes none")
+			return refuseField(token.header, "this call does not take it")
 		case m.Has(f.fd) && m.Get(f.fd).String() != text:
-			return refuseField(token.header, "the body has another one")
+			return refuseField(token.header, "the body has another value")
 		default:
 			m.Set(f.fd, protoreflect.ValueOfString(text))
 		}

@@ -57,7 +57,7 @@ func (c *Claim) expired(now time.Time) bool {
 var (
 	// ErrToken refuses a token that does not open: its text, its key, its kind, its deployment or
 	// its principal differs. It does not say which of these.
-	ErrToken = errors.New("token does not open")
+	ErrToken = errors.New("token cannot be opened")
 	// ErrExpired refuses a token whose time is up.
 	ErrExpired = errors.New("token has expired")
 	// ErrVersion refuses a token of a version that this release does not read. Its text is for

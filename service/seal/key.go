@@ -18,7 +18,7 @@ type Key struct{ secret []byte }
 // NewKey checks the length of a secret and returns a key with a copy of it.
 func NewKey(secret []byte) (Key, error) {
 	if len(secret) < minKeyBytes {
-		return Key{}, fmt.Errorf("key has %d bytes, wants %d or more",
+		return Key{}, fmt.Errorf("key has %d bytes, must have at least %d",
 			len(secret), minKeyBytes)
 	}
 	return Key{bytes.Clone(secret)}, nil

@@ -275,7 +275,7 @@ func TestParseKeys(t *testing.T) {
 		{name: "empty", text: "\n"},
 		{name: "one", text: std, want: 1},
 		{name: "two and comments", text: "# first seals\n" + std + "\r\n\n  " + url + "  \n", want: 2},
-		{name: "short", text: std + "\n" + short, err: "line 2: key has 31 bytes, wants 32 or more"},
+		{name: "short", text: std + "\n" + short, err: "line 2: key has 31 bytes, must have at least 32"},
 		{name: "zeros", text: base64.StdEncoding.EncodeToString(make([]byte, 32)), err: "line 1: key is not random: make one with mooring key new"},
 		{name: "a word", text: base64.StdEncoding.EncodeToString([]byte("passwordpasswordpasswordpassword")), err: "line 1: key is not random: make one with mooring key new"},
 		{name: "no base64", text: "?", err: "line 1: key is not base64"},

@@ -185,7 +185,7 @@ func (s *stream) cut(why string) {
 func (s *stream) decode(watched *reading, length int, compressed bool, m any) error {
 	into, ok := m.(proto.Message)
 	if !ok {
-		panic(fmt.Sprintf("bug: server: %T is no message", m))
+		panic(fmt.Sprintf("bug: server: %T is not a message", m))
 	}
 	s.charged.Shrink(s.charged.Held()) // the handler of a stream has used the last request
 	text, err := s.read(watched, length)

@@ -8,7 +8,7 @@ import (
 )
 
 // TestNumberOfRequests checks the status of calls that have not exactly one request: gRPC has
-// UNIMPLEMENTED for another number, and a request that ends too soon is no valid one.
+// UNIMPLEMENTED for another number, and a request that ends too soon is not a valid one.
 func TestNumberOfRequests(t *testing.T) {
 	one := append(prefix(2), 10, 0)
 	for _, method := range []string{"/test.Test/Unary", "/test.Test/Stream"} {

@@ -49,7 +49,7 @@ func handler(t *testing.T, g *servicetest.Gateway, a *admission.Admission) *fron
 	return h
 }
 
-// paths has the RPCs whose paths on REST are no annotations.
+// paths has the RPCs whose paths on REST are not annotations.
 var paths = map[protoreflect.FullName][2]string{
 	"mooring.v1.DocumentResourceService.GetDocument":    {http.MethodGet, "documents/1"},
 	"mooring.v1.DocumentResourceService.PutDocument":    {http.MethodPut, "documents/1"},

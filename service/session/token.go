@@ -48,7 +48,7 @@ func appendTimestamp(b []byte, t session.Timestamp) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, t.T), t.I)
 }
 
-// errClaim is a sealed text that is no claim.
+// errClaim is a sealed text that is not a claim.
 var errClaim = errors.New("unknown content")
 
 // fixedBytes is the length of a claim without its cluster time.

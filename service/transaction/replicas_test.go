@@ -247,7 +247,7 @@ func TestAbortWithoutOwner(t *testing.T) {
 	}
 }
 
-// TestAbortNotConfirmed checks that Abort is no success without the answer of a server, once the
+// TestAbortNotConfirmed checks that Abort is not a success without the answer of a server, once the
 // owner is gone: the transaction may be committed. Repeated, it is.
 func TestAbortNotConfirmed(t *testing.T) {
 	// So answers a primary that does not know yet that there is another one.
@@ -444,7 +444,7 @@ func TestUncountable(t *testing.T) {
 	run := func(context.Context) (proto.Message, error) { return nil, errors.New("it runs") }
 	_, err := a.Transactions.Run(&call.Context{Context: t.Context()}, in, run)
 	if err == nil || !strings.Contains(err.Error(), "invalid UTF-8") {
-		t.Errorf("Run = %v, want that it is no UTF-8", err)
+		t.Errorf("Run = %v, want that it is not UTF-8", err)
 	}
 }
 

@@ -96,7 +96,7 @@ func readOperation(
 	} {
 		fd := within.Descriptor().Fields().ByName(name)
 		if fd != nil && within.Has(fd) {
-			r.Refuse(o.path+"."+fd.JSONName(), "has no place in an operation of a transaction")
+			r.Refuse(o.path+"."+fd.JSONName(), "cannot be set in an operation of a transaction")
 		}
 	}
 	if op.GetExpect() != nil {
@@ -116,7 +116,8 @@ func (o *operation) checkExpectation(r *request.Reader, path string) {
 	for _, name := range counted {
 		fd := expect.Descriptor().Fields().ByName(name)
 		if expect.Has(fd) && fields.ByName(name) == nil {
-			r.Refuse(path+"."+fd.JSONName(), "the result of this operation has no such count")
+			r.Refuse(path+"."+fd.JSONName(), "the result of this operation does not have "+
+				"this count")
 		}
 	}
 	if o.GetExpect().Found != nil && fields.ByName("document") == nil {
@@ -138,7 +139,7 @@ func (o *operation) met(result protoreflect.Message) error {
 		}
 		got := result.Get(result.Descriptor().Fields().ByName(name)).Int()
 		if least := m.Get(fd).Int(); got < least {
-			return unmet("%s is %d, and at least %d is expected", fd.JSONName(), got, least)
+			return unmet("%s is %d, expected at least %d", fd.JSONName(), got, least)
 		}
 	}
 	if expect.Found == nil {
@@ -147,7 +148,7 @@ func (o *operation) met(result protoreflect.Message) error {
 	found := result.Has(result.Descriptor().Fields().ByName("document"))
 	switch {
 	case found && !expect.GetFound():
-		return unmet("a document was found, and none is expected")
+		return unmet("a document was found, expected none")
 	case !found && expect.GetFound():
 		return unmet("no document was found")
 	}

@@ -100,7 +100,7 @@ func (s statements) next(
 	case n == s.last && n > 0:
 		return s, false, outOfOrder("%d was another operation", n)
 	case n != s.last+1:
-		return s, false, outOfOrder("is %d, and %d is the next", n, s.last+1)
+		return s, false, outOfOrder("is %d, the next is %d", n, s.last+1)
 	}
 	return statements{last: n, call: this}, false, nil
 }
@@ -146,7 +146,7 @@ func identify(in call.InTransaction) (sum [sha256.Size]byte, err error) {
 }
 
 // keep returns what is remembered of a result: its error, or its response unless that is too large.
-// That its client has left is no result: other clients would be told that they had.
+// That its client has left is not a result: other clients would be told that they had.
 func keep(response proto.Message, failure *rpcerr.Failure) result {
 	switch {
 	case failure != nil && failure.Code() == codes.Canceled:

@@ -33,7 +33,7 @@ func (c *claim) encode() []byte {
 	return append(b, c.owner.Address...)
 }
 
-// errClaim is a sealed text that is no claim.
+// errClaim is a sealed text that is not a claim.
 var errClaim = errors.New("unknown content")
 
 func decodeClaim(b []byte) (claim, error) {

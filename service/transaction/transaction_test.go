@@ -426,17 +426,17 @@ func TestRun(t *testing.T) {
 		code       int
 		want       string
 	}{
-		"unmet count":      {update(addA, "") + "," + update(nobody, `, "expect": {"matchedCount": 1}`), 412, `"field":"operations.1.updateOne.expect"`},
-		"nothing found":    {update(addA, "") + "," + find("c", `, "expect": {"found": true}`), 412, `"reason":"ExpectationFailed"`},
-		"something found":  {find("a", `, "expect": {"found": false}`), 412, `"reason":"ExpectationFailed"`},
-		"no operation":     {"", 400, `"field":"operations"`},
-		"an empty one":     {"{}", 400, `"field":"operations.0"`},
-		"two at once":      {`{"findOne": {}, "insertOne": {}}`, 400, `"field":"operations.0.insertOne"`},
-		"a token within":   {strings.Replace(find("a", ""), `"database"`, `"transaction": "x", "database"`, 1), 400, `"field":"operations.0.findOne.transaction"`},
-		"a number within":  {strings.Replace(find("a", ""), `"database"`, `"statement": 1, "database"`, 1), 400, `"field":"operations.0.findOne.statement"`},
-		"no such count":    {find("a", `, "expect": {"matchedCount": 1}`), 400, `"field":"operations.0.expect.matchedCount"`},
-		"no such document": {update(addA, `, "expect": {"found": true}`), 400, `"field":"operations.0.expect.found"`},
-		"no collection":    {`{"findOne": {"database": "bank"}}`, 400, `"field":"operations.0.findOne.collection"`},
+		"unmet count":              {update(addA, "") + "," + update(nobody, `, "expect": {"matchedCount": 1}`), 412, `"field":"operations.1.updateOne.expect"`},
+		"nothing found":            {update(addA, "") + "," + find("c", `, "expect": {"found": true}`), 412, `"reason":"ExpectationFailed"`},
+		"something found":          {find("a", `, "expect": {"found": false}`), 412, `"reason":"ExpectationFailed"`},
+		"no operation":             {"", 400, `"field":"operations"`},
+		"an empty one":             {"{}", 400, `"field":"operations.0"`},
+		"two at once":              {`{"findOne": {}, "insertOne": {}}`, 400, `"field":"operations.0.insertOne"`},
+		"a token within":           {strings.Replace(find("a", ""), `"database"`, `"transaction": "x", "database"`, 1), 400, `"field":"operations.0.findOne.transaction"`},
+		"a number within":          {strings.Replace(find("a", ""), `"database"`, `"statement": 1, "database"`, 1), 400, `"field":"operations.0.findOne.statement"`},
+		"does not have this count": {find("a", `, "expect": {"matchedCount": 1}`), 400, `"field":"operations.0.expect.matchedCount"`},
+		"no such document":         {update(addA, `, "expect": {"found": true}`), 400, `"field":"operations.0.expect.found"`},
+		"no collection":            {`{"findOne": {"database": "bank"}}`, 400, `"field":"operations.0.findOne.collection"`},
 		"a server's refusal": {
 			update(addA, "") + `, {"insertOne": {"database": "bank", "collection": "accounts", "document": {"_id": "b"}}}`, 409, `"reason":"DuplicateKey"`,
 		},

@@ -34,7 +34,7 @@ const negation = "not."
 // parseCondition reads a value: an operator, a dot and its operand, or a value that a field has.
 func parseCondition(text string, form literal.Form) (condition, error) {
 	if text == "" {
-		return condition{}, errors.New("has no value: write eq. for the empty text")
+		return condition{}, errors.New("has no value: write eq. for the empty string")
 	}
 	rest, negated := strings.CutPrefix(text, negation)
 	name, operand, dotted := strings.Cut(rest, ".")
@@ -91,7 +91,7 @@ func mistaken(name string) bool {
 	return false
 }
 
-// noOperator returns the error of a value that begins with what is no operator.
+// noOperator returns the error of a value that begins with what is not an operator.
 func noOperator(name, text string) error {
 	lower := strings.TrimLeft(strings.ToLower(name), "_$")
 	like := foreign[lower]
@@ -106,7 +106,7 @@ func noOperator(name, text string) error {
 		help = "did you mean " + like + "?"
 	}
 	return errors.New("there is no operator " + quoted(name) + ": " + help +
-		" For the text, write eq." + clip(text))
+		" For a string, write eq." + clip(text))
 }
 
 // explain adds to the error of a value that has no operator how to write a text.
@@ -135,7 +135,7 @@ func list(operator string) func(*bson.Builder, string, literal.Form) error {
 		inner, begins := strings.CutPrefix(operand, "(")
 		inner, ends := strings.CutSuffix(inner, ")")
 		if !begins || !ends {
-			return errors.New(quoted(operand) + " is no list: write (a,b)")
+			return errors.New(quoted(operand) + " is not a list: write (a,b)")
 		}
 		b.OpenArray(operator)
 		for n := 0; inner != "" || n > 0; n++ {
@@ -177,7 +177,7 @@ func cutItem(text string) (item string, isText bool, rest string, more bool, err
 			rest = text[i+1:]
 			if rest != "" && rest[0] != ',' {
 				return "", false, "", false,
-					errors.New("a comma must follow the item " + quoted(b.String()))
+					errors.New("expected a comma after the item " + quoted(b.String()))
 			}
 			return b.String(), true, strings.TrimPrefix(rest, ","), rest != "", nil
 		default:
@@ -200,7 +200,7 @@ func exists(b *bson.Builder, operand string, _ literal.Form) error {
 // from the character after it. A pattern whose beginning is known can use an index.
 func like(b *bson.Builder, operand string, form literal.Form) error {
 	if !form.IsAuto() && form.String() != "string()" {
-		return errors.New("like is for text, not for " + form.String())
+		return errors.New("like is for strings, not for " + form.String())
 	}
 	pattern, text := "^", []byte(nil)
 	flush := func() {
@@ -228,7 +228,7 @@ func like(b *bson.Builder, operand string, form literal.Form) error {
 		pattern = open
 	}
 	if pattern == "" || pattern == "^" {
-		return errors.New("matches every text: write exists.true")
+		return errors.New("matches every string: write exists.true")
 	}
 	b.String("$regex", pattern).String("$options", "s")
 	return nil

@@ -2,7 +2,7 @@
 //
 //	status=paid&total=gt.10&order=-placed&select=_id,total
 //
-// to what a find has: a filter, a sort and a projection. Every name that is no parameter is the
+// to what a find has: a filter, a sort and a projection. Every name that is not a parameter is the
 // path of a field, and its value a condition. Nothing comes out that the JSON of a find could not
 // say. The package is pure, and knows neither HTTP nor the API.
 package urlquery
@@ -56,7 +56,7 @@ func Parse(query url.Values, parameters, ofBody []string) (Find, error) {
 		var err error
 		switch values := query[name]; {
 		case len(values) > 1 && slices.Contains(parameters, name):
-			err = errors.New("is there twice")
+			err = errors.New("is repeated")
 		case name == Order:
 			p.find.Sort, err = parseOrder(values[0])
 		case name == Select:
@@ -126,7 +126,7 @@ func (p *parser) field(name string, values []string) error {
 func (p *parser) checkAgain(c condition) error {
 	for _, other := range p.conditions {
 		if other.path == c.path && other.operator == c.operator {
-			return errors.New("is there twice: for any of several values, write in.(a,b)")
+			return errors.New("is repeated: for any of several values, write in.(a,b)")
 		}
 	}
 	return nil
@@ -150,7 +150,7 @@ func (p *parser) checkName(name string) error {
 			"name=in.(a,b). " + forField(name))
 	}
 	if slices.Contains(p.ofBody, name) {
-		return errors.New("is no parameter of a GET: send a POST. " + forField(name))
+		return errors.New("is not a parameter of a GET: send a POST. " + forField(name))
 	}
 	like, isOther := others[name]
 	for _, parameter := range p.parameters {
@@ -197,9 +197,9 @@ func checkPath(path string) error {
 	switch {
 	case path == "", strings.HasPrefix(path, "."), strings.HasSuffix(path, "."),
 		strings.Contains(path, ".."):
-		return errors.New("is no path of a field: a name between dots is empty")
+		return errors.New("is not the path of a field: a name between dots is empty")
 	case strings.HasPrefix(path, "$"), strings.Contains(path, ".$"):
-		return errors.New("begins with $, as no field does: the operators of a filter are in the " +
+		return errors.New("begins with $: fields cannot, and operators of a filter go in the " +
 			"parameter filter")
 	case strings.ContainsRune(path, 0):
 		return errors.New("has a zero byte in its name")
@@ -265,7 +265,7 @@ func parseSelect(text string) (bson.Raw, error) {
 	for path := range strings.SplitSeq(text, ",") {
 		rest, isOut := strings.CutPrefix(path, "-")
 		if isOut != leave {
-			return nil, errors.New("mixes fields to have with fields to leave out (-" +
+			return nil, errors.New("mixes fields to include with fields to leave out (-" +
 				clip(rest) + ")")
 		}
 		if err := checkListed(rest, seen); err != nil {

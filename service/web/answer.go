@@ -131,13 +131,13 @@ func (c *call) announce(failed *rpcerr.Failure) {
 	}
 }
 
-// writeError writes the failure of a unary call of Connect, and of a request that is no call.
+// writeError writes the failure of a unary call of Connect, and of a request that is not a call.
 func (c *call) writeError(failed *rpcerr.Failure, st *status.Status) {
 	code := connectStatus[st.Code()]
 	switch response := failed.HTTP(); response.Code {
 	case http.StatusMethodNotAllowed, http.StatusUnsupportedMediaType,
 		http.StatusMisdirectedRequest:
-		code = response.Code // it is no call
+		code = response.Code // it is not a call
 	}
 	text, err := json.Marshal(connectError(st))
 	if err != nil {

@@ -66,9 +66,9 @@ func TestFailures(t *testing.T) {
 			{"a message that inflates", nil, nil, f.request(t, coding.Gzip, &mooringv1.FindOneRequest{Filter: filter(200 << 10)}), []string{content, "gzip"}, codes.ResourceExhausted, "MessageTooLarge"},
 			{"no memory to inflate", poor, nil, f.request(t, coding.Zstd, &mooringv1.FindOneRequest{Filter: filter(70 << 10)}), []string{content, "zstd"}, codes.InvalidArgument, "TooLarge"},
 			{"too many items", few, nil, f.request(t, coding.Identity, &mooringv1.FindOneRequest{ReadPreference: tags}), nil, codes.ResourceExhausted, "MessageTooLarge"},
-			{"a body that is no gzip", nil, nil, f.request(t, coding.Zstd, good), []string{content, "gzip"}, codes.InvalidArgument, "InvalidArgument"},
+			{"a body that is not gzip", nil, nil, f.request(t, coding.Zstd, good), []string{content, "gzip"}, codes.InvalidArgument, "InvalidArgument"},
 			{"a body over the limit", nil, nil, make([]byte, 2<<20), nil, codes.InvalidArgument, "TooLarge"},
-			{"a body that is no message", nil, nil, f.noMessage(), nil, codes.InvalidArgument, "InvalidArgument"},
+			{"a body that is not a message", nil, nil, f.noMessage(), nil, codes.InvalidArgument, "InvalidArgument"},
 		} {
 			t.Run(f.contentType+"/"+c.name, func(t *testing.T) {
 				b := &backend{err: c.err}
@@ -161,7 +161,7 @@ func TestPreconditions(t *testing.T) {
 	}
 }
 
-// TestNoCalls checks requests that are no calls.
+// TestNoCalls checks requests that are not calls.
 func TestNoCalls(t *testing.T) {
 	h := newHandler(t, &backend{})
 	for _, c := range []struct {

@@ -66,7 +66,7 @@ func New(cfg Config) (*API, error) {
 		}
 		service, ok := found.(protoreflect.ServiceDescriptor)
 		if !ok {
-			return nil, fmt.Errorf("web: %s is no service", name)
+			return nil, fmt.Errorf("web: %s is not a service", name)
 		}
 		a.prefixes = append(a.prefixes, "/"+name+"/")
 		for i := range service.Methods().Len() {

@@ -67,7 +67,7 @@ func (c *Conversation) Next(challenge []byte) (response []byte, done bool, err e
 		return nil, false, err
 	}
 	if !bytes.Equal(nonce[:nonceSize], c.nonce[:]) {
-		return nil, false, errors.New("the server's nonce does not extend ours")
+		return nil, false, errors.New("the server's nonce does not begin with the client's")
 	}
 	authorization, date, err := sign(c.credentials, host, nonce, c.now)
 	if err != nil {

@@ -113,16 +113,16 @@ func TestChallengesThatAreRefused(t *testing.T) {
 		"63 bytes":               {build(extended[:63], "localhost"), "63 bytes"},
 		"65 bytes":               {build(append(extended, 0), "localhost"), "65 bytes"},
 		"our nonce only":         {build(nonce[:], "localhost"), "32 bytes"},
-		"another nonce":          {build(make([]byte, 64), "localhost"), "does not extend"},
-		"empty host":             {build(extended, ""), "no STS host"},
+		"another nonce":          {build(make([]byte, 64), "localhost"), "does not begin with the client's"},
+		"empty host":             {build(extended, ""), "STS host is empty"},
 		"256 bytes":              {build(extended, strings.Repeat("a", 256)), "256 bytes"},
 		"empty label":            {build(extended, "sts..com"), "empty label"},
 		"leading period":         {build(extended, ".amazonaws.com"), "empty label"},
 		"trailing period":        {build(extended, "sts.amazonaws."), "empty label"},
 		"a period":               {build(extended, "."), "empty label"},
-		"a header in the host":   {build(extended, "sts.amazonaws.com\nx-amz-target:a"), "no domain name"},
-		"a path in the host":     {build(extended, "sts.amazonaws.com/x"), "no domain name"},
-		"a port in the host":     {build(extended, "sts.amazonaws.com:443"), "no domain name"},
+		"a header in the host":   {build(extended, "sts.amazonaws.com\nx-amz-target:a"), "not a domain name"},
+		"a path in the host":     {build(extended, "sts.amazonaws.com/x"), "not a domain name"},
+		"a port in the host":     {build(extended, "sts.amazonaws.com:443"), "not a domain name"},
 	} {
 		response, done, err := aws.NewConversation(temporary, nonce, noon).Next(tt.challenge)
 		if err == nil || done || response != nil || !strings.Contains(err.Error(), tt.want) {

@@ -111,7 +111,7 @@ func checkContainerURL(text string) error {
 		return nil
 	case "http":
 	default:
-		return fmt.Errorf("has the scheme %q, neither http nor https", u.Scheme)
+		return fmt.Errorf("has the scheme %q; it must be http or https", u.Scheme)
 	}
 	switch u.Hostname() {
 	case "localhost", "169.254.170.2", "169.254.170.23", "fd00:ec2::23":
@@ -120,7 +120,7 @@ func checkContainerURL(text string) error {
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("asks %q without TLS", u.Hostname())
+	return fmt.Errorf("sends a request to %q without TLS", u.Hostname())
 }
 
 // instance asks the metadata service of EC2, version 2: a session token, the role's name, the
@@ -152,7 +152,7 @@ func (s *Source) askInstance(ctx context.Context) ([]byte, error) {
 	}
 	const roles, header = "latest/meta-data/iam/security-credentials/", "X-aws-ec2-metadata-token"
 	if token = strings.TrimSpace(string(session)); token == "" {
-		return nil, errors.New("the metadata service gives no session token")
+		return nil, errors.New("the metadata service returned no session token")
 	}
 	list, err := ask("GET", roles, header, token)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Source) askInstance(ctx context.Context) ([]byte, error) {
 	}
 	role, _, _ := strings.Cut(strings.TrimSpace(string(list)), "\n")
 	if role = strings.TrimSpace(role); role == "" {
-		return nil, errors.New("the instance has no role")
+		return nil, errors.New("the instance has no IAM role")
 	}
 	return ask("GET", roles+url.PathEscape(role), header, token)
 }
@@ -205,14 +205,14 @@ func parseWebIdentity(body []byte) (Credentials, error) {
 		c = a.AssumeRoleWithWebIdentityResponse.AssumeRoleWithWebIdentityResult.Credentials
 	}
 	if c == nil {
-		return Credentials{}, errors.New("the answer has no Credentials")
+		return Credentials{}, errors.New("the response has no Credentials")
 	}
 	expires := time.Time(c.Expiration)
 	return Credentials{c.AccessKeyID, c.SecretAccessKey, c.SessionToken, expires}, nil
 }
 
 // errNoJSON stands for the decoder's own error, which may quote the answer.
-var errNoJSON = errors.New("the answer is not the JSON that was expected")
+var errNoJSON = errors.New("the response is not JSON of the expected form")
 
 // expiration reads a time as AWS's endpoints write it: RFC 3339, or seconds since 1970.
 type expiration time.Time
@@ -232,7 +232,7 @@ func (e *expiration) UnmarshalJSON(b []byte) error {
 		return err
 	case float64:
 		if math.Abs(v) > 1<<40 {
-			return errors.New("a time far beyond all calendars")
+			return errors.New("the time is out of range")
 		}
 		*e = expiration(time.Unix(int64(v), 0))
 		return nil

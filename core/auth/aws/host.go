@@ -28,13 +28,13 @@ func region(host string) (string, error) {
 func checkHost(host string) error {
 	switch {
 	case host == "":
-		return errors.New("the server names no STS host")
+		return errors.New("the server's STS host is empty")
 	case len(host) > maxHost:
-		return fmt.Errorf("the server names an STS host of %d bytes (limit %d)", len(host), maxHost)
+		return fmt.Errorf("the server's STS host has %d bytes (limit %d)", len(host), maxHost)
 	case strings.ContainsFunc(host, notInDomain):
-		return fmt.Errorf("the server names the STS host %q, which is no domain name", host)
+		return fmt.Errorf("the server's STS host %q is not a domain name", host)
 	case strings.Contains("."+host+".", ".."):
-		return fmt.Errorf("the server names the STS host %q, which has an empty label", host)
+		return fmt.Errorf("the server's STS host %q has an empty label", host)
 	}
 	return nil
 }

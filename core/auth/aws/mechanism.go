@@ -23,7 +23,7 @@ func (m *Mechanism) Name() string { return "MONGODB-AWS" }
 // patience is how long a source may take: an application's own provider has no other limit.
 const patience = time.Minute
 
-var errSlow = errors.New("there were no AWS credentials in time")
+var errSlow = errors.New("no AWS credentials were obtained in time")
 
 // Begin returns a conversation with the source's credentials and a fresh nonce. It blocks while an
 // endpoint is asked.

@@ -364,7 +364,7 @@ func TestFailures(t *testing.T) {
 		{"no authorization file", with(ecs, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "/none"), nil, "/none"},
 		{"STS refuses", []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "/token", "AWS_ROLE_ARN", "other"}, nil, "refused"},
 		{"STS says what it was asked", webIdentity, echo, "status 403"},
-		{"STS answers an HTML page", webIdentity, status(200, "<html>"), "not the JSON"},
+		{"STS answers an HTML page", webIdentity, status(200, "<html>"), "not JSON"},
 		{"STS answers nothing of use", webIdentity, status(200, "{}"), "no Credentials"},
 		{"STS has no key", webIdentity, status(200, `{"Credentials": {}}`), "no access key id"},
 		{"STS is busy", webIdentity, status(503, "busy"), `status 503: "busy"`},
@@ -377,9 +377,9 @@ func TestFailures(t *testing.T) {
 			"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1/s3cret/of?a=s3cret%20b",
 		}, where, "GET http://127.0.0.1: status 404"},
 		{"ECS answers half", ecs, status(200, `{"AccessKeyId": "A"}`), "no secret access key"},
-		{"ECS answers a wrong type", ecs, status(200, `{"AccessKeyId": 1}`), "not the JSON"},
-		{"ECS answers an odd time", ecs, status(200, `{"AccessKeyId":"A","SecretAccessKey":"S","Expiration":true}`), "not the JSON"},
-		{"ECS answers a time of no calendar", ecs, status(200, `{"AccessKeyId":"A","SecretAccessKey":"S","Expiration":1e300}`), "not the JSON"},
+		{"ECS answers a wrong type", ecs, status(200, `{"AccessKeyId": 1}`), "not JSON"},
+		{"ECS answers an odd time", ecs, status(200, `{"AccessKeyId":"A","SecretAccessKey":"S","Expiration":true}`), "not JSON"},
+		{"ECS answers a time of no calendar", ecs, status(200, `{"AccessKeyId":"A","SecretAccessKey":"S","Expiration":1e300}`), "not JSON"},
 		{"ECS redirects", ecs, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
 		}, "status 302"},
@@ -388,11 +388,11 @@ func TestFailures(t *testing.T) {
 			if r.Method == "PUT" {
 				fmt.Fprintln(w, imdsToken)
 			}
-		}, "no role"},
+		}, "no IAM role"},
 		{"EC2 gives no token", nil, status(200, " \n"), "no session token"},
 		{"EC2 reports a failure", nil, status(200, `{"Code": "Failed", "Message": "try later"}`), `"Failed": "try later"`},
 		{"EKS in the clear", []string{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://example.com/s3cret"}, nil, "without TLS"},
-		{"EKS of another scheme", []string{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "ftp://127.0.0.1/"}, nil, "neither http nor https"},
+		{"EKS of another scheme", []string{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "ftp://127.0.0.1/"}, nil, "must be http or https"},
 		{"EKS without a URL", []string{"AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://s3cret\x7f"}, nil, "cannot be parsed"},
 		{"ECS without a URL", []string{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "s3cret\x7f"}, nil, "cannot be parsed"},
 	} {

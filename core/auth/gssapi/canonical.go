@@ -27,7 +27,7 @@ var canonicalizations = map[string]Canonicalization{
 func ParseCanonicalization(text string) (Canonicalization, error) {
 	c, ok := canonicalizations[text]
 	if !ok {
-		return c, fmt.Errorf("GSSAPI has no CANONICALIZE_HOST_NAME %q", text)
+		return c, fmt.Errorf("GSSAPI does not support the CANONICALIZE_HOST_NAME %q", text)
 	}
 	return c, nil
 }

@@ -56,9 +56,10 @@ func (c *Conversation) Next(payload []byte) (response []byte, done bool, err err
 func (c *Conversation) choose(offer []byte) ([]byte, error) {
 	switch {
 	case len(offer) != 4:
-		return nil, fmt.Errorf("the server's layers have %d bytes instead of 4", len(offer))
+		return nil, fmt.Errorf("the server's offer of security layers has %d bytes, must have 4",
+			len(offer))
 	case offer[0]&noLayer == 0:
-		return nil, errors.New("the server demands a security layer, which MongoDB does not use")
+		return nil, errors.New("the server requires a security layer, which MongoDB does not use")
 	}
 	return append([]byte{noLayer, 0, 0, 0}, c.user...), nil
 }

@@ -90,7 +90,7 @@ func (m *Mechanism) Speculate(auth.Target) auth.Conversation { return nil }
 // patience is how long names and a ticket may take.
 const patience = time.Minute
 
-var errSlow = errors.New("there was no ticket in time")
+var errSlow = errors.New("no ticket was obtained in time")
 
 // Begin returns a conversation with a ticket for the server's service. It blocks while names are
 // resolved and a ticket is fetched.

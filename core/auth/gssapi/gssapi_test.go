@@ -42,7 +42,7 @@ func (f *fake) Next(token []byte) error {
 
 func (f *fake) Unwrap(wrapped []byte) ([]byte, error) {
 	if len(wrapped) < 2 || wrapped[0] != '<' || wrapped[len(wrapped)-1] != '>' {
-		return nil, errors.New("not wrapped")
+		return nil, errors.New("not a valid wrap token")
 	}
 	return wrapped[1 : len(wrapped)-1], nil
 }
@@ -54,11 +54,11 @@ func TestConversation(t *testing.T) {
 	}{
 		{"no layer", "proof", "<\x01\x00\x00\x00>", "<\x01\x00\x00\x00user@REALM>", ""},
 		{"all layers", "proof", "<\x07\x00\xff\xff>", "<\x01\x00\x00\x00user@REALM>", ""},
-		{"a layer is demanded", "proof", "<\x06\x00\xff\xff>", "", "demands a security layer"},
-		{"short", "proof", "<\x01\x00\x00>", "", "3 bytes instead of 4"},
-		{"long", "proof", "<\x01\x00\x00\x00\x00>", "", "5 bytes instead of 4"},
-		{"empty", "proof", "<>", "", "0 bytes instead of 4"},
-		{"not wrapped", "proof", "\x01\x00\x00\x00", "", "not wrapped"},
+		{"a layer is demanded", "proof", "<\x06\x00\xff\xff>", "", "requires a security layer"},
+		{"short", "proof", "<\x01\x00\x00>", "", "3 bytes, must have 4"},
+		{"long", "proof", "<\x01\x00\x00\x00\x00>", "", "5 bytes, must have 4"},
+		{"empty", "proof", "<>", "", "0 bytes, must have 4"},
+		{"not a valid wrap token", "proof", "\x01\x00\x00\x00", "", "not a valid wrap token"},
 		{"no proof", "prof", "", "", "no proof"},
 	} {
 		c := gssapi.NewConversation(new(fake), "user@REALM")

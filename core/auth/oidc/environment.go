@@ -53,7 +53,7 @@ func (e Environment) Provider() (Provider, error) {
 	}
 	p, ok := providers[e.Name]
 	if !ok {
-		return nil, fmt.Errorf("MONGODB-OIDC has no ENVIRONMENT %q", e.Name)
+		return nil, fmt.Errorf("MONGODB-OIDC does not support the ENVIRONMENT %q", e.Name)
 	}
 	return p, nil
 }
@@ -109,11 +109,11 @@ func parseAzure(body []byte) (Token, error) {
 		ExpiresIn   json.Number `json:"expires_in"` // seconds, in a string or not
 	}
 	if json.Unmarshal(body, &answer) != nil { // its error may quote the answer
-		return Token{}, errors.New("the answer is not the JSON that was expected")
+		return Token{}, errors.New("the response is not JSON of the expected form")
 	}
 	seconds, err := strconv.ParseInt(string(answer.ExpiresIn), 10, 32)
 	if err != nil && answer.ExpiresIn != "" {
-		return Token{}, errors.New("the answer's expires_in is no number of seconds")
+		return Token{}, errors.New("expires_in in the response is not a number of seconds")
 	}
 	return Token{answer.AccessToken, time.Duration(seconds) * time.Second}, nil
 }

@@ -74,7 +74,7 @@ func TestAppendModes(t *testing.T) {
 				t.Errorf("Append(%v, mode %d) = %s, %v", c.v.Type, m, got, err)
 			}
 			if !json.Valid(got) {
-				t.Errorf("%s is no JSON", got)
+				t.Errorf("%s is not JSON", got)
 			}
 		}
 	}

@@ -255,7 +255,7 @@ func rotate(b []byte, n int) {
 	slices.Reverse(b)
 }
 
-// scope reads a document, which is no wrapper.
+// scope reads a document, which is not a wrapper.
 func (p *parser) scope() bool {
 	begin := p.pos
 	if !p.objectOf(kindScope) {

@@ -33,7 +33,7 @@ func appendPlainDouble(dst []byte, f float64) []byte {
 	return appendFraction(dst, f)
 }
 
-// appendFraction writes a double that is no integer, with the fewest digits that read back the
+// appendFraction writes a double that is not an integer, with the fewest digits that read back the
 // same.
 //
 // Prices, measurements and coordinates have few digits. If n/10^8 is f and n has at most 15 digits,

@@ -202,7 +202,7 @@ func TestParseValues(t *testing.T) {
 	}
 }
 
-// Dollar keys that are no wrappers are plain, and the outermost object is never
+// Dollar keys that are not wrappers are plain, and the outermost object is never
 // a wrapper.
 func TestParsePlain(t *testing.T) {
 	inner := bson.NewBuilder(nil).Regex("$regex", "foo*", "").String("$options", "ix").Finish()

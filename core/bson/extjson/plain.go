@@ -2,7 +2,7 @@ package extjson
 
 import "github.com/mooringdb/mooring/core/bson"
 
-// plain writes what the Atlas Data API wrote for the types that are no JSON
+// plain writes what the Atlas Data API wrote for the types that are not JSON
 // types: the fields of its own structures, without their types.
 func (w *writer) plain(dst []byte, t bson.Type, pos, limit, depth int) ([]byte, int) {
 	switch t {

@@ -40,7 +40,7 @@ func (s *scanner) tooLarge() bool {
 	return s.fail(s.pos, "too large as BSON")
 }
 
-// skip goes to the next byte that is no white space and returns it, 0 at the end.
+// skip goes to the next byte that is not white space and returns it, 0 at the end.
 func (s *scanner) skip() byte {
 	if s.pos < len(s.src) && s.src[s.pos] > ' ' {
 		return s.src[s.pos]

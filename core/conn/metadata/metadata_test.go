@@ -57,13 +57,13 @@ func TestDocument(t *testing.T) {
 
 func TestDocumentRefuses(t *testing.T) {
 	tests := map[string]metadata.Client{
-		"long name":            {AppName: strings.Repeat("é", 64) + "x"},
-		"name is no UTF-8":     {AppName: "\xff"},
-		"no name":              {Libraries: []metadata.Library{{Version: "1"}}},
-		"delimiter, name":      {Libraries: []metadata.Library{{Name: "a|b"}}},
-		"delimiter, version":   {Libraries: []metadata.Library{{Name: "a", Version: "|"}}},
-		"delimiter, platform":  {Libraries: []metadata.Library{{Name: "a"}, {Name: "b", Platform: "x|y"}}},
-		"library is no UTF-8 ": {Libraries: []metadata.Library{{Name: "a\xff"}}},
+		"long name":             {AppName: strings.Repeat("é", 64) + "x"},
+		"name is not UTF-8":     {AppName: "\xff"},
+		"no name":               {Libraries: []metadata.Library{{Version: "1"}}},
+		"delimiter, name":       {Libraries: []metadata.Library{{Name: "a|b"}}},
+		"delimiter, version":    {Libraries: []metadata.Library{{Name: "a", Version: "|"}}},
+		"delimiter, platform":   {Libraries: []metadata.Library{{Name: "a"}, {Name: "b", Platform: "x|y"}}},
+		"library is not UTF-8 ": {Libraries: []metadata.Library{{Name: "a\xff"}}},
 	}
 	for name, c := range tests {
 		if d, err := c.Document(); err == nil {

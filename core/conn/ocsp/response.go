@@ -95,7 +95,7 @@ func checkCertID(r *xocsp.Response, issuer *x509.Certificate) error {
 	}
 	if i < 0 || !bytes.Equal(data.Responses[i].CertID.NameHash, name) ||
 		!bytes.Equal(data.Responses[i].CertID.IssuerKeyHash, key) {
-		return errors.New("it is about a certificate of another issuer")
+		return errors.New("it is for a certificate of another issuer")
 	}
 	return nil
 }
@@ -134,11 +134,11 @@ func checkSigner(r *xocsp.Response, issuer *x509.Certificate, now time.Time) err
 		signer.CheckSignatureFrom(issuer) != nil:
 		fault = "was not issued by the authority that issued the server's"
 	case !slices.Contains(signer.ExtKeyUsage, x509.ExtKeyUsageOCSPSigning):
-		fault = "is not for signing such responses"
+		fault = "is not valid for signing OCSP responses"
 	case signer.KeyUsage != 0 && signer.KeyUsage&x509.KeyUsageDigitalSignature == 0:
-		fault = "is not for signatures"
+		fault = "is not valid for signatures"
 	case len(signer.UnhandledCriticalExtensions) > 0:
-		fault = "has a critical extension that is not understood"
+		fault = "has an unknown critical extension"
 	case now.Before(signer.NotBefore) || now.After(signer.NotAfter):
 		fault = "has expired or is not valid yet"
 	}
@@ -155,7 +155,7 @@ func checkTime(r *xocsp.Response, now time.Time) error {
 	case !r.NextUpdate.IsZero() && !now.Before(r.NextUpdate):
 		return fmt.Errorf("it expired at %s", stamp(r.NextUpdate))
 	case r.NextUpdate.IsZero() && now.Sub(r.ThisUpdate) > maxAge:
-		return fmt.Errorf("it is of %s and does not say until when it is valid",
+		return fmt.Errorf("it was made at %s and has no nextUpdate",
 			stamp(r.ThisUpdate))
 	}
 	return nil

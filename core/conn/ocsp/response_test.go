@@ -42,13 +42,13 @@ func TestParse(t *testing.T) {
 		{"signed by a stranger", server.Respond(t, stranger, good), "was not issued by"},
 		{"signed by a stranger in the authority's name", server.Respond(t, impostor(t, ca), good), "was not issued by"},
 		{"signed by a stranger's delegate", server.Respond(t, stranger.Delegate(t), good), "was not issued by"},
-		{"signed by another server", server.Respond(t, other, good), "is not for signing such responses"},
-		{"signed by the server itself", server.Respond(t, server, good), "is not for signing such responses"},
+		{"signed by another server", server.Respond(t, other, good), "is not valid for signing OCSP responses"},
+		{"signed by the server itself", server.Respond(t, server, good), "is not valid for signing OCSP responses"},
 		{"delegate without digital signatures", server.Respond(t, ca.Delegate(t, func(
 			c *x509.Certificate,
 		) {
 			c.KeyUsage = x509.KeyUsageKeyEncipherment
-		}), good), "is not for signatures"},
+		}), good), "is not valid for signatures"},
 		{"delegate with a strange critical extension", server.Respond(t, ca.Delegate(t, func(
 			c *x509.Certificate,
 		) {
@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 		{"to this moment", server.Respond(t, ca, between(-time.Minute, 0)), "it expired at"},
 		{"for later", server.Respond(t, ca, between(time.Second, time.Minute)), "it is valid from"},
 		{"no nextUpdate", server.Respond(t, ca, xocsp.Response{ThisUpdate: now.Add(-time.Hour)}), ""},
-		{"no nextUpdate, old", server.Respond(t, ca, xocsp.Response{ThisUpdate: now.Add(-25 * time.Hour)}), "does not say until when"},
+		{"no nextUpdate, old", server.Respond(t, ca, xocsp.Response{ThisUpdate: now.Add(-25 * time.Hour)}), "has no nextUpdate"},
 		{"responder's error", xocsp.TryLaterErrorResponse, "try later"},
 		{"signature broken", broken(server.Respond(t, ca, good)), "x509"},
 		{"nothing", []byte{}, "asn1"},

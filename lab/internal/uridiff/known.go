@@ -57,11 +57,11 @@ var known = []struct {
 		reason: "the official driver has no SOCKS5 options",
 	},
 	{
-		what: "accepted", ours: text(`options tls\w+ and tls\w+ exclude each other`), theirs: none,
+		what: "accepted", ours: text(`options tls\w+ and tls\w+ cannot be`), theirs: none,
 		reason: "URI Options, \"Conflicting TLS options\"",
 	},
 	{
-		what: "accepted", ours: text(`options tls and ssl contradict`), theirs: none,
+		what: "accepted", ours: text(`options tls and ssl have different values`), theirs: none,
 		reason: "URI Options, \"Conflicting TLS options\"",
 	},
 	{
@@ -69,11 +69,11 @@ var known = []struct {
 		reason: "[ ] and # have to be encoded in a user name and a password",
 	},
 	{
-		what: "accepted", ours: text(`not URL encoded as it should be`), uri: invalid, theirs: none,
+		what: "accepted", ours: text(`not correctly URL encoded`), uri: invalid, theirs: none,
 		reason: "all is UTF-8 (URI Options)",
 	},
 	{
-		what: "accepted", ours: text(`database name has a`), theirs: none,
+		what: "accepted", ours: text(`database name must not have a`), theirs: none,
 		reason: "the database may have none of / \\ space \" $ in it, encoded or not",
 	},
 	{
@@ -90,11 +90,11 @@ var known = []struct {
 		reason: "the official driver says so when it makes its client",
 	},
 	{
-		what: "accepted", ours: text(`option w: it is not between`), theirs: none,
+		what: "accepted", ours: text(`option w: must be between`), theirs: none,
 		reason: "integers have 32 bits",
 	},
 	{
-		what: "accepted", ours: text(`option authMechanism: it is none of`), theirs: none,
+		what: "accepted", ours: text(`option authMechanism: must be one of`), theirs: none,
 		reason: "the official driver takes an empty one for none",
 	},
 	{

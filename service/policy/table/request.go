@@ -69,7 +69,7 @@ func set(m protoreflect.Message, fd protoreflect.FieldDescriptor, node *yaml.Nod
 		return err
 	}
 	if node.Kind != yaml.SequenceNode {
-		return errors.New("it is not a list")
+		return errors.New("must be a list")
 	}
 	list := m.Mutable(fd).List()
 	for _, item := range node.Content {
@@ -90,7 +90,7 @@ func value(
 		return empty, message(empty.Message(), node)
 	}
 	if node.Kind != yaml.ScalarNode {
-		return empty, errors.New("it is not a single value")
+		return empty, errors.New("must be a single value")
 	}
 	switch fd.Kind() {
 	case protoreflect.StringKind:

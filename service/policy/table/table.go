@@ -46,7 +46,7 @@ type Row struct {
 	Becomes yaml.Node `yaml:"becomes"`
 }
 
-var errPolicy = errors.New("it is a policy, and not a table of requests")
+var errPolicy = errors.New("the file is a policy, not a table of requests")
 
 // IsPolicy reports whether an error of Read says that the file has a policy instead of a table.
 func IsPolicy(err error) bool { return errors.Is(err, errPolicy) }
@@ -67,10 +67,10 @@ func Read(path string) (*Table, *policy.Policy, error) {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(t.Tests) == 0 {
-		return nil, nil, fmt.Errorf("%s: it has no tests", path)
+		return nil, nil, fmt.Errorf("%s: the table has no tests", path)
 	}
 	if t.Policy == "" {
-		return nil, nil, fmt.Errorf("%s: it names no policy: write policy: FILE", path)
+		return nil, nil, fmt.Errorf("%s: the key policy is missing: write policy: FILE", path)
 	}
 	file := t.Policy
 	if !filepath.IsAbs(file) {
@@ -143,13 +143,13 @@ func (r *Row) run(e *policy.Enforcer) error {
 	case err != nil:
 		return err
 	case r.Expect == "deny" && x.Refusal == nil:
-		return errors.New("it is allowed")
+		return errors.New("the request is allowed")
 	case r.Expect == "allow" && x.Rule == policy.NoRule:
 		return fmt.Errorf("no permit rule allows it: %w", x.Refusal)
 	case r.Expect == "allow" && x.Refusal != nil:
-		return fmt.Errorf("it is refused by %s: %w", x.Rule, x.Refusal)
+		return fmt.Errorf("%s refuses the request: %w", x.Rule, x.Refusal)
 	case r.Expect != "allow" && r.Expect != "deny":
-		return fmt.Errorf("expect is %q, and not allow or deny", r.Expect)
+		return fmt.Errorf("expect is %q; it must be allow or deny", r.Expect)
 	case r.Rule != "" && r.Rule != x.Rule:
 		return fmt.Errorf("%s decides, not %s", x.Rule, r.Rule)
 	case x.Refusal == nil:

@@ -24,8 +24,8 @@ func TestRun(t *testing.T) {
 		`expect: allow, rule: other`:                  "test 1: mine decides, not other",
 		`expect: allow, principal: key:d`:             "test 1: no permit rule allows it: ",
 		`expect: deny, principal: key:d`:              "",
-		`expect: deny, name: n`:                       "n: it is allowed",
-		`expect: perhaps`:                             `expect is "perhaps", and not allow or deny`,
+		`expect: deny, name: n`:                       "n: the request is allowed",
+		`expect: perhaps`:                             `expect is "perhaps"; it must be allow or deny`,
 		`expect: deny, principal: "", because: no`:    "",
 		`expect: deny, principal: "", because: never`: "the client gets this",
 		`expect: allow, call: DocumentService/Finds`:  "there is no call",
@@ -36,8 +36,8 @@ func TestRun(t *testing.T) {
 		`expect: allow, becomes: {projection: {salary: 0}}`: "",
 		`expect: allow, becomes: {projection: {other: 0}}`: `projection becomes {"salary":0}, ` +
 			`not {"other":0}`,
-		`expect: allow, request: {database: [1]}`:                                  "database: it is not a single value",
-		`expect: allow, request: {indexes: 1}, call: CatalogService/CreateIndexes`: "indexes: it is not a list",
+		`expect: allow, request: {database: [1]}`:                                  "database: must be a single value",
+		`expect: allow, request: {indexes: 1}, call: CatalogService/CreateIndexes`: "indexes: must be a list",
 	} {
 		dir := t.TempDir()
 		text := "policy: p.cedar\ntests:\n  - {" + row
@@ -100,7 +100,7 @@ func TestConflicts(t *testing.T) {
 func TestRead(t *testing.T) {
 	for name, row := range map[string]struct{ table, policy, want string }{
 		"an unknown field": {"policy: p.cedar\ntest: []", "", "field test not found"},
-		"no tests":         {"policy: p.cedar", "permit (principal, action, resource);", "it has no tests"},
+		"no tests":         {"policy: p.cedar", "permit (principal, action, resource);", "the table has no tests"},
 		"no YAML":          {"{", "", "t.yaml"},
 		"no policy":        {"policy: q.cedar\ntests: [{}]", "", "q.cedar"},
 		"no Cedar":         {"policy: p.cedar\ntests: [{}]", "permit", "p.cedar"},

@@ -59,7 +59,7 @@ func (c Config) putLevel(w http.ResponseWriter, r *http.Request) {
 func local(h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopback(r.RemoteAddr) && !isUnix(r) || !isLoopback(r.Host) {
-			http.Error(w, "only this machine may change something", http.StatusForbidden)
+			http.Error(w, "only local requests can change something", http.StatusForbidden)
 			return
 		}
 		h(w, r)

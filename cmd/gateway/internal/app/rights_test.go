@@ -43,7 +43,7 @@ func checkRights(t *testing.T, names []string, found map[string]string, part fun
 	head, all := readRights(t)
 	for name := range all {
 		if !slices.Contains(names, name) {
-			t.Errorf("%s has a line for %s, which is no RPC and no path", rightsFile, name)
+			t.Errorf("%s has a line for %s, which is neither an RPC nor a path", rightsFile, name)
 		}
 	}
 	for _, name := range names {

@@ -65,7 +65,7 @@ func compare(t *testing.T, got, want string) {
 const standalone = `
   wire versions    0 to 21 (as MongoDB 7.0)
   limits           documents 16777216 bytes, messages 48000000 bytes, 100000 writes in a batch
-  sessions         end after 30 minutes without use
+  sessions         expire after 30 minutes without use
   round trip       N ms, connected in N ms`
 
 // TestReplicaSet checks a string with two hosts, one of which is down; the reply of the other
@@ -94,23 +94,23 @@ warnings           Unsupported option 'nonsense'
 ONE
   kind             RSPrimary of the set rs as ONE`+standalone+`
   tls              none
-  compression      none, not asked for (compressors)
+  compression      none, the option compressors is not set
 
 DOWN
   failed           network error on DOWN (dial): connect: connection refused
 
 TWO
-  found            named by the other hosts, not by the connection string
+  found            through other hosts, not in the connection string
   kind             RSSecondary of the set rs as TWO
   tags             {dc: west}`+standalone+`
   tls              none
-  compression      none, not asked for (compressors)
+  compression      none, the option compressors is not set
 
 deployment         ReplicaSetWithPrimary, set rs
   writes           ONE
   reads            ONE (readPreference nearest)
-                   too far for it: TWO
-  sessions         end after 30 minutes without use
+                   too far away for it: TWO
+  sessions         expire after 30 minutes without use
 `)
 	if report.Error != "" {
 		t.Errorf("Error = %q", report.Error)
@@ -150,12 +150,12 @@ func TestTLSAndCompression(t *testing.T) {
                    expires TIME
 `
 	compare(t, lines(server.Respond(t, ca, xocsp.Response{}), 0, ""), `
-  tls              TLS 1.3, TLS_AES_128_GCM_SHA256`+certificate+`  revocation       good until TIME, says the server
+  tls              TLS 1.3, TLS_AES_128_GCM_SHA256`+certificate+`  revocation       good until TIME, according to the server
   compression      zlib
 `)
 	compare(t, lines(nil, tls.VersionTLS12, "&tlsAllowInvalidHostnames=true"), `
   tls              TLS 1.2, TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256`+certificate+`                   NOT VERIFIED: name
-  revocation       unknown: nothing stapled, no responder named
+  revocation       unknown: no response stapled and no responder named
   compression      zlib
 `)
 	compare(t, lines(nil, 0, "&tlsInsecure=true"), `
@@ -198,7 +198,7 @@ func TestUnusable(t *testing.T) {
 		},
 		{
 			"no set", fmt.Sprintf("mongodb://%s/?replicaSet=rs", one.Address()),
-			"no server can be selected: the deployment is ReplicaSetNoPrimary; ONE: a Standalone is no part of a deployment of kind ReplicaSetNoPrimary",
+			"no server can be selected: the deployment is ReplicaSetNoPrimary; ONE: a Standalone cannot be part of a deployment of kind ReplicaSetNoPrimary",
 		},
 		{
 			"too old", fmt.Sprintf("mongodb://%s/", old.Host(0).Address()),
@@ -245,7 +245,7 @@ func TestLeftOut(t *testing.T) {
 	}
 	want := check.LeftOut{
 		Address: report.Servers[0].Address,
-		Reason:  "is not in the set under this name: it calls itself " + string(member),
+		Reason:  "is in the set under the name " + string(member),
 	}
 	if got := report.Deployment.LeftOut[0]; got != want {
 		t.Errorf("LeftOut = %v, want %v", got, want)

@@ -122,7 +122,7 @@ func allows(privilege bson.Raw, action string) bool {
 	return false
 }
 
-// resource describes what a privilege applies to; "" if that is no user's data.
+// resource describes what a privilege applies to; "" if that is not a user's data.
 func resource(privilege bson.Raw) string {
 	v, _ := privilege.Lookup("resource")
 	d, _ := v.Document()

@@ -64,7 +64,7 @@ func (r *Report) printHosts(p printer) {
 	hosts := texts(r.Hosts)
 	switch {
 	case r.SRV != "" && len(hosts) == 0:
-		hosts = []string{"not found by the SRV records of " + r.SRV}
+		hosts = []string{"the SRV records name no hosts: " + r.SRV}
 	case r.SRV != "":
 		hosts[0] += " (SRV records of " + r.SRV + ")"
 	}
@@ -77,7 +77,7 @@ func (c *Credential) String() string {
 		text = "***, with a password"
 	}
 	if c.Database != "" {
-		text += ", of the database " + c.Database
+		text += ", authSource " + c.Database
 	}
 	if c.Mechanism == "" {
 		return text + ", mechanism to be negotiated"
@@ -95,7 +95,7 @@ func (o Option) String() string {
 
 func (s *Server) print(p printer) {
 	if s.Discovered {
-		p.line("found", "named by the other hosts, not by the connection string")
+		p.line("found", "through other hosts, not in the connection string")
 	}
 	if s.Error != "" {
 		p.line("failed", s.Error)
@@ -164,9 +164,9 @@ func (c *Compression) String() string {
 	case c.Compressor != "":
 		return c.Compressor
 	case len(c.Offered) > 0:
-		return "none, the server has none of " + strings.Join(c.Offered, ", ")
+		return "none, the server supports none of " + strings.Join(c.Offered, ", ")
 	}
-	return "none, not asked for (compressors)"
+	return "none, the option compressors is not set"
 }
 
 func (d *Deployment) print(w io.Writer) {
@@ -182,7 +182,7 @@ func (d *Deployment) print(w io.Writer) {
 	p.line("writes", orNobody(d.Writable))
 	p.line("reads", orNobody(d.Readable)+" (readPreference "+d.ReadPreference+")")
 	if len(d.TooFar) > 0 {
-		p.line("", "too far for it: "+strings.Join(texts(d.TooFar), ", "))
+		p.line("", "too far away for it: "+strings.Join(texts(d.TooFar), ", "))
 	}
 	p.line("sessions", sessions(d.LogicalSessionTimeoutMinutes))
 	for _, l := range d.LeftOut {
@@ -194,7 +194,7 @@ func sessions(minutes *int64) string {
 	if minutes == nil {
 		return "none"
 	}
-	return fmt.Sprintf("end after %d minutes without use", *minutes)
+	return fmt.Sprintf("expire after %d minutes without use", *minutes)
 }
 
 func orNobody(hosts []address.Address) string {

@@ -178,13 +178,13 @@ func revocation(state tls.ConnectionState, checker *ocsp.Checker) string {
 	}
 	switch r := checker.Known(chain); {
 	case r.Status == ocsp.Good:
-		return fmt.Sprintf("good until %s, says %s", stamp(r.NextUpdate), source)
+		return fmt.Sprintf("good until %s, according to %s", stamp(r.NextUpdate), source)
 	case len(state.OCSPResponse) > 0:
 		return "stapled"
 	case len(chain[0].OCSPServer) == 0:
-		return "unknown: nothing stapled, no responder named"
+		return "unknown: no response stapled and no responder named"
 	}
-	return "unknown: nothing stapled, no answer of a responder"
+	return "unknown: no response stapled, and no responder answered"
 }
 
 // deployment returns what server selection sees in t. heard holds the hosts that were asked.
@@ -238,11 +238,11 @@ func whyLeftOut(t description.Topology, s *description.Server) string {
 	case t.SetName != "" && s.SetName != t.SetName && s.SetName != "":
 		return fmt.Sprintf("is a member of the set %s, not of %s", s.SetName, t.SetName)
 	case s.Me != "" && s.Me != s.Address:
-		return fmt.Sprintf("is not in the set under this name: it calls itself %s", s.Me)
+		return fmt.Sprintf("is in the set under the name %s", s.Me)
 	case t.Kind == description.KindUnknown:
 		return fmt.Sprintf("a %s cannot be one of several hosts", s.Kind)
 	}
-	return fmt.Sprintf("a %s is no part of a deployment of kind %s", s.Kind, t.Kind)
+	return fmt.Sprintf("a %s cannot be part of a deployment of kind %s", s.Kind, t.Kind)
 }
 
 // verdict returns the reason that the deployment cannot be used although hosts answered, or nil.

@@ -103,7 +103,7 @@ func TestSRV(t *testing.T) {
 		"connection string  mongodb+srv://***@db.example.test/shop?tlsCAFile=",
 		"\nhosts              a.example.test (SRV records of db.example.test)\n                  " +
 			" b.example.test\n" +
-			"user               ***, with a password, of the database people, mechanism to be " +
+			"user               ***, with a password, authSource people, mechanism to be " +
 			"negotiated\n",
 		"replicaSet=rs (TXT record)\n",
 		"authSource=people (TXT record)\n",
@@ -131,14 +131,14 @@ odd.example.test.                60 IN TXT "tls=false"
 	for _, row := range []struct{ name, host, want string }{
 		{"unknown", "none.example.test", "mongodb+srv://none.example.test: look up SRV records: lookup _mongodb._tcp.none.example.test."},
 		{"foreign host", "away.example.test", `mongodb+srv://away.example.test: host "a.example.org." of an SRV record is not inside the domain "example.test"`},
-		{"forbidden option", "odd.example.test", `mongodb+srv://odd.example.test: TXT record: option "tls" is not allowed there`},
+		{"forbidden option", "odd.example.test", `mongodb+srv://odd.example.test: TXT record: option "tls" is not authSource, replicaSet or loadBalanced`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			report, text := run(t, "mongodb+srv://ann:hunter2@"+row.host+"/?appName=x", nil)
 			if !strings.HasPrefix(report.Error, row.want) {
 				t.Errorf("Error = %q, want %q", report.Error, row.want)
 			}
-			want := "hosts              not found by the SRV records of " + row.host +
+			want := "hosts              the SRV records name no hosts: " + row.host +
 				"\nuser               ***"
 			if !strings.Contains(text, want) || !strings.Contains(text, "appName=x\n") ||
 				strings.Contains(text, "hunter2") {

@@ -16,7 +16,7 @@ import (
 func Save(path string, state any, durable bool) (err error) {
 	text, err := json.Marshal(state)
 	if err != nil {
-		return fmt.Errorf("bug: a state is no JSON: %w", err)
+		return fmt.Errorf("bug: a state cannot be encoded as JSON: %w", err)
 	}
 	next := path + ".new"
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -45,7 +45,7 @@ func Load(path string, state any) (ok bool, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(state); err != nil {
-		return false, fmt.Errorf("%s is no checkpoint of this command: %w", path, err)
+		return false, fmt.Errorf("%s is not a checkpoint of this command: %w", path, err)
 	}
 	return true, nil
 }

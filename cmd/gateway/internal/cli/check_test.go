@@ -119,7 +119,7 @@ func TestCheckShowsNoSecret(t *testing.T) {
 		args []string
 		want string // on either stream
 	}{
-		{"answers", []string{"--uri", "mongodb://ann:hunter2@" + host + "/?authSource=people"}, "***, with a password, of the database people"},
+		{"answers", []string{"--uri", "mongodb://ann:hunter2@" + host + "/?authSource=people"}, "***, with a password, authSource people"},
 		{"refuses", []string{"--uri", "mongodb://ann:hunter2@127.0.0.1:1"}, "connection refused"},
 		{"proxy", []string{"--uri", "mongodb://" + host + "/?proxyHost=127.0.0.1&proxyPort=1&proxyUsername=bob&proxyPassword=hunter2"}, "proxyPassword=***"},
 		{"key file", []string{"--config", options}, "tlsCertificateKeyFilePassword=***"},
@@ -127,7 +127,7 @@ func TestCheckShowsNoSecret(t *testing.T) {
 		{"bad option", []string{"--uri", "mongodb://ann:hunter2@" + host + "/?w=-2"}, "mooring: "},
 		{"at sign", []string{"--uri", "mongodb://ann:p@hunter2@" + host}, "option uri (from --uri): "},
 		{"bad port", []string{"--uri", "mongodb://ann:hunter2/x@" + host}, "option uri (from --uri): "},
-		{"a word", []string{"mongodb://ann:hunter2@" + host}, "of the database admin"},
+		{"a word", []string{"mongodb://ann:hunter2@" + host}, "authSource admin"},
 		{"two words", []string{"mongodb://ann:hunter2@" + host, "hunter2"}, "2 arguments that are not flags"},
 		{"no timeout", []string{"--timeout=0", "--uri", "mongodb://ann:hunter2@" + host}, "--timeout must be more than 0"},
 	} {

@@ -228,7 +228,7 @@ func isUsage(err error) bool {
 // choose returns the command that args name, or nil if args ask for help, which it then writes.
 func choose(args []string, stdout io.Writer) (*command, error) {
 	if len(args) == 0 {
-		return nil, &usageError{"which command? " + names()}
+		return nil, &usageError{"a command is missing: " + names()}
 	}
 	switch args[0] {
 	case "--help", "-h":
@@ -269,7 +269,8 @@ func find(args []string) (*command, error) {
 			return nil, &usageError{fmt.Sprintf("unknown command %q: did you mean %s?", args[0],
 				like)}
 		}
-		return nil, &usageError{fmt.Sprintf("unknown command %q: there are %s", args[0], names())}
+		return nil, &usageError{fmt.Sprintf("unknown command %q; the commands are %s", args[0],
+			names())}
 	}
 	return found, nil
 }
@@ -341,7 +342,7 @@ func (c *command) takeWords(flags *pflag.FlagSet) (operands []string, err error)
 		return nil, &usageError{c.name + ": the argument is not a connection string, which " +
 			"begins with mongodb:// or mongodb+srv://"}
 	case flags.Changed("uri") || flags.Changed("uri-file"):
-		return nil, &usageError{c.name + ": the connection string is given twice, as an argument " +
+		return nil, &usageError{c.name + ": the connection string is set twice, by an argument " +
 			"and by a flag"}
 	}
 	return nil, flags.Set("uri", uri)
@@ -379,12 +380,13 @@ func (c *command) help(own *pflag.FlagSet, w io.Writer) error {
 	switch {
 	case !c.configured:
 	case c.name != "serve":
-		b.WriteString("\nIt also has the options of serve: mooring serve --help\n")
+		b.WriteString("\nIt also takes the options of serve: see mooring serve --help\n")
 	default:
 		b.WriteString("\nOptions: flag, environment variable (default). A flag overrides the " +
 			"variable, and the variable\noverrides the configuration file. There --log-level " +
 			"is the key level below the key log. The items of a list are\nseparated by commas. " +
-			"Of what principals share, one gets 80% if it is alone, and less beside others.\n\n")
+			"A principal gets up to 80% of what principals share, and less while others use " +
+			"it.\n\n")
 		if err := config.Usage(&b); err != nil {
 			return err
 		}
@@ -466,7 +468,7 @@ func (c *command) wrongWords(words []string) error {
 		case like != "":
 			return &usageError{"there is no such command: did you mean " + like + "?"}
 		case len(c.args) > 0:
-			return &usageError{"there is no such command: there are " +
+			return &usageError{"there is no such command; the commands are " +
 				strings.Join(all, ", ")}
 		}
 	}

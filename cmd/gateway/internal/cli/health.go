@@ -101,7 +101,7 @@ func checkHealth(c call) error {
 func healthHint(err error, flag string) string {
 	text := err.Error()
 	other := map[string]string{"rest": "gRPC, which --grpc asks", "grpc": "REST, which --rest asks"}
-	tlsOrOther := "is it a port with TLS (write https://, and --ca-file), or the port of " +
+	tlsOrOther := "is it a port with TLS (write https:// and --ca-file), or the port of " +
 		other[flag] + "?"
 	for _, row := range []struct{ sign, hint string }{
 		{"x509: certificate signed by unknown authority", "name the certificate's authorities by " +

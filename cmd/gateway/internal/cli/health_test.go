@@ -110,7 +110,7 @@ func TestHealth(t *testing.T) {
 		{"an unknown authority", own, ready, r, g, []string{"--rest=https://" + r}, 1, "\nmooring: name the certificate's authorities by --ca-file, or do not verify it: --any-certificate\n"},
 		{"an unknown authority of gRPC", own, ready, r, g, []string{"--grpc=https://" + g}, 1, "\nmooring: name the certificate's authorities by --ca-file"},
 		{"plain text at a port with TLS", own, ready, r, g, []string{"--rest=http://" + r}, 1, "\nmooring: the port has TLS: write https://, and name the certificate's authorities by --ca-file\n"},
-		{"plain gRPC at a port with TLS", own, ready, r, g, []string{"--grpc=http://" + g}, 1, "\nmooring: is it a port with TLS (write https://, and --ca-file), or the port of REST, which --rest asks?\n"},
+		{"plain gRPC at a port with TLS", own, ready, r, g, []string{"--grpc=http://" + g}, 1, "\nmooring: is it a port with TLS (write https:// and --ca-file), or the port of REST, which --rest asks?\n"},
 		{"TLS at a plain port", none, ready, r, g, []string{"--rest=https://" + r}, 1, "\nmooring: the port has no TLS: write http://\n"},
 		{"TLS at a plain port of gRPC", none, ready, r, g, []string{"--grpc=https://" + g}, 1, "\nmooring: the port has no TLS: write http://\n"},
 		{"REST at the port of gRPC", none, ready, r, g, []string{"--rest=http://" + g}, 1, "\nmooring: is it the port of gRPC, which --grpc asks?\n"},

@@ -224,9 +224,9 @@ func TestImportContinuesOnlyItself(t *testing.T) {
 	w.write(t, "nonsense", []byte("{]"))
 	for _, row := range []struct{ line, want string }{
 		{"import a.b $DIR/numbers --continue $DIR/state", `{"insertedCount":10`},
-		{"import a.b $DIR/others --continue $DIR/state", "mooring: $DIR/state is of another file"},
-		{"import a.c $DIR/numbers --continue $DIR/state", "mooring: $DIR/state is of another import"},
-		{"import a.b $DIR/numbers --continue $DIR/nonsense", "mooring: $DIR/nonsense is no checkpoint"},
+		{"import a.b $DIR/others --continue $DIR/state", "mooring: $DIR/state belongs to another file"},
+		{"import a.c $DIR/numbers --continue $DIR/state", "mooring: $DIR/state belongs to another import"},
+		{"import a.b $DIR/numbers --continue $DIR/nonsense", "mooring: $DIR/nonsense is not a checkpoint"},
 		{"import a.b $DIR/numbers --continue $DIR/no/state", "mooring: open $DIR/no/state"},
 	} {
 		if said := w.run(t, row.line, ""); !strings.HasPrefix(said, row.want) {

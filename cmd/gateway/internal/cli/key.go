@@ -43,7 +43,7 @@ func newAPIKey(c call) error {
 	case principal == "":
 		return &usageError{"key api new: --principal is missing"}
 	case lifetime < 0:
-		return &usageError{"key api new: --expires is negative"}
+		return &usageError{"key api new: --expires must not be negative"}
 	case lifetime > 0:
 		expires = time.Now().Add(lifetime)
 	}

@@ -43,7 +43,7 @@ func TestAPIKey(t *testing.T) {
 		"key api":                                 "usage: mooring key api new",
 		"key api new --principal a b":             "usage: mooring key api new",
 		"key":                                     "usage: mooring key new",
-		"key old":                                 "there are key new, key api new",
+		"key old":                                 "the commands are key new, key api new",
 	} {
 		code, stdout, stderr := run(nil, strings.Fields(args)...)
 		if code != 2 || stdout != "" || !strings.Contains(stderr, want) {

@@ -123,7 +123,8 @@ func hasKind(name string) bool {
 }
 
 func withoutKind(flag, name string) error {
-	return &usageError{fmt.Sprintf("policy explain: %s %s lacks the kind of the credential: write "+
+	return &usageError{fmt.Sprintf("policy explain: %s %s does not begin with the kind of the "+
+		"credential: write "+
 		"key:%[2]s (of an API key), jwt:%[2]s (of a token) or cert:%[2]s (of a certificate)",
 		flag, name)}
 }

@@ -131,7 +131,7 @@ class Checked(_CheckedRequired, total=False):
 					"mooring: the database none has no collection\nexit code 1\n",
 				},
 				{"types bad --language ts", "mooring: the validator of c: $jsonSchema: bsonType: " +
-					`"integer" is no type` + "\nexit code 1\n"},
+					`"integer" is not a type` + "\nexit code 1\n"},
 			} {
 				got := w.run(t, row.line, "not read")
 				if got != row.want {

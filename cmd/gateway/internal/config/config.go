@@ -356,10 +356,10 @@ func (c *Config) check() error {
 		errs = append(errs, &Error{Option: option, Problem: problem})
 	}
 	if c.GRPC.Address == "" && c.REST.Address == "" {
-		refuse("grpc.address", "and rest.address are both none: there would be nothing to serve")
+		refuse("grpc.address", "is none, and so is rest.address: set one of them to an address")
 	}
 	if (c.TLS.CertificateFile == "") != (c.TLS.KeyFile == "") {
-		refuse("tls.certificateFile", "needs tls.keyFile, and the reverse: set both or neither")
+		refuse("tls.certificateFile", "and tls.keyFile must be set together")
 	}
 	if c.TLS.ClientAuthorityFile != "" && !c.TLS.Enabled() {
 		refuse("tls.clientAuthorityFile", "needs tls.certificateFile: without TLS there are no "+
@@ -371,8 +371,8 @@ func (c *Config) check() error {
 	c.Auth.check(refuse)
 	c.Console.check(&c.Auth.JWT, refuse)
 	if c.REST.CORS.Credentials && slices.Contains(c.REST.CORS.Origins, anyHost) {
-		refuse("rest.cors.credentials", "cannot be with * in rest.cors.origins: every page of "+
-			"every site could act as the user of the browser")
+		refuse("rest.cors.credentials", "cannot be used with * in rest.cors.origins: every "+
+			"page of every site could act as the user of the browser")
 	}
 	c.Policy.read(refuse)
 	c.checkOperators(refuse)
@@ -427,7 +427,7 @@ func (t *Token) check(uri *connstring.Config, refuse func(option, problem string
 	option := "mongodb.tokenFile"
 	switch {
 	case t.File != "" && len(t.Command) > 0:
-		refuse(option, "and mongodb.tokenCommand exclude each other")
+		refuse(option, "cannot be used together with mongodb.tokenCommand")
 		return
 	case len(t.Command) > 0:
 		option = "mongodb.tokenCommand"
@@ -435,7 +435,7 @@ func (t *Token) check(uri *connstring.Config, refuse func(option, problem string
 		return
 	}
 	if _, ok := uri.Property("ENVIRONMENT"); ok {
-		refuse(option, "and the ENVIRONMENT in the connection string exclude each other")
+		refuse(option, "cannot be used together with ENVIRONMENT in the connection string")
 	}
 	if uri.AuthMechanism != "MONGODB-OIDC" {
 		refuse(option, "needs authMechanism=MONGODB-OIDC in the connection string")
@@ -472,8 +472,8 @@ func (r *Replica) check(keyed bool, refuse func(option, problem string)) {
 	}
 	if text, n := longestAddress(r.Advertise), paging.MaxReplicaBytes; len(text) > n {
 		refuse("replica.advertise",
-			fmt.Sprintf("%s has %d bytes, of at most %d that have room in the token of a "+
-				"cursor: an IP address always has",
+			fmt.Sprintf("%s has %d bytes, but the token of a cursor has room for %d: "+
+				"write an IP address",
 				r.Advertise, len(text), n))
 	}
 }

@@ -70,7 +70,7 @@ func (c *Console) check(jwt *JWT, refuse func(option, problem string)) {
 // check refuses combinations that do not work.
 func (a *Auth) check(refuse func(option, problem string)) {
 	if (a.JWT.Issuer == "") != (a.JWT.Audience == "") {
-		refuse("auth.jwt.issuer", "needs auth.jwt.audience, and the reverse: set both or neither")
+		refuse("auth.jwt.issuer", "needs auth.jwt.audience: set both or neither")
 	}
 	if a.JWT.Issuer != "" && a.JWT.Claim == "" {
 		refuse("auth.jwt.claim", "is empty")
@@ -127,7 +127,7 @@ func (c *Config) CheckSecretFile(path string) error {
 	if err != nil || info.Mode().Perm()&0o004 == 0 {
 		return nil //nolint:nilerr // the read of the file reports it
 	}
-	return fmt.Errorf("%s holds a secret and other users of the machine can read it: chmod o-r, "+
+	return fmt.Errorf("%s holds a secret, but other users of the machine can read it: chmod o-r, "+
 		"or add its path to allowReadable", path)
 }
 
@@ -150,7 +150,7 @@ const anyHost = "*"
 func parseListener(text string) (string, error) {
 	if path, ok := strings.CutPrefix(text, unixPrefix); ok {
 		if !strings.HasPrefix(path, "/") {
-			return "", fmt.Errorf("%q is not unix: and an absolute path", text)
+			return "", fmt.Errorf("%q must be unix: and an absolute path", text)
 		}
 		return text, nil
 	}
@@ -203,7 +203,7 @@ func parsePrincipals(text string) ([]string, error) {
 			case name == "":
 				certificate = ""
 			default:
-				return nil, fmt.Errorf("%q is not key:NAME, jwt:NAME or cert:NAME", name)
+				return nil, fmt.Errorf("%q must be key:NAME, jwt:NAME or cert:NAME", name)
 			}
 		}
 	}
@@ -233,8 +233,8 @@ func parseHosts(text string) ([]string, error) {
 		rest := strings.TrimPrefix(name, "*.")
 		bad := strings.ContainsAny(rest, ":/@ *") || strings.Trim(rest, ".") == ""
 		if bad && name != anyHost {
-			return nil, fmt.Errorf("%q is not the name of a host (without a port), not such as "+
-				"*.example.com, and not *", name)
+			return nil, fmt.Errorf("%q is not a host name (without a port), such as "+
+				"api.example.com or *.example.com, or *", name)
 		}
 		names[i] = strings.ToLower(strings.TrimSuffix(name, "."))
 	}
@@ -248,8 +248,8 @@ func parseOrigins(text string) ([]string, error) {
 		scheme, host, ok := strings.Cut(origin, "://")
 		if origin != anyHost && (!ok || scheme == "" || host == "" ||
 			strings.ContainsAny(host, "/?# ") || strings.Count(origin, "*") > 1) {
-			return nil, fmt.Errorf("%q is not an origin such as https://app.example, without a "+
-				"path, and not *", origin)
+			return nil, fmt.Errorf("%q is not an origin without a path, such as "+
+				"https://app.example, or *", origin)
 		}
 		origins[i] = strings.ToLower(origin)
 	}
@@ -281,7 +281,7 @@ func parseIssuer(text string) (string, error) {
 		return "", nil
 	}
 	if err := caller.CheckIssuer(text); err != nil {
-		return "", fmt.Errorf("%q cannot be an issuer: %w", text, err)
+		return "", fmt.Errorf("%q is not a valid issuer: %w", text, err)
 	}
 	return text, nil
 }
@@ -295,7 +295,7 @@ func parseAlgorithms(text string) ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, errors.New("there is no algorithm")
+		return nil, errors.New("must have at least one algorithm")
 	}
 	return names, nil
 }
@@ -307,7 +307,7 @@ func parseCertificateName(text string) (caller.CertificateName, error) {
 	if name := caller.CertificateName(text); slices.Contains(caller.CertificateNames(), name) {
 		return name, nil
 	}
-	return "", fmt.Errorf("%q is not one of %v and not none", text, caller.CertificateNames())
+	return "", fmt.Errorf("%q is not one of %v or none", text, caller.CertificateNames())
 }
 
 // orNone makes a parser of durations read none as 0.
@@ -324,7 +324,7 @@ func orNone(parse func(string) (time.Duration, error)) func(string) (time.Durati
 func parseCount(text string) (int, error) {
 	n, err := parseLimit(text)
 	if err == nil && n == 0 {
-		err = fmt.Errorf("%q is not a number from 1", text)
+		err = fmt.Errorf("%q is not a number of at least 1", text)
 	}
 	return n, err
 }

@@ -270,7 +270,7 @@ func (f yamlFile) ReadBytes() ([]byte, error) {
 	documents := yamlv3.NewDecoder(strings.NewReader(f.text))
 	var first, second yamlv3.Node
 	if documents.Decode(&first) == nil && documents.Decode(&second) == nil {
-		return nil, fmt.Errorf("%s has more than one document, of which only the first would count",
+		return nil, fmt.Errorf("%s has more than one YAML document: only one is allowed",
 			f.path)
 	}
 	return []byte(f.text), nil
@@ -303,7 +303,7 @@ func scalar(v any) (string, error) {
 			return "", nil
 		}
 	}
-	return "", errors.New("is not a text, a number, a bool or a list of them")
+	return "", errors.New("must be a string, a number, a boolean or a list of these")
 }
 
 // fill adds the texts that koanf has read.

@@ -25,11 +25,11 @@ func parseMongoOptions(text string) (map[string][]string, error) {
 		name, value, ok := strings.Cut(line, "=")
 		name = strings.TrimSpace(name)
 		if !ok {
-			return nil, errors.New("a line is not name=value") // the line may be a secret
+			return nil, errors.New("each line must be name=value") // the line may be a secret
 		}
 		option, ok := findMongoOption(name)
 		if !ok {
-			return nil, fmt.Errorf("%q is no option of connection strings", name)
+			return nil, fmt.Errorf("%q is not an option of connection strings", name)
 		}
 		all[option.Name] = append(all[option.Name], value)
 	}

@@ -43,11 +43,11 @@ func parseServerTexts(text string) (ServerTexts, error) {
 	case TextsAuto, TextsShow, TextsHide:
 		return s, nil
 	default:
-		return "", fmt.Errorf("%q is none of auto, show and hide", text)
+		return "", fmt.Errorf("%q is not one of auto, show, hide", text)
 	}
 }
 
-// parseOrNone reads a text, of which none is no text.
+// parseOrNone reads a text, of which none stands for the empty text.
 func parseOrNone(text string) (string, error) {
 	if text == none {
 		return "", nil
@@ -74,7 +74,7 @@ func parseAddress(text string) (string, error) {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
 		return "", fmt.Errorf(
-			"%q is not host:port (such as 127.0.0.1:8080 or :8080) and not none", text)
+			"%q is not host:port (such as 127.0.0.1:8080 or :8080) or none", text)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return "", fmt.Errorf("%q: the port is not a number from 0 to 65535", text)
@@ -95,7 +95,8 @@ func parseAdvertise(text string) (string, error) {
 		return "", fmt.Errorf("%q: the port is not a number from 0 to 65535", text)
 	}
 	if text != "" && isWildcard(host) {
-		return "", fmt.Errorf("%q is all addresses: other replicas need a single address", text)
+		return "", fmt.Errorf("%q stands for all addresses: name the one that other replicas "+
+			"can reach", text)
 	}
 	return text, nil
 }
@@ -134,7 +135,7 @@ func parseLimit(text string) (int, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("%q is not a number from 1 and not none", text)
+		return 0, fmt.Errorf("%q is not a number of at least 1 or none", text)
 	}
 	return int(n), nil
 }
@@ -180,8 +181,8 @@ func parseShare(text string) (*float64, error) {
 	digits, ok := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseFloat(digits, 64)
 	if !ok || err != nil || !(n >= 0 && n <= 100) {
-		return nil, fmt.Errorf("%q is not a percentage from 0%% to 100%%, such as 0.5%%, and "+
-			"not auto", text)
+		return nil, fmt.Errorf("%q is not a percentage from 0%% to 100%%, such as 0.5%%, "+
+			"or auto", text)
 	}
 	n /= 100
 	return &n, nil
@@ -204,7 +205,7 @@ func durationWithin(least, most time.Duration) func(string) (time.Duration, erro
 			return 0, fmt.Errorf("%q is not a duration such as 500ms, 20s or 10m", text)
 		}
 		if d < least || d > most {
-			return 0, fmt.Errorf("%s is not within %s and %s", text, least, most)
+			return 0, fmt.Errorf("%s is not between %s and %s", text, least, most)
 		}
 		return d, nil
 	}
@@ -228,7 +229,7 @@ func sizeWithin(least, most int64) func(string) (int64, error) {
 				break
 			}
 			if n > uint64(most/u.bytes) || int64(n)*u.bytes < least {
-				return 0, fmt.Errorf("%s is not within %s and %s", text, formatSize(least),
+				return 0, fmt.Errorf("%s is not between %s and %s", text, formatSize(least),
 					formatSize(most))
 			}
 			return int64(n) * u.bytes, nil
@@ -287,8 +288,8 @@ func keyLines(text string) []byte {
 }
 
 var (
-	errNoKey    = errors.New("there is no key in the file")
-	errEmptyKey = errors.New("is given and has no key: no client would need one")
+	errNoKey    = errors.New("the file has no key")
+	errEmptyKey = errors.New("has no key: write at least one, or remove the option")
 )
 
 // ParseHandleKeys reads the text of a file of keys as Load does. A text without keys is an error
@@ -325,7 +326,7 @@ func parseComponents(text string) ([]string, error) {
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("%q is none of %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("%q is not one of %s", name, strings.Join(known, ", "))
 		}
 		all = append(all, name)
 	}

@@ -15,7 +15,7 @@ func TestPolicy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policy")
 	for _, row := range []struct{ text, want string }{
 		{"permit (principal, action, resource);", ""},
-		{"permit (", path + " cannot be used: it is not Cedar"},
+		{"permit (", path + " cannot be used: the policy is not valid Cedar"},
 		{`@filter("") permit (principal, action, resource);`, "line 1: @filter"},
 	} {
 		if err := os.WriteFile(path, []byte(row.text), 0o600); err != nil {
@@ -30,7 +30,7 @@ func TestPolicy(t *testing.T) {
 		}
 	}
 	if _, err := load(t, []string{"--uri", "mongodb://localhost", "--policy-file", path + "x"}, nil); err == nil {
-		t.Error("a missing file is no error")
+		t.Error("a missing file is not an error")
 	}
 	for address, warned := range map[string]bool{"127.0.0.1:0": false, ":8080": true} {
 		c, err := load(t, []string{"--uri", "mongodb://localhost", "--rest-address", address, "--grpc-address", "none", "--allow-plaintext", "--allow-unauthenticated"}, nil)
@@ -83,12 +83,12 @@ func TestOperators(t *testing.T) {
 			[]string{`cert:CN=a\,key:b`, `cert:CN=c\,`, `cert:CN=d\\`, "key:e"},
 			"",
 		},
-		{[]string{keys, key, "--auth-operators", "cert:CN=a,,O=b"}, nil, `"O=b" is not key:NAME`},
+		{[]string{keys, key, "--auth-operators", "cert:CN=a,,O=b"}, nil, `"O=b" must be key:NAME`},
 		{[]string{keys, key, "--policy-file", policy}, nil, ""},
-		{[]string{keys, key, "--auth-operators", "ann"}, nil, `"ann" is not key:NAME`},
-		{[]string{keys, key, "--auth-operators", "key:ann,bob"}, nil, `"bob" is not key:NAME`},
-		{[]string{keys, key, "--auth-operators", "key:"}, nil, `"key:" is not key:NAME`},
-		{[]string{keys, key, "--auth-operators", "cert:a\nb"}, nil, `"b" is not key:NAME`},
+		{[]string{keys, key, "--auth-operators", "ann"}, nil, `"ann" must be key:NAME`},
+		{[]string{keys, key, "--auth-operators", "key:ann,bob"}, nil, `"bob" must be key:NAME`},
+		{[]string{keys, key, "--auth-operators", "key:"}, nil, `"key:" must be key:NAME`},
+		{[]string{keys, key, "--auth-operators", "cert:a\nb"}, nil, `"b" must be key:NAME`},
 		{[]string{"--auth-operators", "key:ann"}, nil, "needs authentication"},
 		{
 			[]string{keys, key, "--auth-operators", "key:ann", "--policy-file", policy},

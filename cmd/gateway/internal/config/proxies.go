@@ -33,7 +33,7 @@ func (c *Config) checkProxies(refuse func(option, problem string)) {
 		case !listed:
 			refuse(port.option, "needs proxies.addresses")
 		case port.address == "" || strings.HasPrefix(port.address, unixPrefix):
-			refuse(port.option, "is for a port of TCP")
+			refuse(port.option, "is only for TCP addresses")
 		}
 		says = true
 	}
@@ -42,7 +42,7 @@ func (c *Config) checkProxies(refuse func(option, problem string)) {
 		refuse("proxies.header", "needs proxies.addresses")
 	case listed && !says:
 		refuse("proxies.addresses", "needs proxies.header, grpc.proxyProtocol or "+
-			"rest.proxyProtocol: else the proxies have no way to name a client")
+			"rest.proxyProtocol: without one of them, proxies cannot name the client")
 	}
 }
 
@@ -62,7 +62,7 @@ func parseNetworks(text string) ([]netip.Prefix, error) {
 }
 
 func parseNetwork(text string) (netip.Prefix, error) {
-	bad := fmt.Errorf("%q is not an IP address and not a network such as 10.0.0.0/8", text)
+	bad := fmt.Errorf("%q is not an IP address or a network such as 10.0.0.0/8", text)
 	if !strings.Contains(text, "/") {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Zone() != "" {
@@ -76,11 +76,11 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	case err != nil || n.Addr().Is4In6():
 		return netip.Prefix{}, bad
 	case n.Bits() == 0:
-		return netip.Prefix{}, fmt.Errorf("%q has every address: any client could name another "+
-			"address as its own", text)
+		return netip.Prefix{}, fmt.Errorf("%q contains every address: any client could name "+
+			"another address as its own", text)
 	case n != n.Masked():
-		return netip.Prefix{}, fmt.Errorf("%q is not the beginning of a network: write %s", text,
-			n.Masked())
+		return netip.Prefix{}, fmt.Errorf("%q is not the first address of the network: write %s",
+			text, n.Masked())
 	}
 	return n, nil
 }
@@ -94,5 +94,5 @@ func parseProxyHeader(text string) (clientaddr.Header, error) {
 			return h, nil
 		}
 	}
-	return "", fmt.Errorf("%q is not one of %v and not none", text, clientaddr.Headers())
+	return "", fmt.Errorf("%q is not one of %v or none", text, clientaddr.Headers())
 }

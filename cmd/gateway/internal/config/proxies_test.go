@@ -20,12 +20,12 @@ func TestProxies(t *testing.T) {
 		{"a zone", "--proxies-addresses=fe80::1%eth0 --proxies-header=Forwarded", "not an IP address"},
 		{"a malformed network", "--proxies-addresses=10.0.0.0/33 --proxies-header=Forwarded", "not an IP address"},
 		{"IPv4 in IPv6", "--proxies-addresses=::ffff:10.0.0.0/104 --proxies-header=Forwarded", "not an IP address"},
-		{"another header", "--proxies-addresses=10.0.0.1 --proxies-header=X-Real-IP", "not one of [Forwarded X-Forwarded-For] and not none"},
+		{"another header", "--proxies-addresses=10.0.0.1 --proxies-header=X-Real-IP", "not one of [Forwarded X-Forwarded-For] or none"},
 		{"addresses alone", "--proxies-addresses=10.0.0.1", "option proxies.addresses"},
 		{"a header alone", "--proxies-header=Forwarded", "option proxies.header: needs proxies.addresses"},
 		{"the protocol alone", "--rest-proxy-protocol", "option rest.proxyProtocol: needs proxies.addresses"},
-		{"a socket", "--proxies-addresses=10.0.0.1 --rest-proxy-protocol --rest-address=unix:/run/x", "option rest.proxyProtocol: is for a port of TCP"},
-		{"no port", "--proxies-addresses=10.0.0.1 --grpc-proxy-protocol --grpc-address=none", "option grpc.proxyProtocol: is for a port of TCP"},
+		{"a socket", "--proxies-addresses=10.0.0.1 --rest-proxy-protocol --rest-address=unix:/run/x", "option rest.proxyProtocol: is only for TCP addresses"},
+		{"no port", "--proxies-addresses=10.0.0.1 --grpc-proxy-protocol --grpc-address=none", "option grpc.proxyProtocol: is only for TCP addresses"},
 	} {
 		c, err := load(t, append([]string{
 			"--uri", uri, "--handle-keys", key, "--idempotency-key", key,

@@ -68,7 +68,7 @@ func chartConfig(t *testing.T) map[string]any {
 	prune(root, "", found)
 	for name := range chartOwns {
 		if !found[name] {
-			t.Errorf("the chart owns %s, which is no option", name)
+			t.Errorf("the chart owns %s, which is not an option", name)
 		}
 	}
 	return root

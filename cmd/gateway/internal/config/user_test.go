@@ -57,8 +57,8 @@ func TestUserRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--uri=mongodb://app:a@db", "--mongodb-password=hunter2"}, "it has a password, and another one is configured"},
-		{[]string{"--uri=mongodb://app@db", "--mongodb-username=bob"}, "it has a user name, and another one is configured"},
+		{[]string{"--uri=mongodb://app:a@db", "--mongodb-password=hunter2"}, "it has a password, but another one is configured"},
+		{[]string{"--uri=mongodb://app@db", "--mongodb-username=bob"}, "it has a user name, but another one is configured"},
 		{[]string{"--uri=mongodb://app@db", "--mongodb-password-file", write(t, "e", "\n")}, "the file is empty"},
 		{[]string{"--uri=mongodb://app@db", "--mongodb-password-file", "/no/such"}, "no such file"},
 		{[]string{"--uri=mongodb://db", "--mongodb-password=hunter2"}, "needs a user name"},

@@ -45,7 +45,7 @@ func TestVars(t *testing.T) {
 			t.Errorf("Content-Type of /debug/vars = %q, want application/json", got)
 		}
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
-			t.Fatalf("/debug/vars is no JSON: %v", err)
+			t.Fatalf("/debug/vars is not JSON: %v", err)
 		}
 		if !maps.EqualFunc(got.Pools, want, maps.Equal) {
 			t.Errorf("pools = %+v, want %+v", got.Pools, want)

@@ -45,7 +45,7 @@ func Write(collections []Collection, o Options) ([]byte, error) {
 	case "python":
 		return python(collections, o), nil
 	}
-	return nil, fmt.Errorf("%q is none of the languages %s", o.Language,
+	return nil, fmt.Errorf("%q is not one of the languages %s", o.Language,
 		strings.Join(Languages, ", "))
 }
 

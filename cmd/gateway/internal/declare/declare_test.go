@@ -66,7 +66,7 @@ func TestWrite(t *testing.T) {
 }
 
 // FuzzWrite checks that no validator, name or description makes declarations that cannot be read:
-// Write fails if what it wrote is no Go, and comments end on their lines.
+// Write fails if what it wrote is not Go, and comments end on their lines.
 func FuzzWrite(f *testing.F) {
 	f.Add(`{"properties": {"a": {"bsonType": "int", "description": "*/ x"}}}`, "orders")
 	f.Add(`{"properties": {"a-b": {"enum": ["x", "\\u0000"]}, "": {}}, "required": ["\\ufeff"]}`,

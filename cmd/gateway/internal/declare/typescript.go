@@ -10,7 +10,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/schema"
 )
 
-// inTypeScript has the types of relaxed Extended JSON. Those that are no types of the language are
+// inTypeScript has the types of relaxed Extended JSON. Those that are not types of the language are
 // exported by mooring-client.
 var inTypeScript = []scalar{
 	{schema.Double | schema.Int | schema.Long, []string{"number"}},

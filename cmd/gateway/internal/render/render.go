@@ -58,7 +58,7 @@ type Writer interface {
 func New(w io.Writer, o Options) (Writer, error) {
 	makes := formats[o.Format]
 	if makes == nil {
-		return nil, fmt.Errorf("%q is not a format: there are %s", o.Format, Formats)
+		return nil, fmt.Errorf("%q is not a format; the formats are %s", o.Format, Formats)
 	}
 	return makes(w, o), nil
 }

@@ -160,10 +160,10 @@ func TestParseValidators(t *testing.T) {
 	for _, row := range []struct{ schema, want string }{
 		{
 			`{"properties": {"a": {"bsonType": "integer"}}}`,
-			`$jsonSchema: properties: a: bsonType: "integer" is no type`,
+			`$jsonSchema: properties: a: bsonType: "integer" is not a type`,
 		},
-		{`{"properties": {"a": 5}}`, "$jsonSchema: properties: a: a document is needed"},
-		{`{"allOf": [{"enum": 5}]}`, "$jsonSchema: allOf: enum: an array is needed"},
+		{`{"properties": {"a": 5}}`, "$jsonSchema: properties: a: must be a document"},
+		{`{"allOf": [{"enum": 5}]}`, "$jsonSchema: allOf: enum: must be an array"},
 	} {
 		_, err := schema.Parse(document(t, `{"$jsonSchema": `+row.schema+`}`))
 		if err == nil || err.Error() != row.want {

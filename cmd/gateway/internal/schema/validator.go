@@ -96,7 +96,7 @@ func (k *keywords) kinds(v bson.Value) error {
 	for name := range texts(v) {
 		kind, ok := aliases[name]
 		if !ok {
-			return fmt.Errorf("%q is no type", name)
+			return fmt.Errorf("%q is not a type", name)
 		}
 		kinds |= kind
 	}
@@ -125,7 +125,7 @@ func texts(v bson.Value) func(yield func(string) bool) {
 func (k *keywords) enum(v bson.Value) error {
 	values, ok := v.Array()
 	if !ok {
-		return errors.New("an array is needed")
+		return errors.New("must be an array")
 	}
 	t := &Type{Strings: []string{}, Numbers: []float64{}}
 	decimals := false
@@ -156,7 +156,7 @@ func (k *keywords) properties(v bson.Value) error {
 	for name, v := range d.All() {
 		schema, ok := v.Document()
 		if !ok {
-			return fmt.Errorf("%s: a document is needed", name)
+			return fmt.Errorf("%s: must be a document", name)
 		}
 		t, err := parse(schema, k.depth+1)
 		if err != nil {

@@ -46,7 +46,7 @@ func (s *session) connect(ctx context.Context) (*connection, error) {
 		Name: s.text("profile"), Address: s.text("address"), CAFile: s.text("ca-file"),
 	}
 	if given.Name != "" && given.Address != "" {
-		return nil, usage("--profile and --address exclude each other")
+		return nil, usage("--profile and --address cannot be used together")
 	}
 	p, err := profile.Choose(given, s.Environ, "http://"+config.DefaultGRPCAddress)
 	if err != nil {

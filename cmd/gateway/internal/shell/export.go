@@ -54,7 +54,7 @@ func runExport(ctx context.Context, s *session) error {
 	path := s.text("file")
 	switch {
 	case e.Output.Format == render.Table:
-		return usage("--format is ndjson, json, csv or bson")
+		return usage("--format must be ndjson, json, csv or bson")
 	case e.Checkpoint != "" && path == "":
 		return usage("--continue needs --file")
 	case e.Checkpoint != "" && e.Output.Format == render.CSV && e.Output.Columns == nil:

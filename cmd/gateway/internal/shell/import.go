@@ -128,7 +128,7 @@ func (s *session) sourceOptions() (o transfer.SourceOptions, err error) {
 	comma := strings.ReplaceAll(s.text("comma"), `\t`, "\t")
 	switch {
 	case len(comma) > 1 || strings.ContainsAny(comma, "\"\r\n") || comma > "\x7f":
-		return o, usage("--comma is one character of ASCII")
+		return o, usage("--comma must be one ASCII character")
 	case comma != "":
 		o.Comma = comma[0]
 	}
@@ -146,7 +146,7 @@ func (s *session) open(path string) (io.ReadCloser, int64, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && info.IsDir() {
-		err = usage("%s is a folder", path)
+		err = usage("%s is a directory", path)
 	}
 	if err != nil {
 		f.Close()

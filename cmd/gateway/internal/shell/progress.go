@@ -58,7 +58,7 @@ func (p *progress) set(bytes, docs, rejected int64) {
 	}
 	if p.bar != nil {
 		p.bar.Describe(text)
-		_ = p.bar.Set64(bytes) // a terminal that is gone is no reason to stop
+		_ = p.bar.Set64(bytes) // a terminal that is gone is not a reason to stop
 		return
 	}
 	now := time.Now()

@@ -122,7 +122,7 @@ func runCount(ctx context.Context, s *session) error {
 		return err
 	}
 	if s.isSet("estimated") && filter != nil {
-		return usage("--estimated counts all documents: there can be no FILTER")
+		return usage("--estimated counts all documents: it does not take a FILTER")
 	}
 	in, err := s.collection(ctx)
 	if err != nil {

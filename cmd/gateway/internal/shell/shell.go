@@ -26,7 +26,7 @@ import (
 // Command describes a command.
 type Command struct {
 	Name string
-	// Operands are the words of the usage line that are no flags, such as "NAMESPACE [FILTER]".
+	// Operands are the words of the usage line that are not flags, such as "NAMESPACE [FILTER]".
 	Operands, Synopsis, Doc string
 	// Flags adds the command's own flags.
 	Flags func(*pflag.FlagSet)
@@ -76,7 +76,7 @@ func (c *Command) AllFlags(flags *pflag.FlagSet) {
 }
 
 // Run runs a command. The first SIGINT or SIGTERM ends it in order, and a second one at once. If
-// the reader of standard output is gone, that is no error.
+// the reader of standard output is gone, that is not an error.
 func (c *Command) Run(in Invocation) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -102,7 +102,7 @@ func (w *watched) load(path string) (*mooringv1.Document, error) {
 		return nil, err
 	}
 	if w.Watching != watching {
-		return nil, usage("--continue: %s is of a watch of %q", path, w.Watching)
+		return nil, usage("--continue: %s belongs to a watch of %q", path, w.Watching)
 	}
 	token, err := extjson.Parse(nil, []byte(w.After))
 	if err != nil {

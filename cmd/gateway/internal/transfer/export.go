@@ -111,7 +111,7 @@ func (x *exporting) load(w io.Writer) error {
 	}
 	if found {
 		if before.Target != x.Target {
-			return fmt.Errorf("%s is of another export: %s", x.Checkpoint, before.Target)
+			return fmt.Errorf("%s belongs to another export: %s", x.Checkpoint, before.Target)
 		}
 		x.state = before
 		if before.After != "" {
@@ -124,7 +124,7 @@ func (x *exporting) load(w io.Writer) error {
 	}
 	end, err := x.file.Seek(0, io.SeekEnd)
 	if err == nil && end < x.state.Bytes {
-		return fmt.Errorf("the file is shorter than it was, and %s is not of it", x.Checkpoint)
+		return fmt.Errorf("the file is shorter than %s says: it is another file", x.Checkpoint)
 	}
 	_, seek := x.file.Seek(x.state.Bytes, io.SeekStart)
 	return errors.Join(err, x.file.Truncate(x.state.Bytes), seek)
@@ -168,7 +168,7 @@ func (x *exporting) read(ctx context.Context) error {
 		}
 		id, ok := doc.Lookup("_id")
 		if !ok {
-			return errors.New("a document has no _id: an export cannot go on after it")
+			return errors.New("a document has no _id: the export cannot continue after it")
 		}
 		x.after = id.Clone()
 		x.state.Docs++

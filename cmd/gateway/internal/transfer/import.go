@@ -116,7 +116,7 @@ func (i Import) Run(ctx context.Context, r io.Reader) (Imported, error) {
 	for n := range m.state.Read {
 		if _, err := src.next(); err != nil {
 			return m.state.Imported, fmt.Errorf(
-				"the file is not that of the checkpoint: after %d documents: %w", n, err)
+				"the checkpoint belongs to another file: after %d documents: %w", n, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -151,9 +151,9 @@ func (m *importing) load(head []byte) (resumed bool, err error) {
 	case !resumed:
 		return false, errors.Join(m.Rejects.At(0), m.save())
 	case before.Target != begun.Target:
-		return false, fmt.Errorf("%s is of another import: %s", m.Checkpoint, before.Target)
+		return false, fmt.Errorf("%s belongs to another import: %s", m.Checkpoint, before.Target)
 	case before.Head != begun.Head:
-		return false, fmt.Errorf("%s is of another file", m.Checkpoint)
+		return false, fmt.Errorf("%s belongs to another file", m.Checkpoint)
 	}
 	m.state = before
 	return true, m.Rejects.At(before.Rest)
@@ -234,7 +234,7 @@ func (m *importing) prepare(r record) (bson.Raw, *Trouble) {
 		if v, ok := r.doc.Lookup(strings.Split(field, ".")...); !ok || v.IsZero() {
 			return nil, &Trouble{
 				Line: r.line, Column: 1, Reason: "the document has no " + field +
-					", which --upsert-fields names",
+					", which is one of --upsert-fields",
 			}
 		}
 	}

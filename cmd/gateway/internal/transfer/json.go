@@ -114,7 +114,7 @@ func (a *array) next() (record, error) {
 	}
 	switch {
 	case errors.Is(err, io.EOF):
-		return record{}, a.wrong("the array has no end")
+		return record{}, a.wrong("the array is not closed")
 	case err != nil:
 		return record{}, err
 	case c == ']':
@@ -152,7 +152,7 @@ func (a *array) object() (text []byte, err error) {
 		c, err := a.r.ReadByte()
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil, &Trouble{Line: line, Column: column, Reason: "the document has no end"}
+			return nil, &Trouble{Line: line, Column: column, Reason: "the document is not closed"}
 		case err != nil:
 			return nil, err
 		case len(text) == maxText:
@@ -179,7 +179,7 @@ func (a *array) object() (text []byte, err error) {
 	}
 }
 
-// peek returns the next byte that is no white space.
+// peek returns the next byte that is not white space.
 func (a *array) peek() (byte, error) {
 	for {
 		c, err := a.r.ReadByte()

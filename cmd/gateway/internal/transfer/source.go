@@ -129,7 +129,7 @@ func newSource(r io.Reader, o SourceOptions) (source, []byte, error) {
 			Columns: o.Columns, Comma: o.Comma,
 		})}, head, nil
 	}
-	return nil, nil, fmt.Errorf("%q is not a format: there are %s", o.Format, Formats)
+	return nil, nil, fmt.Errorf("%q is not a format; the formats are %s", o.Format, Formats)
 }
 
 // formatOf returns the format that the first bytes of a file look like.

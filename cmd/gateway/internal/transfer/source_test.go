@@ -75,8 +75,8 @@ func TestSources(t *testing.T) {
 		},
 		"no comma":          {`[{"a":1} {"a":2}]`, `{"a":1} [line 1, column 10: expected , or ]]`},
 		"a comma too many":  {`[{"a":1},]`, `{"a":1} [line 1, column 10: expected a document: {]`},
-		"no end":            {`[{"a":1}`, `{"a":1} [line 1, column 9: the array has no end]`},
-		"no end of an item": {"[\n{\"a\":1", `[line 2, column 1: the document has no end]`},
+		"no end":            {`[{"a":1}`, `{"a":1} [line 1, column 9: the array is not closed]`},
+		"no end of an item": {"[\n{\"a\":1", `[line 2, column 1: the document is not closed]`},
 		"text after the end": {
 			"[{\"a\":1}]\nx",
 			`{"a":1} [line 2, column 1: unexpected text after the array]`,

@@ -105,24 +105,24 @@ func (c *securityContext) Next(token []byte) error {
 	case idError:
 		return errorIn(b)
 	default:
-		return fmt.Errorf("it has the identifier %x", id)
+		return fmt.Errorf("unexpected token identifier %x", id)
 	}
 	var reply messages.APRep
 	if err := reply.Unmarshal(b); err != nil {
-		return errors.New("it cannot be parsed")
+		return errors.New("the AP-REP cannot be parsed")
 	}
 	plain, err := decrypt(reply.EncPart.Cipher, c.ticket.key)
 	if err != nil {
 		return err
 	}
 	if err := c.received.Unmarshal(plain); err != nil {
-		return errors.New("its encrypted part cannot be parsed")
+		return errors.New("the encrypted part cannot be parsed")
 	}
 	if c.received.CTime.Unix() != c.sent.CTime.Unix() || c.received.Cusec != c.sent.Cusec {
-		return errors.New("it does not answer the request")
+		return errors.New("the AP-REP does not match the request")
 	}
 	if key := c.received.Subkey; len(key.KeyValue) > 0 && !supported(key) {
-		return fmt.Errorf("it has a key of type %d; only AES is supported", key.KeyType)
+		return fmt.Errorf("the subkey has the type %d; only AES is supported", key.KeyType)
 	}
 	return nil
 }
@@ -135,11 +135,11 @@ func decrypt(cipher []byte, key types.EncryptionKey) ([]byte, error) {
 		return nil, err
 	}
 	if len(cipher) <= kind.GetConfounderByteSize()+kind.GetHMACBitLength()/8 {
-		return nil, errors.New("its encrypted part is too short")
+		return nil, errors.New("the encrypted part is too short")
 	}
 	plain, err := crypto.DecryptMessage(cipher, key, keyusage.AP_REP_ENCPART)
 	if err != nil {
-		return nil, errors.New("its encrypted part is not of the service")
+		return nil, errors.New("the encrypted part was not made with the service's key")
 	}
 	return plain, nil
 }
@@ -177,18 +177,18 @@ func (c *securityContext) Wrap(message []byte) ([]byte, error) {
 func (c *securityContext) Unwrap(wrapped []byte) ([]byte, error) {
 	var token gssapi.WrapToken
 	if err := token.Unmarshal(unrotate(wrapped), true); err != nil {
-		return nil, errors.New("the message is not wrapped as it should be")
+		return nil, errors.New("the message is not a valid wrap token")
 	}
 	key, flag := c.key()
 	switch ok, err := token.Verify(key, keyusage.GSSAPI_ACCEPTOR_SEAL); {
 	case token.Flags&flagSealed != 0:
 		return nil, errors.New("the message is encrypted")
 	case token.Flags&flagAcceptorSubkey != flag:
-		return nil, errors.New("the message is under another key")
+		return nil, errors.New("the message is protected with another key")
 	case err != nil || !ok:
 		return nil, errors.New("the message's checksum is wrong")
 	case token.SndSeqNum != uint64(c.received.SequenceNumber):
-		return nil, errors.New("the message is not the first")
+		return nil, errors.New("the message has an unexpected sequence number")
 	}
 	return token.Payload, nil
 }
@@ -219,13 +219,13 @@ func frame(id string, message []byte) ([]byte, error) {
 func unframe(token []byte) (id string, message []byte, err error) {
 	var outer asn1.RawValue
 	if rest, err := asn1.Unmarshal(token, &outer); err != nil || len(rest) > 0 {
-		return "", nil, errors.New("it is no token of GSSAPI")
+		return "", nil, errors.New("not a GSSAPI token")
 	}
 	var oid asn1.ObjectIdentifier
 	rest, err := asn1.Unmarshal(outer.Bytes, &oid)
 	isToken := outer.Class == asn1.ClassApplication && outer.Tag == 0
 	if !isToken || err != nil || !oid.Equal(kerberos) || len(rest) < 2 {
-		return "", nil, errors.New("it is no token of Kerberos")
+		return "", nil, errors.New("not a Kerberos token")
 	}
 	return string(rest[:2]), rest[2:], nil
 }

@@ -77,12 +77,12 @@ func TestRealKDC(t *testing.T) {
 		{name: "unknown user", user: auth.User{Name: "nobody", Password: password}, fail: "KDC_ERR_C_PRINCIPAL_UNKNOWN"},
 		{name: "unknown realm", user: auth.User{Name: "user@NOWHERE", Password: password}, fail: "NOWHERE"},
 		{name: "no keys at all", user: auth.User{Name: "user@TEST.LOCAL"}, fail: "no password, no client keytab"},
-		{name: "another's cache", env: withCache, user: auth.User{Name: "else"}, fail: "the credential cache is of user@TEST.LOCAL"},
+		{name: "another's cache", env: withCache, user: auth.User{Name: "else"}, fail: "the credential cache belongs to user@TEST.LOCAL"},
 		{name: "another's keytab", env: withKeytab, user: auth.User{Name: "user@TEST.LOCAL"}, fail: "keytab"},
 		{name: "no keytab file", env: []string{"KRB5_CLIENT_KTNAME", "/none"}, user: auth.User{Name: "user@TEST.LOCAL"}, fail: "/none"},
 		{name: "a keytab that is none", env: []string{"KRB5_CLIENT_KTNAME", k.path("krb5.conf")}, user: auth.User{Name: "user@TEST.LOCAL"}, fail: "krb5.conf"},
 		{name: "a cache that is none", env: []string{"KRB5CCNAME", k.path("krb5.conf")}, user: auth.User{Name: "user@TEST.LOCAL"}, fail: "credential cache"},
-		{name: "a cache that is no file", env: []string{"KRB5CCNAME", "KEYRING:x"}, user: auth.User{Name: "user@TEST.LOCAL"}, fail: `"KEYRING:x" is no file`},
+		{name: "a cache that is not a file", env: []string{"KRB5CCNAME", "KEYRING:x"}, user: auth.User{Name: "user@TEST.LOCAL"}, fail: `"KEYRING:x" is not a file`},
 		{name: "no krb5.conf", env: []string{"KRB5_CONFIG", "/none"}, user: auth.User{Name: "user@TEST.LOCAL", Password: password}, fail: "/none"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -182,7 +182,7 @@ func TestSecurityLayers(t *testing.T) {
 	k := startKDC(t)
 	i := krb5.New(k.getenv())
 	for bits, want := range map[string]string{
-		"max=0": "", "max=256": "", "min=1,max=1": "demands", "min=56,max=256": "demands",
+		"max=0": "", "max=256": "", "min=1,max=1": "requires", "min=56,max=256": "requires",
 	} {
 		c, err := begin(t.Context(), i, gssapi.Config{},
 			auth.User{Name: "user@TEST.LOCAL", Password: password})

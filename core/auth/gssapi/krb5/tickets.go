@@ -256,7 +256,7 @@ func (i *Initiator) client(conf *config.Config, u auth.User) (*client.Client, er
 	}
 	has := cache.GetClientPrincipalName().PrincipalNameString() + "@" + cache.GetClientRealm()
 	if wanted := name + "@" + realm; has != wanted {
-		return nil, fmt.Errorf("the credential cache is of %s, not of %s", has, wanted)
+		return nil, fmt.Errorf("the credential cache belongs to %s, not to %s", has, wanted)
 	}
 	return client.NewFromCCache(cache, conf, noFAST)
 }
@@ -268,7 +268,7 @@ func (i *Initiator) cache() (*credentials.CCache, error) {
 	}
 	path := filePath(name)
 	if path == "" {
-		return nil, fmt.Errorf("KRB5CCNAME: the credential cache %q is no file", name)
+		return nil, fmt.Errorf("KRB5CCNAME: the credential cache %q is not a file", name)
 	}
 	cache, err := credentials.LoadCCache(path)
 	if err != nil {

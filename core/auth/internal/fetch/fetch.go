@@ -59,7 +59,7 @@ func Do(ctx context.Context, transport http.RoundTripper, r Request) ([]byte, er
 }
 
 func (r Request) do(ctx context.Context, transport http.RoundTripper, u *url.URL) ([]byte, error) {
-	slow := fmt.Errorf("no complete answer in %s", r.Timeout)
+	slow := fmt.Errorf("no complete response within %s", r.Timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, slow)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, r.Method, u.String(), r.body())
@@ -93,7 +93,7 @@ func (r Request) do(ctx context.Context, transport http.RoundTripper, u *url.URL
 	case err != nil:
 		return nil, because(ctx, err)
 	case len(body) > maxBody:
-		return nil, fmt.Errorf("the answer is larger than %d bytes", maxBody)
+		return nil, fmt.Errorf("the response is larger than %d bytes", maxBody)
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("status %d: %s", resp.StatusCode, r.masked(u, string(body)))
 	}

@@ -94,7 +94,7 @@ func TestNothingOutlivesARequest(t *testing.T) {
 					return client, nil
 				})
 				_, err := fetch.Do(t.Context(), nil, fetch.Request{Method: "GET", URL: "https://h/", Timeout: time.Second})
-				if err == nil || !strings.Contains(err.Error(), "no complete answer in 1s") {
+				if err == nil || !strings.Contains(err.Error(), "no complete response within 1s") {
 					t.Errorf("Do = %v", err)
 				}
 			}) // which fails if a goroutine is left

@@ -11,7 +11,7 @@ import (
 const limit = 256
 
 // Join makes "a.b.3" of keys. What is too long is cut and ends in an ellipsis;
-// bytes that are no UTF-8 are replaced.
+// bytes that are not UTF-8 are replaced.
 func Join(keys []string) string {
 	var b strings.Builder
 	for i, key := range keys {
