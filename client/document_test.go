@@ -83,7 +83,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestValues decodes what is no document of the collection.
+// TestValues decodes what is not a document of the collection.
 func TestValues(t *testing.T) {
 	g := &gateway{}
 	orders := dial(t, g, client.Options{})

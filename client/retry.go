@@ -59,7 +59,7 @@ func inTransaction(sent metadata.MD, request any) bool {
 }
 
 // repeatOf returns whether a call may be repeated if no answer comes, as the options of its method
-// say. An aggregation is no read, since $out and $merge write.
+// say. An aggregation is not a read, since $out and $merge write.
 func repeatOf(request any) mooringv1.Method_Repeat {
 	if r, ok := request.(proto.Message); ok {
 		if m := method.OfRequest(r.ProtoReflect().Descriptor().FullName()); m != nil {

@@ -118,7 +118,7 @@ function extended(name, value) {
   const date = this[name];
   if (!(date instanceof Date)) return value;
   const year = date.getUTCFullYear();
-  // toISOString writes these years with a sign and six digits, which are no Extended JSON.
+  // toISOString writes these years with a sign and six digits, which are not Extended JSON.
   return { $date: year < 0 || year > 9999 ? { $numberLong: String(date.getTime()) } : date.toISOString() };
 }
 
@@ -172,7 +172,7 @@ export class Client {
     try {
       return { body: text ? this.#parse(text) : undefined, headers };
     } catch (err) {
-      throw failure('NoGateway', 'never', `the answer, of status ${status}, is no JSON`, err);
+      throw failure('NoGateway', 'never', `the response, of status ${status}, is not JSON`, err);
     }
   }
 
@@ -242,7 +242,7 @@ export class Client {
   }
 
   // send sends a request, again where that is allowed, and returns what read makes of a response
-  // that is no failure.
+  // that is not a failure.
   async #send(id, args, accept, read) {
     const [url, init] = this.#request(id, args, accept);
     const { headers } = init;
@@ -286,7 +286,7 @@ async function errorOf(response, guard, unknown, parse) {
     // It is not JSON.
   }
   const retry = ofProxies.has(response.status) ? unknown : 'never';
-  const message = `${response.status} ${response.statusText}, which is no answer of a gateway`;
+  const message = `${response.status} ${response.statusText}, which is not a response of a gateway`;
   return { error: { status: 'UNKNOWN', code: 2, requestId: '', reason: 'NoGateway', retry, message } };
 }
 
@@ -549,7 +549,7 @@ async function* watch(client, id, path, options) {
   }
 }
 
-// keyOf returns what tells an _id from others. A codec may make bigints, which are no JSON.
+// keyOf returns what tells an _id from others. A codec may make bigints, which are not JSON.
 const keyOf = (_id) => JSON.stringify(_id, (_, v) => (typeof v === 'bigint' ? `${v}n` : v));
 
 // live yields what becomes of the documents that match. Where a stream is interrupted, it opens

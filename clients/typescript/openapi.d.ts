@@ -944,7 +944,7 @@ export interface paths {
         put?: never;
         /**
          * Creates indexes.
-         * @description Those that exist as they are asked for are no error.
+         * @description Those that exist as they are asked for are not an error.
          */
         post: operations["createIndexes"];
         delete?: never;
@@ -1021,7 +1021,7 @@ export interface paths {
         put?: never;
         /**
          * Drops a search index.
-         * @description If the collection does not exist, that is no error.
+         * @description If the collection does not exist, that is not an error.
          */
         post: operations["dropSearchIndex"];
         delete?: never;
@@ -1095,7 +1095,7 @@ export interface paths {
         put?: never;
         /**
          * Drops a collection or a view.
-         * @description One that does not exist is no error.
+         * @description One that does not exist is not an error.
          */
         post: operations["dropCollection"];
         delete?: never;
@@ -1132,7 +1132,7 @@ export interface paths {
         put?: never;
         /**
          * Drops a database.
-         * @description One that does not exist is no error.
+         * @description One that does not exist is not an error.
          */
         post: operations["dropDatabase"];
         delete?: never;
@@ -2917,7 +2917,7 @@ export interface components {
              * @description When it ends if it is not used again.
              */
             expireTime: string;
-            /** @description Its id, for KillHandle. It is no token: nothing else can be done with it. */
+            /** @description Its id, for KillHandle. It is not a token: nothing else can be done with it. */
             id: string;
             /** @description cursor. */
             kind: string;

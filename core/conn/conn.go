@@ -305,7 +305,7 @@ var (
 	errGone = errors.New("the server has closed the connection")
 	// errUnread ends a connection with unread bytes: the next request would take them for its
 	// reply.
-	errUnread = &wire.FormatError{Problem: "the server sent bytes that are not the reply to a request"}
+	errUnread = &wire.FormatError{Problem: "the server sent bytes that answer no request"}
 )
 
 // restTime is how long after a reply a connection may be used without a look at what has arrived

@@ -66,7 +66,7 @@ func TestRefused(t *testing.T) {
 		{"more replicas than the most", []string{"--set", "autoscaling.enabled=true,autoscaling.minReplicas=11"}, "autoscaling.maxReplicas"},
 		{"a monitor without metrics", []string{"--set", "metrics.enabled=false,metrics.serviceMonitor.enabled=true"}, "metrics.serviceMonitor"},
 		{"a monitor that the policy keeps out", []string{"--set", "networkPolicy.enabled=true,metrics.serviceMonitor.enabled=true"}, "networkPolicy.metrics"},
-		{"a limit that is no quantity", []string{"--set", "resources.limits.memory=lots"}, "resources.limits.memory"},
+		{"a limit that is not a quantity", []string{"--set", "resources.limits.memory=lots"}, "resources.limits.memory"},
 		{"no pause", []string{"--set", "shutdown.preStopSeconds=0"}, "/shutdown/preStopSeconds"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -84,7 +84,7 @@ func (t *table) check(m protoreflect.MessageDescriptor) error {
 			continue
 		case mooringv1.Check_CHECK_PARTS:
 			if f.Message() == nil {
-				return fmt.Errorf("%s is no message, and has no parts", f.FullName())
+				return fmt.Errorf("%s is not a message, and has no parts", f.FullName())
 			}
 			if err := t.check(f.Message()); err != nil {
 				return err

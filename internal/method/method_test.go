@@ -39,7 +39,7 @@ func TestMissing(t *testing.T) {
 			checked(mooringv1.Check_CHECK_FILTER),
 		},
 		{
-			"parts of a text", "mooring.v1.NextPageRequest.session is no message",
+			"parts of a text", "mooring.v1.NextPageRequest.session is not a message",
 			checked(mooringv1.Check_CHECK_PARTS),
 		},
 		{

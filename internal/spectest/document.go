@@ -37,7 +37,7 @@ func String(t testing.TB, doc bson.Raw, key string) string {
 	t.Helper()
 	s, ok := Value(t, doc, key).Str()
 	if !ok {
-		t.Fatalf("%q is no string in %v", key, doc)
+		t.Fatalf("%q is not a string in %v", key, doc)
 	}
 	return s
 }

@@ -131,7 +131,7 @@ func SkipFailing(t *testing.T, reason string, f func(t testing.TB)) {
 	Skip(t, reason)
 }
 
-// attempt implements a test whose failure is no failure of TB.
+// attempt implements a test whose failure is not a failure of TB.
 type attempt struct {
 	testing.TB
 	failed bool

@@ -327,7 +327,7 @@ func optionText(v bson.Value) (string, error) {
 	if n, ok := v.AsInt64(); ok {
 		return strconv.FormatInt(n, 10), nil
 	}
-	return "", fmt.Errorf("a %v is no option's value", v.Type)
+	return "", fmt.Errorf("a %v is not an option's value", v.Type)
 }
 
 // topologyDescription holds what recordTopologyDescription saves.

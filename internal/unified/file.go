@@ -94,7 +94,7 @@ func (s *Schemas) check(text []byte) error {
 	}
 	version := strings.Split(head.SchemaVersion, ".")
 	if len(version) < 2 {
-		return fmt.Errorf("schemaVersion %q is no version", head.SchemaVersion)
+		return fmt.Errorf("schemaVersion %q is not a version", head.SchemaVersion)
 	}
 	schema, err := s.schema(filepath.Join(s.dir, "schema-"+version[0]+"."+version[1]+".json"))
 	if err != nil {

@@ -49,7 +49,7 @@ func (a *arguments) sessionOptions() session.Options {
 		v, err := get[bson.Value](a.run, name)
 		t, i, ok := v.Timestamp()
 		if err == nil && !ok {
-			err = fmt.Errorf("the entity %q is no timestamp", name)
+			err = fmt.Errorf("the entity %q is not a timestamp", name)
 		}
 		if err != nil && a.err == nil {
 			a.err = err

@@ -128,7 +128,7 @@ func (c *cable) serveHTTP(t *testing.T, pages http.Handler) string {
 			r.SetURL(&url.URL{Scheme: "http", Host: "127.0.0.1"})
 		},
 		Transport: transport, FlushInterval: -1,
-		// A gateway that has gone is no answer of the gateway.
+		// A gateway that has gone is not an answer of the gateway.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
 			panic(http.ErrAbortHandler)
 		},

@@ -155,7 +155,7 @@ var story = []step{
 	{id: "listDatabases"},
 	{id: "listCollections", query: "nameOnly=false"},
 	{id: "createCollection", path: map[string]string{"collection": "capped"}},
-	// The same options are no error since MongoDB 7.0.
+	// The same options are not an error since MongoDB 7.0.
 	{id: "createCollection", path: map[string]string{"collection": "capped"}},
 	{id: "createCollection", path: map[string]string{"collection": "capped"}, body: `{}`, status: 409},
 	{id: "collMod"},

@@ -63,7 +63,7 @@ func TestWhy(t *testing.T) {
 	var link string
 	s.page.Evaluate("location.hash", &link)
 	s.click("Explain")
-	s.shows("The request cannot be explained") // the tenant is no operator
+	s.shows("The request cannot be explained") // the tenant is not an operator
 	s.page.Errors()
 	s.click("Sign out")
 	s.signIn(s.operator)

@@ -65,7 +65,7 @@ func TestIdleConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	peak := resident(t, g)
-	// What the calls themselves left is no part of what a connection costs.
+	// What the calls themselves left is not part of what a connection costs.
 	idle := least(t, g, quietTime, before+int64(count)*idleBudget)
 	each := (idle - before) / int64(count)
 	t.Logf("%d connections: %.1f MiB before, %.1f after their calls, %.1f idle: %.1f KiB each",

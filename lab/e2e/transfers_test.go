@@ -17,7 +17,7 @@ import (
 	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
-// hasTransactions reports whether the server is no standalone.
+// hasTransactions reports whether the server is not a standalone.
 func hasTransactions(t *testing.T) bool {
 	hello, err := suite.Direct(t).Database("admin").
 		RunCommand(t.Context(), bson.D{{Key: "hello", Value: 1}}).Raw()

@@ -44,7 +44,7 @@ var differences = [3][]difference{{
 	}},
 	{"negative zero", says(`"-0.0"`)},
 	{"binary", says("$binary")},
-	{"$all of what is no array", uses("$all")},
+	{"$all of what is not an array", uses("$all")},
 	{"$size of nothing", uses("$size")},
 	{"$regex beside other operators", uses("$regex")},
 	{"arrays in arrays", says("[[", ",[")},
@@ -60,7 +60,7 @@ var differences = [3][]difference{{
 }, {
 	{"documents compare types before keys", uses("$gt", "$gte", "$lt", "$lte")},
 	{"$size behind arrays in arrays", uses("$size")},
-	{"$elemMatch of items that are no documents", uses("$elemMatch")},
+	{"$elemMatch of items that are not documents", uses("$elemMatch")},
 	{"null behind a position", says("null")},
 }}
 

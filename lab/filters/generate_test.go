@@ -132,7 +132,7 @@ func (g generator) operand() bson.Value {
 	return g.value(2)
 }
 
-// comparable are operands that are no scalars; see others.
+// comparable are operands that are not scalars; see others.
 var comparable = values(`[{"$numberDecimal": "1"}, {"$numberDecimal": "1.50"}, {"$minKey": 1},
 	{"$maxKey": 1}, {"$timestamp": {"t": 1, "i": 1}}, {"$binary": {"base64": "AQ==",
 	"subType": "00"}}]`)
@@ -146,7 +146,7 @@ func (g generator) list(most int, item func() bson.Value) bson.Value {
 	return list
 }
 
-// plain returns an operand that is no regular expression, which some operators do not take.
+// plain returns an operand that is not a regular expression, which some operators do not take.
 func (g generator) plain() bson.Value {
 	for {
 		if v := g.operand(); v.Type != bson.TypeRegex {

@@ -147,7 +147,7 @@ var wrappers = []string{
 }
 
 // texts has other JSON: confused types, keys that programs treat as their own, numbers out of
-// range, Unicode, and text that is no JSON.
+// range, Unicode, and text that is not JSON.
 var texts = append([]string{
 	`null`, `true`, `0`, `-0.0`, `""`, `[]`, `[[]]`, `{}`, `[{}]`, `[null]`, `"1"`, `[1, "x", {}]`,
 	`1e400`, `-1e400`, `9223372036854775808`, `18446744073709551616`, `2147483648`, `1e-400`,

@@ -330,7 +330,7 @@ func (c *crowd) agree(admin string, received *tally) {
 	})
 }
 
-// isHandshake reports whether a command is one of the handshake or a check, which are no commands
+// isHandshake reports whether a command is one of the handshake or a check, which are not commands
 // of clients.
 func isHandshake(name string) bool { return strings.EqualFold(name, "hello") || name == "isMaster" }
 

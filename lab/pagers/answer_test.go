@@ -11,7 +11,7 @@ import (
 )
 
 // TestAnswers: what is not whole is a cut body if it comes with status 200; what haproxy answers
-// is no failure of a gateway; the Data API says by Retry-After whether to repeat.
+// is not a failure of a gateway; the Data API says by Retry-After whether to repeat.
 func TestAnswers(t *testing.T) {
 	for _, c := range []struct {
 		status      int

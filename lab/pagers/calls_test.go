@@ -88,7 +88,7 @@ func broken(resp *http.Response, err error) error {
 	return err
 }
 
-// parse reads the answers of REST and of the Data API, and those of haproxy, which are no JSON.
+// parse reads the answers of REST and of the Data API, and those of haproxy, which are not JSON.
 func parse(resp *http.Response, text []byte) (page, error) {
 	documents, text := split(text)
 	var a struct {

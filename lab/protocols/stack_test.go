@@ -24,7 +24,7 @@ type stack struct {
 	services []string // their full names
 	register func(grpc.ServiceRegistrar)
 	around   func(http.Handler) http.Handler // of the port of REST; nil: none
-	// rest says that REST answers what is no call of a service, in JSON.
+	// rest says that REST answers what is not a call of a service, in JSON.
 	rest bool
 	tls  *tls.Config
 	// largest limits a message, in bytes.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestNoJSON: what is no JSON is repeated if it comes from haproxy, and ends a result if it comes
+// TestNoJSON: what is not JSON is repeated if it comes from haproxy, and ends a result if it comes
 // with status 200.
 func TestNoJSON(t *testing.T) {
 	for _, c := range []struct {

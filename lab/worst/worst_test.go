@@ -95,12 +95,12 @@ func TestRows(t *testing.T) {
 	}
 	for name := range bindings {
 		if !known[name] {
-			t.Errorf("%s is no RPC", name)
+			t.Errorf("%s is not an RPC", name)
 		}
 	}
 	for name := range actions {
 		if !known[name] || counts[name+" Data API"] == 0 {
-			t.Errorf("%s is no RPC, or has no row for the Data API", name)
+			t.Errorf("%s is not an RPC, or has no row for the Data API", name)
 		}
 	}
 	t.Logf("%d RPCs, %d rows", len(known), len(rows()))

@@ -99,7 +99,7 @@ func TestPreconditions(t *testing.T) {
 			if e.Reason != "InvalidArgument" || e.Field != header ||
 				!strings.Contains(e.Message,
 					"PUT, PATCH and DELETE of "+
-						"/v1/databases/{database}/collections/{collection}/documents/{id} take it") {
+						"/v1/databases/{database}/collections/{collection}/documents/{id} take") {
 				t.Errorf("%s %s: %+v", header, path, e)
 			}
 		}

@@ -104,7 +104,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestErrors has queries that are not a find: each error names the parameter, and says what to write.
+// TestErrors has queries that are not a find: each error names the parameter and what to write.
 func TestErrors(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	for query, want := range map[string]string{

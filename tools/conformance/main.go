@@ -177,7 +177,7 @@ func readCases(r io.Reader) ([]specCase, error) {
 	for lines.Scan() {
 		field := bytes.SplitN(lines.Bytes(), []byte("\t"), 5)
 		if len(field) < 4 {
-			return nil, fmt.Errorf("conformance log: %q is no case", lines.Text())
+			return nil, fmt.Errorf("conformance log: %q is not a case", lines.Text())
 		}
 		c := specCase{
 			suite: string(field[0]), file: string(field[1]), name: string(field[2]),

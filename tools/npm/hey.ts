@@ -19,7 +19,7 @@ const page = found.data as FindResponse; // a page can also be BSON, which is no
 console.log(`read ${page.documents.map((document) => String(document['customer'])).join(' ')}`);
 
 const again = await insertOne({ path, body: { document: { _id: 1 } } });
-if (again.error === undefined) throw new Error('a duplicate _id is no error');
+if (again.error === undefined) throw new Error('a duplicate _id is not an error');
 const failure: ErrorResponse = again.error;
 console.log(`refused ${again.response?.status} ${failure.error.reason} ${failure.error.retry}`);
 

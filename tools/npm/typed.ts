@@ -73,7 +73,7 @@ const again = await client.POST('/v1/databases/{database}/collections/{collectio
   params: { path },
   body: { document: { _id: 1 } },
 });
-if (again.error === undefined) throw new Error('a duplicate _id is no error');
+if (again.error === undefined) throw new Error('a duplicate _id is not an error');
 const retry: 'never' | 'same-request' | 'transaction' | 'restart' = again.error.error.retry;
 console.log(`refused ${again.response.status} ${again.error.error.reason} ${retry}`);
 

@@ -268,7 +268,7 @@ func (op *operation) headers(verb, path string) []object {
 // mayAnswer reports whether an operation can fail with a status.
 func (op *operation) mayAnswer(code int, verb string) bool {
 	switch code {
-	case 405, 499: // of paths that are no operation; of clients that do not read the answer
+	case 405, 499: // of paths that are not an operation; of clients that do not read the answer
 		return false
 	case 408, 413, 415: // about bodies
 		return verb != "get" && verb != "delete" || code == 408 && op.method.IsStreamingServer()

@@ -7,7 +7,7 @@ import (
 )
 
 // The methods of a document have no annotation, since its JSON is the whole body and the _id in
-// the path is no text.
+// the path is not text.
 const resourcePath = "/v1/databases/{database}/collections/{collection}/documents/{id}"
 
 // resourceMethods are the methods of a document, by their HTTP method.

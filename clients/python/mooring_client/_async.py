@@ -195,7 +195,7 @@ class AsyncClient:
             return (codec.loads(text) if text else None), response.headers
         except ValueError:
             status = response.status_code
-            raise failure("NoGateway", "never", "the answer is no JSON", status) from None
+            raise failure("NoGateway", "never", "the response is not JSON", status) from None
 
     async def _send(
         self, call: Call, accept: str, read: Callable[[httpx.Response], Awaitable[Any]]

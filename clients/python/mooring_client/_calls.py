@@ -335,7 +335,7 @@ class Attempts:
         try:
             err = MooringError(self._settings.codec.loads(text), status)
         except (ValueError, KeyError, TypeError):
-            message = f"{status} {response.reason_phrase}, which is no answer of a gateway"
+            message = f"{status} {response.reason_phrase}, which is not a response of a gateway"
             retry = self._unknown if status in _OF_PROXIES else "never"
             err = failure("NoGateway", retry, message, status)
         after = response.headers.get("Retry-After", "")

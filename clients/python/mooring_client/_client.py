@@ -194,7 +194,7 @@ class Client:
             return (codec.loads(text) if text else None), response.headers
         except ValueError:
             status = response.status_code
-            raise failure("NoGateway", "never", "the answer is no JSON", status) from None
+            raise failure("NoGateway", "never", "the response is not JSON", status) from None
 
     def _send(
         self, call: Call, accept: str, read: Callable[[httpx.Response], Any]

@@ -347,7 +347,7 @@ class Scripted(Clients):
             self.assertIn("has sent nothing for 0.2 s", err.message)
 
     def test_a_connection_that_the_kernel_gives_up(self):
-        """That is no silence that the client has measured, and its error has no time."""
+        """That is not a silence that the client has measured, and its error has no time."""
         if self.asynchronous:
             self.skipTest("the sockets of asyncio are not made by create_connection")
         gave_up = OSError(errno.ETIMEDOUT, "Connection timed out")

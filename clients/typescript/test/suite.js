@@ -286,7 +286,7 @@ test('repeats nothing else', async (env) => {
   }
 });
 
-test('what is no answer of a gateway', async (env) => {
+test('what is not an answer of a gateway', async (env) => {
   const s = await env.answering([{ status: 404, body: '<html>' }]);
   await assert.rejects(s.client.collection('a', 'b').findOne(), { reason: 'NoGateway', httpStatus: 404 });
   s.stop();
@@ -424,7 +424,7 @@ test('a cursor whose page fails is closed', async (env) => {
   s.stop();
 });
 
-test('a stream that is cut is no end', async (env) => {
+test('a stream that is cut is not an end', async (env) => {
   const line = '{"document":{"_id":1}}\n';
   for (const answer of [{ body: line }, { body: line + '{"docu' }, { body: line, cut: true }]) {
     const s = await env.answering([answer]);

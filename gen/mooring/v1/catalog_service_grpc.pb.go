@@ -54,15 +54,15 @@ type CatalogServiceClient interface {
 	//
 	// One that exists is ALREADY_EXISTS, reason NamespaceExists.
 	CreateCollection(ctx context.Context, in *CreateCollectionRequest, opts ...grpc.CallOption) (*CreateCollectionResponse, error)
-	// Drops a collection or a view. One that does not exist is no error.
+	// Drops a collection or a view. One that does not exist is not an error.
 	DropCollection(ctx context.Context, in *DropCollectionRequest, opts ...grpc.CallOption) (*DropCollectionResponse, error)
-	// Drops a database. One that does not exist is no error.
+	// Drops a database. One that does not exist is not an error.
 	DropDatabase(ctx context.Context, in *DropDatabaseRequest, opts ...grpc.CallOption) (*DropDatabaseResponse, error)
 	// Gives a collection another name.
 	RenameCollection(ctx context.Context, in *RenameCollectionRequest, opts ...grpc.CallOption) (*RenameCollectionResponse, error)
 	// Changes the options of a collection, a view, or one of the indexes.
 	CollMod(ctx context.Context, in *CollModRequest, opts ...grpc.CallOption) (*CollModResponse, error)
-	// Creates indexes. Those that exist as they are asked for are no error.
+	// Creates indexes. Those that exist as they are asked for are not an error.
 	CreateIndexes(ctx context.Context, in *CreateIndexesRequest, opts ...grpc.CallOption) (*CreateIndexesResponse, error)
 	// The indexes of a collection: a document for each, with its key, name and options.
 	ListIndexes(ctx context.Context, in *ListIndexesRequest, opts ...grpc.CallOption) (*ListIndexesResponse, error)
@@ -76,7 +76,7 @@ type CatalogServiceClient interface {
 	CreateSearchIndexes(ctx context.Context, in *CreateSearchIndexesRequest, opts ...grpc.CallOption) (*CreateSearchIndexesResponse, error)
 	// Begins to change the definition of a search index.
 	UpdateSearchIndex(ctx context.Context, in *UpdateSearchIndexRequest, opts ...grpc.CallOption) (*UpdateSearchIndexResponse, error)
-	// Drops a search index. If the collection does not exist, that is no error.
+	// Drops a search index. If the collection does not exist, that is not an error.
 	DropSearchIndex(ctx context.Context, in *DropSearchIndexRequest, opts ...grpc.CallOption) (*DropSearchIndexResponse, error)
 }
 
@@ -247,15 +247,15 @@ type CatalogServiceServer interface {
 	//
 	// One that exists is ALREADY_EXISTS, reason NamespaceExists.
 	CreateCollection(context.Context, *CreateCollectionRequest) (*CreateCollectionResponse, error)
-	// Drops a collection or a view. One that does not exist is no error.
+	// Drops a collection or a view. One that does not exist is not an error.
 	DropCollection(context.Context, *DropCollectionRequest) (*DropCollectionResponse, error)
-	// Drops a database. One that does not exist is no error.
+	// Drops a database. One that does not exist is not an error.
 	DropDatabase(context.Context, *DropDatabaseRequest) (*DropDatabaseResponse, error)
 	// Gives a collection another name.
 	RenameCollection(context.Context, *RenameCollectionRequest) (*RenameCollectionResponse, error)
 	// Changes the options of a collection, a view, or one of the indexes.
 	CollMod(context.Context, *CollModRequest) (*CollModResponse, error)
-	// Creates indexes. Those that exist as they are asked for are no error.
+	// Creates indexes. Those that exist as they are asked for are not an error.
 	CreateIndexes(context.Context, *CreateIndexesRequest) (*CreateIndexesResponse, error)
 	// The indexes of a collection: a document for each, with its key, name and options.
 	ListIndexes(context.Context, *ListIndexesRequest) (*ListIndexesResponse, error)
@@ -269,7 +269,7 @@ type CatalogServiceServer interface {
 	CreateSearchIndexes(context.Context, *CreateSearchIndexesRequest) (*CreateSearchIndexesResponse, error)
 	// Begins to change the definition of a search index.
 	UpdateSearchIndex(context.Context, *UpdateSearchIndexRequest) (*UpdateSearchIndexResponse, error)
-	// Drops a search index. If the collection does not exist, that is no error.
+	// Drops a search index. If the collection does not exist, that is not an error.
 	DropSearchIndex(context.Context, *DropSearchIndexRequest) (*DropSearchIndexResponse, error)
 	mustEmbedUnimplementedCatalogServiceServer()
 }

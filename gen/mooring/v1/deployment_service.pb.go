@@ -1369,7 +1369,7 @@ func (x *PoolServiceDescription) GetConnections() int64 {
 // What a client holds between its calls.
 type HandleDescription struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id, for KillHandle. It is no token: nothing else can be done with it.
+	// Its id, for KillHandle. It is not a token: nothing else can be done with it.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// cursor.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`

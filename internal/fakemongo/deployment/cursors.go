@@ -19,7 +19,7 @@ type cursor struct {
 	query     query         // of a tailable cursor
 	ends      bool          // with its last document: the server knows that no more can come
 	seen      int           // of a tailable cursor, how many documents it has given
-	stream    *changeStream // nil: the cursor is no change stream's
+	stream    *changeStream // nil: the cursor is not a change stream's
 }
 
 func (h *host) find(cmd *request) (reply, error) {

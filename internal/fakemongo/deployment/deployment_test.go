@@ -658,7 +658,7 @@ func TestBalancer(t *testing.T) {
 	})
 }
 
-// TestNoBalancer has a mongos that is no load balancer's say so.
+// TestNoBalancer has a mongos that is not a load balancer's say so.
 func TestNoBalancer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := deployment.New(t, deployment.Sharded, "7.0.0")

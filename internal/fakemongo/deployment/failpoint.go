@@ -223,7 +223,7 @@ func (p *failPoint) setMode(mode bson.Value) error {
 		case key == "activationProbability":
 			return failure.BadValue.Errorf("activationProbability must be between 0.0 and 1.0")
 		case !ok || n < 0:
-			return failure.BadValue.Errorf("fail point mode %s is no number", key)
+			return failure.BadValue.Errorf("fail point mode %s is not a number", key)
 		case key == "times":
 			p.times = n
 		case key == "skip":

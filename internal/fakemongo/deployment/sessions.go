@@ -107,14 +107,14 @@ func (h *host) number(r *request) error {
 		return h.inTransaction(r, s, number)
 	}
 	if !slices.Contains(transactional, r.Name) {
-		return failure.InvalidOptions.Errorf("%s is no retryable write", r.Name)
+		return failure.InvalidOptions.Errorf("%s is not a retryable write", r.Name)
 	}
 	if number > s.number {
 		s.begin(number, nil)
 	}
 	if s.transaction != nil {
 		return failure.IncompleteTransactionHistory.Errorf(
-			"transaction %d is no retryable write", number)
+			"transaction %d is not a retryable write", number)
 	}
 	r.done, r.checkedOut = s.done, s.checkedOut
 	return nil

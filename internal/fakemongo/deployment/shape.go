@@ -65,7 +65,7 @@ func (s scope) project(docs []bson.Raw, projection bson.Raw) ([]bson.Raw, error)
 // isExpression reports whether a field of a projection is computed, and not kept or left out.
 func isExpression(v bson.Value) bool { return !isNumber(v) && v.Type != bson.TypeBool }
 
-// exclusion returns the fields that a projection leaves out; nil: it is no list of such fields.
+// exclusion returns the fields that a projection leaves out; nil: it is not a list of such fields.
 func exclusion(projection bson.Raw) (names []string) {
 	for name, v := range projection.All() {
 		if isExpression(v) || v.Truthy() {
@@ -160,7 +160,7 @@ func (s scope) replaceRoot(doc bson.Raw, argument bson.Value) (bson.Raw, error) 
 	}
 	root, ok := value.Document()
 	if !ok {
-		return nil, failure.BadValue.Errorf("the new root is no document")
+		return nil, failure.BadValue.Errorf("the new root is not a document")
 	}
 	return root, nil
 }

@@ -201,7 +201,7 @@ func (s *store) findLocked(namespace string, q query) ([]bson.Raw, error) {
 var idIndex = bson.NewBuilder(nil).Int32("v", 2).OpenDocument("key").Int32("_id", 1).Close().
 	String("name", "_id_").Finish()
 
-// checkHint refuses a hint that is no index: its name, or its keys.
+// checkHint refuses a hint that is not an index: its name, or its keys.
 func (c *collection) checkHint(hint bson.Value) error {
 	if hint.IsZero() {
 		return nil

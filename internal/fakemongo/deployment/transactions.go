@@ -96,7 +96,7 @@ var notInTransactions = []string{
 	"count", "listCollections", "listIndexes", "listDatabases", "drop", "dropDatabase",
 }
 
-// ending refuses to end what is no transaction.
+// ending refuses to end what is not a transaction.
 func ending(run command) command {
 	return func(h *host, cmd *request) (reply, error) {
 		if cmd.transaction == nil {

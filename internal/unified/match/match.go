@@ -260,7 +260,7 @@ func (m Matcher) matchesEntity(path string, argument, actual bson.Value, root bo
 func (m Matcher) entity(path string, argument bson.Value) (bson.Value, error) {
 	name, ok := argument.Str()
 	if !ok || m.Entity == nil {
-		return bson.Value{}, malformed(path, "%s is no entity's name", Text(argument))
+		return bson.Value{}, malformed(path, "%s is not an entity's name", Text(argument))
 	}
 	value, ok := m.Entity(name)
 	if !ok {
@@ -273,7 +273,7 @@ func (m Matcher) matchesHexBytes(path string, argument, actual bson.Value, _ boo
 	text, _ := argument.Str()
 	want, err := hex.DecodeString(text)
 	if err != nil || argument.Type != bson.TypeString {
-		return malformed(path, "%s is no hexadecimal text", Text(argument))
+		return malformed(path, "%s is not hexadecimal text", Text(argument))
 	}
 	if _, got, ok := actual.Binary(); !ok || !bytes.Equal(got, want) {
 		return mismatch(path, "is %s, want the bytes %x", Text(actual), want)
@@ -284,7 +284,7 @@ func (m Matcher) matchesHexBytes(path string, argument, actual bson.Value, _ boo
 func (m Matcher) sessionLsid(path string, argument, actual bson.Value, _ bool) error {
 	name, ok := argument.Str()
 	if !ok || m.SessionLsid == nil {
-		return malformed(path, "%s is no session's name", Text(argument))
+		return malformed(path, "%s is not a session's name", Text(argument))
 	}
 	want, ok := m.SessionLsid(name)
 	if !ok {
@@ -313,7 +313,7 @@ func (m Matcher) matchAsDocument(path string, argument, actual bson.Value, _ boo
 	}
 	doc, err := extjson.Parse(nil, []byte(text))
 	if err != nil {
-		return mismatch(path, "is no Extended JSON: %v", err)
+		return mismatch(path, "is not Extended JSON: %v", err)
 	}
 	return m.match(path, argument, bson.DocumentValue(doc), false)
 }

@@ -150,7 +150,7 @@ func (p Pair) write(doc []byte, canonical, skipTheirs bool) ([][]byte, error) {
 		return nil, fmt.Errorf("document %x is valid, but writing it: ours: %w", doc, err)
 	}
 	if !json.Valid(ours) {
-		return nil, fmt.Errorf("document %x: ours is no JSON: %s", doc, ours)
+		return nil, fmt.Errorf("document %x: ours is not JSON: %s", doc, ours)
 	}
 	if skipTheirs {
 		return [][]byte{ours}, nil

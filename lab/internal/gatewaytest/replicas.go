@@ -186,7 +186,7 @@ func (r *Replicas) Replace(ctx context.Context, i int, crash bool) {
 	} else {
 		_ = g.Stop(gateway.StartTime) // it may take its time
 	}
-	r.start(context.WithoutCancel(ctx), i) // the end of the experiment is no reason not to
+	r.start(context.WithoutCancel(ctx), i) // the end of the experiment is not a reason not to
 }
 
 // Succeed starts a replica in the place of another, which goes on, at the other addresses of the

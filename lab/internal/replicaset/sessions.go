@@ -50,7 +50,7 @@ func (s *Server) numbered(cmd *fakemongo.Command) (bson.Raw, error) {
 		return s.inTransaction(of, cmd, number)
 	}
 	if !slices.Contains(retryable, cmd.Name) {
-		return nil, failure.InvalidOptions.Errorf("%s is no retryable write", cmd.Name)
+		return nil, failure.InvalidOptions.Errorf("%s is not a retryable write", cmd.Name)
 	}
 	for _, list := range []string{"updates", "deletes"} {
 		for _, one := range cmd.Documents(list) {
@@ -67,7 +67,7 @@ func (s *Server) numbered(cmd *fakemongo.Command) (bson.Raw, error) {
 	}
 	if of.done == nil {
 		return nil, failure.IncompleteTransactionHistory.Errorf(
-			"transaction %d is no retryable write", number)
+			"transaction %d is not a retryable write", number)
 	}
 	return s.writeAlone(cmd, of.done)
 }

@@ -40,7 +40,7 @@ func newAudit(
 		ctx, cancel := context.WithTimeout(ctx, auditFlushTime)
 		defer cancel()
 		if err := l.Close(ctx); err != nil {
-			log.Error("audit lines lost: the gateway stopped before it had written them", "err", err)
+			log.Error("audit lines lost: the gateway stopped before they were written", "err", err)
 		}
 		return nil
 	}})

@@ -166,7 +166,7 @@ func TestAuditDestinations(t *testing.T) {
 	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"insert": fakemongo.Always(inserted)})
 	for path, want := range map[string]string{
 		"/dev/full": "the audit log cannot be written",
-		pipe:        "the gateway stopped before it had written them",
+		pipe:        "the gateway stopped before they were written",
 	} {
 		if _, err := os.Stat(path); err != nil {
 			t.Skip(err)

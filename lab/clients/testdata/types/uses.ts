@@ -19,7 +19,7 @@ export async function uses(): Promise<void> {
   await orders.insertOne({ customer: 'Ada', status: 'open', placed, totl: 5 });
   // @ts-expect-error There is no such status.
   await orders.insertOne({ customer: 'Ada', status: 'lost', placed });
-  // @ts-expect-error A date is no string.
+  // @ts-expect-error A date is not a string.
   await orders.insertOne({ customer: 'Ada', status: 'open', placed: '2026-01-02' });
   // @ts-expect-error An item has a sku.
   await orders.insertOne({ customer: 'Ada', status: 'open', placed, items: [{}] });
