@@ -62,7 +62,7 @@ func TestAuthenticate(t *testing.T) {
 		{"bearer", []string{"authorization", "Bearer " + key}, nil, "key:shop"},
 		{"api-key", []string{"api-key", key}, nil, "key:shop"},
 		{"apikey", []string{"apikey", key}, nil, "key:shop"},
-		{"both", []string{"apikey", key, "api-key", key}, nil, "more than one"},
+		{"both", []string{"apikey", key, "api-key", key}, nil, "more than once"},
 		{"wrong", []string{"api-key", "x"}, from(tls.ConnectionState{}), "is not valid"},
 		{"a principal in metadata", []string{"principal", "key:shop", "mooring-principal", "key:shop"}, nil, "needs credentials"},
 		{"certificate", nil, from(tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}), "cert:client"},
