@@ -779,7 +779,7 @@ var File_mooring_v1_error_proto protoreflect.FileDescriptor
 const file_mooring_v1_error_proto_rawDesc = "" +
 	"\n" +
 	"\x16mooring/v1/error.proto\x12\n" +
-	"mooring.v1\x1a\x19mooring/v1/document.proto\"\xa7\x04\n" +
+	"mooring.v1\x1a\x1cmooring/v1/annotations.proto\x1a\x19mooring/v1/document.proto\"\xad\x04\n" +
 	"\vServerError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x1b\n" +
 	"\tcode_name\x18\x02 \x01(\tR\bcodeName\x12\x16\n" +
@@ -790,16 +790,16 @@ const file_mooring_v1_error_proto_rawDesc = "" +
 	"\berr_info\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x02R\aerrInfo\x88\x01\x01\x129\n" +
 	"\fwrite_errors\x18\a \x03(\v2\x16.mooring.v1.WriteErrorR\vwriteErrors\x12R\n" +
 	"\x13write_concern_error\x18\b \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x03R\x11writeConcernError\x88\x01\x01\x12\x1c\n" +
-	"\ttruncated\x18\t \x01(\bR\ttruncated\x125\n" +
+	"\ttruncated\x18\t \x01(\bR\ttruncated\x12;\n" +
 	"\n" +
 	"violations\x18\n" +
-	" \x03(\v2\x15.mooring.v1.ViolationR\n" +
+	" \x03(\v2\x15.mooring.v1.ViolationB\x04\x90\xb5\x18\x01R\n" +
 	"violationsB\x0e\n" +
 	"\f_key_patternB\f\n" +
 	"\n" +
 	"_key_valueB\v\n" +
 	"\t_err_infoB\x16\n" +
-	"\x14_write_concern_error\"\x8c\x03\n" +
+	"\x14_write_concern_error\"\x92\x03\n" +
 	"\n" +
 	"WriteError\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x12\n" +
@@ -809,9 +809,9 @@ const file_mooring_v1_error_proto_rawDesc = "" +
 	"\vkey_pattern\x18\x05 \x01(\v2\x14.mooring.v1.DocumentH\x01R\n" +
 	"keyPattern\x88\x01\x01\x126\n" +
 	"\tkey_value\x18\x06 \x01(\v2\x14.mooring.v1.DocumentH\x02R\bkeyValue\x88\x01\x01\x124\n" +
-	"\berr_info\x18\a \x01(\v2\x14.mooring.v1.DocumentH\x03R\aerrInfo\x88\x01\x01\x125\n" +
+	"\berr_info\x18\a \x01(\v2\x14.mooring.v1.DocumentH\x03R\aerrInfo\x88\x01\x01\x12;\n" +
 	"\n" +
-	"violations\x18\b \x03(\v2\x15.mooring.v1.ViolationR\n" +
+	"violations\x18\b \x03(\v2\x15.mooring.v1.ViolationB\x04\x90\xb5\x18\x01R\n" +
 	"violationsB\f\n" +
 	"\n" +
 	"_code_nameB\x0e\n" +
@@ -929,6 +929,7 @@ func file_mooring_v1_error_proto_init() {
 	if File_mooring_v1_error_proto != nil {
 		return
 	}
+	file_mooring_v1_annotations_proto_init()
 	file_mooring_v1_document_proto_init()
 	file_mooring_v1_error_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mooring_v1_error_proto_msgTypes[1].OneofWrappers = []any{}
