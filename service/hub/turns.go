@@ -7,13 +7,11 @@ import (
 )
 
 const (
-	// atOnce is how many subscribers of a feed take events and send them at a time. Many more would
-	// not be faster, and every other call of the process would have to wait behind all of them.
-	atOnce = 16
-	// fewLeft is how few of them are left when the next ones are woken. If each woke the next one,
-	// the process would always have a goroutine to run, and look whether connections have data
-	// every 10 ms only.
-	fewLeft = atOnce / 4
+	// atOnce is how many subscribers of a feed take events and send them at a time. The next ones
+	// are woken when all of these are back: between two such lots, the process looks whether its
+	// connections have data for other calls. Larger lots let those calls wait for longer; smaller
+	// ones put fewer messages into one write of a connection.
+	atOnce = 64
 	// stuckAfter is how long others wait for subscribers whose clients do not read.
 	stuckAfter = 2 * time.Millisecond
 )
@@ -82,7 +80,7 @@ func (t *turns) queue(s *Subscription) {
 
 // pass gives turns to those that are due.
 func (t *turns) pass() {
-	if t.given > fewLeft {
+	if t.given > 0 {
 		return
 	}
 	for t.given < atOnce && t.head < len(t.due) {
