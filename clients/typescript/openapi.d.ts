@@ -3706,7 +3706,7 @@ export interface components {
             labels?: string[];
             /** @description Something was left out of this request, because it would have been too large. */
             truncated?: boolean;
-            /** @description Where the document breaks the collection's validator, read from errInfo. */
+            /** @description Where the document breaks the collection's validator, read from errInfo: the first ones, up to 4 KiB of texts. */
             violations?: components["schemas"]["Violation"][];
             /** @description The write concern that was not met. It stands beside `server`, not in it. */
             writeConcernError?: components["schemas"]["WriteConcernError"];
@@ -4276,7 +4276,7 @@ export interface components {
         Violation: {
             /** @description The description that the validator has for it, or the server's reason and the rule. */
             message?: string;
-            /** @description Where in the document, as a JSON pointer (RFC 6901): `/items/0/price`; empty: the document. */
+            /** @description Where in the document, as a JSON pointer (RFC 6901): `/items/0/price`; empty: the document. For a query operator it is made of the operator's path, which may lack the indexes of arrays. */
             pointer?: string;
             /** @description The rule's operator, such as `bsonType`, `required` or `$gt`. */
             rule?: string;
@@ -4411,7 +4411,7 @@ export interface components {
             keyValue?: components["schemas"]["Document"];
             /** @description The server's message. */
             message?: string;
-            /** @description Where the document breaks the collection's validator, read from errInfo. */
+            /** @description Where the document breaks the collection's validator, read from errInfo: the first ones, up to 4 KiB of texts. */
             violations?: components["schemas"]["Violation"][];
         };
         /** @description One write of BulkWrite: `{"updateOne": {"filter": {"_id": 1}, "update": {"$set": {"a": 2}}}}`. */
@@ -6346,7 +6346,7 @@ export interface operations {
                 writeConcern?: string;
                 /** @description Shows up in the server's logs and profiler. Servers before 4.4 take only strings. */
                 comment?: string;
-                /** @description The names of the fields, and types, of rows without a first one of names. */
+                /** @description The names of the fields, and types, of CSV without a header row. */
                 columns?: string;
                 /** @description The character between cells, or `tab`. */
                 delimiter?: string;

@@ -143,8 +143,9 @@ func fitServerError(m *mooringv1.ServerError, room int) *mooringv1.ServerError {
 	if m.KeyValue != nil && take(proto.Size(m.KeyValue)) {
 		fitted.KeyValue = m.KeyValue
 	}
+	spared := left / 2 // for errInfo and the writes that failed
 	for _, v := range m.Violations {
-		if !take(proto.Size(v)) {
+		if size := proto.Size(v); left-size-4 < spared || !take(size) {
 			break
 		}
 		fitted.Violations = append(fitted.Violations, v)

@@ -36,6 +36,7 @@ func violations(code int32, info *mooringv1.Document) []*mooringv1.Violation {
 type refusal struct {
 	found []*mooringv1.Violation
 	room  int
+	said  int // those found, also without room
 }
 
 // place says where a walk is: the pointer, and the description that the validator has for it.
@@ -59,7 +60,7 @@ var branches = map[string]bool{
 // walk takes what a node, or each node of an array, says.
 func (r *refusal) walk(v bson.Value, at place) {
 	if nodes, ok := v.Array(); ok {
-		for it := bson.Raw(nodes).Iter(); it.Next(); {
+		for it := bson.Raw(nodes).Iter(); r.room >= 0 && it.Next(); {
 			r.walk(it.Value(), at)
 		}
 		return
@@ -70,21 +71,21 @@ func (r *refusal) walk(v bson.Value, at place) {
 	}
 	n := readNode(node)
 	at = n.place(at)
-	isLeaf := true
+	before := r.said
 	for it := node.Iter(); it.Next(); {
 		switch {
 		case branches[it.Key()]:
-			isLeaf = false
 			r.walk(it.Value(), at)
 		case it.Key() == "missingProperties":
-			isLeaf = false
 			r.each(it.Value(), at, n.rule, n.missing())
 		case it.Key() == "additionalProperties":
-			isLeaf = false
 			r.each(it.Value(), at, n.rule, "the field is not allowed")
 		}
 	}
-	if message := n.message(); isLeaf && message != "" {
+	if r.said > before || r.room < 0 {
+		return
+	}
+	if message := n.message(); message != "" { // nothing below it said more
 		r.add(at, n.rule, message)
 	}
 }
@@ -92,7 +93,7 @@ func (r *refusal) walk(v bson.Value, at place) {
 // each adds a violation for each field that an array names.
 func (r *refusal) each(names bson.Value, at place, rule, message string) {
 	array, _ := names.Array()
-	for it := bson.Raw(array).Iter(); it.Next(); {
+	for it := bson.Raw(array).Iter(); r.room >= 0 && it.Next(); {
 		if name, ok := it.Value().Str(); ok {
 			r.add(at.at(name), rule, message)
 		}
@@ -100,6 +101,7 @@ func (r *refusal) each(names bson.Value, at place, rule, message string) {
 }
 
 func (r *refusal) add(at place, rule, message string) {
+	r.said++
 	if at.description != "" {
 		message = at.description
 	}
@@ -131,7 +133,7 @@ func readNode(d bson.Raw) (n node) {
 			n.reason, _ = v.Str()
 		case "description":
 			n.description, _ = v.Str()
-		case "propertyName":
+		case "propertyName", "failingProperty":
 			n.property, n.hasProperty = v.Str()
 		case "itemIndex":
 			n.item, n.hasItem = v.AsInt64()

@@ -73,6 +73,8 @@ func TestViolations(t *testing.T) {
 		{"an expression", `{"operatorName":"$expr","specifiedAs":{"$expr":{"$gt":["$a","$b"]}},"reason":"expression did not match","expressionResult":false}`, []string{` | $expr | expression did not match: {"$expr":{"$gt":["$a","$b"]}}`}},
 		{"no reason", `{"operatorName":"$alwaysFalse","specifiedAs":{"$alwaysFalse":1}}`, []string{` | $alwaysFalse | {"$alwaysFalse":1}`}},
 		{"another form", `{"operatorName":5,"details":[7,{"x":1},{"operatorName":"q","missingProperties":3}]}`, nil},
+		{"another field's value", schema(`{"operatorName":"additionalProperties","reason":"at least one additional property did not match the subschema","failingProperty":"x","details":[` + minimum + `]}`), []string{"/x | minimum | " + below}},
+		{"an expression that fails", `{"operatorName":"$expr","specifiedAs":{"$expr":1},"reason":"failed to evaluate aggregation expression","details":{"code":2,"errmsg":"x"}}`, []string{` | $expr | failed to evaluate aggregation expression: {"$expr":1}`}},
 		{"only a name", `{"operatorName":"$jsonSchema"}`, nil},
 		{"no details", `7`, nil},
 	} {

@@ -194,7 +194,7 @@ func (op *operation) takesConditions() bool {
 
 // importRows are the parameters of a body of rows.
 var importRows = []object{
-	query("columns", "The names of the fields, and types, of rows without a first one of names.",
+	query("columns", "The names of the fields, and types, of CSV without a header row.",
 		object{"type": "string"}),
 	query("delimiter", "The character between cells, or `tab`.", object{"type": "string"}),
 }

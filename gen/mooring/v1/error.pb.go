@@ -45,7 +45,8 @@ type ServerError struct {
 	WriteConcernError *WriteConcernError `protobuf:"bytes,8,opt,name=write_concern_error,json=writeConcernError,proto3,oneof" json:"write_concern_error,omitempty"`
 	// Something was left out of this message, because it would have been too large.
 	Truncated bool `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	// Where the document breaks the collection's validator, read from err_info.
+	// Where the document breaks the collection's validator, read from err_info: the first ones, up to
+	// 4 KiB of texts.
 	Violations    []*Violation `protobuf:"bytes,10,rep,name=violations,proto3" json:"violations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -168,7 +169,8 @@ type WriteError struct {
 	KeyValue *Document `protobuf:"bytes,6,opt,name=key_value,json=keyValue,proto3,oneof" json:"key_value,omitempty"`
 	// More about the failure.
 	ErrInfo *Document `protobuf:"bytes,7,opt,name=err_info,json=errInfo,proto3,oneof" json:"err_info,omitempty"`
-	// Where the document breaks the collection's validator, read from err_info.
+	// Where the document breaks the collection's validator, read from err_info: the first ones, up to
+	// 4 KiB of texts.
 	Violations    []*Violation `protobuf:"bytes,8,rep,name=violations,proto3" json:"violations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -263,7 +265,8 @@ func (x *WriteError) GetViolations() []*Violation {
 // A rule of a collection's validator that a document breaks.
 type Violation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where in the document, as a JSON pointer (RFC 6901): `/items/0/price`; empty: the document.
+	// Where in the document, as a JSON pointer (RFC 6901): `/items/0/price`; empty: the document. For
+	// a query operator it is made of the operator's path, which may lack the indexes of arrays.
 	Pointer string `protobuf:"bytes,1,opt,name=pointer,proto3" json:"pointer,omitempty"`
 	// The rule's operator, such as `bsonType`, `required` or `$gt`.
 	Rule string `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`

@@ -110,8 +110,11 @@ func refusal(validator bson.Raw) bson.Raw {
 	it := validator.Iter()
 	it.Next()
 	operator := it.Key()
-	if condition, ok := it.Value().Document(); ok && !strings.HasPrefix(operator, "$") {
-		operator = condition.FirstKey()
+	if !strings.HasPrefix(operator, "$") {
+		condition, _ := it.Value().Document()
+		if operator = condition.FirstKey(); !strings.HasPrefix(operator, "$") {
+			operator = "$eq"
+		}
 	}
 	return bson.NewBuilder(nil).String("operatorName", operator).
 		OpenDocument("specifiedAs").Value(it.Key(), it.Value()).Close().
