@@ -26,7 +26,8 @@
 //
 //  1. Speculate, before hello. It must not block. It returns nil if the mechanism has nothing to
 //     send yet: an OIDC mechanism without a cached token does. If the server's hello has no answer
-//     to it, the conversation is dropped and nothing is told to the mechanism; that is no failure.
+//     to it, the conversation is dropped and nothing is told to the mechanism; that is not a
+//     failure.
 //  2. Begin, after hello, if no speculative conversation was answered. It may block until ctx ends,
 //     to fetch credentials or a token. It must not hold a lock while it does, unless only the
 //     mechanism's own callers wait for that lock.

@@ -204,7 +204,7 @@ func cloneString(s string) string { return string([]byte(s)) }
 func setAddress(to *address.Address, v bson.Value) string {
 	s, ok := v.Str()
 	if !ok {
-		return notA("a string", v)
+		return "must be a string, not " + v.Type.String()
 	}
 	addr, err := address.Parse(cloneString(s))
 	if err != nil {

@@ -99,7 +99,7 @@ func (r *request) advance(s *session) error {
 		return r.notInProgress()
 	case !within && s.transaction != nil:
 		return failure.IncompleteTransactionHistory.Errorf(
-			"transaction %d is no retryable write", number)
+			"transaction %d is not a retryable write", number)
 	}
 	return nil
 }

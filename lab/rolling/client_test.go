@@ -131,8 +131,8 @@ func (c *client) post(path string, text []byte) (page, error) {
 	return p, nil
 }
 
-// noJSON is the error of an answer that is no JSON. haproxy answers so where it has no gateway, but
-// never with status 200: such an answer is garbled, and is not repeated.
+// noJSON is the error of an answer that is not JSON. haproxy answers so where it has no gateway,
+// but never with status 200: such an answer is garbled, and is not repeated.
 func noJSON(status int, text []byte) error {
 	if status == http.StatusOK {
 		return &failure{

@@ -112,7 +112,8 @@ const objectIDDigits = 24
 func parseID(segment string, query url.Values) (bson.Value, error) {
 	if kind, ok := query[idTypeParam]; ok {
 		if kind[0] != "string" {
-			return bson.Value{}, refuseField(idTypeParam, strconv.Quote(kind[0])+" must be string")
+			return bson.Value{}, refuseField(idTypeParam,
+				"must be string, not "+strconv.Quote(kind[0]))
 		}
 		return bson.StringValue(segment), nil
 	}
@@ -160,7 +161,7 @@ func (c *call) demand(m message) error {
 	case only == nil:
 		return refuseField(etag.IfNoneMatch, "a "+c.r.Method+" does not take it")
 	case !noneMatch[0].Any():
-		return refuseField(etag.IfNoneMatch, "must be * for a PUT, which stands for any document")
+		return refuseField(etag.IfNoneMatch, "must be *, any document, for a PUT")
 	case len(match) > 0:
 		return refuseField(etag.IfNoneMatch, "cannot be used together with "+etag.IfMatch)
 	default:

@@ -106,7 +106,7 @@ var known = []struct {
 		reason: "the official driver does not mind an empty one",
 	},
 	{
-		what: "accepted", ours: text(`MONGODB-AWS takes no user name`), theirs: none,
+		what: "accepted", ours: text(`MONGODB-AWS takes neither a user name`), theirs: none,
 		reason: "since 2026 credentials come from the environment only (AU-101)",
 	},
 	{

@@ -359,7 +359,7 @@ func (c *Config) check() error {
 		refuse("grpc.address", "is none, and so is rest.address: set one of them to an address")
 	}
 	if (c.TLS.CertificateFile == "") != (c.TLS.KeyFile == "") {
-		refuse("tls.certificateFile", "and tls.keyFile must be set together")
+		refuse("tls.certificateFile", "must be set together with tls.keyFile")
 	}
 	if c.TLS.ClientAuthorityFile != "" && !c.TLS.Enabled() {
 		refuse("tls.clientAuthorityFile", "needs tls.certificateFile: without TLS there are no "+

@@ -70,7 +70,7 @@ func (c *Console) check(jwt *JWT, refuse func(option, problem string)) {
 // check refuses combinations that do not work.
 func (a *Auth) check(refuse func(option, problem string)) {
 	if (a.JWT.Issuer == "") != (a.JWT.Audience == "") {
-		refuse("auth.jwt.issuer", "needs auth.jwt.audience: set both or neither")
+		refuse("auth.jwt.issuer", "must be set together with auth.jwt.audience")
 	}
 	if a.JWT.Issuer != "" && a.JWT.Claim == "" {
 		refuse("auth.jwt.claim", "is empty")
@@ -150,7 +150,7 @@ const anyHost = "*"
 func parseListener(text string) (string, error) {
 	if path, ok := strings.CutPrefix(text, unixPrefix); ok {
 		if !strings.HasPrefix(path, "/") {
-			return "", fmt.Errorf("%q must be unix: and an absolute path", text)
+			return "", fmt.Errorf("%q: the path after unix: must be an absolute path", text)
 		}
 		return text, nil
 	}

@@ -80,8 +80,8 @@ func TestAuthOptions(t *testing.T) {
 		{"empty file of keys", "--auth-api-keys-file=" + write(t, "k", "# none\n"), "the file has no key"},
 		{"malformed key", "--auth-api-keys=x", "line 1"},
 		{"issuer without TLS", "--auth-jwt-issuer=http://i.example --auth-jwt-audience=a", "it is not https"},
-		{"issuer alone", "--auth-jwt-issuer=https://i.example", "needs auth.jwt.audience: set both or neither"},
-		{"audience alone", "--auth-jwt-audience=a", "needs auth.jwt.audience: set both or neither"},
+		{"issuer alone", "--auth-jwt-issuer=https://i.example", "must be set together with auth.jwt.audience"},
+		{"audience alone", "--auth-jwt-audience=a", "must be set together with auth.jwt.audience"},
 		{
 			"signing in to a console that is off",
 			"--console-oidc-client-id=c --auth-jwt-issuer=https://i.example --auth-jwt-audience=a",
