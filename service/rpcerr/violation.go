@@ -70,7 +70,9 @@ func (r *refusal) walk(v bson.Value, at place) {
 		return
 	}
 	n := readNode(node)
-	at = n.place(at)
+	if at = n.place(at); len(at.pointer) > maxViolationBytes {
+		return // nothing below it has room
+	}
 	before := r.said
 	for it := node.Iter(); it.Next(); {
 		switch {
