@@ -7,7 +7,7 @@ import { bracketMatching, HighlightStyle, indentOnInput, syntaxHighlighting } fr
 import { linter, setDiagnostics } from '@codemirror/lint';
 import { EditorView, keymap } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { operators, stages } from './operators';
 
 const colors = HighlightStyle.define([
@@ -42,7 +42,8 @@ export default function Editor(p: {
   const view = useRef<EditorView | undefined>(undefined);
   const now = useRef(p);
   now.current = p;
-  useEffect(() => {
+  // Before the page is drawn: an empty editor, without a height, would move what is below it.
+  useLayoutEffect(() => {
     const root = host.current!.shadowRoot ?? host.current!.attachShadow({ mode: 'open' });
     const complete = (context: CompletionContext) => {
       const word = context.matchBefore(/"?[$\w.]*$/);
