@@ -3706,7 +3706,7 @@ export interface components {
             labels?: string[];
             /** @description Something was left out of this request, because it would have been too large. */
             truncated?: boolean;
-            /** @description Where the document breaks the collection's validator, read from errInfo: the first ones, up to 4 KiB of texts. */
+            /** @description Where the document breaks the collection's validator, read from errInfo: the first ones, which together take at most 4 KiB and four times the size of errInfo. */
             violations?: components["schemas"]["Violation"][];
             /** @description The write concern that was not met. It stands beside `server`, not in it. */
             writeConcernError?: components["schemas"]["WriteConcernError"];
@@ -4411,7 +4411,7 @@ export interface components {
             keyValue?: components["schemas"]["Document"];
             /** @description The server's message. */
             message?: string;
-            /** @description Where the document breaks the collection's validator, read from errInfo: the first ones, up to 4 KiB of texts. */
+            /** @description Where the document breaks the collection's validator, read from errInfo: the first ones, which together take at most 4 KiB and four times the size of errInfo. */
             violations?: components["schemas"]["Violation"][];
         };
         /** @description One write of BulkWrite: `{"updateOne": {"filter": {"_id": 1}, "update": {"$set": {"a": 2}}}}`. */

@@ -106,13 +106,9 @@ func belongs(e *Entry, of targets) membership {
 
 // isRefusal reports whether a call was refused for what its client is, may do or has used.
 func isRefusal(e *Entry) bool {
-	switch e.Code { //nolint:exhaustive // the others are not refusals
-	case codes.PermissionDenied, codes.Unauthenticated, codes.ResourceExhausted:
-		return true
-	case codes.Unavailable:
-		return e.Reason == string(rpcerr.Overloaded)
-	}
-	return false
+	return e.Code == codes.PermissionDenied || e.Code == codes.Unauthenticated ||
+		e.Code == codes.ResourceExhausted ||
+		e.Code == codes.Unavailable && e.Reason == string(rpcerr.Overloaded)
 }
 
 // changes reports whether a call is one that may change anything.

@@ -12,9 +12,15 @@ import (
 // documentValidationFailure is the server's code for a document that a validator refuses.
 const documentValidationFailure = 121
 
-// maxViolationBytes is the size of the texts of an error's violations together. Those beyond it are
-// only in errInfo.
-const maxViolationBytes = 4096
+// The violations of an error take at most violationShare times the bytes of its errInfo, and
+// maxViolationBytes: a call can have many errors, and all that is charged for them is the reply.
+// Those beyond it are only in errInfo.
+const (
+	violationShare    = 4
+	maxViolationBytes = 4096
+	// violationBytes is what a violation takes beside its texts.
+	violationBytes = 96
+)
 
 // violations returns the rules that a document breaks, as the errInfo of a validator's refusal
 // tells them, in its order. It returns nil for any other errInfo.
@@ -25,9 +31,9 @@ func violations(code int32, info *mooringv1.Document) []*mooringv1.Violation {
 	if code != documentValidationFailure {
 		return nil
 	}
-	v, _ := bson.Raw(info.GetBson()).Lookup("details")
-	r := refusal{room: maxViolationBytes}
-	r.walk(v, place{})
+	details, _ := bson.Raw(info.GetBson()).Lookup("details")
+	r := refusal{room: min(maxViolationBytes, violationShare*len(info.GetBson()))}
+	r.walk(details, place{})
 	return r.found
 }
 
@@ -111,7 +117,7 @@ func (r *refusal) add(at place, rule, message string) {
 		Pointer: valid(at.pointer), Rule: cut(rule, maxPartBytes),
 		Message: cut(message, maxPartBytes),
 	}
-	if r.room -= len(v.Pointer) + len(v.Rule) + len(v.Message); r.room >= 0 {
+	if r.room -= violationBytes + len(v.Pointer) + len(v.Rule) + len(v.Message); r.room >= 0 {
 		r.found = append(r.found, v)
 	}
 }

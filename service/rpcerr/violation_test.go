@@ -1,9 +1,10 @@
 package rpcerr_test
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -95,19 +96,43 @@ func TestViolationsOnlyOfValidators(t *testing.T) {
 	}
 }
 
-// TestViolationsAreFew checks that what a validator says costs 4 KiB of texts at most.
+// TestViolationsAreFew checks that the violations of an error take 4 KiB at most, and at most four
+// times what its errInfo takes.
 func TestViolationsAreFew(t *testing.T) {
-	names := make([]string, 1000)
-	for i := range names {
-		names[i] = fmt.Sprintf("%q", strings.Repeat("n", 100)+fmt.Sprint(i))
+	for name, row := range map[string]struct {
+		field string
+		count int
+		least int // violations
+	}{
+		"one":            {"a", 1, 1},
+		"twenty":         {"customer", 20, 20},
+		"long names":     {strings.Repeat("n", 100), 1000, 15},
+		"empty names":    {"", 40, 8},
+		"one too long":   {strings.Repeat("n", 5000), 1, 0},
+		"many too long":  {strings.Repeat("n", 5000), 1000, 0},
+		"thousand empty": {"", 1000, 30},
+	} {
+		names := strings.TrimSuffix(strings.Repeat(strconv.Quote(row.field)+",", row.count), ",")
+		w := refusedBy(t, `{"operatorName":"required","specifiedAs":{"required":[`+names+
+			`]},"missingProperties":[`+names+`]}`)
+		info, _ := w.Raw.Lookup("errInfo")
+		found := rpcerr.WriteError(w, payload.BSON).GetViolations()
+		if size := heapOf(found); size > 4096 || size > 4*len(info.Data) ||
+			len(found) < row.least {
+			t.Errorf("%s: %d violations of %d bytes, errInfo has %d",
+				name, len(found), size, len(info.Data))
+		}
 	}
-	w := refusedBy(t, `{"operatorName":"required","missingProperties":[`+
-		strings.Join(names, ",")+`]}`)
-	lines := violationsOf(w)
-	size := len(strings.Join(lines, "")) - len(lines)*len(" |  | ")
-	if len(lines) == 0 || size > 4096 || size < 3900 {
-		t.Errorf("%d violations of %d bytes; want nearly 4096", len(lines), size)
+}
+
+// heapOf returns what violations take in memory, with a pointer for each.
+func heapOf(vs []*mooringv1.Violation) int {
+	size := 0
+	for _, v := range vs {
+		size += int(unsafe.Sizeof(*v)+unsafe.Sizeof(v)) +
+			len(v.GetPointer()) + len(v.GetRule()) + len(v.GetMessage())
 	}
+	return size
 }
 
 // TestViolationsOnEachWay checks the errors of a command and of a write, on REST and on gRPC, and
@@ -130,7 +155,12 @@ func TestViolationsOnEachWay(t *testing.T) {
 			for _, w := range body.GetWriteErrors() {
 				found = append(found, w.GetViolations())
 			}
-			if len(found) < 2 {
+			answer := &mooringv1.InsertManyResponse{
+				WriteErrors: []*mooringv1.WriteError{rpcerr.WriteError(w, payload.BSON)},
+			}
+			rpcerr.Hush(answer, hider(quiet))
+			found = append(found, answer.GetWriteErrors()[0].GetViolations())
+			if len(found) < 3 {
 				t.Errorf("%s: no detail in %v", name, failure)
 			}
 			for i, vs := range found {
@@ -148,16 +178,14 @@ func FuzzViolations(f *testing.F) {
 		if bson.Raw(raw).Validate() != nil {
 			return
 		}
-		size := 0
 		m := rpcerr.WriteError(mongoerr.WriteError{Code: 121, Raw: raw}, payload.BSON)
 		for _, v := range m.GetViolations() {
-			size += len(v.GetPointer()) + len(v.GetRule()) + len(v.GetMessage())
 			if p := v.GetPointer(); p != "" && p[0] != '/' {
 				t.Errorf("pointer %q", p)
 			}
 		}
-		if size > 4096 {
-			t.Errorf("%d bytes", size)
+		if size := heapOf(m.GetViolations()); size > 4096 || size > 4*len(raw) {
+			t.Errorf("%d bytes of %d", size, len(raw))
 		}
 	})
 }

@@ -45,8 +45,8 @@ type ServerError struct {
 	WriteConcernError *WriteConcernError `protobuf:"bytes,8,opt,name=write_concern_error,json=writeConcernError,proto3,oneof" json:"write_concern_error,omitempty"`
 	// Something was left out of this message, because it would have been too large.
 	Truncated bool `protobuf:"varint,9,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	// Where the document breaks the collection's validator, read from err_info: the first ones, up to
-	// 4 KiB of texts.
+	// Where the document breaks the collection's validator, read from err_info: the first ones, which
+	// together take at most 4 KiB and four times the size of err_info.
 	Violations    []*Violation `protobuf:"bytes,10,rep,name=violations,proto3" json:"violations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -169,8 +169,8 @@ type WriteError struct {
 	KeyValue *Document `protobuf:"bytes,6,opt,name=key_value,json=keyValue,proto3,oneof" json:"key_value,omitempty"`
 	// More about the failure.
 	ErrInfo *Document `protobuf:"bytes,7,opt,name=err_info,json=errInfo,proto3,oneof" json:"err_info,omitempty"`
-	// Where the document breaks the collection's validator, read from err_info: the first ones, up to
-	// 4 KiB of texts.
+	// Where the document breaks the collection's validator, read from err_info: the first ones, which
+	// together take at most 4 KiB and four times the size of err_info.
 	Violations    []*Violation `protobuf:"bytes,8,rep,name=violations,proto3" json:"violations,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
