@@ -18,9 +18,9 @@ type lifetime struct {
 	made  cancelable
 	over  atomic.Bool // the call has ended
 
-	mu sync.Mutex // guards what follows, and the making of whole; nothing blocks while it is held
-	// interrupt is what Watch was given, and stop ends that it is called with the parent's end;
-	// nil: nothing is watched.
+	mu sync.Mutex // guards what follows, and the making of whole
+	// interrupt is what Watch was given, and stop ends that it is called with the end of whole, or of
+	// the parent as long as whole is nil; nil: nothing is watched.
 	interrupt func()
 	stop      func() bool
 	ended     bool // nothing more can be watched
@@ -71,9 +71,22 @@ func (l *lifetime) make() *cancelable {
 		if l.over.Load() {
 			l.made.cancel(nil)
 		}
+		l.watchMadeLocked()
 		l.whole.Store(&l.made)
 	}
 	return &l.made
+}
+
+// watchMadeLocked has what is watched wait for the end of the new context: the parent tells those
+// that depend on it in any order, and who is interrupted must see the end and its cause.
+func (l *lifetime) watchMadeLocked() {
+	switch {
+	case l.stop == nil:
+	case l.stop():
+		l.stop = context.AfterFunc(l.made.Context, l.interrupt)
+	default: // the parent has ended, and is about to tell the new context
+		<-l.made.Done()
+	}
 }
 
 // cancel ends the context with a cause. It does not block.
@@ -108,12 +121,12 @@ func (l *lifetime) interruptWatched() {
 }
 
 // Watch has interrupt called in a goroutine of its own when the context ends. It reports false if
-// it does not, since something else watches or the context has been ended: context.AfterFunc works
-// then, too.
+// it does not, since something else watches, the context has been ended, or a Done channel was asked
+// for: context.AfterFunc works then, too.
 func (l *lifetime) Watch(interrupt func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.stop != nil {
+	if l.ended || l.stop != nil || l.whole.Load() != nil {
 		return false
 	}
 	l.interrupt, l.stop = interrupt, context.AfterFunc(l.parent, interrupt)

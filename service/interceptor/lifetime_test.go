@@ -3,6 +3,7 @@ package interceptor_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -106,5 +107,72 @@ func TestWatch(t *testing.T) {
 	derived := &call.Context{Context: context.WithoutCancel(t.Context())}
 	if derived.Watch(func() {}) || derived.Unwatch() {
 		t.Error("a context of package context can be watched")
+	}
+}
+
+// ordered implements a context that tells those that depend on it of its end one after the other, in
+// the order in which they came. It has no values: package context finds no other way to its end.
+type ordered struct {
+	context.Context //nolint:containedctx // it is a context
+	told            []func()
+}
+
+func (o *ordered) Value(any) any { return nil }
+
+func (o *ordered) AfterFunc(f func()) (stop func() bool) {
+	i := len(o.told)
+	o.told = append(o.told, f)
+	return func() bool {
+		waits := o.told[i] != nil
+		o.told[i] = nil
+		return waits
+	}
+}
+
+// TestWatchSeesTheEnd checks that what watches a call finds it ended, with a cause, when it is
+// interrupted, whomever the parent tells first.
+func TestWatchSeesTheEnd(t *testing.T) {
+	for name, prepare := range map[string]func(l *interceptor.Lifetime, interrupt func()){
+		"watched, then asked": func(l *interceptor.Lifetime, interrupt func()) {
+			if !l.Watch(interrupt) {
+				t.Error("Watch() = false")
+			}
+			l.Done()
+		},
+		"asked, then watched": func(l *interceptor.Lifetime, interrupt func()) {
+			l.Done()
+			if !l.Watch(interrupt) {
+				context.AfterFunc(l, interrupt)
+			}
+		},
+	} {
+		for _, backwards := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				ends, cancel := context.WithCancel(t.Context())
+				parent := &ordered{Context: ends}
+				l := interceptor.NewLifetime(parent)
+				calls := 0
+				prepare(l, func() {
+					calls++
+					if l.Err() == nil || context.Cause(l) == nil {
+						t.Errorf("%s: Err() = %v, Cause() = %v when interrupted", name, l.Err(),
+							context.Cause(l))
+					}
+				})
+				cancel()
+				if backwards {
+					slices.Reverse(parent.told)
+				}
+				for _, tell := range parent.told {
+					if tell != nil {
+						tell()
+						synctest.Wait()
+					}
+				}
+				if calls != 1 {
+					t.Errorf("%s: %d interruptions, want 1", name, calls)
+				}
+			})
+		}
 	}
 }
