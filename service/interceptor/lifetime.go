@@ -19,8 +19,8 @@ type lifetime struct {
 	over  atomic.Bool // the call has ended
 
 	mu sync.Mutex // guards what follows, and the making of whole
-	// interrupt is what Watch was given, and stop ends that it is called with the end of whole, or of
-	// the parent as long as whole is nil; nil: nothing is watched.
+	// interrupt is what Watch was given, and stop ends that it is called with the end of whole, or
+	// of the parent as long as whole is nil; nil: nothing is watched.
 	interrupt func()
 	stop      func() bool
 	ended     bool // nothing more can be watched
@@ -121,8 +121,8 @@ func (l *lifetime) interruptWatched() {
 }
 
 // Watch has interrupt called in a goroutine of its own when the context ends. It reports false if
-// it does not, since something else watches, the context has been ended, or a Done channel was asked
-// for: context.AfterFunc works then, too.
+// it does not, since something else watches, the context has been ended, or a Done channel was
+// asked for: context.AfterFunc works then, too.
 func (l *lifetime) Watch(interrupt func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

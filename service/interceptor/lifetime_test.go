@@ -110,8 +110,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// ordered implements a context that tells those that depend on it of its end one after the other, in
-// the order in which they came. It has no values: package context finds no other way to its end.
+// ordered implements a context of which the test says when each that depends on it hears of its end.
+// It has no values, so that package context finds no other way to the end.
 type ordered struct {
 	context.Context //nolint:containedctx // it is a context
 	told            []func()
@@ -130,7 +130,7 @@ func (o *ordered) AfterFunc(f func()) (stop func() bool) {
 }
 
 // TestWatchSeesTheEnd checks that what watches a call finds it ended, with a cause, when it is
-// interrupted, whomever the parent tells first.
+// interrupted, in whatever order the parent tells those that depend on it.
 func TestWatchSeesTheEnd(t *testing.T) {
 	for name, prepare := range map[string]func(l *interceptor.Lifetime, interrupt func()){
 		"watched, then asked": func(l *interceptor.Lifetime, interrupt func()) {
