@@ -40,7 +40,7 @@ func (c *Client) BulkWrite(
 		collection: ns.Collection, ordered: opt.Ordered == nil || *opt.Ordered,
 		common: &opt.Common, bypass: opt.BypassDocumentValidation, let: opt.Let,
 		writeConcern: wc, models: models,
-		ids: newIDs(len(models), func(i int) *WriteModel { return &models[i] }),
+		ids: newIDs(len(models), func(i int) bson.Raw { return models[i].inserted() }),
 	}
 	cmd.sort()
 	return c.bulkWrite(ctx, ns, &cmd)

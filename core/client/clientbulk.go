@@ -156,7 +156,7 @@ func (c *Client) ClientBulkWrite(
 	}
 	cmd := clientBulk{
 		ordered: ordered, verbose: verbose, opt: &opt, writeConcern: wc, models: models,
-		ids: newIDs(len(models), func(i int) *WriteModel { return &models[i].WriteModel }),
+		ids: newIDs(len(models), func(i int) bson.Raw { return models[i].inserted() }),
 	}
 	op := write(Namespace{Database: "admin"}, &cmd, wc, &opt.Common)
 	op.Retry = true

@@ -21,10 +21,11 @@ func (c *Client) InsertOne(
 	if ck.err != nil {
 		return InsertOneResult{}, ck.err
 	}
-	docs, ids := [1]bson.Raw{doc}, [1]newID{newIDOf(doc)}
+	docs := [1]bson.Raw{doc}
+	ids := newIDs(1, func(int) bson.Raw { return doc })
 	cmd := bulk{
 		collection: ns.Collection, ordered: true, common: &opt.Common,
-		bypass: opt.BypassDocumentValidation, writeConcern: wc, docs: docs[:], ids: ids[:],
+		bypass: opt.BypassDocumentValidation, writeConcern: wc, docs: docs[:], ids: ids,
 		single: true,
 	}
 	op := write(ns, &cmd, wc, &opt.Common)
@@ -62,14 +63,10 @@ func (c *Client) InsertMany(
 	if ck.err != nil {
 		return InsertManyResult{}, ck.err
 	}
-	ids := make([]newID, len(docs))
-	for i, doc := range docs {
-		ids[i] = newIDOf(doc)
-	}
 	cmd := bulk{
 		collection: ns.Collection, ordered: opt.Ordered == nil || *opt.Ordered,
 		common: &opt.Common, bypass: opt.BypassDocumentValidation, writeConcern: wc,
-		docs: docs, ids: ids,
+		docs: docs, ids: newIDs(len(docs), func(i int) bson.Raw { return docs[i] }),
 	}
 	res, err := c.bulkWrite(ctx, ns, &cmd)
 	return InsertManyResult{
@@ -88,23 +85,40 @@ type newID struct {
 	generated bool
 }
 
-// newIDOf finds the _id of a document, and generates one that is missing.
-func newIDOf(doc bson.Raw) newID {
-	if v, ok := doc.Lookup("_id"); ok {
-		return newID{value: v}
-	}
-	return newID{value: bson.ObjectIDValue(bson.NewObjectID()), generated: true}
-}
-
-// newIDs returns the _ids of the documents that models insert, by the place of the model.
-func newIDs(n int, model func(int) *WriteModel) []newID {
+// newIDs finds the _ids of n documents, and generates those that are missing. A document that is nil
+// is not inserted, and has none.
+func newIDs(n int, document func(int) bson.Raw) []newID {
 	ids := make([]newID, n)
+	var generated []byte
 	for i := range ids {
-		if m := model(i); m.Kind == InsertOne {
-			ids[i] = newIDOf(m.Document)
+		doc := document(i)
+		if doc == nil {
+			continue
+		}
+		if v, ok := doc.Lookup("_id"); ok {
+			ids[i].value = v
+			continue
+		}
+		id := bson.NewObjectID()
+		if generated == nil {
+			generated = make([]byte, 0, (n-i)*len(id))
+		}
+		at := len(generated)
+		generated = append(generated, id[:]...)
+		ids[i] = newID{
+			value:     bson.Value{Type: bson.TypeObjectID, Data: generated[at:len(generated):len(generated)]},
+			generated: true,
 		}
 	}
 	return ids
+}
+
+// inserted returns the document that a model inserts, nil if it is of another kind.
+func (m *WriteModel) inserted() bson.Raw {
+	if m.Kind != InsertOne {
+		return nil
+	}
+	return m.Document
 }
 
 // The limits of a server that reports none.

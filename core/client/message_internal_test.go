@@ -34,10 +34,7 @@ func TestMessagesAreAllocatedOnce(t *testing.T) {
 			"replacements": {models: replacements},
 		} {
 			c.common = &Common{}
-			c.ids = make([]newID, len(docs))
-			for i := range c.ids {
-				c.ids[i] = newIDOf(doc)
-			}
+			c.ids = newIDs(len(docs), func(int) bson.Raw { return doc })
 			to := operation.Target{Hello: &description.Server{MaxMessageSize: most}}
 			pooled, msg, err := make([]byte, 0, 1024), []byte(nil), error(nil)
 			allocs := testing.AllocsPerRun(1, func() {

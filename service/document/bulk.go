@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -160,15 +161,21 @@ func (o *bulkOutcome) response(enc payload.Encoding) (*mooringv1.BulkWriteRespon
 
 func indexedIDs(
 	enc payload.Encoding, ids []client.IndexedID,
-) (messages []*mooringv1.InsertedId, err error) {
-	for _, one := range ids {
-		id, err := enc.Value(one.ID)
-		if err != nil {
-			return nil, err
-		}
-		messages = append(messages, &mooringv1.InsertedId{Index: int64(one.Index), Id: id})
+) ([]*mooringv1.InsertedId, error) {
+	values := make([]bson.Value, len(ids))
+	for i, one := range ids {
+		values[i] = one.ID
 	}
-	return messages, nil
+	encoded, err := enc.Values(values)
+	if err != nil {
+		return nil, err
+	}
+	messages, list := make([]mooringv1.InsertedId, len(ids)), make([]*mooringv1.InsertedId, len(ids))
+	for i, one := range ids {
+		messages[i].Index, messages[i].Id = int64(one.Index), encoded[i]
+		list[i] = &messages[i]
+	}
+	return list, nil
 }
 
 // inModel returns an error of core about an argument of a model as one about the request's field,

@@ -141,6 +141,36 @@ func (e Encoding) Value(v bson.Value) (*mooringv1.Value, error) {
 	return &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: string(text)}}, nil
 }
 
+// Values returns the messages of values, in three allocations for the native form. Errors are
+// *EncodeError.
+func (e Encoding) Values(values []bson.Value) ([]*mooringv1.Value, error) {
+	list := make([]*mooringv1.Value, len(values))
+	if e == BSON {
+		nativeValues(list, values)
+		return list, nil
+	}
+	for i, v := range values {
+		var err error
+		if list[i], err = e.Value(v); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func nativeValues(list []*mooringv1.Value, values []bson.Value) {
+	size := 0
+	for _, v := range values {
+		size += ValueSize(v)
+	}
+	natives, room := make([]NativeValue, len(values)), make([]byte, size)
+	for i, v := range values {
+		if !v.IsZero() {
+			list[i], room = natives[i].Set(v, room)
+		}
+	}
+}
+
 // EncodeError reports that a document or value of a response cannot be encoded as JSON. The call
 // itself has been run.
 type EncodeError struct {

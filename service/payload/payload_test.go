@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -265,6 +266,29 @@ func TestUnencodable(t *testing.T) {
 	}
 	if many, err := payload.BSON.Documents([]bson.Raw{text, broken}); err != nil || len(many) != 2 {
 		t.Errorf("as BSON: %v, %v", many, err)
+	}
+}
+
+// TestManyValues checks that the messages of many values are those of each.
+func TestManyValues(t *testing.T) {
+	values := []bson.Value{
+		bson.ObjectIDValue(bson.NewObjectID()), {}, bson.MinKeyValue(),
+		bson.StringValue("longer than an id"),
+		bson.DocumentValue(parse(t, `{"a": [1]}`)), bson.ObjectIDValue(bson.NewObjectID()),
+	}
+	for _, enc := range []payload.Encoding{payload.BSON, payload.JSON, payload.CanonicalJSON} {
+		got, err := enc.Values(values)
+		if err != nil || len(got) != len(values) {
+			t.Fatalf("%v: %v, %v", enc, got, err)
+		}
+		for i, v := range values {
+			if want, err := enc.Value(v); err != nil || !proto.Equal(got[i], want) {
+				t.Errorf("%v: value %d is %v, want %v (%v)", enc, i, got[i], want, err)
+			}
+		}
+	}
+	if got, err := payload.JSON.Values([]bson.Value{bson.StringValue("\xff")}); got != nil || err == nil {
+		t.Errorf("a string that is not UTF-8: %v, %v", got, err)
 	}
 }
 
