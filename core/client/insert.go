@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -85,8 +86,8 @@ type newID struct {
 	generated bool
 }
 
-// newIDs finds the _ids of n documents, and generates those that are missing. A document that is nil
-// is not inserted, and has none.
+// newIDs finds the _ids of n documents, and generates those that are missing. A document that is
+// nil is not inserted, and has none.
 func newIDs(n int, document func(int) bson.Raw) []newID {
 	ids := make([]newID, n)
 	var generated []byte
@@ -103,12 +104,9 @@ func newIDs(n int, document func(int) bson.Raw) []newID {
 		if generated == nil {
 			generated = make([]byte, 0, (n-i)*len(id))
 		}
-		at := len(generated)
 		generated = append(generated, id[:]...)
-		ids[i] = newID{
-			value:     bson.Value{Type: bson.TypeObjectID, Data: generated[at:len(generated):len(generated)]},
-			generated: true,
-		}
+		data := slices.Clip(generated[len(generated)-len(id):])
+		ids[i] = newID{bson.Value{Type: bson.TypeObjectID, Data: data}, true}
 	}
 	return ids
 }

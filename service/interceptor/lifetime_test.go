@@ -110,8 +110,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// ordered implements a context of which the test says when each that depends on it hears of its end.
-// It has no values, so that package context finds no other way to the end.
+// ordered implements a context of which the test says when each that depends on it hears of its
+// end. It has no values, so that package context finds no other way to the end.
 type ordered struct {
 	context.Context //nolint:containedctx // it is a context
 	told            []func()
