@@ -152,7 +152,7 @@ func (op *Operation) exchangeContext(
 	if !op.RunOn {
 		return ctx, nothing
 	}
-	if _, ok := ctx.(ctxwatch.Watchable); !ok && ctx.Done() == nil {
+	if ctx.Done() == nil {
 		return ctx, nothing
 	}
 	r := &runOn{

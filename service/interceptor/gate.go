@@ -45,12 +45,12 @@ type shard struct {
 
 // place represents one call in flight. It must not be copied.
 type place struct {
-	shard *shard // nil: Drain does not wait for the call
-	life  lifetime
+	shard  *shard // nil: Drain does not wait for the call
+	cancel context.CancelCauseFunc
 }
 
 // End ends the call with a cause.
-func (p *place) End(cause error) { p.life.cancel(cause) }
+func (p *place) End(cause error) { p.cancel(cause) }
 
 // NewGate returns an open gate.
 func NewGate() *Gate {
@@ -83,17 +83,17 @@ func (g *Gate) enter(ctx context.Context, p *place, late bool) (context.Context,
 	if s.draining && !late {
 		return nil, errRefused
 	}
-	p.life.parent = ctx
+	ctx, p.cancel = context.WithCancelCause(ctx)
 	if s.draining {
-		return &p.life, nil
+		return ctx, nil
 	}
 	p.shard = s
 	s.calls[p] = struct{}{}
-	return &p.life, nil
+	return ctx, nil
 }
 
 func (p *place) leave() {
-	p.life.end()
+	p.cancel(nil)
 	s := p.shard
 	if s == nil {
 		return
