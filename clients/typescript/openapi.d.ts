@@ -2465,8 +2465,12 @@ export interface components {
             groups: string[];
             /** @description What the principal may do with the action on what the request names. Missing if nothing, for requests that have others in them, and without a policy. */
             limits?: components["schemas"]["PolicyLimits"];
+            /** @description The permits that would allow what is refused if one thing were different, in the order of the policy. Only if no rule permits it. */
+            nearPermits?: components["schemas"]["NearPermit"][];
             /** @description The rule because of which the principal can run no commands, even those that a rule lists. Missing if there is none. */
             noCommands?: string;
+            /** @description A rule in Cedar that would allow the principal what is refused, and nothing else. Missing if a rule forbids it, and for commands. */
+            permit?: string;
             /** @description The principal. */
             principal: string;
             /** @description What the client is told if it is refused. */
@@ -3175,6 +3179,13 @@ export interface components {
             filter?: components["schemas"]["Document"];
             /** @description Which fields to return; all unless set. */
             projection?: components["schemas"]["Document"];
+        };
+        /** @description A permit that does not allow a request, but would if one thing were different. */
+        NearPermit: {
+            /** @description What would have to be so, such as `principal in Group::"key:readers"`. */
+            condition: string;
+            /** @description The id of the rule. */
+            rule: string;
         };
         NextPageRequest: {
             /**

@@ -86,6 +86,13 @@ func TestWhy(t *testing.T) {
 	if !strings.Contains(link, "total") {
 		t.Errorf("the address is %s", link)
 	}
+	s.edit(`{"database":"other","collection":"orders"}`)
+	s.click("Explain")
+	s.shows("Refused by no rule")
+	s.eventually(`[...document.querySelectorAll(".near li")].some(l => l.textContent.startsWith("tenant would allow it if resource in Database"))`)
+	s.shows("This rule would allow it")
+	s.shoot("why-no-rule")
+	s.judge("a refusal that no rule decides")
 	s.fill("#why-principal", "key:ops")
 	s.click("Explain")
 	s.shows("None: all documents, all fields.")

@@ -58,7 +58,12 @@ func (s *Server) ExplainPolicy(
 	}
 	resp := &mooringv1.ExplainPolicyResponse{
 		Allowed: x.Refusal == nil, Rule: valid(x.Rule), NoCommands: known(valid(x.Commandless)),
-		Principal: who.Principal, Groups: who.Groups,
+		Principal: who.Principal, Groups: who.Groups, Permit: known(valid(x.Permit)),
+	}
+	for _, near := range x.Near {
+		resp.NearPermits = append(resp.NearPermits, &mooringv1.NearPermit{
+			Rule: valid(near.Rule), Condition: valid(near.If),
+		})
 	}
 	if r := x.Refusal; r != nil {
 		resp.Refusal, resp.Field = known(valid(r.Error())), known(valid(r.Field))

@@ -116,7 +116,17 @@ func TestExplainPolicy(t *testing.T) {
 		},
 		"no rule": {
 			rules, &mooringv1.ExplainPolicyRequest{Call: "DocumentService/Find", Request: find},
-			[]string{`{"rule":"norule"`, `"refusal":`},
+			[]string{`{"rule":"norule"`, `"refusal":`, `"nearPermits":[{"rule":"tenant","condition":"principalinGroup`},
+		},
+		"a rule that would permit it": {
+			rules, &mooringv1.ExplainPolicyRequest{
+				Principal: "key:ann", Call: "DocumentService/Find",
+				Request: bsonOf(t, `{"database": "other", "collection": "orders"}`),
+			},
+			[]string{
+				`{"rule":"norule"`, `{"rule":"tenant","condition":"resource`,
+				`"permit":"permit(principal==Principal::'key:ann',action==Action::'Find',resource==Collection::'other.orders');"`,
+			},
 		},
 		"an action without limits": {
 			rules, &mooringv1.ExplainPolicyRequest{Principal: "key:root", Call: "DeploymentService/ListHandles"},

@@ -23,6 +23,9 @@ type Explanation struct {
 	Decision *Decision
 	// Commandless is what Policy.Commandless returns for the caller.
 	Commandless string
+	// Near and Permit are what NearPermits and PermitFor return for what no rule permits.
+	Near   []Near
+	Permit string
 }
 
 // Explain decides about a request of a method, such as /mooring.v1.DocumentService/Find, as
@@ -38,6 +41,7 @@ func (e *Enforcer) Explain(
 	switch refusal, refused := errors.AsType[*Refusal](err); {
 	case refused:
 		x.Rule, x.Refusal = refusal.Rule, refusal
+		x.suggest(&c, refusal)
 	case err != nil:
 		return nil, err
 	}
@@ -45,6 +49,16 @@ func (e *Enforcer) Explain(
 		x.Decision = c.state.decide(question{who, c.name, on})
 	}
 	return x, nil
+}
+
+// suggest says what would allow what no rule permits.
+func (x *Explanation) suggest(c *Call, refusal *Refusal) {
+	if refusal.Rule != NoRule {
+		return
+	}
+	who := principal(c.who)
+	x.Near = c.state.policy.NearPermits(&who, refusal.Action, refusal.On)
+	x.Permit = PermitFor(&who, refusal.Action, refusal.On)
 }
 
 // decidesOn returns what the action of the call is decided on. It reports false if the parts of the

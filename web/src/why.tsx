@@ -165,6 +165,7 @@ function Answer({ answer, call, partly }: { answer: Value; call: string; partly:
   const limits = field(answer, 'limits');
   const claims = field(answer, 'claims');
   const changes = list(field(answer, 'changes'));
+  const near = list(field(answer, 'nearPermits'));
   const rows: [string, Value | string | undefined][] = [
     ['Only documents that match', field(limits, 'filter')], ['Inserted documents get', field(limits, 'forced')],
     ['Hidden fields', words(field(limits, 'hidden'))], ['Fields it may not write', words(field(limits, 'readOnly'))],
@@ -186,6 +187,20 @@ function Answer({ answer, call, partly }: { answer: Value; call: string; partly:
             </>
           )}
         </p>
+      )}
+      {(near.length > 0 || get('permit')) && (
+        <ul class="near">
+          {near.map((n) => (
+            <li key={textOf(field(n, 'rule'))}>
+              <span class="mono">{textOf(field(n, 'rule'))}</span> would allow it if <code>{textOf(field(n, 'condition'))}</code>
+            </li>
+          ))}
+          {get('permit') && (
+            <li>
+              This rule would allow it: <code>{get('permit')}</code>
+            </li>
+          )}
+        </ul>
       )}
       <dl class="properties">
         <div>

@@ -689,7 +689,13 @@ type ExplainPolicyResponse struct {
 	Changes []*PolicyChange `protobuf:"bytes,9,rep,name=changes,proto3" json:"changes,omitempty"`
 	// The rule because of which the principal can run no commands, even those that a rule lists.
 	// Missing if there is none.
-	NoCommands    *string `protobuf:"bytes,10,opt,name=no_commands,json=noCommands,proto3,oneof" json:"no_commands,omitempty"`
+	NoCommands *string `protobuf:"bytes,10,opt,name=no_commands,json=noCommands,proto3,oneof" json:"no_commands,omitempty"`
+	// The permits that would allow what is refused if one thing were different, in the order of the
+	// policy. Only if no rule permits it.
+	NearPermits []*NearPermit `protobuf:"bytes,11,rep,name=near_permits,json=nearPermits,proto3" json:"near_permits,omitempty"`
+	// A rule in Cedar that would allow the principal what is refused, and nothing else. Missing if a
+	// rule forbids it, and for commands.
+	Permit        *string `protobuf:"bytes,12,opt,name=permit,proto3,oneof" json:"permit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -794,6 +800,75 @@ func (x *ExplainPolicyResponse) GetNoCommands() string {
 	return ""
 }
 
+func (x *ExplainPolicyResponse) GetNearPermits() []*NearPermit {
+	if x != nil {
+		return x.NearPermits
+	}
+	return nil
+}
+
+func (x *ExplainPolicyResponse) GetPermit() string {
+	if x != nil && x.Permit != nil {
+		return *x.Permit
+	}
+	return ""
+}
+
+// A permit that does not allow a request, but would if one thing were different.
+type NearPermit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the rule.
+	Rule string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// What would have to be so, such as `principal in Group::"key:readers"`.
+	Condition     string `protobuf:"bytes,2,opt,name=condition,proto3" json:"condition,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NearPermit) Reset() {
+	*x = NearPermit{}
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NearPermit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NearPermit) ProtoMessage() {}
+
+func (x *NearPermit) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NearPermit.ProtoReflect.Descriptor instead.
+func (*NearPermit) Descriptor() ([]byte, []int) {
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *NearPermit) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *NearPermit) GetCondition() string {
+	if x != nil {
+		return x.Condition
+	}
+	return ""
+}
+
 // The limits within which rules allow an action.
 type PolicyLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -815,7 +890,7 @@ type PolicyLimits struct {
 
 func (x *PolicyLimits) Reset() {
 	*x = PolicyLimits{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -827,7 +902,7 @@ func (x *PolicyLimits) String() string {
 func (*PolicyLimits) ProtoMessage() {}
 
 func (x *PolicyLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[14]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -840,7 +915,7 @@ func (x *PolicyLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyLimits.ProtoReflect.Descriptor instead.
 func (*PolicyLimits) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{14}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PolicyLimits) GetFilter() *Document {
@@ -900,7 +975,7 @@ type PolicyChange struct {
 
 func (x *PolicyChange) Reset() {
 	*x = PolicyChange{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -912,7 +987,7 @@ func (x *PolicyChange) String() string {
 func (*PolicyChange) ProtoMessage() {}
 
 func (x *PolicyChange) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[15]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -925,7 +1000,7 @@ func (x *PolicyChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChange.ProtoReflect.Descriptor instead.
 func (*PolicyChange) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{15}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PolicyChange) GetField() string {
@@ -996,7 +1071,7 @@ type NotableCall struct {
 
 func (x *NotableCall) Reset() {
 	*x = NotableCall{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1083,7 @@ func (x *NotableCall) String() string {
 func (*NotableCall) ProtoMessage() {}
 
 func (x *NotableCall) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[16]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1096,7 @@ func (x *NotableCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotableCall.ProtoReflect.Descriptor instead.
 func (*NotableCall) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{16}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NotableCall) GetCall() string {
@@ -1176,7 +1251,7 @@ type PoolDescription struct {
 
 func (x *PoolDescription) Reset() {
 	*x = PoolDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[17]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1263,7 @@ func (x *PoolDescription) String() string {
 func (*PoolDescription) ProtoMessage() {}
 
 func (x *PoolDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[17]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1276,7 @@ func (x *PoolDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolDescription.ProtoReflect.Descriptor instead.
 func (*PoolDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{17}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PoolDescription) GetAddress() string {
@@ -1317,7 +1392,7 @@ type PoolServiceDescription struct {
 
 func (x *PoolServiceDescription) Reset() {
 	*x = PoolServiceDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[18]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1404,7 @@ func (x *PoolServiceDescription) String() string {
 func (*PoolServiceDescription) ProtoMessage() {}
 
 func (x *PoolServiceDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[18]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1417,7 @@ func (x *PoolServiceDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolServiceDescription.ProtoReflect.Descriptor instead.
 func (*PoolServiceDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{18}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PoolServiceDescription) GetServiceId() string {
@@ -1400,7 +1475,7 @@ type HandleDescription struct {
 
 func (x *HandleDescription) Reset() {
 	*x = HandleDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[19]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1487,7 @@ func (x *HandleDescription) String() string {
 func (*HandleDescription) ProtoMessage() {}
 
 func (x *HandleDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[19]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1425,7 +1500,7 @@ func (x *HandleDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandleDescription.ProtoReflect.Descriptor instead.
 func (*HandleDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{19}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HandleDescription) GetId() string {
@@ -1525,7 +1600,7 @@ type UnreachableReplica struct {
 
 func (x *UnreachableReplica) Reset() {
 	*x = UnreachableReplica{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[20]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1612,7 @@ func (x *UnreachableReplica) String() string {
 func (*UnreachableReplica) ProtoMessage() {}
 
 func (x *UnreachableReplica) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[20]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1625,7 @@ func (x *UnreachableReplica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreachableReplica.ProtoReflect.Descriptor instead.
 func (*UnreachableReplica) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{20}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UnreachableReplica) GetAddress() string {
@@ -1586,7 +1661,7 @@ type TopologyDescription struct {
 
 func (x *TopologyDescription) Reset() {
 	*x = TopologyDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[21]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1673,7 @@ func (x *TopologyDescription) String() string {
 func (*TopologyDescription) ProtoMessage() {}
 
 func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[21]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1686,7 @@ func (x *TopologyDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyDescription.ProtoReflect.Descriptor instead.
 func (*TopologyDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{21}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TopologyDescription) GetKind() string {
@@ -1703,7 +1778,7 @@ type ServerDescription struct {
 
 func (x *ServerDescription) Reset() {
 	*x = ServerDescription{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[22]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1790,7 @@ func (x *ServerDescription) String() string {
 func (*ServerDescription) ProtoMessage() {}
 
 func (x *ServerDescription) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[22]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1803,7 @@ func (x *ServerDescription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerDescription.ProtoReflect.Descriptor instead.
 func (*ServerDescription) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{22}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ServerDescription) GetAddress() string {
@@ -1898,7 +1973,7 @@ type TopologyVersion struct {
 
 func (x *TopologyVersion) Reset() {
 	*x = TopologyVersion{}
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[23]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1910,7 +1985,7 @@ func (x *TopologyVersion) String() string {
 func (*TopologyVersion) ProtoMessage() {}
 
 func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_mooring_v1_deployment_service_proto_msgTypes[23]
+	mi := &file_mooring_v1_deployment_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +1998,7 @@ func (x *TopologyVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TopologyVersion.ProtoReflect.Descriptor instead.
 func (*TopologyVersion) Descriptor() ([]byte, []int) {
-	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{23}
+	return file_mooring_v1_deployment_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TopologyVersion) GetProcessId() string {
@@ -1995,7 +2070,7 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\a_claimsB\n" +
 	"\n" +
 	"\b_requestJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x04\x10\x05R\bdatabaseR\n" +
-	"collectionR\asessionR\vtransaction\"\x95\x03\n" +
+	"collectionR\asessionR\vtransaction\"\xfe\x03\n" +
 	"\x15ExplainPolicyResponse\x12\x18\n" +
 	"\aallowed\x18\x01 \x01(\bR\aallowed\x12\x12\n" +
 	"\x04rule\x18\x02 \x01(\tR\x04rule\x12\x1d\n" +
@@ -2008,11 +2083,18 @@ const file_mooring_v1_deployment_service_proto_rawDesc = "" +
 	"\achanges\x18\t \x03(\v2\x18.mooring.v1.PolicyChangeR\achanges\x12$\n" +
 	"\vno_commands\x18\n" +
 	" \x01(\tH\x02R\n" +
-	"noCommands\x88\x01\x01B\n" +
+	"noCommands\x88\x01\x01\x12?\n" +
+	"\fnear_permits\x18\v \x03(\v2\x16.mooring.v1.NearPermitB\x04\x90\xb5\x18\x01R\vnearPermits\x12\x1b\n" +
+	"\x06permit\x18\f \x01(\tH\x03R\x06permit\x88\x01\x01B\n" +
 	"\n" +
 	"\b_refusalB\b\n" +
 	"\x06_fieldB\x0e\n" +
-	"\f_no_commands\"\xd5\x01\n" +
+	"\f_no_commandsB\t\n" +
+	"\a_permit\">\n" +
+	"\n" +
+	"NearPermit\x12\x12\n" +
+	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x1c\n" +
+	"\tcondition\x18\x02 \x01(\tR\tcondition\"\xd5\x01\n" +
 	"\fPolicyLimits\x12,\n" +
 	"\x06filter\x18\x01 \x01(\v2\x14.mooring.v1.DocumentR\x06filter\x12,\n" +
 	"\x06forced\x18\x02 \x01(\v2\x14.mooring.v1.DocumentR\x06forced\x12\x16\n" +
@@ -2187,7 +2269,7 @@ func file_mooring_v1_deployment_service_proto_rawDescGZIP() []byte {
 	return file_mooring_v1_deployment_service_proto_rawDescData
 }
 
-var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_mooring_v1_deployment_service_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_mooring_v1_deployment_service_proto_goTypes = []any{
 	(*GetTopologyRequest)(nil),       // 0: mooring.v1.GetTopologyRequest
 	(*GetTopologyResponse)(nil),      // 1: mooring.v1.GetTopologyResponse
@@ -2203,65 +2285,67 @@ var file_mooring_v1_deployment_service_proto_goTypes = []any{
 	(*ListNotableCallsResponse)(nil), // 11: mooring.v1.ListNotableCallsResponse
 	(*ExplainPolicyRequest)(nil),     // 12: mooring.v1.ExplainPolicyRequest
 	(*ExplainPolicyResponse)(nil),    // 13: mooring.v1.ExplainPolicyResponse
-	(*PolicyLimits)(nil),             // 14: mooring.v1.PolicyLimits
-	(*PolicyChange)(nil),             // 15: mooring.v1.PolicyChange
-	(*NotableCall)(nil),              // 16: mooring.v1.NotableCall
-	(*PoolDescription)(nil),          // 17: mooring.v1.PoolDescription
-	(*PoolServiceDescription)(nil),   // 18: mooring.v1.PoolServiceDescription
-	(*HandleDescription)(nil),        // 19: mooring.v1.HandleDescription
-	(*UnreachableReplica)(nil),       // 20: mooring.v1.UnreachableReplica
-	(*TopologyDescription)(nil),      // 21: mooring.v1.TopologyDescription
-	(*ServerDescription)(nil),        // 22: mooring.v1.ServerDescription
-	(*TopologyVersion)(nil),          // 23: mooring.v1.TopologyVersion
-	nil,                              // 24: mooring.v1.ServerDescription.TagsEntry
-	(*Document)(nil),                 // 25: mooring.v1.Document
-	(*timestamppb.Timestamp)(nil),    // 26: google.protobuf.Timestamp
+	(*NearPermit)(nil),               // 14: mooring.v1.NearPermit
+	(*PolicyLimits)(nil),             // 15: mooring.v1.PolicyLimits
+	(*PolicyChange)(nil),             // 16: mooring.v1.PolicyChange
+	(*NotableCall)(nil),              // 17: mooring.v1.NotableCall
+	(*PoolDescription)(nil),          // 18: mooring.v1.PoolDescription
+	(*PoolServiceDescription)(nil),   // 19: mooring.v1.PoolServiceDescription
+	(*HandleDescription)(nil),        // 20: mooring.v1.HandleDescription
+	(*UnreachableReplica)(nil),       // 21: mooring.v1.UnreachableReplica
+	(*TopologyDescription)(nil),      // 22: mooring.v1.TopologyDescription
+	(*ServerDescription)(nil),        // 23: mooring.v1.ServerDescription
+	(*TopologyVersion)(nil),          // 24: mooring.v1.TopologyVersion
+	nil,                              // 25: mooring.v1.ServerDescription.TagsEntry
+	(*Document)(nil),                 // 26: mooring.v1.Document
+	(*timestamppb.Timestamp)(nil),    // 27: google.protobuf.Timestamp
 }
 var file_mooring_v1_deployment_service_proto_depIdxs = []int32{
-	21, // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
-	21, // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
-	17, // 2: mooring.v1.ListPoolsResponse.pools:type_name -> mooring.v1.PoolDescription
-	19, // 3: mooring.v1.ListHandlesResponse.handles:type_name -> mooring.v1.HandleDescription
-	20, // 4: mooring.v1.ListHandlesResponse.unreachable:type_name -> mooring.v1.UnreachableReplica
-	16, // 5: mooring.v1.ListNotableCallsResponse.slow:type_name -> mooring.v1.NotableCall
-	16, // 6: mooring.v1.ListNotableCallsResponse.refused:type_name -> mooring.v1.NotableCall
-	25, // 7: mooring.v1.ExplainPolicyRequest.claims:type_name -> mooring.v1.Document
-	25, // 8: mooring.v1.ExplainPolicyRequest.request:type_name -> mooring.v1.Document
-	25, // 9: mooring.v1.ExplainPolicyResponse.claims:type_name -> mooring.v1.Document
-	14, // 10: mooring.v1.ExplainPolicyResponse.limits:type_name -> mooring.v1.PolicyLimits
-	15, // 11: mooring.v1.ExplainPolicyResponse.changes:type_name -> mooring.v1.PolicyChange
-	25, // 12: mooring.v1.PolicyLimits.filter:type_name -> mooring.v1.Document
-	25, // 13: mooring.v1.PolicyLimits.forced:type_name -> mooring.v1.Document
-	26, // 14: mooring.v1.NotableCall.last_time:type_name -> google.protobuf.Timestamp
-	26, // 15: mooring.v1.NotableCall.end_time:type_name -> google.protobuf.Timestamp
-	18, // 16: mooring.v1.PoolDescription.services:type_name -> mooring.v1.PoolServiceDescription
-	26, // 17: mooring.v1.HandleDescription.open_time:type_name -> google.protobuf.Timestamp
-	26, // 18: mooring.v1.HandleDescription.last_use_time:type_name -> google.protobuf.Timestamp
-	26, // 19: mooring.v1.HandleDescription.expire_time:type_name -> google.protobuf.Timestamp
-	22, // 20: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
-	24, // 21: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
-	23, // 22: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
-	26, // 23: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
-	26, // 24: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
-	0,  // 25: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
-	2,  // 26: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
-	4,  // 27: mooring.v1.DeploymentService.ListPools:input_type -> mooring.v1.ListPoolsRequest
-	6,  // 28: mooring.v1.DeploymentService.ListHandles:input_type -> mooring.v1.ListHandlesRequest
-	8,  // 29: mooring.v1.DeploymentService.KillHandle:input_type -> mooring.v1.KillHandleRequest
-	10, // 30: mooring.v1.DeploymentService.ListNotableCalls:input_type -> mooring.v1.ListNotableCallsRequest
-	12, // 31: mooring.v1.DeploymentService.ExplainPolicy:input_type -> mooring.v1.ExplainPolicyRequest
-	1,  // 32: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
-	3,  // 33: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
-	5,  // 34: mooring.v1.DeploymentService.ListPools:output_type -> mooring.v1.ListPoolsResponse
-	7,  // 35: mooring.v1.DeploymentService.ListHandles:output_type -> mooring.v1.ListHandlesResponse
-	9,  // 36: mooring.v1.DeploymentService.KillHandle:output_type -> mooring.v1.KillHandleResponse
-	11, // 37: mooring.v1.DeploymentService.ListNotableCalls:output_type -> mooring.v1.ListNotableCallsResponse
-	13, // 38: mooring.v1.DeploymentService.ExplainPolicy:output_type -> mooring.v1.ExplainPolicyResponse
-	32, // [32:39] is the sub-list for method output_type
-	25, // [25:32] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	22, // 0: mooring.v1.GetTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	22, // 1: mooring.v1.WatchTopologyResponse.topology:type_name -> mooring.v1.TopologyDescription
+	18, // 2: mooring.v1.ListPoolsResponse.pools:type_name -> mooring.v1.PoolDescription
+	20, // 3: mooring.v1.ListHandlesResponse.handles:type_name -> mooring.v1.HandleDescription
+	21, // 4: mooring.v1.ListHandlesResponse.unreachable:type_name -> mooring.v1.UnreachableReplica
+	17, // 5: mooring.v1.ListNotableCallsResponse.slow:type_name -> mooring.v1.NotableCall
+	17, // 6: mooring.v1.ListNotableCallsResponse.refused:type_name -> mooring.v1.NotableCall
+	26, // 7: mooring.v1.ExplainPolicyRequest.claims:type_name -> mooring.v1.Document
+	26, // 8: mooring.v1.ExplainPolicyRequest.request:type_name -> mooring.v1.Document
+	26, // 9: mooring.v1.ExplainPolicyResponse.claims:type_name -> mooring.v1.Document
+	15, // 10: mooring.v1.ExplainPolicyResponse.limits:type_name -> mooring.v1.PolicyLimits
+	16, // 11: mooring.v1.ExplainPolicyResponse.changes:type_name -> mooring.v1.PolicyChange
+	14, // 12: mooring.v1.ExplainPolicyResponse.near_permits:type_name -> mooring.v1.NearPermit
+	26, // 13: mooring.v1.PolicyLimits.filter:type_name -> mooring.v1.Document
+	26, // 14: mooring.v1.PolicyLimits.forced:type_name -> mooring.v1.Document
+	27, // 15: mooring.v1.NotableCall.last_time:type_name -> google.protobuf.Timestamp
+	27, // 16: mooring.v1.NotableCall.end_time:type_name -> google.protobuf.Timestamp
+	19, // 17: mooring.v1.PoolDescription.services:type_name -> mooring.v1.PoolServiceDescription
+	27, // 18: mooring.v1.HandleDescription.open_time:type_name -> google.protobuf.Timestamp
+	27, // 19: mooring.v1.HandleDescription.last_use_time:type_name -> google.protobuf.Timestamp
+	27, // 20: mooring.v1.HandleDescription.expire_time:type_name -> google.protobuf.Timestamp
+	23, // 21: mooring.v1.TopologyDescription.servers:type_name -> mooring.v1.ServerDescription
+	25, // 22: mooring.v1.ServerDescription.tags:type_name -> mooring.v1.ServerDescription.TagsEntry
+	24, // 23: mooring.v1.ServerDescription.topology_version:type_name -> mooring.v1.TopologyVersion
+	27, // 24: mooring.v1.ServerDescription.last_update_time:type_name -> google.protobuf.Timestamp
+	27, // 25: mooring.v1.ServerDescription.last_write_date:type_name -> google.protobuf.Timestamp
+	0,  // 26: mooring.v1.DeploymentService.GetTopology:input_type -> mooring.v1.GetTopologyRequest
+	2,  // 27: mooring.v1.DeploymentService.WatchTopology:input_type -> mooring.v1.WatchTopologyRequest
+	4,  // 28: mooring.v1.DeploymentService.ListPools:input_type -> mooring.v1.ListPoolsRequest
+	6,  // 29: mooring.v1.DeploymentService.ListHandles:input_type -> mooring.v1.ListHandlesRequest
+	8,  // 30: mooring.v1.DeploymentService.KillHandle:input_type -> mooring.v1.KillHandleRequest
+	10, // 31: mooring.v1.DeploymentService.ListNotableCalls:input_type -> mooring.v1.ListNotableCallsRequest
+	12, // 32: mooring.v1.DeploymentService.ExplainPolicy:input_type -> mooring.v1.ExplainPolicyRequest
+	1,  // 33: mooring.v1.DeploymentService.GetTopology:output_type -> mooring.v1.GetTopologyResponse
+	3,  // 34: mooring.v1.DeploymentService.WatchTopology:output_type -> mooring.v1.WatchTopologyResponse
+	5,  // 35: mooring.v1.DeploymentService.ListPools:output_type -> mooring.v1.ListPoolsResponse
+	7,  // 36: mooring.v1.DeploymentService.ListHandles:output_type -> mooring.v1.ListHandlesResponse
+	9,  // 37: mooring.v1.DeploymentService.KillHandle:output_type -> mooring.v1.KillHandleResponse
+	11, // 38: mooring.v1.DeploymentService.ListNotableCalls:output_type -> mooring.v1.ListNotableCallsResponse
+	13, // 39: mooring.v1.DeploymentService.ExplainPolicy:output_type -> mooring.v1.ExplainPolicyResponse
+	33, // [33:40] is the sub-list for method output_type
+	26, // [26:33] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_deployment_service_proto_init() }
@@ -2275,19 +2359,19 @@ func file_mooring_v1_deployment_service_proto_init() {
 	file_mooring_v1_deployment_service_proto_msgTypes[7].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[12].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[13].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[15].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[16].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[17].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[19].OneofWrappers = []any{}
-	file_mooring_v1_deployment_service_proto_msgTypes[21].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[18].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[20].OneofWrappers = []any{}
 	file_mooring_v1_deployment_service_proto_msgTypes[22].OneofWrappers = []any{}
+	file_mooring_v1_deployment_service_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_v1_deployment_service_proto_rawDesc), len(file_mooring_v1_deployment_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
