@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,8 +44,13 @@ type Front struct {
 	// a snapshot that is taken then has exactly the commits before its position in the log, and
 	// everything that the log has told is visible.
 	commits sync.RWMutex
-	ctx     context.Context //nolint:containedctx // ends with the front: commands have no other
-	stop    context.CancelFunc
+	// begun counts the snapshots. exporting is held while one is made, and guards latest.
+	begun     atomic.Int64
+	exporting sync.Mutex
+	latest    *snapshot
+
+	ctx  context.Context //nolint:containedctx // ends with the front: commands have no other
+	stop context.CancelFunc
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu        sync.Mutex
