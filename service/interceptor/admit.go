@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -84,17 +83,13 @@ func (x *Chain) OpenAccount(ctx context.Context, c *admission.Account) {
 	x.cfg.Admission.Open(c, admission.PrincipalOf(name, fromPeer(ctx).Address))
 }
 
-// refused returns the error of a call, or the refusal that has canceled the call. A write that may
-// have been done is not a refusal.
+// refused returns the error of a call, or the refusal that has canceled the call.
 func refused(ctx context.Context, err error) error {
 	if err == nil || !isCanceled(err) {
 		return err
 	}
-	if _, ok := errors.AsType[*operation.OutcomeUnknownError](err); ok {
-		return err
-	}
 	if refusal, ok := errors.AsType[*admission.Error](context.Cause(ctx)); ok {
-		return refusal
+		return instead(err, refusal)
 	}
 	return err
 }

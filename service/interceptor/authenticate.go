@@ -3,7 +3,6 @@ package interceptor
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"net/netip"
 	"time"
 
@@ -94,11 +93,7 @@ func (x *Chain) permit(ctx context.Context, c *pass) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// Not a deadline: it would become the time limit of the server's work.
-	timer := time.AfterFunc(time.Until(id.Expires), func() { cancel(errExpired) })
+	timer := time.AfterFunc(time.Until(id.Expires), func() { cancel(ending{errExpired}) })
 	defer timer.Stop()
-	err := c.next(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errExpired) && isCanceled(err) {
-		return errExpired
-	}
-	return err
+	return c.next(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/policy"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // A stream is open for as long as its client likes. When the rules of the policy or the API keys
@@ -56,7 +57,7 @@ func (x *Chain) review() {
 			continue
 		}
 		c.logEnd(err)
-		c.place.End(err)
+		c.place.End(ending{err})
 	}
 }
 
@@ -145,16 +146,39 @@ func (r rights) Event(event bson.Raw) (bson.Raw, bool) {
 	return r.chain.cfg.Policy.Event(id, event)
 }
 
-// ended returns why a call that has failed with err was canceled, if that is what its client is
-// told: the shutdown, or what review has found.
+// ending represents why a stream ends that its client has not ended. It counts as a cancellation: a
+// command that opens a cursor goes on then, and the cursor is closed.
+type ending struct{ err error }
+
+func (e ending) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason and the cancellation.
+func (e ending) Unwrap() []error { return []error{e.err, context.Canceled} }
+
+// ended returns what the client of a call is told that has failed with err: if the call was
+// canceled, why the gateway has done that.
 func ended(ctx context.Context, err error) error {
 	if err == nil || !isCanceled(err) {
 		return err
 	}
 	cause := context.Cause(ctx)
-	if _, ok := errors.AsType[*policy.Refusal](cause); ok || errors.Is(cause, errCut) ||
-		errors.Is(cause, errRemoved) || errors.Is(cause, errSooner) {
-		return cause
+	if end, ok := errors.AsType[ending](cause); ok {
+		return instead(err, end.err)
+	}
+	if errors.Is(cause, errCut) {
+		return instead(err, cause)
 	}
 	return err // the handler itself saw an interrupted send
+}
+
+// instead returns the error of a call that was canceled for a reason. It hides nothing that the
+// call has done, or may have done.
+func instead(err, reason error) error {
+	if rpcerr.IsOutcomeUnknown(err) {
+		return err
+	}
+	if partial, ok := errors.AsType[*rpcerr.PartialError](err); ok {
+		return &rpcerr.PartialError{Result: partial.Result, Err: reason}
+	}
+	return reason
 }

@@ -37,6 +37,13 @@ func evidenceOf(err error) evidence {
 	return e
 }
 
+// IsOutcomeUnknown reports whether err says that a write, or the commit of a transaction, may have
+// been done.
+func IsOutcomeUnknown(err error) bool {
+	e := evidenceOf(err)
+	return e.write || e.commit
+}
+
 // expired are the codes of a server that gave up at the deadline: MaxTimeMSExpired and
 // ExceededTimeLimit. It aborts the transaction of the command.
 var expired = []int32{50, 262}
