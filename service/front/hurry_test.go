@@ -47,6 +47,10 @@ func TestHurry(t *testing.T) {
 		got   string
 	}{
 		"a message": {(*front.Response).Send, time.Second, ""},
+		"a message after the end of the call": {func(o *front.Response, text []byte) error {
+			time.Sleep(time.Millisecond) //nolint:forbidigo // fake time
+			return o.Send(text)
+		}, time.Second + time.Millisecond, ""},
 		"the end": {func(o *front.Response, text []byte) error {
 			o.SendLast(text)
 			return nil

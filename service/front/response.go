@@ -27,6 +27,7 @@ type Response struct {
 	stall   *time.Timer
 	writing bool // a stream writes
 	last    bool // what is written is the end of a stream
+	hurry   bool // the call has ended: see Hurry
 }
 
 // Header returns the header of the response. It has the headers that all responses have.
@@ -152,11 +153,12 @@ func (o *Response) SendLast(b []byte) {
 // hurried is how long a client has for what is being written when its call ends.
 const hurried = time.Second
 
-// Hurry ends what Send writes soon, if it is writing. It may be called at any time, also late: what
+// Hurry ends soon what Send writes now or later. It may be called at any time, also late: what
 // SendLast writes has its time.
 func (o *Response) Hurry() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.hurry = true
 	if o.writing && !o.last {
 		o.stall.Reset(hurried)
 	}
@@ -167,6 +169,9 @@ func (o *Response) limit(d time.Duration) (done func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.writing = true
+	if o.hurry && !o.last {
+		d = min(d, hurried)
+	}
 	if o.stall == nil {
 		o.stall = time.AfterFunc(d, o.end)
 	} else {
