@@ -26,7 +26,8 @@ type Account struct {
 	// many replies.
 	overdrawn bool
 	reading   int
-	open      bool // see GoOn
+	open      bool          // see GoOn
+	waits     chan struct{} // see waiting; nil: nothing has waited
 }
 
 // Open makes c, a zero Account, charge a principal of a. If a is nil, nothing is charged. The

@@ -114,14 +114,45 @@ func (c *Account) insist(
 		}
 	}
 	if !c.beginReading(false) {
-		taken, err := a.bytes.await(ctx, c.principal, n, true, a.overdraft)
+		taken, err := c.awaitOverdraft(ctx, n)
 		if taken || err != nil {
 			return false, err
 		}
-		c.beginReading(true)
 	}
 	a.bytes.force(c.principal, n)
 	return true, nil
+}
+
+// awaitOverdraft blocks until the account has taken n bytes, or has the overdraft and begins to
+// read a reply with it. One goroutine of an account waits at a time: with two, one could wait for
+// an overdraft that the other has got.
+func (c *Account) awaitOverdraft(ctx context.Context, n int64) (taken bool, err error) {
+	waits := c.waiting()
+	select {
+	case waits <- struct{}{}:
+		defer func() { <-waits }()
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	if c.beginReading(false) {
+		return false, nil
+	}
+	a := c.admission
+	taken, err = a.bytes.await(ctx, c.principal, n, true, a.overdraft)
+	if !taken && err == nil {
+		c.beginReading(true)
+	}
+	return taken, err
+}
+
+// waiting returns what the goroutine that waits for the overdraft has a value in.
+func (c *Account) waiting() chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waits == nil {
+		c.waits = make(chan struct{}, 1)
+	}
+	return c.waits
 }
 
 // beginReading begins to read a reply with the overdraft, if the account has it or gets it now.

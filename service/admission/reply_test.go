@@ -162,6 +162,51 @@ func TestOverdraft(t *testing.T) {
 	})
 }
 
+// TestOverdraftOfTwo checks that two goroutines of a call do not wait for each other when one of
+// them has got the overdraft.
+func TestOverdraftOfTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 1000})
+		var other, c admission.Account
+		a.Open(&other, named("other"))
+		a.Open(&c, named("c"))
+		done, err := a.AdmitReply(within(t.Context(), &other), 2000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done()
+		c.GoOn()
+		ended := make(chan error)
+		for range 2 {
+			go func() {
+				done, err := a.AdmitReply(within(t.Context(), &c), 2000)
+				done()
+				ended <- err
+			}()
+			go func() { ended <- c.GrowLast(t.Context(), 2000) }()
+		}
+		synctest.Wait()
+		other.Close()
+		for range 4 {
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(time.Hour):
+				t.Fatal("a goroutine waits for the overdraft that its own call has")
+			}
+		}
+		if got := a.Bytes().Held; got != 8000 {
+			t.Errorf("%d bytes are held, want 8000", got)
+		}
+		c.Close()
+		if got := a.Bytes().Held; got != 0 {
+			t.Errorf("%d bytes are held at the end", got)
+		}
+	})
+}
+
 // TestOverdraftOutlivesCall checks that a reply without room has the overdraft, and is charged,
 // until it is read, also if its call has ended.
 func TestOverdraftOutlivesCall(t *testing.T) {
