@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/paging"
 )
 
@@ -36,6 +37,7 @@ func TestFailures(t *testing.T) {
 	notSent := &mongoerr.NetworkError{Op: "dial", Err: io.ErrUnexpectedEOF}
 	busy := &mongoerr.CommandError{Code: 462, Name: "IngressRequestRateLimitExceeded"}
 	dead := &mongoerr.CommandError{Code: 43, Name: "CursorNotFound"}
+	cut := errors.New("the gateway is shutting down")
 	for _, test := range []struct {
 		name  string
 		err   error
@@ -45,6 +47,8 @@ func TestFailures(t *testing.T) {
 		{"not sent", notSent, "2 3", 1},
 		{"no server", &mongoerr.SelectionError{}, "2 3", 1},
 		{"cancelled in the queue", context.Canceled, "2 3", 1},
+		{"cut while it waited for memory", &admission.WaitError{Err: cut}, "2 3", 1},
+		{"cut before it was sent", mongoerr.WithDelivery(cut, mongoerr.Unsent), "2 3", 1},
 		{"the server is overloaded", busy, "2 3", 1},
 		{"lost", lost, paging.ErrCursorPositionUnknown.Error(), 0},
 		{"of an unknown kind", io.ErrNoProgress, paging.ErrCursorPositionUnknown.Error(), 0},

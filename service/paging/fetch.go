@@ -229,13 +229,7 @@ func broken(err error) bool {
 // neverSent reports that there was no server or no connection, or that the wait for one ended. An
 // exchange that began would have failed with a NetworkError.
 func neverSent(err error) bool {
-	if cleared, ok := errors.AsType[*pool.PoolClearedError](err); ok && !cleared.Interrupted {
-		return true
-	}
-	if _, ok := errors.AsType[*mongoerr.SelectionError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[*pool.WaitQueueTimeoutError](err); ok {
+	if mongoerr.Judge(err).Delivery == mongoerr.Unsent {
 		return true
 	}
 	if _, ok := errors.AsType[*admission.Error](err); ok { // of Reserve
