@@ -29,6 +29,9 @@ const (
 	copied = 64 << 10
 )
 
+// Within replaces the context of the call.
+func (w *Work) Within(ctx context.Context) { w.ctx = ctx }
+
 // Do says that work on n bytes comes next. Once the work is heavy, from 32 KiB on, Do blocks until
 // the call has a turn, and later calls of Do yield it from time to time. If the context of the call
 // has ended, Do returns its cause. The call has the turn even then, for work that must go on.

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"sync"
@@ -28,6 +29,10 @@ func (m *Memory) open() {
 		a.Open(&m.account, admission.PrincipalOf("", address(m.x.r)))
 	}
 }
+
+// Within sets the context of a stream's call, with which the waits for memory end: that of the
+// request does not end while its client is there. The goroutine that charges calls it.
+func (m *Memory) Within(ctx context.Context) { m.work.Within(ctx) }
 
 // Charge charges the request with memory before it is taken.
 func (m *Memory) Charge(bytes int64) error { return m.work.Charge(bytes) }

@@ -3,6 +3,7 @@ package rest_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -193,6 +194,39 @@ func TestNoTurnWhileWaitingForRoom(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNoRoomWhenTheCallEnds checks that a stream's wait for memory ends with its call.
+func TestNoRoomWhenTheCallEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := errors.New("the credential has expired")
+		var failed error
+		f := &fake{streamFind: func(_ *mooringv1.StreamFindRequest,
+			s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+		) error {
+			ctx, end := context.WithCancelCause(s.Context())
+			time.AfterFunc(time.Second, func() { end(over) })
+			send := s.(*grpc.GenericServerStream[
+				mooringv1.StreamFindRequest, mooringv1.StreamFindResponse,
+			]).ServerStream.(interface {
+				SendMsgContext(ctx context.Context, m any) error
+			})
+			failed = send.SendMsgContext(ctx,
+				&mooringv1.StreamFindResponse{Documents: pads(1, 1<<20, "x")})
+			return failed
+		}}
+		a := admission.New(admission.Config{Bytes: 8 << 20, Patience: time.Minute})
+		var all admission.Account
+		a.Open(&all, admission.Principal{})
+		all.Force(8 << 20)
+		defer all.Close()
+		begun := time.Now()
+		h := newHandler(t, f, func(c *config) { c.Admission = a })
+		do(h, "POST", documents+":streamFind", "{}")
+		if took := time.Since(begun); took != time.Second || !errors.Is(failed, over) {
+			t.Errorf("the wait took %s and ended with %v, want 1s and %v", took, failed, over)
+		}
+	})
 }
 
 // TestHeavyBodiesTakeTurns checks that decoding a large body waits for its turn, as one request or

@@ -105,6 +105,7 @@ func (s *stream) run(ctx context.Context, request proto.Message) error {
 	err := s.c.x.Conn().Serve(s.c.incoming(ctx), s.c.route.rpc, request, s)
 	if s.hurry != nil {
 		s.hurry()
+		s.c.x.Memory.Within(ctx)
 	}
 	if s.failed != nil {
 		return s.failed
@@ -123,6 +124,7 @@ func (s *stream) Header(md metadata.MD) {
 func (s *stream) Message(ctx context.Context, m any) error {
 	if s.hurry == nil {
 		s.hurry = context.AfterFunc(ctx, s.c.x.Response.Hurry)
+		s.c.x.Memory.Within(ctx)
 	}
 	message, _ := m.(proto.Message) // always
 	s.failed = s.write(message)     //nolint:contextcheck // a turn comes soon
