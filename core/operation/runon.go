@@ -149,10 +149,8 @@ func nothing() {}
 func (op *Operation) exchangeContext(
 	ctx context.Context, most *RunOns,
 ) (_ context.Context, done func()) {
-	if !op.RunOn {
-		return ctx, nothing
-	}
-	if ctx.Done() == nil {
+	// With a context that has ended the connection sends nothing, so that the outcome is known.
+	if !op.RunOn || ctx.Done() == nil || ctx.Err() != nil {
 		return ctx, nothing
 	}
 	r := &runOn{

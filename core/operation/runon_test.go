@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/operation"
 )
@@ -75,6 +76,32 @@ func TestRunOn(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// leaving is a command whose caller goes away while the message is built.
+type leaving struct {
+	command
+	leave func()
+}
+
+func (l leaving) Append(b *bson.Builder, to operation.Target) error {
+	l.leave()
+	return l.command.Append(b, to)
+}
+
+// TestRunOnBeginsWithItsCaller checks that the connection sees that the caller is gone before the
+// exchange has begun: it sends nothing then, where an exchange under way goes on.
+func TestRunOnBeginsWithItsCaller(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var err error
+	f := &fake{before: func(ctx context.Context) { err = ctx.Err() }}
+	op := operation.Operation{
+		Database: "db", Command: leaving{leave: cancel}, Kind: operation.Write, RunOn: true,
+	}
+	_, _ = (&operation.Runner{Deployment: f}).Run(ctx, &op)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("Err() of the exchange's context = %v, want context.Canceled", err)
 	}
 }
 
