@@ -218,10 +218,12 @@ func (s *Stream) fetch(ctx context.Context) error {
 	case err == nil:
 		s.receive(b)
 		return nil
+	case errors.Is(err, io.EOF): // for good, also if the call is out of time
+		return s.end(ctx, err)
 	case outOfTime(ctx, err):
 		s.lost = err
 		return err
-	case errors.Is(err, io.EOF) || !resumable(err, s.cur.WireVersion()):
+	case !resumable(err, s.cur.WireVersion()):
 		return s.end(ctx, err)
 	}
 	return s.resume(ctx, err)

@@ -131,6 +131,23 @@ func TestEnd(t *testing.T) {
 		})
 }
 
+// The end of the stream is final in a call whose context has ended, too: no other cursor is opened.
+func TestEndOutOfTime(t *testing.T) {
+	run(t, 21, []step{aggregate(first(t, 0, "", tokenA))}, func(
+		t *testing.T, _ *script, c *client.Client,
+	) {
+		s := watch(t, c, client.WatchOptions{})
+		expect(t, s, tokenA)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, ctx := range []context.Context{ended, t.Context()} {
+			if _, err := s.Next(ctx); !errors.Is(err, io.EOF) {
+				t.Errorf("Next() = %v, want io.EOF", err)
+			}
+		}
+	})
+}
+
 func TestClose(t *testing.T) {
 	run(t, 21, []step{aggregate(first(t, 1, tokenP, tokenA, tokenB))}, func(
 		t *testing.T, srv *script, c *client.Client,
