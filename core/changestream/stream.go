@@ -234,8 +234,11 @@ func (s *Stream) fetch(ctx context.Context) error {
 // before, if its server can be reached.
 func (s *Stream) resume(ctx context.Context, lost error) error {
 	s.lost = lost
-	if session := s.cur.Abandon(ctx); session != nil {
-		s.op.Session = session
+	// A call whose context has ended can neither kill the old cursor nor open one: the next does.
+	if ctx.Err() == nil {
+		if session := s.cur.Abandon(ctx); session != nil {
+			s.op.Session = session
+		}
 	}
 	_, err := s.open(ctx, s.position.resume)
 	if session := s.op.Session; session != nil && session.IsImplicit() && session.Err() != nil {

@@ -317,6 +317,21 @@ func TestTimeout(t *testing.T) {
 			again(t, srv, s, "aggregate getMore killCursors aggregate")
 		})
 	})
+	t.Run("resumed with an ended context", func(t *testing.T) {
+		run(t, 21, []step{
+			aggregate(first(t, 1, "")), getMore(fakemongo.Hang()), aggregate(first(t, 0, "", tokenA)),
+		}, func(t *testing.T, srv *script, c *client.Client) {
+			s := watch(t, c, client.WatchOptions{})
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			for range 2 { // the second call has a cursor to resume, and no time
+				if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+					t.Errorf("Next() = %v, want Canceled", err)
+				}
+			}
+			again(t, srv, s, "aggregate getMore killCursors aggregate")
+		})
+	})
 	t.Run("expired before", func(t *testing.T) {
 		run(t, 21, []step{aggregate(first(t, 1, "")), aggregate(first(t, 0, "", tokenA))}, func(
 			t *testing.T, srv *script, c *client.Client,
