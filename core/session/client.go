@@ -305,19 +305,22 @@ func (c *Client) Leave() {
 
 // End ends the session, which is not pinned any more. Its server session returns to the pool,
 // unless another process knows its id, or an operation runs in it. End may be called again.
-func (c *Client) End() {
-	c.PinTo(nil)
+func (c *Client) End() { release(c.end()) }
+
+func (c *Client) end() (old Pin) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
-		return
+		return nil
 	}
 	c.ended = true
+	old, c.transaction.pin = c.transaction.pin, nil
 	if c.foreign || c.running > 0 {
-		return
+		return old
 	}
 	// The session keeps a copy for ID and IsDirty, since the original gets another holder.
 	server, kept := c.server, *c.server
 	c.server = &kept
 	c.pool.Release(server)
+	return old
 }

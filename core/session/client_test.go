@@ -119,6 +119,31 @@ func TestSnapshotTime(t *testing.T) {
 	}
 }
 
+// held is a pin that counts its releases.
+type held int
+
+func (h *held) Release() { *h++ }
+
+// A session releases what its transaction is bound to once, also if an operation binds it after the
+// end of the session.
+func TestPinAfterEnd(t *testing.T) {
+	c := start(t, newPool(), session.Options{})
+	if err := c.StartTransaction(session.TransactionOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var before, after held
+	c.PinTo(&before)
+	c.End()
+	c.PinTo(&after)
+	if p := c.Pinned(); before != 1 || after != 1 || p != nil {
+		t.Errorf("released %d and %d times, want once each; Pinned() = %v", before, after, p)
+	}
+	c.PinTo(nil)
+	if c.End(); before != 1 || after != 1 {
+		t.Errorf("released %d and %d times in the end, want once each", before, after)
+	}
+}
+
 func TestEnd(t *testing.T) {
 	p := newPool()
 	c := start(t, p, session.Options{})

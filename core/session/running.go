@@ -235,13 +235,14 @@ func (c *Client) RecoveryToken() bson.Raw {
 }
 
 // PinTo binds the transaction to p; nil binds it to nothing. The session releases what it was bound
-// to before.
+// to before, and p at once if the session has ended.
 func (c *Client) PinTo(p Pin) {
 	c.mu.Lock()
-	old := c.transaction.pin
-	c.transaction.pin = p
+	if !c.ended { // else no End follows that releases p
+		c.transaction.pin, p = p, c.transaction.pin
+	}
 	c.mu.Unlock()
-	release(old)
+	release(p)
 }
 
 // Pinned returns what the transaction is bound to, nil if it is bound to nothing. It may be bound
