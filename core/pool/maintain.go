@@ -19,6 +19,7 @@ func (p *Pool[C]) maintain(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			p.interruptAll() // for a clear just before the end
 			return
 		case <-p.wake:
 		case <-tick:

@@ -247,3 +247,36 @@ func TestClearInterruptsNothingLater(t *testing.T) {
 		r.CheckIn(c)
 	})
 }
+
+// An interrupting clear interrupts the connections in use although the pool is closed before its
+// goroutine has come to that.
+func TestClearInterruptsBeforeTheEnd(t *testing.T) {
+	for range 20 { // since the goroutine has both to do, and either may be first
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, nil)
+			interrupting, release := make(chan struct{}), make(chan struct{})
+			old := r.checkOut()
+			old.Resource().onInterrupt = func() {
+				close(interrupting)
+				<-release
+			}
+			r.clear(pool.ClearOptions{InterruptInUse: true})
+			<-interrupting
+			r.Ready()
+			r.Deliver()
+			c := r.checkOut()
+			old.Resource().onInterrupt = nil
+			r.clear(pool.ClearOptions{Cause: errLost, InterruptInUse: true})
+			go r.Close()
+			synctest.Wait()
+			close(release)
+			synctest.Wait()
+			if e, ok := errors.AsType[*pool.PoolClearedError](c.Resource().Err()); !ok ||
+				!e.Interrupted {
+				t.Errorf("the connection was interrupted with %v", c.Resource().Err())
+			}
+			r.CheckIn(old)
+			r.CheckIn(c)
+		})
+	}
+}
