@@ -71,6 +71,50 @@ func TestWhatIsRetried(t *testing.T) {
 	}
 }
 
+// TestOverloadOfExecutedWrite checks that a write which the server has carried out is sent again
+// for an overload only with a number, by which the server knows it.
+func TestOverloadOfExecutedWrite(t *testing.T) {
+	reply := func(field string) bson.Raw {
+		b := bson.NewBuilder(nil).Int32("ok", 1)
+		if field == "writeErrors" {
+			b.OpenArray(field).OpenDocument("").Int32("index", 1)
+		} else {
+			b.OpenDocument(field)
+		}
+		b.Int32("code", 462).Close()
+		if field == "writeErrors" {
+			b.Close()
+		}
+		return b.OpenArray("errorLabels").String("", mongoerr.LabelSystemOverloaded).
+			String("", mongoerr.LabelRetryable).Close().Finish()
+	}
+	for name, tt := range map[string]struct {
+		kind       operation.Kind
+		retry      bool
+		standalone bool
+		want       int // attempts
+	}{
+		"numbered":               {operation.Write, true, false, 2},
+		"of several documents":   {operation.Write, false, false, 1},
+		"no retryable writes":    {operation.Write, true, true, 1},
+		"an output's collection": {operation.Output, false, false, 1},
+	} {
+		for _, field := range []string{"writeErrors", "writeConcernError"} {
+			r, f := retrying(21, reply(field))
+			r.Jitter = func() float64 { return 0 }
+			if tt.standalone {
+				f.hello.Kind = description.ServerStandalone
+			}
+			_, _ = r.Run(t.Context(), &operation.Operation{
+				Database: "db", Command: command{}, Kind: tt.kind, Retry: tt.retry,
+			})
+			if len(f.sent) != tt.want {
+				t.Errorf("%s, %s: %d attempts, want %d", name, field, len(f.sent), tt.want)
+			}
+		}
+	}
+}
+
 // TestRetriesOfTransaction checks that a command of a transaction is repeated for an overloaded
 // server only, and its end always, and when the end counts as repeated.
 func TestRetriesOfTransaction(t *testing.T) {

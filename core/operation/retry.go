@@ -250,9 +250,12 @@ func (c *course) failure(ctx context.Context, op *Operation, o *outcome) failure
 	if deadline, ok := ctx.Deadline(); ok {
 		f.timed, f.left = true, time.Until(deadline)
 	}
+	numbered := c.txnNumber != 0 || c.part.session != nil
 	switch {
 	case c.server == nil: // it was not selected
 		f.retryable = false
+	case op.Kind != Read && !numbered && mongoerr.Judge(err).Delivery == mongoerr.Executed:
+		f.retryable = false // the server would carry out again what it did
 	case !c.mayRetry(op):
 	case op.Kind == Write:
 		f.transient = !c.plain && mongoerr.HasLabel(err, mongoerr.LabelRetryableWrite)
