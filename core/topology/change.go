@@ -122,7 +122,8 @@ func (t *Topology) fail(srv *server, f description.Failure) {
 		change.checks = append(change.checks, srv)
 	}
 	if effect.CancelCheck {
-		defer srv.monitor.cancelCheck()
+		srv.monitor.outdated = true
+		defer srv.monitor.cancelCheck() // after the events of the failure
 	}
 	change.unlock()
 }

@@ -37,6 +37,8 @@ type monitor struct {
 	// topology.mu guards the running check: started, and its end not told.
 	running *event.Heartbeat
 	since   time.Time
+	// outdated says that a failure was published since the last check began, which cancels that.
+	outdated bool
 
 	// mu guards the fields below.
 	mu     sync.Mutex
@@ -157,8 +159,10 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 	s.AverageRTT, s.MinRTT = m.rtt.read()
 	s.LastUpdateTime = time.Now()
 	m.last = s.Kind
+	answers := false
 	select {
 	case <-m.wake: // this check answers the request for one
+		answers = true
 	default:
 	}
 	m.concluded(func() {
@@ -169,8 +173,21 @@ func (m *monitor) check(ctx context.Context) (again bool) {
 			event.ServerHeartbeatSucceeded{Heartbeat: fact, Duration: duration, Reply: reply})
 	})
 	m.topology.outbox.Flush() // before a pool tells that it was made
+	// The reply may have come before the failure that cancels the check is known here.
+	ignored := false
 	//nolint:contextcheck // a pool outlives the check that opens it
-	m.topology.apply(m.server, &s, nil)
+	m.topology.applyIf(m.server, &s, nil, func(*description.Server) bool {
+		ignored = canceled || m.outdated
+		return !ignored
+	})
+	if ignored {
+		m.disconnect()
+		m.last = description.ServerUnknown
+		if answers {
+			m.requestCheck()
+		}
+		return false
+	}
 	return m.version != nil || m.conn.Following()
 }
 
@@ -323,7 +340,7 @@ func (m *monitor) started(fact event.Heartbeat) bool {
 				return s.ServerHeartbeatStarted
 			},
 			event.ServerHeartbeatStarted{Heartbeat: fact})
-		m.running, m.since = &fact, time.Now()
+		m.running, m.since, m.outdated = &fact, time.Now(), false
 	}
 	t.mu.Unlock()
 	if ok {

@@ -3,11 +3,13 @@ package topology_test
 import (
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/mooringdb/mooring/core/description"
+	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
 	"github.com/mooringdb/mooring/internal/fakemongo"
@@ -43,6 +45,49 @@ func TestCancellationOfAStreamIsNotLost(t *testing.T) {
 				t.Fatalf("attempt %d: %d new connections, want two: the monitor's, and the one "+
 					"that measures RTT beside it", i, n)
 			}
+		}
+	})
+}
+
+// TestReplyBeforeAFailureIsNoNews checks that a check whose reply came before an application's
+// network error, and is applied after it, changes nothing: it says how the server was before that.
+func TestReplyBeforeAFailureIsNoNews(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		server := fakemongo.NewServer(t, nil)
+		var hold atomic.Bool
+		replied, release := make(chan struct{}), make(chan struct{})
+		cfg := standalone(server)
+		cfg.Sink = &event.Sink{ServerHeartbeatSucceeded: func(event.ServerHeartbeatSucceeded) {
+			if hold.CompareAndSwap(true, false) {
+				close(replied)
+				<-release
+			}
+		}}
+		topo := start(t, cfg)
+		defer stop(t, topo)
+		s := mustSelect(t, topo, selection.Write())
+		c, err := s.CheckOut(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		hold.Store(true)
+		<-replied
+		go s.CheckIn(c,
+			&mongoerr.NetworkError{Address: "a:27017", Op: "read", Err: errors.New("reset")})
+		synctest.Wait()
+		unknown := topo.Description().Servers[0]
+		if unknown.IsAvailable() {
+			t.Fatalf("the server is %v", unknown)
+		}
+		close(release)
+		synctest.Wait()
+		if now := topo.Description().Servers[0]; now != unknown {
+			t.Errorf("the reply to an earlier check made the server %v", now)
+		}
+		began := time.Now()
+		mustSelect(t, topo, selection.Write()) // which asks for a check
+		if took := time.Since(began); took != 500*time.Millisecond {
+			t.Errorf("the server was known again after %v, want the least interval", took)
 		}
 	})
 }
