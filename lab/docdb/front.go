@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,13 +43,10 @@ type Front struct {
 	// a snapshot that is taken then has exactly the commits before its position in the log, and
 	// everything that the log has told is visible.
 	commits sync.RWMutex
-	// begun counts the snapshots. exporting is held while one is made, and guards latest.
-	begun     atomic.Int64
-	exporting sync.Mutex
-	latest    *snapshot
-
-	ctx  context.Context //nolint:containedctx // ends with the front: commands have no other
-	stop context.CancelFunc
+	// reading has a value for each read with a new snapshot: many would drop those of the others.
+	reading chan struct{}
+	ctx     context.Context //nolint:containedctx // ends with the front: commands have no other
+	stop    context.CancelFunc
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu        sync.Mutex
@@ -72,7 +68,8 @@ func Listen(ctx context.Context, dsn string, cfg Config) (*Front, error) {
 	poolConfig.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {}
 	f := &Front{
 		cfg: cfg, cursors: map[int64]*cursor{}, sessions: map[string]*session{},
-		clock: clock{base: uint64(time.Now().Unix()) << 32},
+		reading: make(chan struct{}, mostSnapshots/2),
+		clock:   clock{base: uint64(time.Now().Unix()) << 32},
 	}
 	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
 	//nolint:contextcheck // the front outlives its start

@@ -14,10 +14,9 @@ import (
 // snapshot holds what reads of one cluster time see. Each read is an SQL transaction of its own
 // that takes the snapshot over, so that no lock is held between them: a drop would wait for it.
 type snapshot struct {
-	number int64  // of Front.begun
-	lsn    uint64 // all commits that begin in the log up to it, and no others, are in the snapshot
-	name   string
-	tx     pgx.Tx // keeps the snapshot
+	lsn  uint64 // all commits that begin in the log up to it, and no others, are in the snapshot
+	name string
+	tx   pgx.Tx // keeps the snapshot
 }
 
 // mostSnapshots is how many snapshots are kept for further reads.
@@ -31,6 +30,8 @@ func (r *request) inSnapshot(run command) (reply bson.Raw, err error) {
 			"%s does not support read concern level snapshot", r.Name)
 	}
 	if at := field(r.Body, "readConcern", "atClusterTime"); at.IsZero() {
+		f.reading <- struct{}{}
+		defer func() { <-f.reading }()
 		r.snapshot, err = f.newSnapshot()
 	} else {
 		r.snapshot, err = f.snapshotOf(f.clock.position(at))
@@ -73,29 +74,13 @@ func (f *Front) snapshotOf(lsn uint64) (*snapshot, error) {
 	return f.snapshots[i], nil
 }
 
-// newSnapshot returns a snapshot that was begun after the call. Calls that wait for another one's
-// share the next.
 func (f *Front) newSnapshot() (*snapshot, error) {
-	before := f.begun.Load()
-	f.exporting.Lock()
-	defer f.exporting.Unlock()
-	if f.latest != nil && f.latest.number > before {
-		return f.latest, nil
-	}
-	s, err := f.export(f.begun.Add(1))
-	if err == nil {
-		f.latest = s
-	}
-	return s, err
-}
-
-func (f *Front) export(number int64) (*snapshot, error) {
 	f.dropSnapshots(mostSnapshots - 1)
 	tx, err := f.pool.BeginTx(f.ctx, repeatable)
 	if err != nil {
 		return nil, err
 	}
-	s := &snapshot{number: number, tx: tx}
+	s := &snapshot{tx: tx}
 	f.commits.Lock()
 	err = tx.QueryRow(f.ctx, "SELECT pg_export_snapshot(), "+lsnColumn).Scan(&s.name, &s.lsn)
 	f.commits.Unlock()

@@ -170,7 +170,8 @@ func indexedIDs(
 	if err != nil {
 		return nil, err
 	}
-	messages, list := make([]mooringv1.InsertedId, len(ids)), make([]*mooringv1.InsertedId, len(ids))
+	messages := make([]mooringv1.InsertedId, len(ids))
+	list := make([]*mooringv1.InsertedId, len(ids))
 	for i, one := range ids {
 		messages[i].Index, messages[i].Id = int64(one.Index), encoded[i]
 		list[i] = &messages[i]
