@@ -35,10 +35,10 @@ type Account struct {
 func (a *Admission) Open(c *Account, p Principal) { c.admission, c.principal = a, p }
 
 // OpenFor opens other, a zero Account, for the principal of c and for memory that outlives the call
-// of c. If c charges nothing, neither does other.
+// of c. If c charges nothing, neither does other. GoOn of c before counts for other, too.
 func (c *Account) OpenFor(other *Account) {
 	if c.charges() {
-		other.admission, other.principal = c.admission, c.principal
+		other.admission, other.principal, other.open = c.admission, c.principal, c.isOpen()
 	}
 }
 

@@ -9,9 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 
 	"github.com/mooringdb/mooring/core/operation"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
@@ -139,6 +141,47 @@ func TestOpenAccount(t *testing.T) {
 	}
 	if got := account.Held(); got != 100 {
 		t.Errorf("the account holds %d bytes, want 100", got)
+	}
+}
+
+// TestRoomForAnswers checks that the answer of a call that must not be made again waits for memory,
+// also in an account that goes on with it, and that one of a read is refused.
+func TestRoomForAnswers(t *testing.T) {
+	for method, waits := range map[string]bool{
+		"/mooring.v1.DocumentService/FindOneAndUpdate": true,
+		"/mooring.v1.TransactionService/Run":           true,
+		"/mooring.v1.DocumentService/FindOne":          false,
+		"/mooring.v1.CursorService/NextPage":           false,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := admission.New(admission.Config{Bytes: 1000, Patience: time.Second})
+			x := interceptor.New(interceptor.Config{Admission: a})
+			var all, account, kept admission.Account
+			a.Open(&all, admission.PrincipalOf("key:b", netip.Addr{}))
+			a.Open(&account, admission.PrincipalOf("key:a", netip.Addr{}))
+			ctx := &call.LocalContext{Context: t.Context(), Local: call.Local{Account: &account}}
+			_, err := x.Unary()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: method}, func(
+				context.Context, any,
+			) (any, error) {
+				return &mooringv1.FindOneResponse{}, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Force(1000)
+			time.AfterFunc(time.Minute, all.Close)
+			account.OpenFor(&kept)
+			for _, of := range []*admission.Account{&account, &kept} {
+				begun := time.Now()
+				err := of.GrowLast(t.Context(), 100)
+				if waits != (err == nil) || !waits && time.Since(begun) != time.Second {
+					t.Errorf("%s: GrowLast = %v after %s", method, err, time.Since(begun))
+				}
+			}
+			kept.Close()
+			account.Close()
+			all.Close()
+		})
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/method"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/call"
@@ -242,8 +244,13 @@ func (c *pass) handle(ctx context.Context) (err error) {
 }
 
 // finish completes a response: with the renewed token of the session, and, if the call is quiet,
-// without the server's words.
+// without the server's words. What a call has done that must not be done again is not hidden behind
+// a lack of memory for the response: that waits.
 func (c *pass) finish(response any) {
+	if m := method.Of(c.method); m != nil && (m.Repeat == mooringv1.Method_REPEAT_NEVER ||
+		m.Repeat == mooringv1.Method_REPEAT_KEY) {
+		c.call.Account.GoOn()
+	}
 	c.renewSession(response)
 	if m, ok := response.(proto.Message); ok && (c.call.Quiet || c.call.Terse) {
 		rpcerr.Hush(m, c)
