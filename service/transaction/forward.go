@@ -86,6 +86,13 @@ func operationFailed(
 	}
 }
 
+// gaveUp reports whether err says that the call has ended before the owner answered: what the owner
+// has done is not known then.
+func gaveUp(ctx context.Context, err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) ||
+		ctx.Err() != nil && errors.Is(err, context.Cause(ctx))
+}
+
 // operationError returns the error of an operation whose owner has returned err.
 func operationError(in call.InTransaction, err error) error {
 	switch {
@@ -93,18 +100,32 @@ func operationError(in call.InTransaction, err error) error {
 		return errOwnerGone
 	case isStopping(err):
 		return errOwnerStops
+	case errors.Is(err, context.DeadlineExceeded):
+		return &rpcerr.Error{
+			Reason:  rpcerr.DeadlineExceeded,
+			Message: "the gateway replica that keeps the transaction has not answered in time",
+			Retry:   afterSilence(in), Err: err,
+		}
 	}
 	if lost, ok := errors.AsType[*paging.UnreachableError](err); ok {
 		e := &rpcerr.Error{
 			Reason: rpcerr.ReplicaUnreachable, Message: err.Error(), Err: err,
 			Retry: rpcerr.SameRequest,
 		}
-		if lost.Sent && in.Statement == nil { // it may have been done
-			e.Retry = rpcerr.Transaction
+		if lost.Sent {
+			e.Retry = afterSilence(in)
 		}
 		return e
 	}
 	return err
+}
+
+// afterSilence returns what a client may do whose operation may have been done.
+func afterSilence(in call.InTransaction) rpcerr.Retry {
+	if in.Statement == nil {
+		return rpcerr.Transaction
+	}
+	return rpcerr.SameRequest
 }
 
 var errOwnerStops = &rpcerr.Error{

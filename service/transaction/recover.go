@@ -25,7 +25,7 @@ func (s *Transactions) commitFailed(ctx context.Context, c claim, err error) err
 		return s.recoverCommit(ctx, c)
 	}
 	lost, unreachable := errors.AsType[*paging.UnreachableError](err)
-	if isStopping(err) || unreachable && lost.Sent {
+	if isStopping(err) || unreachable && lost.Sent || gaveUp(ctx, err) {
 		return &rpcerr.Error{
 			Reason: rpcerr.UnknownCommitResult, Field: "transaction",
 			Message: "the gateway replica that keeps the transaction has not answered: " +

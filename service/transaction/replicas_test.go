@@ -34,7 +34,7 @@ type links map[string]*link
 // link leads to a replica. If lost is set, that is how calls fail.
 type link struct {
 	answer func(context.Context, *call.Forwarding) (call.Reply, error)
-	lost   *paging.UnreachableError
+	lost   error
 }
 
 var _ interceptor.Replicas = links(nil)
@@ -321,33 +321,58 @@ func TestLostAnswers(t *testing.T) {
 	a, b, between := newReplicas(t, deployment.ReplicaSet)
 	token := a.begin()
 	n := int32(1)
+	unreachable := func(sent bool) error {
+		return &paging.UnreachableError{Address: "a:1", Sent: sent, Err: errors.New("no answer")}
+	}
 	for _, row := range []struct {
-		sent                        bool
+		lost                        error
 		plain, numbered, commitment string
 	}{
 		{
-			false, "Unavailable ReplicaUnreachable same-request", "Unavailable ReplicaUnreachable same-request",
+			unreachable(false), "Unavailable ReplicaUnreachable same-request", "Unavailable ReplicaUnreachable same-request",
 			"Unavailable ReplicaUnreachable same-request",
 		},
 		{
-			true, "Unavailable ReplicaUnreachable transaction", "Unavailable ReplicaUnreachable same-request",
+			unreachable(true), "Unavailable ReplicaUnreachable transaction", "Unavailable ReplicaUnreachable same-request",
+			"Unavailable UnknownTransactionCommitResult same-request",
+		},
+		{
+			context.DeadlineExceeded, "DeadlineExceeded DeadlineExceeded transaction", "DeadlineExceeded DeadlineExceeded same-request",
 			"Unavailable UnknownTransactionCommitResult same-request",
 		},
 	} {
-		between["a:1"].lost = &paging.UnreachableError{
-			Address: "a:1", Sent: row.sent, Err: errors.New("no answer"),
-		}
+		between["a:1"].lost = row.lost
 		if got := told(b.add(token, "a")); got != row.plain {
-			t.Errorf("sent %v: UpdateOne = %s, want %s", row.sent, got, row.plain)
+			t.Errorf("%v: UpdateOne = %s, want %s", row.lost, got, row.plain)
 		}
 		if _, err := b.Document.UpdateOne(t.Context(),
 			add(token, "a", &n)); told(err) != row.numbered {
-			t.Errorf("sent %v: UpdateOne with a number = %s, want %s", row.sent, told(err),
+			t.Errorf("%v: UpdateOne with a number = %s, want %s", row.lost, told(err),
 				row.numbered)
 		}
 		if got := told(b.commit(token)); got != row.commitment {
-			t.Errorf("sent %v: Commit = %s, want %s", row.sent, got, row.commitment)
+			t.Errorf("%v: Commit = %s, want %s", row.lost, got, row.commitment)
 		}
+	}
+}
+
+// TestCutCommit: the replica that a client calls stops while the owner commits. The client must not
+// run the transaction again.
+func TestCutCommit(t *testing.T) {
+	a, b, between := newReplicas(t, deployment.ReplicaSet)
+	token := a.begin()
+	answer := between["a:1"].answer
+	between["a:1"].answer = func(ctx context.Context, f *call.Forwarding) (call.Reply, error) {
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		go func() { _ = b.Gate.Drain(over) }()
+		<-ctx.Done()
+		_, _ = answer(context.WithoutCancel(ctx), f)
+		return call.Reply{}, context.Cause(ctx)
+	}
+	const want = "Unavailable UnknownTransactionCommitResult same-request"
+	if got := told(b.commit(token)); got != want {
+		t.Errorf("Commit = %s, want %s", got, want)
 	}
 }
 
