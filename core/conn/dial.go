@@ -100,6 +100,9 @@ func dialError(ctx context.Context, addr address.Address, op string, err error) 
 			cause = &ProxyError{Reached: e.Reached, Err: ctxErr}
 		}
 	}
+	if errors.Is(cause, io.EOF) { // of TLS; callers take io.EOF for the end of a result
+		cause = io.ErrUnexpectedEOF
+	}
 	failed := &mongoerr.NetworkError{Address: addr, Op: op, Err: cause}
 	if isRefusal(err) && isRefusal(cause) {
 		return &mongoerr.OverloadError{Err: failed}

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -325,4 +327,20 @@ func TestTLSReadsABundle(t *testing.T) {
 	s := fakemongo.NewTCPServer(t, nil)
 	s.UseTLS(presents(ca.Issue(t, "127.0.0.1")))
 	check(t, ping(t.Context(), s.Address(), useTLS(t, connstring.TLS{CAFile: file})), "")
+}
+
+// TestHandshakeEnds checks that a peer that closes in the handshake is no end of a result.
+func TestHandshakeEnds(t *testing.T) {
+	ours, theirs := net.Pipe()
+	go func() {
+		_, _ = theirs.Read(make([]byte, 1<<16)) // all that the client says first
+		_ = theirs.Close()
+	}()
+	_, err := conn.Dial(t.Context(), "db:1", conn.Config{
+		TLS:    func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} },
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return ours, nil },
+	})
+	if errors.Is(err, io.EOF) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("Dial = %v, want an unexpected EOF", err)
+	}
 }
