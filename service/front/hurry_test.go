@@ -50,7 +50,7 @@ func TestHurry(t *testing.T) {
 		"a message after the end of the call": {func(o *front.Response, text []byte) error {
 			time.Sleep(time.Millisecond) //nolint:forbidigo // fake time
 			return o.Send(text)
-		}, time.Second + time.Millisecond, ""},
+		}, time.Second, ""},
 		"the end": {func(o *front.Response, text []byte) error {
 			o.SendLast(text)
 			return nil

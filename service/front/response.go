@@ -25,9 +25,9 @@ type Response struct {
 	// stall ends a write to the client of a stream; nil: there was none. A deadline for each write
 	// costs much more over HTTP/2.
 	stall   *time.Timer
-	writing bool // a stream writes
-	last    bool // what is written is the end of a stream
-	hurry   bool // the call has ended: see Hurry
+	writing bool      // a stream writes
+	last    bool      // what is written is the end of a stream
+	hurry   time.Time // until when Send may write, when the call has ended: see Hurry
 }
 
 // Header returns the header of the response. It has the headers that all responses have.
@@ -150,7 +150,7 @@ func (o *Response) SendLast(b []byte) {
 	}
 }
 
-// hurried is how long a client has for what is being written when its call ends.
+// hurried is how long a client has for what Send writes when its call ends.
 const hurried = time.Second
 
 // Hurry ends soon what Send writes now or later. It may be called at any time, also late: what
@@ -158,7 +158,7 @@ const hurried = time.Second
 func (o *Response) Hurry() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.hurry = true
+	o.hurry = time.Now().Add(hurried)
 	if o.writing && !o.last {
 		o.stall.Reset(hurried)
 	}
@@ -169,8 +169,8 @@ func (o *Response) limit(d time.Duration) (done func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.writing = true
-	if o.hurry && !o.last {
-		d = min(d, hurried)
+	if !o.hurry.IsZero() && !o.last {
+		d = min(d, max(0, time.Until(o.hurry)))
 	}
 	if o.stall == nil {
 		o.stall = time.AfterFunc(d, o.end)
