@@ -25,7 +25,7 @@ func (x *Chain) charge(ctx context.Context, c *pass) error {
 		c.call.Account = &c.account
 	}
 	c.call.Account.OnRefusal(&c.place)
-	return refused(ctx, c.next(ctx))
+	return c.refused(ctx, c.next(ctx))
 }
 
 // admit waits until the call has its place among the calls in flight, or the open streams, of its
@@ -84,12 +84,12 @@ func (x *Chain) OpenAccount(ctx context.Context, c *admission.Account) {
 }
 
 // refused returns the error of a call, or the refusal that has canceled the call.
-func refused(ctx context.Context, err error) error {
+func (c *pass) refused(ctx context.Context, err error) error {
 	if err == nil || !isCanceled(err) {
 		return err
 	}
 	if refusal, ok := errors.AsType[*admission.Error](context.Cause(ctx)); ok {
-		return instead(err, refusal)
+		return c.instead(err, refusal)
 	}
 	return err
 }

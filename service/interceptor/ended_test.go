@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -34,6 +36,12 @@ func TestEndedCalls(t *testing.T) {
 			},
 			reason: "WriteOutcomeUnknown", retry: "never",
 		},
+		"commands without an acknowledgment": {
+			with: func(ctx context.Context) error {
+				return mongoerr.WithDelivery(broken(ctx), mongoerr.Executed)
+			},
+			reason: "WriteOutcomeUnknown", retry: "never",
+		},
 		"a commit": {
 			with: func(ctx context.Context) error {
 				return mongoerr.WithLabel(broken(ctx), mongoerr.LabelUnknownTransactionCommitResult)
@@ -54,7 +62,15 @@ func TestEndedCalls(t *testing.T) {
 			gate := interceptor.NewGate()
 			x := interceptor.New(interceptor.Config{Gate: gate})
 			done := make(chan error)
-			go func() { done <- unary(t.Context(), x, f) }()
+			go func() {
+				info := &grpc.UnaryServerInfo{FullMethod: "/mooring.v1.DocumentService/InsertMany"}
+				_, err := x.Unary()(t.Context(), nil, info, func(
+					ctx context.Context, _ any,
+				) (any, error) {
+					return nil, f(ctx)
+				})
+				done <- err
+			}()
 			synctest.Wait()
 			over, cancel := context.WithCancel(t.Context())
 			cancel()
@@ -65,11 +81,18 @@ func TestEndedCalls(t *testing.T) {
 			t.Helper()
 			x, key := guarded(t, time.Now().Add(time.Minute), nil)
 			ctx := incoming(t.Context(), "authorization", "Bearer "+key)
-			ctx, err := x.Authenticate(ctx, "/s/S")
+			const method = "/mooring.v1.DocumentService/Import"
+			ctx, err := x.Authenticate(ctx, method)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return stream(ctx, x, f)
+			info := &grpc.StreamServerInfo{FullMethod: method}
+			//nolint:contextcheck // the stream has it
+			return x.Stream()(nil, serverStream{ctx: ctx}, info, func(
+				_ any, ss grpc.ServerStream,
+			) error {
+				return f(ss.Context())
+			})
 		},
 	} {
 		for name, row := range fails {

@@ -247,14 +247,20 @@ func (c *pass) handle(ctx context.Context) (err error) {
 // without the server's words. What a call has done that must not be done again is not hidden behind
 // a lack of memory for the response: that waits.
 func (c *pass) finish(response any) {
-	if m := method.Of(c.method); m != nil && (m.Repeat == mooringv1.Method_REPEAT_NEVER ||
-		m.Repeat == mooringv1.Method_REPEAT_KEY) {
+	if c.isOnce() {
 		c.call.Account.GoOn()
 	}
 	c.renewSession(response)
 	if m, ok := response.(proto.Message); ok && (c.call.Quiet || c.call.Terse) {
 		rpcerr.Hush(m, c)
 	}
+}
+
+// isOnce reports whether the call must not be made again without a key once it is done.
+func (c *pass) isOnce() bool {
+	m := method.Of(c.method)
+	return m != nil && (m.Repeat == mooringv1.Method_REPEAT_NEVER ||
+		m.Repeat == mooringv1.Method_REPEAT_KEY)
 }
 
 var _ rpcerr.Hider = (*pass)(nil)

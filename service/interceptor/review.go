@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -146,8 +147,8 @@ func (r rights) Event(event bson.Raw) (bson.Raw, bool) {
 	return r.chain.cfg.Policy.Event(id, event)
 }
 
-// ending represents why a stream ends that its client has not ended. It counts as a cancellation: a
-// command that opens a cursor goes on then, and the cursor is closed.
+// ending represents why the gateway ends a stream that its client has left open. It counts as a
+// cancellation: a command that opens a cursor goes on then, and the cursor is closed.
 type ending struct{ err error }
 
 func (e ending) Error() string { return e.err.Error() }
@@ -155,30 +156,36 @@ func (e ending) Error() string { return e.err.Error() }
 // Unwrap returns the reason and the cancellation.
 func (e ending) Unwrap() []error { return []error{e.err, context.Canceled} }
 
-// ended returns what the client of a call is told that has failed with err: if the call was
-// canceled, why the gateway has done that.
-func ended(ctx context.Context, err error) error {
+// ended returns the error that the client of a call gets, which failed with err: if the gateway has
+// canceled the call, the reason for that.
+func (c *pass) ended(ctx context.Context, err error) error {
 	if err == nil || !isCanceled(err) {
 		return err
 	}
 	cause := context.Cause(ctx)
 	if end, ok := errors.AsType[ending](cause); ok {
-		return instead(err, end.err)
+		return c.instead(err, end.err)
 	}
 	if errors.Is(cause, errCut) {
-		return instead(err, cause)
+		return c.instead(err, cause)
 	}
 	return err // the handler itself saw an interrupted send
 }
 
 // instead returns the error of a call that was canceled for a reason. It hides nothing that the
 // call has done, or may have done.
-func instead(err, reason error) error {
+func (c *pass) instead(err, reason error) error {
 	if rpcerr.IsOutcomeUnknown(err) {
 		return err
 	}
 	if partial, ok := errors.AsType[*rpcerr.PartialError](err); ok {
 		return &rpcerr.PartialError{Result: partial.Result, Err: reason}
+	}
+	if c.isOnce() && mongoerr.Judge(err).Delivery == mongoerr.Executed { // unacknowledged
+		return &rpcerr.Error{
+			Reason:  rpcerr.WriteOutcomeUnknown,
+			Message: "a part of the call was sent before it ended: " + reason.Error(),
+		}
 	}
 	return reason
 }

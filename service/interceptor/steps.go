@@ -171,7 +171,7 @@ func (x *Chain) gate(ctx context.Context, c *pass) error {
 			return err
 		}
 	}
-	return ended(ctx, c.next(ctx))
+	return c.ended(ctx, c.next(ctx))
 }
 
 func isCanceled(err error) bool {
