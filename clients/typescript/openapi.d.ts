@@ -2469,7 +2469,7 @@ export interface components {
             nearPermits?: components["schemas"]["NearPermit"][];
             /** @description The rule because of which the principal can run no commands, even those that a rule lists. Missing if there is none. */
             noCommands?: string;
-            /** @description A rule in Cedar that would allow the principal what is refused, and nothing else. Missing if a rule forbids it, and for commands. */
+            /** @description A rule in Cedar that would allow the principal what is refused, and nothing else. Only if no rule permits it, and not for commands. Of a request with others in it, for the first that is refused. */
             permit?: string;
             /** @description The principal. */
             principal: string;

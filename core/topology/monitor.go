@@ -37,7 +37,7 @@ type monitor struct {
 	// topology.mu guards the running check: started, and its end not told.
 	running *event.Heartbeat
 	since   time.Time
-	// outdated says that a failure was published since the last check began, which cancels that.
+	// outdated says that a failure which cancels the running check was published after it began.
 	outdated bool
 
 	// mu guards the fields below.

@@ -43,7 +43,7 @@ type Front struct {
 	// a snapshot that is taken then has exactly the commits before its position in the log, and
 	// everything that the log has told is visible.
 	commits sync.RWMutex
-	// reading has a value for each read with a new snapshot: many would drop those of the others.
+	// reading has a value for each read with a new snapshot: too many would drop each other's.
 	reading chan struct{}
 	ctx     context.Context //nolint:containedctx // ends with the front: commands have no other
 	stop    context.CancelFunc

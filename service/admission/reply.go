@@ -124,8 +124,8 @@ func (c *Account) insist(
 }
 
 // awaitOverdraft blocks until the account has taken n bytes, or has the overdraft and begins to
-// read a reply with it. One goroutine of an account waits at a time: with two, one could wait for
-// an overdraft that the other has got.
+// read a reply with it. One goroutine of an account waits at a time, also behind a larger
+// demand: with two, one could wait for an overdraft that the other has got.
 func (c *Account) awaitOverdraft(ctx context.Context, n int64) (taken bool, err error) {
 	waits := c.waiting()
 	select {
@@ -145,7 +145,7 @@ func (c *Account) awaitOverdraft(ctx context.Context, n int64) (taken bool, err 
 	return taken, err
 }
 
-// waiting returns what the goroutine that waits for the overdraft has a value in.
+// waiting returns the channel that holds a value while a goroutine waits for the overdraft.
 func (c *Account) waiting() chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

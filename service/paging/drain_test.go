@@ -472,7 +472,7 @@ func TestDrainOfAsked(t *testing.T) {
 		n := newNetwork(t, "a")
 		n.start("b", func(c *paging.Config) { c.MaxPerPrincipal = 1 })
 		page := n.open("a", 9, 2, 0)
-		n.s.next = func(context.Context) error { return pool.ErrClosed } // so it is not sent
+		n.s.next = func(context.Context) error { return &pool.ClosedError{} } // so it is not sent
 		if _, err := n.next("a", page.Token); err == nil {
 			t.Fatal("the second page was not refused")
 		}

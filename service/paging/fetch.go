@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/mongoerr"
-	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/batch"
 	"github.com/mooringdb/mooring/service/handle"
@@ -226,8 +225,8 @@ func broken(err error) bool {
 	return ok
 }
 
-// neverSent reports that there was no server or no connection, or that the wait for one ended. An
-// exchange that began would have failed with a NetworkError.
+// neverSent reports that nothing of the command was sent: the error says so, or it ended a wait
+// before the exchange. An exchange that began would have failed with a NetworkError.
 func neverSent(err error) bool {
 	if mongoerr.Judge(err).Delivery == mongoerr.Unsent {
 		return true
@@ -236,7 +235,7 @@ func neverSent(err error) bool {
 		return true
 	}
 	return slices.ContainsFunc([]error{
-		pool.ErrClosed, context.Canceled, context.DeadlineExceeded,
+		context.Canceled, context.DeadlineExceeded,
 		handle.ErrClosing, handle.ErrKilled, ErrCursorNotFound,
 	}, func(end error) bool { return errors.Is(err, end) })
 }

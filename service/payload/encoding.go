@@ -161,12 +161,12 @@ func (e Encoding) Values(values []bson.Value) ([]*mooringv1.Value, error) {
 func nativeValues(list []*mooringv1.Value, values []bson.Value) {
 	size := 0
 	for _, v := range values {
-		size += ValueSize(v)
+		size += valueSize(v)
 	}
-	natives, room := make([]NativeValue, len(values)), make([]byte, size)
+	natives, room := make([]nativeValue, len(values)), make([]byte, size)
 	for i, v := range values {
 		if !v.IsZero() {
-			list[i], room = natives[i].Set(v, room)
+			list[i], room = natives[i].set(v, room)
 		}
 	}
 }

@@ -233,28 +233,28 @@ func (n *Native) Set(raw bson.Raw) *mooringv1.Document {
 // NewDocument returns the message of a document in its native form.
 func NewDocument(raw bson.Raw) *mooringv1.Document { return new(Native).Set(raw) }
 
-// NativeValue holds the message of a value in its native form, as one value that can be a part of
+// nativeValue holds the message of a value in its native form, as one value that can be a part of
 // another one.
-type NativeValue struct {
+type nativeValue struct {
 	message mooringv1.Value
 	arm     mooringv1.Value_Bson
 }
 
-// Set sets the value and returns its message, which is a part of n. The message has its bytes in
-// room, which ValueSize says the length of, and Set returns what is left of that.
-func (n *NativeValue) Set(v bson.Value, room []byte) (message *mooringv1.Value, rest []byte) {
-	size := ValueSize(v)
+// set sets the value and returns its message, which is a part of n. The message takes valueSize
+// bytes of room, and set returns the rest.
+func (n *nativeValue) set(v bson.Value, room []byte) (message *mooringv1.Value, rest []byte) {
+	size := valueSize(v)
 	n.arm.Bson = bson.NewBuilder(room[:0:size]).Value(ValueKey, v).Finish()
 	n.message.Encoding = &n.arm
 	return &n.message, room[size:]
 }
 
-// ValueSize returns how many bytes the message of a value has in its native form.
-func ValueSize(v bson.Value) int { return len("size") + len("t"+ValueKey+"\x00") + len(v.Data) + 1 }
+// valueSize returns how many bytes the message of a value has in its native form.
+func valueSize(v bson.Value) int { return len("size") + len("t"+ValueKey+"\x00") + len(v.Data) + 1 }
 
 // NewValue returns the message of a value in its native form.
 func NewValue(v bson.Value) *mooringv1.Value {
-	message, _ := new(NativeValue).Set(v, make([]byte, ValueSize(v)))
+	message, _ := new(nativeValue).set(v, make([]byte, valueSize(v)))
 	return message
 }
 

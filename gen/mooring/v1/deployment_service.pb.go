@@ -693,8 +693,9 @@ type ExplainPolicyResponse struct {
 	// The permits that would allow what is refused if one thing were different, in the order of the
 	// policy. Only if no rule permits it.
 	NearPermits []*NearPermit `protobuf:"bytes,11,rep,name=near_permits,json=nearPermits,proto3" json:"near_permits,omitempty"`
-	// A rule in Cedar that would allow the principal what is refused, and nothing else. Missing if a
-	// rule forbids it, and for commands.
+	// A rule in Cedar that would allow the principal what is refused, and nothing else. Only if no
+	// rule permits it, and not for commands. Of a request with others in it, for the first that is
+	// refused.
 	Permit        *string `protobuf:"bytes,12,opt,name=permit,proto3,oneof" json:"permit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
