@@ -168,6 +168,9 @@ func (v *viewer) lines(ctx context.Context, url, key string) error {
 		if err != nil {
 			return err
 		}
+		if len(line) == 1 {
+			continue // nothing has changed for a while
+		}
 		var said map[string]json.RawMessage
 		if err := json.Unmarshal(line, &said); err != nil {
 			return err

@@ -232,6 +232,28 @@ func TestQuietChangesAreKeptAlive(t *testing.T) {
 	})
 }
 
+// TestQuietLinesAreKeptAlive checks that a client that reads live documents as lines gets empty ones
+// while nothing changes: it can tell a quiet stream from a dead connection.
+func TestQuietLinesAreKeptAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHandler(t, &fake{live: func(
+			_ *mooringv1.LiveRequest, s grpc.ServerStreamingServer[mooringv1.LiveResponse],
+		) error {
+			ready := &mooringv1.LiveResponse{Kind: "ready"}
+			if err := s.Send(ready); err != nil {
+				return err
+			}
+			<-s.Context().Done()
+			return s.Context().Err()
+		}})
+		w := do(h, "POST", documents+":live?timeout=40s", "{}", "Accept", "application/x-ndjson")
+		lines := strings.Split(w.Body.String(), "\n")
+		if len(lines) < 4 || lines[0] == "" || lines[1] != "" || lines[2] != "" || lines[3] == "" {
+			t.Errorf("%q, want ready, two empty lines and the end", lines)
+		}
+	})
+}
+
 // tickets knows the ticket "right", of key:ann.
 type tickets struct{ watch *mooringv1.WatchRequest }
 

@@ -56,6 +56,7 @@ type fake struct {
 		error)
 	watch   func(grpc.ServerStreamingServer[mooringv1.WatchTopologyResponse]) error
 	changes func(*mooringv1.WatchRequest, grpc.ServerStreamingServer[mooringv1.WatchResponse]) error
+	live    func(*mooringv1.LiveRequest, grpc.ServerStreamingServer[mooringv1.LiveResponse]) error
 	ticket  func(*mooringv1.CreateTicketRequest) (*mooringv1.CreateTicketResponse, error)
 }
 
@@ -146,9 +147,12 @@ func (f *fake) Watch(
 }
 
 func (f *fake) Live(
-	*mooringv1.LiveRequest, grpc.ServerStreamingServer[mooringv1.LiveResponse],
+	r *mooringv1.LiveRequest, s grpc.ServerStreamingServer[mooringv1.LiveResponse],
 ) error {
-	return nil
+	if f.live == nil {
+		return nil
+	}
+	return f.live(r, s)
 }
 
 func (f *fake) CreateTicket(

@@ -32,7 +32,7 @@ const watchEventID = "w"
 // endEventID is the id of a stream's end.
 const endEventID = "end"
 
-// keepAliveAfter is the idle time after which a stream of events gets a comment.
+// keepAliveAfter is the idle time after which a stream of events gets a sign of life.
 const keepAliveAfter = 15 * time.Second
 
 // retryEvents tells EventSource to reconnect 1000 milliseconds after a transient failure.
@@ -84,8 +84,8 @@ type stream struct {
 
 	// mu is held while something is written, and guards the fields below.
 	mu sync.Mutex
-	// keepAlive writes comments between events; nil: there are none. wrote is when something was
-	// written last, and over says that no comment may follow.
+	// keepAlive writes quiet between events; nil: nothing is written. wrote is when something was
+	// written last, and over says that nothing may follow.
 	keepAlive *time.Timer
 	wrote     time.Time
 	over      bool
@@ -98,7 +98,7 @@ func (s *stream) run(ctx context.Context, request proto.Message) error {
 	if err := s.openExport(request); err != nil {
 		return err
 	}
-	if s.c.format.Type == media.SSE {
+	if s.quiet() != nil {
 		s.startKeepAlive()
 		defer s.stopKeepAlive()
 	}
@@ -207,7 +207,19 @@ func (s *stream) itemFrame() frame {
 	return frame{s.c.route.items.line, "}\n"}
 }
 
-// startKeepAlive has a comment written whenever keepAliveAfter has passed without an event. While
+// quiet returns what is written while there are no events: a comment, or an empty line to clients
+// that take lines; nil: nothing. A stream of changes has its tokens.
+func (s *stream) quiet() []byte {
+	switch {
+	case s.c.format.Type == media.SSE:
+		return []byte(":\n\n")
+	case s.c.format.Type == media.NDJSON && s.c.route.items.live:
+		return []byte("\n")
+	}
+	return nil
+}
+
+// startKeepAlive has quiet written whenever keepAliveAfter has passed without an event. While
 // nothing is written yet, it keeps only a GET alive, because the failure of a POST must still
 // become its status.
 func (s *stream) startKeepAlive() {
@@ -217,7 +229,7 @@ func (s *stream) startKeepAlive() {
 	s.keepAlive = time.AfterFunc(keepAliveAfter, s.comment)
 }
 
-// stopKeepAlive returns when no comment is being written, and none follows. If the handler has
+// stopKeepAlive returns when nothing is written between events any more. If the handler has
 // panicked, the response ends, and no goroutine may write to it.
 func (s *stream) stopKeepAlive() {
 	s.mu.Lock()
@@ -241,7 +253,7 @@ func (s *stream) comment() {
 	} else if s.c.begun || s.c.r.Method == http.MethodGet {
 		s.begin()
 		// If the client has disconnected, its context ends.
-		_ = s.c.x.Response.Send([]byte(":\n\n"))
+		_ = s.c.x.Response.Send(s.quiet())
 	}
 	s.keepAlive.Reset(next)
 }
