@@ -30,7 +30,8 @@ func (m *importing) send(ctx context.Context, b *batch) error {
 	}
 	until := time.Now().Add(patience)
 	for attempt := 0; ; attempt++ {
-		failures, err := m.write(ctx, b)
+		keyed := !m.unkeyed.Load()
+		failures, err := m.write(ctx, b, keyed)
 		if err == nil {
 			m.reached.Store(true)
 			return m.judge(ctx, b, failures)
@@ -39,7 +40,8 @@ func (m *importing) send(ctx context.Context, b *batch) error {
 		switch {
 		case !ok || ctx.Err() != nil:
 			return err
-		case failed.Reason == "IdempotencyKeyUnsupported" && !m.unkeyed.Swap(true):
+		case failed.Reason == "IdempotencyKeyUnsupported" && keyed:
+			m.unkeyed.Store(true)
 			continue
 		case !isPassing(failed) || time.Now().After(until),
 			failed.Reason == "" && !m.reached.Load(): // most likely the address is wrong
@@ -77,8 +79,10 @@ func pause(ctx context.Context, attempt int, after time.Duration) error {
 }
 
 // write makes the call, and returns the writes that failed.
-func (m *importing) write(ctx context.Context, b *batch) ([]*mooringv1.WriteError, error) {
-	if !m.unkeyed.Load() {
+func (m *importing) write(
+	ctx context.Context, b *batch, keyed bool,
+) ([]*mooringv1.WriteError, error) {
+	if keyed {
 		ctx = client.WithIdempotencyKey(ctx, fmt.Sprintf("%s-%d", m.state.ID, b.first))
 	}
 	ordered, partial := m.UpsertFields != nil, true

@@ -1,0 +1,90 @@
+package transfer
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/mooringdb/mooring/client"
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+)
+
+// invoker answers the calls of a client without a connection.
+type invoker func(ctx context.Context, request, response any) error
+
+func (f invoker) Invoke(
+	ctx context.Context, _ string, request, response any, _ ...grpc.CallOption,
+) error {
+	return f(ctx, request, response)
+}
+
+func (invoker) NewStream(
+	context.Context, *grpc.StreamDesc, string, ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	return nil, status.Error(codes.Unimplemented, "no streams")
+}
+
+// orders returns a collection whose calls f answers.
+func orders(f invoker) *client.Collection[bson.Raw] {
+	return client.In[bson.Raw](client.New(f, client.Options{Retries: -1}), "shop", "orders")
+}
+
+func keyOf(ctx context.Context) string {
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	return strings.Join(sent.Get("idempotency-key"), " ")
+}
+
+func refuse(t *testing.T, code codes.Code, reason, retry string) error {
+	t.Helper()
+	s, err := status.New(code, "refused").WithDetails(&errdetails.ErrorInfo{
+		Reason: reason, Metadata: map[string]string{"retry": retry},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Err()
+}
+
+// rejected holds the documents that are not written.
+type rejected []*Trouble
+
+func (r *rejected) Reject(t *Trouble) error {
+	*r = append(*r, t)
+	return nil
+}
+
+func (r *rejected) Size() (int64, error) { return int64(len(*r)), nil }
+
+func (r *rejected) At(int64) error { return nil }
+
+// TestNoKeys imports into a deployment that takes no idempotency keys, and that refuses the first
+// batches only when all of them are there.
+func TestNoKeys(t *testing.T) {
+	unsupported := refuse(t, codes.InvalidArgument, "IdempotencyKeyUnsupported", "never")
+	var together sync.WaitGroup
+	together.Add(inFlight)
+	to := orders(func(ctx context.Context, request, response any) error {
+		if keyOf(ctx) != "" {
+			together.Done()
+			together.Wait()
+			return unsupported
+		}
+		n := int64(len(request.(*mooringv1.InsertManyRequest).GetDocuments()))
+		response.(*mooringv1.InsertManyResponse).InsertedCount = &n
+		return nil
+	})
+	i := Import{Collection: to, Rejects: new(rejected)}
+	const docs = inFlight * batchDocs
+	got, err := i.Run(t.Context(), strings.NewReader(strings.Repeat("{\"a\":1}\n", docs)))
+	if err != nil || got.Inserted != docs {
+		t.Errorf("Run: %+v and %v, want %d documents", got, err, docs)
+	}
+}
