@@ -368,3 +368,60 @@ func TestWatch(t *testing.T) {
 		t.Errorf("Watch that is left yields %v, %v", got, err)
 	}
 }
+
+// cuts are what grpc makes of a stream that a proxy resets or answers.
+var cuts = []error{
+	status.Error(codes.Internal, "stream terminated by RST_STREAM with error code: NO_ERROR"),
+	status.Error(codes.Canceled, "stream terminated by RST_STREAM with error code: CANCEL"),
+	status.Error(codes.Unknown, "unexpected HTTP status code received from server: 500"),
+}
+
+// lasting opens a stream of each kind, and returns the error at its end.
+var lasting = map[string]func(context.Context, *client.Collection[bson.Raw]) error{
+	"Watch": func(ctx context.Context, orders *client.Collection[bson.Raw]) (last error) {
+		for _, err := range orders.Watch(ctx) {
+			last = err
+		}
+		return last
+	},
+	"Live": func(ctx context.Context, orders *client.Collection[bson.Raw]) (last error) {
+		for _, err := range orders.Live(ctx, nil) {
+			last = err
+		}
+		return last
+	},
+}
+
+// ready are the messages of live streams without documents.
+func ready(streams int) [][]*mooringv1.LiveResponse {
+	message := &mooringv1.LiveResponse{Kind: string(client.LiveReady)}
+	return slices.Repeat([][]*mooringv1.LiveResponse{{message}}, streams)
+}
+
+// TestCutStreams: Watch and Live go on after a proxy has cut them, but not after their caller has
+// ended their context, or closed the connection.
+func TestCutStreams(t *testing.T) {
+	denied := failed(codes.PermissionDenied, "PermissionDenied", "never", "403")
+	for name, run := range lasting {
+		t.Run(name, func(t *testing.T) {
+			g := &gateway{failures: append(slices.Clone(cuts), denied), lives: ready(len(cuts) + 1)}
+			err := run(t.Context(), dial(t, g, client.Options{}))
+			if e, ok := errors.AsType[*client.Error](err); !ok || e.Reason != "PermissionDenied" ||
+				len(g.calls) != len(cuts)+1 {
+				t.Errorf("cut: %d streams and %v, want %d", len(g.calls), err, len(cuts)+1)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			g = &gateway{failures: cuts[1:], lives: ready(2), meanwhile: cancel}
+			if err := run(ctx, dial(t, g, client.Options{})); err == nil || len(g.calls) != 1 {
+				t.Errorf("left: %d streams and %v, want one", len(g.calls), err)
+			}
+			g = &gateway{lives: ready(2)}
+			cc := connect(t, g)
+			g.meanwhile = func() { _ = cc.Close() }
+			orders := client.In[bson.Raw](client.New(cc, client.Options{}), "shop", "orders")
+			if err := run(t.Context(), orders); err == nil || len(g.calls) != 1 {
+				t.Errorf("closed: %d streams and %v, want one", len(g.calls), err)
+			}
+		})
+	}
+}

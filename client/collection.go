@@ -217,7 +217,8 @@ func (c *Collection[T]) Watch(
 			if progressed {
 				failures = 0
 			}
-			if !canGoOn(failed, request) || pause(ctx, failures, failed.RetryAfter) != nil {
+			if !canGoOn(failed, request, progressed) || ctx.Err() != nil ||
+				pause(ctx, failures, failed.RetryAfter) != nil {
 				fail(err, yield)
 				return
 			}
@@ -228,10 +229,10 @@ func (c *Collection[T]) Watch(
 
 // canGoOn reports whether a stream of changes can go on after its last token. It cannot if the
 // deployment has lost what comes next.
-func canGoOn(failed *Error, request *mooringv1.WatchRequest) bool {
+func canGoOn(failed *Error, request *mooringv1.WatchRequest, progressed bool) bool {
 	isLost := failed.HTTPStatus == 410
 	return request.StartAfter != nil && !isLost &&
-		(failed.isUnanswered() || failed.Reason != "" && failed.Retry != Never)
+		(failed.isCut(progressed) || failed.Reason != "" && failed.Retry != Never)
 }
 
 // watch runs one stream of changes up to its error. It records in the request where the next one

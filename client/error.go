@@ -69,6 +69,20 @@ func (e *Error) GRPCStatus() *status.Status { return status.Convert(e.err) }
 // isUnanswered reports whether no gateway has answered, and the connection is to blame.
 func (e *Error) isUnanswered() bool { return e.Reason == "" && e.Code == codes.Unavailable }
 
+// isCut reports whether a stream was ended by the connection or a proxy, and not by a gateway: grpc
+// gives the reset of a stream one of these codes. If the caller has closed the connection, a new
+// stream is canceled before anything comes.
+func (e *Error) isCut(begun bool) bool {
+	switch e.Code {
+	case codes.Unavailable, codes.Internal, codes.Unknown:
+		return e.Reason == ""
+	case codes.Canceled:
+		return e.Reason == "" && begun
+	default:
+		return false
+	}
+}
+
 // isGivenUp reports whether the caller's context ended before a gateway answered.
 func (e *Error) isGivenUp() bool {
 	return e.Reason == "" && (e.Code == codes.DeadlineExceeded || e.Code == codes.Canceled)

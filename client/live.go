@@ -55,12 +55,13 @@ func (c *Collection[T]) Live(
 				return
 			}
 			failed := Explain(err)
-			if l.messages > before {
+			progressed := l.messages > before
+			if progressed {
 				failures = 0
 			}
-			canGoOn := l.messages > 0 && (errors.Is(err, io.EOF) || failed.isUnanswered() ||
+			canGoOn := l.messages > 0 && (errors.Is(err, io.EOF) || failed.isCut(progressed) ||
 				failed.Reason != "" && failed.Retry != Never)
-			if !canGoOn || pause(ctx, failures, failed.RetryAfter) != nil {
+			if !canGoOn || ctx.Err() != nil || pause(ctx, failures, failed.RetryAfter) != nil {
 				yield(Live[T]{}, failed)
 				return
 			}
