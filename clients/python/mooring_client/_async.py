@@ -125,6 +125,8 @@ class AsyncClient:
         try:
             async for chunk in response.aiter_bytes():
                 for text in lines.feed(chunk):
+                    if not text.strip():
+                        continue  # the gateway keeps a quiet stream alive
                     line = codec.loads(text)
                     if "error" in line:
                         raise MooringError(line, response.status_code)

@@ -124,6 +124,8 @@ class Client:
         try:
             for chunk in response.iter_bytes():
                 for text in lines.feed(chunk):
+                    if not text.strip():
+                        continue  # the gateway keeps a quiet stream alive
                     line = codec.loads(text)
                     if "error" in line:
                         raise MooringError(line, response.status_code)

@@ -552,6 +552,11 @@ class Scripted(Clients):
                 list(collection.stream())
             self.assertEqual(caught.exception.reason, "StreamCut")
 
+    def test_empty_lines(self):
+        line = '{"document": {"_id": 1}}\n'
+        collection, _ = self.serve((200, f'\n{line}\n\r\n{line}\n{{"end": {{}}}}\n\n'))
+        self.assertEqual(list(collection.stream()), [{"_id": 1}] * 2)
+
     def test_changes_go_on_after_the_last_one(self):
         def change(n):
             return json.dumps({"document": {"_id": {"_data": n}}}) + "\n"
