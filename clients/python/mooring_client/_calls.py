@@ -376,17 +376,24 @@ class Lines:
         return ended
 
 
+def _is_final(err: MooringError, begun: bool) -> bool:
+    """Reports whether a failure ends a stream of changes. One that has begun goes on if the gateway
+    is silent while the stream is opened again, as it does after a silence in the middle."""
+    return err.retry == "never" and not (begun and err.reason == "SocketTimeout")
+
+
 class Resume:
     """Where a change stream goes on."""
 
     def __init__(self, options: Document):
         self.options = options
         self._token = options.get("startAfter")
+        self._begun = False
         self._failures = 0
 
     def seen(self, line: Document) -> Optional[Document]:
         """Notes a line, and returns the change that it has."""
-        self._failures = 0
+        self._begun, self._failures = True, 0
         change = line.get("document")
         self._token = change["_id"] if change else line["progress"]["resumeToken"]
         rest = {
@@ -398,8 +405,9 @@ class Resume:
     def pause(self, err: MooringError) -> float:
         """Returns how long to wait before the stream goes on, in seconds. If it cannot, it raises
         the failure."""
+        is_final = _is_final(err, self._begun)
         # FAILED_PRECONDITION: the deployment has lost what comes after the token.
-        if err.retry == "never" or err.status == "FAILED_PRECONDITION" or self._token is None:
+        if is_final or err.status == "FAILED_PRECONDITION" or self._token is None:
             raise err
         self._failures += 1
         return backoff(self._failures, err.retry_after)
@@ -443,7 +451,7 @@ class Live:
     def pause(self, err: Optional[MooringError]) -> float:
         """Returns how long to wait before another stream, in seconds. If there is to be none, it
         raises the failure."""
-        if err is not None and (err.retry == "never" or not self._begun):
+        if err is not None and (_is_final(err, self._begun) or not self._begun):
             raise err
         self._failures += 1
         return backoff(self._failures, err.retry_after if err else None)

@@ -614,6 +614,23 @@ class Scripted(Clients):
             + ["changed 1", "changed 3", "removed 2", "ready 0", "removed 3"],
         )
 
+    def test_a_stream_that_has_begun_goes_on_after_a_silence(self):
+        denied, silent = (200, failed("PermissionDenied", "never") + "\n"), (0, "")
+        token = {"startAfter": {"_data": "1"}}
+        for begin, call in (
+            ('{"progress": {"resumeToken": {"_data": "1"}}}\n', lambda c: c.watch(**token)),
+            ('{"ready": {}}\n', lambda c: c.live()),
+        ):
+            for answers, reason, calls in (
+                (((200, begin), silent, denied), "PermissionDenied", 3),
+                ((silent, denied), "SocketTimeout", 1),
+            ):
+                with self.subTest(begin=begin, reason=reason):
+                    collection, seen = self.serve(*answers, timeout=None, socket_timeout=0.2)
+                    with self.assertRaises(MooringError) as caught:
+                        list(call(collection))
+                    self.assertEqual((caught.exception.reason, len(seen)), (reason, calls))
+
     def test_texts_with_other_separators(self):
         text = "a\u2028b\u0085c\x1cd"
         line = json.dumps({"document": {"_id": text}}, ensure_ascii=False) + "\n"
