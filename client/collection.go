@@ -218,7 +218,7 @@ func (c *Collection[T]) Watch(
 				failures = 0
 			}
 			if !canGoOn(failed, request, progressed) || ctx.Err() != nil ||
-				pause(ctx, failures, failed.RetryAfter) != nil {
+				pause(ctx, backoff(failures, failed.RetryAfter)) != nil {
 				fail(err, yield)
 				return
 			}

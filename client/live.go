@@ -61,7 +61,8 @@ func (c *Collection[T]) Live(
 			}
 			canGoOn := l.messages > 0 && (errors.Is(err, io.EOF) || failed.isCut(progressed) ||
 				failed.Reason != "" && failed.Retry != Never)
-			if !canGoOn || ctx.Err() != nil || pause(ctx, failures, failed.RetryAfter) != nil {
+			if !canGoOn || ctx.Err() != nil ||
+				pause(ctx, backoff(failures, failed.RetryAfter)) != nil {
 				yield(Live[T]{}, failed)
 				return
 			}

@@ -20,6 +20,9 @@ const (
 	transactionKey = "mooring-transaction"
 )
 
+// keyLife is how long the gateway knows a key.
+const keyLife = 30 * time.Minute
+
 // WithIdempotencyKey returns a context for a write that is executed once, however often it is
 // repeated with the key.
 func WithIdempotencyKey(ctx context.Context, key string) context.Context {
@@ -84,7 +87,8 @@ func isRepeatable(ctx context.Context, request any) bool {
 }
 
 // Call makes any unary call of a generated client with the token of c, and repeats it if its error
-// allows that, up to Options.Retries times and with a pause before each. Its error is an *Error.
+// allows that, up to Options.Retries times and with a pause before each. It does not repeat a call
+// with an idempotency key after 30 minutes, when it would be a new write. Its error is an *Error.
 //
 //	transactions := mooringv1.NewTransactionServiceClient(cc)
 //	done, err := client.Call(ctx, c, transactions.Run, &mooringv1.TransactionServiceRunRequest{…})
@@ -94,6 +98,7 @@ func Call[Q, R any](
 ) (R, error) {
 	ctx, key := c.withKey(c.outgoing(ctx), request)
 	repeatable := key != "" || isRepeatable(ctx, request)
+	begun := time.Now()
 	for attempt := 0; ; attempt++ {
 		response, err := rpc(ctx, request)
 		if err == nil {
@@ -107,19 +112,25 @@ func Call[Q, R any](
 		if failed.Retry != SameRequest || attempt >= c.options.Retries {
 			return response, failed
 		}
-		if pause(ctx, attempt, failed.RetryAfter) != nil {
+		after := backoff(attempt, failed.RetryAfter)
+		isForgotten := key != "" && time.Since(begun)+after >= keyLife
+		if isForgotten || pause(ctx, after) != nil {
 			return response, failed
 		}
 	}
 }
 
-// pause blocks before a call is repeated: as long as the gateway says, or for a random time that
-// becomes longer. It fails if the context ends before.
-func pause(ctx context.Context, attempt int, after time.Duration) error {
-	if after <= 0 {
-		longest := min(100*time.Millisecond<<min(attempt, 6), 5*time.Second)
-		after = mathrand.N(longest)
+// backoff returns how long to wait before a call is repeated: as long as the gateway says, or a
+// random time that becomes longer.
+func backoff(attempt int, after time.Duration) time.Duration {
+	if after > 0 {
+		return after
 	}
+	return mathrand.N(min(100*time.Millisecond<<min(attempt, 6), 5*time.Second))
+}
+
+// pause blocks for a time. It fails if the context ends before.
+func pause(ctx context.Context, after time.Duration) error {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < after {
 		return context.DeadlineExceeded
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -208,24 +210,65 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-// TestNoPauseBeyondTheDeadline: a call that may be repeated only after its deadline fails at once.
-func TestNoPauseBeyondTheDeadline(t *testing.T) {
-	later, err := status.New(codes.Unavailable, "later").WithDetails(
+// later is an error of a gateway that allows a repetition after a time.
+func later(t *testing.T, reason string, after time.Duration) error {
+	t.Helper()
+	s, err := status.New(codes.Unavailable, "later").WithDetails(
 		&errdetails.ErrorInfo{
-			Reason: "Overloaded", Metadata: map[string]string{"retry": "same-request"},
+			Reason: reason, Metadata: map[string]string{"retry": "same-request"},
 		},
-		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Hour)},
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(after)},
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{failures: []error{later.Err()}}
+	return s.Err()
+}
+
+// TestNoPauseBeyondTheDeadline: a call that may be repeated only after its deadline fails at once.
+func TestNoPauseBeyondTheDeadline(t *testing.T) {
+	g := &gateway{failures: []error{later(t, "Overloaded", time.Hour)}}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
-	err = findOne(ctx, newOn(t, g, client.Options{}))
+	err := findOne(ctx, newOn(t, g, client.Options{}))
 	e, ok := errors.AsType[*client.Error](err)
 	if !ok || e.RetryAfter != time.Hour || len(g.calls) != 1 {
 		t.Errorf("%d calls and %v", len(g.calls), err)
+	}
+}
+
+// TestNoPauseBeyondTheKey: a call with a key is not repeated when the gateway may not know the key
+// any more.
+func TestNoPauseBeyondTheKey(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		keyed bool
+		after time.Duration
+		calls int
+	}{
+		{"the wait is too long", true, 31 * time.Minute, 1},
+		{"two are too long", true, 16 * time.Minute, 2},
+		{"all are short enough", true, 9 * time.Minute, 4},
+		{"no key", false, 31 * time.Minute, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				insert := func(
+					ctx context.Context, _ *mooringv1.InsertOneRequest, _ ...grpc.CallOption,
+				) (*mooringv1.InsertOneResponse, error) {
+					calls++
+					return nil, later(t, "IdempotencyUnavailable", c.after)
+				}
+				on := client.New(nil, client.Options{ExactlyOnce: c.keyed})
+				_, err := client.Call(t.Context(), on, insert, &mooringv1.InsertOneRequest{})
+				e, ok := errors.AsType[*client.Error](err)
+				if !ok || calls != c.calls || (e.IdempotencyKey != "") != c.keyed ||
+					e.Retry != client.SameRequest {
+					t.Errorf("%d calls and %+v, want %d", calls, err, c.calls)
+				}
+			})
+		})
 	}
 }
 

@@ -41,6 +41,9 @@ _OF_PROXIES = frozenset([502, 503, 504])
 # comes first.
 _GRACE = 10.0
 
+# How long the gateway knows an idempotency key, in seconds.
+_KEY_LIFE = 30 * 60.0
+
 # How long the end of a cursor is waited for, in seconds.
 CLOSING = 2.0
 
@@ -281,7 +284,10 @@ class Attempts:
         known = self._key is not None or call.repeatable(headers)
         # The advice if the gateway may have got the request.
         self._unknown = "same-request" if known else "never"
-        self._ends = math.inf if timeout is None else time.monotonic() + timeout
+        now = time.monotonic()
+        self._ends = math.inf if timeout is None else now + timeout
+        # When the call is not repeated any more: without its key it would be a new write.
+        self._until = self._ends if self._key is None else min(self._ends, now + _KEY_LIFE)
         self._failed = 0
         dumps = settings.codec.dumps
         self._request: Document = {"method": call.method, "url": settings.url + call.path}
@@ -312,7 +318,7 @@ class Attempts:
             err.retry = "same-request"  # by the caller
             raise err
         pause = backoff(self._failed, err.retry_after)
-        late = time.monotonic() + pause >= self._ends
+        late = time.monotonic() + pause >= self._until
         if err.retry != "same-request" or self._failed >= self._settings._retries or late:
             raise err
         self._failed += 1

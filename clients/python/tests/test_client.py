@@ -504,6 +504,20 @@ class Scripted(Clients):
         self.assertEqual(first, 7000)
         self.assertLessEqual(second, first)
 
+    def test_a_key_is_not_sent_again_when_it_may_be_forgotten(self):
+        later = (503, failed("IdempotencyUnavailable", "same-request"))
+        for after, once, calls in (("1860", True, 1), ("1700", True, 2), ("1860", False, 2)):
+            with self.subTest(after=after, once=once):
+                answers = (later, (200, '{"insertedId": 1}'))
+                collection, seen = self.serve(*answers, retry_after=after, timeout=None)
+                with unittest.mock.patch("time.sleep"), unittest.mock.patch("asyncio.sleep"):
+                    try:
+                        collection.insert_one({}, exactly_once=once)
+                    except MooringError as err:
+                        key = seen[0][0]["Idempotency-Key"]
+                        self.assertEqual((err.idempotency_key, err.retry_after), (key, 1860))
+                self.assertEqual(len(seen), calls)
+
     def test_a_cursor_whose_page_fails_is_closed(self):
         page = (200, '{"documents": [1], "cursor": "c"}')
         for failure, reason, calls in (
