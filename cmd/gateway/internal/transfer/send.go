@@ -46,8 +46,8 @@ func (m *importing) send(ctx context.Context, b *batch) error {
 		case !isPassing(failed) || time.Now().After(until),
 			failed.Reason == "" && !m.reached.Load(): // most likely the address is wrong
 			return fmt.Errorf("documents %d to %d: %w", b.first+1, b.next, err)
-		case failed.Retry != client.SameRequest:
-			b.again = true // it may have been written
+		case failed.Retry != client.SameRequest, failed.Reason == "IdempotencyUnavailable":
+			b.again = true // it may have been written, and its key forgotten
 		}
 		if err := pause(ctx, attempt, failed.RetryAfter); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (m *importing) send(ctx context.Context, b *batch) error {
 }
 
 // isPassing reports whether the same batch can succeed later. It is never written twice: the server
-// knows a batch by its key, and the documents of one without a key by their _ids.
+// knows a batch by its key, and otherwise the documents by their _ids.
 func isPassing(failed *client.Error) bool {
 	return failed.Retry == client.SameRequest ||
 		failed.Reason == "" && failed.Code == codes.Unavailable ||

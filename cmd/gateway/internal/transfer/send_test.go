@@ -5,12 +5,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/mooringdb/mooring/client"
 	"github.com/mooringdb/mooring/core/bson"
@@ -42,11 +45,14 @@ func keyOf(ctx context.Context) string {
 	return strings.Join(sent.Get("idempotency-key"), " ")
 }
 
-func refuse(t *testing.T, code codes.Code, reason, retry string) error {
+func refuse(
+	t *testing.T, code codes.Code, reason, retry string, after time.Duration,
+) error {
 	t.Helper()
-	s, err := status.New(code, "refused").WithDetails(&errdetails.ErrorInfo{
-		Reason: reason, Metadata: map[string]string{"retry": retry},
-	})
+	s, err := status.New(code, "refused").WithDetails(
+		&errdetails.ErrorInfo{Reason: reason, Metadata: map[string]string{"retry": retry}},
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(after)},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +74,7 @@ func (r *rejected) At(int64) error { return nil }
 // TestNoKeys imports into a deployment that takes no idempotency keys, and that refuses the first
 // batches only when all of them are there.
 func TestNoKeys(t *testing.T) {
-	unsupported := refuse(t, codes.InvalidArgument, "IdempotencyKeyUnsupported", "never")
+	unsupported := refuse(t, codes.InvalidArgument, "IdempotencyKeyUnsupported", "never", 0)
 	var together sync.WaitGroup
 	together.Add(inFlight)
 	to := orders(func(ctx context.Context, request, response any) error {
@@ -87,4 +93,42 @@ func TestNoKeys(t *testing.T) {
 	if err != nil || got.Inserted != docs {
 		t.Errorf("Run: %+v and %v, want %d documents", got, err, docs)
 	}
+}
+
+// TestForgottenKey imports a batch whose first answer is lost, and which can be sent again only
+// after the gateway has forgotten its key.
+func TestForgottenKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failures := []error{
+			refuse(t, codes.Unknown, "WriteOutcomeUnknown", "same-request", 0),
+			refuse(t, codes.Unavailable, "IdempotencyUnavailable", "same-request", 31*time.Minute),
+		}
+		var written []*mooringv1.Document
+		to := orders(func(_ context.Context, request, response any) error {
+			switch response := response.(type) {
+			case *mooringv1.InsertManyResponse:
+				if len(failures) > 0 {
+					err := failures[0]
+					failures = failures[1:]
+					return err
+				}
+				written = request.(*mooringv1.InsertManyRequest).GetDocuments()
+				response.InsertedCount = new(int64)
+				for i := range written {
+					response.WriteErrors = append(response.WriteErrors, &mooringv1.WriteError{
+						Index: int64(i), Code: duplicateKey,
+					})
+				}
+			case *mooringv1.FindResponse:
+				response.Documents = written
+			}
+			return nil
+		})
+		not := new(rejected)
+		i := Import{Collection: to, Rejects: not}
+		got, err := i.Run(t.Context(), strings.NewReader("{\"a\":1}\n{\"a\":2}\n"))
+		if err != nil || got.Inserted != 2 || len(*not) > 0 {
+			t.Errorf("Run: %+v, %v and %v, want 2 documents", got, *not, err)
+		}
+	})
 }
