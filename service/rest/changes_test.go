@@ -232,8 +232,8 @@ func TestQuietChangesAreKeptAlive(t *testing.T) {
 	})
 }
 
-// TestQuietLinesAreKeptAlive checks that a client that reads live documents as lines gets empty ones
-// while nothing changes: it can tell a quiet stream from a dead connection.
+// TestQuietLinesAreKeptAlive checks that a client that reads live documents as lines gets empty
+// ones while nothing changes: it can tell a quiet stream from a dead connection.
 func TestQuietLinesAreKeptAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandler(t, &fake{live: func(
