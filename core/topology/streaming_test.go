@@ -627,6 +627,10 @@ func TestSelectionEventsNameTheOperation(t *testing.T) {
 		cluster := fakemongo.NewCluster(t, fakemongo.ClusterConfig{}, fakemongo.Primary)
 		cfg := watched(cluster)
 		cfg.ServerSelectionTimeout = time.Second
+		cfg.Conn.Dialer = func(ctx context.Context, network, at string) (net.Conn, error) {
+			pass(time.Millisecond) // so that the first selection has to wait
+			return cluster.Dial(ctx, network, at)
+		}
 		line := func(what string, s event.Selection) {
 			j.add("%s %s %d: %s", what, s.Operation, s.OperationID, s.Selector)
 		}
