@@ -363,7 +363,7 @@ func TestCutCommit(t *testing.T) {
 	token := a.begin()
 	answer := between["a:1"].answer
 	between["a:1"].answer = func(ctx context.Context, f *call.Forwarding) (call.Reply, error) {
-		over, cancel := context.WithCancel(t.Context())
+		over, cancel := context.WithCancel(ctx)
 		cancel()
 		go func() { _ = b.Gate.Drain(over) }()
 		<-ctx.Done()
