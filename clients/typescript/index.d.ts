@@ -2,7 +2,12 @@ import type { components, operations } from './openapi.js';
 
 type Schemas = components['schemas'];
 
-/** A document as relaxed Extended JSON: ordinary JSON, and `{"$oid": …}` where JSON has no type. */
+/**
+ * A document as relaxed Extended JSON: ordinary JSON, and `{"$oid": …}` where JSON has no type. The
+ * client writes a Date, a number that JSON lacks (NaN, Infinity, -0) and a Uint8Array as what they
+ * are. It throws a TypeError for undefined, functions, symbols and other built-in objects, such as
+ * Map, Set and RegExp. A codec has rules of its own.
+ */
 export type Document = { [key: string]: unknown };
 export type ObjectId = { $oid: string };
 export type DateTime = { $date: string | { $numberLong: string } };

@@ -113,13 +113,56 @@ class Guard {
   }
 }
 
-// extended writes a Date as one. JSON.stringify has already made a string of it.
-function extended(name, value) {
-  const date = this[name];
-  if (!(date instanceof Date)) return value;
+// formless are the built-in types of which JSON.stringify would make {} without a word.
+const formless = new Set(['Map', 'Set', 'WeakMap', 'WeakSet', 'Promise', 'RegExp', 'ArrayBuffer', 'SharedArrayBuffer']);
+
+const isObject = (value) => typeof value === 'object' && value !== null;
+
+const typeOf = (value) => Object.prototype.toString.call(value).slice(8, -1);
+
+// problemOf says why a value cannot be written; undefined: it can.
+function problemOf(value) {
+  if (value === undefined) return 'is undefined: leave it out, or write null';
+  if (typeof value === 'function' || typeof value === 'symbol') return `is a ${typeof value}, not a value`;
+  if (!isObject(value)) return undefined;
+  const type = typeOf(value);
+  if (formless.has(type) || ArrayBuffer.isView(value)) return `is of the type ${type}, which has no form in Extended JSON`;
+  return undefined;
+}
+
+// ofDate writes a date. toISOString writes some years with a sign and six digits, which are not
+// Extended JSON.
+function ofDate(date) {
   const year = date.getUTCFullYear();
-  // toISOString writes these years with a sign and six digits, which are not Extended JSON.
   return { $date: year < 0 || year > 9999 ? { $numberLong: String(date.getTime()) } : date.toISOString() };
+}
+
+function ofBytes(bytes) {
+  let text = '';
+  // A call takes only so many arguments.
+  for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192));
+  return { $binary: { base64: btoa(text), subType: '00' } };
+}
+
+// extended writes a value, which has this name, as Extended JSON. What JSON.stringify would drop or
+// change without a word is written as what it is, or is an error that says where it is.
+function extended(value, name) {
+  const places = new Map(); // where each object is
+  return JSON.stringify(value, function replace(key, given) {
+    const original = this[key]; // JSON.stringify has called its toJSON already
+    if (original instanceof Date) return ofDate(original);
+    if (ArrayBuffer.isView(original) && typeOf(original) === 'Uint8Array') return ofBytes(original);
+    const around = places.get(this);
+    let place = name;
+    if (Array.isArray(this)) place = `${around}[${key}]`;
+    else if (around !== undefined) place = around === '' ? key : `${around}.${key}`;
+    const problem = problemOf(given);
+    if (problem !== undefined) throw new TypeError(`${place} ${problem}`);
+    if (isObject(given)) places.set(given, place);
+    if (typeof given !== 'number') return given;
+    if (!Number.isFinite(given)) return { $numberDouble: String(given) };
+    return Object.is(given, -0) ? { $numberDouble: '-0.0' } : given;
+  });
 }
 
 // why is the cause of an error of fetch: Node's own message says nothing.
@@ -209,8 +252,15 @@ export class Client {
     return this.#codec ? this.#codec.parse(text) : JSON.parse(text);
   }
 
-  #text(value) {
-    return this.#codec ? this.#codec.stringify(value) : JSON.stringify(value, extended);
+  // text writes a value, which has this name.
+  #text(value, name) {
+    return this.#codec ? this.#codec.stringify(value) : extended(value, name);
+  }
+
+  // textOfBody writes the body of a request: options, or one document.
+  #textOfBody(method, body) {
+    if (method === 'POST') return this.#text(withoutUndefined(body ?? {}), '');
+    return this.#text(this.#codec ? present(body ?? {}) : body, 'body');
   }
 
   #request(id, args, accept) {
@@ -218,18 +268,18 @@ export class Client {
     const [method, template] = operations[id];
     const path = template.replace(/\{(\w+)\}/g, (_, name) => {
       const value = args.path?.[name];
-      return segment(typeof value === 'object' || typeof value === 'bigint' ? this.#text(value) : String(value));
+      return segment(typeof value === 'object' || typeof value === 'bigint' ? this.#text(value, name) : String(value));
     });
     const query = Object.entries(args.query ?? {})
       .filter(([, value]) => value !== undefined)
-      .map(([name, value]) => `${name}=${encodeURIComponent(typeof value === 'string' ? value : this.#text(value))}`);
+      .map(([name, value]) => `${name}=${encodeURIComponent(typeof value === 'string' ? value : this.#text(value, name))}`);
     const headers = { ...this.#headers, Accept: accept, ...args.headers };
     if (args.idempotencyKey !== undefined) headers['Idempotency-Key'] = args.idempotencyKey;
     else if (this.#takesKey(id, method, args, headers)) headers['Idempotency-Key'] = newKey();
     const init = { method, headers };
     if (method !== 'GET' && method !== 'DELETE') {
       headers['Content-Type'] ??= 'application/json';
-      init.body = headers['Content-Type'] === 'application/json' ? this.#text(present(args.body ?? {})) : args.body;
+      init.body = headers['Content-Type'] === 'application/json' ? this.#textOfBody(method, args.body) : args.body;
     }
     return [`${this.#base}${path}${query.length ? `?${query.join('&')}` : ''}`, init];
   }
@@ -295,6 +345,19 @@ async function errorOf(response, guard, unknown, parse) {
 function present(body) {
   if (Array.isArray(body)) return body;
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined));
+}
+
+// withoutUndefined returns options without those that are undefined. The stream of a ticket and the
+// writes in a list have options of their own; the rest are documents.
+function withoutUndefined(body) {
+  const options = present(body);
+  const presentIn = (value) => (isObject(value) ? present(value) : value);
+  const ofWrite = (write) => Object.fromEntries(Object.entries(write).map(([kind, of]) => [kind, presentIn(of)]));
+  for (const name of ['watch', 'live']) if (name in options) options[name] = presentIn(options[name]);
+  for (const name of ['models', 'operations']) {
+    if (Array.isArray(options[name])) options[name] = options[name].map((write) => (isObject(write) ? ofWrite(write) : write));
+  }
+  return options;
 }
 
 // piecesOf yields the text of a body as it arrives. The guard waits only while the client reads.

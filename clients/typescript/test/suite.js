@@ -141,6 +141,81 @@ test('dates', async (env) => {
   }
 });
 
+/** A collection whose calls do nothing but keep the texts of their bodies. */
+function keeping(bodies, options) {
+  const fetch = async (_, { body }) => {
+    bodies.push(body);
+    return new Response('{}');
+  };
+  return new Client('http://scripted.example', { ...options, fetch }).collection('a', 'b');
+}
+
+test('values that JSON lacks', async (env) => {
+  const orders = await filled(env, 'values');
+  const long = new Uint8Array(70_000).map((_, i) => i);
+  const values = { nan: NaN, all: [Infinity, -Infinity, -0, 0], bytes: new Uint8Array([0, 255]).subarray(1), long };
+  await orders.put('a', values);
+  const { nan, all, bytes, long: { $binary } } = (await orders.get('a')).document;
+  assert.deepEqual(nan, { $numberDouble: 'NaN' });
+  assert.deepEqual(all.slice(0, 2), [{ $numberDouble: 'Infinity' }, { $numberDouble: '-Infinity' }]);
+  assert.deepEqual(bytes, { $binary: { base64: '/w==', subType: '00' } });
+  assert.ok(atob($binary.base64) === Array.from(long, (byte) => String.fromCharCode(byte)).join(''));
+  assert.equal((await orders.get('a', { filter: { bytes: new Uint8Array([255]) } })).document._id, 'a');
+  const bodies = [];
+  await keeping(bodies).insertOne({ a: -0, b: [0, -1] });
+  assert.equal(bodies[0], '{"document":{"a":{"$numberDouble":"-0.0"},"b":[0,-1]}}');
+  if (globalThis.Buffer) await keeping(bodies).insertOne({ a: Buffer.from([255]) });
+  if (globalThis.Buffer) assert.equal(bodies[1], '{"document":{"a":{"$binary":{"base64":"/w==","subType":"00"}}}}');
+});
+
+test('values that no document has', async (env) => {
+  const orders = await filled(env, 'refused');
+  await assert.rejects(orders.deleteMany({ customer: undefined }), { name: 'TypeError', message: 'filter.customer is undefined: leave it out, or write null' });
+  assert.equal(await orders.countDocuments(), 10);
+  const bodies = [];
+  const kept = keeping(bodies);
+  const shared = { at: new Date(0) };
+  const calls = {
+    'filter.a.b': () => kept.deleteMany({ a: { b: undefined } }),
+    'filter.$or[1].a': () => kept.deleteMany({ $or: [{ a: 1 }, { a: undefined }] }),
+    'documents[0].a[1]': () => kept.insertMany([{ a: [1, undefined] }]),
+    'documents[0].b[0]': () => kept.insertMany([{ a: shared, b: [new Map([['a', 1]])] }]),
+    'update[0].$set.a': () => kept.updateMany({}, [{ $set: { a: undefined } }]),
+    'models[0].deleteMany.filter.a': () => kept.bulkWrite([{ deleteMany: { filter: { a: undefined } } }]),
+    'document.set': () => kept.insertOne({ set: new Set() }),
+    'document.regex': () => kept.insertOne({ regex: /a/ }),
+    'document.floats': () => kept.insertOne({ floats: new Float32Array(1) }),
+    'document.call': () => kept.insertOne({ call() {} }),
+    'document.symbol': () => kept.insertOne({ symbol: Symbol('a') }),
+    'body.a': () => kept.put(1, { a: undefined }),
+    body: () => kept.put(1, undefined),
+    'body[0].$set.a': () => kept.patch(1, [{ $set: { a: undefined } }]),
+    'id.a': () => kept.get({ a: undefined }),
+    'filter.b': () => kept.get(1, { filter: { b: undefined } }),
+  };
+  for (const [place, call] of Object.entries(calls)) {
+    await assert.rejects(call(), (err) => err instanceof TypeError && err.message.startsWith(`${place} is `));
+  }
+  assert.deepEqual(bodies, []);
+});
+
+test('options that are undefined are left out', async () => {
+  const bodies = [];
+  const parsed = { parse: JSON.parse, stringify: (value) => JSON.stringify(value, (_, v) => (v === undefined ? null : v)) };
+  for (const options of [{}, { codec: parsed }]) {
+    const kept = keeping(bodies, options);
+    await kept.countDocuments({}, { limit: undefined });
+    await kept.bulkWrite([{ updateOne: { filter: {}, update: {}, upsert: undefined } }], { ordered: undefined });
+    const client = new Client('http://scripted.example', { ...options, fetch: async (_, { body }) => new Response(bodies.push(body) && '{}') });
+    await client.call('createTicket', { body: { watch: { database: 'a', startAfter: undefined } } });
+    assert.deepEqual(bodies.splice(0), [
+      '{"filter":{}}',
+      '{"models":[{"updateOne":{"filter":{},"update":{}}}]}',
+      '{"watch":{"database":"a"}}',
+    ]);
+  }
+});
+
 test('URLs', async (env) => {
   const database = 'mongodb://ada:secret@db.example';
   for (const url of ['127.0.0.1:8080', 'gateway.example', 'localhost:8080/', 'ftp://gateway.example', database]) {
