@@ -245,7 +245,10 @@ export interface ChangeHandlers<T extends object = Document> {
   onError?(error: Error): void;
 }
 
-/** Follows a change stream with EventSource; ticket returns the URL of a ticket. */
+/**
+ * Follows a change stream with EventSource; ticket returns the URL of a ticket. It is called again,
+ * with the token of the last change, when the ticket ends.
+ */
 export declare function followChanges<T extends object = Document>(
   ticket: (startAfter?: Document) => string | Promise<string>,
   handlers: ChangeHandlers<T>,

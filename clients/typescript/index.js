@@ -667,7 +667,15 @@ export function followChanges(ticket, { onChange, onEnd, onError }, options = {}
     if (closed) return;
     closed = true;
     source?.close();
+    source = undefined;
     report?.(...args);
+  };
+  const reopen = () => {
+    source.close();
+    source = undefined;
+    failures += 1;
+    if (failures > 5) close(onError, failure('NoAnswer', 'restart', 'the stream cannot be opened'));
+    else setTimeout(() => closed || open(), backoff(failures + 3));
   };
   const open = async () => {
     let url;
@@ -677,24 +685,24 @@ export function followChanges(ticket, { onChange, onEnd, onError }, options = {}
       return close(onError, err);
     }
     if (closed) return undefined;
-    source = new Source(url);
-    source.onmessage = ({ data }) => {
+    const own = new Source(url);
+    source = own;
+    own.onmessage = ({ data }) => {
       failures = 0;
       const change = JSON.parse(data);
       last = change._id;
       onChange(change);
     };
-    source.addEventListener('end', () => close(onEnd));
-    source.addEventListener('failure', ({ data, lastEventId }) => {
-      // EventSource reconnects by itself where the stream can go on.
-      if (lastEventId === 'end') close(onError, new MooringError(JSON.parse(data), 0));
+    own.addEventListener('end', () => close(onEnd));
+    own.addEventListener('failure', ({ data, lastEventId }) => {
+      if (own !== source || lastEventId !== 'end') return; // it reconnects
+      const err = new MooringError(JSON.parse(data), 0);
+      if (err.reason === 'Unauthenticated') reopen(); // the ticket has ended within its stream
+      else close(onError, err);
     });
-    source.onerror = () => {
-      if (closed || source.readyState !== 2) return; // it reconnects
-      source.close();
-      failures += 1;
-      if (failures > 5) close(onError, failure('NoAnswer', 'restart', 'the stream cannot be opened'));
-      else setTimeout(() => closed || open(), backoff(failures + 3));
+    own.onerror = () => {
+      // EventSource reconnects by itself where the stream can go on.
+      if (own === source && own.readyState === 2) reopen();
     };
     return undefined;
   };

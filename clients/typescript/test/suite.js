@@ -625,6 +625,42 @@ test('followChanges', async (env) => {
   );
 });
 
+/** Follows changes with sources that do these things, one after the other, until it ends. */
+async function following(...acts) {
+  const asked = [];
+  const seen = [];
+  const random = Math.random;
+  Math.random = () => 0; // it does not wait between streams
+  try {
+    await new Promise((resolve, reject) => {
+      FakeEventSource.opened = (_, source) => setTimeout(() => acts.shift()(source));
+      const ticket = (after) => `/t${asked.push(after?._data)}`;
+      const handlers = { onChange: (change) => seen.push(change._id._data), onEnd: resolve, onError: reject };
+      followChanges(ticket, handlers, { EventSource: FakeEventSource });
+    });
+  } finally {
+    Math.random = random;
+  }
+  return { asked, seen };
+}
+
+test('followChanges asks for another ticket when one ends within its stream', async () => {
+  const changes = (source, data) => source.onmessage({ data: `{"_id":{"_data":"${data}"}}` });
+  const { asked, seen } = await following(
+    (source) => {
+      changes(source, '1');
+      source.listeners.failure({ data: failed('Unauthenticated', 'never'), lastEventId: 'end' });
+      source.onerror(); // as a source that has been closed may
+    },
+    (source) => {
+      changes(source, '2');
+      source.listeners.end({ data: '{}' });
+    },
+  );
+  assert.deepEqual(asked, [undefined, '1']);
+  assert.deepEqual(seen, ['1', '2']);
+});
+
 test('followChanges with a ticket', 'replicaSet', 'EventSource', async (env) => {
   const orders = await filled(env, 'tickets');
   const watch = { database: env.database, collection: 'tickets' };
