@@ -687,8 +687,10 @@ export function followChanges(ticket, { onChange, onEnd, onError }, options = {}
     if (closed) return undefined;
     const own = new Source(url);
     source = own;
-    own.onmessage = ({ data }) => {
+    own.addEventListener('open', () => {
       failures = 0;
+    });
+    own.onmessage = ({ data }) => {
       const change = JSON.parse(data);
       last = change._id;
       onChange(change);

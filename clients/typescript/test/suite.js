@@ -661,6 +661,20 @@ test('followChanges asks for another ticket when one ends within its stream', as
   assert.deepEqual(seen, ['1', '2']);
 });
 
+test('followChanges gives up after failures only if no stream opens', async () => {
+  const refused = (source) => {
+    source.close(); // as after 401
+    source.onerror();
+  };
+  const opened = (source) => {
+    source.listeners.open?.({});
+    refused(source);
+  };
+  const { asked } = await following(...Array(8).fill(opened), ...Array(4).fill(refused), (source) => source.listeners.end({}));
+  assert.equal(asked.length, 13);
+  await assert.rejects(following(opened, ...Array(5).fill(refused)), { reason: 'NoAnswer' });
+});
+
 test('followChanges with a ticket', 'replicaSet', 'EventSource', async (env) => {
   const orders = await filled(env, 'tickets');
   const watch = { database: env.database, collection: 'tickets' };
