@@ -592,6 +592,10 @@ async function* pages(client, id, args) {
   }
 }
 
+// canReopen says whether a stream that has begun may be opened again after an error. That is a read,
+// so it may be repeated after silence, too.
+const canReopen = (err) => err instanceof MooringError && (err.retry !== 'never' || err.reason === 'SocketTimeout');
+
 // watch yields changes, and goes on after the last one where a stream is interrupted.
 async function* watch(client, id, path, options) {
   let { resumeAfter, startAfter, startAtOperationTime, ...rest } = options;
@@ -605,9 +609,9 @@ async function* watch(client, id, path, options) {
       }
       return;
     } catch (err) {
-      const canGoOn = err instanceof MooringError && err.retry !== 'never' && err.httpStatus !== 410 && err.code !== 9;
+      const canGoOn = canReopen(err) && err.httpStatus !== 410 && err.code !== 9;
       if (!canGoOn || startAfter === undefined) throw err;
-      await pause(backoff((failures += 1)), options.signal);
+      await pause(backoff((failures += 1), err.retryAfter), options.signal);
     }
   }
 }
@@ -645,7 +649,7 @@ async function* live(client, args) {
         else yield { kind: had ? 'changed' : 'added', document };
       }
     } catch (err) {
-      if (!begun || !(err instanceof MooringError) || err.retry === 'never') throw err;
+      if (!begun || !canReopen(err)) throw err;
       after = err.retryAfter;
     }
     await pause(backoff((failures += 1), after), args.signal);

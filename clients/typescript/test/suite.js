@@ -540,6 +540,34 @@ test('live documents go on with what differs', async (env) => {
   s.stop();
 });
 
+test('a stream that has begun goes on after a silent gateway, and waits as long as it says', async (env) => {
+  const cut = (line) => ({ body: `${JSON.stringify(line)}\n`, cut: true });
+  const busy = { status: 503, headers: { 'Retry-After': '1' }, body: failed('Overloaded', 'same-request') };
+  const ended = `{"error":${JSON.stringify(JSON.parse(failed('PermissionDenied', 'never')).error)}}\n`;
+  const cases = {
+    watch: { document: { _id: 1, operationType: 'insert' } },
+    live: { added: { _id: 1 } },
+  };
+  for (const [name, line] of Object.entries(cases)) {
+    const options = { socketTimeout: 1000, retries: 0 };
+    const s = await env.answering([cut(line), { silent: true }, cut(line), busy, { body: ended }, { silent: true }], options);
+    const orders = s.client.collection('a', 'b');
+    let seen = 0;
+    let at;
+    const reading = (async () => {
+      for await (const _ of orders[name]()) {
+        seen += 1;
+        at = performance.now();
+      }
+    })();
+    await assert.rejects(reading, { reason: 'PermissionDenied' });
+    assert.equal(seen, 2);
+    assert.ok(performance.now() - at > 990);
+    await assert.rejects(all(orders[name]()), { reason: 'SocketTimeout' }); // it has not begun
+    s.stop();
+  }
+});
+
 test('another codec', async (env) => {
   const codec = {
     parse: (text) => JSON.parse(text, (_, v) => (v?.$numberLong !== undefined ? BigInt(v.$numberLong) : v)),
