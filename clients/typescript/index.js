@@ -300,8 +300,8 @@ export class Client {
     const unknown = isRepeatable(id, init.method, args, headers) ? 'same-request' : 'never';
     const timeout = args.timeout ?? this.#timeout;
     const ends = performance.now() + timeout;
-    for (let attempt = 0, left = timeout; ; attempt += 1, left = Math.ceil(ends - performance.now())) {
-      if (timeout !== undefined) headers['Request-Timeout'] = `${left}ms`;
+    for (let attempt = 0, left = timeout; ; attempt += 1) {
+      if (timeout !== undefined) headers['Request-Timeout'] = `${Math.max(1, Math.ceil(left))}ms`;
       let error;
       const guard = new Guard(timeout === undefined ? this.#socketTimeout : left + grace, args.signal);
       try {
@@ -321,6 +321,8 @@ export class Client {
       const wait = backoff(attempt, error.retryAfter);
       if (error.retry !== 'same-request' || attempt >= this.#retries || performance.now() + wait >= ends) throw error;
       await pause(wait, args.signal);
+      left = ends - performance.now();
+      if (left <= 0) throw error; // the timer was late
     }
   }
 }

@@ -477,6 +477,23 @@ test('the deadline is that of all repetitions', async (env) => {
   s.stop();
 });
 
+test('no call is repeated after its deadline, if a timer is late', async (env) => {
+  const again = { status: 503, headers: { 'Retry-After': '0.1' }, body: failed('Overloaded', 'same-request') };
+  const s = await env.answering([again, { body: '{"count":1}' }, { body: '{"count":1}' }]);
+  const orders = s.client.collection('a', 'b');
+  const { setTimeout } = globalThis;
+  globalThis.setTimeout = (run, milliseconds) => setTimeout(run, milliseconds + 900);
+  try {
+    await assert.rejects(orders.countDocuments({}, { timeout: 900 }), { reason: 'Overloaded' });
+  } finally {
+    globalThis.setTimeout = setTimeout;
+  }
+  assert.equal(s.requests.length, 1);
+  for (const timeout of [0.2, 0]) await orders.countDocuments({}, { timeout });
+  assert.deepEqual(s.requests.slice(1).map((headers) => headers['request-timeout']), ['1ms', '1ms']);
+  s.stop();
+});
+
 test('a cursor whose page fails is closed', async (env) => {
   const page = { body: '{"documents":[1],"cursor":"c"}' };
   const closed = { body: '{}' };
