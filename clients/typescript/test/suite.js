@@ -557,6 +557,20 @@ test('live documents go on with what differs', async (env) => {
   s.stop();
 });
 
+test('empty lines keep a quiet stream alive', async (env) => {
+  const ended = JSON.stringify({ error: JSON.parse(failed('PermissionDenied', 'never')).error });
+  const pieces = ['\n', '{"added":{"_id":1}}\n', '\n', '\n\n', '\n', '\n{"ready"', ':{}}\n', '\n', `\n${ended}\n`];
+  const s = await env.answering([{ pieces, every: 300 }], { socketTimeout: 1000 });
+  const kinds = [];
+  const reading = (async () => {
+    for await (const { kind } of s.client.collection('a', 'b').live()) kinds.push(kind);
+  })();
+  await assert.rejects(reading, { reason: 'PermissionDenied' });
+  assert.deepEqual(kinds, ['added', 'ready']);
+  assert.equal(s.requests.length, 1);
+  s.stop();
+});
+
 test('a stream that has begun goes on after a silent gateway, and waits as long as it says', async (env) => {
   const cut = (line) => ({ body: `${JSON.stringify(line)}\n`, cut: true });
   const busy = { status: 503, headers: { 'Retry-After': '1' }, body: failed('Overloaded', 'same-request') };
