@@ -6,6 +6,7 @@ package call
 
 import (
 	"context"
+	"crypto/sha256"
 	"net/netip"
 	"time"
 
@@ -40,6 +41,9 @@ type Call struct {
 	// Exact is set if the call is a write with an idempotency key. Repeating it cannot apply the
 	// write twice. The reader of the request sets it, and the interceptors call its End.
 	Exact *ExactWrite
+	// Asked is the Digest of the request as the client has sent it, if the call has an idempotency
+	// key and the policy may have changed the request since; nil: that is what the handler gets.
+	Asked *Digest
 	// Timeout limits each part of a call that comes in parts, if the call has no deadline; 0: there
 	// is no limit.
 	Timeout time.Duration
@@ -73,7 +77,16 @@ const IdempotencyKey = "idempotency-key"
 // Idempotency makes exactly-once writes.
 type Idempotency interface {
 	// Begin returns the write of a call with a key.
-	Begin(principal, key, operation string, content []byte) (*ExactWrite, error)
+	Begin(principal, key, operation string, request Digest) (*ExactWrite, error)
+}
+
+// Digest stands for a request. Two requests with the same fields have the same.
+type Digest [sha256.Size]byte
+
+// DigestOf returns the Digest of a request.
+func DigestOf(request proto.Message) (Digest, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
+	return sha256.Sum256(b), err
 }
 
 // ExactWrite holds what a write needs to be exactly-once.

@@ -3,6 +3,7 @@ package document_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/idempotency"
+	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -201,6 +203,35 @@ func TestSessionsOfKeys(t *testing.T) {
 	} {
 		if !strings.Contains(sent, want) {
 			t.Errorf("the server got no %s: %s", want, sent)
+		}
+	}
+}
+
+// TestKeysUnderAChangedPolicy: a call that is repeated with its key is the same write, although the
+// policy has changed in between what it adds to the request.
+func TestKeysUnderAChangedPolicy(t *testing.T) {
+	rules := func(filter string) *policy.Policy {
+		p, err := policy.Parse([]byte(`@id("all") @filter("` + filter + `")
+			permit (principal, action in [Action::"read", Action::"write"], resource);`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	enforcer := policy.NewEnforcer(policy.Config{Policy: rules("{'tenant': 1}")})
+	g := startReplicaSet(t, servicetest.Config{Policy: enforcer})
+	for _, name := range []string{"UpdateOne", "DeleteOne", "FindOneAndUpdate"} {
+		enforcer.Replace(rules("{'tenant': 1}"))
+		seen, _ := sentWrites(t, g, 0)
+		write, ctx := writes(g)[name], withKey(t.Context(), "k"+name)
+		first := write(ctx)
+		enforcer.Replace(rules("{'tenant': 1, 'open': true}"))
+		if err := errors.Join(first, write(ctx)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		sent, _ := sentWrites(t, g, len(seen))
+		if len(sent) != 2 || sent[0] != sent[1] {
+			t.Errorf("%s was sent as %v, want the same write twice", name, sent)
 		}
 	}
 }

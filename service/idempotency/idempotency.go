@@ -88,9 +88,9 @@ func (k *Keys) Replace(next Schedule) (late time.Duration, err error) {
 }
 
 // Begin returns the write of a call, whose End the caller calls. It refuses a key that came with
-// another call. operation names the call, with its namespace, and content is the request.
+// another call: of another operation, or with another request.
 func (k *Keys) Begin(
-	principal, key, operation string, content []byte,
+	principal, key, operation string, request call.Digest,
 ) (*call.ExactWrite, error) {
 	if key == "" || len(key) > MaxKeyBytes {
 		return nil, &rpcerr.Error{
@@ -106,8 +106,7 @@ func (k *Keys) Begin(
 				"refused for half an hour",
 		}
 	}
-	body := sha256.Sum256(content)
-	root := ids.Digest([]byte(principal), []byte(operation), []byte(key), body[:])
+	root := ids.Digest([]byte(principal), []byte(operation), []byte(key), request[:])
 	name := sha256.Sum256(append([]byte(principal+"\x00"), key...))
 	s, err := k.client.ResumeSession(
 		session.State{Derive: func(n int) bson.UUID { return newUUID(derive(root, 's', n)) }},

@@ -1,6 +1,7 @@
 package idempotency_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/seal"
@@ -50,7 +52,7 @@ func begin(
 	t *testing.T, k *idempotency.Keys, principal, key, operation, content string,
 ) (begun, string) {
 	t.Helper()
-	w, err := k.Begin(principal, key, operation, []byte(content))
+	w, err := k.Begin(principal, key, operation, call.Digest(sha256.Sum256([]byte(content))))
 	if err != nil {
 		return begun{}, string(rpcerr.HTTP(err).Body.GetError().GetReason())
 	}
@@ -124,7 +126,7 @@ func TestEnd(t *testing.T) {
 		k := idempotency.New(newClient(t), newSchedule(t, 1))
 		call := func(key, content string) func() {
 			t.Helper()
-			w, err := k.Begin("p", key, "insert", []byte(content))
+			w, err := k.Begin("p", key, "insert", call.Digest(sha256.Sum256([]byte(content))))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/seal"
@@ -77,7 +78,7 @@ func TestParseSchedule(t *testing.T) {
 // by returns the id that a call gets at a replica with that schedule, or how long it is refused.
 func by(t *testing.T, k *idempotency.Keys) string {
 	t.Helper()
-	w, err := k.Begin("p", "k", "insert", []byte("body"))
+	w, err := k.Begin("p", "k", "insert", call.Digest{1})
 	if err == nil {
 		w.End()
 		return w.NewID(0).String()

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/policy"
 )
 
@@ -26,6 +28,17 @@ func (x *Chain) decide(ctx context.Context, c *pass) error {
 		}
 	}
 	return c.next(ctx)
+}
+
+// ask keeps what the client asks for, if it may ask again with the same idempotency key: the policy,
+// which changes the request, may be another one then.
+func (c *pass) ask(ctx context.Context, m proto.Message) error {
+	if c.stream != nil || len(metadata.ValueFromIncomingContext(ctx, call.IdempotencyKey)) == 0 {
+		return nil
+	}
+	asked, err := call.DigestOf(m)
+	c.call.Asked = &asked
+	return err
 }
 
 // check applies the policy to a message of the client, if there is one. It logs what is refused,
@@ -54,6 +67,9 @@ func (c *pass) check(ctx context.Context, message any) error {
 		c.policy.Of(m)
 		c.decideInside(ctx)
 		return c.grounds.Add(c.call.Taken)
+	}
+	if err := c.ask(ctx, m); err != nil {
+		return err
 	}
 	err := c.policy.Check(ctx, m)
 	c.call.Quiet = c.policy.Quiet()

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/service/call"
@@ -36,18 +35,26 @@ func ReadWrite(ctx context.Context, req write, statement *int32) *Reader {
 		r.unbuilt(call.IdempotencyKey)
 		return r
 	}
-	// The same call has the same bytes. Its database and collection are in them.
-	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
-	if err != nil {
-		r.fail(err)
-		return r
-	}
-	operation := string(req.ProtoReflect().Descriptor().FullName())
-	r.Exact, err = r.Idempotency.Begin(r.Principal, keys[0], operation, content)
-	if err != nil {
+	if err := r.beginExact(req, keys[0]); err != nil {
 		r.fail(err)
 	}
 	return r
+}
+
+// beginExact makes the call an exactly-once write. The request's database and collection are in its
+// digest.
+func (r *Reader) beginExact(req write, key string) error {
+	if r.Asked == nil {
+		asked, err := call.DigestOf(req)
+		if err != nil {
+			return err
+		}
+		r.Asked = &asked
+	}
+	operation := string(req.ProtoReflect().Descriptor().FullName())
+	exact, err := r.Idempotency.Begin(r.Principal, key, operation, *r.Asked)
+	r.Exact = exact
+	return err
 }
 
 // IsExact reports whether the call is an exactly-once write.
