@@ -153,18 +153,17 @@ function keeping(bodies, options) {
 test('values that JSON lacks', async (env) => {
   const orders = await filled(env, 'values');
   const long = new Uint8Array(70_000).map((_, i) => i);
-  const values = { nan: NaN, all: [Infinity, -Infinity, -0, 0], bytes: new Uint8Array([0, 255]).subarray(1), long };
-  await orders.put('a', values);
-  const { nan, all, bytes, long: { $binary } } = (await orders.get('a')).document;
-  assert.deepEqual(nan, { $numberDouble: 'NaN' });
-  assert.deepEqual(all.slice(0, 2), [{ $numberDouble: 'Infinity' }, { $numberDouble: '-Infinity' }]);
-  assert.deepEqual(bytes, { $binary: { base64: '/w==', subType: '00' } });
-  assert.ok(atob($binary.base64) === Array.from(long, (byte) => String.fromCharCode(byte)).join(''));
+  await orders.put('a', { bytes: new Uint8Array([0, 255]).subarray(1), long });
+  const { document } = await orders.get('a');
+  assert.deepEqual(document.bytes, { $binary: { base64: '/w==', subType: '00' } });
+  assert.ok(atob(document.long.$binary.base64) === Array.from(long, (byte) => String.fromCharCode(byte)).join(''));
   assert.equal((await orders.get('a', { filter: { bytes: new Uint8Array([255]) } })).document._id, 'a');
   const bodies = [];
-  await keeping(bodies).insertOne({ a: -0, b: [0, -1] });
-  assert.equal(bodies[0], '{"document":{"a":{"$numberDouble":"-0.0"},"b":[0,-1]}}');
-  if (globalThis.Buffer) await keeping(bodies).insertOne({ a: Buffer.from([255]) });
+  const kept = keeping(bodies);
+  await kept.insertOne({ a: [NaN, Infinity, -Infinity, -0, 0, -1.5] });
+  const doubles = ['NaN', 'Infinity', '-Infinity', '-0.0'].map(($numberDouble) => ({ $numberDouble }));
+  assert.deepEqual(JSON.parse(bodies[0]), { document: { a: [...doubles, 0, -1.5] } });
+  if (globalThis.Buffer) await kept.insertOne({ a: Buffer.from([255]) });
   if (globalThis.Buffer) assert.equal(bodies[1], '{"document":{"a":{"$binary":{"base64":"/w==","subType":"00"}}}}');
 });
 
