@@ -247,7 +247,7 @@ export interface ChangeHandlers<T extends object = Document> {
 
 /**
  * Follows a change stream with EventSource; ticket returns the URL of a ticket. It is called again,
- * with the token of the last change, when the ticket ends.
+ * with the newest resume token, when the ticket ends.
  */
 export declare function followChanges<T extends object = Document>(
   ticket: (startAfter?: Document) => string | Promise<string>,

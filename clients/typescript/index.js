@@ -666,7 +666,7 @@ export function followChanges(ticket, { onChange, onEnd, onError }, options = {}
   const Source = options.EventSource ?? globalThis.EventSource;
   let source;
   let closed = false;
-  let last; // the resume token of the last change
+  let last; // the newest resume token
   let failures = 0;
 
   const close = (report, ...args) => {
@@ -701,6 +701,9 @@ export function followChanges(ticket, { onChange, onEnd, onError }, options = {}
       last = change._id;
       onChange(change);
     };
+    own.addEventListener('progress', ({ data }) => {
+      last = JSON.parse(data).resumeToken;
+    });
     own.addEventListener('end', () => close(onEnd));
     own.addEventListener('failure', ({ data, lastEventId }) => {
       if (own !== source || lastEventId !== 'end') return; // it reconnects

@@ -30,8 +30,8 @@ func (x *Chain) decide(ctx context.Context, c *pass) error {
 	return c.next(ctx)
 }
 
-// ask keeps what the client asks for, if it may ask again with the same idempotency key: the policy,
-// which changes the request, may be another one then.
+// ask keeps what the client asks for, if it may ask again with the same idempotency key: the
+// policy, which changes the request, may be another one then.
 func (c *pass) ask(ctx context.Context, m proto.Message) error {
 	if c.stream != nil || len(metadata.ValueFromIncomingContext(ctx, call.IdempotencyKey)) == 0 {
 		return nil

@@ -66,18 +66,20 @@ func eventID(token bson.Raw) string { return base64.RawURLEncoding.EncodeToStrin
 // not be lost, because the stream may have passed many events that its pipeline drops.
 func (s *stream) appendProgress(e *encoder, m *mooringv1.WatchResponse) error {
 	token := m.GetResumeToken()
-	switch {
-	case token == nil || s.c.format.Bare:
-		return nil
-	case s.c.format.Type == media.SSE:
-		if m.GetShared() { // as a comment, since an event would be one of the stream's
-			e.buf = append(e.buf, ": shared\n"...)
-		}
-		e.buf = append(e.buf, "id: "+eventID(token.GetBson())+"\n\n"...)
+	if token == nil || s.c.format.Bare {
 		return nil
 	}
 	around := frame{`{"progress":{"resumeToken":`, "}}\n"}
-	if m.GetShared() {
+	switch {
+	case s.c.format.Type == media.SSE:
+		// Without data EventSource would keep the id, but show it to no page.
+		around.before = "id: " + eventID(token.GetBson()) + "\nevent: progress\n" +
+			`data: {"resumeToken":`
+		around.after = "}\n\n"
+		if m.GetShared() {
+			around.before = ": shared\n" + around.before
+		}
+	case m.GetShared():
 		around.after = `,"shared":true}}` + "\n"
 	}
 	return e.framed(around, func() error { return e.document(token) })

@@ -36,6 +36,12 @@ func token(tb testing.TB, text string) (*mooringv1.Document, string) {
 	return payload.NewDocument(raw), base64.RawURLEncoding.EncodeToString(raw)
 }
 
+// progress returns the event with the resume token {"_data": text}, which has this id.
+func progress(id, text string) string {
+	return "id: " + id + "\nevent: progress\ndata: {\"resumeToken\":{\"_data\":\"" + text +
+		"\"}}\n\n"
+}
+
 // changes sends events with these tokens, a message each, between tokens without events, which
 // begin with "-"; then it returns err.
 func changes(tb testing.TB, err error, tokens ...string) *fake {
@@ -70,7 +76,7 @@ var (
 func TestChangeForms(t *testing.T) {
 	_, a := token(t, "a")
 	_, b := token(t, "b")
-	opened, one := "id: "+a+"\n\n", "id: "+b+"\ndata: {\"_id\":{\"_data\":\"b\"},\"n\":1}\n\n"
+	opened, one := progress(a, "a"), "id: "+b+"\ndata: {\"_id\":{\"_data\":\"b\"},\"n\":1}\n\n"
 	const line = `{"progress":{"resumeToken":{"_data":"a"}}}` + "\n" +
 		`{"document":{"_id":{"_data":"b"},"n":1}}` + "\n"
 	const transient, final = "retry: 1000\nevent: failure\ndata: ERROR ",
@@ -224,8 +230,8 @@ func TestQuietChangesAreKeptAlive(t *testing.T) {
 			return s.Context().Err()
 		}})
 		w := do(h, "GET", changesPath+"?timeout=40s", "", "Accept", events)
-		want := "id: " + id +
-			"\n\n:\n\n:\n\nretry: 1000\nevent: failure\ndata: ERROR DeadlineExceeded\n\n"
+		want := progress(id, "a") +
+			":\n\n:\n\nretry: 1000\nevent: failure\ndata: ERROR DeadlineExceeded\n\n"
 		if got := cutErrors(w.Body.String()); got != want {
 			t.Errorf("%q\nwant %q", got, want)
 		}

@@ -719,6 +719,24 @@ test('followChanges asks for another ticket when one ends within its stream', as
   assert.deepEqual(seen, ['1', '2']);
 });
 
+test('followChanges goes on after the newest token, if that is no change', async () => {
+  const progress = (source, data) => source.listeners.progress?.({ data: `{"resumeToken":{"_data":"${data}"}}` });
+  const ends = (source) => source.listeners.failure({ data: failed('Unauthenticated', 'never'), lastEventId: 'end' });
+  const { asked } = await following(
+    (source) => {
+      progress(source, '1');
+      ends(source);
+    },
+    (source) => {
+      source.onmessage({ data: '{"_id":{"_data":"2"}}' });
+      progress(source, '3');
+      ends(source);
+    },
+    (source) => source.listeners.end({ data: '{}' }),
+  );
+  assert.deepEqual(asked, [undefined, '1', '3']);
+});
+
 test('followChanges gives up after failures only if no stream opens', async () => {
   const refused = (source) => {
     source.close(); // as after 401
@@ -746,7 +764,8 @@ test('followChanges with a ticket', 'replicaSet', 'EventSource', async (env) => 
     class Opened extends EventSource {
       constructor(url) {
         super(url);
-        this.onopen = () => orders.insertOne({ _id: 'new' }).catch(reject);
+        // The gateway tells the page its position before any change.
+        this.addEventListener('progress', () => orders.insertOne({ _id: 'new' }).catch(reject), { once: true });
       }
     }
     followChanges(ticket, { onChange, onEnd: resolve, onError: reject }, { EventSource: Opened });

@@ -63,6 +63,7 @@ func (t *tally) add(stream int, b []byte) error {
 // block reads an event, or the comment that keeps the connection.
 func (t *tally) block(s *events, block []byte) error {
 	_, data, found := bytes.Cut(block, []byte("data: "))
+	found = found && !bytes.Contains(block, []byte("event: progress\n"))
 	switch {
 	case !found && !s.open:
 		if !bytes.HasPrefix(block, []byte(": shared\nid: ")) {
