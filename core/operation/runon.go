@@ -150,7 +150,10 @@ func (op *Operation) exchangeContext(
 	ctx context.Context, most *RunOns,
 ) (_ context.Context, done func()) {
 	// With a context that has ended the connection sends nothing, so that the outcome is known.
-	if !op.RunOn || ctx.Done() == nil || ctx.Err() != nil {
+	if !op.RunOn || ctx.Err() != nil {
+		return ctx, nothing
+	}
+	if _, ok := ctx.(ctxwatch.Watchable); !ok && ctx.Done() == nil {
 		return ctx, nothing
 	}
 	r := &runOn{

@@ -235,6 +235,27 @@ func (c *Context) Value(k any) any {
 	return c.Context.Value(k)
 }
 
+// watchable describes contexts that tell one observer of their end without making anything for it,
+// as core has it for requests to a server.
+type watchable interface {
+	Watch(interrupt func()) bool
+	Unwatch() bool
+}
+
+// Watch has interrupt called in a goroutine of its own when the context ends. It reports false if
+// it does not: the caller uses context.AfterFunc then.
+func (c *Context) Watch(interrupt func()) bool {
+	w, ok := c.Context.(watchable)
+	return ok && w.Watch(interrupt)
+}
+
+// Unwatch ends what a Watch that reported true has begun. It reports false if interrupt was called
+// or will be.
+func (c *Context) Unwatch() bool {
+	w, ok := c.Context.(watchable)
+	return ok && w.Unwatch()
+}
+
 // From returns the call of the Context that ctx is, or is derived from. It panics if there is none:
 // a handler without interceptors would serve every client as the same principal.
 func From(ctx context.Context) *Call {

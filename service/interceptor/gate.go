@@ -45,12 +45,12 @@ type shard struct {
 
 // place represents one call in flight. It must not be copied.
 type place struct {
-	shard  *shard // nil: Drain does not wait for the call
-	cancel context.CancelCauseFunc
+	shard *shard // nil: Drain does not wait for the call
+	life  lifetime
 }
 
 // End ends the call with a cause.
-func (p *place) End(cause error) { p.cancel(cause) }
+func (p *place) End(cause error) { p.life.cancel(cause) }
 
 // NewGate returns an open gate.
 func NewGate() *Gate {
@@ -83,17 +83,17 @@ func (g *Gate) enter(ctx context.Context, p *place, late bool) (context.Context,
 	if s.draining && !late {
 		return nil, errRefused
 	}
-	ctx, p.cancel = context.WithCancelCause(ctx)
+	p.life.parent = ctx
 	if s.draining {
-		return ctx, nil
+		return &p.life, nil
 	}
 	p.shard = s
 	s.calls[p] = struct{}{}
-	return ctx, nil
+	return &p.life, nil
 }
 
 func (p *place) leave() {
-	p.cancel(nil)
+	p.life.end()
 	s := p.shard
 	if s == nil {
 		return
