@@ -96,12 +96,11 @@ func dialError(ctx context.Context, addr address.Address, op string, err error) 
 	cause := err
 	if ctxErr := ctxwatch.Err(ctx); ctxErr != nil {
 		cause = ctxErr
-		if e, ok := errors.AsType[*ProxyError](err); ok {
-			cause = &ProxyError{Reached: e.Reached, Err: ctxErr}
-		}
-	}
-	if errors.Is(cause, io.EOF) { // of TLS; callers take io.EOF for the end of a result
+	} else if errors.Is(err, io.EOF) { // callers take io.EOF for the end of a result
 		cause = io.ErrUnexpectedEOF
+	}
+	if e, ok := errors.AsType[*ProxyError](err); ok && cause != err { //nolint:errorlint // identity
+		cause = &ProxyError{Reached: e.Reached, Err: cause}
 	}
 	failed := &mongoerr.NetworkError{Address: addr, Op: op, Err: cause}
 	if isRefusal(err) && isRefusal(cause) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -121,6 +122,23 @@ func TestProxyCannotBeReached(t *testing.T) {
 			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, tt.err },
 		})
 		checkProxyError(t, err, false, tt.want)
+	}
+}
+
+// TestProxyCloses checks that a proxy that closes is no end of a result.
+func TestProxyCloses(t *testing.T) {
+	client, server := net.Pipe()
+	go func() {
+		_, _ = server.Read(make([]byte, 100))
+		_ = server.Close()
+	}()
+	_, err := conn.Dial(t.Context(), "db:1", conn.Config{
+		Proxy:  &conn.Proxy{Address: proxyAddress},
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return client, nil },
+	})
+	checkProxyError(t, err, true, "unexpected EOF")
+	if errors.Is(err, io.EOF) {
+		t.Errorf("Dial() = %v, which is an io.EOF", err)
 	}
 }
 
