@@ -73,6 +73,9 @@ function pause(milliseconds, signal) {
 // own error comes first.
 const grace = 10_000;
 
+// keyLife is how long the gateway knows an idempotency key, in milliseconds.
+const keyLife = 30 * 60_000;
+
 /** Ends a request if the gateway sends nothing for some time, or if the caller's signal aborts. */
 class Guard {
   #controller = new AbortController();
@@ -299,7 +302,8 @@ export class Client {
     const key = header(headers, 'idempotency-key');
     const unknown = isRepeatable(id, init.method, args, headers) ? 'same-request' : 'never';
     const timeout = args.timeout ?? this.#timeout;
-    const ends = performance.now() + timeout;
+    const begun = performance.now();
+    const ends = begun + timeout;
     for (let attempt = 0, left = timeout; ; attempt += 1) {
       if (timeout !== undefined) headers['Request-Timeout'] = `${Math.max(1, Math.ceil(left))}ms`;
       let error;
@@ -319,7 +323,9 @@ export class Client {
       guard.rest();
       error.idempotencyKey = key;
       const wait = backoff(attempt, error.retryAfter);
-      if (error.retry !== 'same-request' || attempt >= this.#retries || performance.now() + wait >= ends) throw error;
+      const at = performance.now() + wait;
+      const forgotten = key !== undefined && at - begun >= keyLife;
+      if (error.retry !== 'same-request' || attempt >= this.#retries || at >= ends || forgotten) throw error;
       await pause(wait, args.signal);
       left = ends - performance.now();
       if (left <= 0) throw error; // the timer was late

@@ -493,6 +493,23 @@ test('no call is repeated after its deadline, if a timer is late', async (env) =
   s.stop();
 });
 
+test('a call is not repeated when its key may be forgotten', async (env) => {
+  const later = (seconds) => ({ status: 503, headers: { 'Retry-After': seconds }, body: failed('IdempotencyUnavailable', 'same-request') });
+  const s = await env.answering([later('1800'), later('1700'), { body: '{"insertedId":1}' }], { exactlyOnce: true });
+  const orders = s.client.collection('a', 'b');
+  const { setTimeout } = globalThis;
+  globalThis.setTimeout = (run, milliseconds) => setTimeout(run, milliseconds > 1e6 ? 0 : milliseconds);
+  try {
+    await assert.rejects(orders.insertOne({}), (err) => err.reason === 'IdempotencyUnavailable' && err.idempotencyKey !== undefined);
+    assert.equal(s.requests.length, 1);
+    await orders.insertOne({});
+  } finally {
+    globalThis.setTimeout = setTimeout;
+  }
+  assert.equal(s.requests.length, 3);
+  s.stop();
+});
+
 test('a cursor whose page fails is closed', async (env) => {
   const page = { body: '{"documents":[1],"cursor":"c"}' };
   const closed = { body: '{}' };
