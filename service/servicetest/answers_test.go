@@ -14,8 +14,9 @@ import (
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
-// TestAnswersOfWrites has memory for a server's reply, and too little for the answer that is made of
-// it, in several degrees: no protocol refuses the answer of a write, which must not be made again.
+// TestAnswersOfWrites has memory for a server's reply, and too little for the answer that is made
+// of it, in several degrees: no protocol refuses the answer of a write, which must not be made
+// again.
 func TestAnswersOfWrites(t *testing.T) {
 	const budget = 16 << 20
 	large := bson.NewBuilder(nil).String("a", strings.Repeat("\x01", 1<<20)).Finish() // JSON: 6 MiB
