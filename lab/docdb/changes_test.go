@@ -79,7 +79,13 @@ func TestEvents(t *testing.T) {
 		}
 	}
 	ns := client.Namespace{Database: "shop", Collection: "c"}
-	do(step{`{"create": "c", "changeStreamPreAndPostImages": {"enabled": true}}`, fine})
+	do(
+		step{
+			`{"create": "c", "changeStreamPreAndPostImages": {}}`,
+			`{"ok": 0, "errmsg": "changeStreamPreAndPostImages is currently unsupported"}`,
+		},
+		step{`{"create": "c", "changeStreamPreAndPostImages": {"enabled": true}}`, fine},
+	)
 	s := watch(t, c, ns, client.WatchOptions{
 		FullDocument: "whenAvailable", FullDocumentBeforeChange: "whenAvailable",
 	})

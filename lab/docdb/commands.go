@@ -65,13 +65,13 @@ const imagesOption = "changeStreamPreAndPostImages"
 
 // setImages says in the log whether a collection keeps images, if the command says it.
 func (r *request) setImages() (bson.Raw, error) {
-	option := document(r.Body, imagesOption)
-	if option == nil {
+	enabled, ok := field(r.Body, imagesOption, "enabled").Bool()
+	if !ok {
 		return nil, nil
 	}
 	ns := namespace{r.Database, text(r.Body, r.Name)}
 	r.Body = bson.Without(r.Body, imagesOption)
-	b := bson.NewBuilder(nil).Value("enabled", field(option, "enabled"))
+	b := bson.NewBuilder(nil).Bool("enabled", enabled)
 	_, err := r.emit("images", ns.append(b, "ns").Finish())
 	return nil, err
 }
