@@ -196,3 +196,61 @@ func TestDerivedSessionsSplitAlikeInClientBulkWrite(t *testing.T) {
 		}
 	})
 }
+
+// TestDerivedSessionsReadResults: the results of a bulkWrite that do not fit one reply are read in
+// the session of the write, without a number of their own. What is left of them is killed there.
+func TestDerivedSessionsReadResults(t *testing.T) {
+	const member = `{"ok":1,"isWritablePrimary":true,"setName":"rs","hosts":["db.test:27017"],"me":"db.test:27017",` +
+		`"maxWireVersion":25,"logicalSessionTimeoutMinutes":30}`
+	const first = `{"ok":1,"nErrors":0,"nInserted":2,"nMatched":0,"nModified":0,"nUpserted":0,"nDeleted":0,` +
+		`"cursor":{"id":42,"ns":"admin.$cmd.bulkWrite","firstBatch":[{"ok":1,"idx":0,"n":1}]}}`
+	const second = `{"ok":1,"cursor":{"id":0,"ns":"admin.$cmd.bulkWrite","nextBatch":[{"ok":1,"idx":1,"n":1}]}}`
+	for name, test := range map[string]struct {
+		more fakemongo.Reply
+		want string // the commands with the first byte of their session, and their number
+	}{
+		"read":   {fakemongo.Document(doc(t, second)), "[bulkWrite 1 1 getMore 1 -]"},
+		"killed": {fakemongo.Error(1, "InternalError", "no more"), "[bulkWrite 1 1 getMore 1 - killCursors 1 -]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handlers := fakemongo.Handlers{
+				"hello":       fakemongo.Always(fakemongo.Document(doc(t, member))),
+				"bulkWrite":   fakemongo.Always(fakemongo.Document(doc(t, first))),
+				"getMore":     fakemongo.Always(test.more),
+				"killCursors": fakemongo.Always(fakemongo.Document(doc(t, `{"ok":1}`))),
+			}
+			run(t, handlers, func(t *testing.T, srv *fakemongo.Server, c *client.Client) {
+				models := make([]client.NamespacedWriteModel, 2)
+				for i := range models {
+					models[i] = client.NamespacedWriteModel{
+						Namespace:  orders,
+						WriteModel: client.WriteModel{Kind: client.InsertOne, Document: doc(t, `{}`)},
+					}
+				}
+				res, err := c.ClientBulkWrite(t.Context(), models, client.NamespacedBulkWriteOptions{
+					Common: client.Common{Session: derived(t, c)}, VerboseResults: new(true),
+				})
+				if name == "read" && (err != nil || len(res.InsertResults) != 2) {
+					t.Errorf("%d results and the error %v, want 2", len(res.InsertResults), err)
+				}
+				if name == "killed" && (err == nil || errors.Is(err, operation.ErrNotRetryable)) {
+					t.Errorf("the error is %v, want that of getMore", err)
+				}
+				var got []string
+				for _, cmd := range srv.Commands("bulkWrite", "getMore", "killCursors") {
+					id, _ := cmd.Body.Lookup("lsid", "id")
+					_, uuid, _ := id.Binary()
+					number := "-"
+					if v, ok := cmd.Body.Lookup("txnNumber"); ok {
+						n, _ := v.AsInt64()
+						number = fmt.Sprint(n)
+					}
+					got = append(got, fmt.Sprint(cmd.Name, " ", uuid[0], " ", number))
+				}
+				if fmt.Sprint(got) != test.want {
+					t.Errorf("the commands are %v, want %s", got, test.want)
+				}
+			})
+		})
+	}
+}

@@ -60,6 +60,9 @@ func OpenResult(
 	if opt.Lifetime {
 		c.deadline, _ = ctx.Deadline()
 	}
+	if s := op.Session; s != nil && s.IsExact() { // which is for writes alone
+		c.session = r.Sessions.ResumeImplicit(s.ID())
+	}
 	opened := false
 	defer func() { // by a panic, too
 		if !opened {
