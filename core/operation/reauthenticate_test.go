@@ -9,6 +9,7 @@ import (
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/session"
 )
 
 // Whatever the operation is, it is sent once more after the connection has authenticated again.
@@ -82,5 +83,27 @@ func TestReauthentication(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestReauthenticationOfFirst: a transaction whose first command did not begin it, since the
+// connection could not authenticate again, begins with the next one.
+func TestReauthenticationOfFirst(t *testing.T) {
+	expired := bson.NewBuilder(nil).Int32("ok", 0).Int32("code", 391).Finish()
+	r, f := retrying(21, expired)
+	f.reauthErr = errors.New("the provider is down")
+	s := inTransaction(t, r, session.TransactionOptions{})
+	op := operation.Operation{
+		Database: "db", Command: theirs("insert"), Kind: operation.Write, Session: s,
+	}
+	if _, err := r.Run(t.Context(), &op); !errors.Is(err, f.reauthErr) {
+		t.Errorf("Run() = %v, want that of the reauthentication", err)
+	}
+	if _, err := r.Run(t.Context(), &op); err != nil {
+		t.Fatal(err)
+	}
+	const want = "lsid txnNumber:1 startTransaction autocommit"
+	if got := carried(f.sent[len(f.sent)-1]); got != want {
+		t.Errorf("the next command carries %q, want %q", got, want)
 	}
 }

@@ -218,8 +218,8 @@ func (p *part) conclude(o *outcome) {
 
 // finish applies the end of the operation to the transaction. An error that ends a transaction lets
 // the next one go to another mongos; until then its commands stay at theirs, also the attempts that
-// an overloaded server causes. If the first command was refused, the next one starts the
-// transaction.
+// an overloaded server causes. If the first command was refused or not sent, the next one starts
+// the transaction.
 func (p *part) finish(l ledger, err error) {
 	if p.session == nil {
 		return
@@ -232,7 +232,7 @@ func (p *part) finish(l ledger, err error) {
 	switch {
 	case ends(err):
 		p.session.PinTo(nil)
-	case p.first && l.delivery == mongoerr.Refused:
+	case p.first && (l.delivery == mongoerr.Refused || l.delivery == mongoerr.Unsent):
 		p.session.Refuse()
 	}
 }
