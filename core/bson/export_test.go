@@ -2,8 +2,8 @@ package bson
 
 import "time"
 
-// NewObjectIDAt makes an ObjectID of a source whose counter stands at count.
-func NewObjectIDAt(now time.Time, count uint32) (a, b ObjectID) {
+// ObjectIDsAt makes two ObjectIDs of a source whose counter stands at count.
+func ObjectIDsAt(now time.Time, count uint32) (a, b ObjectID) {
 	s := newObjectIDSource()
 	s.counter.Store(count)
 	return s.next(now), s.next(now)

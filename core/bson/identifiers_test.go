@@ -31,14 +31,14 @@ func TestObjectIDTime(t *testing.T) {
 
 func TestObjectIDCounter(t *testing.T) {
 	now := time.Unix(0xFFFFFFFF, 0)
-	a, b := bson.NewObjectIDAt(now, 0xABFFFFFE)
+	a, b := bson.ObjectIDsAt(now, 0xABFFFFFE)
 	if !bytes.Equal(a[9:], []byte{0xFF, 0xFF, 0xFF}) || !bytes.Equal(b[9:], []byte{0, 0, 0}) {
 		t.Errorf("counters = %x, %x, want ffffff, 000000", a[9:], b[9:])
 	}
 	if !bytes.Equal(a[:9], b[:9]) || !bytes.Equal(a[:4], []byte{0xFF, 0xFF, 0xFF, 0xFF}) {
 		t.Errorf("ids = %v, %v: want the same random bytes and time", a, b)
 	}
-	c, _ := bson.NewObjectIDAt(now, 0)
+	c, _ := bson.ObjectIDsAt(now, 0)
 	if bytes.Equal(a[4:9], c[4:9]) {
 		t.Error("two sources have the same random bytes")
 	}

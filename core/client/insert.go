@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 )
@@ -90,6 +91,7 @@ type newID struct {
 // nil is not inserted, and has none.
 func newIDs(n int, document func(int) bson.Raw) []newID {
 	ids := make([]newID, n)
+	var now time.Time
 	var generated []byte
 	for i := range ids {
 		doc := document(i)
@@ -100,10 +102,10 @@ func newIDs(n int, document func(int) bson.Raw) []newID {
 			ids[i].value = v
 			continue
 		}
-		id := bson.NewObjectID()
 		if generated == nil {
-			generated = make([]byte, 0, (n-i)*len(id))
+			now, generated = time.Now(), make([]byte, 0, (n-i)*len(bson.ObjectID{}))
 		}
+		id := bson.NewObjectIDAt(now)
 		generated = append(generated, id[:]...)
 		data := slices.Clip(generated[len(generated)-len(id):])
 		ids[i] = newID{bson.Value{Type: bson.TypeObjectID, Data: data}, true}
