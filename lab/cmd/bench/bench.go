@@ -113,9 +113,11 @@ func (b *bench) startGateway(
 	if c.Directory, err = os.MkdirTemp(b.directory, ""); err != nil {
 		return subject{}, err
 	}
-	// The load generator has one address.
+	// The load generator has one address, and its 4,000 clients may dial more connections than they
+	// use.
 	c.Args = append([]string{
-		"--debug-address", "127.0.0.1:0", "--connections-max-per-address", "none",
+		"--debug-address", "127.0.0.1:0", "--connections-max", "none",
+		"--connections-max-per-address", "none",
 	}, c.Args...)
 	g, err := gateway.Start(ctx, c)
 	if err != nil {

@@ -33,6 +33,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -128,8 +129,8 @@ func run(ctx context.Context, args []string) error {
 		b.callers = allCallers
 	}
 	rows, err := b.run(ctx, os.Stdout)
-	if err != nil || *results == "" {
-		return err
+	if len(rows) > 0 && *results != "" {
+		err = errors.Join(err, writeResults(*results, rows))
 	}
-	return writeResults(*results, rows)
+	return err
 }

@@ -7,7 +7,8 @@ import (
 	"runtime"
 )
 
-// run measures every scenario and prints the table, then the ratios. It returns the table.
+// run measures every scenario and prints the table, then the ratios. It returns the table, beside an
+// error as far as it goes.
 func (b *bench) run(ctx context.Context, w io.Writer) ([]row, error) {
 	if err := b.verify(ctx); err != nil {
 		return nil, err
@@ -25,7 +26,7 @@ func (b *bench) run(ctx context.Context, w io.Writer) ([]row, error) {
 	for _, s := range b.scenarios() {
 		costs, err := b.measure(ctx, s)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name, err)
+			return rows, fmt.Errorf("%s: %w", s.name, err)
 		}
 		for i, c := range costs {
 			var plain *cost
