@@ -233,7 +233,8 @@ func TestDerivedSessionsReadResults(t *testing.T) {
 				if name == "read" && (err != nil || len(res.InsertResults) != 2) {
 					t.Errorf("%d results and the error %v, want 2", len(res.InsertResults), err)
 				}
-				if name == "killed" && (err == nil || errors.Is(err, operation.ErrNotRetryable)) {
+				killed := name == "killed"
+				if killed && (err == nil || errors.Is(err, operation.ErrNotRetryable)) {
 					t.Errorf("the error is %v, want that of getMore", err)
 				}
 				var got []string

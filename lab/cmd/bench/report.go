@@ -7,8 +7,8 @@ import (
 	"runtime"
 )
 
-// run measures every scenario and prints the table, then the ratios. It returns the table, beside an
-// error as far as it goes.
+// run measures every scenario and prints the table, then the ratios. It returns the table: beside
+// an error, as far as it goes.
 func (b *bench) run(ctx context.Context, w io.Writer) ([]row, error) {
 	if err := b.verify(ctx); err != nil {
 		return nil, err
