@@ -227,9 +227,10 @@ func TestDerivedSessionsReadResults(t *testing.T) {
 						WriteModel: client.WriteModel{Kind: client.InsertOne, Document: doc(t, `{}`)},
 					}
 				}
-				res, err := c.ClientBulkWrite(t.Context(), models, client.NamespacedBulkWriteOptions{
+				opt := client.NamespacedBulkWriteOptions{
 					Common: client.Common{Session: derived(t, c)}, VerboseResults: new(true),
-				})
+				}
+				res, err := c.ClientBulkWrite(t.Context(), models, opt)
 				if name == "read" && (err != nil || len(res.InsertResults) != 2) {
 					t.Errorf("%d results and the error %v, want 2", len(res.InsertResults), err)
 				}
