@@ -16,9 +16,11 @@ type pipelines struct {
 	// untouched says that other collections are read in full or not at all, since the pipeline is
 	// kept for other callers: that of a view.
 	untouched bool
-	work      *admission.Work
-	depth     int  // of the pipeline that is checked, in others
-	faceted   bool // the pipeline that is checked is in a $facet
+	// filter is that of another collection that is read so far; nil: none has one.
+	filter  bson.Raw
+	work    *admission.Work
+	depth   int  // of the pipeline that is checked, in others
+	faceted bool // the pipeline that is checked is in a $facet
 }
 
 // maxDepth is how deeply pipelines may nest, as in the server. What is changed in the innermost is
@@ -134,7 +136,7 @@ func (p *pipelines) stage(
 	}
 	switch {
 	case name == "$match":
-		return nil, l.checkFilter(operand)
+		return nil, p.match(operand, l)
 	case name == "$facet":
 		return p.facet(operand, l)
 	case name == "$geoNear":
@@ -155,6 +157,17 @@ func (p *pipelines) stage(
 		return nil, l.checkExpressions(v)
 	}
 	return nil, problem("has the stage " + name + ", which the policy does not allow here")
+}
+
+// match checks a $match. After a stage that reads a collection with a filter, it is checked as one
+// under this filter: servers move it to where that collection is read, and may evaluate it first.
+func (p *pipelines) match(client bson.Raw, l *limits) error {
+	if l.Filter != nil || p.filter == nil {
+		return l.checkFilter(client)
+	}
+	filtered := *l
+	filtered.Filter = p.filter
+	return filtered.checkFilter(client)
 }
 
 func (p *pipelines) facet(operand bson.Raw, l *limits) (bson.Raw, error) {
@@ -207,6 +220,9 @@ func (p *pipelines) other(v bson.Value) (limits, error) {
 	l := p.may("Aggregate", Resource{p.database, name})
 	if !l.Allowed || p.untouched && l.Restricted() {
 		return l, &foreign{Resource{p.database, name}, l.Rule}
+	}
+	if l.Filter != nil {
+		p.filter = l.Filter
 	}
 	return l, nil
 }
