@@ -16,6 +16,7 @@ type pipelines struct {
 	// untouched says that other collections are read in full or not at all, since the pipeline is
 	// kept for other callers: that of a view.
 	untouched bool
+	collation bson.Raw // of the request; nil or empty: that of the main collection
 	// filter is that of another collection that is read so far; nil: none has one.
 	filter  bson.Raw
 	work    *admission.Work
@@ -224,7 +225,7 @@ func (p *pipelines) other(v bson.Value) (limits, error) {
 	if l.Filter != nil {
 		p.filter = l.Filter
 	}
-	return l, nil
+	return l, l.checkCollation(p.collation)
 }
 
 // foreign reports that a pipeline reads or writes a collection that the caller may not.

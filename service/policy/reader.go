@@ -290,12 +290,25 @@ func (r *reader) pipeline(m protoreflect.Message, fd protoreflect.FieldDescripto
 	if fields := m.Descriptor().Fields(); fields.ByName("view_on") != nil {
 		p.untouched = true
 	}
+	collation := m.Descriptor().Fields().ByName("collation")
+	if collation != nil {
+		d, _ := m.Get(collation).Message().Interface().(*mooringv1.Document)
+		raw, err := r.call.decoder.Raw("collation", d)
+		if err != nil {
+			return err
+		}
+		p.collation = raw
+	}
 	stages, err := r.list(fd, m.Get(fd).List())
 	if err != nil {
 		return err
 	}
 	if stages, err = p.rewrite(stages, &r.limits); err != nil {
 		return err
+	}
+	if p.filter != nil && r.limits.Filter == nil && p.collation.IsEmpty() {
+		// Otherwise the filter is compared as the main collection's default collation says.
+		m.Set(collation, newDocument(bson.NewBuilder(nil).String("locale", "simple").Finish()))
 	}
 	changed := m.NewField(fd).List()
 	for _, s := range stages {
