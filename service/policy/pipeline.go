@@ -13,9 +13,9 @@ type pipelines struct {
 	may func(action string, on Resource) limits
 	// database is the database that the pipeline runs in.
 	database string
-	// untouched says that other collections are read in full or not at all, since the pipeline is
-	// kept for other callers: that of a view.
-	untouched bool
+	// whole lists the actions that the caller must be allowed on all of another collection. It is
+	// empty for calls that are possible with limits, which the pipeline gets.
+	whole     []string
 	collation bson.Raw // of the request; nil or empty: that of the main collection
 	// filter is that of another collection that is read so far; nil: none has one.
 	filter  bson.Raw
@@ -218,9 +218,13 @@ func (p *pipelines) other(v bson.Value) (limits, error) {
 	if !ok || name == "" {
 		return limits{}, problem("reads from a source that is not a collection of the database")
 	}
-	l := p.may("Aggregate", Resource{p.database, name})
-	if !l.Allowed || p.untouched && l.Restricted() {
-		return l, &foreign{Resource{p.database, name}, l.Rule}
+	on := Resource{p.database, name}
+	l := p.may("Aggregate", on)
+	if !l.Allowed {
+		return l, &foreign{on, l.Rule}
+	}
+	if err := p.all(on, p.whole); err != nil {
+		return l, err
 	}
 	if l.Filter != nil {
 		p.filter = l.Filter
@@ -342,6 +346,11 @@ func (p *pipelines) into(name string, v bson.Value, l *limits) error {
 	if name == "$out" { // it replaces the collection
 		actions = []string{"InsertMany", "DeleteMany", "DropCollection"}
 	}
+	return p.all(on, actions)
+}
+
+// all reports whether the caller may do actions with all of another collection.
+func (p *pipelines) all(on Resource, actions []string) error {
 	for _, action := range actions {
 		if d := p.may(action, on); !d.Allowed || d.Restricted() {
 			return &foreign{on, d.Rule}

@@ -14,6 +14,7 @@ import (
 // reader checks the fields of one request, and changes them.
 type reader struct {
 	call   *Call
+	method *method.Method // nil: a write of a bulk write
 	limits limits
 	on     Resource
 	write  bool // the request must have a filter if it can have one
@@ -281,15 +282,19 @@ func (r *reader) update(u *mooringv1.Update, upsert bool) error {
 }
 
 func (r *reader) pipelines() *pipelines {
-	return &pipelines{may: r.call.limits, database: r.on.Database, work: &r.call.work}
+	p := &pipelines{may: r.call.limits, database: r.on.Database, work: &r.call.work}
+	if r.method.Scope != mooringv1.Method_SCOPE_DOCUMENTS {
+		p.whole = append(p.whole, "Aggregate") // a view, which is kept for other callers
+		if r.method.Group == mooringv1.Method_GROUP_READ {
+			p.whole = append(p.whole, r.method.Action) // explain, which tells of all it reads
+		}
+	}
+	return p
 }
 
 // pipeline checks and replaces the pipeline of an aggregation.
 func (r *reader) pipeline(m protoreflect.Message, fd protoreflect.FieldDescriptor) error {
 	p := r.pipelines()
-	if fields := m.Descriptor().Fields(); fields.ByName("view_on") != nil {
-		p.untouched = true
-	}
 	collation := m.Descriptor().Fields().ByName("collation")
 	if collation != nil {
 		d, _ := m.Get(collation).Message().Interface().(*mooringv1.Document)
@@ -353,9 +358,7 @@ func (r *reader) whole(m protoreflect.Message, f method.Field, v protoreflect.Va
 	}
 	switch f.Check {
 	case mooringv1.Check_CHECK_VIEW_ON:
-		p := r.pipelines()
-		p.untouched = true
-		_, err := p.other(bson.StringValue(v.String()))
+		_, err := r.pipelines().other(bson.StringValue(v.String()))
 		return err
 	case mooringv1.Check_CHECK_RENAME:
 		to := Resource{r.on.Database, v.String()}

@@ -233,7 +233,9 @@ func (c *Call) check(m protoreflect.Message, a *method.Method, on Resource) erro
 		return nil
 	}
 	r := &c.reader
-	*r = reader{call: c, limits: l, on: on, write: a.Group == mooringv1.Method_GROUP_WRITE}
+	*r = reader{
+		call: c, method: a, limits: l, on: on, write: a.Group == mooringv1.Method_GROUP_WRITE,
+	}
 	err := r.message(m)
 	if err == nil && a.Scope == mooringv1.Method_SCOPE_COMMAND {
 		err = r.command(m)
