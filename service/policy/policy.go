@@ -188,7 +188,7 @@ func (r *rule) annotate(name, text string) (err error) {
 	case "forced":
 		r.forced, err = parseForced(text)
 	case "hidden":
-		r.hidden, err = parsePaths(text)
+		r.hidden, err = parseHidden(text)
 	case "readonly":
 		r.readonly, err = parsePaths(text)
 	case "commands":
@@ -213,6 +213,19 @@ func parseNames(text string) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// parseHidden refuses paths in _id, too: a list of the fields to return includes the whole _id
+// unless the client leaves it out.
+func parseHidden(text string) ([]string, error) {
+	paths, err := parsePaths(text)
+	for _, path := range paths {
+		if within(path, "_id") {
+			return nil, fmt.Errorf("%q cannot be hidden, since answers have a document's _id: "+
+				"keep what is hidden in another field", path)
+		}
+	}
+	return paths, err
 }
 
 func parsePaths(text string) ([]string, error) {

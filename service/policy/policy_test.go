@@ -68,6 +68,7 @@ func TestParse(t *testing.T) {
 		{"$exists", `@filter("{'a': {'$exists': 1}}")` + permitAll, "$exists"},
 		{"path with a position", `@filter("{'a.0': 1}")` + permitAll, "a.0"},
 		{"hidden _id", `@hidden("_id")` + permitAll, "_id"},
+		{"hidden part of the _id", "\n" + `@hidden("a, _id.b")` + permitAll, `line 2: @hidden: "_id.b" cannot be hidden`},
 		{"hidden position", `@hidden("a.$[].b")` + permitAll, "not a name"},
 		{"nothing hidden", `@hidden("")` + permitAll, "empty"},
 		{"forced path", `@forced("{'a.b': 1}")` + permitAll, "a.b"},
