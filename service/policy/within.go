@@ -17,7 +17,7 @@ import (
 func (p *Policy) within(who *Principal, name string, on Resource, d Decision) Decision {
 	var r *rule
 	switch {
-	case isSystem(on.Collection):
+	case isSystem(on.Collection), on.Collection != "" && ofServers(on.Database):
 		if d.Restricted() {
 			return Decision{Rule: d.Rule + " (a collection of the server's own)"}
 		}
@@ -27,7 +27,11 @@ func (p *Policy) within(who *Principal, name string, on Resource, d Decision) De
 			}
 			return d
 		}
-		r = p.limiting(who, collectionActions, Resource{Database: on.Database})
+		in := Resource{Database: on.Database}
+		if ofServers(on.Database) {
+			in = Resource{}
+		}
+		r = p.limiting(who, collectionActions, in)
 	case on.Collection == "" && slices.Contains(resourcesOf(method.OfAction(name)), "Collection"):
 		r = p.limiting(who, []string{name}, on)
 	}
@@ -40,6 +44,10 @@ func (p *Policy) within(who *Principal, name string, on Resource, d Decision) De
 	}
 	return d
 }
+
+// ofServers reports whether a database is the server's own. Its collections can have documents of
+// all databases in them, as the oplog has.
+func ofServers(database string) bool { return database == "local" || database == "config" }
 
 // buckets begins the name of the collection with the documents of a time series.
 const buckets = "system.buckets."

@@ -82,6 +82,18 @@ func TestWithin(t *testing.T) {
 		{"the buckets of another collection", `forbid (principal, action, resource == Collection::"shop.payroll");`, found, find("shop.system.buckets.a"), true},
 		{"the commands of all", `forbid (principal, action, resource == Collection::"shop.payroll");`, found, find("shop.system.profile"), false},
 		{"the commands of all elsewhere", `forbid (principal, action, resource == Collection::"shop.payroll");`, found, find("other.system.profile"), true},
+		{"the oplog", `forbid (principal, action, resource == Collection::"shop.payroll");`, found, find("local.oplog.rs"), false},
+		{"under a limit of a collection", `@hidden("a") permit (principal, action, resource == Collection::"shop.payroll");`, found, find("local.oplog.rs"), false},
+		{"under a limit of its own", `@hidden("a") permit (principal, action, resource == Collection::"local.oplog.rs");`, found, find("local.oplog.rs"), false},
+		{"under a forbid of another principal", `forbid (principal == Principal::"key:bob", action, resource == Collection::"shop.payroll");`, found, find("local.oplog.rs"), true},
+		{"the images of documents before changes", `forbid (principal, action, resource == Collection::"shop.payroll");`, found, find("config.system.preimages"), false},
+		{"those before retryable writes", `forbid (principal, action in Action::"write", resource in Database::"shop");`, found, find("config.image_collection"), false},
+		{
+			"a join with the oplog", `forbid (principal, action, resource == Collection::"shop.payroll");`, "DocumentService/Aggregate",
+			&mooringv1.AggregateRequest{
+				Database: "local", Pipeline: []*mooringv1.Document{document(t, `{"$unionWith": "oplog.rs"}`)},
+			}, false,
+		},
 		{
 			"a join with its buckets", `forbid (principal, action, resource == Collection::"shop.payroll");`, "DocumentService/Aggregate",
 			&mooringv1.AggregateRequest{
