@@ -220,6 +220,15 @@ func (m model) whole(who, group, on string) bool {
 	return ok && len(left) == 1 && !left[0].limited()
 }
 
+// unlimited reports whether no forbid and no limit is for an action on a resource.
+func (m model) unlimited(who, group, on string) bool {
+	all, _ := m.permits(who, group, on)
+	return (len(all) == 0 || m.whole(who, group, on)) &&
+		!slices.ContainsFunc(m, func(r modelRule) bool {
+			return r.forbid && r.matches(who, group, on)
+		})
+}
+
 // against reports whether a forbid or a limit is for an action on a collection in a resource.
 func (m model) against(who, on string, groups ...string) bool {
 	return slices.ContainsFunc(m, func(r modelRule) bool {
@@ -456,14 +465,13 @@ func (s *subject) wholes(rules model, on string) {
 		s.compare(ok, rules.whole(s.who, group, on), "%s %s", method, on)
 		if inside := call.Inside(); ok {
 			for _, name := range []string{"a", "b"} {
+				want := rules.unlimited(s.who, group, on+"."+name)
 				got := inside == nil || inside(db, name) == nil
-				forbidden := slices.ContainsFunc(rules, func(r modelRule) bool {
-					return r.forbid && r.matches(s.who, group, on+"."+name)
-				})
-				all, _ := rules.permits(s.who, group, on+"."+name)
-				s.compare(got,
-					!forbidden && (len(all) == 0 || rules.whole(s.who, group, on+"."+name)),
-					"%s %s, which has %s", method, on, name)
+				s.compare(got, want, "%s %s, which has %s", method, on, name)
+				const buckets = "system.buckets."
+				got = inside == nil || inside(db, buckets+name) == nil
+				s.compare(got, want && rules.unlimited(s.who, group, on+"."+buckets+name),
+					"%s %s, which has the time series %s", method, on, name)
 			}
 		}
 	}

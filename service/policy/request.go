@@ -113,11 +113,16 @@ func (c *Call) Inside() func(database, collection string) error {
 		return nil
 	}
 	return func(database, collection string) error {
-		on := Resource{database, collection}
-		for _, name := range names {
-			if d := p.decide(&who, name, on); d.limits() {
-				// The client does not learn which are there.
-				return c.refuse(&limits{Decision: d}, c.name, c.on, nil)
+		about := []Resource{{database, collection}}
+		if of, ok := strings.CutPrefix(collection, buckets); ok {
+			about = append(about, Resource{database, of})
+		}
+		for _, on := range about {
+			for _, name := range names {
+				if d := p.decide(&who, name, on); d.limits() {
+					// The client does not learn which are there.
+					return c.refuse(&limits{Decision: d}, c.name, c.on, nil)
+				}
 			}
 		}
 		return nil

@@ -126,3 +126,21 @@ func TestBucketsUnderLimits(t *testing.T) {
 		t.Error("it reads the buckets in full")
 	}
 }
+
+// TestBucketsInLists checks that the buckets of a time series are left out where it is.
+func TestBucketsInLists(t *testing.T) {
+	e := enforcer(t, permitAll+`forbid (principal, action, resource == Collection::"shop.payroll");`)
+	call := e.Begin(nil, "/mooring.v1.CatalogService/ListCollections", false)
+	if err := call.Check(t.Context(),
+		&mooringv1.ListCollectionsRequest{Database: "shop"}); err != nil {
+		t.Fatal(err)
+	}
+	inside := call.Inside()
+	for name, want := range map[string]bool{
+		"payroll": false, "system.buckets.payroll": false, "a": true, "system.buckets.a": true,
+	} {
+		if err := inside("shop", name); (err == nil) != want {
+			t.Errorf("%s: %v, want it listed: %t", name, err, want)
+		}
+	}
+}
