@@ -259,6 +259,8 @@ func TestModel(t *testing.T) {
 			for _, on := range []string{"p.a", "p.b", "q.a"} {
 				s.documents(rules, on)
 			}
+			s.joins(rules, "p.a", "p.b")
+			s.joins(rules, "p.b", "p.a")
 			for _, on := range modelOn {
 				s.wholes(rules, on)
 			}
@@ -369,6 +371,44 @@ func (s *subject) documents(rules model, on string) {
 			return d.matches(r.filter)
 		}), "delete %v in %s", d, on)
 		s.insert(left, together, on, d)
+	}
+}
+
+// joins compares pipelines on a collection that read another one: alone, with a $match that could
+// fail on a document which a filter excludes, with a collation, and explained.
+func (s *subject) joins(rules model, on, other string) {
+	db, c, _ := strings.Cut(on, ".")
+	_, name, _ := strings.Cut(other, ".")
+	fails := wrap("$match", wrap("$expr", bson.NewBuilder(nil).String("$toInt", "$t").Finish()))
+	english := payload.NewDocument(bson.NewBuilder(nil).String("locale", "en").Finish())
+	union := bson.NewBuilder(nil).String("$unionWith", name).Finish()
+	nested := bson.NewBuilder(nil).OpenDocument("$lookup").String("from", name).String("as", "z").
+		OpenArray("pipeline").Document("", union).Close().Close().Finish()
+
+	left, ok := rules.permits(s.who, "read", on)
+	there, also := rules.permits(s.who, "read", other)
+	readable := ok && also
+	filtered := readable && left[0].filter != 0
+	joined := readable && there[0].filter != 0
+	for _, read := range []bson.Raw{union, nested} {
+		ask := func(what string, want bool, collation *mooringv1.Document, stages ...bson.Raw) {
+			m := &mooringv1.AggregateRequest{Database: db, Collection: &c, Collation: collation}
+			for _, stage := range stages {
+				m.Pipeline = append(m.Pipeline, payload.NewDocument(stage))
+			}
+			_, got := s.check("DocumentService/Aggregate", m)
+			s.compare(got, want, "%s of %s and %s", what, on, other)
+			s.compare(got && collation == nil && m.GetCollation() != nil,
+				want && collation == nil && joined && !filtered, "the collation of that %s", what)
+		}
+		ask("join", readable, nil, read)
+		ask("join with a $match", readable && !filtered && !joined, nil, read, fails)
+		ask("join with a collation", readable && !filtered && !joined, english, read)
+		explain := &mooringv1.ExplainAggregateRequest{Database: db, Collection: &c}
+		explain.Pipeline = append(explain.Pipeline, payload.NewDocument(read))
+		_, got := s.check("DocumentService/ExplainAggregate", explain)
+		s.compare(got, rules.whole(s.who, "read", on) && rules.whole(s.who, "read", other),
+			"explained join of %s and %s", on, other)
 	}
 }
 
