@@ -245,6 +245,17 @@ func (g *generator) pipeline(depth int) []any {
 	return stages
 }
 
+// aggregation returns an aggregation of any collection, also of that without a filter.
+func (g *generator) aggregation(verb string) request {
+	body := doc{"pipeline": g.sortedPipeline()}
+	if g.IntN(8) == 0 {
+		body["collation"] = doc{"locale": "en", "strength": 1}
+	}
+	return request{
+		path: inDatabase(pick(g, g.collection(), catalogue), verb), body: body, write: true,
+	}
+}
+
 func (g *generator) operators() doc {
 	if g.simple {
 		return pick(g, doc{"$inc": doc{"n": 1}}, doc{"$set": doc{"s": pick(g, "p", "z")}},
@@ -349,11 +360,14 @@ func (g *generator) request() request {
 	case 6:
 		return request{path: at + "estimatedDocumentCount", body: doc{}}
 	case 7:
-		return request{path: at + pick(g, "explainFind", "explainAggregate"), body: doc{}}
+		return pick(g, request{path: at + "explainFind", body: doc{}},
+			request{path: at + "explainAggregate", body: doc{}},
+			request{
+				path: inDatabase(catalogue, "explainAggregate"),
+				body: doc{"pipeline": []any{doc{"$unionWith": "orders"}}},
+			})
 	case 8, 9, 10, 11:
-		return request{
-			path: at + "aggregate", body: doc{"pipeline": g.sortedPipeline()}, write: true,
-		}
+		return g.aggregation("aggregate")
 	case 12:
 		return request{
 			path: at + "updateOne", body: doc{"filter": g.one(), "update": g.update()}, write: true,
@@ -382,9 +396,7 @@ func (g *generator) request() request {
 	case 17:
 		return request{path: at + "streamFind", body: doc{"filter": g.filter(0), "sort": sorted}}
 	case 18:
-		return request{
-			path: at + "streamAggregate", body: doc{"pipeline": g.sortedPipeline()}, write: true,
-		}
+		return g.aggregation("streamAggregate")
 	case 19:
 		return request{
 			path:  at + "import?ordered=" + pick(g, "true", "false"),

@@ -32,6 +32,9 @@ const marker = "foreignmarker"
 
 var collections = []string{"orders", "parts"}
 
+// catalogue is a collection without a filter. It has the same documents in both worlds.
+const catalogue = "catalogue"
+
 // world is a database, with or without the documents of the other tenant.
 type world struct {
 	db    *mongo.Database
@@ -43,7 +46,7 @@ type world struct {
 // fill replaces all documents.
 func (w *world) fill(t *testing.T) {
 	t.Helper()
-	for _, name := range collections {
+	for _, name := range append([]string{catalogue}, collections...) {
 		c := w.db.Collection(name)
 		if _, err := c.DeleteMany(t.Context(), bson.D{}); err != nil {
 			t.Fatal(err)
@@ -59,14 +62,14 @@ func (w *world) fill(t *testing.T) {
 				{Key: "sub", Value: bson.D{{Key: "x", Value: i % 2}}},
 				{Key: "ref", Value: own + (i+1)%population},
 			}
-			if w.secret != "" {
+			if w.secret != "" && name != catalogue {
 				ownDocument = append(ownDocument, bson.E{Key: "secret", Value: w.secret})
 			}
 			docs = append(docs, ownDocument)
-			if w.other {
+			if w.other && name != catalogue {
 				docs = append(docs, bson.D{
 					{Key: "_id", Value: foreign + i},
-					{Key: "tenant", Value: "b"},
+					{Key: "tenant", Value: []string{"b", "A"}[i%2]},
 					{Key: "n", Value: i % 5},
 					{Key: "s", Value: marker},
 					{Key: "arr", Value: bson.A{i % 4, marker}},
@@ -207,7 +210,9 @@ const (
 		inWorlds
 	// ownOnly limits a rule to the documents of the tenant.
 	ownOnly  = `@filter("{'tenant': {'$claim': 'tenant'}}") @forced("{'tenant': {'$claim': 'tenant'}}") `
-	filtered = ownOnly + openRule
+	filtered = ownOnly + openRule + ` permit (principal, action in Action::"read", resource) ` +
+		`when { principal.claims has tenant && resource has collection && ` +
+		`resource.collection == "` + catalogue + `" && @worlds.contains(resource.database) };`
 )
 
 // experiment sends requests in both worlds, and returns how the tenant could tell them apart.
