@@ -64,6 +64,7 @@ func (c *Client) findAndModify(
 		return out, err
 	}
 	out.UpsertedID, _ = res.Reply.Lookup("lastErrorObject", "upserted")
+	out.Repeated = res.Reply.Has("retriedStmtId")
 	v, ok := res.Reply.Lookup("value")
 	if !ok || v.IsNull() {
 		return out, nil

@@ -71,6 +71,9 @@ type FindOneAndResult struct {
 	Document bson.Raw
 	// UpsertedID is the _id of the document that was inserted; zero: none was.
 	UpsertedID bson.Value
+	// Repeated is true if the server says that it had made the write before. Document is then as it
+	// was, and the projection is not applied to it. Some servers do not say so.
+	Repeated bool
 	// WriteConcernError: the write was applied but not confirmed as asked.
 	WriteConcernError *mongoerr.WriteConcernError
 }

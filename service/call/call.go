@@ -53,6 +53,8 @@ type Call struct {
 	Inside Inside
 	// Events decides about each event of a change stream; nil: its client may see all of them.
 	Events Events
+	// Answers limits the documents that writes answer with; nil: no policy does.
+	Answers Answers
 	// Rights is what the policy allows; nil: there is none.
 	Rights Rights
 	// Terse is true if errors tell the client neither addresses of servers nor their texts.
@@ -69,6 +71,15 @@ type Inside interface {
 type Events interface {
 	// Event returns what the client may see of an event, and false if that is nothing.
 	Event(event bson.Raw) (bson.Raw, bool)
+}
+
+// Answers limits the documents that writes answer with. A server that repeats its answer to a write
+// does not do so.
+type Answers interface {
+	// Answer returns what the client may see of the document that a request is answered with. It
+	// returns an error if that is nothing. repeated says that it is the whole document, as it was
+	// when the server was first asked.
+	Answer(request proto.Message, document bson.Raw, repeated bool) (bson.Raw, error)
 }
 
 // IdempotencyKey is the metadata key of the key of an exactly-once write.

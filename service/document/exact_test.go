@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/idempotency"
@@ -232,6 +233,83 @@ func TestKeysUnderAChangedPolicy(t *testing.T) {
 		sent, _ := sentWrites(t, g, len(seen))
 		if len(sent) != 2 || sent[0] != sent[1] {
 			t.Errorf("%s was sent as %v, want the same write twice", name, sent)
+		}
+	}
+}
+
+// TestRepeatedAnswers: a server that repeats its answer to a write applies no projection to the
+// document, and does not look whether the filter of the rules matches it now.
+func TestRepeatedAnswers(t *testing.T) {
+	rules := func(limits string) *policy.Policy {
+		p, err := policy.Parse([]byte(limits + `
+			permit (principal, action in [Action::"read", Action::"write"], resource);`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	enforcer := policy.NewEnforcer(policy.Config{Policy: rules(`@hidden("x")`)})
+	g := startReplicaSet(t, servicetest.Config{Policy: enforcer})
+	filter, set := doc(`{"_id": 1}`), operators(`{"$set": {"n": 1}}`)
+	id := &mooringv1.Value{Encoding: &mooringv1.Value_Json{Json: "1"}}
+	type response interface{ GetDocument() *mooringv1.Document }
+	type document = mooringv1.Document
+	calls := map[string]func(context.Context, *document) (response, error){
+		"FindOneAndUpdate": func(ctx context.Context, fields *document) (response, error) {
+			return g.Document.FindOneAndUpdate(ctx, &mooringv1.FindOneAndUpdateRequest{
+				Database: "d", Collection: "c", Filter: filter, Update: set,
+				Projection: fields,
+			})
+		},
+		"FindOneAndDelete": func(ctx context.Context, fields *document) (response, error) {
+			return g.Document.FindOneAndDelete(ctx, &mooringv1.FindOneAndDeleteRequest{
+				Database: "d", Collection: "c", Filter: filter, Projection: fields,
+			})
+		},
+		"PatchDocument": func(ctx context.Context, fields *document) (response, error) {
+			return g.Resource.PatchDocument(ctx, &mooringv1.PatchDocumentRequest{
+				Database: "d", Collection: "c", Id: id, Update: set, Projection: fields,
+			})
+		},
+	}
+	const value = `"value": {"_id": 1, "a": 1, "b": {"c": 2, "d": 3}, "salary": 5}`
+	const refused = "PolicyRefused"
+	for i, row := range []struct{ limits, projection, mark, want string }{
+		{`@hidden("salary, b.c")`, "", "", `{"_id":1,"a":1,"b":{"d":3}}`},
+		{`@hidden("salary")`, `{"a": 0}`, `"retriedStmtId": 0`, `{"_id":1,"b":{"c":2,"d":3}}`},
+		{`@hidden("salary")`, `{"a": 1}`, `"retriedStmtId": 0`, `{"_id":1,"a":1}`},
+		{`@hidden("salary")`, `{"_id": 0, "a": 1}`, `"retriedStmtId": 0`, `{"_id":1,"a":1,"b":{"c":2,"d":3}}`},
+		{``, `{"b.c": 1}`, `"retriedStmtId": 0`, `{"_id":1,"b":{"c":2}}`},
+		{`@filter("{'a': 1}") @hidden("a")`, "", `"retriedStmtId": 0`, `{"_id":1,"b":{"c":2,"d":3},"salary":5}`},
+		{`@filter("{'a': 2}")`, "", `"retriedStmtId": 0`, refused},
+		{`@filter("{'z': 2}")`, `{"b": 1}`, `"retriedStmtId": 0`, refused},
+	} {
+		reply := `{"ok": 1, ` + value + `}`
+		if row.mark != "" {
+			reply = `{"ok": 1, ` + value + `, ` + row.mark + `}`
+		}
+		g.Server.Handle("findAndModify", answer(t, reply))
+		enforcer.Replace(rules(row.limits))
+		var projection *mooringv1.Document
+		if row.projection != "" {
+			projection = doc(row.projection)
+		}
+		for name, call := range calls {
+			ctx := withKey(t.Context(), fmt.Sprint(name, i))
+			for range 2 {
+				res, err := call(ctx, projection)
+				got := ""
+				if err != nil {
+					got = errorOf(t, err).GetReason()
+				} else {
+					text, _ := extjson.Append(nil, res.GetDocument().GetBson(), extjson.Relaxed)
+					got = string(text)
+				}
+				if got != row.want {
+					t.Errorf("%s with %s and the projection %q = %s, want %s", name, row.limits,
+						row.projection, got, row.want)
+				}
+			}
 		}
 	}
 }

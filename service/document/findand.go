@@ -23,7 +23,7 @@ func (s *Server) FindOneAndUpdate(
 	if err != nil {
 		return nil, err
 	}
-	doc, err := r.Encoding.Document(res.Document)
+	doc, err := r.Answer(req, res, opt.Projection)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *Server) FindOneAndReplace(
 	if err != nil {
 		return nil, err
 	}
-	doc, err := r.Encoding.Document(res.Document)
+	doc, err := r.Answer(req, res, opt.Projection)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (s *Server) FindOneAndDelete(
 	if err != nil {
 		return nil, err
 	}
-	doc, err := r.Encoding.Document(res.Document)
+	doc, err := r.Answer(req, res, opt.Projection)
 	if err != nil {
 		return nil, err
 	}

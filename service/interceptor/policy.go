@@ -61,7 +61,7 @@ func (c *pass) check(ctx context.Context, message any) error {
 		c.checked = true
 		c.policy = enforcer.Begin(c.call.Identity, c.method, c.call.Built)
 		c.policy.Keep(&c.grounds)
-		c.call.Rights = rights{c}
+		c.call.Rights, c.call.Answers = rights{c}, rights{c}
 	}
 	if c.call.Forwarded {
 		c.policy.Of(m)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/service/caller"
@@ -145,6 +147,17 @@ func (r rights) Event(event bson.Raw) (bson.Raw, bool) {
 		return nil, false
 	}
 	return r.chain.cfg.Policy.Event(id, event)
+}
+
+// Answer returns what the client may see of the document that a request is answered with.
+func (r rights) Answer(
+	request proto.Message, document bson.Raw, repeated bool,
+) (bson.Raw, error) {
+	document, err := r.policy.Answer(request, document, repeated)
+	if refusal, ok := errors.AsType[*policy.Refusal](err); ok {
+		r.logRefusal(context.Background(), "request refused by the policy", refusal)
+	}
+	return document, err
 }
 
 // ending represents why the gateway ends a stream that its client has left open. It counts as a

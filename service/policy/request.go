@@ -129,6 +129,28 @@ func (c *Call) Inside() func(database, collection string) error {
 	}
 }
 
+// Answer returns what the client may see of the document that a request is answered with, which
+// Check has allowed. A server that repeats its answer to a write has neither projected the document
+// nor matched it with the filter of the rules. repeated says so, and that the document is whole.
+// The error is a *Refusal.
+func (c *Call) Answer(
+	request proto.Message, document bson.Raw, repeated bool,
+) (bson.Raw, error) {
+	on := ResourceOf(request)
+	action := method.OfRequest(request.ProtoReflect().Descriptor().FullName()).Action
+	d := c.state.decide(question{c.who, action, on})
+	if repeated && d.Filter != nil && !d.matches(document) {
+		return nil, &Refusal{
+			Principal: principalName(c.who), Action: action, On: on.brief(), Rule: d.Rule,
+			Changed: true,
+		}
+	}
+	if len(d.Hidden) == 0 {
+		return document, nil
+	}
+	return without(document, d.Hidden), nil
+}
+
 // Of sets what the call works on, by its first request; further calls of Of do nothing.
 func (c *Call) Of(request proto.Message) {
 	if !c.begun {

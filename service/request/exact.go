@@ -4,9 +4,13 @@ import (
 	"context"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/projection"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -59,6 +63,27 @@ func (r *Reader) beginExact(req write, key string) error {
 
 // IsExact reports whether the call is an exactly-once write.
 func (r *Reader) IsExact() bool { return r.Exact != nil }
+
+// Answer returns what the client gets of the document that a write has answered with: what the
+// policy allows, by the projection that was sent. A server that has made the write before answers
+// with the document as it was then, and applies no projection.
+func (r *Reader) Answer(
+	req proto.Message, res client.FindOneAndResult, sent bson.Raw,
+) (*mooringv1.Document, error) {
+	doc := res.Document
+	if doc != nil && r.Answers != nil {
+		var err error
+		if doc, err = r.Answers.Answer(req, doc, res.Repeated); err != nil {
+			return nil, err
+		}
+	}
+	if doc != nil && res.Repeated {
+		if p, err := projection.Compile(sent); err == nil {
+			doc = p.Apply(doc)
+		}
+	}
+	return r.Encoding.Document(doc)
+}
 
 // refuseKey refuses an idempotency key.
 func (r *Reader) refuseKey(ctx context.Context) {

@@ -51,7 +51,7 @@ func (s *Server) PutDocument(
 	if err = s.done(ctx, w, err, res); err != nil {
 		return nil, err
 	}
-	message, err := r.Encoding.Document(res.Document)
+	message, err := r.Answer(req, res, opt.Projection)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (s *Server) PatchDocument(
 	if err = s.done(ctx, w, err, res); err != nil {
 		return nil, err
 	}
-	message, err := r.Encoding.Document(res.Document)
+	message, err := r.Answer(req, res, opt.Projection)
 	if err != nil {
 		return nil, err
 	}
