@@ -413,6 +413,45 @@ func TestLiveUnderPolicy(t *testing.T) {
 	})
 }
 
+// TestLiveTicketUnderPolicy has a rule that hides the field of its own filter. A ticket has the
+// request as the client sent it, so that the rules which limit a stream are those of its opening.
+func TestLiveTicketUnderPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parse := func(of string) *policy.Policy {
+			p, err := policy.Parse([]byte(`@filter("{'of': '` + of + `'}") @hidden("of")
+				permit (principal, action == Action::"Live", resource);`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		e := policy.NewEnforcer(policy.Config{Policy: parse("ann")})
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{policy: e})
+		g.command(`{"insert": "c", "documents": [{"_id": 1, "of": "ann"}, {"_id": 2, "of": "bob"}]}`)
+		ticket, err := g.api.CreateTicket(as(t.Context(), "key:ann"),
+			&mooringv1.CreateTicketRequest{Live: liveOn(t, `{"_id": {"$lt": 9}}`, "")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range []struct{ of, want string }{
+			{"ann", `{"_id":1}`}, {"bob", `{"_id":2}`},
+		} {
+			e.Replace(parse(row.of))
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+				ticket.GetUrl()+"?timeout=5s", nil)
+			r.Header.Set("Accept", "text/event-stream")
+			w := httptest.NewRecorder()
+			g.rest.ServeHTTP(w, r)
+			want := "event: added\ndata: " + row.want + "\n\nevent: ready\n"
+			if w.Code != http.StatusOK || !strings.HasPrefix(w.Body.String(), want) {
+				t.Errorf("while the rule is %s's: %d %s, want %s", row.of, w.Code, w.Body, want)
+			}
+		}
+		synctest.Wait()
+	})
+}
+
 // TestLiveEndInABatch has a client that does not read, so that the end of the collection comes with
 // what was inserted before it. What is inserted comes first, and nothing stays.
 func TestLiveEndInABatch(t *testing.T) {

@@ -273,10 +273,15 @@ func (c *Call) check(m protoreflect.Message, a *method.Method, on Resource) erro
 	return nil
 }
 
-// contained checks each request in a message.
+// contained checks each request in a message. A ticket keeps its request as the client has sent it:
+// the request is checked again, and limited, when the ticket opens a stream.
 func (c *Call) contained(m protoreflect.Message) (err error) {
+	later := c.method.Name == mooringv1.ChangeStreamService_CreateTicket_FullMethodName
 	one := func(sub protoreflect.Message) bool {
 		if a := method.OfRequest(sub.Descriptor().FullName()); a != nil {
+			if later {
+				sub = shallow(sub)
+			}
 			err = c.check(sub, a, ResourceOf(sub.Interface()))
 			return err == nil
 		}
@@ -303,6 +308,17 @@ func (c *Call) contained(m protoreflect.Message) (err error) {
 		return true
 	})
 	return err
+}
+
+// shallow returns a message with the same fields. What is set in it is not set in m.
+func shallow(m protoreflect.Message) protoreflect.Message {
+	made := m.New()
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		made.Set(fd, v)
+		return true
+	})
+	made.SetUnknown(m.GetUnknown())
+	return made
 }
 
 // models checks each write of a bulk write.
