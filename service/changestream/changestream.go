@@ -147,6 +147,7 @@ func (s *Server) open(
 		changes, err = s.openOwn(ctx, ns, opt)
 		return changes, false, err
 	}
+	of.marks = r.Events != nil
 	var since session.Timestamp
 	if of.after == nil {
 		since = s.cfg.Client.ClusterTime().Timestamp()
@@ -218,7 +219,8 @@ func (s *sender) send(m *mooringv1.WatchResponse) error {
 	return s.ss.Send(m)
 }
 
-// sendAllowed sends what the client may see of events, and a token behind those that it may not.
+// sendAllowed sends what the client may see of events. Their tokens name documents, so that none is
+// sent of an event that it may not see: Progress follows with one that is no event's.
 func sendAllowed(
 	r *request.Reader, ss *sender, bytes int, events []bson.Raw,
 ) error {
@@ -226,24 +228,15 @@ func sendAllowed(
 		return sendEvents(r, ss, bytes, events)
 	}
 	allowed := make([]bson.Raw, 0, len(events))
-	hidden := false // the last
 	for _, event := range events {
-		limited, ok := r.Events.Event(event)
-		if hidden = !ok; ok {
+		if limited, ok := r.Events.Event(event); ok {
 			allowed = append(allowed, limited)
 		}
 	}
-	if len(allowed) > 0 {
-		if err := sendEvents(r, ss, bytes, allowed); err != nil {
-			return err
-		}
-	}
-	if !hidden {
+	if len(allowed) == 0 {
 		return nil
 	}
-	last, _ := events[len(events)-1].Lookup("_id")
-	token, _ := last.Document()
-	return sendProgress(r, ss, token)
+	return sendEvents(r, ss, bytes, allowed)
 }
 
 // sendEvents sends events, in messages with at most so many bytes, or one event.

@@ -31,6 +31,8 @@ type share struct {
 	filter *match.Filter
 	text   string
 	after  bson.Raw
+	// marks says that the client may see no token of an event that it does not get.
+	marks bool
 }
 
 // sharing returns how the stream of a request can share a cursor, and whether it can: its pipeline
@@ -106,12 +108,13 @@ func (s serversOf) compareByCollection(ns client.Namespace) bool {
 // hubFilter returns the filter for a hub. It keeps what this process cannot decide about, and
 // invalidate events, which end the stream.
 func (s *share) hubFilter() hub.Filter {
-	if s.filter == nil {
-		return hub.Filter{}
+	f := hub.Filter{Text: s.text, Marks: s.marks}
+	if s.filter != nil {
+		f.Match = func(event bson.Raw) bool {
+			return s.filter.Match(event) != match.No || isInvalidate(event)
+		}
 	}
-	return hub.Filter{Text: s.text, Match: func(event bson.Raw) bool {
-		return s.filter.Match(event) != match.No || isInvalidate(event)
-	}}
+	return f
 }
 
 // undecided reports whether only the server can decide about an event.

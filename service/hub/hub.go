@@ -136,6 +136,9 @@ func (h *Hub) Close() {
 type Filter struct {
 	Text  string
 	Match func(event bson.Raw) bool
+	// Marks is true if the subscriber gets no token of an event without the event: such a token
+	// names the document.
+	Marks bool
 }
 
 func (f Filter) keeps(event bson.Raw) bool { return f.Match == nil || f.Match(event) }

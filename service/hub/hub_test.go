@@ -126,6 +126,95 @@ func TestOpaque(t *testing.T) {
 	})
 }
 
+// TestMarks has subscribers that get no token of an event without the event: none of events before
+// they began, and none of those that their filter drops. Their tokens move on nevertheless, and who
+// resumes after one misses and repeats nothing, in memory or by a source of its own.
+func TestMarks(t *testing.T) {
+	const events, every = 200, 9
+	one := entry{event: eventAt(1, 10, true), token: tokenAt(1, true)}
+	for name, bytes := range map[string]int{"in memory": 1 << 20, "behind": 10 * one.cost()} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(c *Config) { c.RingBytes = bytes }, func(f *fixture) {
+				other := f.subscribe(Filter{}, nil)
+				f.log.write(3, 10)
+				synctest.Wait() // the newest token is an event's
+				some := Filter{Text: "some", Marks: true, Match: func(event bson.Raw) bool {
+					return numberOf(tokenOf(event))%every == 0
+				}}
+				type seen struct {
+					token bson.Raw
+					next  int // the event that follows
+				}
+				var tokens []seen
+				t := f.t
+				read := func(s *Subscription) (number int) {
+					t.Helper()
+					for last := s.ResumeToken(); ; {
+						event, found, err := s.TryNext(t.Context())
+						if err != nil {
+							t.Fatal(err)
+						}
+						if found {
+							return numberOf(tokenOf(event))
+						}
+						token := s.ResumeToken()
+						was, _ := timeOf(last)
+						at, _ := timeOf(token)
+						if at%2 == 0 && at > 0 || at < was {
+							t.Errorf("a token without an event is %v, after %v", token, last)
+						}
+						tokens, last = append(tokens, seen{token: token}), token
+					}
+				}
+				s := f.subscribe(some, nil)
+				if at, _ := timeOf(s.ResumeToken()); at != 0 {
+					t.Errorf("the first token is %v, want the source's first", s.ResumeToken())
+				}
+				var writer sync.WaitGroup
+				writer.Go(func() {
+					for n := range events {
+						pause := time.Duration(n%5) * time.Second / 2
+						if 20 < n && n < 80 { // no token comes without an event
+							pause = 400 * time.Millisecond
+						}
+						time.Sleep(pause) //nolint:forbidigo // time is fake
+						f.log.write(1, 10)
+					}
+				})
+				again := f.subscribe(some, s.ResumeToken())
+				for want := every; want < events; want += every {
+					from := len(tokens)
+					both := [2]*Subscription{s, again}
+					for i := range both { // the first one waits
+						if got := read(both[(i+want)%2]); got != want {
+							t.Fatalf("read the event %d, want %d", got, want)
+						}
+					}
+					for i := range tokens[from:] {
+						tokens[from+i].next = want
+					}
+					f.leave(again)
+					again = f.subscribe(some, s.ResumeToken())
+				}
+				f.leave(again)
+				writer.Wait()
+				if len(tokens) < 5 {
+					t.Errorf("only %d tokens came without an event", len(tokens))
+				}
+				for _, was := range slices.Clone(tokens) {
+					again := f.subscribe(some, was.token)
+					if got := read(again); got != was.next {
+						t.Errorf("after %v comes the event %d, want %d", was.token, got, was.next)
+					}
+					f.leave(again)
+				}
+				f.leave(s)
+				f.leave(other)
+			})
+		})
+	}
+}
+
 // TestFatal ends all subscribers with the error of the source, after what was read before it, and
 // lets the next one open another.
 func TestFatal(t *testing.T) {

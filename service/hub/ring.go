@@ -48,6 +48,10 @@ type ring struct {
 	// before is the token of the last entry that was evicted, or where the stream has begun; nil:
 	// not known.
 	before bson.Raw
+	// mark is the newest token that is no event's, also if it was evicted; nil: there was none. The
+	// position behind it is marked.
+	mark   bson.Raw
+	marked uint64
 	// numbers has the entries by their tokens.
 	numbers map[string]uint64
 	// unordered says that an entry has come whose time is not known, or is before that of another.
@@ -56,7 +60,7 @@ type ring struct {
 
 // newRing returns an empty ring of a stream that begins at a token; nil: the token is not known.
 func newRing(budget int, start bson.Raw) *ring {
-	return &ring{budget: budget, before: start, numbers: map[string]uint64{}}
+	return &ring{budget: budget, before: start, mark: start, numbers: map[string]uint64{}}
 }
 
 // append appends an entry, which it keeps, and evicts the oldest ones beyond the budget. If the
@@ -68,6 +72,9 @@ func (r *ring) append(e *entry) (evicted int) {
 	r.unordered = r.unordered || !known || at < last
 	r.numbers[string(e.token)] = r.end()
 	r.entries = append(r.entries, e)
+	if e.event == nil {
+		r.mark, r.marked = e.token, r.end()
+	}
 	r.bytes += e.cost()
 	for r.bytes > r.budget && len(r.entries) > 0 {
 		evicted += r.evict()

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -28,16 +29,19 @@ type Subscription struct {
 	taken []*entry
 	// token is that of the last event that was returned, or a newer one that has been shown.
 	token bson.Raw
-	// scanned is the last token that has been looked at, and met the last of an event. Nothing
-	// between them is an event.
+	// scanned is the last token that has been looked at, and met the last of an event or of the
+	// ring. Nothing between them is an event.
 	scanned, met bson.Raw
 	most         int
 
 	// group and position are set while the ring has what comes next; guarded by feed.mu.
 	group    *group
 	position uint64
-	round    uint64
-	turn     turn
+	// behind is the position behind the last event that was taken from the ring, or where the
+	// subscriber has joined it.
+	behind uint64
+	round  uint64
+	turn   turn
 	// reading holds the entries of the ring that the subscriber uses; guarded by feed.mu.
 	reading []*entry
 	// own is the source that the subscriber catches up by; nil while group is set.
@@ -53,7 +57,10 @@ func (s *Subscription) begin(after bson.Raw) bool {
 	s.round = f.round
 	if after == nil {
 		s.token = f.ring.last().Clone()
-		s.scanned = s.token
+		s.scanned, s.met = s.token, s.token
+		if s.filter.Marks {
+			s.token = f.ring.mark.Clone()
+		}
 		s.joinLocked(f.ring.end())
 		return true
 	}
@@ -66,7 +73,8 @@ func (s *Subscription) begin(after bson.Raw) bool {
 }
 
 func (s *Subscription) joinLocked(position uint64) {
-	s.position, s.group = position, s.feed.joinLocked(s.filter, position)
+	s.position, s.behind = position, position
+	s.group = s.feed.joinLocked(s.filter, position)
 }
 
 // Buffered returns how many events TryNext can return without blocking.
@@ -98,7 +106,6 @@ func (s *Subscription) TryNext(ctx context.Context) (event bson.Raw, found bool,
 		case err != nil:
 			s.ended = err
 		case shown:
-			s.token = s.scanned
 			return nil, false, nil
 		}
 	}
@@ -113,8 +120,8 @@ func (s *Subscription) TryNext(ctx context.Context) (event bson.Raw, found bool,
 	return e.event, true, nil
 }
 
-// take takes the next events, and reports instead whether a newer token is to be shown. It may do
-// neither.
+// take takes the next events, and reports instead whether s.token is a newer token to be shown. It
+// may do neither.
 func (s *Subscription) take(ctx context.Context) (shown bool, err error) {
 	if s.own != nil {
 		if joined, err := s.join(); joined || err != nil {
@@ -180,7 +187,7 @@ func (s *Subscription) read() (waits, shown bool, err error) {
 	if last := f.ring.last(); last != nil {
 		s.scanned, s.met = last, last
 	}
-	shown = s.round != f.round
+	shown = s.round != f.round && s.showLocked()
 	s.round = f.round
 	if !shown {
 		f.turns.end(s)
@@ -188,6 +195,20 @@ func (s *Subscription) read() (waits, shown bool, err error) {
 		f.passLocked()
 	}
 	return !shown, shown, nil
+}
+
+// showLocked has the ring's newest token shown, of those that the subscriber gets, and reports
+// whether there is one behind its last event.
+func (s *Subscription) showLocked() bool {
+	switch ring := s.feed.ring; {
+	case !s.filter.Marks:
+		s.token = s.scanned
+	case ring.mark == nil || ring.marked < s.behind:
+		return false
+	default:
+		s.token = ring.mark
+	}
+	return true
 }
 
 // takeLocked takes the next events of the ring, for as long as the subscriber uses them.
@@ -202,7 +223,7 @@ func (s *Subscription) takeLocked() {
 			break
 		}
 		e.readers++
-		s.taken = append(s.taken, e)
+		s.taken, s.behind = append(s.taken, e), n+1
 	}
 	s.position, s.reading = end, s.taken
 }
@@ -282,7 +303,11 @@ func (s *Subscription) catchUp(ctx context.Context) (shown bool, err error) {
 	if batch.Token != nil {
 		s.scanned = batch.Token.Clone()
 	}
-	return len(s.taken) == 0, nil
+	if len(s.taken) > 0 || s.filter.Marks && bytes.Equal(s.scanned, s.met) {
+		return false, nil
+	}
+	s.token = s.scanned
+	return true, nil
 }
 
 func (s *Subscription) closeOwn() {
