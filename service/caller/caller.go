@@ -137,7 +137,8 @@ type Config struct {
 // Authenticator finds out who calls. It is safe for concurrent use.
 type Authenticator struct {
 	keys        atomic.Pointer[KeyTable]
-	tokens      *tokens // nil: none is accepted
+	since       atomic.Pointer[time.Time] // of Replace
+	tokens      *tokens                   // nil: none is accepted
 	certificate CertificateName
 	// certificates has the identities of the certificates of connections, so that each call of a
 	// connection has the same one.

@@ -12,12 +12,21 @@ import (
 // Replace replaces the API keys. Calls that have begun go on; what is open is checked by the
 // followers (Follow, Current). It returns when they have.
 func (a *Authenticator) Replace(keys *KeyTable) {
+	a.since.Store(new(time.Now()))
 	a.keys.Store(keys)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, f := range a.followers {
 		f()
 	}
+}
+
+// Since returns when the API keys were replaced; zero: never.
+func (a *Authenticator) Since() time.Time {
+	if since := a.since.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
 }
 
 // Follow has f called after each replacement of the API keys, one call at a time. f must not call

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -138,6 +139,15 @@ func (r rights) Check(taken string) error {
 		r.logRefusal(context.Background(), "request refused by the policy", refusal)
 	}
 	return err
+}
+
+// Since returns since when the replica has the rules and the API keys that it has now.
+func (r rights) Since() time.Time {
+	since := r.chain.cfg.Policy.Since()
+	if callers := r.chain.cfg.Callers; callers != nil && callers.Since().After(since) {
+		return callers.Since()
+	}
+	return since
 }
 
 // Event returns what the client of a change stream may see of an event now.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/match"
@@ -38,7 +39,8 @@ func NewEnforcer(cfg Config) *Enforcer {
 // functions of Follow, which check what is open (Still), and returns when they have returned.
 func (e *Enforcer) Replace(p *Policy) {
 	e.state.Store(&state{
-		policy: p, decisions: map[remembered]*Decision{}, standings: map[caller.Digest]standing{},
+		policy: p, since: time.Now(),
+		decisions: map[remembered]*Decision{}, standings: map[caller.Digest]standing{},
 	})
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,6 +48,9 @@ func (e *Enforcer) Replace(p *Policy) {
 		f()
 	}
 }
+
+// Since returns when the rules became what they are now.
+func (e *Enforcer) Since() time.Time { return e.state.Load().since }
 
 // Follow makes Replace call f each time, one call at a time. f must not call Replace or Follow.
 func (e *Enforcer) Follow(f func()) {
@@ -62,6 +67,7 @@ func (e *Enforcer) IsOperator(id *caller.Identity) bool {
 // state holds the rules, and the decisions that were made with them.
 type state struct {
 	policy *Policy
+	since  time.Time
 
 	mu        sync.RWMutex
 	decisions map[remembered]*Decision

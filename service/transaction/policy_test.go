@@ -2,6 +2,8 @@ package transaction_test
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -67,5 +69,65 @@ func TestCommitIsDecidedAgain(t *testing.T) {
 		if err != nil || (found.GetCount() == 1) != (row.want == codes.OK) {
 			t.Errorf("%s: %d documents, %v", row.name, found.GetCount(), err)
 		}
+	}
+}
+
+// TestCommitAfterItsOwner loses the replica that keeps a transaction, and with it what the policy
+// has allowed its operations by. Commit is made as long as the rules are known to be the same ones;
+// else the transaction is aborted, unless it was committed.
+func TestCommitAfterItsOwner(t *testing.T) {
+	const same, skew = time.Hour, time.Minute
+	const aborted = "Aborted TransactionAborted transaction"
+	for name, row := range map[string]struct {
+		// age is how long the rules are there when the transaction begins.
+		age       time.Duration
+		change    bool // they are replaced before Commit
+		committed bool // by the owner
+		want      string
+		done      bool
+	}{
+		"the same rules":                      {same, false, false, "OK", true},
+		"other rules":                         {same, true, false, aborted, false},
+		"other rules after a commit":          {same, true, true, "OK", true},
+		"rules that are no older than clocks": {skew - time.Second, false, false, aborted, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const rules = `permit (principal, action, resource);`
+				parse := func(text string) *policy.Policy {
+					p, err := policy.Parse([]byte(text))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return p
+				}
+				e := policy.NewEnforcer(policy.Config{Policy: parse(rules)})
+				d, between := newDeployment(t, deployment.ReplicaSet), links{}
+				a := newReplicaWith(t, d, "a:1", between, servicetest.Config{Policy: e})
+				b := newReplicaWith(t, d, "b:1", between, servicetest.Config{Policy: e})
+				time.Sleep(row.age) //nolint:forbidigo // time is fake
+				token := a.begin()
+				if err := a.add(token, "a"); err != nil {
+					t.Fatal(err)
+				}
+				if row.committed {
+					if err := a.commit(token); err != nil {
+						t.Fatal(err)
+					}
+				}
+				between["a:1"].lost = refused
+				if row.change {
+					e.Replace(parse(rules + ` // again`))
+				}
+				for range 2 {
+					if got := told(b.commit(token)); got != row.want {
+						t.Errorf("Commit = %s, want %s", got, row.want)
+					}
+				}
+				if got := b.balances(); (got == onlyA) != row.done {
+					t.Errorf("there is %s, committed: %t", got, row.done)
+				}
+			})
+		})
 	}
 }

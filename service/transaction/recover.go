@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/rpcerr"
+	"github.com/mooringdb/mooring/service/seal"
 )
 
 // recoverable is how long after its beginning the outcome of a transaction can be asked for.
@@ -21,7 +22,11 @@ const recoverable = 25 * time.Minute
 // commitFailed returns what a client gets whose commit its owner was to make, which has returned
 // err. If the owner is gone, it asks the servers to commit.
 func (s *Transactions) commitFailed(ctx context.Context, c claim, err error) error {
-	if errors.Is(err, paging.ErrOwnerGone) {
+	switch {
+	case !errors.Is(err, paging.ErrOwnerGone):
+	case call.RightsSince(ctx).Add(seal.MaxSkew).After(c.begun):
+		return s.recoverUndecided(ctx, c)
+	default:
 		return s.recoverCommit(ctx, c)
 	}
 	lost, unreachable := errors.AsType[*paging.UnreachableError](err)
@@ -53,6 +58,7 @@ func (s *Transactions) recoverAbort(ctx context.Context, c claim) error {
 	}
 	defer own.End(ctx)
 	answer := abortNow(ctx, own)
+	informCaller(ctx, own)
 	switch kind := abortedBy(answer); kind {
 	case outcomeAborted:
 		return nil
@@ -65,6 +71,21 @@ func (s *Transactions) recoverAbort(ctx context.Context, c claim) error {
 				"confirmed the abort: " + answer.Error(),
 		}
 	}
+}
+
+// recoverUndecided answers a commit whose owner is gone, and with it what the policy had allowed
+// the operations by; the rules or the API keys may have changed since. It commits nothing, and
+// returns nil if the owner has.
+func (s *Transactions) recoverUndecided(ctx context.Context, c claim) error {
+	err := s.recoverAbort(ctx, c)
+	if err == nil {
+		return aborted("the policy or the API keys may have changed since it began, and the " +
+			"gateway replica that kept it is gone").refusal()
+	}
+	if e, ok := errors.AsType[*rpcerr.Error](err); ok && e.Reason == rpcerr.TransactionCommitted {
+		return nil
+	}
+	return err
 }
 
 // The codes of servers that have no transaction to abort.
@@ -102,10 +123,7 @@ func (s *Transactions) recoverCommit(ctx context.Context, c claim) error {
 	}
 	defer own.End(ctx)
 	err = own.CommitTransaction(ctx, endOptions(ctx))
-	if after := call.From(ctx).Session; after != nil {
-		after.AdvanceOperationTime(own.OperationTime())
-		after.AdvanceClusterTime(own.ClusterTime())
-	}
+	informCaller(ctx, own)
 	if mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) &&
 		!mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult) {
 		return errOwnerGone

@@ -57,7 +57,14 @@ func newReplicas(t *testing.T, topology deployment.Topology) (a, b *bank, betwee
 // newReplica returns a gateway that forwards calls to the others, and gets theirs from now on.
 func newReplica(t *testing.T, d *deployment.Deployment, address string, between links) *bank {
 	t.Helper()
-	var cfg servicetest.Config
+	return newReplicaWith(t, d, address, between, servicetest.Config{})
+}
+
+// newReplicaWith returns one that is configured otherwise, too.
+func newReplicaWith(
+	t *testing.T, d *deployment.Deployment, address string, between links, cfg servicetest.Config,
+) *bank {
+	t.Helper()
 	cfg.Handles.Keys, cfg.Handles.Replica, cfg.Replicas = newRing(t), address, between
 	g := newBranch(t, d, cfg)
 	between[address] = &link{answer: g.Answer}

@@ -418,7 +418,7 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 	}
 	end := outcome{}
 	defer func() { s.finish(work, o, end) }() // also after a panic
-	defer s.informCaller(ctx, o)
+	defer informCaller(ctx, o.session)
 	if err = o.mayCommit(ctx); err != nil {
 		end = aborted(err.Error())
 		_ = abortNow(work, o.session) // servers abort it themselves otherwise
@@ -462,7 +462,7 @@ func (s *Transactions) abort(ctx context.Context, c claim) error {
 	}
 	end := aborted("Abort was called")
 	defer func() { s.finish(work, o, end) }() // also after a panic
-	defer s.informCaller(ctx, o)
+	defer informCaller(ctx, o.session)
 	if abortedBy(abortNow(work, o.session)) == outcomeCommitted {
 		// Another replica has committed it, which could not reach this one.
 		end = outcome{kind: outcomeCommitted}
@@ -486,9 +486,9 @@ func abortNow(ctx context.Context, own *client.Session) (answer error) {
 }
 
 // informCaller lets the session of a call know the times that a transaction has seen.
-func (s *Transactions) informCaller(ctx context.Context, o *open) {
+func informCaller(ctx context.Context, own *client.Session) {
 	if after := call.From(ctx).Session; after != nil {
-		request.Inform(after, o.session)
+		request.Inform(after, own)
 	}
 }
 
