@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mooringdb/mooring/core/mongoerr"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/front"
@@ -81,8 +80,8 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 		return err
 	}
 	stop := c.x.Body.While(ctx, stream.Context())
-	unread := c.sendBody(stream, first, in) //nolint:contextcheck // the stream has it
-	ended := stop()                         // the handler has, and RecvMsg says why
+	sent, unread := c.sendBody(stream, first, in) //nolint:contextcheck // the stream has it
+	ended := stop()                               // the handler has, and RecvMsg says why
 	content, malformed := errors.AsType[*contentError](unread)
 	if unread != nil && !malformed {
 		cancel()
@@ -100,7 +99,7 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 	}
 	switch header, _ := stream.Header(); {
 	case unread != nil && !malformed && !ended:
-		return unread
+		return rpcerr.BrokenOff(unread, sent, err)
 	case err != nil:
 		return err
 	case malformed:
@@ -120,13 +119,14 @@ func partial(err error, response *mooringv1.ImportResponse) error {
 	return &rpcerr.PartialError{Err: err, Result: done}
 }
 
-// sendBody sends the documents of the body, the first ones with the options. It returns nil at the
-// end of the body, and if the service takes no more. Otherwise it returns why the body cannot be
-// read: a *contentError if the documents before it are sent.
+// sendBody sends the documents of the body, the first ones with the options, and returns whether it
+// has sent any. It returns no error at the end of the body, and if the service takes no more.
+// Otherwise it returns why the body cannot be read: a *contentError if the documents before it are
+// sent.
 func (c *call) sendBody(
 	stream grpc.ClientStream, message *mooringv1.ImportRequest, in *cutter,
-) error {
-	lent, sent := int64(0), false
+) (sent bool, err error) {
+	lent := int64(0)
 	for size, end := 0, error(nil); end == nil; {
 		doc, n, err := c.cut(in)
 		_, malformed := errors.AsType[*contentError](err)
@@ -134,7 +134,7 @@ func (c *call) sendBody(
 		case errors.Is(err, io.EOF), malformed && in.read > 0:
 			end = err
 		case err != nil:
-			return c.uncut(err, sent)
+			return sent, c.uncut(err)
 		default:
 			message.Documents, size = append(message.Documents, doc), size+n+perDocument
 		}
@@ -142,16 +142,16 @@ func (c *call) sendBody(
 			continue
 		}
 		if stream.SendMsg(message) != nil {
-			return nil // the handler has ended, and RecvMsg says why
+			return sent, nil // the handler has ended, and RecvMsg says why
 		}
 		if malformed {
-			return err
+			return true, err
 		}
 		c.x.Memory.Release(lent) // the service has used the message before
 		lent, in.charged, sent = in.charged, 0, true
 		message, size = &mooringv1.ImportRequest{}, 0
 	}
-	return nil
+	return sent, nil
 }
 
 // openImport charges the request with what an import has always, and returns a cutter of the body,
@@ -210,23 +210,17 @@ func (c *call) cut(in *cutter) (doc *mooringv1.Document, n int, err error) {
 	return doc, n, err
 }
 
-// uncut returns the error of a body that could not be cut to its end. If some of its documents were
-// sent, the error does not say that nothing was done.
-func (c *call) uncut(err error, sent bool) error {
+// uncut returns the error of a body that could not be cut to its end.
+func (c *call) uncut(err error) error {
 	ours, isOurs := errors.AsType[*rpcerr.Error](err)
 	switch {
 	case errors.Is(err, coding.ErrMalformed):
-		err = refuse(rpcerr.InvalidArgument, "the body is not what Content-Encoding says: "+
+		return refuse(rpcerr.InvalidArgument, "the body is not what Content-Encoding says: "+
 			err.Error())
 	case errors.Is(err, coding.ErrTooLarge):
-		err = refuse(rpcerr.TooLarge, "the body is compressed with a window of more than 8 MiB")
+		return refuse(rpcerr.TooLarge, "the body is compressed with a window of more than 8 MiB")
 	case isOurs:
-		err = ours
-	default:
-		err = c.x.Body.Unread(err)
+		return ours
 	}
-	if sent {
-		return mongoerr.WithDelivery(err, mongoerr.Executed)
-	}
-	return err
+	return c.x.Body.Unread(err)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -181,6 +182,39 @@ func TestImportFails(t *testing.T) {
 		t.Errorf("a broken body: %d %s, documents %q", w.Code, w.Body, got.documents)
 	}
 }
+
+// TestImportBrokenOff has a body stop: once the service has documents of it, the client is told
+// what is inserted, and that the import is not to be made again.
+func TestImportBrokenOff(t *testing.T) {
+	h := newImporter(t, func(ss importStream) error {
+		inserted := int64(0)
+		for {
+			m, err := ss.Recv()
+			if err != nil && inserted > 0 {
+				done := rpcerr.Result{InsertedCount: &inserted}
+				return &rpcerr.PartialError{Err: ss.Context().Err(), Result: done}
+			}
+			if err != nil {
+				return err
+			}
+			inserted += int64(len(m.GetDocuments()))
+		}
+	})
+	for n, want := range map[int]string{
+		10: `"retry":"same-request"}}`, 10_000: `"retry":"never"},"result":{"insertedCount":`,
+	} {
+		r := httptest.NewRequest("POST", documents+":import",
+			io.MultiReader(strings.NewReader(strings.Repeat("{}\n", n)), lateBody{}))
+		r.Header.Set("Content-Type", "application/x-ndjson")
+		if w := serve(h, r); w.Code != 408 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%d documents: %d %s, want %s", n, w.Code, w.Body, want)
+		}
+	}
+}
+
+type lateBody struct{}
+
+func (lateBody) Read([]byte) (int, error) { return 0, os.ErrDeadlineExceeded }
 
 type brokenBody struct{}
 

@@ -78,10 +78,19 @@ func explain(err error) explanation {
 		GRPCStatus() *status.Status
 	}](err); ok {
 		x.read(carrier.GRPCStatus())
-		return x
+	} else {
+		x.look(err)
 	}
+	if e, ok := errors.AsType[*PartialError](err); ok {
+		x.partial(e.Result) // with any cause
+	}
+	return x
+}
+
+// look explains an error by the table.
+func (x *explanation) look(err error) {
 	for _, e := range table {
-		if e.explain(err, &x) {
+		if e.explain(err, x) {
 			break
 		}
 	}
@@ -89,13 +98,9 @@ func explain(err error) explanation {
 	if e, ok := errors.AsType[*FieldError](err); ok {
 		x.field = strings.TrimSuffix(e.Field+"."+x.field, ".")
 	}
-	if e, ok := errors.AsType[*PartialError](err); ok {
-		x.partial(e.Result) // with any cause
-	}
 	if x.retryAfter == 0 && (x.code == codes.Unavailable || x.code == codes.ResourceExhausted) {
 		x.retryAfter = retryAfter
 	}
-	return x
 }
 
 // entry explains one kind of error.

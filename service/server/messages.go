@@ -176,9 +176,9 @@ func (s *stream) receive(m any) error {
 // cut ends the call, whose client does not keep pace.
 func (s *stream) cut(why string) {
 	// The error is that the call has ended meanwhile.
-	_ = s.raw.WriteStatus(rpcerr.Status(&rpcerr.Error{
+	_ = s.raw.WriteStatus(rpcerr.Status(rpcerr.BrokenOff(&rpcerr.Error{
 		Reason: rpcerr.BodyTimeout, Message: why,
-	}))
+	}, s.arrived.Load(), nil)))
 }
 
 // decode reads the bytes of a message as they arrive, and decodes it.

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"log/slog"
 	"net"
@@ -14,6 +15,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -37,6 +40,7 @@ type rawClient struct {
 	wmu    sync.Mutex // guards the framer's writing
 	mu     sync.Mutex
 	status map[uint32]string // grpc-status of the streams that have ended
+	retry  map[uint32]string // of their details
 	data   map[uint32]int    // bytes of a stream
 }
 
@@ -48,7 +52,8 @@ type rawServer struct {
 }
 
 // newRawServer serves /test.Test/List, which returns its request, /test.Test/Unary, whose response
-// is as large as its request says, and /test.Test/Stream, which sends two such messages.
+// is as large as its request says, /test.Test/Stream, which sends two such messages, and
+// /test.Test/Import, which takes any number of them.
 func newRawServer(cfg server.GRPCConfig) *rawServer {
 	size := func(in []byte) int {
 		if len(in) != 4 {
@@ -111,6 +116,14 @@ func newRawServer(cfg server.GRPCConfig) *rawServer {
 				}
 			}
 			return nil
+		}}, {StreamName: "Import", ClientStreams: true, Handler: func(
+			_ any, ss grpc.ServerStream,
+		) error {
+			for {
+				if err := ss.RecvMsg(new(wrapperspb.BytesValue)); err != nil {
+					return err
+				}
+			}
 		}}},
 	}, struct{}{})
 	s := &rawServer{pipeListener{make(chan net.Conn), make(chan struct{})}, g, make(chan error, 1)}
@@ -138,7 +151,7 @@ func (s *rawServer) dial(t *testing.T, window uint32) *rawClient {
 	}
 	c := &rawClient{
 		t: t, conn: nc, framer: http2.NewFramer(nc, nc), done: make(chan struct{}),
-		status: map[uint32]string{}, data: map[uint32]int{},
+		status: map[uint32]string{}, retry: map[uint32]string{}, data: map[uint32]int{},
 	}
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	go c.read()
@@ -173,8 +186,11 @@ func (c *rawClient) read() {
 		switch f := f.(type) {
 		case *http2.MetaHeadersFrame:
 			for _, field := range f.Fields {
-				if field.Name == "grpc-status" {
+				switch field.Name {
+				case "grpc-status":
 					c.status[f.StreamID] = field.Value
+				case "grpc-status-details-bin":
+					c.retry[f.StreamID] = retryOf(field.Value)
 				}
 			}
 		case *http2.PingFrame:
@@ -190,6 +206,20 @@ func (c *rawClient) read() {
 		}
 		c.mu.Unlock()
 	}
+}
+
+// retryOf returns whether a client may repeat a call, as the details of its status say.
+func retryOf(details string) string {
+	data, _ := base64.RawStdEncoding.DecodeString(details)
+	st := &spb.Status{}
+	_ = proto.Unmarshal(data, st)
+	for _, d := range st.GetDetails() {
+		info := &errdetails.ErrorInfo{}
+		if d.UnmarshalTo(info) == nil {
+			return info.GetMetadata()["retry"]
+		}
+	}
+	return ""
 }
 
 // open sends the headers of a call.
@@ -360,6 +390,34 @@ func TestRequestsMustArrive(t *testing.T) {
 		c.call(1001, "/test.Test/Unary", 10)
 		if got := c.ended(1001); got != "0" {
 			t.Errorf("a call over the same connection: status %q", got)
+		}
+		_ = c.conn.Close()
+	})
+}
+
+// TestBrokenOff checks that a stream whose message does not arrive says that the call may be made
+// again only if no message has arrived before.
+func TestBrokenOff(t *testing.T) {
+	inBubble(t, server.GRPCConfig{}, func(t *testing.T, s *rawServer) {
+		c := s.dial(t, 1<<20)
+		const none, one, unary = 1, 3, 5
+		c.open(none, "/test.Test/Import")
+		c.open(one, "/test.Test/Import")
+		c.open(unary, "/test.Test/Unary")
+		in, _ := proto.Marshal(wrapperspb.Bytes(nil))
+		c.write(func(f *http2.Framer) error {
+			return f.WriteData(one, false, append(prefix(len(in)), in...))
+		})
+		for _, id := range []uint32{none, one, unary} {
+			c.begin(id, 1<<20, 1)
+		}
+		pass(32 * time.Second)
+		for id, want := range map[uint32]string{
+			none: "same-request", one: "never", unary: "same-request",
+		} {
+			if got := c.ended(id); got != "4" || c.retry[id] != want {
+				t.Errorf("stream %d: status %q, retry %q, want %s", id, got, c.retry[id], want)
+			}
 		}
 		_ = c.conn.Close()
 	})

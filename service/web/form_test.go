@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -84,6 +85,8 @@ type result struct {
 	code     codes.Code
 	message  string
 	reason   string // of the ErrorInfo
+	retry    string
+	done     *mooringv1.BulkWriteResult
 	trailer  string // mooring-end
 }
 
@@ -201,10 +204,22 @@ func (r *result) fail(t *testing.T, text []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		info := &errdetails.ErrorInfo{}
-		if d.Type == "google.rpc.ErrorInfo" && proto.Unmarshal(value, info) == nil {
-			r.reason = info.GetReason()
-		}
+		r.detail(t, &anypb.Any{TypeUrl: "/" + d.Type, Value: value})
+	}
+}
+
+// detail reads a detail of an error.
+func (r *result) detail(t *testing.T, d *anypb.Any) {
+	t.Helper()
+	m, err := d.UnmarshalNew()
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch m := m.(type) {
+	case *errdetails.ErrorInfo:
+		r.reason, r.retry = m.GetReason(), m.GetMetadata()["retry"]
+	case *mooringv1.BulkWriteResult:
+		r.done = m
 	}
 }
 
@@ -234,10 +249,7 @@ func (r *result) readTrailers(t *testing.T, text []byte) {
 				t.Fatalf("%v: %q", err, value)
 			}
 			for _, d := range st.GetDetails() {
-				info := &errdetails.ErrorInfo{}
-				if d.UnmarshalTo(info) == nil {
-					r.reason = info.GetReason()
-				}
+				r.detail(t, d)
 			}
 		case "mooring-end":
 			r.trailer = value

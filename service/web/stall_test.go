@@ -63,6 +63,22 @@ func (l *oneConn) Close() error {
 
 func (*oneConn) Addr() net.Addr { return &net.UnixAddr{} }
 
+// dial connects a client to a handler, in a bubble.
+func dial(h http.Handler) (near net.Conn, end func()) {
+	l := &oneConn{conns: make(chan net.Conn, 1), ended: make(chan struct{})}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Hour}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = s.Serve(l) })
+	near, far := net.Pipe()
+	l.conns <- far
+	return near, func() {
+		_ = near.Close()
+		_ = s.Close()
+		serving.Wait()
+		time.Sleep(time.Second) //nolint:forbidigo // fake time, for net/http, which lingers
+	}
+}
+
 // TestStalledClients checks that a client which reads nothing of a stream loses its connection
 // after the stall timeout, that its handler ends then, and that nothing stays charged.
 func TestStalledClients(t *testing.T) {

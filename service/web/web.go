@@ -236,9 +236,9 @@ func (c *call) stream(ctx context.Context) error {
 	if c.method.receives {
 		stop = c.x.Body.While(ctx, s.Context())
 	}
-	sent := c.send(s, first) //nolint:contextcheck // of the request
-	ended := stop()          // the handler has, and the stream says why
-	if sent != nil {
+	taken, unread := c.send(s, first) //nolint:contextcheck // of the request
+	ended := stop()                   // the handler has, and the stream says why
+	if unread != nil {
 		cancel()
 	} else {
 		_ = s.CloseSend() // never fails
@@ -246,33 +246,35 @@ func (c *call) stream(ctx context.Context) error {
 	err = c.receive(s, cancel) //nolint:contextcheck // of the request
 	c.header, _ = s.Header()   // does not block after the end
 	c.trailer = s.Trailer()
-	if sent != nil && !ended {
-		return sent
+	if unread != nil && !ended {
+		return rpcerr.BrokenOff(unread, taken, err)
 	}
 	return err
 }
 
-// send sends the request of a stream, or all messages of the body if first is nil. It returns nil
-// if the handler takes no more, since the stream then says why.
-func (c *call) send(s grpc.ClientStream, first proto.Message) error {
+// send sends the request of a stream, or all messages of the body if first is nil. It returns
+// whether the handler has taken one, and no error if it takes no more, since the stream then says
+// why.
+func (c *call) send(s grpc.ClientStream, first proto.Message) (taken bool, err error) {
 	if first != nil {
 		_ = s.SendMsg(first) // as above
-		return nil
+		return true, nil
 	}
 	body, err := c.newBody()
 	if err != nil {
-		return err
+		return false, err
 	}
 	for {
 		m, err := body.next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
+			return taken, nil
 		case err != nil:
-			return err
+			return taken, err
 		case s.SendMsg(m) != nil:
-			return nil
+			return taken, nil
 		}
+		taken = true
 	}
 }
 
