@@ -28,8 +28,8 @@ type encoder struct {
 	// flush, if it is set, is called between the items of a list when buf has Chunk bytes. It
 	// empties buf.
 	flush func()
-	// room, if it is set, is called before a document is appended. It returns an error if there is
-	// no memory for the text.
+	// room, if it is set, is called before a document or a value is appended. It returns an error
+	// if there is no memory for the text.
 	room roomMaker
 	// rows, if it is set, writes documents as rows of CSV.
 	rows *csv.Encoder
@@ -140,11 +140,9 @@ func (e *encoder) message(p *plan, m message) error {
 }
 
 func (e *encoder) document(d *mooringv1.Document) error {
-	buf, err := e.buf, error(nil)
-	if e.room != nil {
-		if buf, err = e.room.MakeRoom(buf, d.GetBson()); err != nil {
-			return err
-		}
+	buf, err := e.makeRoom(d.GetBson())
+	if err != nil {
+		return err
 	}
 	if e.rows != nil {
 		if buf, err = e.rows.AppendRow(buf, d.GetBson()); err != nil {
@@ -161,13 +159,24 @@ func (e *encoder) document(d *mooringv1.Document) error {
 	return nil
 }
 
+// makeRoom returns the buffer with room for the text of a document.
+func (e *encoder) makeRoom(doc []byte) ([]byte, error) {
+	if e.room == nil {
+		return e.buf, nil
+	}
+	return e.room.MakeRoom(e.buf, doc)
+}
+
 func (e *encoder) anyValue(d *mooringv1.Value) error {
 	v, ok := bson.Raw(d.GetBson()).Lookup(payload.ValueKey)
 	if !ok {
 		return fmt.Errorf("bug: a Value without %q", payload.ValueKey)
 	}
-	buf, err := extjson.AppendValue(e.buf, v, e.mode)
+	buf, err := e.makeRoom(d.GetBson())
 	if err != nil {
+		return err
+	}
+	if buf, err = extjson.AppendValue(buf, v, e.mode); err != nil {
 		return payload.Unencodable(err)
 	}
 	e.buf = buf

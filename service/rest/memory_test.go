@@ -150,6 +150,24 @@ func TestNoRoomForText(t *testing.T) {
 	}
 }
 
+// TestNoRoomForTextOfValues checks the same for a value that stands alone.
+func TestNoRoomForTextOfValues(t *testing.T) {
+	for char, want := range map[string]int{"x": 200, "\x01": 413} {
+		value := payload.NewValue(bson.StringValue(strings.Repeat(char, 1<<20)))
+		h, a := limited(t, &fake{distinct: func(
+			context.Context, *mooringv1.DistinctRequest,
+		) (*mooringv1.DistinctResponse, error) {
+			return &mooringv1.DistinctResponse{Values: []*mooringv1.Value{value}}, nil
+		}}, 3<<20)
+		if w := do(h, "POST", documents+":distinct", `{"fieldName":"a"}`); w.Code != want {
+			t.Errorf("%q: %d, want %d", char, w.Code, want)
+		}
+		if got := a.Bytes().Held; got != 0 {
+			t.Errorf("%q: %d bytes are held at the end", char, got)
+		}
+	}
+}
+
 // TestNoTurnWhileWaitingForRoom checks that a call that waits for memory lets others work: they may
 // hold the memory, and return it when they have worked.
 func TestNoTurnWhileWaitingForRoom(t *testing.T) {
