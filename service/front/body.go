@@ -194,8 +194,9 @@ func (b *Body) Unread(err error) error {
 	_, network := errors.AsType[net.Error](err)
 	late := errors.Is(err, os.ErrDeadlineExceeded)
 	_, refused := errors.AsType[*admission.Error](err)
+	_, waited := errors.AsType[*admission.WaitError](err)
 	switch {
-	case refused:
+	case refused, waited:
 		return err
 	case tooLarge:
 		return b.tooLarge()
@@ -247,19 +248,21 @@ func (b *Body) Advance() { b.piece, b.waited = 0, 0 }
 // errOver ends reading for a call that has ended.
 var errOver = errors.New("the call has ended")
 
-// While ends a Read that waits for the client, and those that follow, when the handler that gets
-// what is read has ended. ctx is the context of the call, and handler that of the handler, which is
-// derived from it. The caller calls stop when it reads no more, which reports whether the handler
-// has ended reading. The context of an HTTP/1 request has ended then, too.
+// While ends a Read that waits for the client, a wait for memory, and those that follow, when the
+// handler that gets what is read has ended. ctx is the context of the call, and handler that of the
+// handler, which is derived from it. The caller calls stop when it reads no more, which reports
+// whether the handler has ended reading. The context of an HTTP/1 request has ended then, too.
 func (b *Body) While(ctx, handler context.Context) (stop func() bool) {
 	done, ended := make(chan struct{}), false
+	b.x.Memory.within(handler)
 	forget := context.AfterFunc(handler, func() {
 		defer close(done)
 		ended = ctx.Err() == nil
 		b.over.Store(true)
 		b.until(time.Unix(1, 0))
 	})
-	return func() bool {
+	return func() bool { //nolint:contextcheck // of the request
+		b.x.Memory.within(b.x.r.Context())
 		if forget() {
 			return false
 		}

@@ -30,9 +30,9 @@ func (m *Memory) open() {
 	}
 }
 
-// Within sets the context of a stream's call, with which the waits for memory end: that of the
-// request does not end while its client is there. The goroutine that charges calls it.
-func (m *Memory) Within(ctx context.Context) { m.work.Within(ctx) }
+// within sets the context with which the waits for memory end, such as that of a stream's call:
+// that of the request does not end while its client is there. The goroutine that charges calls it.
+func (m *Memory) within(ctx context.Context) { m.work.Within(ctx) }
 
 // Charge charges the request with memory before it is taken.
 func (m *Memory) Charge(bytes int64) error { return m.work.Charge(bytes) }

@@ -18,25 +18,28 @@ type Outlet interface {
 }
 
 // Serve runs a streaming RPC that has one request, on the caller's goroutine. The handler waits
-// while the outlet takes a message. Serve returns the handler's error.
-func (c *Conn) Serve(ctx context.Context, name string, request any, to Outlet) error {
+// while the outlet takes a message. Serve returns the handler's trailer and error.
+func (c *Conn) Serve(
+	ctx context.Context, name string, request any, to Outlet,
+) (trailer metadata.MD, err error) {
 	m := c.methods[name]
 	if m == nil || m.stream == nil || m.info.IsClientStream {
-		return unknownMethod(name)
+		return nil, unknownMethod(name)
 	}
 	if err := ctx.Err(); err != nil {
-		return failure(err)
+		return nil, failure(err)
 	}
 	s := &directStream{transport: transport{method: name}, request: request, to: to}
 	ctx, cancel := context.WithCancel(serverContext(ctx, &s.transport))
 	defer cancel()
 	s.ctx = ctx
-	err := c.stream(m.server, s, &m.info, m.stream.Handler)
+	err = c.stream(m.server, s, &m.info, m.stream.Handler)
 	s.sendHeader()
+	_, trailer = s.headers()
 	if err != nil {
-		return failure(err)
+		return trailer, failure(err)
 	}
-	return nil
+	return trailer, nil
 }
 
 // directStream implements the handler's side of a call of Serve.
@@ -55,7 +58,7 @@ var _ grpc.ServerStream = (*directStream)(nil)
 // Context returns the context of the stream.
 func (s *directStream) Context() context.Context { return s.ctx }
 
-// SetTrailer sets the trailer, which no caller reads.
+// SetTrailer sets the trailer.
 func (s *directStream) SetTrailer(md metadata.MD) { _ = s.transport.SetTrailer(md) }
 
 // SendMsg blocks until the outlet has taken the message.

@@ -37,6 +37,7 @@ func TestServe(t *testing.T) {
 	request := &mooringv1.StreamFindRequest{Limit: new(int64(2))}
 	f.streamFind = func(r *mooringv1.StreamFindRequest, s findStream) error {
 		_ = s.SetHeader(metadata.Pairs("h", incoming(s.Context(), "k")))
+		s.SetTrailer(metadata.Pairs("t", "1"))
 		if err := s.RecvMsg(&mooringv1.StreamFindRequest{}); !errors.Is(err, io.EOF) {
 			t.Errorf("a second request: %v", err)
 		}
@@ -49,14 +50,15 @@ func TestServe(t *testing.T) {
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "k", "v")
 	to := &outlet{}
-	if err := conn.Serve(ctx, name, request, to); err != nil {
-		t.Fatal(err)
+	trailer, err := conn.Serve(ctx, name, request, to)
+	if err != nil || len(trailer.Get("t")) != 1 {
+		t.Fatalf("trailer %v, %v", trailer, err)
 	}
 	if to.messages != 2 || to.headers != 1 || to.header.Get("h")[0] != "v" {
 		t.Errorf("%d messages, %d headers, the last %v", to.messages, to.headers, to.header)
 	}
 	to = &outlet{err: io.ErrClosedPipe}
-	if err := conn.Serve(ctx, name, request, to); err == nil || to.messages != 1 {
+	if _, err := conn.Serve(ctx, name, request, to); err == nil || to.messages != 1 {
 		t.Errorf("a message that fails: %v after %d", err, to.messages)
 	}
 	over, cancel := context.WithCancel(ctx)
@@ -65,15 +67,15 @@ func TestServe(t *testing.T) {
 		return s.Send(&mooringv1.StreamFindResponse{})
 	}
 	to = &outlet{}
-	err := conn.Serve(over, name, request, to)
+	_, err = conn.Serve(over, name, request, to)
 	if status.Code(err) != codes.Canceled || to.messages != 0 || to.headers != 1 {
 		t.Errorf("after the end: %v, %d messages, %d headers", err, to.messages, to.headers)
 	}
-	if err := conn.Serve(over, name, request, to); status.Code(err) != codes.Canceled {
+	if _, err := conn.Serve(over, name, request, to); status.Code(err) != codes.Canceled {
 		t.Errorf("a call that is over: %v", err)
 	}
 	const unary = mooringv1.DocumentService_FindOne_FullMethodName
-	if err := conn.Serve(ctx, unary, request, to); status.Code(err) != codes.Unimplemented {
+	if _, err := conn.Serve(ctx, unary, request, to); status.Code(err) != codes.Unimplemented {
 		t.Errorf("a call that is not a stream: %v", err)
 	}
 	f.streamFind = func(*mooringv1.StreamFindRequest, findStream) error { panic("boom") }
@@ -82,5 +84,5 @@ func TestServe(t *testing.T) {
 			t.Errorf("recovered %v", p)
 		}
 	}()
-	_ = conn.Serve(ctx, name, request, &outlet{})
+	_, _ = conn.Serve(ctx, name, request, &outlet{})
 }

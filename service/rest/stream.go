@@ -77,10 +77,6 @@ type stream struct {
 	rows    bool         // documents are written
 	session string       // the newest one
 	shares  bool         // its documents may be those of other streams
-	// failed is why a message could not be written; nil: all could.
-	failed error
-	// hurry ends the watch over the context that messages are sent in; nil: there is none yet.
-	hurry func() bool
 
 	// mu is held while something is written, and guards the fields below.
 	mu sync.Mutex
@@ -102,14 +98,7 @@ func (s *stream) run(ctx context.Context, request proto.Message) error {
 		s.startKeepAlive()
 		defer s.stopKeepAlive()
 	}
-	err := s.c.x.Conn().Serve(s.c.incoming(ctx), s.c.route.rpc, request, s)
-	if s.hurry != nil {
-		s.hurry()
-		s.c.x.Memory.Within(ctx)
-	}
-	if s.failed != nil {
-		return s.failed
-	}
+	_, err := s.c.x.Serve(s.c.incoming(ctx), s.c.route.rpc, request, s)
 	return err
 }
 
@@ -121,14 +110,9 @@ func (s *stream) Header(md metadata.MD) {
 }
 
 // Message implements inproc.Outlet.
-func (s *stream) Message(ctx context.Context, m any) error {
-	if s.hurry == nil {
-		s.hurry = context.AfterFunc(ctx, s.c.x.Response.Hurry)
-		s.c.x.Memory.Within(ctx)
-	}
+func (s *stream) Message(_ context.Context, m any) error {
 	message, _ := m.(proto.Message) // always
-	s.failed = s.write(message)     //nolint:contextcheck // a turn comes soon
-	return s.failed
+	return s.write(message)         //nolint:contextcheck // a turn comes soon
 }
 
 // append writes the items of one message to e, and calls flush whenever e has Chunk bytes. If

@@ -87,6 +87,16 @@ func (c *call) writeUnary(data []byte) {
 }
 
 func (c *call) writeEnvelope(flags byte, data []byte) error {
+	if err := c.x.Response.Send(c.openEnvelope(flags, data)); err != nil {
+		return &rpcerr.Error{
+			Reason: rpcerr.Canceled, Message: "the client has disconnected: " + err.Error(),
+		}
+	}
+	return nil
+}
+
+// openEnvelope returns the bytes of an envelope, in a response that has begun.
+func (c *call) openEnvelope(flags byte, data []byte) []byte {
 	out := envelope(make([]byte, 0, headerBytes+len(data)), flags, data)
 	if c.wire.text {
 		out = base64.StdEncoding.AppendEncode(nil, out)
@@ -94,12 +104,7 @@ func (c *call) writeEnvelope(flags byte, data []byte) error {
 	if !c.begun {
 		c.begin(http.StatusOK)
 	}
-	if err := c.x.Response.Send(out); err != nil {
-		return &rpcerr.Error{
-			Reason: rpcerr.Canceled, Message: "the client has disconnected: " + err.Error(),
-		}
-	}
-	return nil
+	return out
 }
 
 // end writes the end of a call, which may have failed.
@@ -113,9 +118,9 @@ func (c *call) end(ctx context.Context, err error) {
 	}
 	switch {
 	case c.wire.protocol == grpcWeb:
-		_ = c.writeEnvelope(flagTrailers, trailers(st, c.trailer)) // nothing follows
+		c.x.Response.SendLast(c.openEnvelope(flagTrailers, trailers(st, c.trailer)))
 	case c.wire.protocol == connectStream && c.method != nil && c.method.isStream():
-		_ = c.writeEnvelope(flagEnd, endOf(st, c.trailer)) // nothing follows
+		c.x.Response.SendLast(c.openEnvelope(flagEnd, endOf(st, c.trailer)))
 	case failed == nil:
 	case c.begun:
 		panic(http.ErrAbortHandler)

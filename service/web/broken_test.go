@@ -10,8 +10,11 @@ import (
 	"net/http/httptest"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
@@ -122,4 +125,38 @@ func exchange(t *testing.T, h http.Handler, request string) *httptest.ResponseRe
 		w.Header()[name] = values
 	}
 	return w
+}
+
+// TestNoRoomWhenTheImportEnds has the service end an import whose next message waits for memory.
+// The answer comes at once, and says why.
+func TestNoRoomWhenTheImportEnds(t *testing.T) {
+	for _, f := range []form{streams[0], webs[0]} {
+		synctest.Test(t, func(t *testing.T) {
+			a := admission.New(admission.Config{Bytes: 8 << 20, Patience: time.Minute})
+			var all admission.Account
+			a.Open(&all, admission.Principal{})
+			all.Force(8 << 20)
+			defer all.Close()
+			h := newHandlerOf(t, withdrawn{}, func(c *front.Config) { c.Admission = a })
+			begun := time.Now()
+			got := f.read(t, send(h, "Import", f.contentType, f.request(t, coding.Identity,
+				&mooringv1.ImportRequest{Documents: []*mooringv1.Document{filter(1 << 10)}})), nil)
+			if took := time.Since(begun); took != time.Second ||
+				got.code != codes.PermissionDenied {
+				t.Errorf("%s: %+v after %v", f.contentType, got, took)
+			}
+		})
+	}
+}
+
+// withdrawn ends an import after a second.
+type withdrawn struct {
+	mooringv1.UnimplementedDocumentServiceServer
+}
+
+func (withdrawn) Import(
+	grpc.ClientStreamingServer[mooringv1.ImportRequest, mooringv1.ImportResponse],
+) error {
+	time.Sleep(time.Second) //nolint:forbidigo // fake time
+	return status.Error(codes.PermissionDenied, "withdrawn")
 }

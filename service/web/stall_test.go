@@ -1,6 +1,8 @@
 package web_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -123,6 +125,80 @@ func TestStalledClients(t *testing.T) {
 			serving.Wait()
 		})
 	}
+}
+
+// TestUnreadWhenTheCallEnds checks that a stream whose client reads nothing holds no memory soon
+// after its call has ended.
+func TestUnreadWhenTheCallEnds(t *testing.T) {
+	for _, f := range append(streams, webs...) {
+		synctest.Test(t, func(t *testing.T) {
+			e, a := &endless{}, admission.New(admission.Config{Bytes: 1 << 20})
+			near, end := dial(newHandlerOf(t, e, func(c *front.Config) { c.Admission = a }))
+			defer end()
+			body := f.request(t, coding.Identity,
+				&mooringv1.StreamFindRequest{Filter: filter(5000)})
+			_, _ = fmt.Fprintf(near,
+				"POST /mooring.v1.DocumentService/StreamFind HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+					"%s\r\nContent-Length: %d\r\nConnect-Timeout-Ms: 1000\r\n\r\n%s",
+				f.contentType, len(body), body)
+			time.Sleep(3 * time.Second) //nolint:forbidigo // fake time
+			synctest.Wait()
+			if held := a.Bytes().Held; !e.ended.Load() || held != 0 {
+				t.Errorf("%s: ended %t, %d bytes are charged", f.contentType, e.ended.Load(), held)
+			}
+		})
+	}
+}
+
+// TestNoRoomWhenTheCallEnds checks that a stream's wait for memory ends with its call.
+func TestNoRoomWhenTheCallEnds(t *testing.T) {
+	for _, f := range append(streams, webs...) {
+		synctest.Test(t, func(t *testing.T) {
+			over := errors.New("the credential has expired")
+			failed := make(chan error, 1)
+			a := admission.New(admission.Config{Bytes: 8 << 20, Patience: time.Minute})
+			var all admission.Account
+			a.Open(&all, admission.Principal{})
+			all.Force(8<<20 - 64<<10) // the rest is for the request
+			defer all.Close()
+			h := newHandlerOf(t, ending{over: over, failed: failed}, func(c *front.Config) {
+				c.Admission = a
+			})
+			begun := time.Now()
+			send(h, "StreamFind", f.contentType,
+				f.request(t, coding.Identity, &mooringv1.StreamFindRequest{}))
+			took, err := time.Since(begun), <-failed
+			if took != time.Second || !errors.Is(err, over) {
+				t.Errorf("%s: the wait took %s and ended with %v, want 1s and %v", f.contentType,
+					took, err, over)
+			}
+		})
+	}
+}
+
+// ending sends a message in a context that ends after a second.
+type ending struct {
+	mooringv1.UnimplementedDocumentServiceServer
+
+	over   error
+	failed chan error
+}
+
+func (e ending) StreamFind(
+	_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+) error {
+	ctx, end := context.WithCancelCause(s.Context())
+	time.AfterFunc(time.Second, func() { end(e.over) })
+	send := s.(*grpc.GenericServerStream[
+		mooringv1.StreamFindRequest, mooringv1.StreamFindResponse,
+	]).ServerStream.(interface {
+		SendMsgContext(ctx context.Context, m any) error
+	})
+	err := send.SendMsgContext(ctx, &mooringv1.StreamFindResponse{
+		Documents: []*mooringv1.Document{filter(1 << 20)},
+	})
+	e.failed <- err
+	return err
 }
 
 // TestDrippingMessages checks that a message of a client's stream that comes a byte at a time has

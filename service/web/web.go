@@ -27,6 +27,7 @@ import (
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/etag"
 	"github.com/mooringdb/mooring/service/front"
+	"github.com/mooringdb/mooring/service/inproc"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -134,6 +135,8 @@ type call struct {
 	charged         int64 // for the last response message
 }
 
+var _ inproc.Outlet = (*call)(nil)
+
 // open checks everything in the request except the body.
 func (c *call) open() error {
 	if err := c.x.Admit(nil); err != nil {
@@ -200,11 +203,15 @@ func (c *call) readTimeout() (time.Duration, error) {
 
 // run makes the call.
 func (c *call) run(ctx context.Context) error {
-	if c.method.isStream() {
+	if c.method.receives {
 		return c.stream(ctx)
 	}
 	request, err := c.readOnly() //nolint:contextcheck // of the request
 	if err != nil {
+		return err
+	}
+	if c.method.sends {
+		c.trailer, err = c.x.Serve(c.incoming(ctx), c.method.name, request, c)
 		return err
 	}
 	reply, err := c.x.Conn().Call(c.incoming(ctx), c.method.name, request)
@@ -215,29 +222,28 @@ func (c *call) run(ctx context.Context) error {
 	return c.write(reply.Message.(proto.Message)) //nolint:contextcheck // of the request
 }
 
-// stream makes a call that is a stream.
+// Header implements inproc.Outlet.
+func (c *call) Header(md metadata.MD) { c.header = md }
+
+// Message implements inproc.Outlet.
+func (c *call) Message(_ context.Context, m any) error {
+	message, _ := m.(proto.Message) // always
+	return c.write(message)         //nolint:contextcheck // a turn comes soon
+}
+
+// stream makes a call in which the client sends a stream.
 func (c *call) stream(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var first proto.Message
-	if !c.method.receives {
-		var err error
-		if first, err = c.readOnly(); err != nil { //nolint:contextcheck // of the request
-			return err
-		}
-	}
 	s, err := c.x.Conn().NewStream(c.incoming(ctx), &grpc.StreamDesc{
-		ClientStreams: c.method.receives, ServerStreams: c.method.sends,
+		ClientStreams: true, ServerStreams: c.method.sends,
 	}, c.method.name)
 	if err != nil {
 		return err
 	}
-	stop := func() bool { return false }
-	if c.method.receives {
-		stop = c.x.Body.While(ctx, s.Context())
-	}
-	taken, unread := c.send(s, first) //nolint:contextcheck // of the request
-	ended := stop()                   // the handler has, and the stream says why
+	stop := c.x.Body.While(ctx, s.Context())
+	taken, unread := c.send(s) //nolint:contextcheck // of the request
+	ended := stop()            // the handler has, and the stream says why
 	if unread != nil {
 		cancel()
 	} else {
@@ -252,14 +258,9 @@ func (c *call) stream(ctx context.Context) error {
 	return err
 }
 
-// send sends the request of a stream, or all messages of the body if first is nil. It returns
-// whether the handler has taken one, and no error if it takes no more, since the stream then says
-// why.
-func (c *call) send(s grpc.ClientStream, first proto.Message) (taken bool, err error) {
-	if first != nil {
-		_ = s.SendMsg(first) // as above
-		return true, nil
-	}
+// send sends all messages of the body. It returns whether the handler has taken one, and no error
+// if it takes no more, since the stream then says why.
+func (c *call) send(s grpc.ClientStream) (taken bool, err error) {
 	body, err := c.newBody()
 	if err != nil {
 		return false, err
