@@ -124,14 +124,16 @@ func (x *Exchange) Timeout(query url.Values) (time.Duration, error) {
 	return timeout(x.r.Header.Get, query)
 }
 
-// Context returns the context of the call, which ends after the timeout; 0 means never. The caller
-// must call cancel.
+// Context returns the context of the call, which ends after the timeout; 0 means never. Until
+// Incoming, waits for memory end with it, too. The caller must call cancel.
 func (x *Exchange) Context(timeout time.Duration) (ctx context.Context, cancel context.CancelFunc) {
 	if timeout <= 0 {
 		return x.r.Context(), func() {}
 	}
 	x.deadline = time.Now().Add(timeout)
-	return context.WithDeadline(x.r.Context(), x.deadline)
+	ctx, cancel = context.WithDeadline(x.r.Context(), x.deadline)
+	x.Memory.within(ctx)
+	return ctx, cancel
 }
 
 // forwarded lists the headers that become metadata.
@@ -143,7 +145,8 @@ var forwarded = [...]struct{ header, key string }{
 
 // Incoming returns the context of a call on Conn. md is the metadata of the client, which Incoming
 // owns; no header reaches a handler but those that all APIs forward. local says what the API knows
-// of the call; Incoming sets who calls.
+// of the call; Incoming sets who calls. The memory that comes next is that of the answer, for which
+// a wait does not end with the call: it may be the answer of a write.
 func (x *Exchange) Incoming(
 	ctx context.Context, md metadata.MD, local servicecall.Local,
 ) context.Context {
@@ -160,6 +163,7 @@ func (x *Exchange) Incoming(
 		local.Account = &x.Memory.account
 	}
 	local.Lent = &x.lent
+	x.Memory.within(x.r.Context())
 	x.called = x.called || ctx.Err() == nil // Conn refuses the call otherwise
 	return inproc.WithIncoming(ctx, local, md)
 }

@@ -214,6 +214,43 @@ func TestNoTurnWhileWaitingForRoom(t *testing.T) {
 	}
 }
 
+// TestNoRoomBeforeTheDeadline checks that a body's wait for memory ends with the deadline of its
+// call, and that the answer's does not: that may be the answer of a write.
+func TestNoRoomBeforeTheDeadline(t *testing.T) {
+	const budget, patience = 8 << 20, 5 * time.Second
+	for name, row := range map[string]struct {
+		body   int
+		answer []*mooringv1.Document
+		code   int
+		took   time.Duration
+	}{
+		"a body":    {100 << 10, nil, 504, time.Second},
+		"an answer": {0, pads(1, 1<<20, "x"), 503, patience},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := admission.New(admission.Config{Bytes: budget, Patience: patience})
+			var others admission.Account
+			a.Open(&others, admission.Principal{Name: "others"})
+			others.Force(budget)
+			defer others.Close()
+			f := findsPads(row.answer)
+			f.close = func(
+				context.Context, *mooringv1.CloseCursorRequest,
+			) (*mooringv1.CloseCursorResponse, error) {
+				return &mooringv1.CloseCursorResponse{}, nil
+			}
+			h := newHandler(t, f, func(c *config) { c.Admission = a })
+			begun := time.Now()
+			w := do(h, "POST", documents+":find",
+				`{"filter":{"a":"`+strings.Repeat("x", row.body)+`"}}`, "Request-Timeout", "1s")
+			if took := time.Since(begun); w.Code != row.code || took != row.took {
+				t.Errorf("%s: %d after %v, want %d after %v; %s", name, w.Code, took, row.code,
+					row.took, w.Body)
+			}
+		})
+	}
+}
+
 // TestNoRoomWhenTheCallEnds checks that a stream's wait for memory ends with its call.
 func TestNoRoomWhenTheCallEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
