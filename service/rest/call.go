@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -13,10 +12,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
-	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/etag"
 	"github.com/mooringdb/mooring/service/front"
+	"github.com/mooringdb/mooring/service/lostpage"
 	"github.com/mooringdb/mooring/service/media"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -154,39 +153,11 @@ func (c *call) respond(ctx context.Context, m proto.Message) error {
 	if c.route.resource {
 		write = c.respondDocument
 	}
-	if err := write(m); err != nil {
-		if !isRepeatable(m, err) {
-			c.closeCursor(ctx, m)
-		}
-		return err
+	err := write(m)
+	if err != nil || c.r.Method == http.MethodHead {
+		lostpage.Close(ctx, c.x, m, err)
 	}
-	if c.r.Method == http.MethodHead {
-		c.closeCursor(ctx, m)
-	}
-	return nil
-}
-
-// isRepeatable reports whether a client that gets no page for lack of memory gets it with the token
-// that it has.
-func isRepeatable(m proto.Message, err error) bool {
-	_, isNext := m.(*mooringv1.NextPageResponse)
-	_, refused := errors.AsType[*admission.Error](err)
-	return isNext && refused
-}
-
-// closeCursor closes the cursor of a page of which the client gets no token.
-func (c *call) closeCursor(ctx context.Context, m proto.Message) {
-	page, ok := m.(interface {
-		hasDocuments
-		hasCursor
-	})
-	if !ok || page.GetCursor() == "" {
-		return
-	}
-	ctx = c.incoming(context.WithoutCancel(ctx))
-	closing := mooringv1.NewCursorServiceClient(c.x.Conn())
-	request := &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}
-	_, _ = closing.CloseCursor(ctx, request) // if this fails, the cursor expires
+	return err
 }
 
 // Interfaces of the common responses, which avoid the use of descriptors.

@@ -1,7 +1,9 @@
 package web_test
 
 import (
+	"context"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -125,6 +127,52 @@ func TestCopiesAreCharged(t *testing.T) {
 					t.Errorf("%s in %v with %d bytes: %v %s, want %v; %d are left", f.contentType,
 						how, budget, got.code, got.message, want, a.Bytes().Held)
 				}
+			}
+		}
+	}
+}
+
+// pager answers with a page.
+type pager struct {
+	mooringv1.UnimplementedDocumentServiceServer
+	mooringv1.UnimplementedCursorServiceServer
+
+	document *mooringv1.Document
+	closed   []string
+}
+
+func (p *pager) Find(context.Context, *mooringv1.FindRequest) (*mooringv1.FindResponse, error) {
+	return &mooringv1.FindResponse{
+		Documents: []*mooringv1.Document{p.document}, Cursor: new("token"),
+	}, nil
+}
+
+func (p *pager) CloseCursor(
+	_ context.Context, r *mooringv1.CloseCursorRequest,
+) (*mooringv1.CloseCursorResponse, error) {
+	p.closed = append(p.closed, r.GetCursor())
+	return &mooringv1.CloseCursorResponse{}, nil
+}
+
+// TestNoRoomForPage checks that the cursor of a page for which there is no memory is closed: the
+// client has no token of it.
+func TestNoRoomForPage(t *testing.T) {
+	for _, f := range append(unary, webs...) {
+		for budget, want := range map[int64]struct {
+			code   codes.Code
+			closed string
+		}{
+			256 << 10: {codes.InvalidArgument, "[token]"}, 16 << 20: {codes.OK, "[]"},
+		} {
+			p := &pager{document: filter(512 << 10)}
+			a := admission.New(admission.Config{Bytes: budget})
+			w := send(newHandlerOf(t, p, func(c *front.Config) { c.Admission = a }), "Find",
+				f.contentType, f.request(t, coding.Identity, &mooringv1.FindRequest{}))
+			got := f.read(t, w, func() proto.Message { return &mooringv1.FindResponse{} })
+			if closed := fmt.Sprint(p.closed); got.code != want.code || closed != want.closed ||
+				a.Bytes().Held != 0 {
+				t.Errorf("%s with %d bytes: %v %s, closed %s, want %v; %d are left", f.contentType,
+					budget, got.code, got.message, closed, want, a.Bytes().Held)
 			}
 		}
 	}

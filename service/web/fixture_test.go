@@ -120,6 +120,9 @@ func newHandlerOf(
 		return explain(handler(srv, ss))
 	})
 	mooringv1.RegisterDocumentServiceServer(conn, service)
+	if cursors, ok := service.(mooringv1.CursorServiceServer); ok {
+		mooringv1.RegisterCursorServiceServer(conn, cursors)
+	}
 	api, err := web.New(web.Config{
 		Services: []string{mooringv1.DocumentService_ServiceDesc.ServiceName},
 		MaxSizeOf: func(method string) int {

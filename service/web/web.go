@@ -28,6 +28,7 @@ import (
 	"github.com/mooringdb/mooring/service/etag"
 	"github.com/mooringdb/mooring/service/front"
 	"github.com/mooringdb/mooring/service/inproc"
+	"github.com/mooringdb/mooring/service/lostpage"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -219,7 +220,12 @@ func (c *call) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.write(reply.Message.(proto.Message)) //nolint:contextcheck // of the request
+	m, _ := reply.Message.(proto.Message) // always
+	err = c.write(m)                      //nolint:contextcheck // of the request
+	if err != nil && !c.begun {
+		lostpage.Close(ctx, c.x, m, err)
+	}
+	return err
 }
 
 // Header implements inproc.Outlet.
