@@ -41,3 +41,31 @@ func CountItems(m protoreflect.MessageDescriptor, text []byte, most int) (n int)
 	}
 	return n
 }
+
+// Items returns the number of items of all lists and maps of a message, also of those of the
+// messages within. It stops soon when there are more than most.
+func Items(m protoreflect.Message, most int) (n int) {
+	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case field.IsList():
+			list := v.List()
+			n += list.Len()
+			for i := 0; field.Message() != nil && i < list.Len() && n <= most; i++ {
+				n += Items(list.Get(i).Message(), most-n)
+			}
+		case field.IsMap():
+			n += v.Map().Len()
+			if field.MapValue().Message() == nil {
+				break
+			}
+			v.Map().Range(func(_ protoreflect.MapKey, v protoreflect.Value) bool {
+				n += Items(v.Message(), most-n)
+				return n <= most
+			})
+		case field.Message() != nil:
+			n += Items(v.Message(), most-n)
+		}
+		return n <= most
+	})
+	return n
+}

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/coding"
@@ -69,6 +70,35 @@ func TestCountItems(t *testing.T) {
 		if got := coding.CountItems(c.of.ProtoReflect().Descriptor(), c.text,
 			c.most); got != c.want {
 			t.Errorf("CountItems of %s = %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestItems checks that a message has as many items as its encoding, and that counting ends when
+// there are too many.
+func TestItems(t *testing.T) {
+	set := &mooringv1.TagSet{Tags: map[string]string{"a": "x", "b": "x"}}
+	find := &mooringv1.FindRequest{
+		Database:       "shop",
+		ReadPreference: &mooringv1.ReadPreference{Tags: []*mooringv1.TagSet{set, {}, set}},
+	}
+	list, _ := structpb.NewList([]any{"a", []any{"b", "c"}})
+	maps := &structpb.Struct{Fields: map[string]*structpb.Value{
+		"a": structpb.NewListValue(list), "b": structpb.NewStringValue("b"),
+	}}
+	for name, m := range map[string]proto.Message{
+		"none": set.ProtoReflect().New().Interface(), "lists": find, "maps": maps,
+	} {
+		text, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := coding.CountItems(m.ProtoReflect().Descriptor(), text, 100)
+		if got := coding.Items(m.ProtoReflect(), 100); got != want {
+			t.Errorf("%s: %d items, want %d", name, got, want)
+		}
+		if got := coding.Items(m.ProtoReflect(), 2); (got > 2) != (want > 2) {
+			t.Errorf("%s: %d items of at most 2, want %d", name, got, want)
 		}
 	}
 }

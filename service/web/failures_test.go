@@ -38,6 +38,10 @@ func TestFailures(t *testing.T) {
 	for range 50 {
 		tags.Tags = append(tags.Tags, &mooringv1.TagSet{Tags: map[string]string{"dc": "e\"ast"}})
 	}
+	some := &mooringv1.ReadPreference{Tags: make([]*mooringv1.TagSet, 20)}
+	for i := range some.Tags {
+		some.Tags[i] = &mooringv1.TagSet{}
+	}
 	good := &mooringv1.FindOneRequest{Filter: filter(10)}
 	for _, f := range append(unary, webs...) {
 		content := "Content-Encoding"
@@ -66,6 +70,7 @@ func TestFailures(t *testing.T) {
 			{"a message that inflates", nil, nil, f.request(t, coding.Gzip, &mooringv1.FindOneRequest{Filter: filter(200 << 10)}), []string{content, "gzip"}, codes.ResourceExhausted, "MessageTooLarge"},
 			{"no memory to inflate", poor, nil, f.request(t, coding.Zstd, &mooringv1.FindOneRequest{Filter: filter(70 << 10)}), []string{content, "zstd"}, codes.InvalidArgument, "TooLarge"},
 			{"too many items", few, nil, f.request(t, coding.Identity, &mooringv1.FindOneRequest{ReadPreference: tags}), nil, codes.ResourceExhausted, "MessageTooLarge"},
+			{"a few items too many", few, nil, f.request(t, coding.Identity, &mooringv1.FindOneRequest{ReadPreference: some}), nil, codes.ResourceExhausted, "MessageTooLarge"},
 			{"a body that is not gzip", nil, nil, f.request(t, coding.Zstd, good), []string{content, "gzip"}, codes.InvalidArgument, "InvalidArgument"},
 			{"a body over the limit", nil, nil, make([]byte, 2<<20), nil, codes.InvalidArgument, "TooLarge"},
 			{"a body that is not a message", nil, nil, f.noMessage(), nil, codes.InvalidArgument, "InvalidArgument"},

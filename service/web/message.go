@@ -244,25 +244,30 @@ func (c *call) parse(data []byte) (proto.Message, error) {
 			Message: "the message is not one of this call: " + err.Error(),
 		}
 	}
+	if most := c.x.MaxItems(); c.wire.json && len(data)/leastItem > most &&
+		coding.Items(m.ProtoReflect(), most) > most {
+		return nil, tooManyItems(most)
+	}
 	return m, nil
 }
 
 // The items of a message are limited and charged as on the other paths: an item of three bytes
 // takes hundreds of bytes in memory. JSON has commas in their place, of which an item has about
-// commasOfItem.
+// commasOfItem; the items themselves are counted when it is decoded. An item takes at least
+// leastItem bytes.
 const (
 	itemCost     = 512
 	commasOfItem = 4
+	leastItem    = 2
 	smallRequest = 16 << 10
 )
 
 // checkItems counts the items of a message, and charges the call with them if they are many.
 func (c *call) checkItems(data []byte) error {
-	if len(data) <= smallRequest/itemCost {
+	most, n := c.x.MaxItems(), 0
+	if len(data)/leastItem <= min(most, smallRequest/itemCost) {
 		return nil
 	}
-	most := c.x.MaxItems()
-	n := 0
 	if c.wire.json {
 		n = (commas(data) + commasOfItem - 1) / commasOfItem
 	} else {
@@ -270,14 +275,18 @@ func (c *call) checkItems(data []byte) error {
 	}
 	switch {
 	case n > most:
-		return &rpcerr.Error{
-			Reason:  rpcerr.MessageTooLarge,
-			Message: fmt.Sprintf("the request has more than %d items", most),
-		}
+		return tooManyItems(most)
 	case n*itemCost <= smallRequest:
 		return nil
 	}
 	return c.charge(int64(n * itemCost))
+}
+
+func tooManyItems(most int) error {
+	return &rpcerr.Error{
+		Reason:  rpcerr.MessageTooLarge,
+		Message: fmt.Sprintf("the request has more than %d items", most),
+	}
 }
 
 // charge charges the call with a request message. A negative number is released.
