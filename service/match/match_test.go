@@ -99,6 +99,7 @@ func TestMatch(t *testing.T) {
 		{`{"a": {"$not": {"$regularExpression": {"pattern": "^(a|b)x{2}", "options": ""}}}}`, `{"a": "ax"} | {}`, `{"a": "bxx"}`},
 		{`{"a": {"$in": [{"$regularExpression": {"pattern": "^a\\d+", "options": ""}}, "z"]}}`, `{"a": "a1"} | {"a": "z"}`, `{"a": "a"}`},
 		{`{"a": {"$regex": "^a.*"}}`, `{"a": "a` + strings.Repeat("x", 5000) + `"}`, `{"a": "b"}`},
+		{`{"a": {"$regex": "^ab\\z", "$options": "s"}}`, `{"a": "ab"}`, `{"a": "ab\n"} | {"a": "abc"}`},
 		{`{"a": {"$regex": "^a{2}\\z"}}`, `{"a": "aa"}`, `{"a": "a` + strings.Repeat("a", 100) + `"}`},
 	} {
 		f := compile(t, row.filter)

@@ -196,6 +196,9 @@ func exists(b *bson.Builder, operand string, _ literal.Form) error {
 	return nil
 }
 
+// end is the end of a text in a pattern. Before a line feed at the end, $ would match, too.
+const end = `\z`
+
 // like matches a text as a whole. * stands for any characters, and a backslash takes the meaning
 // from the character after it. A pattern whose beginning is known can use an index.
 func like(b *bson.Builder, operand string, form literal.Form) error {
@@ -220,8 +223,8 @@ func like(b *bson.Builder, operand string, form literal.Form) error {
 		}
 	}
 	flush()
-	pattern += "$"
-	if anchored, ok := strings.CutSuffix(pattern, ".*$"); ok {
+	pattern += end
+	if anchored, ok := strings.CutSuffix(pattern, ".*"+end); ok {
 		pattern = anchored
 	}
 	if open, ok := strings.CutPrefix(pattern, "^.*"); ok {
