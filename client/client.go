@@ -46,6 +46,10 @@ type Options struct {
 
 const defaultRetries = 3
 
+// largest lets the answer of each call and stream have the largest document: grpc refuses messages
+// over 4 MiB.
+var largest = grpc.MaxCallRecvMsgSize(64 << 20)
+
 // Client makes calls on a connection. It is safe for concurrent use.
 type Client struct {
 	options   Options

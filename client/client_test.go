@@ -34,7 +34,8 @@ type gateway struct {
 	metadata metadata.MD // of the last call
 	keys     []string    // the idempotency keys of the calls
 	find     *mooringv1.FindRequest
-	id       *mooringv1.Value // of the last document
+	id       *mooringv1.Value    // of the last document
+	large    *mooringv1.Document // unless it is nil, the document that calls answer
 	watches  []*mooringv1.WatchRequest
 	failures []error                     // of the next calls
 	lives    [][]*mooringv1.LiveResponse // of the next streams
@@ -104,6 +105,9 @@ func (g *gateway) StreamFind(
 	_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
 ) error {
 	batch := &mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{doc(1), doc(2)}}
+	if g.large != nil {
+		batch.Documents = []*mooringv1.Document{g.large}
+	}
 	if err := s.Send(batch); err != nil {
 		return err
 	}
@@ -117,6 +121,9 @@ func (g *gateway) Watch(
 	n := int32(len(g.watches))
 	message := &mooringv1.WatchResponse{
 		Documents: []*mooringv1.Document{doc(n)}, ResumeToken: doc(100 + n),
+	}
+	if g.large != nil {
+		message.Documents = []*mooringv1.Document{g.large}
 	}
 	if err := s.Send(message); err != nil {
 		return err

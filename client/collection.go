@@ -176,7 +176,7 @@ func (c *Collection[T]) Stream(
 		if err == nil {
 			stream, err = c.client.documents.StreamFind(ctx, apply(&mooringv1.StreamFindRequest{
 				Database: c.database, Collection: c.name, Filter: f,
-			}, options))
+			}, options), largest)
 		}
 		for more := true; more && err == nil; {
 			var message *mooringv1.StreamFindResponse
@@ -242,7 +242,7 @@ func (c *Collection[T]) watch(
 ) (more, progressed bool, err error) {
 	ctx, cancel := context.WithCancel(c.client.outgoing(ctx))
 	defer cancel()
-	stream, err := c.client.changes.Watch(ctx, request)
+	stream, err := c.client.changes.Watch(ctx, request, largest)
 	for err == nil {
 		var message *mooringv1.WatchResponse
 		if message, err = stream.Recv(); err != nil {

@@ -3,7 +3,9 @@ package client_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -26,10 +28,14 @@ func (g *gateway) PutDocument(
 	ctx context.Context, r *mooringv1.PutDocumentRequest,
 ) (*mooringv1.PutDocumentResponse, error) {
 	g.id = r.GetId()
+	document := r.GetReplacement()
+	if g.large != nil {
+		document = g.large
+	}
 	return &mooringv1.PutDocumentResponse{
-		Document: r.GetReplacement(), Etag: proto.String("F"),
+		Document: document, Etag: proto.String("F"),
 		WriteConcernError: &mooringv1.WriteConcernError{Code: 64},
-	}, g.called(ctx, "Put "+r.GetIfMatch()[0])
+	}, g.called(ctx, "Put "+strings.Join(r.GetIfMatch(), " "))
 }
 
 func (g *gateway) Distinct(
@@ -80,6 +86,42 @@ func TestDocument(t *testing.T) {
 	}
 	if _, err := orders.Get(t.Context(), 7); err == nil {
 		t.Error("Get takes an int without Marshal")
+	}
+}
+
+// TestLargeDocuments receives documents beyond the 4 MiB that a connection allows by default.
+func TestLargeDocuments(t *testing.T) {
+	large := bson.NewBuilder(nil).Int32("_id", 1).String("a", strings.Repeat("a", 5<<20)).Finish()
+	g := &gateway{large: &mooringv1.Document{
+		Encoding: &mooringv1.Document_Bson{Bson: large},
+	}}
+	cc := connect(t, g)
+	c := client.New(cc, client.Options{})
+	orders := client.In[bson.Raw](c, "shop", "orders")
+	put, err := orders.Put(t.Context(), bson.Int32Value(1), empty)
+	if err != nil || len(put.Document) != len(large) {
+		t.Errorf("Put = %d bytes, %v", len(put.Document), err)
+	}
+	resources := mooringv1.NewDocumentResourceServiceClient(cc)
+	_, err = client.Call(t.Context(), c, resources.PutDocument, &mooringv1.PutDocumentRequest{})
+	if err != nil {
+		t.Errorf("Call: %v", err)
+	}
+	for name, documents := range map[string]iter.Seq2[bson.Raw, error]{
+		"Stream": orders.Stream(t.Context(), nil), "Watch": orders.Watch(t.Context()),
+	} {
+		if got, err := ids(documents, 1); err != nil || len(got) != 1 {
+			t.Errorf("%s yields %v, %v", name, got, err)
+		}
+	}
+	g.lives = [][]*mooringv1.LiveResponse{
+		{{Kind: string(client.LiveAdded), Documents: []*mooringv1.Document{g.large}}},
+	}
+	for live, err := range orders.Live(t.Context(), nil) {
+		if err != nil || len(live.Document) != len(large) {
+			t.Errorf("Live yields %d bytes, %v", len(live.Document), err)
+		}
+		break
 	}
 }
 

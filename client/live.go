@@ -88,7 +88,7 @@ func (l *following[T]) stream(
 	ctx, cancel := context.WithCancel(l.c.outgoing(ctx))
 	defer cancel()
 	l.named = map[string]bool{}
-	stream, err := l.c.changes.Live(ctx, request)
+	stream, err := l.c.changes.Live(ctx, request, largest)
 	for err == nil {
 		var message *mooringv1.LiveResponse
 		if message, err = stream.Recv(); err != nil {

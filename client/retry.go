@@ -100,7 +100,7 @@ func Call[Q, R any](
 	repeatable := key != "" || isRepeatable(ctx, request)
 	begun := time.Now()
 	for attempt := 0; ; attempt++ {
-		response, err := rpc(ctx, request)
+		response, err := rpc(ctx, request, largest)
 		if err == nil {
 			return response, nil
 		}
