@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -58,6 +59,8 @@ type Client struct {
 	changes   mooringv1.ChangeStreamServiceClient
 	commands  mooringv1.CommandServiceClient
 	resources mooringv1.DocumentResourceServiceClient
+	// wall is a clock that also runs while the machine is suspended.
+	wall func() time.Time
 }
 
 // New returns a client that makes its calls on cc. The caller closes cc.
@@ -72,6 +75,7 @@ func New(cc grpc.ClientConnInterface, options Options) *Client {
 		changes:   mooringv1.NewChangeStreamServiceClient(cc),
 		commands:  mooringv1.NewCommandServiceClient(cc),
 		resources: mooringv1.NewDocumentResourceServiceClient(cc),
+		wall:      func() time.Time { return time.Now().Round(0) },
 	}
 }
 

@@ -98,7 +98,11 @@ func Call[Q, R any](
 ) (R, error) {
 	ctx, key := c.withKey(c.outgoing(ctx), request)
 	repeatable := key != "" || isRepeatable(ctx, request)
-	begun := time.Now()
+	begun, begunWall := time.Now(), c.wall()
+	isForgotten := func(after time.Duration) bool {
+		elapsed := max(time.Since(begun), c.wall().Sub(begunWall))
+		return key != "" && elapsed+after >= keyLife
+	}
 	for attempt := 0; ; attempt++ {
 		response, err := rpc(ctx, request, largest)
 		if err == nil {
@@ -113,8 +117,8 @@ func Call[Q, R any](
 			return response, failed
 		}
 		after := backoff(attempt, failed.RetryAfter)
-		isForgotten := key != "" && time.Since(begun)+after >= keyLife
-		if isForgotten || pause(ctx, after) != nil {
+		// Again after the pause: the machine may have been suspended meanwhile.
+		if isForgotten(after) || pause(ctx, after) != nil || isForgotten(0) {
 			return response, failed
 		}
 	}

@@ -272,6 +272,52 @@ func TestNoPauseBeyondTheKey(t *testing.T) {
 	}
 }
 
+// TestSuspendCountsForTheKey: a call with a key is not repeated when the gateway may have forgotten
+// the key while the machine was suspended, and only one of the two clocks ran.
+func TestSuspendCountsForTheKey(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		keyed       bool
+		when, after time.Duration // of the suspension, and until the repetition
+		lasts       time.Duration
+		calls       int
+	}{
+		{"during an attempt", true, 0, time.Minute, 31 * time.Minute, 1},
+		{"during a pause", true, time.Second, time.Minute, 31 * time.Minute, 1},
+		{"during the second pause", true, 90 * time.Second, time.Minute, 28 * time.Minute, 2},
+		{"not for long", true, time.Second, time.Minute, 9 * time.Minute, 4},
+		{"the clock is set back", true, time.Second, 16 * time.Minute, -time.Hour, 2},
+		{"no key", false, time.Second, time.Minute, 31 * time.Minute, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begun, calls := time.Now(), 0
+				insert := func(
+					ctx context.Context, _ *mooringv1.InsertOneRequest, _ ...grpc.CallOption,
+				) (*mooringv1.InsertOneResponse, error) {
+					calls++
+					time.Sleep(time.Millisecond) //nolint:forbidigo // the time is fake
+					return nil, later(t, "IdempotencyUnavailable", c.after)
+				}
+				on := client.New(nil, client.Options{ExactlyOnce: c.keyed})
+				on.SetWall(func() time.Time {
+					now := time.Now().Round(0)
+					if time.Since(begun) > c.when {
+						now = now.Add(c.lasts)
+					}
+					return now
+				})
+				_, err := client.Call(t.Context(), on, insert, &mooringv1.InsertOneRequest{})
+				e, ok := errors.AsType[*client.Error](err)
+				if !ok || calls != c.calls || (e.IdempotencyKey != "") != c.keyed ||
+					e.Retry != client.SameRequest {
+					t.Errorf("%d calls and %+v, want %d", calls, err, c.calls)
+				}
+			})
+		})
+	}
+}
+
 // TestExactlyOnce: each exactly-once write has a key of its own, with which it is repeated.
 func TestExactlyOnce(t *testing.T) {
 	never, always := client.Options{}, client.Options{ExactlyOnce: true}
