@@ -72,18 +72,21 @@ func repeatOf(request any) mooringv1.Method_Repeat {
 	return mooringv1.Method_REPEAT_NEVER
 }
 
-// isRepeatable reports whether a call without an idempotency key can be repeated if it has got no
-// answer.
-func isRepeatable(ctx context.Context, request any) bool {
-	repeat := repeatOf(request)
-	if repeat == mooringv1.Method_REPEAT_TOKEN {
+// isKnown reports whether the gateway knows a call again without an idempotency key: by its token,
+// or by its number in a transaction.
+func isKnown(ctx context.Context, request any) bool {
+	if repeatOf(request) == mooringv1.Method_REPEAT_TOKEN {
 		return true
 	}
-	if sent, _ := metadata.FromOutgoingContext(ctx); inTransaction(sent, request) {
-		r, ok := request.(interface{ GetStatement() int32 })
-		return ok && r.GetStatement() > 0
-	}
-	return repeat == mooringv1.Method_REPEAT_READ
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	r, ok := request.(interface{ GetStatement() int32 })
+	return ok && r.GetStatement() > 0 && inTransaction(sent, request)
+}
+
+// isRead reports whether a call is a read outside transactions.
+func isRead(ctx context.Context, request any) bool {
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	return repeatOf(request) == mooringv1.Method_REPEAT_READ && !inTransaction(sent, request)
 }
 
 // Call makes any unary call of a generated client with the token of c, and repeats it if its error
@@ -97,7 +100,8 @@ func Call[Q, R any](
 	request Q,
 ) (R, error) {
 	ctx, key := c.withKey(c.outgoing(ctx), request)
-	repeatable := key != "" || isRepeatable(ctx, request)
+	known := key != "" || isKnown(ctx, request)
+	repeatable := known || isRead(ctx, request)
 	begun, begunWall := time.Now(), c.wall()
 	isForgotten := func(after time.Duration) bool {
 		elapsed := max(time.Since(begun), c.wall().Sub(begunWall))
@@ -110,7 +114,7 @@ func Call[Q, R any](
 		}
 		failed := Explain(err)
 		failed.IdempotencyKey = key
-		if failed.isUnanswered() && repeatable || failed.isGivenUp() && key != "" {
+		if failed.isUnanswered() && repeatable || failed.isGivenUp() && known {
 			failed.Retry = SameRequest
 		}
 		if failed.Retry != SameRequest || attempt >= c.options.Retries {

@@ -375,10 +375,31 @@ func TestErrorHasKey(t *testing.T) {
 			t.Errorf("%s: the error is %+v, want the key %q", name, err, g.keys)
 		}
 	}
-	g := &gateway{failures: []error{late}}
-	err := insertOne(t.Context(), newOn(t, g, client.Options{}))
-	if e, ok := errors.AsType[*client.Error](err); !ok || e.Retry != client.Never {
-		t.Errorf("without a key: %+v", err)
+	// A number or a token does what a key does.
+	for _, c := range []struct {
+		name string
+		call func(context.Context, on) error
+		want client.Retry
+	}{
+		{"a write with a key", insertWithKey, client.SameRequest},
+		{"a write as a statement", insertAsStatement, client.SameRequest},
+		{"a read as a statement", findOneAsStatement, client.SameRequest},
+		{"Commit", commit, client.SameRequest},
+		{"Abort", abort, client.SameRequest},
+		{"a write without a key", insertOne, client.Never},
+		{"a write without a number", insertInTransaction, client.Never},
+		{"a read without a number", findOneInTransaction, client.Never},
+		{"a read", findOne, client.Never},
+		{"a command", runCommand, client.Never},
+		{"Run", run, client.Never},
+	} {
+		for _, code := range []codes.Code{codes.DeadlineExceeded, codes.Canceled} {
+			g := &gateway{failures: []error{status.Error(code, "given up")}}
+			err := c.call(t.Context(), newOn(t, g, client.Options{Retries: -1}))
+			if e, ok := errors.AsType[*client.Error](err); !ok || e.Retry != c.want {
+				t.Errorf("%s, %v: the error is %+v, want retry: %s", c.name, code, err, c.want)
+			}
+		}
 	}
 }
 
