@@ -35,6 +35,8 @@ type gateway struct {
 	keys     []string    // the idempotency keys of the calls
 	find     *mooringv1.FindRequest
 	id       *mooringv1.Value    // of the last document
+	answer   *mooringv1.Document // of FindOneAndUpdate, FindOneAndReplace and FindOneAndDelete
+	unmet    *mooringv1.WriteConcernError
 	large    *mooringv1.Document // unless it is nil, the document that calls answer
 	watches  []*mooringv1.WatchRequest
 	failures []error                     // of the next calls

@@ -88,7 +88,8 @@ func (c *Collection[T]) Find(
 	}
 }
 
-// Aggregate returns an iterator over the results of a pipeline, as Find does.
+// Aggregate returns an iterator over the results of a pipeline, as Find does. If the write concern
+// of $out or $merge was not met, the last error's Error.Reason is WriteConcernFailed.
 func (c *Collection[T]) Aggregate(
 	ctx context.Context, pipeline []any, options ...func(*mooringv1.AggregateRequest),
 ) iter.Seq2[T, error] {
@@ -131,13 +132,21 @@ func pages[T any](
 	for current := first; err == nil; current, err = Call(ctx, c, c.cursors.NextPage, next) {
 		next.Cursor = current.GetCursor()
 		isOpen = next.Cursor != ""
-		if !each(c, current.GetDocuments(), yield) || !isOpen {
+		if !each(c, current.GetDocuments(), yield) {
 			return
+		}
+		if !isOpen {
+			break
 		}
 	}
 	isOpen = isOpen && status.Code(err) != codes.NotFound
-	var none T
-	yield(none, err)
+	if write, ok := first.(hasConcern); ok {
+		err = withConcern(err, write)
+	}
+	if err != nil {
+		var none T
+		yield(none, err)
+	}
 }
 
 // closing bounds how long closeCursor blocks.

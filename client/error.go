@@ -1,6 +1,8 @@
 package client
 
 import (
+	"errors"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -86,6 +88,33 @@ func (e *Error) isCut(begun bool) bool {
 // isGivenUp reports whether the caller's context ended before a gateway answered.
 func (e *Error) isGivenUp() bool {
 	return e.Reason == "" && (e.Code == codes.DeadlineExceeded || e.Code == codes.Canceled)
+}
+
+// hasConcern describes the responses to writes.
+type hasConcern interface {
+	GetWriteConcernError() *mooringv1.WriteConcernError
+}
+
+// withConcern adds to the error of a write, or nil, that its write concern was not met.
+func withConcern(err error, response hasConcern) error {
+	w := response.GetWriteConcernError()
+	if w == nil {
+		return err
+	}
+	message := "done, but not acknowledged as the write concern asks: " + w.GetMessage()
+	unmet := &Error{
+		Code: codes.Unavailable, Reason: "WriteConcernFailed", Message: message, Retry: Never,
+		HTTPStatus: http.StatusServiceUnavailable,
+		Server: &mooringv1.ServerError{
+			Code: w.GetCode(), CodeName: w.GetCodeName(), Labels: w.GetLabels(),
+			WriteConcernError: w,
+		},
+		err: status.Error(codes.Unavailable, message),
+	}
+	if err == nil {
+		return unmet
+	}
+	return errors.Join(err, unmet)
 }
 
 // Explain converts the error of a gRPC call. If no gateway made the error, only Code, Message and

@@ -23,9 +23,7 @@ func version[T any](c *Client, response interface {
 ) (Versioned[T], error) {
 	document, err := one[T](c, response.GetDocument(), err)
 	v := Versioned[T]{Document: document, ETag: response.GetEtag()}
-	if write, ok := response.(interface {
-		GetWriteConcernError() *mooringv1.WriteConcernError
-	}); ok {
+	if write, ok := response.(hasConcern); ok {
 		v.WriteConcernError = write.GetWriteConcernError()
 	}
 	return v, err
@@ -90,7 +88,8 @@ func (c *Collection[T]) Patch(
 }
 
 // Delete deletes the document with this _id. With IfMatch set by an option, it does so only if the
-// document has one of those ETags; see Put.
+// document has one of those ETags; see Put. If Error.Reason is WriteConcernFailed, the document is
+// deleted, but the write concern was not met.
 func (c *Collection[T]) Delete(
 	ctx context.Context, id any, options ...func(*mooringv1.DeleteDocumentRequest),
 ) error {
@@ -98,8 +97,8 @@ func (c *Collection[T]) Delete(
 	if err != nil {
 		return err
 	}
-	_, err = Call(ctx, c.client, c.client.resources.DeleteDocument, apply(
+	response, err := Call(ctx, c.client, c.client.resources.DeleteDocument, apply(
 		&mooringv1.DeleteDocumentRequest{Database: c.database, Collection: c.name, Id: v}, options,
 	))
-	return err
+	return withConcern(err, response)
 }

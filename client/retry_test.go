@@ -30,7 +30,7 @@ func (g *gateway) UpdateMany(
 func (g *gateway) Aggregate(
 	ctx context.Context, _ *mooringv1.AggregateRequest,
 ) (*mooringv1.AggregateResponse, error) {
-	return &mooringv1.AggregateResponse{}, g.called(ctx, "Aggregate")
+	return &mooringv1.AggregateResponse{WriteConcernError: g.unmet}, g.called(ctx, "Aggregate")
 }
 
 // transactions answers the calls of TransactionService.

@@ -138,9 +138,20 @@ func (c *Collection[T]) CountDocuments(
 	return response.GetCount(), err
 }
 
+// written returns the document of a response to a write, also if its write concern was not met.
+func written[T any](c *Client, response interface {
+	hasConcern
+	GetDocument() *mooringv1.Document
+}, err error,
+) (T, error) {
+	document, err := one[T](c, response.GetDocument(), err)
+	return document, withConcern(err, response)
+}
+
 // FindOneAndUpdate updates the first document that matches, and returns it as it was before or, if
 // ReturnDocument is "after", as it is now. If there is no document to return, the error is
-// ErrNoDocument, also after an upsert that inserted one.
+// ErrNoDocument, also after an upsert that inserted one. If the write concern was not met, it
+// returns the document and an error whose Error.Reason is WriteConcernFailed.
 func (c *Collection[T]) FindOneAndUpdate(
 	ctx context.Context, filter, update any, options ...func(*mooringv1.FindOneAndUpdateRequest),
 ) (T, error) {
@@ -153,7 +164,7 @@ func (c *Collection[T]) FindOneAndUpdate(
 			Database: c.database, Collection: c.name, Filter: f, Update: u,
 		}, options,
 	))
-	return one[T](c.client, response.GetDocument(), err)
+	return written[T](c.client, response, err)
 }
 
 // FindOneAndReplace replaces the first document that matches. It returns what FindOneAndUpdate
@@ -175,10 +186,11 @@ func (c *Collection[T]) FindOneAndReplace(
 			Database: c.database, Collection: c.name, Filter: f, Replacement: r,
 		}, options,
 	))
-	return one[T](c.client, response.GetDocument(), err)
+	return written[T](c.client, response, err)
 }
 
-// FindOneAndDelete deletes the first document that matches, and returns it, or ErrNoDocument.
+// FindOneAndDelete deletes the first document that matches, and returns it, or ErrNoDocument. For
+// an unmet write concern see FindOneAndUpdate.
 func (c *Collection[T]) FindOneAndDelete(
 	ctx context.Context, filter any, options ...func(*mooringv1.FindOneAndDeleteRequest),
 ) (T, error) {
@@ -191,7 +203,7 @@ func (c *Collection[T]) FindOneAndDelete(
 			Database: c.database, Collection: c.name, Filter: f,
 		}, options,
 	))
-	return one[T](c.client, response.GetDocument(), err)
+	return written[T](c.client, response, err)
 }
 
 // BulkWrite makes several writes in one call. Make the documents of the models with
