@@ -46,7 +46,8 @@ func (m *importing) send(ctx context.Context, b *batch) error {
 		case !isPassing(failed) || time.Now().After(until),
 			failed.Reason == "" && !m.reached.Load(): // most likely the address is wrong
 			return fmt.Errorf("documents %d to %d: %w", b.first+1, b.next, err)
-		case failed.Retry != client.SameRequest, failed.Reason == "IdempotencyUnavailable":
+		case failed.Retry != client.SameRequest, failed.Reason == "IdempotencyUnavailable",
+			failed.Reason == "": // the gateway may have ended, and have had a key of its own
 			b.again = true // it may have been written, and its key forgotten
 		}
 		if err := pause(ctx, attempt, failed.RetryAfter); err != nil {

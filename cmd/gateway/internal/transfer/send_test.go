@@ -95,40 +95,53 @@ func TestNoKeys(t *testing.T) {
 	}
 }
 
-// TestForgottenKey imports a batch whose first answer is lost, and which can be sent again only
-// after the gateway has forgotten its key.
+// TestForgottenKey imports a batch whose first answer is lost, and which is sent again to a gateway
+// that does not know its key: one that has forgotten it, or another process without
+// idempotency.key. Before that a gateway has answered.
 func TestForgottenKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failures := []error{
+	for name, failures := range map[string][]error{
+		"it is late": {
 			refuse(t, codes.Unknown, "WriteOutcomeUnknown", "same-request", 0),
 			refuse(t, codes.Unavailable, "IdempotencyUnavailable", "same-request", 31*time.Minute),
-		}
-		var written []*mooringv1.Document
-		to := orders(func(_ context.Context, request, response any) error {
-			switch response := response.(type) {
-			case *mooringv1.InsertManyResponse:
-				if len(failures) > 0 {
-					err := failures[0]
-					failures = failures[1:]
-					return err
+		},
+		"the gateway restarts": {status.Error(codes.Unavailable, "connection reset")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var written []*mooringv1.Document
+				to := orders(func(_ context.Context, request, response any) error {
+					switch response := response.(type) {
+					case *mooringv1.InsertManyResponse:
+						docs := request.(*mooringv1.InsertManyRequest).GetDocuments()
+						response.InsertedCount = new(int64)
+						if len(docs) == batchDocs {
+							*response.InsertedCount = batchDocs
+							return nil
+						}
+						synctest.Wait() // for the answer to the first batch
+						if len(failures) > 0 {
+							err := failures[0]
+							failures = failures[1:]
+							return err
+						}
+						written = docs
+						for i := range written {
+							response.WriteErrors = append(response.WriteErrors,
+								&mooringv1.WriteError{Index: int64(i), Code: duplicateKey})
+						}
+					case *mooringv1.FindResponse:
+						response.Documents = written
+					}
+					return nil
+				})
+				not := new(rejected)
+				i := Import{Collection: to, Rejects: not}
+				const n = batchDocs + 2
+				got, err := i.Run(t.Context(), strings.NewReader(strings.Repeat("{\"a\":1}\n", n)))
+				if err != nil || got.Inserted != n || len(*not) > 0 {
+					t.Errorf("Run: %+v, %v and %v, want %d documents", got, *not, err, n)
 				}
-				written = request.(*mooringv1.InsertManyRequest).GetDocuments()
-				response.InsertedCount = new(int64)
-				for i := range written {
-					response.WriteErrors = append(response.WriteErrors, &mooringv1.WriteError{
-						Index: int64(i), Code: duplicateKey,
-					})
-				}
-			case *mooringv1.FindResponse:
-				response.Documents = written
-			}
-			return nil
+			})
 		})
-		not := new(rejected)
-		i := Import{Collection: to, Rejects: not}
-		got, err := i.Run(t.Context(), strings.NewReader("{\"a\":1}\n{\"a\":2}\n"))
-		if err != nil || got.Inserted != 2 || len(*not) > 0 {
-			t.Errorf("Run: %+v, %v and %v, want 2 documents", got, *not, err)
-		}
-	})
+	}
 }
