@@ -77,7 +77,7 @@ func (s *session) overNetwork(p profile.Profile) (grpc.ClientConnInterface, erro
 		return nil, usage("the address must be http://host:port or https://host:port of a " +
 			"gateway, or begin with mongodb:// or mongodb+srv://")
 	}
-	s.address = u.Redacted()
+	s.address, s.leads = u.Redacted(), u.Scheme+"://"+u.Host
 	creds, port := insecure.NewCredentials(), "80"
 	if u.Scheme == "https" {
 		secure, err := authorities(p.CAFile)
@@ -134,6 +134,11 @@ func (s *session) inProcess(ctx context.Context, uri string) (grpc.ClientConnInt
 		}
 		return nil, err
 	}
+	var hosts []string // with an SRV name there are none
+	for _, host := range cfg.MongoDB.Hosts {
+		hosts = append(hosts, string(host))
+	}
+	s.leads = "mongodb://" + cfg.MongoDB.SRVHost + strings.Join(hosts, ",")
 	gateway, err := app.NewLocal(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err

@@ -63,6 +63,7 @@ func runExport(ctx context.Context, s *session) error {
 	if e.Collection, err = s.collection(ctx); err != nil {
 		return err
 	}
+	e.Address = s.leads
 	w, err := s.create(path, e.Checkpoint != "")
 	if err != nil {
 		return err

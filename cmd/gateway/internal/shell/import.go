@@ -73,6 +73,7 @@ func runImport(ctx context.Context, s *session) error {
 	if i.Collection, err = s.collection(ctx); err != nil {
 		return err
 	}
+	i.Address, i.Ends = s.leads, size >= 0
 	read := &counted{r: file}
 	p := s.progress("imported", size)
 	defer p.close()
@@ -81,6 +82,9 @@ func runImport(ctx context.Context, s *session) error {
 	}
 	counts, err := i.Run(ctx, read)
 	p.close()
+	if _, ok := errors.AsType[*transfer.FinishedError](err); ok {
+		return err
+	}
 	if err != nil {
 		err = describe(err, s.address)
 		if n := counts.Inserted + counts.Replaced; n+counts.Rejected > 0 {

@@ -132,6 +132,8 @@ type session struct {
 	Invocation
 
 	address string
+	// leads says where the address leads, without user, password and options.
+	leads   string
 	closers []func()
 }
 

@@ -24,8 +24,9 @@ type Export struct {
 	Output     render.Options
 	// Checkpoint is the path of a file; "": the export cannot go on after a kill.
 	Checkpoint string
-	// Target names the collection and the options, for the checkpoint.
-	Target string
+	// Target names the collection and the options, and Address what the calls go to, for the
+	// checkpoint.
+	Target, Address string
 	// Progress, if set, is called from time to time.
 	Progress func(docs int64)
 }
@@ -39,10 +40,12 @@ type File interface {
 
 // exported holds what a checkpoint has: the documents up to an _id are in the file.
 type exported struct {
-	Target string `json:"target"`
-	After  string `json:"after"` // {"_id": …} of the last document, as canonical Extended JSON
-	Docs   int64  `json:"docs"`
-	Bytes  int64  `json:"bytes"`
+	Target  string `json:"target"`
+	Address string `json:"address,omitempty"` // empty: of an earlier release
+	// After is {"_id": …} of the last document, as canonical Extended JSON.
+	After string `json:"after"`
+	Docs  int64  `json:"docs"`
+	Bytes int64  `json:"bytes"`
 }
 
 // exporting holds the state of one run.
@@ -63,7 +66,7 @@ const savedBytes = 4 << 20
 // Run writes the documents in the order of their _ids, and returns how many there are. If it is cut
 // off, it goes on after the last one. With a checkpoint, w must be a File.
 func (e Export) Run(ctx context.Context, w io.Writer) (int64, error) {
-	x := &exporting{Export: e, state: exported{Target: e.Target}}
+	x := &exporting{Export: e, state: exported{Target: e.Target, Address: e.Address}}
 	if err := x.load(w); err != nil {
 		return 0, err
 	}
@@ -113,7 +116,10 @@ func (x *exporting) load(w io.Writer) error {
 		if before.Target != x.Target {
 			return fmt.Errorf("%s belongs to another export: %s", x.Checkpoint, before.Target)
 		}
-		x.state = before
+		if !isSame(before.Address, x.Address) {
+			return fmt.Errorf("%s belongs to an export at %s", x.Checkpoint, before.Address)
+		}
+		x.state, x.state.Address = before, x.Address
 		if before.After != "" {
 			id, err := extjson.Parse(nil, []byte(before.After))
 			if err != nil {

@@ -40,8 +40,11 @@ type Import struct {
 	UpsertFields []string
 	// Checkpoint is the path of a file; "": the import cannot go on after a kill.
 	Checkpoint string
-	// Target names the collection and the options, for the checkpoint.
-	Target string
+	// Target names the collection and the options, and Address what the calls go to, for the
+	// checkpoint.
+	Target, Address string
+	// Ends says that the end of the source is that of a file. That of a pipe may be too early.
+	Ends bool
 	// Rejects takes the documents that are not written.
 	Rejects Rejects
 	// Progress, if set, is called after each batch.
@@ -63,14 +66,28 @@ type Imported struct {
 	Rejected int64 `json:"rejected"`
 }
 
+// FinishedError says that a checkpoint is that of an import which has come to the end of its file.
+type FinishedError struct {
+	Checkpoint string
+	Imported
+}
+
+// Error returns what was done, and how to import again.
+func (e *FinishedError) Error() string {
+	return fmt.Sprintf("this import is finished, with %d written and %d rejected: remove %s to "+
+		"import again", e.Inserted+e.Replaced, e.Rejected, e.Checkpoint)
+}
+
 // state holds what a checkpoint has: everything up to Read is done.
 type state struct {
-	Target string `json:"target"`
-	Head   string `json:"head"` // a hash of the file's beginning
-	ID     string `json:"id"`   // of the import, random
-	Begun  int64  `json:"begun"`
-	Read   int64  `json:"read"` // how many documents of the file, rejected ones included
-	Rest   int64  `json:"rejectBytes"`
+	Target  string `json:"target"`
+	Address string `json:"address,omitempty"` // empty: of an earlier release
+	Head    string `json:"head"`              // a hash of the file's beginning
+	ID      string `json:"id"`                // of the import, random
+	Begun   int64  `json:"begun"`
+	Read    int64  `json:"read"` // how many documents of the file, rejected ones included
+	Rest    int64  `json:"rejectBytes"`
+	Done    bool   `json:"done,omitempty"` // so is the file
 
 	Imported
 }
@@ -129,6 +146,10 @@ func (i Import) Run(ctx context.Context, r io.Reader) (Imported, error) {
 	if err := <-finished; err != nil {
 		return m.state.Imported, err
 	}
+	if readErr == nil && m.Ends {
+		m.state.Done = true
+		readErr = m.save()
+	}
 	return m.state.Imported, readErr
 }
 
@@ -136,8 +157,8 @@ func (i Import) Run(ctx context.Context, r io.Reader) (Imported, error) {
 func (m *importing) load(head []byte) (resumed bool, err error) {
 	hash := sha256.Sum256(head)
 	begun := state{
-		Target: m.Target, Head: hex.EncodeToString(hash[:8]), ID: rand.Text(),
-		Begun: time.Now().Unix(),
+		Target: m.Target, Address: m.Address, Head: hex.EncodeToString(hash[:8]),
+		ID: rand.Text(), Begun: time.Now().Unix(),
 	}
 	m.state = begun
 	if m.Checkpoint == "" {
@@ -152,12 +173,19 @@ func (m *importing) load(head []byte) (resumed bool, err error) {
 		return false, errors.Join(m.Rejects.At(0), m.save())
 	case before.Target != begun.Target:
 		return false, fmt.Errorf("%s belongs to another import: %s", m.Checkpoint, before.Target)
+	case !isSame(before.Address, m.Address):
+		return false, fmt.Errorf("%s belongs to an import at %s", m.Checkpoint, before.Address)
 	case before.Head != begun.Head:
 		return false, fmt.Errorf("%s belongs to another file", m.Checkpoint)
+	case before.Done:
+		return false, &FinishedError{m.Checkpoint, before.Imported}
 	}
-	m.state = before
+	m.state, m.state.Address = before, m.Address
 	return true, m.Rejects.At(before.Rest)
 }
+
+// isSame reports whether a checkpoint belongs to an address. One of an earlier release has none.
+func isSame(before, address string) bool { return before == "" || before == address }
 
 func (m *importing) save() error {
 	if m.Checkpoint == "" {
