@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"syscall"
@@ -95,7 +96,7 @@ func (c *Command) Run(in Invocation) error {
 	}()
 	err := wait(ctx, done)
 	switch {
-	case errors.Is(err, syscall.EPIPE):
+	case isGone(err):
 		return nil
 	case ctx.Err() == nil || err == nil:
 		return describe(err, s.address)
@@ -104,6 +105,13 @@ func (c *Command) Run(in Invocation) error {
 		return fmt.Errorf("%w: the same command continues", ErrInterrupted)
 	}
 	return ErrInterrupted
+}
+
+// isGone reports whether an error says that the reader of a pipe is gone. Errors of files have
+// their own type: a connection to a deployment may break with the same code.
+func isGone(err error) bool {
+	file, ok := errors.AsType[*fs.PathError](err)
+	return ok && errors.Is(file, syscall.EPIPE)
 }
 
 // grace is how long a command has to end after a signal. A call within the process goes on until
