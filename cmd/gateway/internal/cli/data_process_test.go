@@ -55,40 +55,50 @@ func TestClosedPipe(t *testing.T) {
 	}
 }
 
-// TestInterrupt checks that SIGINT ends a command that waits, in order.
+// TestInterrupt checks that SIGINT ends a command that waits, in order; and that it is how a watch
+// ends, also one that has not begun.
 func TestInterrupt(t *testing.T) {
 	w := newWorld(t)
 	reached := make(chan struct{}, 10)
 	w.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
-		if cmd.Name == "find" {
+		if cmd.Name == "find" || cmd.Name == "aggregate" {
 			reached <- struct{}{}
 			return fakemongo.Hang()
 		}
 		return next(cmd)
 	})
 	for kind, address := range w.addresses {
-		t.Run(kind, func(t *testing.T) {
-			w.use(t, address)
-			cmd := w.process(t, "find shop.orders")
-			var stderr bytes.Buffer
-			cmd.Stderr = &stderr
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			<-reached
-			if err := cmd.Process.Signal(os.Interrupt); err != nil {
-				t.Fatal(err)
-			}
-			ended := time.AfterFunc(30*time.Second, func() {
-				_ = cmd.Process.Signal(syscall.SIGKILL)
+		for _, row := range []struct {
+			line, want string
+			code       int
+		}{
+			{"find shop.orders", "mooring: interrupted\n", 130},
+			{"watch shop.orders", "", 0},
+		} {
+			t.Run(kind+", "+row.line, func(t *testing.T) {
+				w.use(t, address)
+				cmd := w.process(t, row.line)
+				var stderr bytes.Buffer
+				cmd.Stderr = &stderr
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				<-reached
+				if err := cmd.Process.Signal(os.Interrupt); err != nil {
+					t.Fatal(err)
+				}
+				ended := time.AfterFunc(30*time.Second, func() {
+					_ = cmd.Process.Signal(syscall.SIGKILL)
+				})
+				defer ended.Stop()
+				_ = cmd.Wait() // the code says how it has ended
+				if code := cmd.ProcessState.ExitCode(); code != row.code ||
+					stderr.String() != row.want {
+					t.Errorf("after SIGINT: exit code %d, %q; want %d, %q", code, &stderr, row.code,
+						row.want)
+				}
 			})
-			defer ended.Stop()
-			_ = cmd.Wait() // the code says how it has ended
-			if code := cmd.ProcessState.ExitCode(); code != 130 ||
-				stderr.String() != "mooring: interrupted\n" {
-				t.Errorf("after SIGINT: exit code %d, %q; want 130", code, &stderr)
-			}
-		})
+		}
 	}
 }
 
