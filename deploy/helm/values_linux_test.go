@@ -105,6 +105,7 @@ func TestRendered(t *testing.T) {
 			pod + "priorityClassName":                 nil,
 			"Deployment|spec|replicas":                2.0,
 			"PodDisruptionBudget|spec|maxUnavailable": 1.0,
+			"Deployment|spec|strategy|rollingUpdate":  map[string]any{"maxUnavailable": 0.0, "maxSurge": 1.0},
 			pod + "affinity|podAntiAffinity|preferredDuringSchedulingIgnoredDuringExecution|0|podAffinityTerm|topologyKey": "kubernetes.io/hostname",
 			pod + "topologySpreadConstraints|0|labelSelector|matchLabels":                                                  map[string]any{"app.kubernetes.io/name": "mooring", "app.kubernetes.io/instance": "test"},
 			"Service test-mooring-peers|spec|ports|0|appProtocol":                                                          "tls",
@@ -155,7 +156,19 @@ func TestRendered(t *testing.T) {
 		{"a longer drain", "shutdown.drainSeconds=300", map[string]any{pod + "terminationGracePeriodSeconds": 332.0}},
 		{"no metrics", "metrics.enabled=false", map[string]any{box + "ports|3": nil, "Service test-mooring-peers|spec|ports|1": nil}},
 		{"an affinity of one's own", "affinity.nodeAffinity.x=y", map[string]any{pod + "affinity": map[string]any{"nodeAffinity": map[string]any{"x": "y"}}}},
-		{"strict anti-affinity", "podAntiAffinity=hard", map[string]any{pod + "affinity|podAntiAffinity|requiredDuringSchedulingIgnoredDuringExecution|0|topologyKey": "kubernetes.io/hostname"}},
+		{"strict anti-affinity", "podAntiAffinity=hard", map[string]any{
+			pod + "affinity|podAntiAffinity|requiredDuringSchedulingIgnoredDuringExecution|0|topologyKey": "kubernetes.io/hostname",
+			"Deployment|spec|strategy|rollingUpdate":                                                      map[string]any{"maxUnavailable": 1.0, "maxSurge": 0.0},
+		}},
+		{
+			"strict anti-affinity that an affinity replaces",
+			"podAntiAffinity=hard,affinity.nodeAffinity.x=y",
+			map[string]any{
+				"Deployment|spec|strategy|rollingUpdate": map[string]any{
+					"maxUnavailable": 0.0, "maxSurge": 1.0,
+				},
+			},
+		},
 		{"no anti-affinity", "podAntiAffinity=none", map[string]any{pod + "affinity": nil}},
 		{"a long name", "fullnameOverride=" + strings.Repeat("a", 63), map[string]any{"Service " + strings.Repeat("a", 57) + "-peers|spec|clusterIP": "None"}},
 		{
