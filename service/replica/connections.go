@@ -28,7 +28,8 @@ const (
 	idleTimeout = 2 * time.Minute
 	// maxConnected bounds the connections. Connections to lost replicas remain until then.
 	maxConnected = 2 * maxOthers
-	// maxMessageBytes fits what is left of a server's largest reply (48 MB).
+	// maxMessageBytes bounds a message, unless a request of a client may be larger. It fits what is
+	// left of a server's largest reply (48 MB).
 	maxMessageBytes = 64 << 20
 	// streamWindow bounds the bytes of a stream that are in flight, or wait for a client that does
 	// not read. gRPC would let it grow to 16 MiB. Bytes that wait in one stream do not delay
@@ -49,6 +50,7 @@ type connections struct {
 	identity *identity
 	secure   *links
 	dial     dialFunc
+	limit    int // of a message, in bytes
 
 	mu     sync.Mutex
 	open   map[string]*connection // by address
@@ -95,7 +97,7 @@ func (c *connections) get(address string) (*connection, error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			p.peer = peer
-		})); err != nil {
+		}), c.limit); err != nil {
 			return nil, err
 		}
 		c.open[address] = p
@@ -188,7 +190,7 @@ func closeAll(list []*connection) {
 // dial returns a connection that connects when it is used. It ignores the proxies of the
 // environment.
 func (c *connection) dial(
-	address string, dial dialFunc, secure credentials.TransportCredentials,
+	address string, dial dialFunc, secure credentials.TransportCredentials, limit int,
 ) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address,
 		grpc.WithTransportCredentials(secure),
@@ -211,7 +213,7 @@ func (c *connection) dial(
 			Time: keepaliveTime, Timeout: keepaliveTimeout,
 		}),
 		grpc.WithDefaultCallOptions(
-			grpc.MaxCallRecvMsgSize(maxMessageBytes), grpc.MaxCallSendMsgSize(maxMessageBytes),
+			grpc.MaxCallRecvMsgSize(limit), grpc.MaxCallSendMsgSize(limit),
 		),
 	)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // forwardingKey carries a Forwarding. Only the listener for replicas reads it, whose callers have
@@ -101,17 +103,18 @@ func (t *Transport) Forward(ctx context.Context, f *call.Forwarding) (call.Reply
 	if f.Streams {
 		return t.open(ctx, f, md)
 	}
-	encoder := newEncoder()
+	encoder := t.newEncoder()
 	response := f.Answer.New().Interface()
 	err = t.call(ctx, f.To.Address, func(
 		ctx context.Context, conn *grpc.ClientConn, opts ...grpc.CallOption,
 	) error {
-		return conn.Invoke(with(ctx, md), f.Method, f.Request, response,
+		err := conn.Invoke(with(ctx, md), f.Method, f.Request, response,
 			append(opts, grpc.ForceCodecV2(encoder))...)
+		if encoder.failed != nil {
+			return unsent{encoder.failed}
+		}
+		return err
 	})
-	if encoder.failed != nil {
-		err = encoder.failed
-	}
 	return call.Reply{Response: response}, err
 }
 
@@ -121,18 +124,29 @@ func with(ctx context.Context, md metadata.MD) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Join(signed, md))
 }
 
-// encoder implements the codec of one call. failed is the error of a request that has no encoding:
-// the replica was not asked.
+// encoder implements the codec of one call. failed is the error of a request that has no encoding,
+// or too long a one: the replica was not asked.
 type encoder struct {
 	encoding.CodecV2
+	limit  int
 	failed error
 }
 
-func newEncoder() *encoder { return &encoder{CodecV2: encoding.GetCodecV2("proto")} }
+func (t *Transport) newEncoder() *encoder {
+	return &encoder{CodecV2: encoding.GetCodecV2("proto"), limit: t.limit}
+}
 
 // Marshal encodes a message.
 func (e *encoder) Marshal(v any) (mem.BufferSlice, error) {
 	b, err := e.CodecV2.Marshal(v)
+	if n := b.Len(); err == nil && n > e.limit {
+		b.Free()
+		b, err = nil, &rpcerr.Error{
+			Reason: rpcerr.TooLarge,
+			Message: fmt.Sprintf("the request has %d bytes between gateway replicas, of at most %d",
+				n, e.limit),
+		}
+	}
 	e.failed = err
 	return b, err
 }
@@ -156,7 +170,7 @@ func (t *Transport) open(
 		cancel()
 		t.connections.put(p)
 	})
-	encoder := newEncoder()
+	encoder := t.newEncoder()
 	err = s.begin(with(t.signed(ctx), md), grpc.Peer(&s.via), grpc.ForceCodecV2(encoder))
 	switch {
 	case encoder.failed != nil:

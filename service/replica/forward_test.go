@@ -196,6 +196,46 @@ func TestUnsendable(t *testing.T) {
 			t.Errorf("%s: %v arrived", name, made.request)
 		}
 	}
+	if got := n.Stats().Unreachable; got != 0 {
+		t.Errorf("%d replicas count as lost", got)
+	}
+}
+
+// TestForwardedSize checks that a request that is too large for another replica is not taken for a
+// call that was lost, and that clients may send requests as large as they may elsewhere.
+func TestForwardedSize(t *testing.T) {
+	const larger = replica.MaxMessageBytes + 1<<20
+	request := &mooringv1.FindOneRequest{Database: strings.Repeat("d", replica.MaxMessageBytes)}
+	for _, row := range []struct {
+		name    string
+		most    int
+		arrives bool
+	}{{"the largest of a client is smaller", 1, false}, {"it is larger", larger, true}} {
+		t.Run(row.name, func(t *testing.T) {
+			within := func(c *replica.Config) { c.MaxRequestSize = row.most }
+			peer := bind(t, "a", within)
+			made := &answers{}
+			made.serve(peer)
+			n := start(t, "a", nil, within)
+			for name, f := range map[string]*call.Forwarding{
+				"unary":  findOne(peer, call.Local{}, nil),
+				"stream": streamFind(peer, call.Local{}, nil),
+			} {
+				made.request, f.Request = nil, request
+				reply, err := n.Forward(t.Context(), f)
+				reply.Drop()
+				e, _ := errors.AsType[*rpcerr.Error](err)
+				isRefused := e != nil && e.Reason == rpcerr.TooLarge
+				if (err == nil) != row.arrives || (made.request != nil) != row.arrives ||
+					isRefused == row.arrives {
+					t.Errorf("%s: Forward = %v, arrived: %t", name, err, made.request != nil)
+				}
+			}
+			if got := n.Stats().Unreachable; got != 0 {
+				t.Errorf("%d replicas count as lost", got)
+			}
+		})
+	}
 }
 
 // TestUnassertedCalls checks that a call of the API that does not say for which client it is made,

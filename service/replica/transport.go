@@ -46,8 +46,8 @@ const (
 	leaveTime = time.Second
 )
 
-// Config configures a Transport. Deployment, Others, StallTimeout, LookupHost and Failed are
-// optional.
+// Config configures a Transport. Deployment, Others, MaxRequestSize, StallTimeout, LookupHost and
+// Failed are optional.
 type Config struct {
 	Keys Keys
 	// Deployment is the pager's. Replicas of another deployment are refused, although they may
@@ -61,7 +61,9 @@ type Config struct {
 	// Others are the addresses of the other replicas, as host:port. A name stands for all its
 	// addresses. This replica's own address may be among them.
 	Others []string
-	Log    *slog.Logger
+	// MaxRequestSize limits a request of a client, in bytes. All replicas have the same.
+	MaxRequestSize int
+	Log            *slog.Logger
 	// StallTimeout is how long a replica may read nothing of a stream; see interceptor.Config.
 	StallTimeout time.Duration
 	// LookupHost resolves names. If it is nil, the system's resolver does.
@@ -80,6 +82,7 @@ type Transport struct {
 	cfg         Config
 	id          string // identifies this process, not its address: a restarted one has another id
 	serves      string // the id of its deployment
+	limit       int    // of a message, in bytes
 	foreign     *notices
 	skewed      *notices
 	now         func() time.Time
@@ -114,14 +117,16 @@ func New(cfg Config) *Transport {
 	deployment := seal.NewDeployment(cfg.Deployment)
 	me := &identity{keys: cfg.Keys}
 	secure := newLinks(me, cfg.Log)
+	limit := max(maxMessageBytes, cfg.MaxRequestSize)
 	return &Transport{
 		cfg: cfg, id: hex.EncodeToString(id), serves: hex.EncodeToString(deployment[:]),
+		limit:   limit,
 		foreign: newNotices(foreignEvery), skewed: newNotices(skewedEvery), now: time.Now,
 		stop: func() {}, met: make(chan struct{}), pushes: pushes{max: maxPushedBytes},
 		leaveTime: leaveTime,
 		links:     secure, directory: newDirectory(cfg.Others, cfg.LookupHost),
 		connections: &connections{
-			identity: me, secure: secure, open: map[string]*connection{},
+			identity: me, secure: secure, open: map[string]*connection{}, limit: limit,
 			dial: (&net.Dialer{Timeout: connectTimeout}).DialContext,
 		},
 	}
@@ -165,8 +170,8 @@ func (t *Transport) Serve(p Pager) {
 	t.server = grpc.NewServer(
 		grpc.Creds(t.links),
 		grpc.ConnectionTimeout(connectTimeout),
-		grpc.MaxRecvMsgSize(maxMessageBytes),
-		grpc.MaxSendMsgSize(maxMessageBytes),
+		grpc.MaxRecvMsgSize(t.limit),
+		grpc.MaxSendMsgSize(t.limit),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),

@@ -25,7 +25,8 @@ func newTransport(cfg *config.Config, log *slog.Logger, ring *seal.Ring,
 	c := replica.Config{
 		Keys: ring, Deployment: cfg.Deployment(), Address: cfg.Replica.Address,
 		Advertise: cfg.Replica.Advertise, Others: cfg.Replica.Peers,
-		StallTimeout: cfg.Cursors.Idle, Log: log, Failed: failed,
+		MaxRequestSize: int(cfg.MaxRequestSize),
+		StallTimeout:   cfg.Cursors.Idle, Log: log, Failed: failed,
 		LookupHost: lookup, Trace: traces.GRPC(),
 	}
 	if traces != nil {
