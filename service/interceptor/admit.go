@@ -70,17 +70,22 @@ func isRefusal(code codes.Code, reason string) bool {
 		rpcerr.Reason(reason) == rpcerr.Overloaded
 }
 
-// OpenAccount opens another account of the client that makes a call of the gRPC listener, for its
-// messages. ctx is what Authenticate has returned. If nothing is limited, it does nothing.
+// OpenAccount opens another account of the client that makes a call of the gRPC listener, or whose
+// call another replica forwards, for its messages. ctx is what Authenticate has returned. If
+// nothing is limited, it does nothing.
 func (x *Chain) OpenAccount(ctx context.Context, c *admission.Account) {
 	if x.cfg.Admission == nil {
 		return
 	}
-	name := ""
-	if id := call.LocalFrom(ctx).Identity; id != nil {
+	local, name := call.LocalFrom(ctx), ""
+	if id := local.Identity; id != nil {
 		name = id.Principal
 	}
-	x.cfg.Admission.Open(c, admission.PrincipalOf(name, fromPeer(ctx).Address))
+	client := local.Client
+	if !local.Forwarded {
+		client = fromPeer(ctx).Address
+	}
+	x.cfg.Admission.Open(c, admission.PrincipalOf(name, client))
 }
 
 // refused returns the error of a call, or the refusal that has canceled the call.

@@ -263,19 +263,24 @@ func TestOpenAccountOfClient(t *testing.T) {
 	a := admission.New(admission.Config{Bytes: 1000})
 	x := interceptor.New(interceptor.Config{Admission: a})
 	at := from(t.Context(), "192.0.2.1")
+	client, shop := netip.MustParseAddr("192.0.2.9"), &caller.Identity{Principal: "key:shop"}
 	for name, row := range map[string]struct {
-		identity *caller.Identity
-		want     admission.Principal
+		local call.Local
+		want  admission.Principal
 	}{
-		"address": {nil, admission.Principal{Address: netip.MustParseAddr("192.0.2.1")}},
-		"name": {
-			&caller.Identity{Principal: "key:shop"}, admission.Principal{Name: "key:shop"},
+		"address": {
+			call.Local{}, admission.Principal{Address: netip.MustParseAddr("192.0.2.1")},
+		},
+		"name": {call.Local{Identity: shop}, admission.Principal{Name: "key:shop"}},
+		"forwarded, address": {
+			call.Local{Forwarded: true, Client: client}, admission.PrincipalOf("", client),
+		},
+		"forwarded, name": {
+			call.Local{Forwarded: true, Client: client, Identity: shop},
+			admission.Principal{Name: "key:shop"},
 		},
 	} {
-		ctx := at
-		if row.identity != nil {
-			ctx = &call.LocalContext{Context: at, Local: call.Local{Identity: row.identity}}
-		}
+		ctx := &call.LocalContext{Context: at, Local: row.local}
 		var c admission.Account
 		x.OpenAccount(ctx, &c)
 		if got := c.Principal(); got != row.want {

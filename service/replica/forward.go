@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/interceptor"
@@ -37,6 +38,9 @@ type API struct {
 	Register func(grpc.ServiceRegistrar)
 	Unary    grpc.UnaryServerInterceptor
 	Stream   grpc.StreamServerInterceptor
+	// OpenAccount opens the account of a unary call, which is charged with its request before that
+	// is read: as server.GRPCConfig has it. If it is nil, nothing is charged.
+	OpenAccount func(context.Context, *admission.Account)
 }
 
 // SetAPI sets what serves the calls that other replicas forward. It is called before Serve; without

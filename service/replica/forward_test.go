@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/handle"
@@ -34,11 +35,24 @@ type answers struct {
 	request  proto.Message
 	messages []string
 	err      error
+	admitted *admission.Admission
+	held     int64 // by admitted, while a call runs
 }
 
 func (a *answers) note(ctx context.Context, request proto.Message) {
 	a.local, a.request = call.LocalFrom(ctx), request
+	a.local.Account, a.local.Lent = nil, nil // of the listener
 	a.metadata, _ = metadata.FromIncomingContext(ctx)
+	if a.admitted != nil {
+		a.held = a.admitted.Bytes().Held
+	}
+}
+
+func (a *answers) InsertMany(
+	ctx context.Context, req *mooringv1.InsertManyRequest,
+) (*mooringv1.InsertManyResponse, error) {
+	a.note(ctx, req)
+	return &mooringv1.InsertManyResponse{}, a.err
 }
 
 func (a *answers) FindOne(
@@ -68,7 +82,13 @@ func bsonOf(text string) *mooringv1.Document {
 
 // serve has a replica answer the calls of the API.
 func (a *answers) serve(n *node) {
-	n.SetAPI(plain(func(r grpc.ServiceRegistrar) { mooringv1.RegisterDocumentServiceServer(r, a) }))
+	api := plain(func(r grpc.ServiceRegistrar) { mooringv1.RegisterDocumentServiceServer(r, a) })
+	if a.admitted != nil {
+		api.OpenAccount = func(ctx context.Context, c *admission.Account) {
+			a.admitted.Open(c, admission.PrincipalOf("", call.LocalFrom(ctx).Client))
+		}
+	}
+	n.SetAPI(api)
 	n.Serve(&fake{})
 }
 
@@ -195,6 +215,65 @@ func TestUnsendable(t *testing.T) {
 		if made.request != nil {
 			t.Errorf("%s: %v arrived", name, made.request)
 		}
+	}
+	if got := n.Stats().Unreachable; got != 0 {
+		t.Errorf("%d replicas count as lost", got)
+	}
+}
+
+// TestForwardedRequestsAreCharged checks that a request is charged until the end of its call, as
+// one that comes from a client; that one without room is refused, and its replica does not count
+// as lost; and that a small one, as that of a commit, needs no room.
+func TestForwardedRequestsAreCharged(t *testing.T) {
+	const budget = 4 << 20
+	a := admission.New(admission.Config{Bytes: budget})
+	peer := bind(t, "a")
+	made := &answers{admitted: a}
+	made.serve(peer)
+	n := start(t, "a", nil)
+	small := findOne(peer, call.Local{Client: netip.MustParseAddr("192.0.2.1")}, nil)
+	large, many := *small, *small
+	large.Request = &mooringv1.FindOneRequest{Database: strings.Repeat("d", 1<<20)}
+	items := &mooringv1.InsertManyRequest{Database: "d"}
+	for range 1000 {
+		items.Documents = append(items.Documents, bsonOf("{}"))
+	}
+	many.Request, many.Answer = items, (&mooringv1.InsertManyResponse{}).ProtoReflect().Type()
+	many.Method = mooringv1.DocumentService_InsertMany_FullMethodName
+	forward := func(f *call.Forwarding) error {
+		made.request, made.held = nil, 0
+		_, err := n.Forward(t.Context(), f)
+		eventually(t, "the memory of the call is returned", func() bool {
+			return a.Bytes().Held == 0 || a.Bytes().Held == budget
+		})
+		return err
+	}
+	for _, row := range []struct {
+		name string
+		f    *call.Forwarding
+		want int64
+	}{
+		{"small", small, 0},
+		{"large", &large, 2 * int64(proto.Size(large.Request))},
+		{"many items", &many, 1000 * 512},
+	} {
+		if err := forward(row.f); err != nil || made.held != row.want {
+			t.Errorf("%s: Forward = %v, with %d bytes; want %d", row.name, err, made.held, row.want)
+		}
+	}
+	var others admission.Account
+	a.Open(&others, admission.Principal{Name: "key:other"})
+	defer others.Close()
+	others.Force(budget)
+	for _, f := range []*call.Forwarding{&large, &many} {
+		err := forward(f)
+		if err == nil || rpcerr.HTTP(err).Body.GetError().GetReason() != "Overloaded" ||
+			made.request != nil {
+			t.Errorf("without room: Forward = %v, arrived: %t", err, made.request != nil)
+		}
+	}
+	if err := forward(small); err != nil {
+		t.Errorf("a small request without room: %v", err)
 	}
 	if got := n.Stats().Unreachable; got != 0 {
 		t.Errorf("%d replicas count as lost", got)

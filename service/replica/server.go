@@ -147,42 +147,20 @@ func (s *server) List(
 // ownPrefix begins the methods of replicas. The others are the API's, which other replicas forward.
 const ownPrefix = "/mooring.replica.v1."
 
-// unary returns the interceptor of unary calls, with what is around the calls of replicas.
+// unary returns the interceptor of the replicas' own unary calls, with what is around them.
 func (t *Transport) unary(around grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	return func(
 		ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler,
 	) (any, error) {
-		if strings.HasPrefix(info.FullMethod, ownPrefix) {
-			return around(ctx, req, info, func(ctx context.Context, req any) (resp any, err error) {
-				ctx, end, err := t.enter(ctx, info.FullMethod)
-				if err != nil {
-					return nil, err
-				}
-				defer func() { end(err) }()
-				return h(ctx, req)
-			})
-		}
-		return t.forwardedUnary(ctx, req, info, h)
+		return around(ctx, req, info, func(ctx context.Context, req any) (resp any, err error) {
+			ctx, end, err := t.enter(ctx, info.FullMethod)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { end(err) }()
+			return h(ctx, req)
+		})
 	}
-}
-
-// forwardedUnary runs a call of the API.
-func (t *Transport) forwardedUnary(
-	ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler,
-) (_ any, err error) {
-	ctx, end, err := t.enter(ctx, info.FullMethod)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { end(err) }()
-	if ctx, err = forwarded(ctx); err != nil {
-		return nil, refusal(err)
-	}
-	resp, err := t.api.Unary(ctx, req, info, h)
-	if err != nil {
-		return nil, refusal(err)
-	}
-	return resp, nil
 }
 
 // stream returns the interceptor of streams, with what is around the calls of replicas.
@@ -200,12 +178,29 @@ func (t *Transport) stream(around grpc.StreamServerInterceptor) grpc.StreamServe
 				return h(srv, within{ss, ctx})
 			})
 		}
-		return t.forwardedStream(srv, ss, info, h)
+		return t.forwardedCall(srv, ss, info, h)
 	}
 }
 
-// forwardedStream runs a stream of the API.
-func (t *Transport) forwardedStream(
+// registrar registers the API, whose unary methods are streams that grpc does not intercept.
+type registrar struct{ t *Transport }
+
+// RegisterService registers a service. It changes desc.
+func (r registrar) RegisterService(desc *grpc.ServiceDesc, srv any) {
+	for i, s := range desc.Streams {
+		if s.ClientStreams || s.ServerStreams {
+			continue
+		}
+		info := &grpc.StreamServerInfo{FullMethod: "/" + desc.ServiceName + "/" + s.StreamName}
+		desc.Streams[i].Handler = func(srv any, ss grpc.ServerStream) error {
+			return r.t.forwardedCall(srv, ss, info, s.Handler)
+		}
+	}
+	r.t.server.RegisterService(desc, srv)
+}
+
+// forwardedCall runs a call of the API. The handler of a unary one runs its interceptor itself.
+func (t *Transport) forwardedCall(
 	srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler,
 ) (err error) {
 	ctx, end, err := t.enter(ss.Context(), info.FullMethod)
@@ -216,7 +211,12 @@ func (t *Transport) forwardedStream(
 	if ctx, err = forwarded(ctx); err != nil {
 		return refusal(err)
 	}
-	if err := t.api.Stream(srv, within{ss, ctx}, info, h); err != nil {
+	if info.IsClientStream || info.IsServerStream {
+		err = t.api.Stream(srv, within{ss, ctx}, info, h)
+	} else {
+		err = h(srv, within{ss, ctx})
+	}
+	if err != nil {
 		return refusal(err)
 	}
 	return nil

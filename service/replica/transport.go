@@ -21,6 +21,7 @@ import (
 	replicav1 "github.com/mooringdb/mooring/gen/mooring/replica/v1"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/seal"
+	listening "github.com/mooringdb/mooring/service/server"
 )
 
 const (
@@ -181,14 +182,16 @@ func (t *Transport) Serve(p Pager) {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2}),
 		grpc.WaitForHandlers(true),
-		grpc.UnaryInterceptor(t.unary(around.Unary())),
+		grpc.UnaryInterceptor(t.unary(around.Unary())), // none of the API: see LateReader
 		grpc.StreamInterceptor(t.stream(around.Stream())),
 	)
 	replicav1.RegisterReplicaServiceServer(t.server, &server{
 		pager: p, directory: t.directory, pushes: &t.pushes,
 	})
 	if t.api.Register != nil {
-		t.api.Register(t.server)
+		t.api.Register(listening.LateReader(registrar{t}, listening.GRPCConfig{
+			MaxRequestSize: t.limit, OpenAccount: t.api.OpenAccount, Unary: t.api.Unary,
+		}))
 	}
 	l := netutil.LimitListener(t.listener, maxConnections)
 	t.serving.Go(func() {

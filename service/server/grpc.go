@@ -62,7 +62,7 @@ type GRPCConfig struct {
 	// their own; they end then.
 	Stopping <-chan struct{}
 
-	dog *watchdog // set by NewGRPC
+	dog *watchdog // set by NewGRPC; nil: no client is watched
 }
 
 // Clients of health need no credential, so what they can make the gateway hold is limited: a
@@ -123,11 +123,18 @@ func NewGRPC(cfg GRPCConfig) (*grpc.Server, grpc.ServiceRegistrar) {
 	return g, lateReader{g, &cfg}
 }
 
+// LateReader returns what registers the API on another gRPC server, whose clients are trusted: they
+// are not watched. It uses only MaxRequestSize, OpenAccount and Unary of cfg. r gets the unary
+// methods as streams in no direction, whose handlers grpc calls without an interceptor.
+func LateReader(r grpc.ServiceRegistrar, cfg GRPCConfig) grpc.ServiceRegistrar {
+	return lateReader{r, &cfg}
+}
+
 // lateReader registers unary methods as streams. grpc would read the request of a unary call before
 // any code of ours runs, so that strangers could make it hold as much as a request may have, for as
 // long as they like. The handler of a stream reads the request itself.
 type lateReader struct {
-	server *grpc.Server
+	server grpc.ServiceRegistrar
 	cfg    *GRPCConfig
 }
 

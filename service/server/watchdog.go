@@ -37,7 +37,7 @@ func sendTime(n int) time.Duration {
 }
 
 // watchdog watches the messages that clients send and take, and ends those that make no progress.
-// It has a timer while there are any.
+// It has a timer while there are any. One that is nil watches nothing that clients send.
 type watchdog struct {
 	// mu guards the fields below, and those of the entries. Nothing blocks while it is held.
 	mu      sync.Mutex
@@ -87,6 +87,9 @@ const (
 
 // watch begins to watch a message from a client.
 func (w *watchdog) watch(r *reading) {
+	if w == nil {
+		return
+	}
 	r.begun = time.Now()
 	r.progress, r.received = r.begun, 0
 	oldest, isFlood := w.admit(r)
@@ -124,6 +127,9 @@ func (w *watchdog) admit(r *reading) (oldest *reading, isFlood bool) {
 // moved records progress of a message from a client. If there is no room for so many bytes, it ends
 // a call.
 func (w *watchdog) moved(r *reading, received int) {
+	if w == nil {
+		return
+	}
 	if victim := w.move(r, received); victim != nil {
 		victim.of.cut(whyMany)
 	}
@@ -158,6 +164,9 @@ func (w *watchdog) move(r *reading, received int) (victim *reading) {
 
 // arrived ends the watching.
 func (w *watchdog) arrived(r *reading) {
+	if w == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r.watched {

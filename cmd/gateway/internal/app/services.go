@@ -230,6 +230,7 @@ func newLocal(
 	if transport != nil {
 		transport.SetAPI(replica.API{
 			Register: services.Register, Unary: around.Unary(), Stream: around.Stream(),
+			OpenAccount: around.OpenAccount,
 		})
 	}
 	return conn

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -91,4 +92,45 @@ func TestTransactionsAtTwoReplicas(t *testing.T) {
 	}
 	b.stop()
 	a.stop()
+}
+
+// TestMemoryOfTransactions checks that the replica that keeps a transaction refuses a request that
+// is beyond its memory, whichever replica the client calls, and that the transaction goes on.
+func TestMemoryOfTransactions(t *testing.T) {
+	d := deployment.Listen(t, deployment.ReplicaSet, "8.0.0")
+	uri := d.URI(false, nil)
+	owner, other := replica(t, uri, "", "--memory-budget", "16MiB"), replica(t, uri, "")
+	begun, err := mooringv1.NewTransactionServiceClient(owner.cc).
+		Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := begun.GetTransaction()
+	insert := func(g *gateway, size int) error {
+		doc := bson.NewBuilder(nil).String("pad", strings.Repeat("x", size)).Finish()
+		_, err := mooringv1.NewDocumentServiceClient(g.cc).
+			InsertOne(t.Context(), &mooringv1.InsertOneRequest{
+				Database: "db", Collection: "c", Transaction: &token,
+				Document: &mooringv1.Document{Encoding: &mooringv1.Document_Bson{Bson: doc}},
+			})
+		return err
+	}
+	for _, g := range []*gateway{owner, other} {
+		err := insert(g, 10<<20)
+		if err == nil || rpcerr.HTTP(err).Body.GetError().GetReason() != "TooLarge" {
+			t.Errorf("a document of 10 MiB: %v, want TooLarge", err)
+		}
+		if err := insert(g, 60<<10); err != nil {
+			t.Errorf("a document of 60 KiB: %v", err)
+		}
+	}
+	if _, err := mooringv1.NewTransactionServiceClient(other.cc).Commit(t.Context(),
+		&mooringv1.TransactionServiceCommitRequest{Transaction: &token}); err != nil {
+		t.Error(err)
+	}
+	if docs, _ := d.Documents("db.c"); len(docs) != 2 {
+		t.Errorf("%d documents are there, want two", len(docs))
+	}
+	other.stop()
+	owner.stop()
 }
