@@ -45,8 +45,9 @@ func (d Decimal128) IsInf() int {
 	return 1 - 2*int(d.H>>63)
 }
 
-// parts splits a finite number. Encodings outside the standard are zero.
-func (d Decimal128) parts() (hi, lo uint64, exponent int) {
+// Parts splits a finite number: without its sign, which is the highest bit of d.H, it is
+// (hi·2^64 + lo)·10^exponent. Encodings outside the standard are zero.
+func (d Decimal128) Parts() (hi, lo uint64, exponent int) {
 	if d.H>>61&3 == 3 {
 		return 0, 0, int(d.H>>47&0x3FFF) - decimalBias
 	}
@@ -71,7 +72,7 @@ func (d Decimal128) Append(dst []byte) []byte {
 	if d.IsInf() != 0 {
 		return append(dst, "Infinity"...)
 	}
-	hi, lo, exponent := d.parts()
+	hi, lo, exponent := d.Parts()
 	var buf [decimalDigits]byte
 	digits := coefficient(&buf, hi, lo)
 	adjusted := exponent + len(digits) - 1

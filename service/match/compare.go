@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
-	"math/big"
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -116,7 +115,7 @@ func compareDocuments(d, f bson.Raw, keys bool) int {
 // compareNumbers compares by value, without rounding.
 func compareNumbers(v, w bson.Value) int {
 	if v.Type == bson.TypeDecimal128 || w.Type == bson.TypeDecimal128 {
-		return compareExact(v, w)
+		return exact(v).compare(exact(w))
 	}
 	x, isDouble := v.Double()
 	y, isDouble2 := w.Double()
@@ -144,54 +143,6 @@ func compareToDouble(n int64, f float64) int {
 	}
 	t := math.Trunc(f)
 	return cmp.Or(cmp.Compare(n, int64(t)), cmp.Compare(t, f))
-}
-
-// compareExact compares numbers of which one is a Decimal128.
-func compareExact(v, w bson.Value) int {
-	x, a := exact(v)
-	y, b := exact(w)
-	if x == nil || y == nil {
-		return cmp.Compare(a, b)
-	}
-	return x.Cmp(y)
-}
-
-// exact returns a number, or nil if it is not finite. rank orders numbers of which one is not.
-func exact(v bson.Value) (r *big.Rat, rank int) {
-	switch v.Type {
-	case bson.TypeDecimal128:
-		d, _ := v.Decimal128()
-		if d.IsNaN() {
-			return nil, -2
-		}
-		if rank := d.IsInf(); rank != 0 {
-			return nil, rank
-		}
-		return rational(d), 0
-	case bson.TypeDouble:
-		f, _ := v.Double()
-		switch {
-		case f != f:
-			return nil, -2
-		case math.IsInf(f, 1):
-			return nil, 1
-		case math.IsInf(f, -1):
-			return nil, -1
-		}
-		return new(big.Rat).SetFloat64(f), 0
-	default:
-		n, _ := v.AsInt64()
-		return new(big.Rat).SetInt64(n), 0
-	}
-}
-
-// rational returns the number of a Decimal128 that is finite.
-func rational(d bson.Decimal128) *big.Rat {
-	r, ok := new(big.Rat).SetString(d.String())
-	if !ok {
-		panic("bug: " + d.String() + " is not a number")
-	}
-	return r
 }
 
 func isNaN(v bson.Value) bool {

@@ -199,14 +199,13 @@ func (c *compiler) compare(kind testKind, v bson.Value) ([]operator, error) {
 // isFalse reports whether $exists takes a value for false.
 func isFalse(v bson.Value) bool {
 	yes, isBool := v.Bool()
-	n, isNumber := exact(v)
 	switch v.Type {
 	case bson.TypeNull, bson.TypeUndefined:
 		return true
 	case bson.TypeBool:
 		return isBool && !yes
 	case bson.TypeInt32, bson.TypeInt64, bson.TypeDouble, bson.TypeDecimal128:
-		return n != nil && isNumber == 0 && n.Sign() == 0
+		return exact(v).isZero()
 	default:
 		return false
 	}

@@ -2,7 +2,6 @@ package match
 
 import (
 	"math"
-	"math/big"
 	"slices"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -265,13 +264,7 @@ func whole(v bson.Value) (int64, bool) {
 		f = math.Trunc(f)
 		return int64(f), f >= -1<<63 && f < 1<<63
 	case bson.TypeDecimal128:
-		d, _ := v.Decimal128()
-		if d.IsNaN() || d.IsInf() != 0 {
-			return 0, false
-		}
-		r := rational(d)
-		n := new(big.Int).Quo(r.Num(), r.Denom())
-		return n.Int64(), n.IsInt64()
+		return exact(v).whole()
 	default:
 		return 0, false
 	}

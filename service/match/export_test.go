@@ -1,0 +1,6 @@
+package match
+
+var (
+	Compare = compare
+	Whole   = whole
+)
