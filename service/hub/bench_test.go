@@ -29,7 +29,7 @@ func BenchmarkFilters(b *testing.B) {
 			f := newFeed(h, Key{}, nil)
 			f.begin(nil)
 			for i := range 1000 {
-				f.joinLocked(shopFilter(b, i%filters), 0)
+				f.joinLocked(shopFilter(b, i%filters))
 			}
 			b.ReportAllocs()
 			for b.Loop() {

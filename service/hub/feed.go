@@ -23,7 +23,7 @@ type feed struct {
 	subscribers int
 	linger      *time.Timer
 
-	// mu guards the fields below. Filters are called under it.
+	// mu guards the fields below. Filters are called under it for new events only.
 	mu     sync.Mutex
 	ring   *ring
 	groups map[string]*group
@@ -47,7 +47,9 @@ func newFeed(h *Hub, key Key, open Open) *feed {
 type group struct {
 	filter  Filter
 	members int
-	from    uint64
+	// deciding is held, and locked before feed.mu, while from becomes smaller.
+	deciding sync.Mutex
+	from     uint64
 	// matches has the numbers of the events that the filter keeps, in order.
 	matches []uint64
 	// lost is the number behind the last such event that was evicted.
@@ -56,15 +58,14 @@ type group struct {
 	idle []*Subscription
 }
 
-// joinLocked returns the group of a filter, with one more member, which reads from a position on.
-func (f *feed) joinLocked(filter Filter, position uint64) *group {
+// joinLocked returns the group of a filter, with one more member.
+func (f *feed) joinLocked(filter Filter) *group {
 	g := f.groups[filter.Text]
 	if g == nil {
 		g = &group{filter: filter, from: f.ring.end()}
 		f.groups[filter.Text] = g
 	}
 	g.members++
-	g.extend(f.ring, position)
 	return g
 }
 
@@ -75,25 +76,27 @@ func (f *feed) leaveLocked(g *group) {
 	}
 }
 
-// extend decides about the entries from a position on that a group does not know.
-func (g *group) extend(r *ring, position uint64) {
-	if position >= g.from {
-		return
-	}
-	var earlier []uint64
-	for n := position; n < g.from; n++ {
-		if e, what := r.next(n); what == held && e.event != nil && g.filter.keeps(e.event) {
-			earlier = append(earlier, n)
+// decide returns which of some entries the filter keeps, of those that the group does not know. The
+// first one has a number. The feed is locked again then.
+func (g *group) decide(f *feed, entries []*entry, first uint64) (matches []uint64) {
+	defer f.mu.Lock()
+	for i, e := range entries {
+		n := first + uint64(i)
+		if n >= g.from {
+			break
+		}
+		if e.event != nil && g.filter.keeps(e.event) {
+			matches = append(matches, n)
 		}
 	}
-	g.matches, g.from = append(earlier, g.matches...), position
+	return matches
 }
 
 // trim forgets what the ring does not hold.
 func (g *group) trim(first uint64) {
 	n := sort.Search(len(g.matches), func(i int) bool { return g.matches[i] >= first })
 	if n > 0 {
-		g.lost = g.matches[n-1] + 1
+		g.lost = max(g.lost, g.matches[n-1]+1)
 		g.matches = g.matches[n:]
 	}
 }

@@ -131,8 +131,8 @@ func (h *Hub) Close() {
 }
 
 // Filter decides which events a subscriber gets. Filters with equal Text count as equal, and one
-// call of Match for an event decides for all of them. Match must be pure and fast; nil keeps all
-// events.
+// call of Match for an event decides for all of them. Match must be pure, fast and safe for
+// concurrent use; nil keeps all events.
 type Filter struct {
 	Text  string
 	Match func(event bson.Raw) bool

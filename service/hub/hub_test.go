@@ -439,6 +439,87 @@ func TestOncePerGroup(t *testing.T) {
 	})
 }
 
+// TestDecide has a filter take long to decide about what the ring holds. Meanwhile others go on, an
+// equal filter waits and is not asked again, and what is in use stays charged. What was evicted
+// then comes by a source of the subscriber's own.
+func TestDecide(t *testing.T) {
+	const size = 1000
+	for name, evicts := range map[string]bool{"held": false, "evicted": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, nil, func(f *fixture) {
+				start := tokenAt(0, true)
+				other := f.subscribe(Filter{}, nil)
+				f.log.write(20, size)
+				f.expect(f.read(other, 20), 0, 20)
+				gate, asked := make(chan struct{}), map[int]int{}
+				var mu sync.Mutex
+				odd := Filter{Text: "odd", Match: func(event bson.Raw) bool {
+					n := numberOf(tokenOf(event)) - 1
+					mu.Lock()
+					asked[n]++
+					mu.Unlock()
+					if n == 0 {
+						<-gate
+					}
+					return n%2 == 1
+				}}
+				var resumed [2]*Subscription
+				var wg sync.WaitGroup
+				wg.Go(func() { resumed[0] = f.subscribe(odd, start) })
+				synctest.Wait()
+				free := other.feed.mu.TryLock()
+				if free {
+					other.feed.mu.Unlock()
+					f.log.write(10, size)
+					f.expect(f.read(other, 10), 20, 10)
+					if evicts {
+						f.hub.Reclaim(1 << 30)
+					}
+					if used, ring := f.account.used, f.hub.Stats().RingBytes; used < 20*size ||
+						evicts && ring != 0 || !evicts && used != ring {
+						t.Errorf("%d bytes are charged, %d of them of the ring", used, ring)
+					}
+				} else {
+					t.Error("the feed is locked while a filter decides")
+					f.log.write(10, size)
+				}
+				if !evicts {
+					wg.Go(func() { resumed[1] = f.subscribe(odd, start) })
+				}
+				close(gate)
+				wg.Wait()
+				for _, s := range resumed {
+					if s == nil {
+						continue
+					}
+					for i, got := range f.read(s, 15) {
+						if got != 2*i+1 {
+							t.Errorf("read the event %d, want %d", got, 2*i+1)
+						}
+					}
+				}
+				if want := map[bool]int{false: 1, true: 2}[evicts]; f.log.opened != want {
+					t.Errorf("%d sources were opened, want %d", f.log.opened, want)
+				}
+				for n, times := range asked {
+					if !evicts && times != 1 {
+						t.Errorf("the filter was asked %d times about the event %d", times, n)
+					}
+				}
+				if free {
+					f.log.write(2, size)
+					f.expect(f.read(resumed[0], 1), 31, 1)
+				}
+				for _, s := range append(resumed[:], other) {
+					if s != nil {
+						f.leave(s)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestReaders keeps events charged that a slow subscriber has taken, and the ring does not hold any
 // more, and takes large events one at a time.
 func TestReaders(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/mooringdb/mooring/core/bson"
 )
@@ -72,9 +73,33 @@ func (s *Subscription) begin(after bson.Raw) bool {
 	return ok
 }
 
+// joinLocked joins the group of the filter, to read from a position on that the ring holds.
 func (s *Subscription) joinLocked(position uint64) {
 	s.position, s.behind = position, position
-	s.group = s.feed.joinLocked(s.filter, position)
+	s.group = s.feed.joinLocked(s.filter)
+	if position < s.group.from {
+		s.decideLocked(position)
+	}
+}
+
+// decideLocked has the filter decide about what the ring holds from a position on. Meanwhile the
+// feed is not locked, the group decides about new entries, and those in use stay charged. If one
+// that the filter keeps is evicted, the subscriber is behind.
+func (s *Subscription) decideLocked(position uint64) {
+	f, g := s.feed, s.group
+	s.reading = slices.Clone(f.ring.entries[position-f.ring.first : g.from-f.ring.first])
+	for _, e := range s.reading {
+		e.readers++
+	}
+	f.mu.Unlock()
+	g.deciding.Lock()
+	defer g.deciding.Unlock()
+	earlier := g.decide(f, s.reading, position)
+	s.returnLocked()
+	if position < g.from { // no other member has decided about them
+		g.matches, g.from = append(earlier, g.matches...), position
+		g.trim(f.ring.first)
+	}
 }
 
 // Buffered returns how many events TryNext can return without blocking.
