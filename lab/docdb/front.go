@@ -53,6 +53,7 @@ type Front struct {
 	cursors   map[int64]*cursor
 	sessions  map[string]*session
 	snapshots []*snapshot // the oldest first
+	dropped   uint64      // the time of the newest snapshot that is not kept any more
 }
 
 // Listen prepares the engine that a DSN names, and serves MongoDB's protocol for it on a free port
@@ -169,7 +170,8 @@ func (f *Front) answer(cmd *fakemongo.Command) bson.Raw {
 	if err != nil {
 		reply = failure.Reply(err, cmd.Body.Has("autocommit"))
 	}
-	times := fakemongo.ClusterTimes(f.clock.value(f.clock.saw(0)))
+	now := max(f.clock.saw(0), 1) - 1 // the next commit may begin behind it
+	times := fakemongo.ClusterTimes(f.clock.value(now))
 	return bson.NewBuilder(nil).AppendElements(reply).AppendElements(times).Finish()
 }
 

@@ -29,12 +29,13 @@ func (r *request) inSnapshot(run command) (reply bson.Raw, err error) {
 		return nil, failure.InvalidOptions.Errorf(
 			"%s does not support read concern level snapshot", r.Name)
 	}
-	if at := field(r.Body, "readConcern", "atClusterTime"); at.IsZero() {
+	if at := field(r.Body, "readConcern", "atClusterTime"); !at.IsZero() {
+		r.snapshot, err = f.snapshotOf(f.clock.position(at))
+	}
+	if r.snapshot == nil && err == nil {
 		f.reading <- struct{}{}
 		defer func() { <-f.reading }()
 		r.snapshot, err = f.newSnapshot()
-	} else {
-		r.snapshot, err = f.snapshotOf(f.clock.position(at))
 	}
 	if err == nil {
 		err = r.read(r.snapshot, func() error {
@@ -63,13 +64,17 @@ func (r *request) read(s *snapshot, f func() error) error {
 	})
 }
 
-// snapshotOf returns the snapshot that an earlier read had.
+// snapshotOf returns the oldest snapshot that has all of a time, which earlier reads of that time
+// had, too; nil: there is none yet. What was committed since that time may be in it.
 func (f *Front) snapshotOf(lsn uint64) (*snapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := slices.IndexFunc(f.snapshots, func(s *snapshot) bool { return s.lsn == lsn })
-	if i < 0 {
+	if lsn <= f.dropped {
 		return nil, failure.SnapshotTooOld.Errorf("no snapshot of that time is kept")
+	}
+	i := slices.IndexFunc(f.snapshots, func(s *snapshot) bool { return s.lsn >= lsn })
+	if i < 0 {
+		return nil, nil //nolint:nilnil // see above
 	}
 	return f.snapshots[i], nil
 }
@@ -102,6 +107,9 @@ func (f *Front) dropSnapshots(left int) {
 	n := max(0, len(f.snapshots)-left)
 	old := f.snapshots[:n]
 	f.snapshots = slices.Clone(f.snapshots[n:])
+	for _, s := range old {
+		f.dropped = max(f.dropped, s.lsn)
+	}
 	f.mu.Unlock()
 	for _, s := range old {
 		_ = s.tx.Rollback(context.WithoutCancel(f.ctx)) // nothing is lost

@@ -115,3 +115,31 @@ func after(a, b bson.Value) bool {
 	bt, bi := timestamp(b)
 	return at > bt || at == bt && ai > bi
 }
+
+// TestSnapshotOfTime reads from the snapshot of a reply's time, twice: it has what the reply is of,
+// and stays as it is. Times before all snapshots are refused.
+func TestSnapshotOfTime(t *testing.T) {
+	f := docdb.Start(t, docdb.Config{})
+	e := rawconn.NewEngine(f.Address())
+	t.Cleanup(e.Close)
+	do := func(command, want string) bson.Raw {
+		reply, diff := run(t, e, "snapshots", 0, step{command, want})
+		if diff != "" {
+			t.Errorf("%s: %s\n%s", command, diff, match.Text(bson.DocumentValue(reply)))
+		}
+		return reply
+	}
+	do(insert(`{"_id": 1}`, ""), fine)
+	at, _ := do(`{"ping": 1}`, fine).Lookup("operationTime")
+	find := `{"find": "c", "readConcern": {"level": "snapshot", "atClusterTime": ` +
+		match.Text(at) + `}}`
+	for id := 2; id < 4; id++ {
+		batch, _ := do(find, fine).Lookup("cursor", "firstBatch")
+		if got := match.Text(batch); got != `[{"_id":1}]` {
+			t.Errorf("the snapshot has %s", got)
+		}
+		do(insert(fmt.Sprintf(`{"_id": %d}`, id), ""), fine)
+	}
+	do(`{"find": "c", "readConcern": {"level": "snapshot", "atClusterTime": {"$timestamp": {"t": 1, "i": 1}}}}`,
+		`{"ok": 0, "code": 239}`)
+}

@@ -178,6 +178,7 @@ func (c *stream) collect() (changed <-chan struct{}, err error) {
 // events makes events of what is behind the stream, until they are enough, one ends it, or they
 // have come to the last commit.
 func (c *stream) events(entries []entry, last uint64) (events []bson.Raw, err error) {
+	c.front.clock.saw(last + 1) // no event is behind the time of its reply
 	size := 0
 	for _, e := range entries {
 		for i := range 2 * len(e.changes) {

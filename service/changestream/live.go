@@ -196,17 +196,25 @@ func (s serversOf) readsSnapshots() bool {
 func (l *live) snapshot(ctx context.Context) error {
 	find := l.find
 	l.view.since = session.Timestamp{}
+	// No change that the stream has passed already is later.
+	now := l.server.cfg.Client.ClusterTime().Timestamp()
 	topology, _ := l.server.cfg.Client.WatchTopology()
-	if serversOf(topology.Servers).readsSnapshots() {
-		reads, err := l.server.cfg.Client.StartSession(session.Options{Snapshot: true})
+	snapshots := serversOf(topology.Servers).readsSnapshots()
+	if snapshots {
+		reads, err := l.server.cfg.Client.StartSession(session.Options{
+			Snapshot: true, SnapshotTime: now,
+		})
 		if err != nil {
 			return err
 		}
 		defer func() { reads.End(ctx) }()
 		find.Session = reads
 	} else {
-		// What no majority has could be lost again, which no change would tell.
-		find.ReadConcern = &client.ReadConcern{Level: "majority"}
+		end, err := l.notBefore(ctx, &find, now)
+		if err != nil {
+			return err
+		}
+		defer end()
 	}
 	of := batch.Source{Database: l.ns.Database, Collection: l.ns.Collection}
 	find.BatchSize = l.server.cfg.Streams.First(of, nil)
@@ -222,7 +230,7 @@ func (l *live) snapshot(ctx context.Context) error {
 		return err
 	}
 	cur.SetRunOn(false)
-	if find.Session != nil {
+	if snapshots {
 		l.view.since, err = find.Session.SnapshotTime()
 		if err != nil {
 			_ = cur.Close(ctx)
@@ -235,6 +243,25 @@ func (l *live) snapshot(ctx context.Context) error {
 		return errSlow
 	}
 	return err
+}
+
+// notBefore has a find see what a majority of servers has, at a time or later; zero: the server has
+// no times. The caller must call end.
+func (l *live) notBefore(
+	ctx context.Context, find *client.FindOptions, at session.Timestamp,
+) (end func(), err error) {
+	// What no majority has could be lost again, which no change would tell.
+	find.ReadConcern = &client.ReadConcern{Level: "majority"}
+	if at.IsZero() {
+		return func() {}, nil
+	}
+	reads, err := l.server.cfg.Client.StartSession(session.Options{})
+	if err != nil {
+		return nil, err
+	}
+	reads.AdvanceOperationTime(at)
+	find.Session = reads
+	return func() { reads.End(ctx) }, nil
 }
 
 // errSlow ends a stream whose client has read the documents so slowly that the server no longer has
@@ -359,7 +386,8 @@ func (l *live) event(ctx context.Context, event bson.Raw) (told change, ends boo
 	return told, false, l.checkShown()
 }
 
-// ask asks a server whether a document matches now. If it has changed meanwhile, an event follows.
+// ask asks a server whether a document matches now. If it has changed since the event, another one
+// follows.
 func (l *live) ask(ctx context.Context, of *question) (bool, error) {
 	find := client.FindOptions{
 		Common: l.find.Common, Collation: l.find.Collation,
@@ -368,6 +396,11 @@ func (l *live) ask(ctx context.Context, of *question) (bool, error) {
 		Projection: bson.NewBuilder(nil).Int32("_id", 1).Finish(),
 	}
 	find.RunOn = false
+	end, err := l.notBefore(ctx, &find, of.at)
+	if err != nil {
+		return false, err
+	}
+	defer end()
 	return stream.Open(ctx, func() (bool, error) {
 		_, found, err := l.server.cfg.Client.FindOne(ctx, l.ns, find)
 		return found, err

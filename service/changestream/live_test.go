@@ -471,23 +471,26 @@ func TestLiveEndInABatch(t *testing.T) {
 	})
 }
 
+// insertWide inserts a document of so many fields that only a server decides about it.
+func (g *gateway) insertWide(id, z int32) {
+	g.t.Helper()
+	b := bson.NewBuilder(nil).Int32("_id", id)
+	for range match.MaxSteps + 1 {
+		b.Null("a")
+	}
+	one := b.Int32("z", z).Finish()
+	if _, err := g.client.InsertOne(g.t.Context(), shop, one,
+		client.InsertOneOptions{}); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
 // TestLiveAsksServer has documents of so many fields that only a server decides about them.
 func TestLiveAsksServer(t *testing.T) {
 	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
 		f := g.live("", liveOn(t, `{"z": 1}`, `{"z": 1}`))
-		wide := func(id, z int) {
-			b := bson.NewBuilder(nil).Int32("_id", int32(id))
-			for range match.MaxSteps + 1 {
-				b.Null("a")
-			}
-			one := b.Int32("z", int32(z)).Finish()
-			_, err := g.client.InsertOne(t.Context(), shop, one, client.InsertOneOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		wide(1, 2)
-		wide(2, 1)
+		g.insertWide(1, 2)
+		g.insertWide(2, 1)
 		if got := f.next(); got != "added 2" {
 			t.Errorf("%q, want the document that a server takes", got)
 		}
@@ -589,6 +592,44 @@ func TestLiveMissesNothing(t *testing.T) {
 		}
 		f.leave()
 	})
+}
+
+// TestLiveOnServerBehind has reads answered by a server that has none of the documents yet, unless
+// they say which time they must see.
+func TestLiveOnServerBehind(t *testing.T) {
+	for _, version := range []deployment.Version{"4.2.0", "7.0.0"} {
+		t.Run(string(version), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := deployment.New(t, deployment.ReplicaSet, version)
+				g := start(t, d)
+				f := g.live("", liveOn(t, `{"z": 1}`, `{"z": 1}`))
+				d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+					_, after := cmd.Body.Lookup("readConcern", "afterClusterTime")
+					_, at := cmd.Body.Lookup("readConcern", "atClusterTime")
+					if cmd.Name != "find" || after || at {
+						return next(cmd)
+					}
+					return fakemongo.Document(doc(t, `{"ok": 1, "cursor": {"id": 0, "ns": "db.c", "firstBatch": [], "atClusterTime": {"$timestamp": {"t": 1, "i": 1}}}}`))
+				})
+				g.command(`{"insert": "c", "documents": [{"_id": 1, "z": 1}]}`)
+				if got := f.next(); got != "added 1" {
+					t.Errorf("%q", got)
+				}
+				second := g.live("", liveOn(t, `{"z": 1}`, ""))
+				if len(second.list) != 1 {
+					t.Errorf("the second client has %v, which misses what the first has",
+						second.list)
+				}
+				g.insertWide(2, 1)
+				g.command(`{"insert": "c", "documents": [{"_id": 3, "z": 1}]}`)
+				if got := f.next(); got != "added 2" {
+					t.Errorf("%q, want the document that a server takes", got)
+				}
+				f.leave()
+				second.leave()
+			})
+		})
+	}
 }
 
 // TestLiveWithoutCollations has a server that refuses every collation.

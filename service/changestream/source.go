@@ -209,12 +209,15 @@ func (c *sharedChanges) TryNext(ctx context.Context) (bson.Raw, bool, error) {
 // isUntil reports whether an event is not later than a time, if that is not zero and the event says
 // when it was.
 func isUntil(event bson.Raw, time session.Timestamp) bool {
-	if time.IsZero() {
-		return false
-	}
+	at := timeOf(event)
+	return !at.IsZero() && !at.After(time)
+}
+
+// timeOf returns when an event was; zero: it does not say.
+func timeOf(event bson.Raw) session.Timestamp {
 	v, _ := event.Lookup("clusterTime")
-	t, i, ok := v.Timestamp()
-	return ok && !session.Timestamp{T: t, I: i}.After(time)
+	t, i, _ := v.Timestamp()
+	return session.Timestamp{T: t, I: i}
 }
 
 // ownChanges reads a cursor of a stream's own.

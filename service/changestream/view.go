@@ -35,7 +35,10 @@ type change struct {
 }
 
 // question asks a server whether a document matches, of which only a server can say that.
-type question struct{ id, document bson.Raw }
+type question struct {
+	id, document bson.Raw
+	at           session.Timestamp // when the event was; zero: not known
+}
 
 // idCost is how many bytes an id takes beside its own.
 const idCost = 64
@@ -94,7 +97,7 @@ func (v *view) event(kind string, event bson.Raw) (told change, asked *question)
 		return v.remove(id), nil
 	case match.Unknown:
 	}
-	return change{}, &question{id, document}
+	return change{}, &question{id, document, timeOf(event)}
 }
 
 // documentKey returns the _id of an event's document, as a document.
