@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -192,8 +193,35 @@ func (s serversOf) readsSnapshots() bool {
 	return true
 }
 
-// snapshot sends the documents that are there.
+const (
+	// snapshotTries is how often a server is asked for a snapshot that it does not have, and
+	// snapshotPause the time between.
+	snapshotTries = 30
+	snapshotPause = 100 * time.Millisecond
+)
+
+// snapshot sends the documents that are there. Servers may have no snapshot of a collection that
+// was made a moment ago.
 func (l *live) snapshot(ctx context.Context) error {
+	for range snapshotTries {
+		err := l.documents(ctx)
+		switch {
+		case !isRefusal(err, snapshotTooOld, snapshotUnavailable):
+			return err
+		case len(l.view.shown) > 0:
+			return errSlow
+		}
+		select {
+		case <-time.After(snapshotPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return errNoSnapshot
+}
+
+// documents sends the documents of one snapshot.
+func (l *live) documents(ctx context.Context) error {
 	find := l.find
 	l.view.since = session.Timestamp{}
 	// No change that the stream has passed already is later.
@@ -225,7 +253,7 @@ func (l *live) snapshot(ctx context.Context) error {
 	case find.Collation != nil && isRefusal(err, commandNotSupported, notImplemented):
 		// The server is not MongoDB, and knows no collations: it compares texts by their bytes.
 		l.find.Collation = nil
-		return l.snapshot(ctx)
+		return l.documents(ctx)
 	case err != nil:
 		return err
 	}
@@ -237,12 +265,8 @@ func (l *live) snapshot(ctx context.Context) error {
 			return err
 		}
 	}
-	err = l.server.cfg.Streams.Run(ctx, stream.Source{Cursor: cur, Of: of, ReadAhead: true},
+	return l.server.cfg.Streams.Run(ctx, stream.Source{Cursor: cur, Of: of, ReadAhead: true},
 		func(docs []bson.Raw) error { return l.added(ctx, docs) })
-	if isRefusal(err, snapshotTooOld) {
-		return errSlow
-	}
-	return err
 }
 
 // notBefore has a find see what a majority of servers has, at a time or later; zero: the server has
@@ -272,11 +296,18 @@ var errSlow = &rpcerr.Error{
 		"open the stream again",
 }
 
+// errNoSnapshot ends a stream before its first document.
+var errNoSnapshot = &rpcerr.Error{
+	Reason:  rpcerr.ChangeStreamBehind,
+	Message: "the server has no snapshot of the collection yet: open the stream again",
+}
+
 // The codes of servers' errors.
 const (
 	commandNotSupported = 115
 	notImplemented      = 238
 	snapshotTooOld      = 239
+	snapshotUnavailable = 246
 )
 
 // isRefusal reports whether a server has answered with an error that has one of these codes.

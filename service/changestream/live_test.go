@@ -28,6 +28,7 @@ import (
 	"github.com/mooringdb/mooring/service/match"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/policy"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // follower keeps what a client of Live has, as docs/change-streams.md tells clients to.
@@ -627,6 +628,58 @@ func TestLiveOnServerBehind(t *testing.T) {
 				}
 				f.leave()
 				second.leave()
+			})
+		})
+	}
+}
+
+// TestLiveWithoutSnapshot has servers that refuse reads from a snapshot of a collection that is
+// new: for a moment, for good, or when the first documents are read.
+func TestLiveWithoutSnapshot(t *testing.T) {
+	for name, row := range map[string]struct {
+		refused string
+		times   int
+		fails   bool
+	}{
+		"for a moment":         {"find", 3, false},
+		"for good":             {"find", 1 << 20, true},
+		"behind the documents": {"getMore", 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+				for i := range 300 {
+					g.insert(i)
+				}
+				left := row.times
+				var snapshot bson.Value // the id of its cursor
+				d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+					id, _ := cmd.Body.Lookup("getMore")
+					of := cmd.Name == "find" || cmd.Name == "getMore" && id.Equal(snapshot)
+					if of && cmd.Name == row.refused && left > 0 {
+						left--
+						return fakemongo.Document(doc(t, `{"ok": 0, "code": 246, "errmsg": "pending"}`))
+					}
+					reply := next(cmd)
+					if cmd.Name == "find" {
+						snapshot, _ = reply.Document().Lookup("cursor", "id")
+					}
+					return reply
+				})
+				if !row.fails {
+					f := g.live("", liveOn(t, "", ""))
+					if len(f.list) != 300 {
+						t.Errorf("the client has %d documents", len(f.list))
+					}
+					f.leave()
+					return
+				}
+				s, err := g.api.Live(t.Context(), liveOn(t, "", ""))
+				for err == nil {
+					_, err = s.Recv()
+				}
+				if reason(err) != rpcerr.ChangeStreamBehind || retry(err) != rpcerr.Restart {
+					t.Errorf("the stream ends with %v", err)
+				}
 			})
 		})
 	}
