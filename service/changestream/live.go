@@ -408,10 +408,10 @@ func (l *live) event(ctx context.Context, event bson.Raw) (told change, ends boo
 		switch {
 		case err != nil:
 			return change{}, false, err
-		case matches:
-			told = l.view.add(asked.document)
-		default:
+		case !matches:
 			told = l.view.remove(asked.id)
+		case asked.document != nil:
+			told = l.view.add(asked.document)
 		}
 	}
 	return told, false, l.checkShown()

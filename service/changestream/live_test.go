@@ -685,6 +685,50 @@ func TestLiveWithoutSnapshot(t *testing.T) {
 	}
 }
 
+// TestLiveMovesBetweenShards has a document that moves to another shard, which deletes it at the
+// one where it was, before or after it is there: it stays until no shard has it.
+func TestLiveMovesBetweenShards(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		g.insert(7)
+		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+			reply := next(cmd)
+			batch, ok := reply.Document().Lookup("cursor", "nextBatch")
+			if !ok {
+				return reply
+			}
+			events, _ := batch.Array()
+			b := bson.NewBuilder(nil).OpenArray("")
+			for event := range events.Documents() {
+				kind, _ := event.Lookup("operationType")
+				if kind.Equal(bson.StringValue("update")) {
+					event = bson.With(bson.Without(event, "fullDocument", "updateDescription"),
+						"operationType", bson.StringValue("delete"))
+				}
+				id, _ := event.Lookup("documentKey", "_id")
+				event = bson.With(event, "documentKey", bson.DocumentValue(
+					bson.NewBuilder(nil).String("region", "a").Value("_id", id).Finish()))
+				b.Document("", event)
+			}
+			list, _ := b.Close().Finish().Lookup("")
+			cursor, _ := reply.Document().Lookup("cursor")
+			of, _ := cursor.Document()
+			return fakemongo.Document(bson.With(reply.Document(), "cursor",
+				bson.DocumentValue(bson.With(of, "nextBatch", list))))
+		})
+		f := g.live("", liveOn(t, "", ""))
+		g.command(`{"update": "c", "updates": [{"q": {"_id": 7}, "u": {"$set": {"region": "b"}}}]}`)
+		g.insert(8)
+		if got := f.next(); got != "added 8" {
+			t.Errorf("%q when a shard has deleted what another has", got)
+		}
+		g.command(`{"delete": "c", "deletes": [{"q": {"_id": 7}, "limit": 1}]}`)
+		if got := f.next(); got != "removed 7" {
+			t.Errorf("%q when no shard has the document", got)
+		}
+		f.leave()
+	})
+}
+
 // TestLiveWithoutCollations has a server that refuses every collation.
 func TestLiveWithoutCollations(t *testing.T) {
 	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {

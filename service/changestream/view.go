@@ -36,6 +36,7 @@ type change struct {
 
 // question asks a server whether a document matches, of which only a server can say that.
 type question struct {
+	// id is the document's, and document what it was at the event; nil: a shard has deleted it.
 	id, document bson.Raw
 	at           session.Timestamp // when the event was; zero: not known
 }
@@ -77,6 +78,9 @@ func (v *view) event(kind string, event bson.Raw) (told change, asked *question)
 	id := documentKey(event)
 	switch kind {
 	case "delete":
+		if v.has(id) && isSharded(event) {
+			return change{}, &question{id, nil, timeOf(event)}
+		}
 		return v.remove(id), nil
 	case "insert", "update", "replace":
 	default:
@@ -100,12 +104,27 @@ func (v *view) event(kind string, event bson.Raw) (told change, asked *question)
 	return change{}, &question{id, document, timeOf(event)}
 }
 
+// isSharded reports whether a document may be at another shard when one has deleted it: its _id
+// alone does not say where it is.
+func isSharded(event bson.Raw) bool {
+	found, _ := event.Lookup("documentKey")
+	of, _ := found.Document()
+	return of.Len() > 1
+}
+
 // documentKey returns the _id of an event's document, as a document.
 func documentKey(event bson.Raw) bson.Raw {
 	found, _ := event.Lookup("documentKey")
 	of, _ := found.Document()
 	id, _ := of.Lookup("_id")
 	return bson.NewBuilder(nil).Value("_id", id).Finish()
+}
+
+// has reports whether the client has a document.
+func (v *view) has(id bson.Raw) bool {
+	value, _ := id.Lookup("_id")
+	_, has := v.shown[key(value)]
+	return has
 }
 
 // add returns that a document matches.
@@ -120,12 +139,11 @@ func (v *view) add(document bson.Raw) change {
 // remove returns that a document does not match any more, if the client has it. A client does not
 // learn of others.
 func (v *view) remove(id bson.Raw) change {
-	value, _ := id.Lookup("_id")
-	k := key(value)
-	if _, had := v.shown[k]; !had {
+	if !v.has(id) {
 		return change{}
 	}
-	delete(v.shown, k)
+	value, _ := id.Lookup("_id")
+	delete(v.shown, key(value))
 	v.bytes -= cost(value)
 	return change{kindRemoved, id}
 }
