@@ -114,7 +114,7 @@ def divide(options: Document) -> Tuple[Document, Document]:
 def backoff(attempt: int, after: Optional[float]) -> float:
     """Returns the time before a repetition: the gateway's if there is one, else a random time that
     becomes longer."""
-    return after if after else random.random() * min(0.1 * 2**attempt, 5)
+    return after if after else random.random() * min(0.1 * 2 ** min(attempt, 6), 5)
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)

@@ -20,6 +20,7 @@ import unittest.mock
 
 import mooring_client
 from mooring_client import MooringError
+from mooring_client._calls import backoff
 
 URL = os.environ.get("MOORING_REST", "http://127.0.0.1:8080")
 DATABASE = os.environ.get("MOORING_DATABASE", "python")
@@ -644,6 +645,11 @@ class Scripted(Clients):
                     with self.assertRaises(MooringError) as caught:
                         list(call(collection))
                     self.assertEqual((caught.exception.reason, len(seen)), (reason, calls))
+
+    def test_a_stream_waits_no_longer_after_many_failures(self):
+        for attempt in (1, 6, 7, 1023, 1024, 5000):
+            self.assertLessEqual(backoff(attempt, None), 5)
+        self.assertEqual(backoff(5000, 7), 7)
 
     def test_texts_with_other_separators(self):
         text = "a\u2028b\u0085c\x1cd"
