@@ -177,7 +177,14 @@ function backoff(attempt, retryAfter) {
   return retryAfter === undefined ? Math.random() * Math.min(100 * 2 ** attempt, 5000) : retryAfter * 1000;
 }
 
+// keyOf returns what tells an _id from others: the text that the client's codec writes.
+let keyOf;
+
 export class Client {
+  static {
+    keyOf = (client, _id) => (client.#codec ?? JSON).stringify({ _id });
+  }
+
   #base;
   #headers;
   #fetch;
@@ -624,13 +631,10 @@ async function* watch(client, id, path, options) {
   }
 }
 
-// keyOf returns what tells an _id from others. A codec may make bigints, which are not JSON.
-const keyOf = (_id) => JSON.stringify(_id, (_, v) => (typeof v === 'bigint' ? `${v}n` : v));
-
 // live yields what becomes of the documents that match. Where a stream is interrupted, it opens
 // another one, which begins with all of them, and yields what differs.
 async function* live(client, args) {
-  const shown = new Map(); // what the caller has: _ids by their JSON
+  const shown = new Map(); // what the caller has: _ids by their text
   for (let failures = 0, begun = false; ; ) {
     let named = new Set(); // what this stream has told of, until it is ready
     let after; // how long the gateway wants the client to wait
@@ -648,7 +652,7 @@ async function* live(client, args) {
           yield { kind };
           continue;
         }
-        const key = keyOf(document._id);
+        const key = keyOf(client, document._id);
         named?.add(key);
         const had = shown.has(key);
         if (kind !== 'removed') shown.set(key, document._id);

@@ -573,6 +573,39 @@ test('live documents go on with what differs', async (env) => {
   s.stop();
 });
 
+/** An ObjectId as that of the package bson: its JSON is that of a string. */
+class Id {
+  constructor(hex) {
+    this.hex = hex;
+  }
+
+  toJSON() {
+    return this.hex;
+  }
+}
+
+test('live documents with _ids that JSON makes alike', async (env) => {
+  const codec = {
+    parse: (of) => JSON.parse(of, (_, v) => (v?.$oid ? new Id(v.$oid) : v?.$numberDouble ? Number(v.$numberDouble) : v)),
+    stringify: (value) => JSON.stringify(value, function write(key, v) {
+      if (this[key] instanceof Id) return { $oid: v };
+      return typeof v !== 'number' || Number.isFinite(v) ? v : { $numberDouble: String(v) };
+    }),
+  };
+  const hex = '651f3c0a0102030405060708';
+  const ids = [hex, { $oid: hex }, { $numberDouble: 'Infinity' }, { $numberDouble: 'NaN' }, null];
+  const says = (kind) => ids.map((_id) => `${JSON.stringify({ [kind]: { _id } })}\n`).join('');
+  const ended = JSON.stringify({ error: JSON.parse(failed('PermissionDenied', 'never')).error });
+  const s = await env.answering([{ body: `${says('added')}${says('removed')}${ended}\n` }], { codec });
+  const kinds = [];
+  const reading = (async () => {
+    for await (const { kind } of s.client.collection('a', 'b').live()) kinds.push(kind);
+  })();
+  await assert.rejects(reading, { reason: 'PermissionDenied' });
+  assert.deepEqual(kinds, [...ids.map(() => 'added'), ...ids.map(() => 'removed')]);
+  s.stop();
+});
+
 test('empty lines keep a quiet stream alive', async (env) => {
   const ended = JSON.stringify({ error: JSON.parse(failed('PermissionDenied', 'never')).error });
   const pieces = ['\n', '{"added":{"_id":1}}\n', '\n', '\n\n', '\n', '\n{"ready"', ':{}}\n', '\n', `\n${ended}\n`];
