@@ -309,8 +309,11 @@ export class Client {
     const key = header(headers, 'idempotency-key');
     const unknown = isRepeatable(id, init.method, args, headers) ? 'same-request' : 'never';
     const timeout = args.timeout ?? this.#timeout;
-    const begun = performance.now();
+    const [begun, since] = [performance.now(), Date.now()];
     const ends = begun + timeout;
+    // performance.now may stand still while the computer sleeps, and Date.now may be set back.
+    const age = () => Math.max(performance.now() - begun, Date.now() - since);
+    const isForgotten = (wait) => key !== undefined && age() + wait >= keyLife;
     for (let attempt = 0, left = timeout; ; attempt += 1) {
       if (timeout !== undefined) headers['Request-Timeout'] = `${Math.max(1, Math.ceil(left))}ms`;
       let error;
@@ -330,12 +333,11 @@ export class Client {
       guard.rest();
       error.idempotencyKey = key;
       const wait = backoff(attempt, error.retryAfter);
-      const at = performance.now() + wait;
-      const forgotten = key !== undefined && at - begun >= keyLife;
-      if (error.retry !== 'same-request' || attempt >= this.#retries || at >= ends || forgotten) throw error;
+      const isLate = performance.now() + wait >= ends || isForgotten(wait);
+      if (error.retry !== 'same-request' || attempt >= this.#retries || isLate) throw error;
       await pause(wait, args.signal);
       left = ends - performance.now();
-      if (left <= 0) throw error; // the timer was late
+      if (left <= 0 || isForgotten(0)) throw error; // the timer was late
     }
   }
 }

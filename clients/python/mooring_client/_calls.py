@@ -284,11 +284,10 @@ class Attempts:
         known = self._key is not None or call.repeatable(headers)
         # The advice if the gateway may have got the request.
         self._unknown = "same-request" if known else "never"
-        now = time.monotonic()
-        self._ends = math.inf if timeout is None else now + timeout
-        # When the call is not repeated any more: without its key it would be a new write.
-        self._until = self._ends if self._key is None else min(self._ends, now + _KEY_LIFE)
+        self._begun, self._since = time.monotonic(), time.time()
+        self._ends = math.inf if timeout is None else self._begun + timeout
         self._failed = 0
+        self._last: Optional[MooringError] = None
         dumps = settings.codec.dumps
         self._request: Document = {"method": call.method, "url": settings.url + call.path}
         if call.query:
@@ -303,8 +302,21 @@ class Attempts:
         """How long the gateway may send nothing, in seconds."""
         return self._settings._socket_timeout if self._timeout is None else self._timeout + _GRACE
 
+    def _is_late(self, pause: float) -> bool:
+        """Reports whether the call is not repeated after a pause: its deadline passes, or the
+        gateway may forget its key, without which it would be a new write."""
+        now = time.monotonic()
+        # monotonic may stand still while the computer sleeps, and the other clock may be set back.
+        age = max(now - self._begun, time.time() - self._since)
+        is_forgotten = self._key is not None and age + pause >= _KEY_LIFE
+        return is_forgotten or now + pause >= self._ends
+
     def request(self) -> Document:
-        """Returns the arguments of httpx's build_request for the next attempt."""
+        """Returns the arguments of httpx's build_request for the next attempt. If the pause before
+        it was too long, it raises the failure of the last one."""
+        last, self._last = self._last, None
+        if last is not None and self._is_late(0):
+            raise last
         headers = self._headers
         if self._timeout is not None:
             headers = {**headers, "Request-Timeout": f"{int(self._timeout * 1000)}ms"}
@@ -318,10 +330,10 @@ class Attempts:
             err.retry = "same-request"  # by the caller
             raise err
         pause = backoff(self._failed, err.retry_after)
-        late = time.monotonic() + pause >= self._until
-        if err.retry != "same-request" or self._failed >= self._settings._retries or late:
+        is_last = self._failed >= self._settings._retries or self._is_late(pause)
+        if err.retry != "same-request" or is_last:
             raise err
-        self._failed += 1
+        self._failed, self._last = self._failed + 1, err
         if self._timeout is not None:
             self._timeout = max(self._ends - time.monotonic() - pause, 0.001)
         return pause

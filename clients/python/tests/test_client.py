@@ -15,6 +15,7 @@ import json
 import os
 import socket
 import threading
+import time
 import unittest
 import unittest.mock
 
@@ -518,6 +519,31 @@ class Scripted(Clients):
                         key = seen[0][0]["Idempotency-Key"]
                         self.assertEqual((err.idempotency_key, err.retry_after), (key, 1860))
                 self.assertEqual(len(seen), calls)
+
+    def test_a_key_is_not_sent_again_when_it_was_forgotten_in_a_sleep_of_the_computer(self):
+        later = (503, failed("IdempotencyUnavailable", "same-request"))
+        clock = time.time
+        for asleep in ("before the answer", "in the pause"):
+            with self.subTest(asleep):
+                answers = (later, (200, '{"insertedId": 1}'))
+                collection, seen = self.serve(*answers, timeout=None, exactly_once=True)
+                slept = []  # the clock of time.monotonic may stand still then
+
+                def now():
+                    late = slept or asleep == "before the answer" and seen
+                    return clock() + (31 * 60 if late else 0)
+
+                async def in_task(seconds):
+                    slept.append(seconds)
+
+                with unittest.mock.patch("time.time", now), unittest.mock.patch(
+                    "time.sleep", slept.append
+                ), unittest.mock.patch("asyncio.sleep", in_task):
+                    with self.assertRaises(MooringError) as caught:
+                        collection.insert_one({})
+                err, key = caught.exception, seen[0][0]["Idempotency-Key"]
+                got = (err.reason, err.idempotency_key, len(seen))
+                self.assertEqual(got, ("IdempotencyUnavailable", key, 1))
 
     def test_a_cursor_whose_page_fails_is_closed(self):
         page = (200, '{"documents": [1], "cursor": "c"}')

@@ -510,6 +510,34 @@ test('a call is not repeated when its key may be forgotten', async (env) => {
   s.stop();
 });
 
+test('a call is not repeated when its key was forgotten while the computer slept', async (env) => {
+  const later = { status: 503, body: failed('IdempotencyUnavailable', 'same-request') };
+  const { setTimeout } = globalThis;
+  const { now } = Date;
+  for (const asleep of ['before the answer', 'in the pause']) {
+    const s = await env.answering([later, { body: '{"insertedId":1}' }], { exactlyOnce: true });
+    let slept = false; // the clock of performance.now may stand still then
+    Date.now = () => now() + (slept || (asleep === 'before the answer' && s.requests.length > 0) ? 31 * 60_000 : 0);
+    globalThis.setTimeout = (run, milliseconds) => {
+      const isPause = milliseconds < 1000;
+      return setTimeout(() => {
+        slept ||= isPause;
+        run();
+      }, milliseconds);
+    };
+    try {
+      await assert.rejects(s.client.collection('a', 'b').insertOne({}), (err) => {
+        assert.deepEqual([err.reason, err.idempotencyKey], ['IdempotencyUnavailable', s.requests[0]['idempotency-key']]);
+        return s.requests.length === 1;
+      });
+    } finally {
+      Date.now = now;
+      globalThis.setTimeout = setTimeout;
+    }
+    s.stop();
+  }
+});
+
 test('a cursor whose page fails is closed', async (env) => {
   const page = { body: '{"documents":[1],"cursor":"c"}' };
   const closed = { body: '{}' };
