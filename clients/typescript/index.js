@@ -25,14 +25,14 @@ const optionsOf = (method, { body }) => (method === 'POST' ? (body ?? {}) : {});
 const inTransaction = (method, args, headers) =>
   (optionsOf(method, args).transaction ?? header(headers, 'mooring-transaction')) !== undefined;
 
-// isRepeatable says whether a call may be repeated if no answer comes. Other calls are repeated only
-// if the gateway says so.
-function isRepeatable(id, method, args, headers) {
-  const [, , repeat] = operations[id];
-  if (repeat === 'token' || header(headers, 'idempotency-key') !== undefined) return true;
-  if (inTransaction(method, args, headers)) return optionsOf(method, args).statement !== undefined;
-  return repeat === 'read';
+// isKnown says whether the gateway knows a call again, and does nothing twice.
+function isKnown(id, method, args, headers) {
+  if (operations[id][2] === 'token' || header(headers, 'idempotency-key') !== undefined) return true;
+  return inTransaction(method, args, headers) && optionsOf(method, args).statement > 0;
 }
+
+// isRead says whether a call is a read outside transactions.
+const isRead = (id, method, args, headers) => operations[id][2] === 'read' && !inTransaction(method, args, headers);
 
 // newKey makes an idempotency key. Pages without TLS have no crypto.randomUUID.
 function newKey() {
@@ -110,8 +110,7 @@ class Guard {
   }
 
   /** The error of a request that has ended in silence. */
-  silence(base, cause, key) {
-    const retry = key === undefined ? 'never' : 'same-request';
+  silence(base, cause, retry = 'never') {
     return failure('SocketTimeout', retry, `${base} has sent nothing for ${this.wait} ms`, cause);
   }
 }
@@ -307,7 +306,10 @@ export class Client {
     const [url, init] = this.#request(id, args, accept);
     const { headers } = init;
     const key = header(headers, 'idempotency-key');
-    const unknown = isRepeatable(id, init.method, args, headers) ? 'same-request' : 'never';
+    // The advice if the gateway may have got the request, and if it was silent. After that, the
+    // caller repeats the call. Other calls are repeated only if the gateway says so.
+    const silent = isKnown(id, init.method, args, headers) ? 'same-request' : 'never';
+    const unknown = isRead(id, init.method, args, headers) ? 'same-request' : silent;
     const timeout = args.timeout ?? this.#timeout;
     const [begun, since] = [performance.now(), Date.now()];
     const ends = begun + timeout;
@@ -327,7 +329,7 @@ export class Client {
       } catch (err) {
         guard.rest();
         if (args.signal?.aborted) throw err;
-        if (guard.expired) throw Object.assign(guard.silence(this.#base, err, key), { idempotencyKey: key });
+        if (guard.expired) throw Object.assign(guard.silence(this.#base, err, silent), { idempotencyKey: key });
         error = failure('NoAnswer', unknown, `no answer from ${this.#base}: ${why(err)}`, err);
       }
       guard.rest();

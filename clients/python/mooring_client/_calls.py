@@ -192,14 +192,15 @@ class Call(NamedTuple):
         its place. The gateway refuses some writes with a key, such as updateMany."""
         return self._repeat() == "key" and not self._in_transaction(headers)
 
-    def repeatable(self, headers: Mapping[str, str]) -> bool:
-        """Reports whether the call, without a key, may be repeated if no answer comes. Other calls
-        are repeated only if the gateway says so."""
-        if self._repeat() == "token":
+    def is_known(self, headers: Mapping[str, str]) -> bool:
+        """Reports whether the gateway knows the call again, and does nothing twice."""
+        if self._repeat() == "token" or _header(headers, "idempotency-key") is not None:
             return True
-        if self._in_transaction(headers):
-            return self._options().get("statement") is not None
-        return self._repeat() == "read"
+        return self._in_transaction(headers) and self._options().get("statement") is not None
+
+    def is_read(self, headers: Mapping[str, str]) -> bool:
+        """Reports whether the call is a read outside transactions."""
+        return self._repeat() == "read" and not self._in_transaction(headers)
 
 
 def _header(headers: Mapping[str, str], name: str) -> Optional[str]:
@@ -281,9 +282,10 @@ class Attempts:
         self._headers = headers
         self._timeout = timeout
         self._key = _header(headers, "idempotency-key")
-        known = self._key is not None or call.repeatable(headers)
-        # The advice if the gateway may have got the request.
-        self._unknown = "same-request" if known else "never"
+        # The advice if the gateway may have got the request, and if it was silent. After that, the
+        # caller repeats the call. Other calls are repeated only if the gateway says so.
+        self._silent = "same-request" if call.is_known(headers) else "never"
+        self._unknown = "same-request" if call.is_read(headers) else self._silent
         self._begun, self._since = time.monotonic(), time.time()
         self._ends = math.inf if timeout is None else self._begun + timeout
         self._failed = 0
@@ -326,8 +328,7 @@ class Attempts:
         """Returns how long to wait before the next attempt, in seconds. If there is none, it raises
         the failure of the last one."""
         err.idempotency_key = self._key
-        if err.reason == "SocketTimeout" and self._key is not None:
-            err.retry = "same-request"  # by the caller
+        if err.reason == "SocketTimeout":
             raise err
         pause = backoff(self._failed, err.retry_after)
         is_last = self._failed >= self._settings._retries or self._is_late(pause)
@@ -343,7 +344,7 @@ class Attempts:
         url = self._settings.url
         if isinstance(err, httpx.TimeoutException) and not _kernel(err):
             message = f"{url} has sent nothing for {self._wait:g} s"
-            return failure("SocketTimeout", "never", message)
+            return failure("SocketTimeout", self._silent, message)
         cause = err.__cause__ or err
         return failure("NoAnswer", self._unknown, f"no answer from {url}: {err or cause!r}")
 

@@ -456,6 +456,25 @@ class Scripted(Clients):
                         self.assertEqual((err.retry, repeatable), ("never", False))
                     self.assertEqual(len(seen), 2 if repeatable else 1)
 
+    def test_after_a_silence_what_the_gateway_knows_is_to_be_repeated_by_the_caller(self):
+        in_one, statement = {"transaction": "t"}, {"transaction": "t", "statement": 1}
+        for name, retry, call in (
+            ("Commit", "same-request", lambda c: c._client.call("/v1/transactions:commit", in_one)),
+            ("Abort", "same-request", lambda c: c._client.call("/v1/transactions:abort", in_one)),
+            ("a write as a statement", "same-request", lambda c: c.insert_one({}, **statement)),
+            ("a read as a statement", "same-request", lambda c: c.find_one({}, **statement)),
+            ("with a key", "same-request", lambda c: c.insert_one({}, idempotency_key="k")),
+            ("a write in a transaction", "never", lambda c: c.insert_one({}, **in_one)),
+            ("a write", "never", lambda c: c.insert_one({})),
+            ("a read", "never", lambda c: c.find_one({})),
+        ):
+            with self.subTest(name):
+                collection, seen = self.serve((0, ""), timeout=None, socket_timeout=0.2)
+                with self.assertRaises(MooringError) as caught:
+                    call(collection)
+                err = caught.exception
+                self.assertEqual((err.reason, err.retry, len(seen)), ("SocketTimeout", retry, 1))
+
     def test_exactly_once(self):
         again, ok = (503, failed("NoSuitableServer", "same-request")), (200, "{}")
         for name, own, call in (

@@ -411,6 +411,19 @@ test('repeats nothing that may be done twice', async (env) => {
   }
 });
 
+test('after a silence, what the gateway knows is to be repeated by the caller', async (env) => {
+  const reads = ['a read', 'a document by its id'];
+  const all = Object.entries(calls);
+  const s = await env.answering(all.map(() => ({ silent: true })), { socketTimeout: 1000 });
+  await Promise.all(all.map(async ([name, [repeatable, call]]) => {
+    const err = await call(s.client.collection('a', 'b'), s.client).then(() => fail('it succeeds'), (e) => e);
+    const retry = repeatable && !reads.includes(name) ? 'same-request' : 'never';
+    if (err.reason !== 'SocketTimeout' || err.retry !== retry) fail(`${name}: ${err.reason} ${err.retry} ${err.message}`);
+  }));
+  assert.equal(s.requests.length, all.length);
+  s.stop();
+});
+
 test('exactly-once writes', async (env) => {
   const body = '{"documents":[]}';
   const again = { status: 503, body: failed('NoSuitableServer', 'same-request') };
