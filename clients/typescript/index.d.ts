@@ -142,6 +142,8 @@ export type OptionalId<T extends object> = T extends unknown ? Omit<T, '_id'> & 
 export interface Versioned<T extends object = Document> {
   document: T;
   etag: string | null;
+  /** Why a write is not acknowledged as its write concern asks. */
+  writeConcernError?: Schemas['WriteConcernError'];
 }
 
 export declare class Database {
@@ -224,8 +226,11 @@ export declare class MooringError extends Error implements ErrorFields {
   readonly retryAfter?: number;
   /** The key of the call: the same call with it is not executed twice. */
   readonly idempotencyKey?: string;
-  /** What a call with several writes did before it failed. */
-  readonly result?: Schemas['BulkWriteResult'];
+  /**
+   * What a call with several writes did before it failed, or the document of findOneAnd… whose write
+   * concern is not met.
+   */
+  readonly result?: Schemas['BulkWriteResult'] & { document?: any };
 }
 
 /** The part of EventSource that followChanges uses. */

@@ -17,6 +17,29 @@ function failure(reason, retry, message, cause) {
   return new MooringError({ error: { status: 'UNAVAILABLE', code: 14, requestId: '', reason, retry, message } }, 0, { cause });
 }
 
+// unmet is the error of a write that was done, but not acknowledged as its write concern asks.
+function unmet(writeConcernError, result) {
+  const { code, codeName, labels, message } = writeConcernError;
+  const error = {
+    status: 'UNAVAILABLE', code: 14, requestId: '', reason: 'WriteConcernFailed', retry: 'never',
+    message: `done, but not acknowledged as the write concern asks: ${message || codeName || code}`,
+    server: present({ code, codeName, labels }), writeConcernError,
+  };
+  return new MooringError({ error, result }, 503);
+}
+
+// documentOf returns the document of a write, which the write concern asks to be acknowledged.
+function documentOf({ document, writeConcernError }) {
+  if (writeConcernError) throw unmet(writeConcernError, { document });
+  return document;
+}
+
+// concernOf reads the header of a write whose write concern is not met.
+function concernOf(headers) {
+  const [code, codeName] = headers.get('Mooring-Write-Concern-Error')?.split(' ') ?? [];
+  return code && present({ code: Number(code), codeName: codeName || undefined });
+}
+
 const header = (headers, name) => Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1];
 
 // optionsOf returns the options of a call that are in its body. The body of a PUT is a document.
@@ -469,7 +492,9 @@ export class Collection {
       body,
       headers: { ...headers, ...present(preconditions) },
     });
-    return answer.body === undefined ? null : { document: answer.body, etag: answer.headers.get('ETag') };
+    const writeConcernError = concernOf(answer.headers);
+    if (answer.body === undefined && !writeConcernError) return null;
+    return present({ document: answer.body, etag: answer.headers.get('ETag'), writeConcernError });
   }
 
   /** The document with this _id and its ETag; null if it still has the ETag of ifNoneMatch. */
@@ -489,7 +514,8 @@ export class Collection {
 
   /** Deletes the document with this _id. */
   async delete(id, options) {
-    await this.#one('deleteDocument', id, undefined, options);
+    const deleted = await this.#one('deleteDocument', id, undefined, options);
+    if (deleted?.writeConcernError) throw unmet(deleted.writeConcernError);
   }
 
   async findOne(filter = {}, options) {
@@ -555,15 +581,15 @@ export class Collection {
   }
 
   async findOneAndUpdate(filter, update, options) {
-    return (await this.#call('findOneAndUpdate', { filter, update }, options)).document;
+    return documentOf(await this.#call('findOneAndUpdate', { filter, update }, options));
   }
 
   async findOneAndReplace(filter, replacement, options) {
-    return (await this.#call('findOneAndReplace', { filter, replacement }, options)).document;
+    return documentOf(await this.#call('findOneAndReplace', { filter, replacement }, options));
   }
 
   async findOneAndDelete(filter, options) {
-    return (await this.#call('findOneAndDelete', { filter }, options)).document;
+    return documentOf(await this.#call('findOneAndDelete', { filter }, options));
   }
 
   bulkWrite(models, options) {
@@ -587,10 +613,13 @@ const closing = 2000;
 async function* pages(client, id, args) {
   const { body: { batchSize, maxAwaitTimeMS, session, transaction }, path, idempotencyKey, ...rest } = args;
   let cursor;
+  let concern; // that of $out or $merge, which the first page says
   try {
     for (let page = await client.call(id, args); ; page = await client.call('nextPage', next())) {
       cursor = page.cursor;
+      concern ??= page.writeConcernError;
       yield page.documents;
+      if (!cursor && concern) throw unmet(concern);
       if (!cursor) return;
     }
   } catch (err) {

@@ -33,11 +33,14 @@ from ._calls import (
     T,
     Versioned,
     answered,
+    concern_of,
     divide,
+    document_of,
     failure,
     segment,
     trust,
     undelayed,
+    unmet,
 )
 
 
@@ -157,9 +160,12 @@ class AsyncClient:
         cursor = None
         try:
             page = await self.call(path, body, **of_call)
+            concern = page.get("writeConcernError")  # that of $out or $merge
             while True:
                 cursor = page.get("cursor")
                 yield page["documents"]
+                if cursor is None and concern:
+                    raise unmet(concern)
                 if cursor is None:
                     return
                 body = {**rest, "cursor": cursor}
@@ -320,7 +326,7 @@ class AsyncCollection(Generic[T]):
         document that has this ETag; if_none_match="*" lets it only create."""
         options.update(if_match=if_match, if_none_match=if_none_match)
         stored, headers = await self._document("PUT", id, document, options)
-        return Versioned(stored, headers.get("ETag"))
+        return Versioned(stored, headers.get("ETag"), concern_of(headers))
 
     async def patch(
         self, id: Any, update: Any, *, if_match: Optional[str] = None, **options: Any
@@ -328,12 +334,15 @@ class AsyncCollection(Generic[T]):
         """Updates the document with this _id; with if_match, only if it has this ETag."""
         options["if_match"] = if_match
         stored, headers = await self._document("PATCH", id, update, options)
-        return Versioned(stored, headers.get("ETag"))
+        return Versioned(stored, headers.get("ETag"), concern_of(headers))
 
     async def delete(self, id: Any, *, if_match: Optional[str] = None, **options: Any) -> None:
         """Deletes the document with this _id; with if_match, only if it has this ETag."""
         options["if_match"] = if_match
-        await self._document("DELETE", id, None, options)
+        _, headers = await self._document("DELETE", id, None, options)
+        concern = concern_of(headers)
+        if concern:
+            raise unmet(concern)
 
     async def find_one(
         self, filter: Optional[Document] = None, **options: Any
@@ -415,16 +424,16 @@ class AsyncCollection(Generic[T]):
         self, filter: Document, update: Any, **options: Any
     ) -> Optional[T]:
         body = {"filter": filter, "update": update}
-        return (await self._call("findOneAndUpdate", body, options))["document"]
+        return document_of(await self._call("findOneAndUpdate", body, options))
 
     async def find_one_and_replace(
         self, filter: Document, replacement: T, **options: Any
     ) -> Optional[T]:
         body = {"filter": filter, "replacement": replacement}
-        return (await self._call("findOneAndReplace", body, options))["document"]
+        return document_of(await self._call("findOneAndReplace", body, options))
 
     async def find_one_and_delete(self, filter: Document, **options: Any) -> Optional[T]:
-        return (await self._call("findOneAndDelete", {"filter": filter}, options))["document"]
+        return document_of(await self._call("findOneAndDelete", {"filter": filter}, options))
 
     async def bulk_write(self, models: List[Document], **options: Any) -> Document:
         return await self._call("bulkWrite", {"models": models}, options)

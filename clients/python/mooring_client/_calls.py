@@ -51,7 +51,8 @@ CLOSING = 2.0
 class MooringError(Exception):
     """A call that has failed. Its attributes are the fields of the gateway's error.
 
-    `body` has all of them; `result` says what a call with several writes did before it failed.
+    `body` has all of them; `result` says what a call with several writes did before it failed, or
+    has the `document` of a find_one_and_… whose write concern is not met.
     """
 
     def __init__(self, body: Mapping[str, Any], http_status: int):
@@ -67,6 +68,7 @@ class MooringError(Exception):
         self.field: Optional[str] = error.get("field")
         self.server: Document = error.get("server", {})
         self.write_errors: List[Document] = error.get("writeErrors", [])
+        self.write_concern_error: Optional[Document] = error.get("writeConcernError")
         self.result: Optional[Document] = body.get("result")
         # How long to wait before the call is repeated, in seconds, if the gateway says so.
         self.retry_after: Optional[float] = None
@@ -79,19 +81,54 @@ def failure(reason: str, retry: str, message: str, status: int = 0) -> MooringEr
     return MooringError({"error": error}, status)
 
 
+def unmet(concern: Document, result: Optional[Document] = None) -> MooringError:
+    """Returns the error of a write that was done, but its write concern is not met."""
+    why = concern.get("message") or concern.get("codeName") or concern["code"]
+    error = {
+        "status": "UNAVAILABLE",
+        "reason": "WriteConcernFailed",
+        "retry": "never",
+        "message": f"done, but not acknowledged as the write concern asks: {why}",
+        "server": {k: concern[k] for k in ("code", "codeName", "labels") if k in concern},
+        "writeConcernError": concern,
+    }
+    return MooringError({"error": error, "result": result}, 503)
+
+
+def document_of(answer: Document) -> Any:
+    """Returns the document of a write, which the write concern asks to be acknowledged."""
+    concern = answer.get("writeConcernError")
+    if concern:
+        raise unmet(concern, {"document": answer["document"]})
+    return answer["document"]
+
+
+def concern_of(headers: Mapping[str, str]) -> Optional[Document]:
+    """Reads the header of a write whose write concern is not met."""
+    code, _, name = headers.get("Mooring-Write-Concern-Error", "").partition(" ")
+    if not code:
+        return None
+    return {"code": int(code), "codeName": name} if name else {"code": int(code)}
+
+
 if TYPE_CHECKING:  # Python 3.10 has no named tuples that are generic
 
     class Versioned(NamedTuple, Generic[T]):
         document: T
         etag: Optional[str]
+        write_concern_error: Optional[Document] = None
 
 else:
 
     class Versioned(NamedTuple):
-        """A document and its ETag, which is None if the gateway gives none."""
+        """A document and its ETag, which is None if the gateway gives none.
+
+        write_concern_error says why a write is not acknowledged as its write concern asks.
+        """
 
         document: Document
         etag: Optional[str]
+        write_concern_error: Optional[Document] = None
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")

@@ -32,11 +32,14 @@ from ._calls import (
     T,
     Versioned,
     answered,
+    concern_of,
     divide,
+    document_of,
     failure,
     segment,
     trust,
     undelayed,
+    unmet,
 )
 
 
@@ -156,9 +159,12 @@ class Client:
         cursor = None
         try:
             page = self.call(path, body, **of_call)
+            concern = page.get("writeConcernError")  # that of $out or $merge
             while True:
                 cursor = page.get("cursor")
                 yield page["documents"]
+                if cursor is None and concern:
+                    raise unmet(concern)
                 if cursor is None:
                     return
                 body = {**rest, "cursor": cursor}
@@ -319,7 +325,7 @@ class Collection(Generic[T]):
         document that has this ETag; if_none_match="*" lets it only create."""
         options.update(if_match=if_match, if_none_match=if_none_match)
         stored, headers = self._document("PUT", id, document, options)
-        return Versioned(stored, headers.get("ETag"))
+        return Versioned(stored, headers.get("ETag"), concern_of(headers))
 
     def patch(
         self, id: Any, update: Any, *, if_match: Optional[str] = None, **options: Any
@@ -327,12 +333,15 @@ class Collection(Generic[T]):
         """Updates the document with this _id; with if_match, only if it has this ETag."""
         options["if_match"] = if_match
         stored, headers = self._document("PATCH", id, update, options)
-        return Versioned(stored, headers.get("ETag"))
+        return Versioned(stored, headers.get("ETag"), concern_of(headers))
 
     def delete(self, id: Any, *, if_match: Optional[str] = None, **options: Any) -> None:
         """Deletes the document with this _id; with if_match, only if it has this ETag."""
         options["if_match"] = if_match
-        self._document("DELETE", id, None, options)
+        _, headers = self._document("DELETE", id, None, options)
+        concern = concern_of(headers)
+        if concern:
+            raise unmet(concern)
 
     def find_one(
         self, filter: Optional[Document] = None, **options: Any
@@ -414,16 +423,16 @@ class Collection(Generic[T]):
         self, filter: Document, update: Any, **options: Any
     ) -> Optional[T]:
         body = {"filter": filter, "update": update}
-        return self._call("findOneAndUpdate", body, options)["document"]
+        return document_of(self._call("findOneAndUpdate", body, options))
 
     def find_one_and_replace(
         self, filter: Document, replacement: T, **options: Any
     ) -> Optional[T]:
         body = {"filter": filter, "replacement": replacement}
-        return self._call("findOneAndReplace", body, options)["document"]
+        return document_of(self._call("findOneAndReplace", body, options))
 
     def find_one_and_delete(self, filter: Document, **options: Any) -> Optional[T]:
-        return self._call("findOneAndDelete", {"filter": filter}, options)["document"]
+        return document_of(self._call("findOneAndDelete", {"filter": filter}, options))
 
     def bulk_write(self, models: List[Document], **options: Any) -> Document:
         return self._call("bulkWrite", {"models": models}, options)

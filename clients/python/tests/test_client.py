@@ -275,10 +275,11 @@ def failed(reason, retry):
 class Scripted(Clients):
     """Tests before a server that gives answers, one after the other."""
 
-    def serve(self, *answers, retry_after=None, **options):
+    def serve(self, *answers, retry_after=None, of_answers=None, **options):
         """Returns a collection on a server with these answers, and a list of what it gets. An
         answer is a status and a text, and it is cut if its length is given as another one. The
-        server is silent after the status 0. retry_after is a header of all answers."""
+        server is silent after the status 0. retry_after is a header of all answers, and of_answers
+        has more of them."""
         answers, seen, over = list(answers), [], threading.Event()
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -294,10 +295,12 @@ class Scripted(Clients):
                     self.send_header("Content-Length", str(length[0]))
                 if retry_after is not None:
                     self.send_header("Retry-After", retry_after)
+                for name, value in (of_answers or {}).items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(text.encode())
 
-            do_GET = do_PUT = do_POST
+            do_GET = do_PUT = do_PATCH = do_DELETE = do_POST
 
             def log_message(self, *args):
                 pass
@@ -319,6 +322,52 @@ class Scripted(Clients):
         self.assertEqual(seen[2][0]["Authorization"], "Bearer secret")
         self.assertEqual(seen[2][0]["Idempotency-Key"], "k")
         self.assertEqual(seen[0][0]["Request-Timeout"], "5000ms")
+
+    def test_a_write_concern_that_is_not_met(self):
+        named = {"code": 64, "codeName": "WriteConcernFailed"}
+        concern = {**named, "message": "waiting timed out", "labels": ["l"]}
+
+        def answer(**fields):
+            return (200, json.dumps(fields))
+
+        def unmet(call, why):
+            with self.assertRaises(MooringError) as caught:
+                call()
+            err = caught.exception
+            got = (err.status, err.reason, err.retry, err.http_status, err.message)
+            message = f"done, but not acknowledged as the write concern asks: {why}"
+            self.assertEqual(got, ("UNAVAILABLE", "WriteConcernFailed", "never", 503, message))
+            return err
+
+        found = answer(document={"_id": 1}, writeConcernError=concern)
+        none = answer(document=None, writeConcernError={"code": 100})
+        first = answer(documents=[1], cursor="c", writeConcernError=concern)
+        last = answer(documents=[2])
+        collection, _ = self.serve(found, found, found, none, first, last, first, last)
+        for call in (
+            lambda: collection.find_one_and_update({}, {}),
+            lambda: collection.find_one_and_replace({}, {}),
+            lambda: collection.find_one_and_delete({}),
+        ):
+            self.assertEqual(unmet(call, "waiting timed out").result, {"document": {"_id": 1}})
+        err = unmet(lambda: collection.find_one_and_delete({}), "100")
+        self.assertEqual(err.result, {"document": None})
+        for of in (collection, collection.database):
+            seen = []
+
+            def read():
+                for document in of.aggregate([{"$out": "c"}]):
+                    seen.append(document)
+
+            err = unmet(read, "waiting timed out")
+            self.assertEqual(err.server, {**named, "labels": ["l"]})
+            self.assertEqual(err.write_concern_error, concern)
+            self.assertEqual(seen, [1, 2])  # the pages have come
+        header = {"Mooring-Write-Concern-Error": "64 WriteConcernFailed", "ETag": '"a"'}
+        collection, _ = self.serve(*[(200, '{"_id": 1}')] * 3, of_answers=header)
+        for done in (collection.put(1, {}), collection.patch(1, {})):
+            self.assertEqual(done, ({"_id": 1}, '"a"', named))
+        unmet(lambda: collection.delete(1), "WriteConcernFailed")
 
     def test_headers_and_timeouts_of_one_call(self):
         page = (200, '{"documents": [], "cursor": "c"}')

@@ -275,6 +275,41 @@ test('errors', async (env) => {
   await assert.rejects(orders.insertMany([{ _id: 20 }, { _id: 1 }]), (err) => err.result.insertedCount === 1);
 });
 
+test('a write concern that is not met', async (env) => {
+  const concern = { code: 64, codeName: 'WriteConcernFailed', message: 'waiting timed out', labels: ['l'] };
+  const found = { body: JSON.stringify({ document: { _id: 1 }, writeConcernError: concern }) };
+  const none = { body: JSON.stringify({ document: null, writeConcernError: { code: 100 } }) };
+  const first = { body: JSON.stringify({ documents: [1], cursor: 'c', writeConcernError: concern }) };
+  const one = { headers: { 'Mooring-Write-Concern-Error': '64 WriteConcernFailed', ETag: '"a"' }, body: '{"_id":1}' };
+  const unmet = { status: 'UNAVAILABLE', reason: 'WriteConcernFailed', retry: 'never', httpStatus: 503 };
+  const answers = [found, found, found, none, first, { body: '{"documents":[2]}' }, first, { body: '{"documents":[2]}' }, one, one, one];
+  const s = await env.answering(answers);
+  const orders = s.client.collection('a', 'b');
+  for (const call of [() => orders.findOneAndUpdate({}, {}), () => orders.findOneAndReplace({}, {}), () => orders.findOneAndDelete({})]) {
+    const message = 'done, but not acknowledged as the write concern asks: waiting timed out';
+    await assert.rejects(call(), { ...unmet, message });
+  }
+  await assert.rejects(orders.findOneAndDelete({}), (err) => err.result.document === null && err.message.endsWith(': 100'));
+  for (const of of [orders, s.client.database('a')]) {
+    const seen = [];
+    const reading = (async () => {
+      for await (const document of of.aggregate([{ $out: 'c' }])) seen.push(document);
+    })();
+    await assert.rejects(reading, (err) => {
+      assert.deepEqual(err.server, { code: 64, codeName: 'WriteConcernFailed', labels: ['l'] });
+      assert.deepEqual(err.writeConcernError, concern);
+      return err instanceof MooringError;
+    });
+    assert.deepEqual(seen, [1, 2]); // the pages have come
+  }
+  const written = { document: { _id: 1 }, etag: '"a"', writeConcernError: { code: 64, codeName: 'WriteConcernFailed' } };
+  assert.deepEqual(await orders.put(1, {}), written);
+  assert.deepEqual(await orders.patch(1, {}), written);
+  const message = 'done, but not acknowledged as the write concern asks: WriteConcernFailed';
+  await assert.rejects(orders.delete(1), { ...unmet, message });
+  s.stop();
+});
+
 test('repeats what may be repeated', async (env) => {
   const again = { status: 503, body: failed('NoSuitableServer', 'same-request') };
   const s = await env.answering([again, again, { body: '{"insertedId":1,"acknowledged":true}' }]);

@@ -27,7 +27,8 @@ export async function uses(): Promise<void> {
   await orders.insertMany([{ customer: 'Ada' }, { _id: 7, customer: 'Eva' }]);
   await orders.replaceOne({ _id: 7 }, { customer: 'Ada' });
   await client.database('shop').collection('any').insertOne({ customer: 'Ada' });
-  await orders.put(1, { customer: 'Ada' }, { ifNoneMatch: '*' });
+  const put = await orders.put(1, { customer: 'Ada' }, { ifNoneMatch: '*' });
+  console.log(put.writeConcernError?.codeName);
   await orders.delete({ $oid: '651f3c0a0102030405060708' }, { ifMatch: '*' });
   const { headers } = await client.exchange('getTopology');
   console.log(headers.get('Mooring-Request-Id'));
@@ -55,5 +56,6 @@ export async function uses(): Promise<void> {
     await client.call('nextPage', { body: { cursor: 5 } });
   } catch (err) {
     if (err instanceof MooringError && err.retry === 'same-request') console.log(err.server?.code, err.idempotencyKey);
+    if (err instanceof MooringError && err.writeConcernError) console.log(err.result?.document?.customer);
   }
 }
