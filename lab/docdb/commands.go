@@ -60,17 +60,15 @@ func inOne(commands ...command) command {
 	}
 }
 
-// imagesOption is the option for images, which the engine does not know.
-const imagesOption = "changeStreamPreAndPostImages"
-
 // setImages says in the log whether a collection keeps images, if the command says it.
 func (r *request) setImages() (bson.Raw, error) {
-	enabled, ok := field(r.Body, imagesOption, "enabled").Bool()
+	const option = "changeStreamPreAndPostImages" // which the engine does not know
+	enabled, ok := field(r.Body, option, "enabled").Bool()
 	if !ok {
 		return nil, nil
 	}
 	ns := namespace{r.Database, text(r.Body, r.Name)}
-	r.Body = bson.Without(r.Body, imagesOption)
+	r.Body = bson.Without(r.Body, option)
 	b := bson.NewBuilder(nil).Bool("enabled", enabled)
 	_, err := r.emit("images", ns.append(b, "ns").Finish())
 	return nil, err

@@ -27,9 +27,6 @@ type Config struct {
 // setName is the name of the replica set.
 const setName = "rs"
 
-// connections is the number of connections to the engine. Each transaction in progress has one.
-const connections = 120
-
 // Front speaks MongoDB's protocol for one engine. All methods may be called at any time.
 type Front struct {
 	cfg    Config
@@ -65,7 +62,7 @@ func Listen(ctx context.Context, dsn string, cfg Config) (*Front, error) {
 	if err != nil {
 		return nil, err
 	}
-	poolConfig.MaxConns = connections
+	poolConfig.MaxConns = 120 // each transaction in progress has one
 	poolConfig.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {}
 	f := &Front{
 		cfg: cfg, cursors: map[int64]*cursor{}, sessions: map[string]*session{},

@@ -261,11 +261,8 @@ func namespaceOf(row map[string][]byte) namespace {
 
 func (l *changeLog) add(c change) {
 	l.current.changes = append(l.current.changes, c)
-	l.current.size += len(c.before) + len(c.after) + changeSize
+	l.current.size += len(c.before) + len(c.after) + 200 // about what else it takes
 }
-
-// changeSize is about what a change takes besides its documents.
-const changeSize = 200
 
 // commit adds the transaction that was read, once it is visible, and forgets the oldest ones over
 // the limit.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -123,13 +122,11 @@ func (r *request) begin(s *session, starts bool) error {
 		f.end(t)
 	})
 	s.transaction = t
-	_, err = tx.Exec(f.ctx, fmt.Sprintf("SET LOCAL lock_timeout = %d", lockWait))
+	// A write waits for so many milliseconds for a document that another transaction has changed,
+	// before it is a write conflict. MongoDB does not wait at all.
+	_, err = tx.Exec(f.ctx, "SET LOCAL lock_timeout = 20")
 	return err
 }
-
-// lockWait is how many milliseconds a write of a transaction waits for a document that another
-// transaction has changed, before it is a write conflict. MongoDB does not wait at all.
-const lockWait = 20
 
 func (r *request) number() int64 { return integer(r.Body, "txnNumber") }
 

@@ -152,10 +152,6 @@ func (c *stream) set(options bson.Raw) (err error) {
 	return nil
 }
 
-// mostBytes is how many bytes of events are made at a time, unless one event is larger: the page
-// that the engine makes of them must hold them, and a batch, too.
-const mostBytes = 1 << 20
-
 // collect makes the events that have come since the last call, unless some are ready. changed is
 // closed once there may be more.
 func (c *stream) collect() (changed <-chan struct{}, err error) {
@@ -193,7 +189,8 @@ func (c *stream) events(entries []entry, last uint64) (events []bson.Raw, err er
 			if event == nil {
 				continue
 			}
-			if size += len(event); size > mostBytes && len(events) > 0 {
+			// The page that the engine makes of them must hold them, and a batch, too.
+			if size += len(event); size > 1<<20 && len(events) > 0 {
 				return events, nil
 			}
 			events, c.next = append(events, event), at
