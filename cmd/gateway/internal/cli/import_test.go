@@ -219,8 +219,9 @@ func TestImportAnswersLost(t *testing.T) {
 }
 
 // TestImportContinuesOnlyItself checks that a checkpoint is for one import to one place, and only
-// until that is finished. One of an earlier release says neither where the import goes nor whether
-// it is finished, and the end of a pipe may not be that of what its writer has.
+// until that is finished and the file has no more. One of an earlier release says neither where the
+// import goes nor whether it is finished, and the end of a pipe may not be that of what its writer
+// has.
 func TestImportContinuesOnlyItself(t *testing.T) {
 	w := newWorld(t)
 	w.use(t, w.addresses["gateway"])
@@ -265,6 +266,14 @@ func TestImportContinuesOnlyItself(t *testing.T) {
 	run("import a.d --continue $DIR/pipe", string(numbers(10, 0)), `{"insertedCount":10`)
 	w.checkNumbers(t, "a.b", 10)
 	w.checkNumbers(t, "a.d", 10)
+	// A file that has grown is the same one.
+	for _, n := range []int{2000, 2010} {
+		w.write(t, "log", numbers(n, 0))
+		run("import a.e $DIR/log --continue $DIR/logged", "", fmt.Sprintf(`{"insertedCount":%d`, n))
+		w.checkNumbers(t, "a.e", n)
+	}
+	run("import a.e $DIR/log --continue $DIR/logged", "",
+		strings.Replace(finished, "10", "2010", 1))
 }
 
 // TestImportMemory imports 192 MiB, through a gateway that keeps nothing, within 160 MiB: the bound

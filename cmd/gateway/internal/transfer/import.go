@@ -66,7 +66,8 @@ type Imported struct {
 	Rejected int64 `json:"rejected"`
 }
 
-// FinishedError says that a checkpoint is that of an import which has come to the end of its file.
+// FinishedError says that a checkpoint is that of an import which has come to the end of its file,
+// and that the file has no more documents since.
 type FinishedError struct {
 	Checkpoint string
 	Imported
@@ -130,7 +131,9 @@ func (i Import) Run(ctx context.Context, r io.Reader) (Imported, error) {
 	if err != nil {
 		return m.state.Imported, err
 	}
-	for n := range m.state.Read {
+	done, before := m.state.Done, m.state.Read
+	m.state.Done = false // the file may have grown
+	for n := range before {
 		if _, err := src.next(); err != nil {
 			return m.state.Imported, fmt.Errorf(
 				"the checkpoint belongs to another file: after %d documents: %w", n, err)
@@ -145,6 +148,9 @@ func (i Import) Run(ctx context.Context, r io.Reader) (Imported, error) {
 	close(sent)
 	if err := <-finished; err != nil {
 		return m.state.Imported, err
+	}
+	if readErr == nil && done && m.state.Read == before {
+		return m.state.Imported, &FinishedError{m.Checkpoint, m.state.Imported}
 	}
 	if readErr == nil && m.Ends {
 		m.state.Done = true
@@ -177,8 +183,6 @@ func (m *importing) load(head []byte) (resumed bool, err error) {
 		return false, fmt.Errorf("%s belongs to an import at %s", m.Checkpoint, before.Address)
 	case before.Head != begun.Head:
 		return false, fmt.Errorf("%s belongs to another file", m.Checkpoint)
-	case before.Done:
-		return false, &FinishedError{m.Checkpoint, before.Imported}
 	}
 	m.state, m.state.Address = before, m.Address
 	return true, m.Rejects.At(before.Rest)

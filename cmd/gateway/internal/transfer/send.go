@@ -47,8 +47,10 @@ func (m *importing) send(ctx context.Context, b *batch) error {
 			failed.Reason == "" && !m.reached.Load(): // most likely the address is wrong
 			return fmt.Errorf("documents %d to %d: %w", b.first+1, b.next, err)
 		case failed.Retry != client.SameRequest, failed.Reason == "IdempotencyUnavailable",
-			failed.Reason == "": // the gateway may have ended, and have had a key of its own
-			b.again = true // it may have been written, and its key forgotten
+			failed.Reason == "WriteOutcomeUnknown", failed.Reason == "":
+			// It may have been written, and its key be forgotten: a gateway that restarts may have
+			// had one of its own.
+			b.again = true
 		}
 		if err := pause(ctx, attempt, failed.RetryAfter); err != nil {
 			return err

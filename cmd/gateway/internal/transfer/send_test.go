@@ -104,6 +104,9 @@ func TestForgottenKey(t *testing.T) {
 			refuse(t, codes.Unknown, "WriteOutcomeUnknown", "same-request", 0),
 			refuse(t, codes.Unavailable, "IdempotencyUnavailable", "same-request", 31*time.Minute),
 		},
+		"the gateway restarts in the pause": {
+			refuse(t, codes.Unavailable, "WriteOutcomeUnknown", "same-request", 0),
+		},
 		"the gateway restarts": {status.Error(codes.Unavailable, "connection reset")},
 	} {
 		t.Run(name, func(t *testing.T) {
