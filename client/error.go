@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -101,7 +102,8 @@ func withConcern(err error, response hasConcern) error {
 	if w == nil {
 		return err
 	}
-	message := "done, but not acknowledged as the write concern asks: " + w.GetMessage()
+	message := "done, but not acknowledged as the write concern asks: " +
+		cmp.Or(w.GetMessage(), w.GetCodeName(), strconv.Itoa(int(w.GetCode())))
 	unmet := &Error{
 		Code: codes.Unavailable, Reason: "WriteConcernFailed", Message: message, Retry: Never,
 		HTTPStatus: http.StatusServiceUnavailable,
