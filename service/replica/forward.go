@@ -38,8 +38,8 @@ type API struct {
 	Register func(grpc.ServiceRegistrar)
 	Unary    grpc.UnaryServerInterceptor
 	Stream   grpc.StreamServerInterceptor
-	// OpenAccount opens the account of a unary call, which is charged with its request before that
-	// is read: as server.GRPCConfig has it. If it is nil, nothing is charged.
+	// OpenAccount opens the account of a call, which is charged with its request before that is
+	// read: as server.GRPCConfig has it. If it is nil, nothing is charged.
 	OpenAccount func(context.Context, *admission.Account)
 }
 

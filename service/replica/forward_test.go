@@ -240,9 +240,12 @@ func TestForwardedRequestsAreCharged(t *testing.T) {
 	}
 	many.Request, many.Answer = items, (&mooringv1.InsertManyResponse{}).ProtoReflect().Type()
 	many.Method = mooringv1.DocumentService_InsertMany_FullMethodName
+	streamed := streamFind(peer, small.Local, nil)
+	streamed.Request = &mooringv1.StreamFindRequest{Database: strings.Repeat("d", 1<<20)}
 	forward := func(f *call.Forwarding) error {
 		made.request, made.held = nil, 0
-		_, err := n.Forward(t.Context(), f)
+		reply, err := n.Forward(t.Context(), f)
+		reply.Drop()
 		eventually(t, "the memory of the call is returned", func() bool {
 			return a.Bytes().Held == 0 || a.Bytes().Held == budget
 		})
@@ -256,6 +259,7 @@ func TestForwardedRequestsAreCharged(t *testing.T) {
 		{"small", small, 0},
 		{"large", &large, 2 * int64(proto.Size(large.Request))},
 		{"many items", &many, 1000 * 512},
+		{"stream", streamed, 2 * int64(proto.Size(streamed.Request))},
 	} {
 		if err := forward(row.f); err != nil || made.held != row.want {
 			t.Errorf("%s: Forward = %v, with %d bytes; want %d", row.name, err, made.held, row.want)
@@ -265,7 +269,7 @@ func TestForwardedRequestsAreCharged(t *testing.T) {
 	a.Open(&others, admission.Principal{Name: "key:other"})
 	defer others.Close()
 	others.Force(budget)
-	for _, f := range []*call.Forwarding{&large, &many} {
+	for _, f := range []*call.Forwarding{&large, &many, streamed} {
 		err := forward(f)
 		if err == nil || rpcerr.HTTP(err).Body.GetError().GetReason() != "Overloaded" ||
 			made.request != nil {

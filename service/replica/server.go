@@ -212,7 +212,7 @@ func (t *Transport) forwardedCall(
 		return refusal(err)
 	}
 	if info.IsClientStream || info.IsServerStream {
-		err = t.api.Stream(srv, within{ss, ctx}, info, h)
+		err = t.read(srv, within{ss, ctx}, info, h)
 	} else {
 		err = h(srv, within{ss, ctx})
 	}

@@ -96,12 +96,13 @@ type Transport struct {
 	leaving             atomic.Bool // the calls from now on say that this replica ends
 	leaveTime           time.Duration
 
-	listener net.Listener       // nil before Bind
-	server   *grpc.Server       // nil before Serve
-	pager    Pager              // nil before Serve
-	api      API                // zero: no calls of clients are forwarded to here
-	stop     context.CancelFunc // ends the meeting of other replicas
-	met      chan struct{}      // closed at its end
+	listener net.Listener                 // nil before Bind
+	server   *grpc.Server                 // nil before Serve
+	pager    Pager                        // nil before Serve
+	api      API                          // zero: no calls of clients are forwarded to here
+	read     grpc.StreamServerInterceptor // of the API's streams, around api.Stream
+	stop     context.CancelFunc           // ends the meeting of other replicas
+	met      chan struct{}                // closed at its end
 	serving  sync.WaitGroup
 }
 
@@ -189,9 +190,12 @@ func (t *Transport) Serve(p Pager) {
 		pager: p, directory: t.directory, pushes: &t.pushes,
 	})
 	if t.api.Register != nil {
-		t.api.Register(listening.LateReader(registrar{t}, listening.GRPCConfig{
+		var api grpc.ServiceRegistrar
+		api, t.read = listening.LateReader(registrar{t}, listening.GRPCConfig{
 			MaxRequestSize: t.limit, OpenAccount: t.api.OpenAccount, Unary: t.api.Unary,
-		}))
+			Stream: t.api.Stream,
+		})
+		t.api.Register(api)
 	}
 	l := netutil.LimitListener(t.listener, maxConnections)
 	t.serving.Go(func() {

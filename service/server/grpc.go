@@ -124,10 +124,13 @@ func NewGRPC(cfg GRPCConfig) (*grpc.Server, grpc.ServiceRegistrar) {
 }
 
 // LateReader returns what registers the API on another gRPC server, whose clients are trusted: they
-// are not watched. It uses only MaxRequestSize, OpenAccount and Unary of cfg. r gets the unary
-// methods as streams in no direction, whose handlers grpc calls without an interceptor.
-func LateReader(r grpc.ServiceRegistrar, cfg GRPCConfig) grpc.ServiceRegistrar {
-	return lateReader{r, &cfg}
+// are not watched. It uses only MaxRequestSize, OpenAccount, Unary and Stream of cfg. r gets the
+// unary methods as streams in no direction, whose handlers grpc calls without an interceptor.
+// streams intercepts the calls of the other streams.
+func LateReader(
+	r grpc.ServiceRegistrar, cfg GRPCConfig,
+) (api grpc.ServiceRegistrar, streams grpc.StreamServerInterceptor) {
+	return lateReader{r, &cfg}, cfg.stream
 }
 
 // lateReader registers unary methods as streams. grpc would read the request of a unary call before
