@@ -1,6 +1,8 @@
 package transaction_test
 
 import (
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,7 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/servicetest"
@@ -85,11 +89,12 @@ func TestCommitAfterItsOwner(t *testing.T) {
 		committed bool // by the owner
 		want      string
 		done      bool
+		last      string // command that ends a transaction
 	}{
-		"the same rules":                      {same, false, false, "OK", true},
-		"other rules":                         {same, true, false, aborted, false},
-		"other rules after a commit":          {same, true, true, "OK", true},
-		"rules that are no older than clocks": {skew - time.Second, false, false, aborted, false},
+		"the same rules":                      {same, false, false, "OK", true, "commitTransaction"},
+		"other rules":                         {same, true, false, aborted, false, "abortTransaction"},
+		"other rules after a commit":          {same, true, true, "OK", true, "commitTransaction"},
+		"rules that are no older than clocks": {skew - time.Second, false, false, aborted, false, "abortTransaction"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -119,10 +124,23 @@ func TestCommitAfterItsOwner(t *testing.T) {
 				if row.change {
 					e.Replace(parse(rules + ` // again`))
 				}
+				var last atomic.Value
+				d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+					majority, _ := cmd.Body.Lookup("writeConcern", "w")
+					if strings.HasSuffix(cmd.Name, "Transaction") &&
+						majority.Equal(bson.StringValue("majority")) {
+						last.Store(cmd.Name)
+					}
+					return next(cmd)
+				})
 				for range 2 {
 					if got := told(b.commit(token)); got != row.want {
 						t.Errorf("Commit = %s, want %s", got, row.want)
 					}
+				}
+				if last.Load() != row.last {
+					t.Errorf("the last command for a majority is %v, want %s", last.Load(),
+						row.last)
 				}
 				if got := b.balances(); (got == onlyA) != row.done {
 					t.Errorf("there is %s, committed: %t", got, row.done)

@@ -74,8 +74,8 @@ func (s *Transactions) recoverAbort(ctx context.Context, c claim) error {
 }
 
 // recoverUndecided answers a commit whose owner is gone, and with it what the policy had allowed
-// the operations by; the rules or the API keys may have changed since. It commits nothing, and
-// returns nil if the owner has.
+// the operations by; the rules or the API keys may have changed since. It commits nothing, but what
+// the owner has committed may need a majority yet.
 func (s *Transactions) recoverUndecided(ctx context.Context, c claim) error {
 	err := s.recoverAbort(ctx, c)
 	if err == nil {
@@ -83,7 +83,7 @@ func (s *Transactions) recoverUndecided(ctx context.Context, c claim) error {
 			"gateway replica that kept it is gone").refusal()
 	}
 	if e, ok := errors.AsType[*rpcerr.Error](err); ok && e.Reason == rpcerr.TransactionCommitted {
-		return nil
+		return s.recoverCommit(ctx, c)
 	}
 	return err
 }
