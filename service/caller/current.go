@@ -12,8 +12,9 @@ import (
 // Replace replaces the API keys. Calls that have begun go on; what is open is checked by the
 // followers (Follow, Current). It returns when they have.
 func (a *Authenticator) Replace(keys *KeyTable) {
-	a.since.Store(new(time.Now()))
-	a.keys.Store(keys)
+	if !keys.equals(a.keys.Swap(keys)) {
+		a.since.Store(new(time.Now()))
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, f := range a.followers {
@@ -21,7 +22,7 @@ func (a *Authenticator) Replace(keys *KeyTable) {
 	}
 }
 
-// Since returns when the API keys were replaced; zero: never.
+// Since returns when the API keys were replaced by others; zero: never.
 func (a *Authenticator) Since() time.Time {
 	if since := a.since.Load(); since != nil {
 		return *since

@@ -8,6 +8,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -101,6 +103,19 @@ type apiKey struct {
 	identity *Identity
 	salt     [saltBytes]byte
 	hash     [sha256.Size]byte
+}
+
+// equals reports whether two tables have the same keys, which say the same of their clients.
+func (t *KeyTable) equals(other *KeyTable) bool {
+	if t == nil || other == nil {
+		return t == other
+	}
+	return slices.Equal(t.ids, other.ids) &&
+		maps.EqualFunc(t.byID, other.byID, func(a, b *apiKey) bool {
+			return a.salt == b.salt && a.hash == b.hash &&
+				a.identity.Expires.Equal(b.identity.Expires) &&
+				a.identity.Digest() == b.identity.Digest()
+		})
 }
 
 // ParseKeys reads a file of keys. Empty lines and lines that begin with # do not count. Its errors

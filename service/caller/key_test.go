@@ -119,7 +119,14 @@ func TestReplace(t *testing.T) {
 	first, firstLine := newKey(t, "a", time.Time{})
 	second, secondLine := newKey(t, "b", time.Time{})
 	a := caller.New(caller.Config{Keys: table(t, firstLine)})
+	a.Replace(table(t, firstLine))
+	if since := a.Since(); !since.IsZero() {
+		t.Errorf("the same keys count from %v", since)
+	}
 	a.Replace(table(t, secondLine))
+	if a.Since().IsZero() {
+		t.Error("other keys count as those before")
+	}
 	if got := outcome(a.Authenticate(t.Context(), bearer(second))); got != "key:b" {
 		t.Errorf("the new key: %s", got)
 	}
