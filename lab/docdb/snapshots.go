@@ -69,14 +69,14 @@ func (r *request) read(s *snapshot, f func() error) error {
 func (f *Front) snapshotOf(lsn uint64) (*snapshot, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if lsn <= f.dropped {
+	i := slices.IndexFunc(f.snapshots, func(s *snapshot) bool { return s.lsn >= lsn })
+	switch {
+	case i >= 0 && (f.snapshots[i].lsn == lsn || lsn > f.dropped):
+		return f.snapshots[i], nil
+	case lsn <= f.dropped:
 		return nil, failure.SnapshotTooOld.Errorf("no snapshot of that time is kept")
 	}
-	i := slices.IndexFunc(f.snapshots, func(s *snapshot) bool { return s.lsn >= lsn })
-	if i < 0 {
-		return nil, nil //nolint:nilnil // see above
-	}
-	return f.snapshots[i], nil
+	return nil, nil //nolint:nilnil // see above
 }
 
 func (f *Front) newSnapshot() (*snapshot, error) {

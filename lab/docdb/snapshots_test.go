@@ -142,4 +142,11 @@ func TestSnapshotOfTime(t *testing.T) {
 	}
 	do(`{"find": "c", "readConcern": {"level": "snapshot", "atClusterTime": {"$timestamp": {"t": 1, "i": 1}}}}`,
 		`{"ok": 0, "code": 239}`)
+	// Snapshots of the same time are dropped, and one of that time is left.
+	for range 20 {
+		do(`{"find": "c", "readConcern": {"level": "snapshot"}}`, fine)
+	}
+	at, _ = do(`{"ping": 1}`, fine).Lookup("operationTime")
+	do(`{"find": "c", "readConcern": {"level": "snapshot", "atClusterTime": `+match.Text(at)+`}}`,
+		fine)
 }
