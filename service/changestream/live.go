@@ -213,8 +213,7 @@ func (l *live) snapshot(ctx context.Context) error {
 		}
 		select {
 		case <-time.After(snapshotPause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-ctx.Done(): // the next find says why
 		}
 	}
 	return errNoSnapshot

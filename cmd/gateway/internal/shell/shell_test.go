@@ -13,7 +13,46 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mooringdb/mooring/client"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/profile"
 )
+
+// TestAddresses checks which addresses lead to a gateway, and what a missing file of authorities
+// does.
+func TestAddresses(t *testing.T) {
+	for _, row := range []struct {
+		address, authorities string
+		want                 bool
+	}{
+		{"http://localhost", "", true},
+		{"https://localhost:8443/", "", true},
+		{"https://localhost:8443", t.TempDir() + "/ca.pem", false},
+		{"localhost:8080", "", false},
+		{"ftp://localhost", "", false},
+		{"http://", "", false},
+		{"http://localhost/v1", "", false},
+	} {
+		s := &session{}
+		cc, err := s.overNetwork(profile.Profile{Address: row.address, CAFile: row.authorities})
+		if (err == nil) != row.want || (cc != nil) != row.want {
+			t.Errorf("%s: a connection: %t, %v", row.address, cc != nil, err)
+		}
+		for _, end := range s.closers {
+			end()
+		}
+	}
+}
+
+// TestQuiet checks that --quiet, and nothing else, keeps a transfer from showing how far it is.
+func TestQuiet(t *testing.T) {
+	for _, quiet := range []bool{true, false} {
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		flags.Bool("quiet", quiet, "")
+		s := &session{Invocation: Invocation{Flags: flags, Stderr: io.Discard}}
+		if p := s.progress("read", -1); (p.w == nil) != quiet {
+			t.Errorf("quiet is %t, and it shows something: %t", quiet, p.w != nil)
+		}
+	}
+}
 
 // TestBrokenPipe checks that a command whose reader is gone ends without an error, and one whose
 // connection to the deployment is gone with one.
