@@ -5,6 +5,7 @@ import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
 import { json, jsonParseLinter } from '@codemirror/lang-json';
 import { bracketMatching, HighlightStyle, indentOnInput, syntaxHighlighting } from '@codemirror/language';
 import { linter, setDiagnostics } from '@codemirror/lint';
+import { Annotation } from '@codemirror/state';
 import { EditorView, keymap } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
 import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
@@ -28,6 +29,9 @@ const theme = EditorView.theme({
   '.cm-tooltip-autocomplete ul li[aria-selected]': { background: 'var(--accent)', color: 'var(--on-accent)' },
   '.cm-selectionBackground, &.cm-focused .cm-selectionBackground': { background: 'var(--idle)' },
 });
+
+/** given marks a change that comes from the page: it is not told to the page again. */
+const given = Annotation.define<boolean>();
 
 export default function Editor(p: {
   label: string;
@@ -74,17 +78,23 @@ export default function Editor(p: {
         EditorView.lineWrapping,
         EditorView.contentAttributes.of({ 'aria-label': p.label }),
         EditorView.updateListener.of((u) => {
-          if (u.docChanged) now.current.onChange(u.state.doc.toString());
+          if (u.docChanged && !u.transactions.some((t) => t.annotation(given))) {
+            now.current.onChange(u.state.doc.toString());
+          }
         }),
       ],
     });
     view.current = made;
     return () => made.destroy();
   }, []);
-  useEffect(() => {
+  // At once, with the text that is drawn: later, the user could have typed more.
+  useLayoutEffect(() => {
     const v = view.current!;
     if (v.state.doc.toString() !== p.text) {
-      v.dispatch({ changes: { from: 0, to: v.state.doc.length, insert: p.text } });
+      v.dispatch({
+        changes: { from: 0, to: v.state.doc.length, insert: p.text },
+        annotations: given.of(true),
+      });
     }
   }, [p.text]);
   useEffect(() => {

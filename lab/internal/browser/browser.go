@@ -39,7 +39,8 @@ func find() string {
 type Browser struct {
 	t    testing.TB
 	to   *os.File
-	from *bufio.Reader
+	in   *os.File
+	from *bufio.Reader // reads in
 
 	mu   sync.Mutex // guards to, from and the fields below
 	last int
@@ -80,7 +81,7 @@ func Start(t testing.TB, args ...string) *Browser {
 		_ = ourIn.Close()
 	})
 	return &Browser{
-		t: t, to: ourOut, from: bufio.NewReader(ourIn), errs: map[string][]string{},
+		t: t, to: ourOut, in: ourIn, from: bufio.NewReader(ourIn), errs: map[string][]string{},
 	}
 }
 
@@ -294,10 +295,16 @@ func (b *Browser) try(session, method string, params map[string]any, into any) e
 	return nil
 }
 
+// frozen is how long a page may take for one command.
+const frozen = 3 * time.Minute
+
 // exchange writes a command and reads up to its reply. Messages end with a zero byte.
 func (b *Browser) exchange(command map[string]any, into any) error {
 	text, err := json.Marshal(command)
 	if err != nil {
+		return err
+	}
+	if err := b.in.SetReadDeadline(time.Now().Add(frozen)); err != nil {
 		return err
 	}
 	if _, err := b.to.Write(append(text, 0)); err != nil {
@@ -305,6 +312,9 @@ func (b *Browser) exchange(command map[string]any, into any) error {
 	}
 	for {
 		message, err := b.from.ReadBytes(0)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return fmt.Errorf("the page has been frozen for %v", frozen)
+		}
 		if err != nil {
 			return fmt.Errorf("the browser has ended: %w", err)
 		}
