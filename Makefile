@@ -19,7 +19,7 @@ TARGETS  ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64
 FUZZTIME ?= 10s
 # The packages that hold lent memory: see core/buffer.
 LENT     := ./core/buffer ./core/conn ./core/operation ./core/cursor ./service/call ./service/stream \
-	./service/paging ./service/cursor ./service/document ./service/servicetest
+	./service/paging ./service/cursor ./service/document ./service/dataapi ./service/servicetest
 CHAOS    ?= 10m
 SOAK     ?= 1000000
 MUTANTS  ?= 100

@@ -200,3 +200,43 @@ func TestBatchesAreLent(t *testing.T) {
 		})
 	}
 }
+
+// late is a cursor whose server says with an empty batch that there is no more.
+type late struct {
+	distant
+	ended bool
+}
+
+func (l *late) NextLent(ctx context.Context) (cursor.Batch, error) {
+	b, err := l.distant.NextLent(ctx)
+	l.ended = len(b.Documents) == 0
+	return b, err
+}
+
+func (l *late) Done() bool { return l.ended }
+
+// TestEmptyBatchesEndNothing checks that a last batch without documents leaves the one before valid
+// until the call ends: its client may still read it.
+func TestEmptyBatchesEndNothing(t *testing.T) {
+	before := buffer.Lent()
+	l := &call.Lent{}
+	ctx := &call.Context{Context: t.Context(), Call: call.Call{Local: call.Local{Lent: l}}}
+	var sent []bson.Raw
+	err := stream.New(stream.Config{}).Run(ctx, stream.Source{
+		Cursor:   &late{distant: distant{fake: fake{left: 20, size: 10}}},
+		MaxBatch: 10,
+	}, func(docs []bson.Raw) error {
+		sent = append(sent, docs[0])
+		return nil
+	})
+	if err != nil || len(sent) != 2 {
+		t.Fatalf("Run() = %v; %d batches", err, len(sent))
+	}
+	if sent[1][0] != 10 {
+		t.Errorf("the last document reads %x before the call ends", sent[1])
+	}
+	l.Close()
+	if n := buffer.Lent() - before; n != 0 || buffer.Poisoned && sent[1][0] != buffer.Poison {
+		t.Errorf("%d are lent after the call; the last document reads %x", n, sent[1])
+	}
+}

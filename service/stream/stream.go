@@ -203,7 +203,11 @@ func (r *reader) batch(ctx context.Context) error {
 		b.Lent.Keep() // the transport may still read it
 		return err
 	}
-	r.out.accepted(last)
+	if documents > 0 {
+		r.out.accepted(last)
+	} else { // nobody reads it, and nothing says that the one before has been taken
+		last.end(r.out.account)
+	}
 	if r.ahead != nil || r.src.Cursor.Done() {
 		return nil
 	}
@@ -270,12 +274,17 @@ type held struct {
 // accepted records that the transport has accepted a batch. It returns the memory of the one
 // before, which the client has taken.
 func (s *sender) accepted(last held) {
-	s.before.lent.Release()
-	for _, b := range s.before.rest {
+	s.before.end(s.account)
+	s.before = last
+}
+
+// end returns the memory.
+func (h held) end(account *admission.Account) {
+	h.lent.Release()
+	for _, b := range h.rest {
 		b.Release()
 	}
-	s.account.Shrink(s.before.charge)
-	s.before = last
+	account.Shrink(h.charge)
 }
 
 // next reads one batch, in a place among the calls in flight.
