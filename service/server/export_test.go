@@ -8,8 +8,10 @@ import (
 	"net/netip"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/clientaddr"
 	"github.com/mooringdb/mooring/service/flood"
 )
@@ -95,3 +97,13 @@ func Tapped(ctx context.Context, nc net.Conn, g *flood.Guard, from netip.Addr) (
 
 // RefuseEarly is refuseEarly.
 var RefuseEarly = refuseEarly
+
+// Kept returns what the stream of a call keeps of its only response, which is charged or is not.
+func Kept(response mem.Buffer, charged bool) mem.Buffer {
+	o := outgoing{last: true}
+	if charged {
+		o.account = &admission.Account{}
+	}
+	_ = o.slice(response)
+	return o.place[0]
+}

@@ -76,3 +76,15 @@ func TestStartChecksGRPC(t *testing.T) {
 		t.Errorf("Start = %v, and it listens on %v", err, r.Addresses())
 	}
 }
+
+// TestStreamsKeepNoLargeResponse checks that a response that is charged goes with the bytes of it
+// that grpc has, and not with the stream of its call.
+func TestStreamsKeepNoLargeResponse(t *testing.T) {
+	text := mem.SliceBuffer("text")
+	if kept := server.Kept(text, true); kept != nil {
+		t.Errorf("it keeps %q of a large one", kept.ReadOnlyData())
+	}
+	if server.Kept(text, false) == nil {
+		t.Error("a small one takes an allocation of its own")
+	}
+}

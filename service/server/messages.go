@@ -352,7 +352,8 @@ type outgoing struct {
 	stream  *stream
 	size    int
 	account *admission.Account // of a large message; nil: it is not charged
-	// last says that no other message follows, and so may be in place.
+	// last says that no other message follows. A small one may be in place then; a large one would
+	// stay for as long as the call's stream does, which is longer than it is charged.
 	last  bool
 	place [1]mem.Buffer
 }
@@ -360,7 +361,7 @@ type outgoing struct {
 // slice returns the bytes of the message as grpc has them, which may hold them for longer than the
 // call takes.
 func (o *outgoing) slice(b mem.Buffer) mem.BufferSlice {
-	if o.last {
+	if o.last && o.account == nil {
 		o.place[0] = b
 		return o.place[:]
 	}
