@@ -374,6 +374,13 @@ func (c *Cursor) State() State {
 	return s
 }
 
+// Kept returns how many bytes the cursor keeps of its request: its comment and names.
+func (c *Cursor) Kept() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.state.Comment.Data) + len(c.state.Database) + len(c.state.Collection)
+}
+
 // Server returns the server that holds the cursor.
 func (c *Cursor) Server() address.Address {
 	c.mu.Lock()

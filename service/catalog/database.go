@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/cursor"
@@ -103,6 +104,8 @@ func (w *whole) Done() bool { return w.done }
 // State returns the state of a cursor that the server has closed.
 func (*whole) State() cursor.State { return cursor.State{} }
 
+func (*whole) Server() address.Address     { return "" }
+func (*whole) Kept() int                   { return 0 }
 func (*whole) Pinned() bool                { return false }
 func (*whole) SetBatchSize(int32)          {}
 func (*whole) SetMaxAwaitTimeMS(*int64)    {}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -233,4 +234,36 @@ func TestCloseDuringStream(t *testing.T) {
 		t.Errorf("the stream ended with %v", e)
 	}
 	g.Idle(0)
+}
+
+// TestCursorsLeaveTheirSessions checks that the session of a cursor that was read in pages is used
+// for the next one: a server has room for a number of sessions, and keeps each for half an hour.
+func TestCursorsLeaveTheirSessions(t *testing.T) {
+	g := start(t)
+	g.Server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
+	for range 3 {
+		page, err := g.Document.Find(t.Context(),
+			&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(4))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for cursor := page.GetCursor(); cursor != ""; {
+			next, err := g.Cursor.NextPage(t.Context(),
+				&mooringv1.NextPageRequest{Cursor: cursor})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cursor = next.GetCursor()
+		}
+	}
+	ids := map[string]bool{}
+	for _, name := range []string{"find", "getMore"} {
+		for _, c := range g.Server.Commands(name) {
+			id, _ := c.Body.Lookup("lsid", "id")
+			ids[string(id.Data)] = true
+		}
+	}
+	if len(ids) != 1 || ids[""] {
+		t.Errorf("three cursors have the sessions %x, want one", slices.Collect(maps.Keys(ids)))
+	}
 }

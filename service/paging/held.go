@@ -17,7 +17,10 @@ import (
 type Cursor interface {
 	NextLent(ctx context.Context) (cursor.Batch, error)
 	Done() bool
+	// State is what another process continues the cursor with. Its session is not used again.
 	State() cursor.State
+	Server() address.Address
+	Kept() int
 	SetBatchSize(n int32)
 	SetMaxAwaitTimeMS(ms *int64)
 	// SetRunOn sets whether a getMore that was sent goes on when the client goes away: it does for
@@ -131,9 +134,7 @@ func (h *held) stateSize() int {
 	if h.cur == nil {
 		return 0
 	}
-	s := h.cur.State()
-	n := len(s.Comment.Data) + len(s.Database) + len(s.Collection) + len(h.namespace.Database) +
-		len(h.namespace.Collection) + len(h.taken)
+	n := h.cur.Kept() + len(h.namespace.Database) + len(h.namespace.Collection) + len(h.taken)
 	if n < largeState {
 		return 0
 	}

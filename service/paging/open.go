@@ -160,7 +160,7 @@ func (h *held) add() (err error) {
 			return
 		}
 		t.Evict(h.Owner)
-		h.pages, h.server = 1, h.cur.State().Server
+		h.pages, h.server = 1, h.cur.Server()
 		if h.transaction != (handle.ID{}) {
 			p.bound[h.transaction] = append(p.bound[h.transaction], h)
 		}

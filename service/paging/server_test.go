@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/cursor"
@@ -158,6 +159,8 @@ func (c *fakeCursor) NextLent(ctx context.Context) (cursor.Batch, error) {
 
 func (c *fakeCursor) Done() bool                  { return c.first == nil && c.state.ID == 0 }
 func (c *fakeCursor) State() cursor.State         { return c.state }
+func (c *fakeCursor) Server() address.Address     { return c.state.Server }
+func (c *fakeCursor) Kept() int                   { return len(c.state.Comment.Data) }
 func (c *fakeCursor) SetBatchSize(n int32)        { c.state.BatchSize = n }
 func (c *fakeCursor) SetMaxAwaitTimeMS(ms *int64) { c.state.MaxAwaitTimeMS = ms }
 func (c *fakeCursor) Pinned() bool                { return c.pinned && c.state.ID != 0 }
