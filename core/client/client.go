@@ -76,7 +76,7 @@ type Options struct {
 	MaxRunOnShare float64
 	// AdmitReply, if set, is called before a reply of size bytes is read, if that is at least
 	// conn.LargeReply, with the context of the operation; see conn.Config.Admit.
-	AdmitReply func(ctx context.Context, size int) (done func(), err error)
+	AdmitReply func(ctx context.Context, size int) (done func(kept bool), err error)
 	// AdmitMessage, if set, is called before a message of size bytes is built, if that is at least
 	// bson.LargeBuffer; see operation.Runner.Admit.
 	AdmitMessage func(ctx context.Context, size int) (done func(), err error)

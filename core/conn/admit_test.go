@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -24,14 +25,20 @@ func large(bytesOf int) bson.Raw {
 
 // admitting counts what a connection asks for.
 type admitting struct {
-	asked []int
-	done  int
-	err   error
+	asked   []int
+	done    int
+	dropped int // of those that are done
+	err     error
 }
 
-func (a *admitting) admit(_ context.Context, size int) (func(), error) {
+func (a *admitting) admit(_ context.Context, size int) (func(bool), error) {
 	a.asked = append(a.asked, size)
-	return func() { a.done++ }, a.err
+	return func(kept bool) {
+		a.done++
+		if !kept {
+			a.dropped++
+		}
+	}, a.err
 }
 
 // TestAdmit checks that a connection asks before it reads a large reply, and for no small one.
@@ -49,7 +56,7 @@ func TestAdmit(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := slices.Repeat([]int{len(reply) + header}, test.asked)
-		if !slices.Equal(a.asked, want) || a.done != test.asked {
+		if !slices.Equal(a.asked, want) || a.done != test.asked || a.dropped > 0 {
 			t.Errorf("%d bytes of padding: asked for %v, then %d are done; want %v", test.pad,
 				a.asked, a.done, want)
 		}
@@ -74,13 +81,31 @@ func TestAdmitCompressed(t *testing.T) {
 	if _, err := c.RoundTrip(t.Context(), message("find", 0)); err != nil {
 		t.Fatal(err)
 	}
-	if len(a.asked) != 1 || a.asked[0] < len(reply) || a.done != 1 {
+	if len(a.asked) != 1 || a.asked[0] < len(reply) || a.done != 1 || a.dropped > 0 {
 		t.Errorf("asked for %v, want %d bytes and a little more", a.asked, len(reply))
+	}
+	// A large message is dropped when it has been expanded.
+	*a = admitting{}
+	reply = bson.NewBuilder(nil).Double("ok", 1).
+		Binary("pad", bson.SubtypeGeneric, random(1<<20)).Finish()
+	s.Handle("find", fakemongo.Always(fakemongo.Document(reply)))
+	if _, err := c.RoundTrip(t.Context(), message("find", 0)); err != nil {
+		t.Fatal(err)
+	}
+	if len(a.asked) != 2 || a.asked[0] < 1<<20 || a.done != 2 || a.dropped != 1 {
+		t.Errorf("asked for %v, %d done, %d of them dropped; want 2, 2, 1", a.asked, a.done,
+			a.dropped)
 	}
 	a.err = errors.New("no room")
 	if _, err := c.RoundTrip(t.Context(), message("find", 0)); !errors.Is(err, a.err) {
 		t.Errorf("RoundTrip() = %v, want the error", err)
 	}
+}
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // never fails
+	return b
 }
 
 // TestSpare checks that a connection asks for room before it compresses a large command, for at

@@ -97,8 +97,8 @@ type Config struct {
 	// Admit, if set, is called before a reply of at least LargeReply bytes is read, and before one
 	// is decompressed to so many, with the context of the request. It may block. If it fails, the
 	// request fails with its error, and the connection is broken. Otherwise done is called when the
-	// reply has been read.
-	Admit func(ctx context.Context, size int) (done func(), err error)
+	// reply has been read, and says whether its bytes are kept: those of a compressed one are not.
+	Admit func(ctx context.Context, size int) (done func(kept bool), err error)
 
 	// Spare, if set, is called before a message of at least LargeReply bytes is compressed, with
 	// the bytes that this takes beside the message. It does not block. If it reports false, the
@@ -423,7 +423,7 @@ func (c *Conn) readReply(ctx context.Context, lend bool) (bson.Raw, *buffer.Buff
 func (c *Conn) readMessage(
 	ctx context.Context, msg *wire.Msg, lend bool,
 ) (wire.Header, wire.Message, *buffer.Buffer, error) {
-	buf, lent, err := c.replies.read(ctx, lend)
+	buf, lent, done, err := c.replies.read(ctx, lend)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF // callers take io.EOF for the end of a result
 	}
@@ -431,20 +431,22 @@ func (c *Conn) readMessage(
 		return wire.Header{}, nil, nil, err
 	}
 	h, m, err := wire.ParseInto(msg, buf)
-	if packed, ok := m.(*wire.Compressed); ok {
-		defer lent.Release()
-		done, err := c.replies.admitted(ctx, packed.UncompressedSize)
-		if err != nil {
-			return h, nil, nil, err
-		}
-		defer done()
-		return c.unpack(h, packed, msg, lend)
-	}
-	if err != nil {
+	packed, ok := m.(*wire.Compressed)
+	defer func() { done(!ok && err == nil) }() // nothing of a compressed one is kept
+	switch {
+	case err != nil:
 		lent.Release()
 		return h, nil, nil, err
+	case !ok:
+		return h, m, lent, nil
 	}
-	return h, m, lent, nil
+	defer lent.Release()
+	unpacked, err := c.replies.admitted(ctx, packed.UncompressedSize)
+	if err != nil {
+		return h, nil, nil, err
+	}
+	defer unpacked(true)
+	return c.unpack(h, packed, msg, lend)
 }
 
 // wantedNone reports whether id is of a request between the last answered one and the current

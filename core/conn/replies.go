@@ -15,8 +15,8 @@ type replies struct {
 	reader *bufio.Reader
 	socket *socket // nil with TLS, of which a part of a record may have arrived: no turns
 	max    int32
-	admit  func(ctx context.Context, size int) (done func(), err error) // may be nil
-	turn   func(ctx context.Context) Turn                               // may be nil
+	admit  func(ctx context.Context, size int) (done func(kept bool), err error) // may be nil
+	turn   func(ctx context.Context) Turn                                        // may be nil
 }
 
 // newReplies returns what reads nc, which is the transport, or TLS on it.
@@ -35,18 +35,19 @@ func newReplies(cfg *Config, transport *socket, nc net.Conn) replies {
 }
 
 // read reads the bytes of the next message. With lend it reads them into lent memory, unless the
-// message is small or huge. The caller has the reference.
-func (r *replies) read(ctx context.Context, lend bool) ([]byte, *buffer.Buffer, error) {
+// message is small or huge. The caller has the reference, and must call done as Config.Admit has it.
+func (r *replies) read(ctx context.Context, lend bool) (
+	msg []byte, lent *buffer.Buffer, done func(kept bool), err error,
+) {
 	length, err := wire.Length(r.reader, r.max)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	done, err := r.admitted(ctx, length)
+	done, err = r.admitted(ctx, length)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	defer done()
-	msg, lent := take(int(length), lend)
+	msg, lent = take(int(length), lend)
 	if r.admit != nil && r.turn != nil && length >= LargeReply && r.socket != nil {
 		err = r.inTurns(ctx, msg)
 	} else {
@@ -54,9 +55,10 @@ func (r *replies) read(ctx context.Context, lend bool) ([]byte, *buffer.Buffer, 
 	}
 	if err != nil {
 		lent.Release()
-		return nil, nil, err
+		done(false)
+		return nil, nil, nil, err
 	}
-	return msg, lent, nil
+	return msg, lent, done, nil
 }
 
 // take returns memory for a message.
@@ -95,11 +97,11 @@ func (r *replies) inTurns(ctx context.Context, msg []byte) error {
 }
 
 // admitted asks for leave to read a reply of that size.
-func (r *replies) admitted(ctx context.Context, size int32) (done func(), err error) {
+func (r *replies) admitted(ctx context.Context, size int32) (done func(kept bool), err error) {
 	if r.admit == nil || size < LargeReply {
 		return nothing, nil
 	}
 	return r.admit(ctx, int(size))
 }
 
-func nothing() {}
+func nothing(bool) {}

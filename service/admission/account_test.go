@@ -118,7 +118,7 @@ func TestReserve(t *testing.T) {
 				if got := a.Bytes().Held; got != row.reading {
 					t.Errorf("%d bytes are charged while it is read, want %d", got, row.reading)
 				}
-				done()
+				done(true)
 			}
 			if got := c.TakeReplies(); got != row.taken {
 				t.Errorf("TakeReplies() = %d, want %d", got, row.taken)
@@ -173,7 +173,7 @@ func TestReservedReplyOutlivesCall(t *testing.T) {
 	if got := a.Bytes().Held; got != 400 {
 		t.Errorf("%d bytes are charged while the reply is read, want 400", got)
 	}
-	done()
+	done(true)
 	if got := a.Bytes().Held; got != 0 {
 		t.Errorf("%d bytes are charged at the end", got)
 	}
@@ -240,7 +240,7 @@ func TestClosedAccount(t *testing.T) {
 		"AdmitReply": func(a *admission.Admission, c *admission.Account) error {
 			done, err := a.AdmitReply(within(t.Context(), c), 10)
 			if err == nil {
-				done()
+				done(true)
 			}
 			return err
 		},
@@ -274,19 +274,19 @@ func TestClosedAccount(t *testing.T) {
 // TestGoOn checks that what an open call asks for is not refused: it waits until it fits, or goes
 // beyond the budget, one call at a time.
 func TestGoOn(t *testing.T) {
-	type ask func(context.Context, *admission.Admission, *admission.Account) (func(), error)
+	type ask func(context.Context, *admission.Admission, *admission.Account) (func(bool), error)
 	reply := func(size int) ask {
 		return func(
 			ctx context.Context, a *admission.Admission, c *admission.Account,
-		) (done func(), err error) {
+		) (done func(bool), err error) {
 			return a.AdmitReply(within(ctx, c), size)
 		}
 	}
 	text := func(size int64) ask {
 		return func(
 			ctx context.Context, _ *admission.Admission, c *admission.Account,
-		) (done func(), err error) {
-			return func() {}, c.GrowLast(ctx, size)
+		) (done func(bool), err error) {
+			return func(bool) {}, c.GrowLast(ctx, size)
 		}
 	}
 	for _, row := range []struct {
@@ -313,11 +313,11 @@ func TestGoOn(t *testing.T) {
 				if err != nil {
 					t.Fatalf("an open call: %v", err)
 				}
-				done()
+				done(true)
 				second := make(chan error)
 				go func() {
 					done, err := row.ask(t.Context(), a, &d)
-					done()
+					done(true)
 					second <- err
 				}()
 				time.Sleep(time.Hour) //nolint:forbidigo // time is fake

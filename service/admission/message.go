@@ -63,3 +63,5 @@ func (c *Account) returnVacant(n int64) {
 		c.Vacate(n)
 	}
 }
+
+func nothing() {}

@@ -45,11 +45,12 @@ func (r refusal) Unwrap() []error { return []error{r.err, context.Canceled} }
 // Config.Patience and until ctx ends. If it does not fit, the call ends with an *Error. After GoOn,
 // and for a command that goes on without its client, AdmitReply waits until the reply fits or the
 // call has the overdraft: see GoOn. The caller must call done when the reply has been read. Until
-// then it is charged even if the call has ended, and afterwards until the end of the call.
-func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(), err error) {
+// then it is charged even if the call has ended; afterwards, if it is kept, until the end of the
+// call. What was reserved for a reply that is not kept is reserved again.
+func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(kept bool), err error) {
 	c := From(ctx)
 	if !c.charges() {
-		return nothing, nil
+		return func(bool) {}, nil
 	}
 	n := int64(size)
 	reserved := c.draw(n)
@@ -64,18 +65,21 @@ func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(), err 
 	}
 	if err != nil {
 		c.give(reserved)
-		return nothing, err
+		return func(bool) {}, err
 	}
 	a.allocates(n)
-	return func() {
-		c.keep(n, balance.addReply)
+	return func(kept bool) {
+		if kept {
+			c.keep(n, balance.addReply)
+		} else {
+			c.keep(reserved, balance.addReserved)
+			c.give(n - reserved)
+		}
 		if overdrawn {
 			c.endReading()
 		}
 	}, nil
 }
-
-func nothing() {}
 
 // GoOn says that the client already has a part of the result. From now on no charge of the call is
 // refused. It waits instead until it fits, or until the call gets the overdraft: the permission,

@@ -21,7 +21,7 @@ func TestAdmitReply(t *testing.T) {
 		if done, err := a.AdmitReply(t.Context(), 5000); err != nil {
 			t.Errorf("without an account: %v", err)
 		} else {
-			done()
+			done(true)
 		}
 		var c admission.Account
 		a.Open(&c, named("c"))
@@ -31,7 +31,7 @@ func TestAdmitReply(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			done()
+			done(true)
 		}
 		if c.Held() != 500 || c.TakeReplies() != 500 || c.TakeReplies() != 0 {
 			t.Errorf("%d bytes are held, want 500 for replies", c.Held())
@@ -58,10 +58,10 @@ func TestReplyOutlivesCall(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, row := range []struct {
-			done func()
+			done func(bool)
 			held int64
-		}{{func() {}, 500}, {first, 200}, {second, 0}} {
-			row.done()
+		}{{func(bool) {}, 500}, {first, 200}, {second, 0}} {
+			row.done(true)
 			if got := a.Bytes().Held; got != row.held {
 				t.Errorf("%d bytes are charged, want %d", got, row.held)
 			}
@@ -113,12 +113,12 @@ func TestOverdraft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			done()
+			done(true)
 		}
 		if got := a.Bytes().Held; got != 4000 {
 			t.Errorf("%d bytes are held, want those of both replies", got)
 		}
-		admitted := make(chan func())
+		admitted := make(chan func(bool))
 		go func() {
 			done, err := a.AdmitReply(within(t.Context(), &d), 2000)
 			if err != nil {
@@ -135,7 +135,7 @@ func TestOverdraft(t *testing.T) {
 		d.Close() // its client has gone, and what goes on does so
 		c.Close()
 		c.Close() // returns the overdraft, which d has now, once
-		(<-admitted)()
+		(<-admitted)(true)
 		if got := a.Bytes().Held; got != 0 {
 			t.Errorf("%d bytes are held at the end", got)
 		}
@@ -174,13 +174,13 @@ func TestOverdraftOfTwo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		done()
+		done(true)
 		c.GoOn()
 		ended := make(chan error)
 		for range 2 {
 			go func() {
 				done, err := a.AdmitReply(within(t.Context(), &c), 2000)
-				done()
+				done(true)
 				ended <- err
 			}()
 			go func() { ended <- c.GrowLast(t.Context(), 2000) }()
@@ -224,7 +224,7 @@ func TestOverdraftOutlivesCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.Close()
-			admitted := make(chan func())
+			admitted := make(chan func(bool))
 			go func() {
 				done, err := a.AdmitReply(within(t.Context(), &d), 3000)
 				if err != nil {
@@ -241,12 +241,12 @@ func TestOverdraftOutlivesCall(t *testing.T) {
 			if got := a.Bytes().Held; got != 2000 {
 				t.Errorf("%d bytes are charged while the reply is read, want 2000", got)
 			}
-			read()
+			read(true)
 			next := <-admitted
 			if got := a.Bytes().Held; got != 3000 {
 				t.Errorf("%d bytes are charged while the next is read, want 3000", got)
 			}
-			next()
+			next(true)
 			d.Close()
 			if got := a.Bytes().Held; got != 0 {
 				t.Errorf("%d bytes are charged at the end", got)
@@ -257,7 +257,7 @@ func TestOverdraftOutlivesCall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			last()
+			last(true)
 			e.Close()
 		})
 	}
@@ -302,5 +302,46 @@ func TestCallerOf(t *testing.T) {
 	ctx := context.WithValue(t.Context(), admission.AccountKey{}, &c)
 	if got := admission.CallerOf(ctx); got != named("p") {
 		t.Errorf("CallerOf() = %v", got)
+	}
+}
+
+// TestRepliesThatAreNotKept reserves for a reply and the response to it. The reply comes compressed:
+// what was reserved is there again when that has been read.
+func TestRepliesThatAreNotKept(t *testing.T) {
+	a := admission.New(admission.Config{Bytes: 2000})
+	var c admission.Account
+	a.Open(&c, admission.Principal{Name: "p"})
+	defer c.Close()
+	const reply, response, compressed, beyond = 500, 300, 200, 700
+	if err := c.Reserve(t.Context(), reply+response); err != nil {
+		t.Fatal(err)
+	}
+	ctx := within(t.Context(), &c)
+	packed, err := a.AdmitReply(ctx, compressed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := a.AdmitReply(ctx, reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole(true)
+	packed(false)
+	if n := c.Held(); n != reply+response {
+		t.Errorf("%d bytes are held, want %d", n, reply+response)
+	}
+	if err := c.GrowLast(t.Context(), response); err != nil || c.Held() != reply+response {
+		t.Errorf("the response: %v, %d bytes are held", err, c.Held())
+	}
+	if n := c.TakeReplies(); n != reply {
+		t.Errorf("the replies have %d bytes, want %d", n, reply)
+	}
+	large, err := a.AdmitReply(ctx, beyond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := c.Held()
+	if large(false); c.Held() != held {
+		t.Errorf("%d bytes are held after a reply that is not kept, want %d", c.Held(), held)
 	}
 }

@@ -79,7 +79,7 @@ func TestPageIsChargedOnce(t *testing.T) {
 		before := a.Bytes().Held // the first page left a document
 		f.s.next = func(ctx context.Context) error {
 			done, err := a.AdmitReply(ctx, reply)
-			done()
+			done(true)
 			return err
 		}
 		var call admission.Account

@@ -286,7 +286,7 @@ func (c *charging) NextLent(ctx context.Context) (cursor.Batch, error) {
 	if err != nil {
 		return cursor.Batch{}, err
 	}
-	done()
+	done(true)
 	c.most = max(c.most, c.admission.Bytes().Held)
 	return b, nil
 }

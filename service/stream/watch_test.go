@@ -128,7 +128,7 @@ func (c *chargedChanges) TryNext(ctx context.Context) (bson.Raw, bool, error) {
 		if err != nil {
 			return nil, false, err
 		}
-		done()
+		done(true)
 		c.most = max(c.most, c.admission.Bytes().Held)
 	}
 	return event, found, err
