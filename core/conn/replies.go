@@ -35,7 +35,7 @@ func newReplies(cfg *Config, transport *socket, nc net.Conn) replies {
 }
 
 // read reads the bytes of the next message. With lend it reads them into lent memory, unless the
-// message is small or huge. The caller has the reference, and must call done as Config.Admit has it.
+// message is small or huge. The caller has the reference, and must call done: see Config.Admit.
 func (r *replies) read(ctx context.Context, lend bool) (
 	msg []byte, lent *buffer.Buffer, done func(kept bool), err error,
 ) {

@@ -305,8 +305,8 @@ func TestCallerOf(t *testing.T) {
 	}
 }
 
-// TestRepliesThatAreNotKept reserves for a reply and the response to it. The reply comes compressed:
-// what was reserved is there again when that has been read.
+// TestRepliesThatAreNotKept reserves for a reply and its response. The reply comes compressed: what
+// was reserved is there again when that has been read.
 func TestRepliesThatAreNotKept(t *testing.T) {
 	a := admission.New(admission.Config{Bytes: 2000})
 	var c admission.Account

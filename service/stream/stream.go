@@ -205,7 +205,7 @@ func (r *reader) batch(ctx context.Context) error {
 	}
 	if documents > 0 {
 		r.out.accepted(last)
-	} else { // nobody reads it, and nothing says that the one before has been taken
+	} else { // it is not sent, so nothing says that the client has taken the one before
 		last.end(r.out.account)
 	}
 	if r.ahead != nil || r.src.Cursor.Done() {
