@@ -227,6 +227,49 @@ func TestWrites(t *testing.T) {
 	s.isClean()
 }
 
+// TestFailedWrites has writes fail in part, and without an answer: the console says what was done
+// and what may be, and offers the same write only after another preview.
+func TestFailedWrites(t *testing.T) {
+	s := newScene(t)
+	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":0,"n":1}`))
+	s.visit("#/query", "Sign in to Mooring")
+	s.signIn(s.reader)
+	write := func(kind, q, update, button, confirm string) {
+		t.Helper()
+		s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", kind: ` +
+			quote(kind) + `, q: ` + quote(q) + `, update: ` + quote(update) + `})`)
+		s.click("Preview")
+		s.click(button)
+		s.click(confirm)
+	}
+	noButton := `!document.querySelector("section button.danger")`
+	write("insertMany", `[{"_id":"p"},{"_id":0},{"_id":"q"}]`, "", "Insert 3 documents…",
+		"Insert now")
+	s.shows("Done in part: 1 document inserted.")
+	s.shows("The rest was refused")
+	s.eventually(noButton)
+
+	for _, h := range s.deployment.Cluster().Hosts() {
+		h.Handle("update", fakemongo.Always(fakemongo.Drop()))
+		h.Handle("findAndModify", fakemongo.Always(fakemongo.Drop()))
+	}
+	write("updateMany", `{"n":1}`, `{"$inc":{"n":0}}`, "Update 1 document…", "Update now")
+	s.shows("It may or may not have been done")
+	s.shows("WriteOutcomeUnknown")
+	s.eventually(noButton)
+
+	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", q: ` +
+		quote(`{"n":1}`) + `})`)
+	s.click("Run")
+	s.openEditor()
+	s.replace(`"n": 1`, `"n": 2`)
+	s.click("Save the change")
+	s.shows("It may be changed")
+	s.click("Read it again")
+	s.shows("You have changed nothing.")
+	s.page.Errors() // Chromium notes the status of the calls
+}
+
 // TestExplain shows the stages of a plan.
 func TestExplain(t *testing.T) {
 	s := newScene(t)

@@ -32,10 +32,20 @@ export class ApiError extends Error {
   constructor(
     readonly http: number,
     readonly body: ErrorBody,
+    /** result is what a write that has failed in part has done. */
+    readonly result: Record<string, unknown> = {},
   ) {
     super(body.message);
   }
 }
+
+/** unsure has the reasons with which a write may have been done; a proxy gives none. */
+const unsure = ['', 'WriteOutcomeUnknown', 'InvalidUTF8', 'MalformedReply', 'Internal'];
+
+/** mayBeDone says whether a write that has failed so may have been done, in whole or part. */
+export const mayBeDone = (e: unknown): boolean =>
+  !(e instanceof ApiError) || e.http === 0 ||
+  (unsure.includes(e.body.reason) && (e.http >= 500 || e.body.reason !== ''));
 
 interface Options {
   method?: 'GET' | 'POST' | 'PATCH';
@@ -80,8 +90,11 @@ async function send(path: string, o: Options): Promise<Response> {
 
 async function failure(response: Response): Promise<ApiError> {
   try {
-    const { error } = (await response.json()) as { error: ErrorBody };
-    if (typeof error.message === 'string') return new ApiError(response.status, error);
+    const { error, result } = (await response.json()) as {
+      error: ErrorBody;
+      result?: Record<string, unknown>;
+    };
+    if (typeof error.message === 'string') return new ApiError(response.status, error, result);
   } catch {
     // A proxy has answered.
   }

@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { ApiError, exchange } from './api';
+import { ApiError, exchange, mayBeDone } from './api';
 import { segment } from './code';
 import { difference, updateOf, written, type Change } from './difference';
 import { parse, short, type Value } from './ejson';
@@ -110,13 +110,15 @@ export function Edit(p: {
       )}
       {changes && <Changes changes={changes} guarded={opened!.etag !== undefined} />}
       {error !== undefined && (
-        <Failure error={error} what={opened ? 'Nothing was changed' : 'The document cannot be read'} />
+        <Failure error={error} what={
+          !opened ? 'The document cannot be read' : mayBeDone(error) ? 'It may be changed' : 'Nothing was changed'
+        } />
       )}
       <p class="actions">
         <button type="button" onClick={() => p.onDone(undefined)}>
           Close
         </button>
-        {error instanceof ApiError && error.http === 412 && (
+        {opened && error !== undefined && (mayBeDone(error) || (error as ApiError).http === 412) && (
           <button type="button" onClick={() => void open()}>
             Read it again
           </button>

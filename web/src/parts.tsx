@@ -9,6 +9,11 @@ export function Failure({ error, what }: { error: unknown; what?: string }) {
   if (!(error instanceof ApiError)) {
     return (
       <div class="notice bad" role="alert">
+        {what && (
+          <p>
+            <strong>{what}</strong>
+          </p>
+        )}
         <p>{error instanceof Error ? error.message : String(error)}</p>
       </div>
     );

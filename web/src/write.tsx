@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { call, text } from './api';
+import { ApiError, call, mayBeDone, text } from './api';
 import { bodyOf, kindOf, pathOf, type Query } from './code';
 import { Table } from './document';
 import { elementsOf, field, isArray, parse, type Value } from './ejson';
@@ -45,6 +45,10 @@ const facts: Record<string, string> = {
   deletedCount: 'deleted', upsertedCount: 'inserted, as none matched',
 };
 
+const countsOf = (answer: Record<string, unknown>): string =>
+  Object.entries(facts).filter(([name]) => Number(answer[name] ?? 0) > 0 || name === 'matchedCount' && name in answer)
+    .map(([name, word]) => `${documents(Number(answer[name]))} ${word}`).join(', ');
+
 /**
  * Write shows what a write would change, asks whether it is to be done, and does it. Each query is
  * one of its own: what was looked at is what is confirmed.
@@ -65,11 +69,20 @@ export function Write({ query: q }: { query: Query }) {
     setError(undefined);
     try {
       const answer = await call<Record<string, unknown>>(pathOf(q), { body: bodyOf(q) });
-      const counts = Object.entries(facts).filter(([name]) => Number(answer[name] ?? 0) > 0 || name === 'matchedCount' && name in answer)
-        .map(([name, word]) => `${documents(Number(answer[name]))} ${word}`);
-      setOutcome(counts.length ? `Done: ${counts.join(', ')}.` : q.kind === 'insertOne' ? 'Done: 1 document inserted.' : 'Done: nothing was changed.');
+      const counts = countsOf(answer);
+      setOutcome(counts ? `Done: ${counts}.` : q.kind === 'insertOne' ? 'Done: 1 document inserted.' : 'Done: nothing was changed.');
     } catch (e) {
-      setError({ error: e, what: 'The write was refused' });
+      const some = e instanceof ApiError ? countsOf(e.result) : '';
+      const unknown = mayBeDone(e);
+      if (some) setOutcome(`Done in part: ${some}.`);
+      // What was looked at is not what is there now: it takes a new preview to write again.
+      if (some || unknown) setPreview(undefined);
+      setError({
+        error: e,
+        what: unknown
+          ? 'It may or may not have been done: look before you repeat it'
+          : some ? 'The rest was refused' : 'The write was refused',
+      });
     }
     setBusy(false);
   };
