@@ -270,6 +270,40 @@ func TestFailedWrites(t *testing.T) {
 	s.page.Errors() // Chromium notes the status of the calls
 }
 
+// TestPreviewAgain previews the same write twice, with another document between.
+func TestPreviewAgain(t *testing.T) {
+	s := newScene(t)
+	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":0,"n":1}`))
+	s.visit(`#/query?db=shop&in=orders&kind=deleteMany&q={"n":1}`, "Sign in to Mooring")
+	s.signIn(s.reader)
+	s.click("Preview")
+	s.shows("1 document matches.")
+	if status, answer := s.post(s.reader,
+		"/v1/databases/shop/collections/orders/documents:insertOne",
+		`{"document":{"_id":1,"n":1}}`); status != 200 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	s.click("Preview")
+	s.shows("2 documents match.")
+	s.isClean()
+}
+
+// TestEditOfAResult opens a document of the result that shows while the form has another query.
+func TestEditOfAResult(t *testing.T) {
+	s := newScene(t)
+	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":0,"n":1}`))
+	s.visit("#/query?db=shop&in=orders", "Sign in to Mooring")
+	s.signIn(s.reader)
+	s.click("Run")
+	s.shows("Documents 1 to 1")
+	s.do(`[...document.querySelectorAll("label")].find(
+		l => l.textContent === "Collection").control.setAttribute("data-name", "collection")`)
+	s.fill("[data-name=collection]", "others")
+	s.openEditor()
+	s.eventually(`document.querySelector("#edit").textContent.endsWith("of shop.orders")`)
+	s.isClean()
+}
+
 // TestExplain shows the stages of a plan.
 func TestExplain(t *testing.T) {
 	s := newScene(t)

@@ -44,15 +44,20 @@ export function Held() {
     pinned: route.value.query.get('pinned') === '1',
   }));
 
+  /** listed is the filter of the list that shows, whose cursor goes on with no other. */
+  const [listed, setListed] = useState(filter);
+
   const list = async (cursor?: string): Promise<void> => {
+    const asked = cursor ? listed : filter;
+    setListed(asked);
     const q = new URLSearchParams({ batchSize: String(size) });
-    if (filter.principal) q.set('principal', filter.principal);
-    if (filter.namespace) q.set('namespace', filter.namespace);
-    if (filter.pinned) q.set('pinned', 'true');
+    if (asked.principal) q.set('principal', asked.principal);
+    if (asked.namespace) q.set('namespace', asked.namespace);
+    if (asked.pinned) q.set('pinned', 'true');
     if (cursor) q.set('cursor', cursor);
     remember('held', {
-      ...(filter.principal && { principal: filter.principal }),
-      ...(filter.namespace && { namespace: filter.namespace }), ...(filter.pinned && { pinned: '1' }),
+      ...(asked.principal && { principal: asked.principal }),
+      ...(asked.namespace && { namespace: asked.namespace }), ...(asked.pinned && { pinned: '1' }),
     });
     try {
       const page = await call<Page>(`v1/deployment/handles?${q}`);

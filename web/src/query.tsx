@@ -16,6 +16,8 @@ import { remember, route } from './router';
 import { Write } from './write';
 
 interface Page {
+  /** of is the query that it is a page of: the form may have another by now. */
+  of: Query;
   documents: Value[];
   /** first is the place of the first document in the result. */
   first: number;
@@ -62,6 +64,7 @@ export function QueryView() {
   const [as, setAs] = useState<'table' | 'json'>('table');
   const [plan, setPlan] = useState<Value>();
   const [writing, setWriting] = useState<Query>();
+  const previews = useRef(0);
   const [editing, setEditing] = useState<Value>();
   const [said, setSaid] = useState('');
   const running = useRef<AbortController | undefined>(undefined);
@@ -94,7 +97,7 @@ export function QueryView() {
     if (cursor) call('v1/cursors:close', { body: JSON.stringify({ cursor }) }).catch(() => undefined);
   };
 
-  const ask = async (path: string, body: string, first: number): Promise<Page | undefined> => {
+  const ask = async (path: string, body: string, first: number, of: Query): Promise<Page | undefined> => {
     const stop = (running.current = new AbortController());
     setBusy(true);
     setError(undefined);
@@ -105,7 +108,7 @@ export function QueryView() {
       const cursor = field(answer, 'cursor');
       setTook(performance.now() - began);
       open.current = cursor && 'text' in cursor ? cursor.text : undefined;
-      return { documents: list && isArray(list) ? list.items : [], first, cursor: open.current };
+      return { of, documents: list && isArray(list) ? list.items : [], first, cursor: open.current };
     } catch (e) {
       if (!stop.signal.aborted) setError(e);
       return undefined;
@@ -139,8 +142,11 @@ export function QueryView() {
   const run = async (asked: Query = q): Promise<void> => {
     const q = asked;
     if (!begin(q)) return;
-    if (!kindOf(q).reads) return setWriting(q);
-    const page = await ask(pathOf(q), bodyOf(q), 1);
+    if (!kindOf(q).reads) {
+      previews.current++;
+      return setWriting(q);
+    }
+    const page = await ask(pathOf(q), bodyOf(q), 1, q);
     if (page) setPages([page]);
   };
 
@@ -169,7 +175,8 @@ export function QueryView() {
       ...p, documents: p.documents.map((d) => (field(d, '_id')?.raw === id ? changed : d)),
     })));
   };
-  const edit = q.kind !== 'find' ? undefined : (id: Value): void => {
+  const shown = pages[at];
+  const edit = shown?.of.kind !== 'find' ? undefined : (id: Value): void => {
     setSaid('');
     setEditing(id);
   };
@@ -178,8 +185,8 @@ export function QueryView() {
     if (at + 1 < pages.length) return setAt(at + 1);
     const last = pages.at(-1)!;
     const page = await ask(
-      'v1/cursors:next', JSON.stringify({ cursor: last.cursor, batchSize: q.batchSize }),
-      last.first + last.documents.length);
+      'v1/cursors:next', JSON.stringify({ cursor: last.cursor, batchSize: last.of.batchSize }),
+      last.first + last.documents.length, last.of);
     if (!page) return;
     if (page.documents.length === 0) {
       // The end was not known before: the page that shows is the last one.
@@ -190,7 +197,6 @@ export function QueryView() {
     setAt(at + 1);
   };
 
-  const shown = pages[at];
   const hasNext = shown && (at + 1 < pages.length || shown.cursor !== undefined);
   const fields = [...new Set(pages.flatMap((p) => p.documents.slice(0, 50)).flatMap((d) =>
     isObject(d) ? d.fields.map(([name]) => name) : []))];
@@ -294,7 +300,7 @@ export function QueryView() {
         </p>
       )}
       {error !== undefined && <Failure error={error} what="The query was refused" />}
-      {writing && <Write key={JSON.stringify(writing)} query={writing} />}
+      {writing && <Write key={previews.current} query={writing} />}
       {plan && <Plan reply={plan} />}
       <p class="summary" role="status">
         {said}{' '}
@@ -333,7 +339,7 @@ export function QueryView() {
           )}
         </>
       )}
-      {editing && <Edit database={q.database} collection={q.collection} id={editing} onDone={edited} />}
+      {editing && shown && <Edit database={shown.of.database} collection={shown.of.collection} id={editing} onDone={edited} />}
     </>
   );
 }
