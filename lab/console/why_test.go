@@ -98,5 +98,8 @@ func TestWhy(t *testing.T) {
 	s.shows("None: all documents, all fields.")
 	s.fill("#why-call", "/v1/databases/shop/collections/orders/documents:deleteMany")
 	s.eventually(`document.querySelector("#why-call")?.value === "DocumentService/DeleteMany"`)
+	// the names of the path take the place of those that were there
+	s.eventually(`document.querySelector("div.editor").shadowRoot.textContent.includes('"shop"')`)
+	s.eventually(`!document.querySelector("div.editor").shadowRoot.textContent.includes('"other"')`)
 	s.isClean()
 }

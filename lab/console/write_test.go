@@ -118,6 +118,12 @@ func TestEdit(t *testing.T) {
 		s.click("Close")
 	}
 	s.openEditor()
+	s.replace(`10:00:00.000Z"`, `10:00:00.000"`) // of which zone?
+	s.click("Save the change")
+	s.shows("Nothing was changed")
+	s.page.Errors() // Chromium notes the status of the call
+	s.click("Close")
+	s.openEditor()
 	s.replace(`"n": 2`, `"n": 3, "gift": true`)
 	s.shows("items.1.gift")
 	s.shoot("edit")

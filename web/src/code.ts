@@ -195,7 +195,7 @@ ${kindOf(q).reads ? `for document in ${what}:\n    print(document)` : `print(${w
 }
 
 function mongosh(q: Query): string {
-  const value = (json: string): string => `EJSON.parse(${literal(compact(json))})`;
+  const value = (json: string): string => `EJSON.parse(${literal(compact(json))}, { relaxed: false })`;
   const at = `db.getSiblingDB(${literal(q.database)}).getCollection(${literal(q.collection)})`;
   if (kindOf(q).update) return `${at}.${q.kind}(${value(q.text)}, ${value(q.update)})`;
   const rest = fieldsOf(q).slice(1).map(([name, json]) =>

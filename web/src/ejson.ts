@@ -107,10 +107,12 @@ function special(fields: [string, Value][]): Shape | undefined {
   if (more && name !== '$code') return undefined;
   switch (name) {
     case '$date': {
-      const ms = 'text' in v ? v.text : undefined;
-      if (ms === undefined) return undefined;
-      const date = new Date(v.type === 'Int64' ? Number(ms) : ms);
-      return { type: 'Date', text: isNaN(+date) ? ms : date.toISOString() };
+      if (v.type === 'Int64' && 'text' in v) {
+        const date = new Date(Number(v.text));
+        return { type: 'Date', text: isNaN(+date) ? v.text : date.toISOString() };
+      }
+      const date = v.type === 'String' && 'text' in v ? timeOf(v.text) : undefined;
+      return date && { type: 'Date', text: date.toISOString() };
     }
     case '$binary': {
       const subtype = inner(v, 'subType');
@@ -134,6 +136,17 @@ function special(fields: [string, Value][]): Shape | undefined {
     default:
       return undefined;
   }
+}
+
+/**
+ * timeOf returns the time of a text of RFC 3339. JavaScript reads others, too, as times of the place
+ * where the browser is; these are for the gateway to refuse.
+ */
+function timeOf(text: string): Date | undefined {
+  const day = /^(\d{4}-\d\d-\d\d)T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/.exec(text)?.[1];
+  const exists = day && JSON.stringify(new Date(`${day}T00:00:00Z`)).startsWith(`"${day}`);
+  const date = new Date(text);
+  return exists && !isNaN(+date) ? date : undefined;
 }
 
 function uuid(base64: string): string {

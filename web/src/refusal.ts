@@ -1,4 +1,5 @@
 // A call of REST that was refused, as the view that explains it takes it.
+import { isObject, parse } from './ejson';
 import { linkTo } from './router';
 
 /** callOf returns the call and its request of a path of REST with a body, if it is one of documents. */
@@ -8,11 +9,24 @@ export function callOf(path: string, body: string): { call: string; request: str
   const [, database, collection, verb] = m;
   const names = Object.entries({ database, collection }).filter(([, v]) => v !== undefined)
     .map(([k, v]) => `${JSON.stringify(k)}:${JSON.stringify(nameOf(v!))}`);
-  const rest = body.trim().replace(/^\{\s*/, '').replace(/^\}$/, '');
+  const rest = others(body).trim().replace(/^\{\s*/, '').replace(/^\}$/, '');
   return {
     call: `${verb === 'watch' ? 'ChangeStream' : 'Document'}Service/${verb![0]!.toUpperCase()}${verb!.slice(1)}`,
     request: `{${[...names, ...(rest ? [rest] : ['}'])].join(',').replace(/,\}$/, '}')}`,
   };
+}
+
+/** others returns a body without the names that its path has; as it is if it is no JSON. */
+function others(body: string): string {
+  try {
+    JSON.parse(body);
+    const v = parse(body);
+    if (!isObject(v)) return body;
+    const rest = v.fields.filter(([name]) => name !== 'database' && name !== 'collection');
+    return `{${rest.map(([name, x]) => `${JSON.stringify(name)}:${x.raw}`).join(',')}}`;
+  } catch {
+    return body;
+  }
 }
 
 /** nameOf returns the name that a segment of a path stands for. */

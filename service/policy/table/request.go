@@ -47,8 +47,13 @@ func fill(m protoreflect.Message, fields *yaml.Node) error {
 	if fields.Kind != yaml.MappingNode {
 		return errors.New("the request is not a mapping")
 	}
+	seen := map[string]bool{}
 	for i := 0; i+1 < len(fields.Content); i += 2 {
 		name, node := fields.Content[i].Value, fields.Content[i+1]
+		if seen[name] {
+			return fmt.Errorf("the request has the field %q twice", name)
+		}
+		seen[name] = true
 		fd := m.Descriptor().Fields().ByJSONName(name)
 		if fd == nil {
 			return fmt.Errorf("the request has no field %q", name)

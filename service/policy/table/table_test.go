@@ -19,19 +19,20 @@ func TestRun(t *testing.T) {
 		permit (principal == Principal::"key:c", action, resource == Collection::"hr.people");
 		@id("by default") forbid (principal, action, resource == Collection::"hr.secrets");`
 	for row, want := range map[string]string{
-		`expect: allow`:                               "",
-		`expect: allow, rule: mine`:                   "",
-		`expect: allow, rule: other`:                  "test 1: mine decides, not other",
-		`expect: allow, principal: key:d`:             "test 1: no permit rule allows it: ",
-		`expect: deny, principal: key:d`:              "",
-		`expect: deny, name: n`:                       "n: the request is allowed",
-		`expect: perhaps`:                             `expect is "perhaps"; it must be allow or deny`,
-		`expect: deny, principal: "", because: no`:    "",
-		`expect: deny, principal: "", because: never`: "the client gets this",
-		`expect: allow, call: DocumentService/Finds`:  "there is no call",
-		`expect: allow, call: Documents/Find`:         "there is no service",
-		`expect: allow, request: {filters: {}}`:       `the request has no field "filters"`,
-		`expect: allow, request: [1]`:                 "the request is not a mapping",
+		`expect: allow`:                                "",
+		`expect: allow, rule: mine`:                    "",
+		`expect: allow, rule: other`:                   "test 1: mine decides, not other",
+		`expect: allow, principal: key:d`:              "test 1: no permit rule allows it: ",
+		`expect: deny, principal: key:d`:               "",
+		`expect: deny, name: n`:                        "n: the request is allowed",
+		`expect: perhaps`:                              `expect is "perhaps"; it must be allow or deny`,
+		`expect: deny, principal: "", because: no`:     "",
+		`expect: deny, principal: "", because: never`:  "the client gets this",
+		`expect: allow, call: DocumentService/Finds`:   "there is no call",
+		`expect: allow, call: Documents/Find`:          "there is no service",
+		`expect: allow, request: {filters: {}}`:        `the request has no field "filters"`,
+		`expect: allow, request: {limit: 1, limit: 2}`: `the request has the field "limit" twice`,
+		`expect: allow, request: [1]`:                  "the request is not a mapping",
 
 		`expect: allow, becomes: {projection: {salary: 0}}`: "",
 		`expect: allow, becomes: {projection: {other: 0}}`: `projection becomes {"salary":0}, ` +
