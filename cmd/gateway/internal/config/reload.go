@@ -20,7 +20,8 @@ type Change struct {
 }
 
 // Adopt returns c with the values of next for the options that can change while the gateway runs,
-// and what has changed. The files of secrets do not count: they are watched on their own.
+// and what has changed. What the files of secrets hold does not count: they are watched on their
+// own.
 func (c *Config) Adopt(next *Config) (*Config, []Change) {
 	adopted := *c
 	adopted.values = slices.Clone(c.values)
@@ -28,7 +29,7 @@ func (c *Config) Adopt(next *Config) (*Config, []Change) {
 	var changes []Change
 	for i, v := range next.values {
 		old := c.values[i]
-		if v.text == old.text || old.file != "" && v.file == old.file {
+		if v.file == old.file && (v.file != "" || v.text == old.text) {
 			continue
 		}
 		change := Change{Option: v.option.Name, Restart: !v.reloads(old)}

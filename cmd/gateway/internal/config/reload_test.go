@@ -14,6 +14,10 @@ import (
 // TestAdopt writes a file, reads it, writes another one and tells which options change.
 func TestAdopt(t *testing.T) {
 	const key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(key), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name, before, after string
 		flags               []string
@@ -57,6 +61,14 @@ func TestAdopt(t *testing.T) {
 			before: "idempotency: {key: " + key + "}", after: "idempotency: {key: [" + key + ", 2100-01-01T12:00:00Z " + key + "]}",
 			want:  []config.Change{{Option: "idempotency.key"}},
 			check: func(c *config.Config) bool { return c.Idempotency.Len() == 2 },
+		},
+		{
+			name: "the same key from a file", before: "idempotency: {key: " + key + "}", after: "idempotency: {keyFile: " + keys + "}",
+			want: []config.Change{{Option: "idempotency.key", Restart: true}},
+		},
+		{
+			name: "the same key from a file no more", before: "idempotency: {keyFile: " + keys + "}", after: "idempotency: {key: " + key + "}",
+			want: []config.Change{{Option: "idempotency.key", Restart: true}},
 		},
 		{
 			name: "another connection string", before: "mongodb: {options: {appName: a}}", after: "mongodb: {options: {appName: b}}",
