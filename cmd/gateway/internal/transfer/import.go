@@ -83,12 +83,15 @@ func (e *FinishedError) Error() string {
 type state struct {
 	Target  string `json:"target"`
 	Address string `json:"address,omitempty"` // empty: of an earlier release
-	Head    string `json:"head"`              // a hash of the file's beginning
-	ID      string `json:"id"`                // of the import, random
-	Begun   int64  `json:"begun"`
-	Read    int64  `json:"read"` // how many documents of the file, rejected ones included
-	Rest    int64  `json:"rejectBytes"`
-	Done    bool   `json:"done,omitempty"` // so is the file
+	Head    string `json:"head"`              // a hash of the file's first HeadBytes
+	// HeadBytes is less than headBytes if the file was shorter, and 0 if an earlier release has
+	// taken all that there was.
+	HeadBytes int    `json:"headBytes,omitempty"`
+	ID        string `json:"id"` // of the import, random
+	Begun     int64  `json:"begun"`
+	Read      int64  `json:"read"` // how many documents of the file, rejected ones included
+	Rest      int64  `json:"rejectBytes"`
+	Done      bool   `json:"done,omitempty"` // so is the file
 
 	Imported
 }
@@ -161,9 +164,8 @@ func (i Import) Run(ctx context.Context, r io.Reader) (Imported, error) {
 
 // load reads the checkpoint, or begins a new import.
 func (m *importing) load(head []byte) (resumed bool, err error) {
-	hash := sha256.Sum256(head)
 	begun := state{
-		Target: m.Target, Address: m.Address, Head: hex.EncodeToString(hash[:8]),
+		Target: m.Target, Address: m.Address, Head: hashOf(head), HeadBytes: len(head),
 		ID: rand.Text(), Begun: time.Now().Unix(),
 	}
 	m.state = begun
@@ -181,11 +183,21 @@ func (m *importing) load(head []byte) (resumed bool, err error) {
 		return false, fmt.Errorf("%s belongs to another import: %s", m.Checkpoint, before.Target)
 	case !isSame(before.Address, m.Address):
 		return false, fmt.Errorf("%s belongs to an import at %s", m.Checkpoint, before.Address)
-	case before.Head != begun.Head:
+	case before.HeadBytes == 0 && before.Head != hashOf(nil):
+		before.HeadBytes = len(head)
+	}
+	if before.HeadBytes > len(head) || before.Head != hashOf(head[:before.HeadBytes]) {
 		return false, fmt.Errorf("%s belongs to another file", m.Checkpoint)
 	}
 	m.state, m.state.Address = before, m.Address
+	m.state.Head, m.state.HeadBytes = begun.Head, begun.HeadBytes // the file may have grown
 	return true, m.Rejects.At(before.Rest)
+}
+
+// hashOf returns a hash of the beginning of a file.
+func hashOf(head []byte) string {
+	hash := sha256.Sum256(head)
+	return hex.EncodeToString(hash[:8])
 }
 
 // isSame reports whether a checkpoint belongs to an address. One of an earlier release has none.
