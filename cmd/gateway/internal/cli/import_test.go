@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -122,11 +123,11 @@ func TestImportKilled(t *testing.T) {
 	w := newWorld(t)
 	text := numbers(n, wide)
 	bad := []byte("nonsense\n")
-	w.write(t, "with_bad", append(append(bytes.Clone(bad), text...), bad...))
 	for kind, address := range w.addresses {
 		for _, form := range []string{"", " upserts"} {
 			t.Run(kind+form, func(t *testing.T) {
 				w.use(t, address)
+				w.write(t, "with_bad", slices.Concat(bad, text, bad))
 				name := "db." + kind + strings.TrimSpace(form)
 				var batches atomic.Int32
 				reached := make(chan struct{}, 100)
@@ -184,6 +185,17 @@ func TestImportKilled(t *testing.T) {
 					t.Errorf("a third run prints %q, want %q", said, finished)
 				}
 				w.checkNumbers(t, name, n)
+				// Its rejects may have been taken away since.
+				if err := os.Remove(filepath.Join(w.dir, "rejects")); err != nil {
+					t.Fatal(err)
+				}
+				w.write(t, "with_bad", slices.Concat(bad, text, bad, bad))
+				w.run(t, line, "")
+				rejects, err = os.ReadFile(filepath.Join(w.dir, "rejects"))
+				if err != nil || bytes.Count(rejects, []byte{'\n'}) != 1 ||
+					!bytes.HasPrefix(rejects, []byte(`{"line":643,`)) {
+					t.Errorf("rejects %q %v, want that of line 643", rejects, err)
+				}
 			})
 			w.deployment.Disturb(nil)
 		}

@@ -228,7 +228,12 @@ func (r *rejected) Reject(t *transfer.Trouble) error {
 
 func (r *rejected) Size() (int64, error) { return r.f.Seek(0, io.SeekCurrent) }
 
+// At goes to the end of a file that is shorter: someone has taken rejects away.
 func (r *rejected) At(size int64) error {
-	_, err := r.f.Seek(size, io.SeekStart)
+	end, err := r.f.Seek(0, io.SeekEnd)
+	if err != nil || end <= size {
+		return err
+	}
+	_, err = r.f.Seek(size, io.SeekStart)
 	return errors.Join(err, r.f.Truncate(size))
 }
