@@ -86,7 +86,9 @@ func (m *importing) write(
 	ctx context.Context, b *batch, keyed bool,
 ) ([]*mooringv1.WriteError, error) {
 	if keyed {
-		ctx = client.WithIdempotencyKey(ctx, fmt.Sprintf("%s-%d", m.state.ID, b.first))
+		// A batch of a file that has grown since is another one, with more documents.
+		key := fmt.Sprintf("%s-%d-%d", m.state.ID, b.first, b.next)
+		ctx = client.WithIdempotencyKey(ctx, key)
 	}
 	ordered, partial := m.UpsertFields != nil, true
 	if ordered {

@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -146,5 +147,64 @@ func TestForgottenKey(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestGrownBatch kills an import before the answer to its last batch, and continues it when the
+// file has grown, so that the batch has more documents than those that are written.
+func TestGrownBatch(t *testing.T) {
+	reused := refuse(t, codes.InvalidArgument, "IdempotencyKeyReused", "never", 0)
+	var mu sync.Mutex
+	keys := map[string]int{} // how many documents a key is for
+	var stored []*mooringv1.Document
+	has := map[string]bool{}
+	var kill context.CancelFunc
+	to := orders(func(ctx context.Context, request, response any) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if found, ok := response.(*mooringv1.FindResponse); ok {
+			found.Documents = stored
+			return nil
+		}
+		docs := request.(*mooringv1.InsertManyRequest).GetDocuments()
+		answer := response.(*mooringv1.InsertManyResponse)
+		answer.InsertedCount = new(int64)
+		if n, ok := keys[keyOf(ctx)]; ok && n != len(docs) {
+			return reused
+		} else if ok {
+			*answer.InsertedCount = int64(n)
+			return nil
+		}
+		keys[keyOf(ctx)] = len(docs)
+		for i, d := range docs {
+			if has[string(d.GetBson())] {
+				answer.WriteErrors = append(answer.WriteErrors,
+					&mooringv1.WriteError{Index: int64(i), Code: duplicateKey})
+				continue
+			}
+			has[string(d.GetBson())] = true
+			stored = append(stored, d)
+			*answer.InsertedCount++
+		}
+		if len(docs) < batchDocs && kill != nil {
+			kill()
+			return status.Error(codes.Canceled, "killed")
+		}
+		return nil
+	})
+	not := new(rejected)
+	i := Import{Collection: to, Rejects: not, Checkpoint: filepath.Join(t.TempDir(), "state")}
+	ctx, cancel := context.WithCancel(t.Context())
+	kill = cancel
+	_, err := i.Run(ctx, strings.NewReader(strings.Repeat("{\"a\":1}\n", batchDocs+2)))
+	if err == nil {
+		t.Fatal("the import is finished, want it killed")
+	}
+	kill = nil
+	const n = batchDocs + 5
+	got, err := i.Run(t.Context(), strings.NewReader(strings.Repeat("{\"a\":1}\n", n)))
+	if err != nil || got.Inserted != n || len(*not) > 0 || len(stored) != n {
+		t.Errorf("Run: %+v, %v and %v, %d stored, want %d documents", got, *not, err, len(stored),
+			n)
 	}
 }
