@@ -230,6 +230,43 @@ func TestImportAnswersLost(t *testing.T) {
 	}
 }
 
+// TestUnacknowledged checks that no command succeeds whose write concern is not met.
+func TestUnacknowledged(t *testing.T) {
+	w := newWorld(t)
+	w.use(t, w.addresses["gateway"])
+	w.write(t, "doc", []byte("{\"_id\": 1}\n"))
+	w.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+		switch cmd.Name {
+		case "insert", "update", "delete":
+			return fakemongo.OK(func(b *bson.Builder) {
+				b.Int32("n", 1).Int32("nModified", 1).OpenDocument("writeConcernError").
+					Int32("code", 64).String("codeName", "WriteConcernTimeout").
+					String("errmsg", "waited").Close()
+			})
+		}
+		return next(cmd)
+	})
+	const (
+		failed = "mooring: written, but not acknowledged as the write concern asks: " +
+			"WriteConcernTimeout (64): waited\nexit code 1\n"
+		field = `"writeConcernError":{"code":64,"codeName":"WriteConcernTimeout","message":"waited"}}` +
+			"\n" + failed
+	)
+	for _, row := range []struct{ line, want string }{
+		{"insert a.b {\"_id\":1}", "{\"insertedId\":1}\n" + failed},
+		{"update a.b {} {\"$set\":{\"a\":1}}", `{"matchedCount":1,"modifiedCount":1,` + field},
+		{"update a.b {} {\"$set\":{\"a\":1}} --many", `{"matchedCount":1,"modifiedCount":1,` + field},
+		{"delete a.b {}", `{"deletedCount":1,` + field},
+		{"delete a.b {} --many", `{"deletedCount":1,` + field},
+		{"import a.b $DIR/doc --quiet", "{\"insertedCount\":1,\"rejectedCount\":0}\n" + failed},
+		{"import a.b $DIR/doc --quiet --upsert", "{\"insertedCount\":0,\"replacedCount\":1,\"rejectedCount\":0}\n" + failed},
+	} {
+		if said := w.run(t, row.line, ""); said != row.want {
+			t.Errorf("%s prints %q, want %q", row.line, said, row.want)
+		}
+	}
+}
+
 // TestImportContinuesOnlyItself checks that a checkpoint is for one import to one place, and only
 // until that is finished and the file has no more. One of an earlier release says neither where the
 // import goes nor whether it is finished, and the end of a pipe may not be that of what its writer

@@ -99,13 +99,15 @@ func runImport(ctx context.Context, s *session) error {
 	if err := s.print(b.Int64("rejectedCount", counts.Rejected).Finish()); err != nil {
 		return err
 	}
+	err = unacknowledged(counts.Unacknowledged)
 	switch counts.Rejected {
 	case 0:
-		return nil
+		return err
 	case 1:
-		return fmt.Errorf("1 document was rejected%s", s.where())
+		return errors.Join(fmt.Errorf("1 document was rejected%s", s.where()), err)
 	}
-	return fmt.Errorf("%d documents were rejected%s", counts.Rejected, s.where())
+	return errors.Join(
+		fmt.Errorf("%d documents were rejected%s", counts.Rejected, s.where()), err)
 }
 
 // where says where the rejected documents are.

@@ -2,9 +2,11 @@ package shell
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spf13/pflag"
 
+	"github.com/mooringdb/mooring/cmd/gateway/internal/transfer"
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 )
@@ -45,7 +47,30 @@ func runInsert(ctx context.Context, s *session) error {
 			return err
 		}
 	}
-	return w.Close()
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return unacknowledged(transfer.Concern(response.GetWriteConcernError()))
+}
+
+// printWrite prints the result of a write, with the error of its write concern.
+func (s *session) printWrite(b *bson.Builder, e *mooringv1.WriteConcernError) error {
+	if e != nil {
+		b.OpenDocument("writeConcernError").Int32("code", e.GetCode()).
+			String("codeName", e.GetCodeName()).String("message", e.GetMessage()).Close()
+	}
+	if err := s.print(b.Finish()); err != nil {
+		return err
+	}
+	return unacknowledged(transfer.Concern(e))
+}
+
+// unacknowledged returns the error of a write whose write concern was not met; "": it was.
+func unacknowledged(why string) error {
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("written, but not acknowledged as the write concern asks: %s", why)
 }
 
 var update = &Command{
@@ -79,6 +104,7 @@ func runUpdate(ctx context.Context, s *session) error {
 		GetMatchedCount() int64
 		GetModifiedCount() int64
 		GetUpsertedId() *mooringv1.Value
+		GetWriteConcernError() *mooringv1.WriteConcernError
 	}
 	if s.isSet("many") {
 		r, err = in.UpdateMany(ctx, nil, change, func(r *mooringv1.UpdateManyRequest) {
@@ -97,7 +123,7 @@ func runUpdate(ctx context.Context, s *session) error {
 	if id, ok := bson.Raw(r.GetUpsertedId().GetBson()).Lookup("v"); ok {
 		b.Value("upsertedId", id)
 	}
-	return s.print(b.Finish())
+	return s.printWrite(b, r.GetWriteConcernError())
 }
 
 // change returns the update of a word: operators or a pipeline.
@@ -143,7 +169,10 @@ func runDelete(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	var r interface{ GetDeletedCount() int64 }
+	var r interface {
+		GetDeletedCount() int64
+		GetWriteConcernError() *mooringv1.WriteConcernError
+	}
 	if s.isSet("many") {
 		r, err = in.DeleteMany(ctx, nil, func(r *mooringv1.DeleteManyRequest) { r.Filter = filter })
 	} else {
@@ -152,5 +181,6 @@ func runDelete(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.print(bson.NewBuilder(nil).Int64("deletedCount", r.GetDeletedCount()).Finish())
+	b := bson.NewBuilder(nil).Int64("deletedCount", r.GetDeletedCount())
+	return s.printWrite(b, r.GetWriteConcernError())
 }

@@ -7,6 +7,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -64,6 +65,8 @@ type Imported struct {
 	Inserted int64 `json:"inserted"`
 	Replaced int64 `json:"replaced"`
 	Rejected int64 `json:"rejected"`
+	// Unacknowledged is the first failure of the write concern.
+	Unacknowledged string `json:"unacknowledged,omitempty"`
 }
 
 // FinishedError says that a checkpoint is that of an import which has come to the end of its file,
@@ -334,6 +337,7 @@ func (m *importing) finish(b *batch) error {
 	m.state.Inserted += b.counts.Inserted
 	m.state.Replaced += b.counts.Replaced
 	m.state.Rejected += int64(len(b.rejects))
+	m.state.Unacknowledged = cmp.Or(m.state.Unacknowledged, b.counts.Unacknowledged)
 	if err := m.save(); err != nil {
 		return err
 	}

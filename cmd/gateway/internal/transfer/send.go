@@ -101,7 +101,9 @@ func (m *importing) write(
 	r, err := m.Collection.InsertMany(ctx, docs, func(r *mooringv1.InsertManyRequest) {
 		r.Ordered, r.ReturnPartialSuccess = &ordered, &partial
 	})
-	b.counts = Imported{Inserted: r.GetInsertedCount()}
+	b.counts = Imported{
+		Inserted: r.GetInsertedCount(), Unacknowledged: Concern(r.GetWriteConcernError()),
+	}
 	return r.GetWriteErrors(), err
 }
 
@@ -124,8 +126,19 @@ func (m *importing) replace(ctx context.Context, b *batch) ([]*mooringv1.WriteEr
 	r, err := m.Collection.BulkWrite(ctx, models, func(r *mooringv1.BulkWriteRequest) {
 		r.Ordered, r.ReturnPartialSuccess = &ordered, &partial
 	})
-	b.counts = Imported{Inserted: r.GetUpsertedCount(), Replaced: r.GetMatchedCount()}
+	b.counts = Imported{
+		Inserted: r.GetUpsertedCount(), Replaced: r.GetMatchedCount(),
+		Unacknowledged: Concern(r.GetWriteConcernError()),
+	}
 	return r.GetWriteErrors(), err
+}
+
+// Concern returns why a write concern was not met, as a text for people; "": it was.
+func Concern(e *mooringv1.WriteConcernError) string {
+	if e == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s (%d): %s", e.GetCodeName(), e.GetCode(), e.GetMessage())
 }
 
 func document(d bson.Raw) *mooringv1.Document {
