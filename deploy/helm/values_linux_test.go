@@ -231,6 +231,27 @@ func TestRoutesGiveHosts(t *testing.T) {
 	}
 }
 
+// TestHostsAsText checks that the hosts may be one text, as for any list of options.
+func TestHostsAsText(t *testing.T) {
+	needHelm(t)
+	var got [2]any
+	for i, hosts := range []string{"{a.example,b.example}", `a.example\, b.example`} {
+		config := one(t, render(t, "--set", demanded+",config.rest.hosts="+hosts),
+			"ConfigMap").Data["mooring.yaml"]
+		var cfg struct{ REST struct{ Hosts []string } }
+		if err := yaml.Unmarshal([]byte(config), &cfg); err != nil {
+			t.Fatal(err)
+		}
+		if len(cfg.REST.Hosts) != 6 {
+			t.Errorf("config.rest.hosts=%s gives %q", hosts, cfg.REST.Hosts)
+		}
+		got[i] = config
+	}
+	if got[0] != got[1] {
+		t.Errorf("a list gives %s, and a text %s", got[0], got[1])
+	}
+}
+
 // TestChecksum checks that another configuration is another Pod.
 func TestChecksum(t *testing.T) {
 	needHelm(t)

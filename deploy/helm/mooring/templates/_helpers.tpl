@@ -92,7 +92,11 @@ annotations:
 {{- if .Values.httpRoute.enabled }}
 {{- $hosts = concat $hosts .Values.httpRoute.hostnames }}
 {{- end }}
-{{- concat $hosts (dig "rest" "hosts" list .Values.config) | uniq | toJson }}
+{{- $own := dig "rest" "hosts" list .Values.config }}
+{{- if not (kindIs "slice" $own) }}
+{{- $own = regexSplit "\\s*[,\n]\\s*" (toString $own) -1 | compact }}
+{{- end }}
+{{- concat $hosts $own | uniq | toJson }}
 {{- end }}
 
 {{/* What the schema cannot say. */}}
