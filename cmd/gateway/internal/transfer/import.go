@@ -189,7 +189,8 @@ func (m *importing) load(head []byte) (resumed bool, err error) {
 	case before.HeadBytes == 0 && before.Head != hashOf(nil):
 		before.HeadBytes = len(head)
 	}
-	if before.HeadBytes > len(head) || before.Head != hashOf(head[:before.HeadBytes]) {
+	if before.HeadBytes < 0 || before.HeadBytes > len(head) ||
+		before.Head != hashOf(head[:before.HeadBytes]) {
 		return false, fmt.Errorf("%s belongs to another file", m.Checkpoint)
 	}
 	m.state, m.state.Address = before, m.Address
