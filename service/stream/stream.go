@@ -207,6 +207,10 @@ func (r *reader) batch(ctx context.Context) error {
 		r.out.accepted(last)
 	} else { // it is not sent, so nothing says that the client has taken the one before
 		last.end(r.out.account)
+		if !r.src.Cursor.Done() { // it may be hours until there is another one
+			r.out.before.keep(r.out.account)
+			r.out.before = held{}
+		}
 	}
 	if r.ahead != nil || r.src.Cursor.Done() {
 		return nil
@@ -276,6 +280,13 @@ type held struct {
 func (s *sender) accepted(last held) {
 	s.before.end(s.account)
 	s.before = last
+}
+
+// keep leaves the memory to the client, which may still read it.
+func (h held) keep(account *admission.Account) {
+	h.lent.Keep()
+	keep(h.rest)
+	account.Shrink(h.charge)
 }
 
 // end returns the memory.

@@ -306,6 +306,35 @@ func TestChargedBatches(t *testing.T) {
 	}
 }
 
+// TestQuietStreamsChargeNothing checks that a tailable stream is not charged with its last document
+// while it waits for others.
+func TestQuietStreamsChargeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 1 << 30})
+		var account admission.Account
+		a.Open(&account, admission.Principal{Name: "p"})
+		defer account.Close()
+		ctx := context.WithValue(t.Context(), admission.AccountKey{}, &account)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		c := &charging{fake: fake{left: 1, size: 15 << 20, tailable: true}, admission: a}
+		ended := make(chan error)
+		go func() {
+			ended <- stream.New(stream.Config{}).Run(ctx, stream.Source{Cursor: c},
+				func([]bson.Raw) error { return nil })
+		}()
+		time.Sleep(10 * time.Second) //nolint:forbidigo // fake time
+		synctest.Wait()
+		if n := a.Bytes().Held; c.most != 15<<20 || n != 0 {
+			t.Errorf("%d of %d bytes are charged after 10 seconds", n, c.most)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
 // placed wraps a cursor and records how many places its principal has while Next runs.
 type placed struct {
 	fake
