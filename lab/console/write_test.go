@@ -259,6 +259,13 @@ func TestFailedWrites(t *testing.T) {
 		h.Handle("update", fakemongo.Always(fakemongo.Drop()))
 		h.Handle("findAndModify", fakemongo.Always(fakemongo.Drop()))
 	}
+	for _, h := range s.deployment.Cluster().Hosts() {
+		h.Handle("delete", fakemongo.Always(fakemongo.Document(document(t,
+			`{"ok":1,"n":0,"writeErrors":[{"index":0,"code":11601,"errmsg":"stopped"}]}`))))
+	}
+	write("deleteMany", `{"n":1}`, "", "Delete 1 document…", "Delete now")
+	s.shows("or a part of it")
+	s.eventually(noButton)
 	write("updateMany", `{"n":1}`, `{"$inc":{"n":0}}`, "Update 1 document…", "Update now")
 	s.shows("It may or may not have been done")
 	s.shows("WriteOutcomeUnknown")
@@ -271,9 +278,40 @@ func TestFailedWrites(t *testing.T) {
 	s.replace(`"n": 1`, `"n": 2`)
 	s.click("Save the change")
 	s.shows("It may be changed")
+	s.page.SetOffline(true)
+	s.click("Read it again")
+	s.shows("NoAnswer")
+	s.shows("It may be changed")
+	s.page.SetOffline(false)
 	s.click("Read it again")
 	s.shows("You have changed nothing.")
 	s.page.Errors() // Chromium notes the status of the calls
+}
+
+// TestPreviewDuringAWrite checks that a write that is under way stays in sight, and says what has
+// become of it.
+func TestPreviewDuringAWrite(t *testing.T) {
+	s := newScene(t)
+	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":0,"n":1}`))
+	goOn := make(chan struct{})
+	for _, h := range s.deployment.Cluster().Hosts() {
+		h.Handle("delete", func(*fakemongo.Command) fakemongo.Reply {
+			<-goOn
+			return fakemongo.Document(document(t, `{"ok":1,"n":1}`))
+		})
+	}
+	s.visit(`#/query?db=shop&in=orders&kind=deleteMany&q={"n":1}`, "Sign in to Mooring")
+	s.signIn(s.reader)
+	s.click("Preview")
+	s.click("Delete 1 document…")
+	s.click("Delete now")
+	s.eventually(`document.querySelector("section button.danger").disabled`)
+	s.do(`document.querySelector("form").requestSubmit()`) // as Ctrl-Enter does
+	s.edit(`{"n":2}`)
+	s.eventually(`document.querySelector("section button.danger").disabled`)
+	close(goOn)
+	s.shows("Done: 1 document deleted.")
+	s.isClean()
 }
 
 // TestPreviewAgain previews the same write twice, with another document between.

@@ -44,6 +44,8 @@ export function Edit(p: {
   const [opened, setOpened] = useState<Opened>();
   const [text, setText] = useState('');
   const [error, setError] = useState<unknown>();
+  /** unsure says that a change may have been made: until the document is read again. */
+  const [unsure, setUnsure] = useState(false);
   const [busy, setBusy] = useState(false);
   const save = useRef<HTMLButtonElement>(null);
   const { changes, wrong } = useMemo(() => edited(opened, text), [opened, text]);
@@ -56,6 +58,7 @@ export function Edit(p: {
       const document = parse(answer.text);
       setOpened({ document, etag: answer.etag });
       setText(written(document, ''));
+      setUnsure(false);
     } catch (e) {
       setError(e);
     }
@@ -76,6 +79,7 @@ export function Edit(p: {
       p.onDone(parse(answer.text));
     } catch (e) {
       setError(e);
+      setUnsure((before) => before || mayBeDone(e));
       setBusy(false);
     }
   };
@@ -111,14 +115,14 @@ export function Edit(p: {
       {changes && <Changes changes={changes} guarded={opened!.etag !== undefined} />}
       {error !== undefined && (
         <Failure error={error} what={
-          !opened ? 'The document cannot be read' : mayBeDone(error) ? 'It may be changed' : 'Nothing was changed'
+          !opened ? 'The document cannot be read' : unsure ? 'It may be changed' : 'Nothing was changed'
         } />
       )}
       <p class="actions">
         <button type="button" onClick={() => p.onDone(undefined)}>
           Close
         </button>
-        {opened && error !== undefined && (mayBeDone(error) || (error as ApiError).http === 412) && (
+        {opened && error !== undefined && (unsure || (error as ApiError).http === 412) && (
           <button type="button" onClick={() => void open()}>
             Read it again
           </button>

@@ -49,7 +49,6 @@ export function Held() {
 
   const list = async (cursor?: string): Promise<void> => {
     const asked = cursor ? listed : filter;
-    setListed(asked);
     const q = new URLSearchParams({ batchSize: String(size) });
     if (asked.principal) q.set('principal', asked.principal);
     if (asked.namespace) q.set('namespace', asked.namespace);
@@ -61,6 +60,7 @@ export function Held() {
     });
     try {
       const page = await call<Page>(`v1/deployment/handles?${q}`);
+      setListed(asked);
       setHandles((old) => [...((cursor && old) || []), ...(page.handles ?? [])]);
       setMore(page.cursor);
       setLost(page.unreachable ?? []);

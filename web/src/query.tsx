@@ -65,6 +65,8 @@ export function QueryView() {
   const [plan, setPlan] = useState<Value>();
   const [writing, setWriting] = useState<Query>();
   const previews = useRef(0);
+  /** underWay says that a write is: its panel stays until it says what has become of it. */
+  const [underWay, setUnderWay] = useState(false);
   const [editing, setEditing] = useState<Value>();
   const [said, setSaid] = useState('');
   const running = useRef<AbortController | undefined>(undefined);
@@ -72,7 +74,7 @@ export function QueryView() {
   const open = useRef<string | undefined>(undefined);
   const set = (some: Partial<Query>): void => {
     setQuery((old) => ({ ...old, ...some }));
-    setWriting(undefined); // what was looked at is not what would be done now
+    if (!underWay) setWriting(undefined); // what was looked at is not what would be done now
   };
 
   useEffect(() => {
@@ -119,6 +121,7 @@ export function QueryView() {
 
   /** begin checks the query, and puts away what shows of the last one. */
   const begin = (q: Query): boolean => {
+    if (underWay) return false;
     const problem = check(q);
     setWrong(problem);
     if (problem) return false;
@@ -266,11 +269,11 @@ export function QueryView() {
           </div>
         )}
         <p class="actions">
-          <button type="submit" class="primary" disabled={busy}>
+          <button type="submit" class="primary" disabled={busy || underWay}>
             {kindOf(q).reads ? 'Run' : 'Preview'}
           </button>
           {kindOf(q).reads && (
-            <button type="button" disabled={busy} onClick={() => void explain()}>
+            <button type="button" disabled={busy || underWay} onClick={() => void explain()}>
               Explain
             </button>
           )}
@@ -300,7 +303,7 @@ export function QueryView() {
         </p>
       )}
       {error !== undefined && <Failure error={error} what="The query was refused" />}
-      {writing && <Write key={previews.current} query={writing} />}
+      {writing && <Write key={previews.current} query={writing} onBusy={setUnderWay} />}
       {plan && <Plan reply={plan} />}
       <p class="summary" role="status">
         {said}{' '}

@@ -49,14 +49,23 @@ const countsOf = (answer: Record<string, unknown>): string =>
   Object.entries(facts).filter(([name]) => Number(answer[name] ?? 0) > 0 || name === 'matchedCount' && name in answer)
     .map(([name, word]) => `${documents(Number(answer[name]))} ${word}`).join(', ');
 
+/** stopsMidway says whether a server has ended a write with an error that leaves what was before it. */
+const stopsMidway = (q: Query, e: unknown): boolean =>
+  (q.kind === 'updateMany' || q.kind === 'deleteMany') &&
+  e instanceof ApiError && e.body.server?.code !== undefined && e.body.retry !== 'same-request';
+
 /**
  * Write shows what a write would change, asks whether it is to be done, and does it. Each query is
  * one of its own: what was looked at is what is confirmed.
  */
-export function Write({ query: q }: { query: Query }) {
+export function Write({ query: q, onBusy }: { query: Query; onBusy: (busy: boolean) => void }) {
   const [preview, setPreview] = useState<Preview>();
   const [asking, setAsking] = useState(false);
-  const [busy, setBusy] = useState(false);
+  const [busy, set] = useState(false);
+  const setBusy = (busy: boolean): void => {
+    set(busy);
+    onBusy(busy);
+  };
   const [outcome, setOutcome] = useState<string>();
   const [error, setError] = useState<{ error: unknown; what: string }>();
   useEffect(() => {
@@ -73,14 +82,14 @@ export function Write({ query: q }: { query: Query }) {
       setOutcome(counts ? `Done: ${counts}.` : q.kind === 'insertOne' ? 'Done: 1 document inserted.' : 'Done: nothing was changed.');
     } catch (e) {
       const some = e instanceof ApiError ? countsOf(e.result) : '';
-      const unknown = mayBeDone(e);
+      const unknown = mayBeDone(e) || stopsMidway(q, e);
       if (some) setOutcome(`Done in part: ${some}.`);
       // What was looked at is not what is there now: it takes a new preview to write again.
       if (some || unknown) setPreview(undefined);
       setError({
         error: e,
         what: unknown
-          ? 'It may or may not have been done: look before you repeat it'
+          ? 'It may or may not have been done, or a part of it: look before you repeat it'
           : some ? 'The rest was refused' : 'The write was refused',
       });
     }
