@@ -3,15 +3,15 @@ package dataapi
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // action describes one action.
@@ -92,77 +92,65 @@ func find(ctx context.Context, c *call, in *input) error {
 	if limit < 0 || limit > maxLimit {
 		return invalid("limit", "must be a number from 1 to 50000")
 	}
-	return stream(ctx, c, int(limit), func(ctx context.Context) (
-		grpc.ServerStreamingClient[mooringv1.StreamFindResponse], error,
-	) {
-		return c.documents().StreamFind(c.in(ctx), &mooringv1.StreamFindRequest{
+	return stream(ctx, c, int(limit), mooringv1.DocumentService_StreamFind_FullMethodName,
+		&mooringv1.StreamFindRequest{
 			Database: in.database, Collection: in.collection,
 			Filter: in.filter, Projection: in.projection, Sort: in.sort,
 			Limit: &limit, Skip: in.skip,
 		})
-	})
 }
 
 func aggregate(ctx context.Context, c *call, in *input) error {
-	return stream(ctx, c, maxLimit, func(ctx context.Context) (
-		grpc.ServerStreamingClient[mooringv1.StreamAggregateResponse], error,
-	) {
-		return c.documents().StreamAggregate(c.in(ctx), &mooringv1.StreamAggregateRequest{
+	return stream(ctx, c, maxLimit, mooringv1.DocumentService_StreamAggregate_FullMethodName,
+		&mooringv1.StreamAggregateRequest{
 			Database: in.database, Collection: &in.collection, Pipeline: in.pipeline,
 		})
-	})
 }
 
-// batch describes the messages that have a part of a result.
-type batch interface {
-	proto.Message
-	GetDocuments() []*mooringv1.Document
-}
-
-// stream writes the documents of a stream as one response, at most so many. It returns when the
-// stream has ended.
-func stream[M any, B interface {
-	*M
-	batch
-}](
-	ctx context.Context, c *call, most int,
-	open func(context.Context) (grpc.ServerStreamingClient[M], error),
-) error {
-	ctx, cancel := context.WithCancel(ctx)
-	from, err := open(ctx)
-	if err != nil {
-		cancel()
-		return err
-	}
-	defer func() {
-		cancel()
-		for err := error(nil); err == nil; { // the handler closes the cursor
-			_, err = from.Recv()
-		}
-	}()
-	return c.reply(200, func(o *output) error { //nolint:contextcheck // of the request
+// stream writes the documents of a streaming RPC as one response, at most so many.
+func stream(ctx context.Context, c *call, most int, rpc string, request proto.Message) error {
+	return c.reply(200, func(o *output) error {
 		o.text(`{"documents":[`)
-		for n := 0; n < most; {
-			m, err := from.Recv()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return err
-			}
-			documents := B(m).GetDocuments()
-			documents = documents[:min(len(documents), most-n)]
-			size := proto.Size(B(m))
-			if err := c.x.Work(size, func() error {
-				return o.documents(documents, n > 0)
-			}); err != nil {
-				return err
-			}
-			n += len(documents)
+		if _, err := c.x.Serve(c.in(ctx), rpc, request, &list{o: o, most: most}); err != nil &&
+			!errors.Is(err, errEnough) {
+			return err
 		}
 		o.text("]}")
 		return nil
 	})
+}
+
+// list writes the documents of a stream's messages: see inproc.Outlet.
+type list struct {
+	o       *output
+	n, most int // documents
+}
+
+// errEnough ends a stream that has more documents than a response may have.
+var errEnough = &rpcerr.Error{
+	Reason: rpcerr.Canceled, Message: "the response has as many documents as it may",
+}
+
+// Header implements inproc.Outlet.
+func (*list) Header(metadata.MD) {}
+
+// Message implements inproc.Outlet.
+func (l *list) Message(_ context.Context, m any) error {
+	message, _ := m.(interface { // always
+		proto.Message
+		GetDocuments() []*mooringv1.Document
+	})
+	documents := message.GetDocuments()
+	fit := documents[:min(len(documents), l.most-l.n)]
+	if err := l.o.x.Work(proto.Size(message), func() error { //nolint:contextcheck // a turn comes soon
+		return l.o.documents(fit, l.n > 0)
+	}); err != nil {
+		return err
+	}
+	if l.n += len(fit); len(fit) < len(documents) {
+		return errEnough
+	}
+	return nil
 }
 
 func insertOne(ctx context.Context, c *call, in *input) error {

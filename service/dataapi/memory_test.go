@@ -3,11 +3,14 @@ package dataapi_test
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/dataapi"
@@ -62,4 +65,25 @@ func TestNoBodyIsCut(t *testing.T) {
 	if held := a.Bytes().Held; held != 0 {
 		t.Errorf("%d bytes are charged at the end", held)
 	}
+}
+
+// TestNoRoomWhenTheCallEnds checks that the wait of a stream for memory ends with its call.
+func TestNoRoomWhenTheCallEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 8 << 20, Patience: time.Minute})
+		var all admission.Account
+		a.Open(&all, admission.Principal{})
+		all.Force(8<<20 - 64<<10) // the rest is for the request
+		defer all.Close()
+		large := document(t, `{"a":"`+strings.Repeat("x", 1<<20)+`"}`)
+		b := &backend{response: &mooringv1.StreamFindResponse{
+			Documents: []*mooringv1.Document{large},
+		}}
+		h := newHandler(t, b, func(c *front.Config) { c.Admission = a })
+		begun := time.Now()
+		w := post(h, base+"find", body(""), "Request-Timeout", "1s")
+		if took := time.Since(begun); took != time.Second || w.Code == http.StatusOK {
+			t.Errorf("%d after %s, want an error after a second: %s", w.Code, took, w.Body)
+		}
+	})
 }
