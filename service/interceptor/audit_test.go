@@ -95,3 +95,46 @@ func TestForwardedCallsAreAuditedOnce(t *testing.T) {
 		}
 	}
 }
+
+// torn is a stream that has received a part of a message when its call ends, and the rest then.
+type torn struct {
+	serverStream
+	end  func()
+	over chan struct{}
+}
+
+func (s torn) RecvMsg(m any) error {
+	defer close(s.over)
+	r, _ := m.(*mooringv1.ImportRequest) // always
+	r.Database = "half"
+	s.end()
+	<-s.ctx.Done()
+	r.Collection = "rest"
+	return s.ctx.Err()
+}
+
+// TestAuditReadsWhatHasArrived checks that the audit log does not read a message that the transport
+// still writes to.
+func TestAuditReadsWhatHasArrived(t *testing.T) {
+	var out bytes.Buffer
+	audited := audit.New(audit.Config{Handler: slog.NewTextHandler(&out, nil)})
+	x := interceptor.New(interceptor.Config{Audit: audited})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	over := make(chan struct{})
+	info := &grpc.StreamServerInfo{
+		FullMethod: "/mooring.v1.DocumentService/Import", IsClientStream: true,
+	}
+	err := x.Stream()(nil, torn{serverStream{ctx: ctx}, cancel, over}, info,
+		func(_ any, ss grpc.ServerStream) error { return ss.RecvMsg(&mooringv1.ImportRequest{}) })
+	<-over
+	if status.Code(err) != codes.Canceled {
+		t.Errorf("%v", err)
+	}
+	if err := audited.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := out.String(); !strings.Contains(s, "msg=audit") || strings.Contains(s, "half") {
+		t.Errorf("logged %q", s)
+	}
+}

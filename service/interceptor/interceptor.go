@@ -374,7 +374,10 @@ func (s *stream) RecvMsg(m any) error {
 		return nil
 	}
 	if err := s.receive(m); err != nil {
-		return err
+		return err // the transport may still write to m
+	}
+	if s.call.request == nil {
+		s.call.request = m
 	}
 	if err := s.call.check(s.ctx, m); err != nil || s.joined {
 		return err
@@ -384,9 +387,6 @@ func (s *stream) RecvMsg(m any) error {
 }
 
 func (s *stream) receive(m any) error {
-	if s.call.request == nil {
-		s.call.request = m
-	}
 	if !s.call.receives {
 		return s.ServerStream.RecvMsg(m)
 	}
