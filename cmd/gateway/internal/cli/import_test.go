@@ -258,6 +258,10 @@ func TestUnacknowledged(t *testing.T) {
 		{"update a.b {} {\"$set\":{\"a\":1}} --many", `{"matchedCount":1,"modifiedCount":1,` + field},
 		{"delete a.b {}", `{"deletedCount":1,` + field},
 		{"delete a.b {} --many", `{"deletedCount":1,` + field},
+		{
+			`call DocumentService/DeleteOne {"database":"a","collection":"b","filter":{}}`,
+			`{"acknowledged":true,"deletedCount":1,` + strings.Replace(field, `"}`, `","labels":[]}`, 1),
+		},
 		{"import a.b $DIR/doc --quiet", "{\"insertedCount\":1,\"rejectedCount\":0}\n" + failed},
 		{"import a.b $DIR/doc --quiet --upsert", "{\"insertedCount\":0,\"replacedCount\":1,\"rejectedCount\":0}\n" + failed},
 	} {

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mooringdb/mooring/client"
+	"github.com/mooringdb/mooring/cmd/gateway/internal/transfer"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/method"
 	"github.com/mooringdb/mooring/service/rest"
 	"github.com/mooringdb/mooring/service/spelling"
@@ -77,7 +79,15 @@ func runCall(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	return s.printMessage(answer)
+	if err := s.printMessage(answer); err != nil {
+		return err
+	}
+	if w, ok := answer.(interface {
+		GetWriteConcernError() *mooringv1.WriteConcernError
+	}); ok {
+		return unacknowledged(transfer.Concern(w.GetWriteConcernError()))
+	}
+	return nil
 }
 
 // stream makes a call with one request, and prints the messages that come.
