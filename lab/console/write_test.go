@@ -257,11 +257,27 @@ func TestFailedWrites(t *testing.T) {
 
 	for _, h := range s.deployment.Cluster().Hosts() {
 		h.Handle("update", fakemongo.Always(fakemongo.Drop()))
-		h.Handle("findAndModify", fakemongo.Always(fakemongo.Drop()))
 	}
+	unmet := fakemongo.Always(fakemongo.Document(document(t, `{"ok":1,"n":1,"value":{"_id":0,"n":2},
+		"writeConcernError":{"code":64,"codeName":"WriteConcernTimeout","errmsg":"waited"}}`)))
+	for _, h := range s.deployment.Cluster().Hosts() {
+		h.Handle("delete", unmet)
+		h.Handle("findAndModify", unmet)
+	}
+	write("deleteMany", `{"n":1}`, "", "Delete 1 document…", "Delete now")
+	s.shows("Done: 1 document deleted. It is not acknowledged as the write concern asks, " +
+		"and may be undone: 64 WriteConcernTimeout.")
+	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", q: ` +
+		quote(`{"n":1}`) + `})`)
+	s.click("Run")
+	s.openEditor()
+	s.replace(`"n": 1`, `"n": 2`)
+	s.click("Save the change")
+	s.shows("The document is changed. It is not acknowledged")
 	for _, h := range s.deployment.Cluster().Hosts() {
 		h.Handle("delete", fakemongo.Always(fakemongo.Document(document(t,
 			`{"ok":1,"n":0,"writeErrors":[{"index":0,"code":11601,"errmsg":"stopped"}]}`))))
+		h.Handle("findAndModify", fakemongo.Always(fakemongo.Drop()))
 	}
 	write("deleteMany", `{"n":1}`, "", "Delete 1 document…", "Delete now")
 	s.shows("or a part of it")

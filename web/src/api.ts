@@ -108,11 +108,24 @@ export async function text(path: string, o: Options = {}): Promise<string> {
   return (await send(path, o)).text();
 }
 
-/** exchange makes a call and returns its answer as it is written, with its ETag. */
-export async function exchange(path: string, o: Options): Promise<{ text: string; etag: string | undefined }> {
-  const response = await send(path, o);
-  return { text: await response.text(), etag: response.headers.get('Etag') ?? undefined };
+/** Answer is an answer as it is written, with what its header says. */
+interface Answer {
+  text: string;
+  etag: string | undefined;
+  /** concern is the server's code and name if the write concern was not met. */
+  concern: string | undefined;
 }
+
+/** exchange makes a call and returns its answer. */
+export async function exchange(path: string, o: Options): Promise<Answer> {
+  const response = await send(path, o);
+  const header = (name: string): string | undefined => response.headers.get(name) ?? undefined;
+  return { text: await response.text(), etag: header('Etag'), concern: header('Mooring-Write-Concern-Error') };
+}
+
+/** unacknowledged is what is said of a write that is done, whose write concern was not met. */
+export const unacknowledged = (concern: string): string =>
+  ` It is not acknowledged as the write concern asks, and may be undone: ${concern}.`;
 
 /** call makes a call whose answer is JSON. */
 export async function call<T>(path: string, o: Options = {}): Promise<T> {

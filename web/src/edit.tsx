@@ -38,7 +38,8 @@ export function Edit(p: {
   database: string;
   collection: string;
   id: Value;
-  onDone: (changed: Value | undefined) => void;
+  /** onDone gets the document if it is changed, and what is wrong with its write concern. */
+  onDone: (changed: Value | undefined, concern?: string) => void;
 }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [opened, setOpened] = useState<Opened>();
@@ -76,7 +77,7 @@ export function Edit(p: {
         method: 'PATCH', accept, body: updateOf(changes!),
         ...(opened!.etag ? { headers: { 'If-Match': opened!.etag } } : {}),
       });
-      p.onDone(parse(answer.text));
+      p.onDone(parse(answer.text), answer.concern);
     } catch (e) {
       setError(e);
       setUnsure((before) => before || mayBeDone(e));

@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { ApiError, call, namesAt, session, text } from './api';
+import { ApiError, call, namesAt, session, text, unacknowledged } from './api';
 import {
   bodyOf, explainBodyOf, fieldsOf, kindOf, kinds, languages, mainAt, pathOf, segment,
   type KindName, type Query,
@@ -169,11 +169,11 @@ export function QueryView() {
   };
 
   /** edited puts a document that was changed in the place of the old one. */
-  const edited = (changed: Value | undefined): void => {
+  const edited = (changed: Value | undefined, concern?: string): void => {
     const id = editing!.raw;
     setEditing(undefined);
     if (!changed) return;
-    setSaid('The document is changed.');
+    setSaid(`The document is changed.${concern ? unacknowledged(concern) : ''}`);
     setPages((old) => old.map((p) => ({
       ...p, documents: p.documents.map((d) => (field(d, '_id')?.raw === id ? changed : d)),
     })));

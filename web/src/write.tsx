@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { ApiError, call, mayBeDone, text } from './api';
+import { ApiError, call, mayBeDone, text, unacknowledged } from './api';
 import { bodyOf, kindOf, pathOf, type Query } from './code';
 import { Table } from './document';
 import { elementsOf, field, isArray, parse, type Value } from './ejson';
@@ -79,7 +79,9 @@ export function Write({ query: q, onBusy }: { query: Query; onBusy: (busy: boole
     try {
       const answer = await call<Record<string, unknown>>(pathOf(q), { body: bodyOf(q) });
       const counts = countsOf(answer);
-      setOutcome(counts ? `Done: ${counts}.` : q.kind === 'insertOne' ? 'Done: 1 document inserted.' : 'Done: nothing was changed.');
+      const done = counts ? `Done: ${counts}.` : q.kind === 'insertOne' ? 'Done: 1 document inserted.' : 'Done: nothing was changed.';
+      const concern = answer['writeConcernError'] as { code: number; codeName: string } | undefined;
+      setOutcome(concern ? `${done}${unacknowledged(`${concern.code} ${concern.codeName}`)}` : done);
     } catch (e) {
       const some = e instanceof ApiError ? countsOf(e.result) : '';
       const unknown = mayBeDone(e) || stopsMidway(q, e);
