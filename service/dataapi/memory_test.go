@@ -87,3 +87,27 @@ func TestNoRoomWhenTheCallEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestNoMoreThanMost checks that a stream ends where a response has as many documents as it may:
+// within a message, between two, and at its own end.
+func TestNoMoreThanMost(t *testing.T) {
+	message := func(n int) *mooringv1.StreamFindResponse {
+		m := &mooringv1.StreamFindResponse{}
+		for range n {
+			m.Documents = append(m.Documents, document(t, `{}`))
+		}
+		return m
+	}
+	for _, row := range []struct {
+		first int
+		more  []any
+	}{{3, nil}, {1, []any{message(2)}}, {2, []any{message(1)}}, {2, nil}} {
+		b := &backend{response: message(row.first), more: row.more}
+		w := post(newHandler(t, b), base+"find", body(`"limit":2`))
+		if got := w.Body.String(); w.Code != http.StatusOK || got != `{"documents":[{},{}]}` ||
+			!b.ended {
+			t.Errorf("%d and %d more messages: %d %s, ended %t", row.first, len(row.more), w.Code,
+				got, b.ended)
+		}
+	}
+}
