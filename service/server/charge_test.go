@@ -142,7 +142,7 @@ func TestResponsesAreCharged(t *testing.T) {
 
 // TestResponsesUseReserve checks that the response of a unary call has the room that the call has
 // reserved for it, however little is left for others, and that the call learns at its end whether
-// the response was sent.
+// the response was sent. One that would be compressed needs no more.
 func TestResponsesUseReserve(t *testing.T) {
 	const budget, size = 1 << 20, 200 << 10 // in a buffer of 256 KiB
 	var a *admission.Admission              // of the bubble, whose channels it must have
@@ -169,23 +169,29 @@ func TestResponsesUseReserve(t *testing.T) {
 		a, _ = charging(budget)
 		sent = make(chan bool, 1)
 		for _, row := range []struct {
+			coding  string
 			reserve int64
 			status  string
-		}{{256 << 10, "0"}, {0, unavailable}} {
+		}{
+			{"", 256 << 10, "0"},
+			{"", 0, unavailable},
+			{"gzip", 256 << 10, "0"},
+			{"gzip", 0, unavailable},
+		} {
 			reserve = row.reserve
 			c := s.dial(t, 1<<20)
-			c.call(1, "/test.Test/Unary", size)
+			c.callCoded(1, "/test.Test/Unary", row.coding, size)
 			c.take(1, size+1024)
 			if got := c.ended(1); got != row.status {
-				t.Errorf("%d bytes are reserved: status %q, want %s", reserve, got, row.status)
+				t.Errorf("%+v: status %q", row, got)
 			}
 			select {
 			case was := <-sent:
 				if was != (row.status == "0") {
-					t.Errorf("%d bytes are reserved: the call learns: sent %v", reserve, was)
+					t.Errorf("%+v: the call learns: sent %v", row, was)
 				}
 			default:
-				t.Errorf("%d bytes are reserved: the account was not closed", reserve)
+				t.Errorf("%+v: the account was not closed", row)
 			}
 			pass(time.Minute)
 			checkHeld(t, a, "at the end", 0)

@@ -102,58 +102,60 @@ func (s *stream) inflate(text []byte) ([]byte, error) {
 // inflation is about how many times a compressed message grows.
 const inflation = 8
 
-// sendCompressed sends a message to a client whose requests are compressed. The message is
-// watched, and charged, as others are. While it is compressed it is in memory three times: as it
-// is, compressed, and in the buffer that is kept.
-func (s *stream) sendCompressed(out *outgoing) error {
+// sendCoded sends a message to a client whose requests are compressed. The message is watched, and
+// charged, as others are. While it is compressed it is in memory three times: as it is, compressed,
+// and in the buffer that is kept. It is sent as it is if it is small, or if there is no memory to
+// spare: nothing is refused for that.
+func (s *stream) sendCoded(out *outgoing) error {
 	m, ok := out.message.(proto.Message)
 	if !ok {
 		return s.ServerStream.SendMsg(out) // the codec refuses it
 	}
 	more := int64(2 * out.size)
-	if err := out.account.GrowLast(s.ctx, more); err != nil {
-		return rpcerr.Status(err).Err()
+	if out.size < cmp.Or(s.cfg.MinCompressed, coding.DefaultMinSize) || !out.account.Spare(more) {
+		data, err := newCodec().Marshal(out)
+		if err != nil {
+			return err
+		}
+		defer data.Free()
+		return s.queue(0, data)
 	}
-	header, text, err := s.pack(out.account.Turn(), m)
+	text, err := s.pack(out.account.Turn(), m)
 	if err != nil {
 		return err
 	}
 	if mem.IsBelowBufferPoolingThreshold(len(text)) {
 		out.account.Close() // it is small now, and nothing says when it is freed
-		return s.queue(header, mem.BufferSlice{mem.SliceBuffer(text)})
+		return s.queue(1, mem.BufferSlice{mem.SliceBuffer(text)})
 	}
 	kept := responses.Get(len(text))
 	*kept = append((*kept)[:0], text...)
 	out.account.Shrink(more)
 	data := mem.BufferSlice{mem.NewBuffer(kept, s.watch(len(text), out))}
 	defer data.Free()
-	return s.queue(header, data)
+	return s.queue(1, data)
 }
 
-// pack returns a message as it is on the wire. It does its work in its turn.
-func (s *stream) pack(
-	turn admission.Turn, m proto.Message,
-) (header, text []byte, err error) {
+// pack returns the compressed bytes of a message. It does its work in its turn.
+func (s *stream) pack(turn admission.Turn, m proto.Message) ([]byte, error) {
 	turn.Take()
 	defer turn.Leave()
-	if text, err = proto.Marshal(m); err != nil {
-		return nil, nil, err
+	text, err := proto.Marshal(m)
+	if err != nil {
+		return nil, err
 	}
-	header = make([]byte, 5)
-	if len(text) >= cmp.Or(s.cfg.MinCompressed, coding.DefaultMinSize) {
-		header[0], text = 1, s.coding.Append(nil, text)
-	}
-	binary.BigEndian.PutUint32(header[1:], uint32(len(text)))
-	return header, text, nil
+	return s.coding.Append(nil, text), nil
 }
 
-// queue gives grpc a message as it is on the wire. What grpc exports is not enough: it compresses
-// into buffers of its own, of SendMsg and of PreparedMsg alike, and nothing says which message a
-// buffer belongs to when it is freed.
-func (s *stream) queue(header []byte, data mem.BufferSlice) error {
+// queue gives grpc a message as it is on the wire, after its flags and its length. What grpc
+// exports is not enough: it compresses into buffers of its own, of SendMsg and of PreparedMsg
+// alike, and nothing says which message a buffer belongs to when it is freed.
+func (s *stream) queue(flags byte, data mem.BufferSlice) error {
 	write, err := writerOf(s.raw)
 	if err != nil {
 		return rpcerr.Status(err).Err()
 	}
+	header := []byte{flags, 0, 0, 0, 0}
+	binary.BigEndian.PutUint32(header[1:], uint32(data.Len()))
 	return write(header, data)
 }

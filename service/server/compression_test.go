@@ -149,26 +149,30 @@ func TestCompressionBombs(t *testing.T) {
 }
 
 // TestCompressedCopiesAreCharged checks that a response is charged with its copies while it is
-// compressed, and only then.
+// compressed, and only then. Without memory for them it is sent as it is.
 func TestCompressedCopiesAreCharged(t *testing.T) {
 	const size = 3 << 20
-	in, err := proto.Marshal(wrapperspb.Bytes(binary.BigEndian.AppendUint32(nil, size)))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, row := range []struct {
 		coding string
 		budget int64
 		want   string // grpc-status
-	}{{"gzip", 8 << 20, refused}, {"gzip", 10 << 20, "0"}, {"zstd", 8 << 20, refused}} {
+		coded  bool
+	}{
+		{"gzip", 2 << 20, "3", true}, // it never fits
+		{"gzip", 8 << 20, "0", false},
+		{"gzip", 10 << 20, "0", false}, // the rest is for others
+		{"gzip", 12 << 20, "0", true},
+		{"zstd", 8 << 20, "0", false},
+		{"zstd", 12 << 20, "0", true},
+	} {
 		a, cfg := charging(row.budget)
 		inBubble(t, cfg, func(t *testing.T, s *rawServer) {
 			c := s.dial(t, 4<<20)
-			c.openCoded(1, "/test.Test/Unary", row.coding)
-			c.send(1, append(prefix(len(in)), in...))
-			if got := c.ended(1); got != row.want {
-				t.Errorf("%s with %d bytes: status %q, want %s", row.coding, row.budget, got,
-					row.want)
+			c.callCoded(1, "/test.Test/Unary", row.coding, size)
+			c.take(1, 4<<20)
+			got, n := c.ended(1), c.received(1)
+			if got != row.want || n < size == !row.coded {
+				t.Errorf("%+v: status %q, %d bytes", row, got, n)
 			}
 			checkHeld(t, a, "after the call", 0)
 			_ = c.conn.Close()
@@ -250,8 +254,8 @@ func TestCompressedResponsesAreWatched(t *testing.T) {
 		}
 		taker.openCoded(3, "/test.Test/Unary", "gzip")
 		taker.send(3, append(prefix(len(small)), small...))
-		if got := taker.ended(3); got != "0" {
-			t.Errorf("status %q", got)
+		if got := taker.ended(3); got != "0" || taker.received(3) > 10<<10 {
+			t.Errorf("status %q, %d bytes", got, taker.received(3))
 		}
 		checkHeld(t, a, "a response that becomes small", 0)
 		_ = taker.conn.Close()

@@ -75,7 +75,7 @@ func Queue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return (&stream{raw: raw}).queue(nil, nil)
+	return (&stream{raw: raw}).queue(0, nil)
 }
 
 // Trace observes one call of a server.

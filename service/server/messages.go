@@ -336,7 +336,7 @@ func (s *stream) SendMsg(m any) error {
 	}
 	send := s.ServerStream.SendMsg
 	if s.coding != coding.Identity {
-		send = func(any) error { return s.sendCompressed(&s.sending) }
+		send = func(any) error { return s.sendCoded(&s.sending) }
 	}
 	err := send(&s.sending)
 	if err != nil {

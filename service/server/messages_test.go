@@ -252,7 +252,12 @@ func (c *rawClient) openCoded(id uint32, method, coding string) {
 
 // call makes a call whose response has that size.
 func (c *rawClient) call(id uint32, method string, size uint32) {
-	c.open(id, method)
+	c.callCoded(id, method, "", size)
+}
+
+// callCoded does what call does, with messages that are compressed, unless coding is empty.
+func (c *rawClient) callCoded(id uint32, method, coding string, size uint32) {
+	c.openCoded(id, method, coding)
 	in, err := proto.Marshal(wrapperspb.Bytes(binary.BigEndian.AppendUint32(nil, size)))
 	if err != nil {
 		c.t.Fatal(err)
