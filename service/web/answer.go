@@ -50,14 +50,19 @@ func (c *call) setTrailer() {
 	}
 }
 
-// write writes a response message.
+// write writes a response message, which is charged meanwhile.
 func (c *call) write(m proto.Message) error {
 	size := proto.Size(m)
-	return c.x.Work(size, func() error { return c.writeSized(m, size) })
+	room := c.room(size)
+	if err := c.x.Memory.ChargeLast(room); err != nil {
+		return err
+	}
+	defer c.x.Memory.Release(room)
+	return c.x.Work(size, func() error { return c.writeMessage(m) })
 }
 
-func (c *call) writeSized(m proto.Message, size int) error {
-	data, err := c.encode(m, size)
+func (c *call) writeMessage(m proto.Message) error {
+	data, err := c.encode(m)
 	if err != nil {
 		return err
 	}

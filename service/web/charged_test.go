@@ -3,6 +3,7 @@ package web_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"runtime"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
@@ -127,6 +129,44 @@ func TestCopiesAreCharged(t *testing.T) {
 					t.Errorf("%s in %v with %d bytes: %v %s, want %v; %d are left", f.contentType,
 						how, budget, got.code, got.message, want, a.Bytes().Held)
 				}
+			}
+		}
+	}
+}
+
+// pausing sends a message, and calls between before it sends another one.
+type pausing struct {
+	mooringv1.UnimplementedDocumentServiceServer
+
+	document *mooringv1.Document
+	between  func()
+}
+
+func (p *pausing) StreamFind(
+	_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+) error {
+	m := &mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{p.document}}
+	err := s.Send(m)
+	p.between()
+	return errors.Join(err, s.Send(m))
+}
+
+// TestStreamsRelease checks that a message of a stream is charged no more when it is written,
+// however long the next one takes.
+func TestStreamsRelease(t *testing.T) {
+	const request = 100 // bytes, at most
+	for _, f := range append(streams, webs...) {
+		for _, how := range []coding.Coding{coding.Identity, coding.Zstd} {
+			a, held := admission.New(admission.Config{Bytes: 16 << 20}), int64(-1)
+			p := &pausing{
+				document: filter(1 << 20), between: func() { held = a.Bytes().Held },
+			}
+			w := send(newHandlerOf(t, p, func(c *front.Config) { c.Admission = a }), "StreamFind",
+				f.contentType, f.request(t, coding.Identity, &mooringv1.StreamFindRequest{}),
+				"Connect-Accept-Encoding", how.String(), "Grpc-Accept-Encoding", how.String())
+			if w.Code != http.StatusOK || held < 0 || held > request || a.Bytes().Held != 0 {
+				t.Errorf("%s in %v: %d; %d bytes are charged between two messages, %d at the end",
+					f.contentType, how, w.Code, held, a.Bytes().Held)
 			}
 		}
 	}

@@ -326,24 +326,18 @@ func wrongNumber(message string) error {
 	return &rpcerr.Error{Reason: rpcerr.Unimplemented, Message: message}
 }
 
-// encode returns the bytes of a message of that size.
-func (c *call) encode(m proto.Message, size int) ([]byte, error) {
-	if c.wire.json {
-		size *= messageCost // documents are base64
-	}
-	if err := c.makeRoom(int64(size) * c.copies()); err != nil {
-		return nil, err
-	}
+// encode returns the bytes of a message.
+func (c *call) encode(m proto.Message) ([]byte, error) {
 	if c.wire.json {
 		return protojson.Marshal(m)
 	}
 	return proto.Marshal(m)
 }
 
-// copies returns how often the bytes of a response message are in memory while it is written:
-// encoded, compressed, in an envelope, and as base64, which is longer.
-func (c *call) copies() int64 {
-	n := int64(1)
+// room returns how much memory a response message of that size takes while it is written: for its
+// bytes as they are encoded, compressed, in an envelope, and as base64, which is longer.
+func (c *call) room(size int) int64 {
+	n := 1
 	if c.out != coding.Identity {
 		n++
 	}
@@ -353,20 +347,10 @@ func (c *call) copies() int64 {
 	if c.wire.text {
 		n += 2
 	}
-	return n
-}
-
-// makeRoom charges the call with a response message, in the place of the last one.
-func (c *call) makeRoom(size int64) error {
-	more := size - c.charged
-	if more <= 0 {
-		return nil
+	if c.wire.json {
+		n *= messageCost // documents are base64
 	}
-	if err := c.x.Memory.ChargeLast(more); err != nil {
-		return err
-	}
-	c.charged = size
-	return nil
+	return int64(n * size)
 }
 
 // envelope appends an envelope to dst.

@@ -133,7 +133,6 @@ type call struct {
 	begun           bool // the status is written
 	header, trailer metadata.MD
 	held            int64 // charged for the last request message
-	charged         int64 // for the last response message
 }
 
 var _ inproc.Outlet = (*call)(nil)
