@@ -22,9 +22,11 @@ import (
 )
 
 const (
-	// importBatch is the number of bytes of documents that make a batch. The documents of a message
-	// are never split, so a batch may be larger.
+	// importBatch is the number of bytes of documents that make a batch, in which a document counts
+	// perDocument bytes more than it has. The documents of a message are never split, so a batch
+	// may be larger.
 	importBatch = 1 << 20
+	perDocument = 128
 	// importCost is charged for what an import has always: the documents of a batch, and the
 	// message that they become.
 	importCost = 2 * importBatch
@@ -84,7 +86,7 @@ type importing struct {
 	opt    client.InsertManyOptions
 
 	batch []bson.Raw
-	bytes int // of the batch
+	bytes int // of the batch, with perDocument
 	// read is the number of documents so far, and sent of those that were passed on.
 	read, sent int
 
@@ -139,7 +141,7 @@ func isPlain(m *mooringv1.ImportRequest) bool {
 // add adds a document to the batch.
 func (im *importing) add(raw bson.Raw) {
 	im.batch = append(im.batch, raw)
-	im.bytes += len(raw)
+	im.bytes += len(raw) + perDocument
 	im.read++
 }
 

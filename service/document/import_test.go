@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -110,6 +111,31 @@ func TestImport(t *testing.T) {
 	}
 	if n := len(g.Server.Documents("d.c")); n != 33 {
 		t.Errorf("the collection has %d documents, want 33", n)
+	}
+}
+
+// TestImportOfTinyDocuments checks that a batch has no more documents than there is memory for,
+// which is much more than their bytes.
+func TestImportOfTinyDocuments(t *testing.T) {
+	g := start(t, nil)
+	m := &mooringv1.ImportRequest{}
+	for range 1000 {
+		m.Documents = append(m.Documents, payloadOf(bson.NewBuilder(nil).Finish()))
+	}
+	messages := []*mooringv1.ImportRequest{to(proto.CloneOf(m))}
+	for range 19 {
+		messages = append(messages, m)
+	}
+	res, err := importing(t.Context(), t, g, messages...)
+	if err != nil || res.GetInsertedCount() != 20_000 {
+		t.Fatalf("Import = %v, %v, want 20,000 documents", res, err)
+	}
+	var sizes []int
+	for _, c := range g.Server.Commands("insert") {
+		sizes = append(sizes, len(c.Sequences["documents"]))
+	}
+	if got, want := fmt.Sprint(sizes), "[8000 8000 4000]"; got != want {
+		t.Errorf("the batches have %s documents, want %s", got, want)
 	}
 }
 
