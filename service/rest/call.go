@@ -238,7 +238,7 @@ func (c *call) writeLarge(m proto.Message, size int) error {
 func (c *call) encode(e *encoder, m proto.Message) error {
 	if d, ok := m.(hasDocument); ok && c.route.resource {
 		if c.format.Type == media.BSON {
-			e.buf = append(e.buf, d.GetDocument().GetBson()...)
+			e.raw(d.GetDocument().GetBson())
 			return nil
 		}
 		return e.document(d.GetDocument())
@@ -248,10 +248,7 @@ func (c *call) encode(e *encoder, m proto.Message) error {
 	}
 	page, _ := m.(hasDocuments)
 	for _, d := range page.GetDocuments() {
-		e.buf = append(e.buf, d.GetBson()...)
-		if e.flush != nil && len(e.buf) >= front.Chunk {
-			e.flush()
-		}
+		e.raw(d.GetBson())
 	}
 	return nil
 }

@@ -25,8 +25,8 @@ type encoder struct {
 	// sparse leaves out empty lists and texts, and false, but no numbers. It is for errors, where
 	// index 0 is the first write.
 	sparse bool
-	// flush, if it is set, is called between the items of a list when buf has Chunk bytes. It
-	// empties buf.
+	// flush, if it is set, is called between the items of a list, and within BSON, when buf has
+	// Chunk bytes. It empties buf.
 	flush func()
 	// room, if it is set, is called before a document or a value is appended. It returns an error
 	// if there is no memory for the text.
@@ -157,6 +157,17 @@ func (e *encoder) document(d *mooringv1.Document) error {
 	}
 	e.buf = buf
 	return nil
+}
+
+// raw appends BSON as it is. It is flushed within a document, too, so that buf stays small.
+func (e *encoder) raw(doc []byte) {
+	for e.flush != nil && len(e.buf)+len(doc) >= front.Chunk {
+		n := front.Chunk - len(e.buf)
+		e.buf = append(e.buf, doc[:n]...)
+		doc = doc[n:]
+		e.flush()
+	}
+	e.buf = append(e.buf, doc...)
 }
 
 // makeRoom returns the buffer with room for the text of a document.

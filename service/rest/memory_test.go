@@ -103,6 +103,35 @@ func TestResponseAsBSON(t *testing.T) {
 	}
 }
 
+// TestLargeBSONIsNotKept checks that a large document in BSON goes out in pieces: a copy of it
+// would have to be charged.
+func TestLargeBSONIsNotKept(t *testing.T) {
+	const length = 8 << 20
+	large := pads(1, length, "x")[0]
+	f := findsPads([]*mooringv1.Document{large})
+	f.resources = &resources{ready: large, t: t}
+	h := newHandler(t, f)
+	for _, row := range []struct{ method, path, body string }{
+		{"POST", documents + ":find", "{}"}, {"GET", documents + "/7", ""},
+	} {
+		w := do(h, row.method, row.path, row.body, "Accept", "application/bson")
+		if !bytes.Equal(w.Body.Bytes(), large.GetBson()) {
+			t.Errorf("%s: %d with %d bytes, want %d", row.path, w.Code, w.Body.Len(),
+				len(large.GetBson()))
+		}
+		r := httptest.NewRequest(row.method, row.path, strings.NewReader(row.body))
+		r.Header.Set("Accept", "application/bson")
+		r.Header.Set("Content-Type", "application/json")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		h.ServeHTTP(nowhere{http.Header{}}, r)
+		runtime.ReadMemStats(&after)
+		if taken := after.TotalAlloc - before.TotalAlloc; taken > length/4 {
+			t.Errorf("%s: %d bytes for a document of %d", row.path, taken, length)
+		}
+	}
+}
+
 // TestTextsReuseMemory checks that the text of a response is made where the last one was.
 func TestTextsReuseMemory(t *testing.T) {
 	const requests, length = 100, 200_000

@@ -13,7 +13,8 @@ import (
 // resources serves DocumentResourceService with one document, and records the requests.
 type resources struct {
 	mooringv1.UnsafeDocumentResourceServiceServer
-	document string // JSON
+	document string              // JSON
+	ready    *mooringv1.Document // in its place; nil: none
 	etag     *string
 	created  bool
 	failed   *mooringv1.WriteConcernError
@@ -26,6 +27,9 @@ type resources struct {
 }
 
 func (r *resources) message() *mooringv1.Document {
+	if r.ready != nil {
+		return r.ready
+	}
 	return payload.NewDocument(ejson(r.t, r.document))
 }
 
