@@ -84,7 +84,7 @@ func (s *Server) Stream(
 		}
 	}
 	src := stream.Source{
-		Cursor: taken.Cursor, Documents: taken.Documents, Lent: taken.Lent,
+		Cursor: taken.Cursor, Documents: taken.Documents, Lent: taken.Lent, Charge: taken.Charge,
 		MaxBatch: req.GetBatchSize(), Sizer: taken.Sizer, ReadAhead: !taken.Waits,
 	}
 	taken.Documents, taken.Lent = nil, nil

@@ -102,6 +102,36 @@ func TestPageIsChargedOnce(t *testing.T) {
 	})
 }
 
+// TestTakenLeftoverIsCharged checks that what is left of a batch stays charged when a stream takes
+// the cursor over, to the call of the stream.
+func TestTakenLeftoverIsCharged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 10_000})
+		f := newFixture(t, func(c *paging.Config) { c.Admission, c.PageBytes = a, 2500 })
+		token := f.open(9, 5, 1000).Token
+		kept := a.Bytes().Held // three documents, in a buffer for five
+		var call admission.Account
+		a.Open(&call, admission.Principal{Name: "anna"})
+		ctx := context.WithValue(t.Context(), admission.AccountKey{}, &call)
+		ctx, taken, err := f.r.Pager.Take(ctx, paging.Asking{Principal: "anna", Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := a.Bytes().Held
+		if kept < 3000 || held != kept || call.Held() != kept || taken.Charge != kept {
+			t.Errorf("%d bytes are charged before, %d after; %d to the call, which knows of %d",
+				kept, held, call.Held(), taken.Charge)
+		}
+		_ = taken.Cursor.Close(ctx)
+		taken.Drop()
+		taken.Release()
+		call.Close()
+		if held := a.Bytes().Held; held != 0 {
+			t.Errorf("%d bytes are charged at the end", held)
+		}
+	})
+}
+
 // TestNextWithoutRoom checks that a call for a page waits for room, and is then refused before its
 // getMore is sent, so that the same token brings the page once there is room. A cursor with a
 // leftover goes on without room.

@@ -44,6 +44,8 @@ type grant struct {
 	seq   uint64
 	ctx   context.Context //nolint:containedctx // of the fetch, and no longer lived than this value
 	fetch *fetch
+	// charge is what the call of a stream is charged for the leftover.
+	charge int64
 }
 
 // deliver fetches the page that was granted.

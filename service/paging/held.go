@@ -177,9 +177,14 @@ func (h *held) isUnread() bool { return h.casual && h.pages <= 1 }
 // begin begins a call's work on a cursor.
 func (h *held) begin(ctx context.Context, t *handle.Locked, stream bool) grant {
 	ctx, w := t.Begin(ctx, h, stream)
-	h.pager.memory.release(h)
 	h.fetch, h.payer = &fetch{Work: w}, admission.From(ctx)
-	return grant{h: h, ctx: ctx, fetch: h.fetch}
+	g := grant{h: h, ctx: ctx, fetch: h.fetch}
+	if stream {
+		g.charge = h.pager.memory.lend(h)
+	} else {
+		h.pager.memory.release(h)
+	}
+	return g
 }
 
 // drop forgets a cursor without closing it, because another replica has it. The ledger says

@@ -58,11 +58,20 @@ func (m *memory) countState(h *held, size int) {
 	}
 }
 
-// release ends the count of a cursor's leftover. While a call works on the cursor, the leftover has
-// no charge, so that there is room for the response that is made of it.
+// release ends the count of a cursor's leftover. While a call fetches a page, the leftover has no
+// charge, so that there is room for the response that is made of it.
 func (m *memory) release(h *held) {
 	h.account.Shrink(int64(h.leftoverCost))
 	m.countLeftover(h, 0)
+}
+
+// lend ends the count of the leftover of a cursor that a stream takes over. It hands the charge to
+// the account of the stream's call, and returns it.
+func (m *memory) lend(h *held) (charge int64) {
+	charge = int64(h.leftoverCost)
+	h.account.HandOver(h.payer, charge)
+	m.countLeftover(h, 0)
+	return charge
 }
 
 func (m *memory) countLeftover(h *held, cost int) {

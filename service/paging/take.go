@@ -17,6 +17,8 @@ type Taken struct {
 	Documents []bson.Raw
 	// Lent is the memory of Documents, of which the stream has the references.
 	Lent []*buffer.Buffer
+	// Charge is what the call of the stream is charged for Documents.
+	Charge int64
 	// Waits: the server may wait for documents, or only one command at a time may run.
 	Waits bool
 	// Sizer is what is known of the documents' sizes.
@@ -43,8 +45,8 @@ func (p *Pager) Take(ctx context.Context, a Asking) (context.Context, *Taken, er
 func (g grant) take(a Asking) *Taken {
 	h := g.h
 	t := &Taken{
-		Cursor: h.cur, Documents: h.leftover.documents, Lent: h.leftover.lent, Sizer: h.sizer, g: g,
-		Waits: h.waits || h.isPinned(),
+		Cursor: h.cur, Documents: h.leftover.documents, Lent: h.leftover.lent, Charge: g.charge,
+		Waits: h.waits || h.isPinned(), Sizer: h.sizer, g: g,
 	}
 	h.cur, h.leftover = nil, leftover{}
 	t.Cursor.SetRunOn(false)

@@ -89,6 +89,8 @@ type Source struct {
 	// references.
 	Documents []bson.Raw
 	Lent      []*buffer.Buffer
+	// Charge is what the call is charged for them. Run returns it.
+	Charge int64
 	// ReadAhead allows a batch to be read while the one before is sent. It is not for cursors whose
 	// server waits for documents, and not for those that are in a transaction or hold a connection,
 	// where one command at a time may run.
@@ -155,7 +157,7 @@ func (s *Streams) run(ctx context.Context, src Source, send func([]bson.Raw) err
 		keep(src.Lent)
 		return err
 	}
-	r.out.accepted(held{rest: src.Lent})
+	r.out.accepted(held{charge: src.Charge, rest: src.Lent})
 	r.src.Documents, r.src.Lent = nil, nil
 	if r.sizer == (batch.Sizer{}) {
 		r.sizer = batch.Resume(s.sizes.Mean(src.Of), batch.First)

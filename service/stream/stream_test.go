@@ -306,6 +306,31 @@ func TestChargedBatches(t *testing.T) {
 	}
 }
 
+// TestTakenDocumentsAreCharged checks that what a stream has of a cursor that it takes over is
+// charged like a batch: until the client has taken the batch after it.
+func TestTakenDocumentsAreCharged(t *testing.T) {
+	const charge, batch = 1 << 20, 10 << 10
+	a := admission.New(admission.Config{Bytes: 1 << 30})
+	var account admission.Account
+	a.Open(&account, admission.Principal{Name: "p"})
+	defer account.Close()
+	account.Force(charge)
+	ctx := context.WithValue(t.Context(), admission.AccountKey{}, &account)
+	src := stream.Source{
+		Cursor:    &charging{fake: fake{left: 3, size: batch}, admission: a},
+		Documents: []bson.Raw{make(bson.Raw, charge)}, Charge: charge, MaxBatch: 1,
+	}
+	var held []int64
+	err := stream.New(stream.Config{}).Run(ctx, src, func([]bson.Raw) error {
+		held = append(held, a.Bytes().Held)
+		return nil
+	})
+	want := []int64{charge, charge + batch, 2 * batch, 2 * batch}
+	if err != nil || !slices.Equal(held, want) {
+		t.Errorf("Run = %v, and %d bytes were charged, want %d", err, held, want)
+	}
+}
+
 // TestQuietStreamsChargeNothing checks that a tailable stream is not charged with its last document
 // while it waits for others.
 func TestQuietStreamsChargeNothing(t *testing.T) {
