@@ -103,19 +103,49 @@ type Limits struct {
 	Documents int
 	// Text ends the page before a document that JSON cannot carry, unless the page begins with it.
 	Text bool
+	// Texts, if it is set, makes the text of the page, and so finds out where to end it.
+	Texts Texts
+}
+
+// Texts makes the text of a page's documents.
+type Texts interface {
+	// Make makes the text of the leading documents that JSON can carry, and returns their number.
+	// It returns 0 if it makes none: the first cannot be carried, or the page is too large.
+	Make(docs []bson.Raw, bytes int) int
 }
 
 // Cut returns the number of leading documents within the limits, and their bytes.
 func Cut(docs []bson.Raw, l Limits) (n, bytes int) {
 	for _, doc := range docs {
-		full := bytes+len(doc) > l.Bytes || n == l.Documents
-		if n > 0 && (full || l.Text && doc.Validate() != nil) {
+		if n > 0 && (bytes+len(doc) > l.Bytes || n == l.Documents) {
 			break
 		}
 		n++
 		bytes += len(doc)
 	}
-	return n, bytes
+	if !l.Text {
+		return n, bytes
+	}
+	carried := l.carried(docs[:n], bytes)
+	for _, doc := range docs[carried:n] {
+		bytes -= len(doc)
+	}
+	return carried, bytes
+}
+
+// carried returns the number of leading documents that JSON can carry, and 1 if it cannot carry the
+// first.
+func (l Limits) carried(docs []bson.Raw, bytes int) (n int) {
+	if l.Texts != nil {
+		n = l.Texts.Make(docs, bytes)
+	}
+	if n > 0 {
+		return n
+	}
+	for n < len(docs) && (n == 0 || docs[n].Validate() == nil) {
+		n++
+	}
+	return n
 }
 
 // Budget divides a number of bytes between all open streams. The more streams are open, the smaller

@@ -70,6 +70,9 @@ func TestCut(t *testing.T) {
 		{"only what is none", texts[1:2], batch.Limits{Bytes: 100, Text: true}, 1, size},
 		{"none, twice", texts[3:], batch.Limits{Bytes: 100, Text: true}, 1, size},
 		{"as BSON", texts, batch.Limits{Bytes: 200}, 5, 5 * size},
+		{"made", texts, batch.Limits{Bytes: 4 * size, Text: true, Texts: made(3)}, 3, 3 * size},
+		{"made for no text", texts, batch.Limits{Bytes: 200, Texts: made(3)}, 5, 5 * size},
+		{"not made", texts[1:], batch.Limits{Bytes: 200, Text: true, Texts: made(0)}, 2, 2 * size},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n, bytes := batch.Cut(test.docs, test.limits)
@@ -79,6 +82,16 @@ func TestCut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// made makes the text of so many documents.
+type made int
+
+func (m made) Make(docs []bson.Raw, bytes int) int {
+	if bytes > 4*len(docs[0]) {
+		panic("beyond the limit")
+	}
+	return int(m)
 }
 
 // BenchmarkCut cuts a page of 100 documents of 500 bytes, as BSON and as text, and encodes it as

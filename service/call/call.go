@@ -175,6 +175,12 @@ type Local struct {
 	Whole bool
 	// Text is true if the caller turns the documents of the response into JSON, as REST does.
 	Text bool
+	// Texts, if Text is set, makes the text of a first page while the page is cut: it is a
+	// batch.Texts, and is called on the caller's goroutine. Nil: the caller makes the text of the
+	// response.
+	Texts interface {
+		Make(docs []bson.Raw, bytes int) int
+	}
 	// Built is true if the caller has itself built the BSON of every document and value in the
 	// request, from JSON. Such BSON is valid, and handlers do not validate it.
 	Built bool

@@ -84,6 +84,7 @@ func (s *Server) RunCursorCommand(
 		Namespace:   paging.Namespace{Database: req.GetDatabase()},
 		BatchSize:   opt.BatchSize,
 		Inflation:   r.Inflation(),
+		Texts:       r.Texts,
 		Run: func(ctx context.Context, _ int32) (paging.Cursor, error) {
 			return s.run(ctx, req.GetDatabase(), cmd, opt)
 		},

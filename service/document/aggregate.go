@@ -35,6 +35,7 @@ func (s *Server) Aggregate(
 		Namespace:   paging.Namespace(ns),
 		BatchSize:   opt.BatchSize,
 		Inflation:   r.Inflation(),
+		Texts:       r.Texts,
 		Pipeline:    true,
 		Sized:       opt.BatchSize == nil || *opt.BatchSize > 0,
 		Waits:       waits(opt.Pipeline),

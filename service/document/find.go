@@ -62,6 +62,7 @@ func (s *Server) Find(
 		Namespace:   paging.Namespace(ns),
 		BatchSize:   opt.BatchSize,
 		Inflation:   r.Inflation(),
+		Texts:       r.Texts,
 		Sized:       isSized(opt),
 		Waits:       isTailable(opt),
 		Whole:       isWhole(opt),

@@ -25,6 +25,8 @@ type Opening struct {
 	// which a page holds so many times fewer bytes of BSON, and ends before a document that JSON
 	// cannot carry.
 	Inflation int
+	// Texts, if it is set, makes the JSON of the page.
+	Texts batch.Texts
 	// Pipeline: the documents are results of a pipeline, and not those of the namespace.
 	Pipeline bool
 	// Sized: Run uses the size that it is given for the first batch. Otherwise the command decides.
@@ -96,6 +98,7 @@ func (h *held) hasRoom() (err error) {
 // first runs the command of a new cursor and returns the first page.
 func (h *held) first(ctx context.Context, o Opening) (Page, error) {
 	limits := h.pager.cfg.limits(int(h.chosen), o.Inflation)
+	limits.Texts = o.Texts
 	most, asked := int32(batch.First), int32(0)
 	if h.chosen > 0 {
 		most = h.chosen

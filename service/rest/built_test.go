@@ -203,7 +203,10 @@ func TestLocal(t *testing.T) {
 		if c.local.Lent == nil {
 			t.Error("nothing says when the response is written")
 		}
-		c.local.Lent = nil
+		if (c.local.Texts != nil) != row.want.Text {
+			t.Errorf("%s as %q: texts: %v", row.method, row.accept, c.local.Texts)
+		}
+		c.local.Lent, c.local.Texts = nil, nil
 		if c.local != row.want {
 			t.Errorf("%s as %q: %+v, want %+v", row.method, row.accept, c.local, row.want)
 		}

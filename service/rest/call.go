@@ -44,6 +44,7 @@ type call struct {
 	document  precondition  // of a document's route
 	make      payload.Maker // of the request's BSON
 	code      int           // the status of the response; 0: as for all calls
+	texts     texts         // of the documents of the response
 }
 
 // open finds the route and checks everything in the request except the body.
@@ -139,6 +140,7 @@ func (c *call) isOver() bool {
 func (c *call) serve() {
 	ctx, cancel := c.x.Context(c.timeout)
 	defer cancel()
+	defer c.texts.free()
 	switch err := c.run(ctx); {
 	case err != nil:
 		c.writeFailure(ctx, err)
@@ -174,14 +176,18 @@ type (
 const largeResponse = 256 << 10
 
 func (c *call) writeResponse(m proto.Message) error {
-	if size := proto.Size(m); size >= largeResponse {
-		return c.x.Work(largeResponse, func() error { return c.writeLarge(m, size) })
+	made, size := c.texts.of(m), proto.Size(m)
+	if made == nil && size >= largeResponse || made != nil && made.large != nil {
+		return c.x.Work(largeResponse, func() error { return c.writeLarge(m, size, made) })
 	}
 	out := c.x.Buffer()
 	defer out.Free()
-	e := encoder{buf: out.B, mode: c.format.Mode, room: &c.x.Memory}
+	e := encoder{buf: out.B, mode: c.format.Mode, room: &c.x.Memory, texts: made}
 	err := c.encode(&e, m)
-	if out.B = e.buf; err != nil {
+	if made == nil {
+		out.B = e.buf
+	}
+	if err != nil {
 		return err
 	}
 	if hasBody, err := c.writeHeader(m, len(e.buf)); err != nil || !hasBody {
@@ -194,12 +200,15 @@ func (c *call) writeResponse(m proto.Message) error {
 
 // writeLarge writes a large response in pieces. If its text was not kept, it encodes the response
 // twice: the length of the text is in the header. BSON is a copy, which is cheaper than to keep it.
-func (c *call) writeLarge(m proto.Message, size int) error {
-	text := &pieces{keeper: &c.api.texts, memory: &c.x.Memory}
-	if c.format.Type != media.BSON && c.r.Method != http.MethodHead {
-		text.reserve(size)
+func (c *call) writeLarge(m proto.Message, size int, made *texts) error {
+	text := c.texts.large
+	if made == nil {
+		text = c.newPieces()
+		if c.format.Type != media.BSON && c.r.Method != http.MethodHead {
+			text.reserve(size)
+		}
 	}
-	e := encoder{buf: c.api.texts.empty(), mode: c.format.Mode, room: text}
+	e := encoder{buf: c.api.texts.empty(), mode: c.format.Mode, room: text, texts: made}
 	defer func() {
 		text.free()
 		c.api.texts.recycle(e.buf)
@@ -234,6 +243,8 @@ func (c *call) writeLarge(m proto.Message, size int) error {
 	c.x.Response.End()
 	return nil
 }
+
+func (c *call) newPieces() *pieces { return &pieces{keeper: &c.api.texts, memory: &c.x.Memory} }
 
 func (c *call) encode(e *encoder, m proto.Message) error {
 	if d, ok := m.(hasDocument); ok && c.route.resource {

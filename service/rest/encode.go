@@ -33,6 +33,9 @@ type encoder struct {
 	room roomMaker
 	// rows, if it is set, writes documents as rows of CSV.
 	rows *csv.Encoder
+	// texts, if it is set, has the text of the response's list of documents. When that follows, buf
+	// becomes a part of its memory, and texts nil.
+	texts *texts
 }
 
 // roomMaker charges a call with the text of a large document.
@@ -79,6 +82,10 @@ func (e *encoder) field(f *field, m message) error {
 		return e.textMap(v.Map())
 	case !f.repeated:
 		return e.value(f, v)
+	}
+	if e.texts != nil && f.kind == kindDocument {
+		e.buf, e.texts = e.texts.around(e.buf), nil
+		return nil
 	}
 	e.buf = append(e.buf, '[')
 	list := v.List()

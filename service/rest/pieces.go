@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -85,6 +86,12 @@ func (p *pieces) next(text []byte) []byte {
 	}
 	p.kept = append(p.kept, text)
 	return p.keeper.empty()
+}
+
+// put puts text before all that next has got.
+func (p *pieces) put(text []byte) {
+	p.length += len(text)
+	p.kept = slices.Insert(p.kept, 0, text)
 }
 
 // first takes the first piece out. It reports false if there is none. The caller recycles it.

@@ -97,7 +97,7 @@ func (c *call) complete(m message) error {
 
 // incoming returns the context of a call on the connection within the process.
 func (c *call) incoming(ctx context.Context) context.Context {
-	return c.x.Incoming(ctx, nil, servicecall.Local{
+	local := servicecall.Local{
 		// Browsers and functions seldom ask for more than the first page of a GET.
 		Casual: c.route.method == http.MethodGet,
 		Text:   c.format.Type == media.JSON || c.format.Type == media.EJSON,
@@ -105,7 +105,12 @@ func (c *call) incoming(ctx context.Context) context.Context {
 		// of an import are passed on as they are, and a ticket may hold JSON.
 		Built:  !c.route.imports && c.ticketed == nil,
 		Ticket: c.ticket,
-	})
+	}
+	if local.Text {
+		c.texts.c = c
+		local.Texts = &c.texts
+	}
+	return c.x.Incoming(ctx, nil, local)
 }
 
 // decode reads the body into a request.
