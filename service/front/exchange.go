@@ -72,7 +72,7 @@ func (x *Exchange) MaxItems() int { return x.front.config.MaxItems }
 func (x *Exchange) Conn() *inproc.Conn { return x.front.config.Conn }
 
 // Buffer returns an empty buffer, which the caller frees.
-func (x *Exchange) Buffer() *Buffer { return x.front.buffers.get() }
+func (x *Exchange) Buffer() *Buffer { return x.front.buffers.get(&x.Response) }
 
 // Admit decides whether the request may be a call: whether the gateway answers for its host,
 // whether a browser may send it, and who its client is. identify finds that out; nil means

@@ -101,17 +101,21 @@ const maxPooled = 1 << 20
 type Buffer struct {
 	B  []byte
 	of *buffers
+	// response is that of the request that has the buffer.
+	response *Response
 	// charged is the account that is charged with the buffer of a body; nil: none is.
 	charged *Memory
 }
 
-// Free returns the buffer to its pool. Nothing may point into it any more.
+// Free returns the buffer to its pool. Nothing may point into it any more, but what the Response
+// has written.
 func (b *Buffer) Free() {
 	if b.charged != nil {
 		b.charged.Vacate(int64(cap(b.B)))
 		b.charged = nil
 	}
-	if cap(b.B) <= maxPooled {
+	if cap(b.B) <= maxPooled && !b.response.IsTorn() {
+		b.response = nil
 		b.of.pool.Put(b)
 	}
 }
@@ -119,12 +123,12 @@ func (b *Buffer) Free() {
 // buffers provides buffers for request and response bodies.
 type buffers struct{ pool sync.Pool }
 
-// get returns an empty buffer.
-func (p *buffers) get() *Buffer {
+// get returns an empty buffer for the request of a response.
+func (p *buffers) get(of *Response) *Buffer {
 	b, _ := p.pool.Get().(*Buffer)
 	if b == nil {
 		b = &Buffer{of: p}
 	}
-	b.B = b.B[:0]
+	b.B, b.response = b.B[:0], of
 	return b
 }

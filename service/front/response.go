@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mooringdb/mooring/service/coding"
@@ -19,6 +20,7 @@ type Response struct {
 	x          *Exchange
 	compressor *coding.Writer // nil: the body is not compressed
 	compressed *bufio.Writer  // what the compressor writes to
+	torn       atomic.Bool    // a write has failed
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu sync.Mutex
@@ -197,6 +199,18 @@ func (o *Response) end() {
 	}
 }
 
+// IsTorn reports whether a write has failed. Over HTTP/2 net/http may read what was to be written
+// even then, so that nobody else may get its memory.
+func (o *Response) IsTorn() bool { return o.torn.Load() }
+
+// write writes bytes, at most Chunk of them.
+func (o *Response) write(b []byte) (n int, err error) {
+	if n, err = o.x.w.Write(b); err != nil {
+		o.torn.Store(true)
+	}
+	return n, err
+}
+
 // Rest removes the deadline of what Write has written, before a wait for what follows: over HTTP/2
 // a deadline ends the response even if nothing is being written.
 func (o *Response) Rest() { o.until(time.Time{}) }
@@ -232,7 +246,7 @@ func (o *Response) writeChunks(b []byte) (n int, err error) {
 			o.x.front.unread.moved(o.x)
 		}
 		var written int
-		written, err = o.x.w.Write(b[n:min(n+Chunk, len(b))])
+		written, err = o.write(b[n:min(n+Chunk, len(b))])
 		n += written
 	}
 	return n, err
@@ -265,7 +279,7 @@ func (o *Response) writeWhole(b []byte) (int, error) {
 	defer o.x.Memory.work.Pause()()
 	for n := 0; ; {
 		o.until(time.Now().Add(writePatience))
-		written, err := o.x.w.Write(b[n:min(n+Chunk, len(b))])
+		written, err := o.write(b[n:min(n+Chunk, len(b))])
 		if n += written; err != nil || n == len(b) {
 			return n, err
 		}

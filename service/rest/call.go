@@ -211,7 +211,7 @@ func (c *call) writeLarge(m proto.Message, size int, made *texts) error {
 	e := encoder{buf: c.api.texts.empty(), mode: c.format.Mode, room: text, texts: made}
 	defer func() {
 		text.free()
-		c.api.texts.recycle(e.buf)
+		c.recycle(e.buf)
 	}()
 	e.flush = func() {
 		_ = c.x.Memory.Do(len(e.buf)) // as Work
@@ -237,11 +237,18 @@ func (c *call) writeLarge(m proto.Message, size int, made *texts) error {
 	}
 	for b, ok := text.first(); ok; b, ok = text.first() {
 		send(b)
-		c.api.texts.recycle(b)
+		c.recycle(b)
 	}
 	c.x.Response.Write(e.buf)
 	c.x.Response.End()
 	return nil
+}
+
+// recycle recycles a buffer that may have been written.
+func (c *call) recycle(text []byte) {
+	if !c.x.Response.IsTorn() {
+		c.api.texts.recycle(text)
+	}
 }
 
 func (c *call) newPieces() *pieces { return &pieces{keeper: &c.api.texts, memory: &c.x.Memory} }
