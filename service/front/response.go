@@ -200,7 +200,7 @@ func (o *Response) end() {
 }
 
 // IsTorn reports whether a write has failed. Over HTTP/2 net/http may read what was to be written
-// even then, so that nobody else may get its memory.
+// even then, so that its memory must not go to another request.
 func (o *Response) IsTorn() bool { return o.torn.Load() }
 
 // write writes bytes, at most Chunk of them.
