@@ -81,9 +81,18 @@ func onPrimary(
 	test func(t *testing.T, cluster *fakemongo.Cluster, c *client.Client),
 ) {
 	t.Helper()
+	onServer(t, fakemongo.Primary, command, replies, test)
+}
+
+// onServer does what onPrimary does, on a server of a role.
+func onServer(
+	t *testing.T, role fakemongo.Role, command string, replies []fakemongo.Handler,
+	test func(t *testing.T, cluster *fakemongo.Cluster, c *client.Client),
+) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := fakemongo.ClusterConfig{WireVersion: 27}
-		cluster := fakemongo.NewCluster(t, cfg, fakemongo.Primary)
+		cluster := fakemongo.NewCluster(t, cfg, role)
 		c := connect(t, cluster, "", client.Options{Jitter: func() float64 { return 1 }})
 		synctest.Wait()
 		for name, h := range ends() {
@@ -150,6 +159,53 @@ func TestInterruptedInTheMiddle(t *testing.T) {
 				}
 			})
 	}
+}
+
+// TestStateChangeOfMongos checks that an error which a mongos may have from a shard, or which ended
+// its own wait for one, leaves the outcome open, unless the retry tells.
+func TestStateChangeOfMongos(t *testing.T) {
+	stops := fakemongo.Always(fakemongo.Error(11600, "", "no", mongoerr.LabelRetryableWrite))
+	unlabeled := fakemongo.Always(fakemongo.Error(189, "", "no"))
+	duplicate := fakemongo.Always(fakemongo.Error(11000, "", "duplicate"))
+	for name, tt := range map[string]struct {
+		replies []fakemongo.Handler
+		code    int32
+		unknown bool
+	}{
+		"once":                 {[]fakemongo.Handler{unlabeled}, 189, true},
+		"twice":                {[]fakemongo.Handler{stops, noPrimary}, 10107, true},
+		"then overloaded":      {[]fakemongo.Handler{stops, tooBusy}, 11600, true},
+		"then a duplicate key": {[]fakemongo.Handler{stops, duplicate}, 11000, false},
+	} {
+		for call, write := range retryableWrites(t) {
+			t.Run(call+"/"+name, func(t *testing.T) {
+				onServer(t, fakemongo.Mongos, write.command, tt.replies,
+					func(t *testing.T, _ *fakemongo.Cluster, c *client.Client) {
+						err := write.run(t, c)
+						unknown := isA[*operation.OutcomeUnknownError](err)
+						if unknown != tt.unknown || mongoerr.Code(err) != tt.code {
+							t.Errorf("%v, want code %d, unknown outcome: %v", err, tt.code,
+								tt.unknown)
+						}
+					})
+			})
+		}
+	}
+}
+
+// TestStateChangeBehindBalancer checks the same of a mongos behind a load balancer.
+func TestStateChangeBehindBalancer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := fakemongo.NewBalanced(t, fakemongo.BalancedConfig{})
+		for _, s := range b.Services() {
+			s.Handle("insert", noPrimary)
+		}
+		c := startBalanced(t, b, b.URI(""), client.Options{})
+		_, err := c.InsertOne(t.Context(), orders, doc(t, `{"_id":1}`), client.InsertOneOptions{})
+		if !isA[*operation.OutcomeUnknownError](err) || mongoerr.Code(err) != 10107 {
+			t.Errorf("InsertOne() = %v, want an unknown outcome", err)
+		}
+	})
 }
 
 // TestDeadlineAfterLostReply checks that a write is not taken for unsent if its time runs out

@@ -108,9 +108,11 @@ type ending struct {
 	sent bool
 	// divisible says that a command that the server has interrupted may be done in part.
 	divisible bool
-	number    int64
-	err       error
-	concern   *mongoerr.WriteConcernError
+	// relayed says that the server may have had another one write, and passed on its error.
+	relayed bool
+	number  int64
+	err     error
+	concern *mongoerr.WriteConcernError
 }
 
 // entry returns the record of the attempt.
@@ -154,9 +156,8 @@ func (a *ending) delivery() mongoerr.Delivery {
 func (a *ending) leavesNothing() bool { return a.kind == Read && !a.divisible && !a.member }
 
 // isCutShort reports whether the server's error leaves it open what the command has done: a mongos
-// has lost its shard, the server was interrupted in a command that may be done in part, or it wrote
-// the output of an aggregation to a primary that stepped down meanwhile. The end of a transaction
-// undoes its commands.
+// has lost its shard, the server was interrupted in a command that may be done in part, or it had
+// another one write, which stepped down meanwhile. The end of a transaction undoes its commands.
 func (a *ending) isCutShort() bool {
 	failed, ok := errors.AsType[*mongoerr.CommandError](a.err)
 	if !ok || a.kind == Read || a.member ||
@@ -165,7 +166,7 @@ func (a *ending) isCutShort() bool {
 		return false
 	}
 	if mongoerr.IsStateChange(failed) {
-		return a.kind == Output || a.divisible && mongoerr.IsRecovering(failed)
+		return a.relayed || a.divisible && mongoerr.IsRecovering(failed)
 	}
 	return mongoerr.IsRetryableWriteCode(failed.Code)
 }

@@ -211,7 +211,7 @@ func TestEntry(t *testing.T) {
 	several := func(err error) ending { return ending{kind: Write, divisible: true, err: err} }
 	read := func(err error) ending { return ending{divisible: true, err: err} }
 	again := func(err error) ending { return ending{err: err} } // a read that is repeated
-	output := func(err error) ending { return ending{kind: Output, err: err} }
+	relayed := func(err error) ending { return ending{kind: Write, relayed: true, err: err} }
 	abort := func(err error) ending { return ending{kind: Write, role: Abort, err: err} }
 	commit := func(err error) ending { return ending{kind: Write, role: Commit, err: err} }
 	concern := single(nil)
@@ -220,6 +220,10 @@ func TestEntry(t *testing.T) {
 	member.member = true
 	within := again(command(6))
 	within.member = true
+	routed := again(command(10107))
+	routed.relayed = true
+	ofRouter := relayed(command(10107))
+	ofRouter.member = true
 	const (
 		isUnsent   = mongoerr.Unsent
 		isRefused  = mongoerr.Refused
@@ -259,9 +263,17 @@ func TestEntry(t *testing.T) {
 		"a lost shard of a read":        {again(command(6)), isRefused, false},
 		"a read whose time was over":    {again(command(50)), isExecuted, false},
 		"a read in a transaction":       {within, isExecuted, false},
-		"no primary for an output":      {output(command(10107)), isUnknown, false},
-		"an output is interrupted":      {output(command(11600)), isUnknown, false},
-		"no output was written":         {output(command(10107, wrote)), isRefused, false},
+		"relayed, no primary":           {relayed(command(10107)), isUnknown, false},
+		"relayed, not master":           {relayed(command(10058)), isUnknown, false},
+		"relayed, a step-down":          {relayed(command(189)), isUnknown, false},
+		"relayed, a shutdown":           {relayed(command(91)), isUnknown, false},
+		"relayed, interrupted":          {relayed(command(11600)), isUnknown, false},
+		"relayed, nothing written":      {relayed(command(10107, wrote)), isRefused, false},
+		"relayed, overloaded": {
+			relayed(command(91, overloaded, retryable)), isRefused, false,
+		},
+		"relayed, a read":               {routed, isRefused, false},
+		"relayed, in a transaction":     {ofRouter, isRefused, false},
 		"a commit":                      {commit(nil), isExecuted, true},
 		"a commit is interrupted":       {commit(command(11601)), isExecuted, false},
 		"no such transaction":           {commit(command(251, transient)), isExecuted, true},
