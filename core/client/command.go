@@ -43,7 +43,7 @@ func (c *Client) RunCommandOn(
 	}
 	res, err := c.run(ctx, &op, &opt.Common)
 	if err != nil {
-		return nil, "", withoutDoubt(err, &op)
+		return nil, "", withoutDoubt(err, cmd)
 	}
 	return res.Reply, res.Server, nil
 }
@@ -74,7 +74,7 @@ func (c *Client) RunCursorCommand(
 		BatchSize: valueOf(opt.BatchSize), MaxAwaitTimeMS: opt.MaxTimeMS, Comment: opt.Comment,
 		Timeout: opt.Timeout, Lifetime: lifetime,
 	})
-	return cur, withoutDoubt(err, &op)
+	return cur, withoutDoubt(err, cmd)
 }
 
 // ContinueCursor returns a cursor that continues from the state of another one, which may be of
@@ -96,6 +96,7 @@ func commandOperation(
 	return operation.Operation{
 		Database: db, Name: "runCommand", Command: &u, Kind: operation.Generic,
 		ReadPreference: o.ReadPreference, Session: o.session(),
+		Relayed:           effectOf(cmd) == writesOutside,
 		OwnReadConcern:    cmd.Has("readConcern"),
 		DeadlineAsMaxTime: !cmd.Has("maxTimeMS") && !strings.EqualFold(u.Name(), "getMore"),
 		RunOn:             o.RunOn, Caller: o.Caller,
@@ -103,9 +104,9 @@ func commandOperation(
 }
 
 // withoutDoubt returns the error without the unknown outcome if the command is known to only read.
-func withoutDoubt(err error, op *operation.Operation) error {
+func withoutDoubt(err error, cmd bson.Raw) error {
 	unknown, ok := errors.AsType[*operation.OutcomeUnknownError](err)
-	if ok && onlyReads(op.Command.Name()) {
+	if ok && effectOf(cmd) == onlyReads {
 		return unknown.Err
 	}
 	return err
@@ -121,13 +122,40 @@ func (u *userCommand) Append(b *bson.Builder, _ operation.Target) error {
 	return nil
 }
 
-// onlyReads reports whether a command of this name changes nothing, whatever its arguments are.
-// For an unknown name it returns false.
-func onlyReads(name string) bool {
-	_, ok := readingCommands[strings.ToLower(name)]
-	return ok
+// effect says what a command does to data.
+type effect uint8
+
+const (
+	mayWrite effect = iota // also a command that is not known
+	onlyReads
+	// writesOutside is that of a command whose result another server may have to write.
+	writesOutside
+)
+
+// effectOf returns the effect of a command, by its name and, where these matter, its arguments.
+func effectOf(cmd bson.Raw) effect {
+	name := strings.ToLower(cmd.FirstKey())
+	var out bool
+	switch name {
+	case "aggregate":
+		pipeline, _ := cmd.Lookup("pipeline")
+		stages, _ := pipeline.Array()
+		out = writesOutput(stages)
+	case "mapreduce":
+		inline, _ := cmd.Lookup("out", "inline")
+		out = inline.IsZero()
+	default:
+		if _, ok := readingCommands[name]; !ok {
+			return mayWrite
+		}
+	}
+	if out {
+		return writesOutside
+	}
+	return onlyReads
 }
 
+// readingCommands are those that only read, whatever their arguments are.
 var readingCommands = map[string]struct{}{
 	"ping":             {},
 	"hello":            {},

@@ -378,6 +378,12 @@ func TestRefusedReads(t *testing.T) {
 			return err
 		}
 	}
+	command := func(cmd string) func(*testing.T, *client.Client) error {
+		return func(t *testing.T, c *client.Client) error {
+			_, err := c.RunCommand(t.Context(), "shop", doc(t, cmd), client.RunCommandOptions{})
+			return err
+		}
+	}
 	for name, tt := range map[string]struct {
 		read func(*testing.T, *client.Client) error
 		code int32
@@ -394,12 +400,38 @@ func TestRefusedReads(t *testing.T) {
 			aggregate(`[{"$out":"x"}]`), 11600, mongoerr.Unanswered,
 		},
 		"$out that is wrong": {aggregate(`[{"$out":"x"}]`), 2, mongoerr.Executed},
+		"RunCommand of $merge, by no primary": {
+			command(`{"aggregate":"c","pipeline":[{"$match":{}},{"$merge":"x"}],"cursor":{}}`),
+			10107, mongoerr.Unanswered,
+		},
+		"RunCommand of an aggregation, by no primary": {
+			command(`{"aggregate":"c","pipeline":[{"$match":{}}],"cursor":{}}`),
+			10107, mongoerr.Refused,
+		},
+		"RunCommand of an aggregation, by a server that stops": {
+			command(`{"aggregate":1,"cursor":{}}`), 11600, mongoerr.Refused,
+		},
+		"RunCommand of mapReduce, by no primary": {
+			command(`{"mapReduce":"c","out":"x"}`), 10058, mongoerr.Unanswered,
+		},
+		"RunCommand of mapReduce into a document, by no primary": {
+			command(`{"mapreduce":"c","out":{"merge":"x"}}`), 13435, mongoerr.Unanswered,
+		},
+		"RunCommand of mapReduce that writes nothing, by no primary": {
+			command(`{"mapReduce":"c","out":{"inline":1}}`), 10107, mongoerr.Refused,
+		},
+		"RunCommand of an insert, by no primary": {
+			command(`{"insert":"c","documents":[{"_id":1}]}`), 10107, mongoerr.Refused,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			refuse := fakemongo.Error(tt.code, "x", "x")
 			handlers := fakemongo.Handlers{
 				"find":      func(*fakemongo.Command) fakemongo.Reply { return refuse },
 				"aggregate": func(*fakemongo.Command) fakemongo.Reply { return refuse },
+				"mapReduce": func(*fakemongo.Command) fakemongo.Reply { return refuse },
+				"mapreduce": func(*fakemongo.Command) fakemongo.Reply { return refuse },
+				"insert":    func(*fakemongo.Command) fakemongo.Reply { return refuse },
 			}
 			run(t, handlers, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
 				err := tt.read(t, c)

@@ -133,6 +133,8 @@ type Operation struct {
 	// On is the connection to run on; nil: that of a server that is selected. It stays pinned,
 	// however the operation ends.
 	On *Pin
+	// Relayed says that the server may have another one write, as with an Output.
+	Relayed bool
 	// Keep asks for what the further commands of a cursor need, if the operation succeeds: its
 	// connection (Result.Pin), unless On is set or any connection will do, and its implicit session
 	// (Result.Session).

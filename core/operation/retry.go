@@ -113,8 +113,9 @@ func (c *course) conclude(op *Operation, kept outcome, last error) outcome {
 func (c *course) entry(op *Operation, o *outcome) entry {
 	e := ending{
 		kind: op.Kind, role: c.part.role, member: c.part.within(), sent: c.sent,
-		relayed: op.Kind == Output || c.hello != nil && c.hello.Kind == description.ServerMongos,
-		number:  c.txnNumber, err: o.err, concern: o.res.WriteConcernError,
+		relayed: op.Relayed || op.Kind == Output ||
+			c.hello != nil && c.hello.Kind == description.ServerMongos,
+		number: c.txnNumber, err: o.err, concern: o.res.WriteConcernError,
 	}
 	if m, ok := op.Command.(Mixed); ok {
 		e.divisible = !m.Retryable() || !m.Single()
