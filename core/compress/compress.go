@@ -124,17 +124,25 @@ func (e *Error) Unwrap() error { return e.Err }
 // Malformed reports true; see mongoerr.IsMalformed.
 func (e *Error) Malformed() bool { return true }
 
-// Decompress appends the decompressed src to dst: exactly size bytes, as the sender claims. It
-// allocates size bytes, once, and only if size is within limit and src can be that long. Its error
-// is an *Error.
-func Decompress(dst []byte, id ID, size, limit int, src []byte) ([]byte, error) {
+// Check returns an *Error if the compressor is unknown, if size, which the sender claims for the
+// decompressed src, is not within limit, or if src cannot be that long.
+func Check(id ID, size, limit int, src []byte) error {
 	switch {
 	case !id.known():
-		return nil, &Error{id, "unknown", nil}
+		return &Error{id, "unknown", nil}
 	case size < 0 || size > limit:
-		return nil, &Error{id, fmt.Sprintf("size %d is not between 0 and %d", size, limit), nil}
+		return &Error{id, fmt.Sprintf("size %d is not between 0 and %d", size, limit), nil}
 	case len(src) < math.MaxInt/codecs[id].maxRatio && size > len(src)*codecs[id].maxRatio:
-		return nil, &Error{id, fmt.Sprintf("%d bytes cannot be %d", len(src), size), nil}
+		return &Error{id, fmt.Sprintf("%d bytes cannot be %d", len(src), size), nil}
+	}
+	return nil
+}
+
+// Decompress appends the decompressed src to dst: exactly size bytes, as the sender claims. It
+// allocates size bytes, once, and only after Check. Its error is an *Error.
+func Decompress(dst []byte, id ID, size, limit int, src []byte) ([]byte, error) {
+	if err := Check(id, size, limit, src); err != nil {
+		return nil, err
 	}
 	out, err := codecs[id].expand(dst, size, src)
 	if err != nil {

@@ -288,7 +288,8 @@ func TestStreamedRepliesMayBeCompressed(t *testing.T) {
 	}
 }
 
-// A compressed reply that is malformed breaks the connection, with an error that says why.
+// A compressed reply that is malformed breaks the connection, with an error that says why, also if
+// there would be no room for the size that it claims.
 func TestBadCompressedReplies(t *testing.T) {
 	reply := func(id compress.ID, size int, data []byte) func(*fakemongo.Command) fakemongo.Reply {
 		return func(cmd *fakemongo.Command) fakemongo.Reply {
@@ -321,7 +322,8 @@ func TestBadCompressedReplies(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := fakemongo.NewServer(t, fakemongo.Handlers{"find": tt.handler})
-			c := dial(t, s, conn.Config{})
+			a := &admitting{err: errors.New("no room")}
+			c := dial(t, s, conn.Config{Admit: a.admit})
 			_, err := c.RoundTrip(t.Context(), message("find", 0))
 			if e, ok := errors.AsType[*mongoerr.NetworkError](err); !ok || !e.Sent ||
 				errors.Is(err, io.EOF) || !strings.Contains(err.Error(), tt.want) || c.Alive() {

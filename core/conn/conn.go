@@ -19,6 +19,7 @@ import (
 	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/buffer"
+	"github.com/mooringdb/mooring/core/compress"
 	"github.com/mooringdb/mooring/core/conn/ocsp"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
@@ -441,6 +442,10 @@ func (c *Conn) readMessage(
 		return h, m, lent, nil
 	}
 	defer lent.Release()
+	if err := compress.Check(compress.ID(packed.Compressor), int(packed.UncompressedSize),
+		int(c.replies.max-wire.HeaderSize), packed.Data); err != nil {
+		return h, nil, nil, err
+	}
 	unpacked, err := c.replies.admitted(ctx, packed.UncompressedSize)
 	if err != nil {
 		return h, nil, nil, err
