@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -86,8 +87,13 @@ func (m *importing) write(
 	ctx context.Context, b *batch, keyed bool,
 ) ([]*mooringv1.WriteError, error) {
 	if keyed {
-		// A batch of a file that has grown since is another one, with more documents.
-		key := fmt.Sprintf("%s-%d-%d", m.state.ID, b.first, b.next)
+		// A batch of a file that has grown is another one: it has more documents, or more of the
+		// last.
+		hash := sha256.New()
+		for _, r := range b.docs {
+			hash.Write(r.doc)
+		}
+		key := fmt.Sprintf("%s-%d-%x", m.state.ID, b.first, hash.Sum(nil)[:8])
 		ctx = client.WithIdempotencyKey(ctx, key)
 	}
 	ordered, partial := m.UpsertFields != nil, true

@@ -2,7 +2,11 @@ package transfer
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -70,7 +74,19 @@ func (r *rejected) Reject(t *Trouble) error {
 
 func (r *rejected) Size() (int64, error) { return int64(len(*r)), nil }
 
-func (r *rejected) At(int64) error { return nil }
+// lines returns the lines of the documents.
+func (r *rejected) lines() string {
+	var all []string
+	for _, t := range *r {
+		all = append(all, strconv.Itoa(t.Line))
+	}
+	return strings.Join(all, " ")
+}
+
+func (r *rejected) At(size int64) error {
+	*r = (*r)[:min(size, int64(len(*r)))]
+	return nil
+}
 
 // TestNoKeys imports into a deployment that takes no idempotency keys, and that refuses the first
 // batches only when all of them are there.
@@ -151,60 +167,75 @@ func TestForgottenKey(t *testing.T) {
 }
 
 // TestGrownBatch kills an import before the answer to its last batch, and continues it when the
-// file has grown, so that the batch has more documents than those that are written.
+// file has grown, so that the batch has more documents than those that are written, or another last
+// one.
 func TestGrownBatch(t *testing.T) {
 	reused := refuse(t, codes.InvalidArgument, "IdempotencyKeyReused", "never", 0)
-	var mu sync.Mutex
-	keys := map[string]int{} // how many documents a key is for
-	var stored []*mooringv1.Document
-	has := map[string]bool{}
-	var kill context.CancelFunc
-	to := orders(func(ctx context.Context, request, response any) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if found, ok := response.(*mooringv1.FindResponse); ok {
-			found.Documents = stored
-			return nil
-		}
-		docs := request.(*mooringv1.InsertManyRequest).GetDocuments()
-		answer := response.(*mooringv1.InsertManyResponse)
-		answer.InsertedCount = new(int64)
-		if n, ok := keys[keyOf(ctx)]; ok && n != len(docs) {
-			return reused
-		} else if ok {
-			*answer.InsertedCount = int64(n)
-			return nil
-		}
-		keys[keyOf(ctx)] = len(docs)
-		for i, d := range docs {
-			if has[string(d.GetBson())] {
-				answer.WriteErrors = append(answer.WriteErrors,
-					&mooringv1.WriteError{Index: int64(i), Code: duplicateKey})
-				continue
+	csv := "a\n" + strings.Repeat("1\n", batchDocs+1)
+	for name, tt := range map[string]struct {
+		before, after string
+		docs          int64
+		rejects       string
+	}{
+		"more lines": {
+			strings.Repeat("{\"a\":1}\n", batchDocs+2),
+			strings.Repeat("{\"a\":1}\n", batchDocs+5), batchDocs + 5, "",
+		},
+		"a longer line": {csv + "2", csv + "23\n", batchDocs + 1, "1003"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			keys := map[string]string{} // what a key is for
+			stored := map[bson.ObjectID]*mooringv1.Document{}
+			var kill context.CancelFunc
+			to := orders(func(ctx context.Context, request, response any) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if found, ok := response.(*mooringv1.FindResponse); ok {
+					found.Documents = slices.Collect(maps.Values(stored))
+					return nil
+				}
+				docs := request.(*mooringv1.InsertManyRequest).GetDocuments()
+				answer := response.(*mooringv1.InsertManyResponse)
+				answer.InsertedCount = new(int64)
+				if of, ok := keys[keyOf(ctx)]; ok && of != fmt.Sprint(docs) {
+					return reused
+				} else if ok {
+					*answer.InsertedCount = int64(len(docs))
+					return nil
+				}
+				keys[keyOf(ctx)] = fmt.Sprint(docs)
+				for i, d := range docs {
+					v, _ := bson.Raw(d.GetBson()).Lookup("_id")
+					id, _ := v.ObjectID()
+					if stored[id] != nil {
+						answer.WriteErrors = append(answer.WriteErrors,
+							&mooringv1.WriteError{Index: int64(i), Code: duplicateKey})
+						continue
+					}
+					stored[id] = d
+					*answer.InsertedCount++
+				}
+				if len(docs) < batchDocs && kill != nil {
+					kill()
+					return status.Error(codes.Canceled, "killed")
+				}
+				return nil
+			})
+			not := new(rejected)
+			i := Import{
+				Collection: to, Rejects: not, Checkpoint: filepath.Join(t.TempDir(), "state"),
 			}
-			has[string(d.GetBson())] = true
-			stored = append(stored, d)
-			*answer.InsertedCount++
-		}
-		if len(docs) < batchDocs && kill != nil {
-			kill()
-			return status.Error(codes.Canceled, "killed")
-		}
-		return nil
-	})
-	not := new(rejected)
-	i := Import{Collection: to, Rejects: not, Checkpoint: filepath.Join(t.TempDir(), "state")}
-	ctx, cancel := context.WithCancel(t.Context())
-	kill = cancel
-	_, err := i.Run(ctx, strings.NewReader(strings.Repeat("{\"a\":1}\n", batchDocs+2)))
-	if err == nil {
-		t.Fatal("the import is finished, want it killed")
-	}
-	kill = nil
-	const n = batchDocs + 5
-	got, err := i.Run(t.Context(), strings.NewReader(strings.Repeat("{\"a\":1}\n", n)))
-	if err != nil || got.Inserted != n || len(*not) > 0 || len(stored) != n {
-		t.Errorf("Run: %+v, %v and %v, %d stored, want %d documents", got, *not, err, len(stored),
-			n)
+			ctx, cancel := context.WithCancel(t.Context())
+			kill = cancel
+			if _, err := i.Run(ctx, strings.NewReader(tt.before)); err == nil {
+				t.Fatal("the import is finished, want it killed")
+			}
+			kill = nil
+			got, err := i.Run(t.Context(), strings.NewReader(tt.after))
+			if err != nil || got.Inserted != tt.docs || not.lines() != tt.rejects {
+				t.Errorf("Run: %+v, %v and %v, want %d documents", got, not.lines(), err, tt.docs)
+			}
+		})
 	}
 }
