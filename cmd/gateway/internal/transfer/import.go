@@ -7,6 +7,7 @@
 package transfer
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -95,8 +96,17 @@ type state struct {
 	Read      int64  `json:"read"` // how many documents of the file, rejected ones included
 	Rest      int64  `json:"rejectBytes"`
 	Done      bool   `json:"done,omitempty"` // so is the file
+	// Open is the line of the last document if that had no end; nil: it had one.
+	Open *openLine `json:"open,omitempty"`
 
 	Imported
+}
+
+// openLine says what a last line without an end was, of which there may be more later.
+type openLine struct {
+	Hash     string `json:"hash"`
+	Rejected bool   `json:"rejected,omitempty"`
+	Rest     int64  `json:"rejectBytes,omitempty"` // before it was rejected
 }
 
 // importing holds the state of one run.
@@ -117,6 +127,7 @@ type batch struct {
 	docs  []record // those to write
 	bytes int
 	bad   []*Trouble // those that cannot be read
+	open  *openLine  // of the last document; nil: its line has an end
 	// again says that the batch may have been written before.
 	again bool
 
@@ -139,10 +150,17 @@ func (i Import) Run(ctx context.Context, r io.Reader) (Imported, error) {
 	}
 	done, before := m.state.Done, m.state.Read
 	m.state.Done = false // the file may have grown
+	var last record
 	for n := range before {
-		if _, err := src.next(); err != nil {
+		if last, err = src.next(); err != nil {
 			return m.state.Imported, fmt.Errorf(
 				"the checkpoint belongs to another file: after %d documents: %w", n, err)
+		}
+	}
+	if o := m.state.Open; o != nil && o.Hash != hashOfLine(src.text()) {
+		done = false
+		if src, err = m.ended(src, last); err != nil {
+			return m.state.Imported, err
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -198,7 +216,32 @@ func (m *importing) load(head []byte) (resumed bool, err error) {
 	return true, m.Rejects.At(before.Rest)
 }
 
-// hashOf returns a hash of the beginning of a file.
+// ended takes the last document of the run before, whose line has more now. If what there was of it
+// has been rejected, it is read again. Else it is rejected now: any part of it may be written.
+func (m *importing) ended(src source, last record) (source, error) {
+	before := m.state.Open
+	m.state.Open = nil
+	if before.Rejected {
+		m.state.Read--
+		m.state.Rejected--
+		return &unread{src, &last}, m.Rejects.At(before.Rest)
+	}
+	err := m.Rejects.Reject(&Trouble{
+		Line: last.line, Column: 1, Number: m.state.Read, Text: clip(src.text()),
+		Reason: "an earlier run has written this line without its end: correct the document",
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.state.Rejected++
+	m.state.Rest, err = m.Rejects.Size()
+	return src, errors.Join(err, m.save())
+}
+
+// hashOfLine returns a hash of a line without its end.
+func hashOfLine(line []byte) string { return hashOf(bytes.TrimRight(line, "\r\n")) }
+
+// hashOf returns a hash of a part of a file.
 func hashOf(head []byte) string {
 	hash := sha256.Sum256(head)
 	return hex.EncodeToString(hash[:8])
@@ -260,6 +303,10 @@ func (m *importing) fill(src source, at int64) (*batch, error) {
 		}
 		r.number = b.next + 1
 		b.next++
+		b.open = nil
+		if line := src.text(); len(line) > 0 && !bytes.HasSuffix(line, []byte{'\n'}) {
+			b.open = &openLine{Hash: hashOfLine(line)}
+		}
 		if r.trouble == nil {
 			r.doc, r.trouble = m.prepare(r)
 		}
@@ -325,16 +372,22 @@ func (m *importing) finish(b *batch) error {
 	if b.err != nil {
 		return b.err
 	}
+	var err error
 	for _, t := range b.rejects {
+		if b.open != nil && t.Number == b.next {
+			b.open.Rejected = true
+			if b.open.Rest, err = m.Rejects.Size(); err != nil {
+				return err
+			}
+		}
 		if err := m.Rejects.Reject(t); err != nil {
 			return err
 		}
 	}
-	var err error
 	if m.state.Rest, err = m.Rejects.Size(); err != nil {
 		return err
 	}
-	m.state.Read = b.next
+	m.state.Read, m.state.Open = b.next, b.open
 	m.state.Inserted += b.counts.Inserted
 	m.state.Replaced += b.counts.Replaced
 	m.state.Rejected += int64(len(b.rejects))

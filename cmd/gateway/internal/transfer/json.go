@@ -19,10 +19,12 @@ const maxText = 4 * bson.MaxDocumentSize
 type lines struct {
 	r    *bufio.Reader
 	line int
+	last []byte
 }
 
 func (l *lines) next() (record, error) {
 	for {
+		l.last = nil
 		text, err := l.read()
 		if err != nil && (len(text) == 0 || !errors.Is(err, io.EOF)) {
 			return record{}, err
@@ -32,10 +34,13 @@ func (l *lines) next() (record, error) {
 			text = bytes.TrimPrefix(text, mark)
 		}
 		if len(bytes.TrimSpace(text)) > 0 {
+			l.last = text
 			return parse(text, l.line, 1), nil
 		}
 	}
 }
+
+func (l *lines) text() []byte { return l.last }
 
 // read reads a line.
 func (l *lines) read() (text []byte, err error) {
@@ -134,6 +139,8 @@ func (a *array) next() (record, error) {
 }
 
 const noDocument = "expected a document: {"
+
+func (*array) text() []byte { return nil }
 
 // rest returns io.EOF if nothing follows the array.
 func (a *array) rest() error {

@@ -2,9 +2,11 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -237,5 +239,94 @@ func TestGrownBatch(t *testing.T) {
 				t.Errorf("Run: %+v, %v and %v, want %d documents", got, not.lines(), err, tt.docs)
 			}
 		})
+	}
+}
+
+// TestUnendedLine continues an import whose last line had no end yet, with what the file has later.
+func TestUnendedLine(t *testing.T) {
+	to := orders(func(_ context.Context, request, response any) error {
+		if answer, ok := response.(*mooringv1.BulkWriteResponse); ok {
+			models := request.(*mooringv1.BulkWriteRequest).GetModels()
+			answer.UpsertedCount = new(int64(len(models)))
+			return nil
+		}
+		docs := request.(*mooringv1.InsertManyRequest).GetDocuments()
+		response.(*mooringv1.InsertManyResponse).InsertedCount = new(int64(len(docs)))
+		return nil
+	})
+	type run struct {
+		file     string // what has been added to it
+		inserted int64
+		rejects  string // their lines
+		finished bool
+	}
+	for name, tt := range map[string]struct {
+		upsert bool
+		runs   []run
+	}{
+		"a document": {false, []run{
+			{"{\"a\":1}\n{\"a\"", 1, "2", false},
+			{"", 1, "2", true},
+			{":2}\n{\"a\":", 2, "3", false},
+			{"3}\n{\"a\":4}", 4, "", false},
+			{"\n", 4, "", true},
+		}},
+		"a row": {false, []run{
+			{"a,b\n1,2\n3,4", 2, "", false},
+			{"5\n", 2, "3", false},
+			{"", 2, "3", true},
+			{"6,7\n8", 3, "3 5", false},
+			{",9\r", 4, "3", false},
+			{"\n", 4, "3", true},
+		}},
+		"a row of an upsert": {true, []run{
+			{"a,b\n1,2", 1, "", false},
+			{"3\n4,5\n", 2, "2", false},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			not := new(rejected)
+			i := Import{
+				Collection: to, Rejects: not, Ends: true,
+				Checkpoint: filepath.Join(t.TempDir(), "state"),
+			}
+			if tt.upsert {
+				i.UpsertFields = []string{"a"}
+			}
+			file := ""
+			for n, run := range tt.runs {
+				file += run.file
+				got, err := i.Run(t.Context(), strings.NewReader(file))
+				_, finished := errors.AsType[*FinishedError](err)
+				if err != nil && !finished || finished != run.finished ||
+					got.Inserted != run.inserted || got.Rejected != int64(len(*not)) ||
+					not.lines() != run.rejects {
+					t.Errorf("run %d: %+v, rejects of lines %q, %v; want %+v", n+1, got,
+						not.lines(), err, run)
+				}
+			}
+		})
+	}
+}
+
+// TestChangedRow checks what is said of a row that was written before all of it was there.
+func TestChangedRow(t *testing.T) {
+	to := orders(func(_ context.Context, _, response any) error {
+		response.(*mooringv1.InsertManyResponse).InsertedCount = new(int64(1))
+		return nil
+	})
+	not := new(rejected)
+	i := Import{Collection: to, Rejects: not, Checkpoint: filepath.Join(t.TempDir(), "state")}
+	for _, file := range []string{"a\n1", "a\n12\n"} {
+		if _, err := i.Run(t.Context(), strings.NewReader(file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := rejected{{
+		Line: 2, Column: 1, Number: 1, Text: "12",
+		Reason: "an earlier run has written this line without its end: correct the document",
+	}}
+	if !reflect.DeepEqual(*not, want) {
+		t.Errorf("rejects %+v, want %+v", *not, want)
 	}
 }

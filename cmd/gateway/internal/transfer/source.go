@@ -70,6 +70,23 @@ type record struct {
 // *Trouble if it is the file's fault.
 type source interface {
 	next() (record, error)
+	// text returns the line, or lines, of the last record, with the end if there is one. It is nil
+	// in a format whose documents say where they end. It is a view until next.
+	text() []byte
+}
+
+// unread reads a record again.
+type unread struct {
+	source
+	record *record // nil: that was done
+}
+
+func (u *unread) next() (record, error) {
+	if r := u.record; r != nil {
+		u.record = nil
+		return *r, nil
+	}
+	return u.source.next()
 }
 
 // headBytes is how much of a file is looked at to know its format.
@@ -175,6 +192,8 @@ func (d *dump) next() (record, error) {
 	return record{doc: doc}, nil
 }
 
+func (*dump) text() []byte { return nil }
+
 // table reads CSV.
 type table struct {
 	d *csv.Decoder
@@ -197,6 +216,8 @@ func (t *table) next() (record, error) {
 	}
 	return record{line: wrong.Line, trouble: trouble}, nil
 }
+
+func (t *table) text() []byte { return t.d.Row() }
 
 // parser reads Extended JSON, and older forms of two types, too.
 var parser = extjson.Parser{Limit: bson.MaxDocumentSize, Legacy: true}
