@@ -176,5 +176,8 @@ func (x *Chain) forward(ctx context.Context, c *pass, to page.Replica) (call.Rep
 			f.Metadata[key] = values
 		}
 	}
+	if c.isOnce() {
+		c.call.Account.GoOn() // for its response, as in finish
+	}
 	return x.cfg.Replicas.Forward(ctx, f)
 }

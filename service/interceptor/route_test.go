@@ -212,6 +212,40 @@ func TestForwardedCallsPassOnce(t *testing.T) {
 	}
 }
 
+// answering is a replica whose answers have 2 MiB.
+type answering struct{}
+
+func (answering) Forward(ctx context.Context, f *call.Forwarding) (call.Reply, error) {
+	return call.Reply{Response: f.Answer.New().Interface()},
+		admission.From(ctx).GrowLast(ctx, 2<<20)
+}
+
+// TestForwardedWritesWaitForMemory checks that the response of a write that another replica has
+// done is not refused for lack of memory, and that of a read is.
+func TestForwardedWritesWaitForMemory(t *testing.T) {
+	n := newNode(t, `permit (principal, action, resource);`, &elsewhere{}, answering{})
+	local := call.Local{Identity: &caller.Identity{Principal: "key:shop"}}
+	ctx := &call.LocalContext{Context: t.Context(), Local: local}
+	for method, row := range map[string]struct {
+		request proto.Message
+		refused bool
+	}{
+		"InsertOne": {
+			&mooringv1.InsertOneRequest{Database: "d", Collection: "c", Transaction: new("t")}, false,
+		},
+		"FindOne": {
+			&mooringv1.FindOneRequest{Database: "d", Collection: "c", Transaction: new("t")}, true,
+		},
+	} {
+		_, err := n.chain.Unary()(ctx, row.request,
+			&grpc.UnaryServerInfo{FullMethod: "/mooring.v1.DocumentService/" + method},
+			func(context.Context, any) (any, error) { return nil, errors.New("the handler runs") })
+		if (err != nil) != row.refused {
+			t.Errorf("%s = %v; want a refusal: %t", method, err, row.refused)
+		}
+	}
+}
+
 // TestOneHop checks that a call that another replica has forwarded goes no further.
 func TestOneHop(t *testing.T) {
 	there := &elsewhere{}

@@ -62,14 +62,8 @@ func (t *Transport) call(ctx context.Context, address string, run exchange) erro
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[unsent](err); ok {
-		return e.error
-	}
 	return t.explain(ctx, address, p, &via, err)
 }
-
-// unsent wraps the error of a request that cannot be sent: the replica was not asked.
-type unsent struct{ error }
 
 // lost counts a call to a replica that gave no answer, unless the replica has left.
 func (t *Transport) lost(address string) {

@@ -29,6 +29,9 @@ import (
 // proved a handle key.
 const forwardingKey = "mooring-forwarding-bin"
 
+// sizesKey is there if the caller wants a replicav1.Size before each large message.
+const sizesKey = "mooring-sizes"
+
 var _ interceptor.Replicas = (*Transport)(nil)
 
 // API holds what the listener serves beside the calls of replicas: the calls of clients that other
@@ -104,21 +107,15 @@ func (t *Transport) Forward(ctx context.Context, f *call.Forwarding) (call.Reply
 	}
 	md := metadata.MD(f.Metadata).Copy()
 	md.Set(forwardingKey, text)
-	if f.Streams {
-		return t.open(ctx, f, md)
+	md.Set(sizesKey, "true")
+	s, err := t.open(ctx, f, md)
+	switch {
+	case err != nil:
+		return call.Reply{}, err
+	case f.Streams:
+		return call.Reply{Stream: s}, nil
 	}
-	encoder := t.newEncoder()
-	response := f.Answer.New().Interface()
-	err = t.call(ctx, f.To.Address, func(
-		ctx context.Context, conn *grpc.ClientConn, opts ...grpc.CallOption,
-	) error {
-		err := conn.Invoke(with(ctx, md), f.Method, f.Request, response,
-			append(opts, grpc.ForceCodecV2(encoder))...)
-		if encoder.failed != nil {
-			return unsent{encoder.failed}
-		}
-		return err
-	})
+	response, err := s.only()
 	return call.Reply{Response: response}, err
 }
 
@@ -128,76 +125,107 @@ func with(ctx context.Context, md metadata.MD) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Join(signed, md))
 }
 
-// encoder implements the codec of one call. failed is the error of a request that has no encoding,
-// or too long a one: the replica was not asked.
-type encoder struct {
-	encoding.CodecV2
-	limit  int
-	failed error
-}
+// largeMessage is the size of the smallest message whose size comes before it.
+const largeMessage = 64 << 10
 
-func (t *Transport) newEncoder() *encoder {
-	return &encoder{CodecV2: encoding.GetCodecV2("proto"), limit: t.limit}
+// codec implements the codec of one call. failed is the error of a request that has no encoding,
+// or too long a one: the replica was not asked.
+type codec struct {
+	encoding.CodecV2
+	limit   int
+	account *admission.Account
+	failed  error
+	// next is the size of the next message, if that was received, and not a message.
+	next int64
 }
 
 // Marshal encodes a message.
-func (e *encoder) Marshal(v any) (mem.BufferSlice, error) {
-	b, err := e.CodecV2.Marshal(v)
-	if n := b.Len(); err == nil && n > e.limit {
+func (c *codec) Marshal(v any) (mem.BufferSlice, error) {
+	b, err := c.CodecV2.Marshal(v)
+	if n := b.Len(); err == nil && n > c.limit {
 		b.Free()
 		b, err = nil, &rpcerr.Error{
 			Reason: rpcerr.TooLarge,
 			Message: fmt.Sprintf("the request has %d bytes between gateway replicas, of at most %d",
-				n, e.limit),
+				n, c.limit),
 		}
 	}
-	e.failed = err
+	c.failed = err
 	return b, err
 }
 
-// open makes a call that answers with a stream. It returns when the replica has agreed: when it
-// has sent its header, or a message.
+// Unmarshal decodes a message into v, or the size of the next one into next.
+func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if c.next = readSize(data); c.next > 0 {
+		return nil
+	}
+	if data.Len() >= largeMessage {
+		turn := c.account.Turn()
+		turn.Take()
+		defer turn.Leave()
+	}
+	return c.CodecV2.Unmarshal(data, v)
+}
+
+// readSize returns what a replicav1.Size says, 0 for a message of the API: none has its field.
+func readSize(data mem.BufferSlice) int64 {
+	m := &replicav1.Size{}
+	if data.Len() > maxSizeBytes || proto.Unmarshal(data.Materialize(), m) != nil {
+		return 0
+	}
+	return m.GetBytes()
+}
+
+// maxSizeBytes is how long a replicav1.Size is at most.
+const maxSizeBytes = 16
+
+// open makes a call. It returns when the replica has agreed: when it has sent its header, or a
+// message.
 func (t *Transport) open(
 	ctx context.Context, f *call.Forwarding, md metadata.MD,
-) (call.Reply, error) {
+) (*relayed, error) {
 	t.called.Add(1)
 	address := f.To.Address
 	p, err := t.connections.get(address)
 	if err != nil {
 		t.lost(address)
-		return call.Reply{}, &paging.UnreachableError{Address: address, Err: err}
+		return nil, &paging.UnreachableError{Address: address, Err: err}
 	}
-	s := &relayed{t: t, of: f, to: p}
+	s := &relayed{t: t, of: f, to: p, codec: codec{
+		CodecV2: encoding.GetCodecV2("proto"), limit: t.limit, account: admission.From(ctx),
+	}}
 	ctx, cancel := context.WithCancel(ctx)
 	s.caller = ctx
 	s.close = sync.OnceFunc(func() {
 		cancel()
 		t.connections.put(p)
 	})
-	encoder := t.newEncoder()
-	err = s.begin(with(t.signed(ctx), md), grpc.Peer(&s.via), grpc.ForceCodecV2(encoder))
+	err = s.begin(with(t.signed(ctx), md), grpc.Peer(&s.via), grpc.ForceCodecV2(&s.codec))
 	switch {
-	case encoder.failed != nil:
-		err = encoder.failed
+	case s.codec.failed != nil:
+		err = s.codec.failed
 	case err != nil:
 		err = t.explain(ctx, address, p, &s.via, err)
 	default:
-		return call.Reply{Stream: s}, nil
+		return s, nil
 	}
 	s.close()
-	return call.Reply{}, err
+	return nil, err
 }
 
-// relayed receives what another replica sends to a client.
+// relayed receives what another replica sends to a client. The call is charged with a large message
+// before that is read: until then it waits at the other replica.
 type relayed struct {
-	t      *Transport
-	of     *call.Forwarding
-	to     *connection
-	caller context.Context //nolint:containedctx // lives as long as this value
-	wire   grpc.ClientStream
-	ended  bool // without a message
-	via    peer.Peer
-	close  func()
+	t       *Transport
+	of      *call.Forwarding
+	to      *connection
+	caller  context.Context //nolint:containedctx // lives as long as this value
+	wire    grpc.ClientStream
+	codec   codec
+	charged int64 // for the last message of a stream
+	ended   bool  // without a message
+	via     peer.Peer
+	close   func()
 }
 
 // begin sends the request, and waits until the replica agrees.
@@ -225,22 +253,60 @@ func (s *relayed) begin(ctx context.Context, opts ...grpc.CallOption) (err error
 	return err
 }
 
-// Recv returns the next message.
+// Recv returns the next message. The last one is no longer used.
 func (s *relayed) Recv() (proto.Message, error) {
-	if s.ended {
+	s.codec.account.Shrink(s.charged)
+	s.charged = 0
+	m, err := s.receive()
+	if err != nil {
 		s.close()
-		return nil, io.EOF
 	}
-	m := s.of.Answer.New().Interface()
-	err := s.wire.RecvMsg(m)
+	return m, err
+}
+
+// only returns the response of a unary call, which is charged until the end of the call.
+func (s *relayed) only() (proto.Message, error) {
+	defer s.close()
+	response, err := s.receive()
+	if err == nil {
+		_, err = s.receive() // the status
+	}
 	switch {
 	case err == nil:
-		return m, nil
+		err = s.explain(errors.New("it has sent more than one response"))
 	case !errors.Is(err, io.EOF):
-		err = s.t.explain(s.caller, s.of.To.Address, s.to, &s.via, err)
+	case response == nil:
+		err = s.explain(errors.New("it has sent no response"))
+	default:
+		return response, nil
 	}
-	s.close()
+	s.codec.account.Shrink(s.charged)
 	return nil, err
+}
+
+// receive returns the next message, or io.EOF.
+func (s *relayed) receive() (proto.Message, error) {
+	for !s.ended {
+		m := s.of.Answer.New().Interface()
+		err := s.wire.RecvMsg(m)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil, err
+		case err != nil:
+			return nil, s.explain(err)
+		case s.codec.next == 0:
+			return m, nil
+		}
+		if err := s.codec.account.GrowLast(s.caller, s.codec.next); err != nil {
+			return nil, err
+		}
+		s.charged += s.codec.next
+	}
+	return nil, io.EOF
+}
+
+func (s *relayed) explain(err error) error {
+	return s.t.explain(s.caller, s.of.To.Address, s.to, &s.via, err)
 }
 
 // Close ends the stream.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -33,6 +34,7 @@ type answers struct {
 	local    call.Local
 	metadata metadata.MD
 	request  proto.Message
+	document string
 	messages []string
 	err      error
 	admitted *admission.Admission
@@ -59,7 +61,7 @@ func (a *answers) FindOne(
 	ctx context.Context, req *mooringv1.FindOneRequest,
 ) (*mooringv1.FindOneResponse, error) {
 	a.note(ctx, req)
-	return &mooringv1.FindOneResponse{Document: bsonOf(traceOf(ctx))}, a.err
+	return &mooringv1.FindOneResponse{Document: bsonOf(traceOf(ctx) + a.document)}, a.err
 }
 
 func (a *answers) StreamFind(
@@ -281,6 +283,160 @@ func TestForwardedRequestsAreCharged(t *testing.T) {
 	}
 	if got := n.Stats().Unreachable; got != 0 {
 		t.Errorf("%d replicas count as lost", got)
+	}
+}
+
+// charging returns the context of a call that a is charged with.
+func charging(t *testing.T, a *admission.Admission) (ctx context.Context, c *admission.Account) {
+	c = &admission.Account{}
+	a.Open(c, admission.Principal{Name: "key:client"})
+	t.Cleanup(c.Close)
+	return context.WithValue(t.Context(), admission.AccountKey{}, c), c
+}
+
+// TestForwardedResponsesAreCharged checks that a large response is charged at the replica that
+// answers until it is sent, and at the replica that asks as long as its call may use it.
+func TestForwardedResponsesAreCharged(t *testing.T) {
+	const size = 8 << 20
+	there := admission.New(admission.Config{Bytes: 64 << 20})
+	peer := bind(t, "a")
+	made := &answers{
+		admitted: there, document: strings.Repeat("d", size),
+		messages: []string{strings.Repeat("m", size), "small", strings.Repeat("m", size)},
+	}
+	made.serve(peer)
+	n := start(t, "a", nil)
+	returned := func(a *admission.Admission) {
+		t.Helper()
+		eventually(t, "the memory is returned", func() bool { return a.Bytes().Held == 0 })
+	}
+	isRefused := func(err error) bool {
+		_, here := errors.AsType[*admission.Error](err)
+		return here || err != nil && rpcerr.HTTP(err).Body.GetError().GetReason() == "Overloaded"
+	}
+	unary := findOne(peer, call.Local{}, nil)
+	streamed := streamFind(peer, call.Local{}, nil)
+
+	t.Run("unary", func(t *testing.T) {
+		ctx, account := charging(t, admission.New(admission.Config{Bytes: 64 << 20}))
+		reply, err := n.Forward(ctx, unary)
+		if got, want := account.Held(), int64(proto.Size(reply.Response)); err != nil ||
+			want < size || got != want {
+			t.Errorf("Forward = %v, with %d bytes; want %d", err, got, want)
+		}
+		returned(there)
+	})
+	t.Run("stream", func(t *testing.T) {
+		ctx, account := charging(t, admission.New(admission.Config{Bytes: 64 << 20}))
+		reply, err := n.Forward(ctx, streamed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a message waits at its replica", func() bool {
+			return there.Bytes().Held > size && account.Held() == 0
+		})
+		for i, want := range append(made.messages, "") {
+			m, err := reply.Stream.Recv()
+			found, _ := m.(*mooringv1.StreamFindResponse)
+			held := int64(0)
+			if len(want) == size {
+				held = int64(proto.Size(found))
+			}
+			if err != nil || found.GetDocuments()[0].GetJson() != want || account.Held() != held {
+				t.Errorf("message %d: %v, with %d bytes; want %d", i, err, account.Held(), held)
+			}
+		}
+		if _, err := reply.Stream.Recv(); !errors.Is(err, io.EOF) || account.Held() != 0 {
+			t.Errorf("the stream ends with %v, and %d bytes", err, account.Held())
+		}
+		returned(there)
+	})
+	t.Run("no room", func(t *testing.T) {
+		here := admission.New(admission.Config{Bytes: size / 2})
+		ctx, _ := charging(t, here)
+		if reply, err := n.Forward(ctx, unary); !isRefused(err) {
+			t.Errorf("Forward = %v, %v", reply.Response != nil, err)
+		}
+		reply, err := n.Forward(ctx, streamed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := reply.Stream.Recv(); !isRefused(err) {
+			t.Errorf("Recv = %v, %v", m != nil, err)
+		}
+		returned(here)
+		returned(there)
+	})
+	t.Run("no room yet", func(t *testing.T) {
+		here := admission.New(admission.Config{Bytes: 2 * size, Patience: time.Hour})
+		var others admission.Account
+		here.Open(&others, admission.Principal{Name: "key:other"})
+		others.Force(2 * size)
+		ctx, account := charging(t, here)
+		reply, err := n.Forward(ctx, streamed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		received := make(chan error, 1)
+		go func() {
+			_, err := reply.Stream.Recv()
+			received <- err
+		}()
+		eventually(t, "the call waits", func() bool { return here.Bytes().Waiting == 1 })
+		if got := there.Bytes().Held; got < size || account.Held() > 0 {
+			t.Errorf("the message waits with %d bytes there, %d here", got, account.Held())
+		}
+		others.Close()
+		if err := <-received; err != nil || account.Held() < size {
+			t.Errorf("Recv = %v, with %d bytes", err, account.Held())
+		}
+		reply.Drop()
+		returned(there)
+	})
+	t.Run("no room there", func(t *testing.T) {
+		var others admission.Account
+		there.Open(&others, admission.Principal{Name: "key:other"})
+		defer others.Close()
+		others.Force(64 << 20)
+		ctx, _ := charging(t, admission.New(admission.Config{}))
+		if _, err := n.Forward(ctx, unary); !isRefused(err) {
+			t.Errorf("Forward = %v", err)
+		}
+		reply, err := n.Forward(ctx, streamed)
+		if err == nil {
+			_, err = reply.Stream.Recv()
+		}
+		if !isRefused(err) {
+			t.Errorf("a stream ends with %v", err)
+		}
+	})
+	t.Run("the other replica goes", func(t *testing.T) {
+		ctx, _ := charging(t, admission.New(admission.Config{}))
+		gone := start(t, "a", nil)
+		if _, err := gone.Forward(ctx, streamed); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a message waits", func() bool { return there.Bytes().Held > size })
+		gone.stop()
+		returned(there)
+	})
+	if got := n.Stats().Unreachable; got != 0 {
+		t.Errorf("%d replicas count as lost", got)
+	}
+}
+
+// TestUnaskedSizes checks that a replica of an earlier release, which does not ask for the sizes of
+// large messages, gets none.
+func TestUnaskedSizes(t *testing.T) {
+	peer := bind(t, "a")
+	made := &answers{document: strings.Repeat("d", 1<<20)}
+	made.serve(peer)
+	ctx := metadata.AppendToOutgoingContext(t.Context(),
+		replica.ForwardingKey, "", replica.DeploymentKey, peer.Serves())
+	found, err := mooringv1.NewDocumentServiceClient(dialAs(t, "a", peer.Advertised())).
+		FindOne(ctx, &mooringv1.FindOneRequest{})
+	if err != nil || found.GetDocument().GetJson() != made.document {
+		t.Errorf("FindOne = %d bytes, %v", len(found.GetDocument().GetJson()), err)
 	}
 }
 

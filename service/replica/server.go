@@ -211,6 +211,9 @@ func (t *Transport) forwardedCall(
 	if ctx, err = forwarded(ctx); err != nil {
 		return refusal(err)
 	}
+	if said(ctx, sizesKey) != "" {
+		ss = sizing{ss}
+	}
 	if info.IsClientStream || info.IsServerStream {
 		err = t.read(srv, within{ss, ctx}, info, h)
 	} else {
@@ -244,6 +247,20 @@ type within struct {
 }
 
 func (s within) Context() context.Context { return s.ctx }
+
+// sizing sends the size of a large message before it, so that the caller has memory for it.
+type sizing struct{ grpc.ServerStream }
+
+// SendMsg sends a message of a call of the API.
+func (s sizing) SendMsg(m any) error {
+	if sized, ok := m.(interface{ Size() int }); ok && sized.Size() >= largeMessage {
+		size := &replicav1.Size{Bytes: int64(sized.Size())}
+		if err := s.ServerStream.SendMsg(size); err != nil {
+			return err
+		}
+	}
+	return s.ServerStream.SendMsg(m)
+}
 
 // admit refuses the calls that this process makes to itself, and those of replicas of another
 // deployment. A token names its deployment, but a list, a kill and a push carry no token. From

@@ -171,6 +171,7 @@ func (t *Transport) Serve(p Pager) {
 	})
 	t.server = grpc.NewServer(
 		grpc.Creds(t.links),
+		grpc.ForceServerCodecV2(listening.NewCodec()),
 		grpc.ConnectionTimeout(connectTimeout),
 		grpc.MaxRecvMsgSize(t.limit),
 		grpc.MaxSendMsgSize(t.limit),

@@ -113,7 +113,7 @@ func (s *stream) sendCoded(out *outgoing) error {
 	}
 	more := int64(2 * out.size)
 	if out.size < cmp.Or(s.cfg.MinCompressed, coding.DefaultMinSize) || !out.account.Spare(more) {
-		data, err := newCodec().Marshal(out)
+		data, err := NewCodec().Marshal(out)
 		if err != nil {
 			return err
 		}

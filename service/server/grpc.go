@@ -96,7 +96,7 @@ const (
 func NewGRPC(cfg GRPCConfig) (*grpc.Server, grpc.ServiceRegistrar) {
 	cfg.dog = newWatchdog(cfg.Room)
 	opts := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(NewCodec()),
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			Time: keepaliveTime, Timeout: keepaliveTimeout, MaxConnectionAge: cfg.MaxAge,
@@ -123,10 +123,11 @@ func NewGRPC(cfg GRPCConfig) (*grpc.Server, grpc.ServiceRegistrar) {
 	return g, lateReader{g, &cfg}
 }
 
-// LateReader returns what registers the API on another gRPC server, whose clients are trusted: they
-// are not watched. It uses only MaxRequestSize, OpenAccount, Unary and Stream of cfg. r gets the
-// unary methods as streams in no direction, whose handlers grpc calls without an interceptor.
-// streams intercepts the calls of the other streams.
+// LateReader returns what registers the API on another gRPC server, which has the codec of NewCodec
+// and whose clients are trusted: they are not watched. It uses only MaxRequestSize, OpenAccount,
+// Unary and Stream of cfg. r gets the unary methods as streams in no direction, whose handlers grpc
+// calls without an interceptor. streams intercepts the calls of the other streams. What is sent on
+// the server's streams has a method Size() int.
 func LateReader(
 	r grpc.ServiceRegistrar, cfg GRPCConfig,
 ) (api grpc.ServiceRegistrar, streams grpc.StreamServerInterceptor) {

@@ -325,11 +325,9 @@ func (s *stream) checkItems(m proto.Message, text []byte) error {
 const largeResponse = 64 << 10
 
 // SendMsg sends a message. The connection is closed if the client does not take it. A large message
-// is charged until it is written to the connection, which may be after the end of the call.
+// is charged until it is written to the connection, which may be after the end of the call. For a
+// client that is not watched, SendMsg blocks until then.
 func (s *stream) SendMsg(m any) error {
-	if s.client == nil {
-		return s.ServerStream.SendMsg(m)
-	}
 	s.sending = outgoing{message: m, stream: s, last: s.unary}
 	if err := s.sending.charge(); err != nil {
 		return rpcerr.Status(err).Err()
@@ -339,7 +337,13 @@ func (s *stream) SendMsg(m any) error {
 		send = func(any) error { return s.sendCoded(&s.sending) }
 	}
 	err := send(&s.sending)
-	if err != nil {
+	if freed := s.sending.freed; err == nil && freed != nil {
+		select {
+		case <-freed:
+		case <-s.ctx.Done(): // also of a connection that has broken, whose messages are not freed
+		}
+	}
+	if err != nil || s.client == nil {
 		s.sending.account.Close()
 	}
 	s.sending.message = nil // a stream may wait long for the next one
@@ -352,11 +356,15 @@ type outgoing struct {
 	stream  *stream
 	size    int
 	account *admission.Account // of a large message; nil: it is not charged
+	freed   freed              // of a large message whose client is not watched
 	// last says that no other message follows. A small one may be in place then; a large one would
 	// stay for as long as the call's stream does, which is longer than it is charged.
 	last  bool
 	place [1]mem.Buffer
 }
+
+// Size returns how many bytes the message has on the wire.
+func (o *outgoing) Size() int { return o.size }
 
 // slice returns the bytes of the message as grpc has them, which may hold them for longer than the
 // call takes.
@@ -391,7 +399,8 @@ func (o *outgoing) charge() error {
 // codec writes the messages of streams.
 type codec struct{ encoding.CodecV2 }
 
-func newCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
+// NewCodec returns the codec of a server whose calls pass through this package.
+func NewCodec() encoding.CodecV2 { return codec{encoding.GetCodecV2("proto")} }
 
 // Marshal returns the bytes of a message. It watches them until grpc frees them, which it does when
 // they are written to the connection.
@@ -445,6 +454,13 @@ func marshal(m proto.Message, pool mem.BufferPool) (*[]byte, error) {
 // watch begins to watch a message to the client. It returns the pool that the buffer of the message
 // is returned to when it is written.
 func (s *stream) watch(size int, o *outgoing) mem.BufferPool {
+	switch {
+	case s.client == nil && o.account == nil:
+		return responses
+	case s.client == nil:
+		o.freed = make(freed)
+		return o.freed
+	}
 	out := &sending{
 		dog: s.cfg.dog, size: size, to: s.client, account: o.account,
 		patience: pacePatience, deadline: time.Now().Add(sendTime(size)),
@@ -465,6 +481,18 @@ func (*sending) Get(size int) *[]byte { return responses.Get(size) }
 func (s *sending) Put(text *[]byte) {
 	responses.Put(text)
 	s.dog.sent(s)
+}
+
+// freed acts as the pool of the buffer of one message. It is closed when that is returned.
+type freed chan struct{}
+
+// Get returns a buffer.
+func (freed) Get(size int) *[]byte { return responses.Get(size) }
+
+// Put returns the buffer.
+func (f freed) Put(text *[]byte) {
+	responses.Put(text)
+	close(f)
 }
 
 const (

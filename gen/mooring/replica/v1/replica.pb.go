@@ -1127,6 +1127,52 @@ func (x *Forwarding) GetTaken() []byte {
 	return nil
 }
 
+// Size is what comes before a message of a call of the API that has at least 64 KiB, if the call
+// has the metadata mooring-sizes. No message of the API has the number of its field.
+type Size struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Bytes         int64                  `protobuf:"varint,536870911,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Size) Reset() {
+	*x = Size{}
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Size) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Size) ProtoMessage() {}
+
+func (x *Size) ProtoReflect() protoreflect.Message {
+	mi := &file_mooring_replica_v1_replica_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Size.ProtoReflect.Descriptor instead.
+func (*Size) Descriptor() ([]byte, []int) {
+	return file_mooring_replica_v1_replica_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Size) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 var File_mooring_replica_v1_replica_proto protoreflect.FileDescriptor
 
 const file_mooring_replica_v1_replica_proto_rawDesc = "" +
@@ -1227,7 +1273,9 @@ const file_mooring_replica_v1_replica_proto_rawDesc = "" +
 	"\x06client\x18\v \x01(\fR\x06client\x12\x14\n" +
 	"\x05quiet\x18\f \x01(\bR\x05quiet\x12\x14\n" +
 	"\x05whole\x18\r \x01(\bR\x05whole\x12\x14\n" +
-	"\x05taken\x18\x0e \x01(\fR\x05takenJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x06\x10\aR\x06methodR\arequestR\bmetadata2\xf5\x01\n" +
+	"\x05taken\x18\x0e \x01(\fR\x05takenJ\x04\b\x02\x10\x03J\x04\b\x03\x10\x04J\x04\b\x06\x10\aR\x06methodR\arequestR\bmetadata\" \n" +
+	"\x04Size\x12\x18\n" +
+	"\x05bytes\x18\xff\xff\xff\xff\x01 \x01(\x03R\x05bytes2\xf5\x01\n" +
 	"\x0eReplicaService\x12K\n" +
 	"\x04Push\x12\x1f.mooring.replica.v1.PushRequest\x1a .mooring.replica.v1.PushResponse(\x01\x12I\n" +
 	"\x04Meet\x12\x1f.mooring.replica.v1.MeetRequest\x1a .mooring.replica.v1.MeetResponse\x12K\n" +
@@ -1245,7 +1293,7 @@ func file_mooring_replica_v1_replica_proto_rawDescGZIP() []byte {
 	return file_mooring_replica_v1_replica_proto_rawDescData
 }
 
-var file_mooring_replica_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_mooring_replica_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_mooring_replica_v1_replica_proto_goTypes = []any{
 	(*Replica)(nil),               // 0: mooring.replica.v1.Replica
 	(*Page)(nil),                  // 1: mooring.replica.v1.Page
@@ -1262,11 +1310,12 @@ var file_mooring_replica_v1_replica_proto_goTypes = []any{
 	(*Info)(nil),                  // 12: mooring.replica.v1.Info
 	(*Refusal)(nil),               // 13: mooring.replica.v1.Refusal
 	(*Forwarding)(nil),            // 14: mooring.replica.v1.Forwarding
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
+	(*Size)(nil),                  // 15: mooring.replica.v1.Size
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
 }
 var file_mooring_replica_v1_replica_proto_depIdxs = []int32{
 	3,  // 0: mooring.replica.v1.PushRequest.record:type_name -> mooring.replica.v1.Record
-	15, // 1: mooring.replica.v1.Record.opened:type_name -> google.protobuf.Timestamp
+	16, // 1: mooring.replica.v1.Record.opened:type_name -> google.protobuf.Timestamp
 	4,  // 2: mooring.replica.v1.Record.ledger:type_name -> mooring.replica.v1.Ledger
 	5,  // 3: mooring.replica.v1.Record.holding:type_name -> mooring.replica.v1.Holding
 	1,  // 4: mooring.replica.v1.Record.undelivered:type_name -> mooring.replica.v1.Page
@@ -1275,11 +1324,11 @@ var file_mooring_replica_v1_replica_proto_depIdxs = []int32{
 	0,  // 7: mooring.replica.v1.MeetRequest.successor:type_name -> mooring.replica.v1.Replica
 	9,  // 8: mooring.replica.v1.MeetResponse.successions:type_name -> mooring.replica.v1.Succession
 	0,  // 9: mooring.replica.v1.Succession.successor:type_name -> mooring.replica.v1.Replica
-	15, // 10: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
+	16, // 10: mooring.replica.v1.ListRequest.after_opened:type_name -> google.protobuf.Timestamp
 	12, // 11: mooring.replica.v1.ListResponse.handles:type_name -> mooring.replica.v1.Info
-	15, // 12: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
-	15, // 13: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
-	15, // 14: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
+	16, // 12: mooring.replica.v1.Info.opened:type_name -> google.protobuf.Timestamp
+	16, // 13: mooring.replica.v1.Info.last_use:type_name -> google.protobuf.Timestamp
+	16, // 14: mooring.replica.v1.Info.expires:type_name -> google.protobuf.Timestamp
 	0,  // 15: mooring.replica.v1.Refusal.moved:type_name -> mooring.replica.v1.Replica
 	2,  // 16: mooring.replica.v1.ReplicaService.Push:input_type -> mooring.replica.v1.PushRequest
 	7,  // 17: mooring.replica.v1.ReplicaService.Meet:input_type -> mooring.replica.v1.MeetRequest
@@ -1306,7 +1355,7 @@ func file_mooring_replica_v1_replica_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_mooring_replica_v1_replica_proto_rawDesc), len(file_mooring_replica_v1_replica_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
