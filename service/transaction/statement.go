@@ -13,8 +13,14 @@ import (
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
-// maxRemembered is the size of the largest response that is remembered for a repeated statement.
-const maxRemembered = 1 << 20
+const (
+	// maxRemembered is the size of the largest response that is remembered for a repeated
+	// statement.
+	maxRemembered = 1 << 20
+	// leastSpared is the size of the smallest response that is not remembered if there is no room.
+	// Those of most writes are smaller, and always remembered.
+	leastSpared = 64 << 10
+)
 
 // statements numbers the operations of a transaction, and remembers the result of the last one. A
 // client whose operation got no answer repeats it with its number. It is a value.
@@ -48,7 +54,7 @@ func (o *open) run(
 		return o.statements.result.get()
 	}
 	response, err := handler(ctx)
-	o.statements = o.statements.ended(before, response, explain(ctx, err))
+	o.ended(before, response, explain(ctx, err))
 	return response, err
 }
 
@@ -67,7 +73,7 @@ func (o *open) stream(
 	}
 	return func(ctx context.Context, err error) {
 		if err != nil {
-			o.statements = o.statements.ended(before, nil, explain(ctx, err))
+			o.ended(before, nil, explain(ctx, err))
 		}
 	}, err
 }
@@ -107,14 +113,13 @@ func (s statements) next(
 
 // ended remembers how the last operation has ended. If its client is told to make the same call
 // again, nothing was done, and that operation is the next one again, as it was before.
-func (s statements) ended(
-	before statements, response proto.Message, failure *rpcerr.Failure,
-) statements {
+func (o *open) ended(before statements, response proto.Message, failure *rpcerr.Failure) {
 	if failure != nil && failure.Retry() == rpcerr.SameRequest {
-		return before
+		o.statements = before
+		return
 	}
-	s.result = keep(response, failure)
-	return s
+	o.remembers.Shrink(o.remembers.Held())
+	o.statements.result = o.keep(response, failure)
 }
 
 func outOfOrder(format string, args ...any) error {
@@ -145,15 +150,21 @@ func identify(in call.InTransaction) (sum [sha256.Size]byte, err error) {
 	return sha256.Sum256(b), err
 }
 
-// keep returns what is remembered of a result: its error, or its response unless that is too large.
-// That its client has left is not a result: other clients would be told that they had.
-func keep(response proto.Message, failure *rpcerr.Failure) result {
+// keep returns what is remembered of a result: its error as a status, which is short, or its
+// response unless that is too large. That its client has left is not a result: other clients would
+// be told that they had.
+func (o *open) keep(response proto.Message, failure *rpcerr.Failure) result {
 	switch {
 	case failure != nil && failure.Code() == codes.Canceled:
 		return result{}
 	case failure != nil:
-		return result{kept: true, err: failure.Unwrap()}
-	case proto.Size(response) > maxRemembered:
+		return result{kept: true, err: failure.GRPCStatus().Err()}
+	}
+	size := proto.Size(response)
+	switch {
+	case size < leastSpared:
+		o.remembers.Force(int64(size))
+	case size > maxRemembered || !o.remembers.Spare(int64(size)):
 		return result{}
 	}
 	b, err := proto.Marshal(response)

@@ -15,6 +15,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
@@ -307,6 +308,88 @@ func TestLargestResult(t *testing.T) {
 		}
 		if _, err := find(&token, new(int32(1))); told(err) != row.want {
 			t.Errorf("%s: the call again = %s, want %s", name, told(err), row.want)
+		}
+	}
+}
+
+// TestRememberedResultsAreCharged checks that the result of the last statement is charged until the
+// next one or the end of the transaction, and that a large one is forgotten if there is no room.
+func TestRememberedResultsAreCharged(t *testing.T) {
+	const size = 900 << 10
+	for _, row := range []struct {
+		name   string
+		budget int64
+		again  string // what the statement with the large result is told when it is repeated
+	}{
+		{"room", 64 << 20, "OK"},
+		{"room for the call only", 1950 << 10, "Aborted StatementResultLost transaction"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := admission.New(admission.Config{Bytes: row.budget})
+				b := newBank(t, deployment.ReplicaSet, servicetest.Config{Admission: a})
+				b.deployment.SetDocuments(accounts, bson.NewBuilder(nil).String("_id", "a").
+					Int32("n", 10).String("x", strings.Repeat("x", size)).Finish())
+				find := func(token string, n int32) string {
+					_, err := b.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{
+						Database: "bank", Collection: "accounts",
+						Transaction: &token, Statement: &n,
+					})
+					return told(err)
+				}
+				held := func(when string, least, most int64) {
+					t.Helper()
+					settle()
+					if got := a.Bytes().Held; got < least || got > most {
+						t.Errorf("%s: %d bytes are held, want %d to %d", when, got, least, most)
+					}
+				}
+				for name, end := range map[string]func(token string) error{
+					"commit": b.commit, "abort": b.abort,
+				} {
+					token := b.begin()
+					if got := find(token, 1); got != "OK" {
+						t.Fatalf("FindOne = %s", got)
+					}
+					if row.again == "OK" {
+						held("a large result", size, size+1024)
+					} else {
+						held("a large result", 0, 0)
+					}
+					if got := find(token, 1); got != row.again {
+						t.Errorf("FindOne again = %s, want %s", got, row.again)
+					}
+					for range 2 {
+						_, err := b.Document.UpdateOne(t.Context(), add(token, "a", new(int32(2))))
+						if err != nil {
+							t.Errorf("UpdateOne = %s", told(err))
+						}
+						held("a small result", 1, 1024)
+					}
+					if got := find(token, 3); got != "OK" {
+						t.Errorf("FindOne = %s", got)
+					}
+					if err := end(token); err != nil {
+						t.Errorf("%s: %s", name, told(err))
+					}
+					held("after the transaction", 0, 0)
+				}
+			})
+		})
+	}
+}
+
+// TestRememberedErrorsAreShort checks that of an error no more is remembered than a status has.
+func TestRememberedErrorsAreShort(t *testing.T) {
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+	b.disturb("update", 1, fakemongo.Error(14, "TypeMismatch", strings.Repeat("x", 2<<20)))
+	body := `{"statement": 1, ` + addA[1:]
+	token := b.begin()
+	for _, most := range []int{3 << 20, 8 << 10} {
+		code, got := b.post(updateOne, token, body)
+		if code != 400 || !strings.Contains(got, `"reason":"TypeMismatch"`) || len(got) > most {
+			t.Errorf("updateOne = %d %.200s… of %d bytes, want at most %d", code, got, len(got),
+				most)
 		}
 	}
 }

@@ -75,6 +75,8 @@ type open struct {
 	// committing says that Commit was called. Only another Commit may follow. begin sets it.
 	committing bool
 	outcome    outcome
+	// remembers is charged with the result in statements.
+	remembers admission.Account
 
 	// The call that works on the transaction, or has removed it, owns the fields below.
 	statements statements
@@ -102,6 +104,7 @@ func (o *open) Evict(*handle.Locked) handle.Thing { return o }
 
 // Removed remembers how the transaction has ended.
 func (o *open) Removed() {
+	o.remembers.Close()
 	now := time.Now()
 	switch {
 	case o.outcome.kind != outcomeNone:
@@ -150,6 +153,7 @@ func (s *Transactions) Start(
 		id: o.ID, owner: s.cfg.Cursors.Self(), begun: o.Opened,
 		session: own.ID(), number: own.TransactionNumber(),
 	}
+	admission.From(ctx).OpenFor(&o.remembers)
 	if err := s.add(o); err != nil {
 		own.End(ctx)
 		return "", time.Time{}, err
