@@ -258,6 +258,7 @@ func TestModel(t *testing.T) {
 		for _, s.who = range []string{"key:a", "key:b"} {
 			for _, on := range []string{"p.a", "p.b", "q.a"} {
 				s.documents(rules, on)
+				s.buckets(rules, on)
 			}
 			s.joins(rules, "p.a", "p.b")
 			s.joins(rules, "p.b", "p.a")
@@ -371,6 +372,24 @@ func (s *subject) documents(rules model, on string) {
 			return d.matches(r.filter)
 		}), "delete %v in %s", d, on)
 		s.insert(left, together, on, d)
+	}
+}
+
+// buckets compares calls on the buckets of a time series, which limits cannot be put into.
+func (s *subject) buckets(rules model, series string) {
+	db, c, _ := strings.Cut(series, ".")
+	in := "system.buckets." + c
+	for method, m := range map[string]proto.Message{
+		"Find":       &mooringv1.FindRequest{Database: db, Collection: in},
+		"DeleteMany": &mooringv1.DeleteManyRequest{Database: db, Collection: in},
+	} {
+		group := "read"
+		if method == "DeleteMany" {
+			group = "write"
+		}
+		_, ok := s.check("DocumentService/"+method, m)
+		s.compare(ok, rules.whole(s.who, group, series) && rules.whole(s.who, group, db+"."+in),
+			"%s of the buckets of %s", method, series)
 	}
 }
 

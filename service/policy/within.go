@@ -12,17 +12,20 @@ import (
 	"github.com/mooringdb/mooring/internal/method"
 )
 
-// within returns a decision that allows what is done on a resource. If the resource has documents
-// of other collections in it, a forbid or a limit of one of these counts, too.
+// within returns a decision that allows what is done on a resource. If it reaches documents of
+// other collections, a forbid or a limit of one of these counts, too, and so does a condition of
+// the permits that leaves one out.
 func (p *Policy) within(who *Principal, name string, on Resource, d Decision) Decision {
 	var r *rule
+	a := method.OfAction(name)
 	switch {
 	case isSystem(on.Collection), on.Collection != "" && ofServers(on.Database):
 		if d.Restricted() {
 			return Decision{Rule: d.Rule + " (a collection of the server's own)"}
 		}
 		if of, ok := strings.CutPrefix(on.Collection, buckets); ok {
-			if other := p.decide(who, name, Resource{on.Database, of}); other.limits() {
+			other := p.decide(who, name, Resource{on.Database, of})
+			if !other.Allowed || other.limits() {
 				return Decision{Rule: other.Rule + " (it has the documents of another)"}
 			}
 			return d
@@ -32,7 +35,7 @@ func (p *Policy) within(who *Principal, name string, on Resource, d Decision) De
 			in = Resource{}
 		}
 		r = p.limiting(who, collectionActions, in)
-	case on.Collection == "" && slices.Contains(resourcesOf(method.OfAction(name)), "Collection"):
+	case on.Collection == "" && slices.Contains(resourcesOf(a), "Collection"):
 		r = p.limiting(who, []string{name}, on)
 	}
 	if r != nil && name == watchAction {

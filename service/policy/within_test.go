@@ -127,6 +127,26 @@ func TestBucketsUnderLimits(t *testing.T) {
 	}
 }
 
+// TestBucketsOfOthers checks that the buckets of a time series are refused to a caller who is not
+// permitted the series, whatever else is permitted.
+func TestBucketsOfOthers(t *testing.T) {
+	e := enforcer(t, `permit (principal, action in [Action::"read", Action::"write"], resource in Database::"shop")
+		unless { resource == Collection::"shop.payroll" };`)
+	for name, want := range map[string]bool{
+		"payroll": false, "system.buckets.payroll": false, "a": true, "system.buckets.a": true,
+	} {
+		for method, m := range map[string]proto.Message{
+			"Find":       &mooringv1.FindRequest{Database: "shop", Collection: name},
+			"DeleteMany": &mooringv1.DeleteManyRequest{Database: "shop", Collection: name},
+		} {
+			call := e.Begin(nil, "/mooring.v1.DocumentService/"+method, false)
+			if err := call.Check(t.Context(), m); (err == nil) != want {
+				t.Errorf("%s of %s: %v, want it allowed: %t", method, name, err, want)
+			}
+		}
+	}
+}
+
 // TestBucketsInLists checks that the buckets of a time series are left out where it is.
 func TestBucketsInLists(t *testing.T) {
 	e := enforcer(t, permitAll+`forbid (principal, action, resource == Collection::"shop.payroll");`)
