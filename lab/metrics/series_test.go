@@ -49,8 +49,9 @@ const (
 
 // policy returns a policy that refuses what is in the database secret.
 func policy() string {
-	return fmt.Sprintf("@commands(%q)\npermit (principal, action, resource)\n"+
-		"unless { resource in Database::\"secret\" };\n",
+	return fmt.Sprintf("permit (principal, action, resource)\n"+
+		"unless { resource in Database::\"secret\" };\n"+
+		"@commands(%q)\npermit (principal, action in Action::\"command\", resource);\n",
 		strings.Join(commands(), ", "))
 }
 

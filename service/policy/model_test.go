@@ -36,6 +36,7 @@ type modelRule struct {
 	forbid           bool
 	who, on          string // "": any
 	exact            bool   // resource ==, not in
+	except           string // what a condition of a permit leaves out; "": nothing
 	groups           []string
 	filter, forced   int // indexes of modelFilters and modelForced
 	hidden, readonly []string
@@ -62,6 +63,9 @@ func newModelRule(r *rand.Rand) modelRule {
 	}
 	if m.forbid {
 		return m
+	}
+	if r.IntN(4) == 0 {
+		m.except = modelOn[1+r.IntN(len(modelOn)-1)]
 	}
 	if r.IntN(2) == 0 {
 		m.filter = r.IntN(len(modelFilters))
@@ -101,7 +105,7 @@ func (m *modelRule) text(id int) string {
 	if m.command {
 		b.WriteString(`@commands("ping") `)
 	}
-	verb, who, in, on := "permit", "principal", "in", `Deployment::"deployment"`
+	verb, who, in, condition := "permit", "principal", "in", ""
 	if m.forbid {
 		verb = "forbid"
 	}
@@ -111,25 +115,34 @@ func (m *modelRule) text(id int) string {
 	if m.exact {
 		in = "=="
 	}
-	switch {
-	case strings.Contains(m.on, "."):
-		on = fmt.Sprintf("Collection::%q", m.on)
-	case m.on != "":
-		on = fmt.Sprintf("Database::%q", m.on)
+	if m.except != "" {
+		condition = fmt.Sprintf(" unless { resource in %s }", entityOf(m.except))
 	}
 	groups := make([]string, len(m.groups))
 	for i, group := range m.groups {
 		groups[i] = fmt.Sprintf("Action::%q", group)
 	}
-	fmt.Fprintf(&b, "%s (%s, action in [%s], resource %s %s);\n", verb, who,
-		strings.Join(groups, ", "), in, on)
+	fmt.Fprintf(&b, "%s (%s, action in [%s], resource %s %s)%s;\n", verb, who,
+		strings.Join(groups, ", "), in, entityOf(m.on), condition)
 	return b.String()
+}
+
+// entityOf returns a resource in Cedar.
+func entityOf(on string) string {
+	switch {
+	case strings.Contains(on, "."):
+		return fmt.Sprintf("Collection::%q", on)
+	case on != "":
+		return fmt.Sprintf("Database::%q", on)
+	}
+	return `Deployment::"deployment"`
 }
 
 // matches reports whether the rule is about an action on a resource.
 func (m *modelRule) matches(who, group, on string) bool {
 	return (m.who == "" || m.who == who) && slices.Contains(m.groups, group) &&
-		(m.on == on || !m.exact && (m.on == "" || strings.HasPrefix(on, m.on+".")))
+		(m.on == on || !m.exact && (m.on == "" || strings.HasPrefix(on, m.on+"."))) &&
+		(m.except == "" || m.except != on && !strings.HasPrefix(on, m.except+"."))
 }
 
 // modelDoc is a document: its values of t and u. x and y are always there.
@@ -235,6 +248,17 @@ func (m model) against(who, on string, groups ...string) bool {
 		about := on == "" || r.on == "" || r.on == on || strings.HasPrefix(r.on, on+".")
 		return about && (r.forbid || r.limited()) && (r.who == "" || r.who == who) &&
 			slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(r.groups, g) })
+	})
+}
+
+// excepting reports whether each permit without limits of an action on a resource leaves out
+// something in it. everywhere says that the action also reaches other databases, which a permit
+// that names one leaves to it.
+func (m model) excepting(who, group, on string, everywhere bool) bool {
+	return !slices.ContainsFunc(m, func(r modelRule) bool {
+		within := r.except != "" && (on == "" || strings.HasPrefix(r.except, on+"."))
+		return !r.forbid && !r.limited() && r.matches(who, group, on) && !within &&
+			(!everywhere || r.except == "" || r.on != "")
 	})
 }
 
@@ -492,7 +516,8 @@ func (s *subject) wholes(rules model, on string) {
 	s.compare(ok, want, "watch %q", on)
 	if ok {
 		all := rules.whole(s.who, "watch", on) &&
-			(isCollection || !rules.against(s.who, on, "watch"))
+			(isCollection || !rules.against(s.who, on, "watch") &&
+				!rules.excepting(s.who, "watch", on, false))
 		s.compare(watching.PerEvent(), !all, "watch %q event by event", on)
 		s.events(rules, on, watching.PerEvent())
 	}
@@ -502,6 +527,7 @@ func (s *subject) wholes(rules model, on string) {
 	if isCollection || on == "" {
 		return
 	}
+	s.servers(rules, on)
 	run := &mooringv1.RunCommandRequest{
 		Database: db, Command: payload.NewDocument(field1("ping", 1)),
 	}
@@ -511,8 +537,8 @@ func (s *subject) wholes(rules model, on string) {
 		return r.command && r.matches(s.who, "command", on)
 	})
 	s.compare(ok,
-		listed && !rules.against(s.who, "", "read", "write", "watch", "manage", "describe"),
-		"command on %s", on)
+		listed && !rules.against(s.who, "", every...) &&
+			!rules.excepting(s.who, "command", on, true), "command on %s", on)
 	for method, group := range map[string]string{
 		"CatalogService/DropDatabase": "manage", "CatalogService/ListCollections": "describe",
 	} {
@@ -524,7 +550,9 @@ func (s *subject) wholes(rules model, on string) {
 		s.compare(ok, rules.whole(s.who, group, on), "%s %s", method, on)
 		if inside := call.Inside(); ok {
 			for _, name := range []string{"a", "b"} {
-				want := rules.unlimited(s.who, group, on+"."+name)
+				want := rules.unlimited(s.who, group, on+"."+name) &&
+					(!rules.excepting(s.who, group, on, false) ||
+						rules.whole(s.who, group, on+"."+name))
 				got := inside == nil || inside(db, name) == nil
 				s.compare(got, want, "%s %s, which has %s", method, on, name)
 				const buckets = "system.buckets."
@@ -534,6 +562,26 @@ func (s *subject) wholes(rules model, on string) {
 			}
 		}
 	}
+}
+
+// every lists the groups of actions that change or tell of collections.
+var every = []string{"read", "write", "watch", "manage", "describe"}
+
+// servers compares reads of a database as a whole, and of the server's own collections.
+func (s *subject) servers(rules model, db string) {
+	_, ok := s.check("DocumentService/Aggregate", &mooringv1.AggregateRequest{Database: db})
+	s.compare(ok, rules.whole(s.who, "read", db) && !rules.against(s.who, db, "read") &&
+		!rules.excepting(s.who, "read", db, false), "aggregation of %s", db)
+	profile := &mooringv1.FindRequest{Database: db, Collection: "system.profile"}
+	_, ok = s.check("DocumentService/Find", profile)
+	s.compare(ok, rules.whole(s.who, "read", db+".system.profile") &&
+		!rules.against(s.who, db, every...) && !rules.excepting(s.who, "read", db, false),
+		"find of the profile of %s", db)
+	oplog := &mooringv1.FindRequest{Database: "local", Collection: "oplog.rs"}
+	_, ok = s.check("DocumentService/Find", oplog)
+	s.compare(ok, rules.whole(s.who, "read", "local.oplog.rs") &&
+		!rules.against(s.who, "", every...) && !rules.excepting(s.who, "read", "local", true),
+		"find of the oplog")
 }
 
 // events compares what a stream on a resource shows of inserted documents, field by field.

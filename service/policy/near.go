@@ -32,11 +32,7 @@ func (p *Policy) NearPermits(who *Principal, action string, on Resource) (near [
 	if a == nil || strings.Contains(on.String(), "$") {
 		return nil
 	}
-	w := &world{principal: who.entity(), resource: on.entities()}
-	env := eval.Env{
-		Entities: w, Principal: w.principal.UID, Action: uidOf(a), Resource: w.resource[0].UID,
-		Context: cedar.Record{},
-	}
+	env := envOf(who, a, on)
 	for _, r := range p.rules {
 		if !r.permit || r.line == 0 {
 			continue

@@ -100,16 +100,16 @@ var listed = map[string][]string{
 }
 
 // Inside returns a function for calls that list or drop several databases or collections: its error
-// is a *Refusal if a forbid or a limit applies to that one. Inside returns nil if the function
-// would refuse none.
+// is a *Refusal if a forbid or a limit applies to that one, or if a condition of what permits the
+// call leaves it out. Inside returns nil if the function would refuse none.
 func (c *Call) Inside() func(database, collection string) error {
 	names := listed[c.name]
 	if names == nil {
 		return nil
 	}
 	who := principal(c.who)
-	p := c.state.policy
-	if p.limiting(&who, names, Resource{Database: c.on.Database}) == nil {
+	p, excepts := c.state.policy, c.state.decide(question{c.who, c.name, c.on}).excepts
+	if !excepts && p.limiting(&who, names, Resource{Database: c.on.Database}) == nil {
 		return nil
 	}
 	return func(database, collection string) error {
@@ -119,7 +119,8 @@ func (c *Call) Inside() func(database, collection string) error {
 		}
 		for _, on := range about {
 			for _, name := range names {
-				if d := p.decide(&who, name, on); d.limits() {
+				d := p.decide(&who, name, on)
+				if d.limits() || excepts && name == c.name && !d.Allowed {
 					// The client does not learn which are there.
 					return c.refuse(&limits{Decision: d}, c.name, c.on, nil)
 				}

@@ -226,6 +226,9 @@ func isKind(n ast.IsNode) bool {
 func values(n ast.IsNode) (all []cedar.Value) {
 	switch n := n.(type) {
 	case ast.NodeValue:
+		if set, ok := n.Value.(cedar.Set); ok {
+			return set.Slice()
+		}
 		return []cedar.Value{n.Value}
 	case ast.NodeTypeSet:
 		for _, item := range n.Elements {

@@ -16,8 +16,7 @@ import (
 // other collections, a forbid or a limit of one of these counts, too, and so does a condition of
 // the permits that leaves one out.
 func (p *Policy) within(who *Principal, name string, on Resource, d Decision) Decision {
-	var r *rule
-	a := method.OfAction(name)
+	a, in, names := method.OfAction(name), on, []string{}
 	switch {
 	case isSystem(on.Collection), on.Collection != "" && ofServers(on.Database):
 		if d.Restricted() {
@@ -30,22 +29,33 @@ func (p *Policy) within(who *Principal, name string, on Resource, d Decision) De
 			}
 			return d
 		}
-		in := Resource{Database: on.Database}
+		in = Resource{Database: on.Database}
 		if ofServers(on.Database) {
 			in = Resource{}
 		}
-		r = p.limiting(who, collectionActions, in)
+		names = collectionActions
 	case on.Collection == "" && slices.Contains(resourcesOf(a), "Collection"):
-		r = p.limiting(who, []string{name}, on)
-	}
-	if r != nil && name == watchAction {
-		d.perEvent = true
+		names = append(names, name)
+	case a.Scope == mooringv1.Method_SCOPE_COMMAND:
+		in = Resource{}
+	case listed[name] == nil:
 		return d
 	}
-	if r != nil {
-		return Decision{Rule: r.id + matching}
+	rule, why := p.limiting(who, names, in), matching
+	if rule == nil {
+		rule, why = p.excepting(who, a, on, in), leavingOut
 	}
-	return d
+	switch {
+	case rule == nil:
+		return d
+	case name == watchAction:
+		d.perEvent = true
+		return d
+	case listed[name] != nil:
+		d.excepts = true
+		return d
+	}
+	return Decision{Rule: rule.id + why}
 }
 
 // ofServers reports whether a database is the server's own. Its collections can have documents of
@@ -58,6 +68,9 @@ const buckets = "system.buckets."
 // matching is what Decision.Rule says of a forbid or a limit that could match a collection in what
 // the request is about.
 const matching = " (it could match a collection within)"
+
+// leavingOut is what it says of a permit whose conditions could leave one out.
+const leavingOut = " (its conditions could leave out a collection within)"
 
 // limits reports whether a decision is made by a forbid, or has limits.
 func (d *Decision) limits() bool { return d.forbidden || d.conflict || d.Restricted() }

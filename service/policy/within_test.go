@@ -10,28 +10,35 @@ import (
 	"github.com/mooringdb/mooring/service/caller"
 )
 
+// watchOf, findOf and commandOf return requests on what a name like shop.payroll names.
+func watchOf(on string) proto.Message {
+	m := &mooringv1.WatchRequest{}
+	database, collection, ok := strings.Cut(on, ".")
+	if m.Database = database; ok {
+		m.Collection = &collection
+	}
+	return m
+}
+
+func findOf(on string) proto.Message {
+	m := &mooringv1.FindRequest{}
+	m.Database, m.Collection, _ = strings.Cut(on, ".")
+	return m
+}
+
+func commandOf(t *testing.T, on string) proto.Message {
+	t.Helper()
+	return &mooringv1.RunCursorCommandRequest{
+		Database: on, Command: document(t, `{"find": "payroll"}`),
+	}
+}
+
 // TestWithin checks that a forbid or a limit of a collection holds for calls on what it is in, and
 // on the server's collections that have its documents in them.
 func TestWithin(t *testing.T) {
 	const wide = `@commands("find") permit (principal, action, resource);`
-	watch := func(on string) proto.Message {
-		m := &mooringv1.WatchRequest{}
-		database, collection, ok := strings.Cut(on, ".")
-		if m.Database = database; ok {
-			m.Collection = &collection
-		}
-		return m
-	}
-	find := func(on string) proto.Message {
-		m := &mooringv1.FindRequest{}
-		m.Database, m.Collection, _ = strings.Cut(on, ".")
-		return m
-	}
-	command := func(on string) proto.Message {
-		return &mooringv1.RunCursorCommandRequest{
-			Database: on, Command: document(t, `{"find": "payroll"}`),
-		}
-	}
+	watch, find := watchOf, findOf
+	command := func(on string) proto.Message { return commandOf(t, on) }
 	const watched, found = "ChangeStreamService/Watch", "DocumentService/Find"
 	for _, row := range []struct {
 		name, rules, method string
@@ -110,6 +117,141 @@ func TestWithin(t *testing.T) {
 		err := call.Check(t.Context(), row.request)
 		if allowed := err == nil && !call.PerEvent(); allowed != row.want {
 			t.Errorf("%s: %v, want it allowed: %t", row.name, err, row.want)
+		}
+	}
+}
+
+// TestExcepting checks that what a condition of a permit leaves out is not reached through what it
+// is in, and that the other conditions change nothing.
+func TestExcepting(t *testing.T) {
+	const (
+		watched, found = "ChangeStreamService/Watch", "DocumentService/Find"
+		ran, joined    = "CommandService/RunCursorCommand", "DocumentService/Aggregate"
+
+		all     = `@commands("find") permit (principal, action, resource) `
+		inShop  = `@commands("find") permit (principal, action, resource in Database::"shop") `
+		payroll = `unless { resource == Collection::"shop.payroll" };`
+		named   = `unless { resource has collection && resource.collection == "payroll" };`
+		hr      = `unless { resource in Database::"hr" };`
+		own     = `when { principal.claims has db && resource has database && resource.database == principal.claims.db };`
+		servers = `unless { resource has collection && resource.collection like "system.*" };`
+	)
+	const (
+		no = iota
+		perEvent
+		yes
+	)
+	aggregate := &mooringv1.AggregateRequest{Database: "shop"}
+	command := func(on string) proto.Message { return commandOf(t, on) }
+	for _, row := range []struct {
+		name, rules, method string
+		request             proto.Message
+		want                int
+	}{
+		{"watch of the deployment", all + hr, watched, watchOf(""), perEvent},
+		{"by a name in any database", all + named, watched, watchOf(""), perEvent},
+		{"by a database's name", all + `unless { resource has database && resource.database == "hr" };`, watched, watchOf(""), perEvent},
+		{"watch of a database", inShop + payroll, watched, watchOf("shop"), perEvent},
+		{"by a name", inShop + named, watched, watchOf("shop"), perEvent},
+		{"a set of collections", inShop + `unless { resource in [Collection::"shop.a", Collection::"shop.payroll"] };`, watched, watchOf("shop"), perEvent},
+		{"the only collection that is permitted", all + `when { !(resource has collection) || resource.collection == "a" };`, watched, watchOf("shop"), perEvent},
+		{"no collection is permitted", all + `when { resource == Database::"shop" };`, watched, watchOf("shop"), perEvent},
+		{"one branch of several", all + `unless { if resource is Collection then resource in Collection::"shop.payroll" else false };`, watched, watchOf("shop"), perEvent},
+		{"a type in a collection", all + `unless { resource is Collection in Collection::"shop.payroll" };`, watched, watchOf("shop"), perEvent},
+		{"of another principal", all + `unless { principal.kind == "jwt" && resource == Collection::"shop.payroll" };`, watched, watchOf("shop"), yes},
+		{"another database is left out", all + hr, watched, watchOf("shop"), yes},
+		{"a set of others", all + `unless { resource in [Database::"hr", Database::"x"] };`, watched, watchOf("shop"), yes},
+		{"a collection of another database", all + `unless { resource == Collection::"hr.people" };`, watched, watchOf("shop"), yes},
+		{"the type in another database", all + `unless { resource is Collection in Database::"hr" };`, watched, watchOf("shop"), yes},
+		{"all but another database", all + `when { resource != Database::"hr" };`, watched, watchOf("shop"), yes},
+		{"the claimed database", all + own, watched, watchOf("shop"), yes},
+		{"the server's own are left out", inShop + servers, watched, watchOf("shop"), yes},
+		{"of the deployment", all + servers, watched, watchOf(""), yes},
+		{"one of the server's own", inShop + `unless { resource == Collection::"shop.system.views" };`, watched, watchOf("shop"), yes},
+		{"another permit leaves out nothing", inShop + payroll + `permit (principal, action in Action::"watch", resource);`, watched, watchOf("shop"), yes},
+		{"another permit is about another action", inShop + payroll + `permit (principal, action in Action::"read", resource);`, watched, watchOf("shop"), perEvent},
+		{"another permit is about another resource", inShop + payroll + `permit (principal, action, resource in Database::"hr");`, watched, watchOf("shop"), perEvent},
+		{"a permit that names the deployment", all + hr + `permit (principal, action == Action::"Watch", resource == Deployment::"deployment");`, watched, watchOf(""), yes},
+		{"one of that kind", all + hr + `permit (principal, action == Action::"Watch", resource is Deployment);`, watched, watchOf(""), yes},
+		{"with a condition that is true of it", `permit (principal, action == Action::"Watch", resource == Database::"shop") when { resource == Database::"shop" };`, watched, watchOf("shop"), yes},
+		{"a collection", inShop + payroll, watched, watchOf("shop.a"), yes},
+
+		{"an aggregation of the database", inShop + payroll, joined, aggregate, no},
+		{"where it leaves out others", all + hr, joined, aggregate, yes},
+
+		{"the oplog", all + hr, found, findOf("local.oplog.rs"), no},
+		{"where a collection is left out", all + payroll, found, findOf("local.oplog.rs"), no},
+		{"where a collection of its database is", all + `unless { resource == Collection::"local.a" };`, found, findOf("local.oplog.rs"), no},
+		{"where the server's own are", all + servers, found, findOf("local.oplog.rs"), yes},
+		{"a permit of its database", all + hr + `permit (principal, action in Action::"read", resource in Database::"local");`, found, findOf("local.oplog.rs"), yes},
+		{"a condition that names its database", all + `when { resource has database && resource.database == "local" };`, found, findOf("local.oplog.rs"), yes},
+		{"the commands of all", inShop + payroll, found, findOf("shop.system.profile"), no},
+		{"those of another database", all + hr, found, findOf("shop.system.profile"), yes},
+
+		{"a command", inShop + payroll, ran, command("shop"), no},
+		{"a command elsewhere", all + payroll, ran, command("other"), no},
+		{"a command outside of the database", all + hr, ran, command("shop"), no},
+		{"a command where the server's own are left out", inShop + servers, ran, command("shop"), no},
+		{"where one of them is", inShop + `unless { resource == Collection::"shop.system.views" };`, ran, command("shop"), no},
+		{"a command in the claimed database", all + own, ran, command("shop"), yes},
+		{"in a database of which nothing is left out", inShop + hr, ran, command("shop"), yes},
+		{"by a permit of its own", inShop + payroll + `@commands("find") permit (principal, action in Action::"command", resource);`, ran, command("shop"), yes},
+	} {
+		e := enforcer(t, row.rules)
+		who := &caller.Identity{Principal: "key:ann", Claims: map[string]any{"db": "shop"}}
+		call := e.Begin(who, "/mooring.v1."+row.method, false)
+		got, err := no, call.Check(t.Context(), row.request)
+		switch {
+		case err == nil && call.PerEvent():
+			got = perEvent
+		case err == nil:
+			got = yes
+		}
+		if got != row.want {
+			t.Errorf("%s: %s: %v, event by event: %t", row.method, row.name, err, call.PerEvent())
+		}
+	}
+}
+
+// TestExceptingInLists checks that lists and drops of a database have what the conditions of their
+// permits leave out.
+func TestExceptingInLists(t *testing.T) {
+	const (
+		payroll = `permit (principal, action, resource in Database::"shop") unless { resource == Collection::"shop.payroll" };`
+		all     = `permit (principal, action, resource == Database::"shop");`
+		hr      = `permit (principal, action, resource) unless { resource in Database::"hr" };`
+		own     = `permit (principal, action, resource) when { resource has database && resource.database == "shop" };`
+		drops   = `permit (principal, action == Action::"DropDatabase", resource in Database::"shop");`
+	)
+	collections := &mooringv1.ListCollectionsRequest{Database: "shop"}
+	drop := &mooringv1.DropDatabaseRequest{Database: "shop"}
+	for _, row := range []struct {
+		name, rules, method string
+		request             proto.Message
+		on                  string
+		want                bool
+	}{
+		{"what is left out", payroll, "ListCollections", collections, "shop.payroll", false},
+		{"its buckets", payroll, "ListCollections", collections, "shop.system.buckets.payroll", false},
+		{"another", payroll, "ListCollections", collections, "shop.a", true},
+		{"a permit of the database alone", payroll + all, "ListCollections", collections, "shop.payroll", true},
+		{"another database is left out", hr, "ListCollections", collections, "shop.payroll", true},
+		{"the own database", own, "ListCollections", collections, "shop.payroll", true},
+		{"a database that is left out", hr, "ListDatabases", &mooringv1.ListDatabasesRequest{}, "hr", false},
+		{"another database", hr, "ListDatabases", &mooringv1.ListDatabasesRequest{}, "shop", true},
+		{"a drop of what is left out", payroll, "DropDatabase", drop, "shop.payroll", false},
+		{"a drop of another", payroll, "DropDatabase", drop, "shop.a", true},
+		{"by a permit of its own", payroll + drops, "DropDatabase", drop, "shop.payroll", true},
+	} {
+		call := enforcer(t, row.rules).Begin(nil, "/mooring.v1.CatalogService/"+row.method, false)
+		if err := call.Check(t.Context(), row.request); err != nil {
+			t.Errorf("%s: %v", row.name, err)
+			continue
+		}
+		database, collection, _ := strings.Cut(row.on, ".")
+		inside := call.Inside()
+		if got := inside == nil || inside(database, collection) == nil; got != row.want {
+			t.Errorf("%s: %s of %s: %t", row.name, row.method, row.on, got)
 		}
 	}
 }
