@@ -24,6 +24,9 @@ type limits struct {
 	Decision
 	// script is true if requests may run JavaScript.
 	script bool
+	// picked says that what is found is looked through afterwards, so that a filter meets what the
+	// caller does not see.
+	picked bool
 	// work stops the check when the call has ended, and charges it; nil: nothing does.
 	work *admission.Work
 }
@@ -139,7 +142,11 @@ var harmless = []string{
 }
 
 func (l *limits) checkHarmless(v bson.Value) error {
-	if l.Filter == nil {
+	why := "under a filter"
+	switch {
+	case l.picked:
+		why = "where a rule leaves out some of a list"
+	case l.Filter == nil:
 		return nil
 	}
 	visit := func(key string, _ bson.Value) error {
@@ -147,7 +154,7 @@ func (l *limits) checkHarmless(v bson.Value) error {
 			return err
 		}
 		if strings.HasPrefix(key, "$") && !slices.Contains(harmless, key) {
-			return problem("uses " + key + " in $expr, which is not possible under a filter")
+			return problem("uses " + key + " in $expr, which is not possible " + why)
 		}
 		return nil
 	}

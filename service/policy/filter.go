@@ -130,7 +130,7 @@ func (l *limits) checkNested(key string, _ bson.Value) error {
 	if isScript(key) && (!l.script || l.Restricted()) {
 		return errScript
 	}
-	if l.Restricted() && (key == "$expr" || key == "$jsonSchema" || key == "$text") {
+	if (l.Restricted() || l.picked) && (key == "$expr" || key == "$jsonSchema" || key == "$text") {
 		return problem("uses " + key + " within the condition of a field")
 	}
 	return nil

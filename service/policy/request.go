@@ -175,7 +175,7 @@ func (c *Call) limits(action string, on Resource) limits {
 	d := c.state.decide(question{c.who, action, on})
 	c.grounds.add(c.state, c.who, asked{action, on}, d.sum)
 	c.quiet = c.quiet || d.Restricted()
-	return limits{*d, c.enforcer.script, &c.work}
+	return limits{Decision: *d, script: c.enforcer.script, work: &c.work}
 }
 
 // refuse returns the Refusal of a request, or of its part that cause is about. Other errors stay as
@@ -259,6 +259,9 @@ func (c *Call) check(m protoreflect.Message, a *method.Method, on Resource) erro
 	if a.Scope == mooringv1.Method_SCOPE_OPENED {
 		c.quiet = c.quiet || c.state.standing(c.who).restricted
 		return nil
+	}
+	if l.picked = c.Inside() != nil; l.picked {
+		l.script, c.quiet = false, true
 	}
 	r := &c.reader
 	*r = reader{

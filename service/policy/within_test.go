@@ -8,6 +8,7 @@ import (
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/caller"
+	"github.com/mooringdb/mooring/service/policy"
 )
 
 // watchOf, findOf and commandOf return requests on what a name like shop.payroll names.
@@ -303,6 +304,42 @@ func TestBucketsInLists(t *testing.T) {
 	} {
 		if err := inside("shop", name); (err == nil) != want {
 			t.Errorf("%s: %v, want it listed: %t", name, err, want)
+		}
+	}
+}
+
+// TestFiltersOfLists checks that a filter of a list cannot tell by an error what a rule leaves out
+// of the list.
+func TestFiltersOfLists(t *testing.T) {
+	const forbid = permitAll +
+		`forbid (principal, action, resource in Database::"hr");` +
+		`forbid (principal, action, resource == Collection::"shop.payroll");`
+	const divide = `{"$expr": {"$divide": [1, {"$cond": [{"$eq": ["$name", "payroll"]}, 0, 1]}]}}`
+	for _, row := range []struct {
+		name, rules, filter string
+		want, quiet         bool
+	}{
+		{"an expression that can fail", forbid, divide, false, true},
+		{"in another", forbid, `{"$or": [` + divide + `]}`, false, true},
+		{"in a condition", forbid, `{"info": {"$elemMatch": ` + divide + `}}`, false, true},
+		{"JavaScript", forbid, `{"$where": "this.name == 'payroll' && fail"}`, false, true},
+		{"one that cannot fail", forbid, `{"$expr": {"$eq": ["$name", "a"]}}`, true, true},
+		{"no expression", forbid, `{"name": {"$regex": "^a"}}`, true, true},
+		{"nothing is left out", permitAll, divide, true, false},
+		{"JavaScript where nothing is", permitAll, `{"$where": "true"}`, true, false},
+	} {
+		for method, m := range map[string]proto.Message{
+			"ListCollections": &mooringv1.ListCollectionsRequest{
+				Database: "shop", Filter: document(t, row.filter),
+			},
+			"ListDatabases": &mooringv1.ListDatabasesRequest{Filter: document(t, row.filter)},
+		} {
+			e := policy.NewEnforcer(policy.Config{Policy: parse(t, row.rules), JavaScript: true})
+			call := e.Begin(nil, "/mooring.v1.CatalogService/"+method, false)
+			if err := call.Check(t.Context(), m); (err == nil) != row.want ||
+				call.Quiet() != row.quiet {
+				t.Errorf("%s: %s: %v, quiet: %t", method, row.name, err, call.Quiet())
+			}
 		}
 	}
 }
