@@ -22,8 +22,8 @@ type Grounds struct {
 	sum    Sum
 	others map[asked]Sum
 	bytes  int // of what is held
-	// beyond is set if there is no room for a decision: to what the rules and the client were then,
-	// of which any change counts.
+	// beyond is set if there is no room for a decision, or if the call has listed what the rules
+	// allow it: to what the rules and the client were then, of which any change counts.
 	beyond Sum
 }
 
@@ -89,6 +89,16 @@ func (g *Grounds) add(s *state, who *caller.Identity, a asked, sum Sum) {
 	if !g.put(a, sum, ofCall) {
 		g.exceed(s.world(who))
 	}
+}
+
+// addAll adds all that the rules of s say to a client, for what no list of decisions describes.
+func (g *Grounds) addAll(s *state, who *caller.Identity) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.exceed(s.world(who))
 }
 
 // put holds a decision, and reports whether there is room for it. Its caller has the lock.

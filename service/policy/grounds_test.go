@@ -75,6 +75,24 @@ func TestGroundsOfCommands(t *testing.T) {
 	}
 }
 
+// TestGroundsOfLists checks that the next pages of a list are refused as soon as the rules change:
+// they could forbid what is in it.
+func TestGroundsOfLists(t *testing.T) {
+	for method, m := range map[string]proto.Message{
+		"ListCollections": &mooringv1.ListCollectionsRequest{Database: "db"},
+		"ListDatabases":   &mooringv1.ListDatabasesRequest{},
+	} {
+		e, g := taken(t, permitAll, "CatalogService/"+method, m)
+		if err := e.Still(nil, g); err != nil {
+			t.Errorf("%s under the same rules: %v", method, err)
+		}
+		e.Replace(parse(t, permitAll+`forbid (principal, action, resource == Collection::"db.c");`))
+		if err := e.Still(nil, g); err == nil {
+			t.Errorf("%s: no error although a rule forbids a collection", method)
+		}
+	}
+}
+
 // TestMistakesAreAllTold checks that each mistake of a rule is told, and each time the same is said
 // of a name that is as near to one action as to another.
 func TestMistakesAreAllTold(t *testing.T) {

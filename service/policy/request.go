@@ -246,6 +246,9 @@ func (c *Call) check(m protoreflect.Message, a *method.Method, on Resource) erro
 	}
 	l := c.limits(a.Action, on)
 	c.rule = l.Rule
+	if listed[a.Action] != nil {
+		c.grounds.addAll(c.state, c.who)
+	}
 	watched := a.Action == watchAction && l.Allowed && (l.perEvent || l.Restricted())
 	if !l.Allowed || !limitable && l.Restricted() && !watched {
 		return c.refuse(&l, a.Action, on, nil)
