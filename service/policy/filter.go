@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -34,6 +35,29 @@ func and(rule, client bson.Raw) bson.Raw {
 		}
 	}
 	return b.AppendElements(rule).AppendElements(client).Finish()
+}
+
+// unshared returns a filter that matches no document with an array at a path of the rule's filter,
+// or on the way there: several callers may share it, and one value in place of the array would take
+// it from the others.
+func (l *limits) unshared(filter bson.Raw) bson.Raw {
+	if l.Filter == nil {
+		return filter
+	}
+	var paths []string
+	for _, path := range fieldsOf(l.Filter) {
+		for i := range len(path) + 1 {
+			if i == len(path) || path[i] == '.' {
+				paths = append(paths, path[:i])
+			}
+		}
+	}
+	slices.Sort(paths)
+	b := bson.NewBuilder(make([]byte, 0, len(filter)+64)).OpenArray("$nor")
+	for _, path := range slices.Compact(paths) {
+		b.OpenDocument("").OpenDocument(path).String("$type", "array").Close().Close()
+	}
+	return and(filter, b.Close().Finish())
 }
 
 // demands reports whether a client's filter has each condition of a rule's filter as it is. Then

@@ -58,7 +58,11 @@ func (r *reader) missing(m protoreflect.Message) error {
 				Field: "filter", Offset: payload.NoOffset, Problem: "is required",
 			}
 		}
-		m.Set(fd, newDocument(r.limits.Filter))
+		filter := r.limits.Filter
+		if overwrites(m) {
+			filter = r.limits.unshared(filter)
+		}
+		m.Set(fd, newDocument(filter))
 	}
 	if fd := fields.ByName("projection"); fd != nil && !m.Has(fd) && len(r.limits.Hidden) > 0 {
 		raw, err := r.limits.projection(nil)
@@ -85,7 +89,11 @@ func (r *reader) field(m protoreflect.Message, f method.Field, v protoreflect.Va
 					return nil, err
 				}
 			}
-			return l.filter(d)
+			d, err := l.filter(d)
+			if err != nil || !overwrites(m) {
+				return d, err
+			}
+			return l.unshared(d), nil
 		})
 	case mooringv1.Check_CHECK_PROJECTION:
 		return r.change(m, fd, v, r.call.decoder.Raw, l.projection)
@@ -171,6 +179,16 @@ func upserts(m protoreflect.Message) bool {
 	}
 	fd := m.Descriptor().Fields().ByName("upsert")
 	return fd != nil && m.Get(fd).Bool()
+}
+
+// overwrites reports whether a request writes what a rule's filter demands into documents that are
+// there: a replacement does, and so does a pipeline that may insert.
+func overwrites(m protoreflect.Message) bool {
+	if m.Descriptor().Fields().ByName("replacement") != nil {
+		return true
+	}
+	request, ok := m.Interface().(interface{ GetUpdate() *mooringv1.Update })
+	return ok && request.GetUpdate().GetPipeline() != nil && upserts(m)
 }
 
 // isCreation reports whether a request can only insert a document, which no filter finds.
