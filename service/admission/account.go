@@ -22,12 +22,11 @@ type Account struct {
 	mu      sync.Mutex
 	balance balance
 	ends    ends
-	// overdrawn says that the account has the overdraft of the admission, with which it reads so
-	// many replies.
-	overdrawn bool
-	reading   int
-	open      bool          // see GoOn
-	waits     chan struct{} // see waiting; nil: nothing has waited
+	// owed is how many bytes are overdrawn and not paid yet. If it is positive, the account has the
+	// overdraft of the admission.
+	owed  int64
+	open  bool          // see GoOn
+	waits chan struct{} // see waiting; nil: nothing has waited
 }
 
 // Open makes c, a zero Account, charge a principal of a. If a is nil, nothing is charged. The
@@ -95,7 +94,7 @@ func (c *Account) grow(ctx context.Context, n int64, last bool) error {
 	if !c.charges() || n <= 0 {
 		return nil
 	}
-	open, overdrawn := c.isOpen(), false
+	open := c.isOpen()
 	v, err := c.admission.bytes.attempt(ctx, c.principal, n, last || open)
 	switch {
 	case err != nil:
@@ -103,14 +102,11 @@ func (c *Account) grow(ctx context.Context, n int64, last bool) error {
 	case v != fits && !open:
 		return c.admission.bytes.refusal(v)
 	case v != fits:
-		if overdrawn, err = c.insist(ctx, n, v); err != nil {
+		if err = c.insist(ctx, n, v); err != nil {
 			return err
 		}
 	}
 	c.keep(n, balance.add)
-	if overdrawn {
-		c.endReading()
-	}
 	c.admission.allocates(n)
 	return nil
 }
@@ -187,6 +183,7 @@ func (c *Account) HandOver(to *Account, n int64) {
 	c.admission.bytes.move(c.principal, to.principal, handed)
 	if handed > 0 {
 		to.keep(handed, balance.add)
+		c.pay(handed)
 	}
 	to.Force(n - handed)
 }
@@ -227,6 +224,7 @@ func (c *Account) hand(n int64) (handed int64) {
 func (c *Account) give(n int64) {
 	if n > 0 {
 		c.admission.bytes.give(c.principal, n)
+		c.pay(n)
 	}
 }
 
@@ -273,6 +271,5 @@ func (c *Account) Close() {
 	c.balance, held = c.balance.close()
 	c.mu.Unlock()
 	c.give(held)
-	c.returnOverdraft()
 	c.end()
 }

@@ -54,13 +54,12 @@ func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(kept bo
 	}
 	n := int64(size)
 	reserved := c.draw(n)
-	overdrawn := false
 	if more := n - reserved; more > 0 {
 		// A reply that was reserved for, and is larger, comes first: its call has the rest already.
 		var v verdict
 		v, err = a.bytes.attempt(ctx, c.principal, more, reserved > 0 || c.isOpen())
 		if err == nil && v != fits {
-			overdrawn, err = c.insist(ctx, more, v)
+			err = c.insist(ctx, more, v)
 		}
 	}
 	if err != nil {
@@ -75,15 +74,13 @@ func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(kept bo
 			c.keep(reserved, balance.addReserved)
 			c.give(n - reserved)
 		}
-		if overdrawn {
-			c.endReading()
-		}
 	}, nil
 }
 
 // GoOn says that the client already has a part of the result. From now on no charge of the call is
 // refused. It waits instead until it fits, or until the call gets the overdraft: the permission,
-// which one call has at a time, to exceed the budget.
+// which one call has at a time, to exceed the budget. The call has it until it has given back, or
+// handed over, as many bytes as it has overdrawn: it may be open for days.
 func (c *Account) GoOn() {
 	if !c.charges() {
 		return
@@ -101,12 +98,8 @@ func (c *Account) isOpen() bool {
 
 // insist takes bytes that do not fit. Unless GoOn was called, it ends the call. If the call or what
 // goes on without it is not over then, it blocks until the bytes fit or the account has the
-// overdraft, and until ctx ends. If it reports that the bytes are overdrawn, the caller must call
-// endReading when it has recorded them. The account keeps the overdraft until it is closed and has
-// read its replies.
-func (c *Account) insist(
-	ctx context.Context, n int64, v verdict,
-) (overdrawn bool, err error) {
+// overdraft, and until ctx ends.
+func (c *Account) insist(ctx context.Context, n int64, v verdict) error {
 	a := c.admission
 	if !c.isOpen() {
 		refused := a.bytes.refusal(v)
@@ -114,22 +107,22 @@ func (c *Account) insist(
 			c.refuse.End(refusal{refused})
 		}
 		if ctx.Err() != nil {
-			return false, refused
+			return refused
 		}
 	}
-	if !c.beginReading(false) {
+	if !c.owe(n, false) {
 		taken, err := c.awaitOverdraft(ctx, n)
 		if taken || err != nil {
-			return false, err
+			return err
 		}
 	}
 	a.bytes.force(c.principal, n)
-	return true, nil
+	return nil
 }
 
-// awaitOverdraft blocks until the account has taken n bytes, or has the overdraft and begins to
-// read a reply with it. One goroutine of an account waits at a time, also behind a larger
-// demand: with two, one could wait for an overdraft that the other has got.
+// awaitOverdraft blocks until the account has taken n bytes, or has the overdraft and owes them.
+// One goroutine of an account waits at a time, also behind a larger demand: with two, one could
+// wait for an overdraft that the other has got.
 func (c *Account) awaitOverdraft(ctx context.Context, n int64) (taken bool, err error) {
 	waits := c.waiting()
 	select {
@@ -138,13 +131,13 @@ func (c *Account) awaitOverdraft(ctx context.Context, n int64) (taken bool, err 
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
-	if c.beginReading(false) {
+	if c.owe(n, false) {
 		return false, nil
 	}
 	a := c.admission
 	taken, err = a.bytes.await(ctx, c.principal, n, true, a.overdraft)
 	if !taken && err == nil {
-		c.beginReading(true)
+		c.owe(n, true)
 	}
 	return taken, err
 }
@@ -159,30 +152,23 @@ func (c *Account) waiting() chan struct{} {
 	return c.waits
 }
 
-// beginReading begins to read a reply with the overdraft, if the account has it or gets it now.
-func (c *Account) beginReading(gets bool) bool {
+// owe records that n bytes are overdrawn, if the account has the overdraft or gets it now.
+func (c *Account) owe(n int64, gets bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.overdrawn = c.overdrawn || gets
-	if c.overdrawn {
-		c.reading++
+	if c.owed == 0 && !gets {
+		return false
 	}
-	return c.overdrawn
+	c.owed += n
+	return true
 }
 
-// endReading ends what beginReading has begun.
-func (c *Account) endReading() {
+// pay records that n bytes are no longer the account's. It returns the overdraft if that was all
+// that is owed.
+func (c *Account) pay(n int64) {
 	c.mu.Lock()
-	c.reading--
-	c.mu.Unlock()
-	c.returnOverdraft()
-}
-
-// returnOverdraft returns the overdraft if the account has it and does not need it any more.
-func (c *Account) returnOverdraft() {
-	c.mu.Lock()
-	returns := c.overdrawn && c.balance.closed && c.reading == 0
-	c.overdrawn = c.overdrawn && !returns
+	returns := c.owed > 0 && c.owed <= n
+	c.owed = max(c.owed-n, 0)
 	c.mu.Unlock()
 	if returns {
 		<-c.admission.overdraft

@@ -3,6 +3,7 @@ package admission_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,6 +206,121 @@ func TestOverdraftOfTwo(t *testing.T) {
 			t.Errorf("%d bytes are held at the end", got)
 		}
 	})
+}
+
+// TestOverdraftIsPaid checks that an account that goes on returns the overdraft as soon as it has
+// given back, or handed over, as many bytes as it has overdrawn.
+func TestOverdraftIsPaid(t *testing.T) {
+	const before, reply = 300, 2000
+	for name, row := range map[string]struct {
+		pay  func(c, other *admission.Account)
+		paid bool
+	}{
+		"all": {func(c, _ *admission.Account) { c.Shrink(c.TakeReplies()) }, true},
+		"all in two parts": {func(c, _ *admission.Account) {
+			c.Shrink(1)
+			c.Shrink(reply - 1)
+		}, true},
+		"handed over": {func(c, other *admission.Account) {
+			c.HandOver(other, reply)
+			other.Close()
+		}, true},
+		"a part":  {func(c, _ *admission.Account) { c.Shrink(reply - 1) }, false},
+		"nothing": {func(c, _ *admission.Account) { c.TakeReplies() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := admission.New(admission.Config{Bytes: 1000})
+				var c, d, other admission.Account
+				for _, each := range []*admission.Account{&c, &d, &other} {
+					a.Open(each, named("one of all"))
+					defer each.Close()
+				}
+				if err := c.Grow(t.Context(), before); err != nil {
+					t.Fatal(err)
+				}
+				c.GoOn()
+				d.GoOn()
+				done, err := a.AdmitReply(within(t.Context(), &c), reply)
+				if err != nil {
+					t.Fatal(err)
+				}
+				done(true)
+				row.pay(&c, &other)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if err := d.GrowLast(ctx, reply); (err == nil) != row.paid {
+					t.Errorf("another account that goes on: %v; the overdraft is back: %t", err,
+						row.paid)
+				}
+			})
+		})
+	}
+}
+
+// TestOverdraftComesBack uses an account in any order, and closes it before or after its reply is
+// read and its message sent: at the end the overdraft is there.
+func TestOverdraftComesBack(t *testing.T) {
+	for seed := range uint64(2000) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 2))
+			a := admission.New(admission.Config{Bytes: 1000})
+			var c, other, next admission.Account
+			for _, each := range []*admission.Account{&c, &other, &next} {
+				a.Open(each, named("one of all"))
+				each.GoOn()
+			}
+			var later []func()
+			fail := func(err error) {
+				if err != nil {
+					t.Fatalf("seed %d: %v", seed, err)
+				}
+			}
+			for range 1 + r.IntN(20) {
+				n := int64(1 + r.IntN(1500))
+				switch r.IntN(9) {
+				case 0:
+					fail(c.GrowLast(t.Context(), n))
+				case 1:
+					done, err := a.AdmitReply(within(t.Context(), &c), int(n))
+					fail(err)
+					kept := r.IntN(2) == 0
+					later = append(later, func() { done(kept) })
+				case 2:
+					done, err := a.AdmitMessage(within(t.Context(), &c), int(n))
+					fail(err)
+					later = append(later, done)
+				case 3:
+					c.ReserveSpare(n)
+				case 4:
+					c.Shrink(n)
+				case 5:
+					c.HandOver(&other, n)
+				case 6:
+					c.Vacate(n)
+				case 7:
+					c.Shrink(c.TakeReplies())
+				case 8:
+					if r.IntN(4) == 0 {
+						c.Close()
+					}
+				}
+				if len(later) > 0 && r.IntN(2) == 0 {
+					later[0]()
+					later = later[1:]
+				}
+			}
+			for _, done := range later {
+				done()
+			}
+			c.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if err := next.GrowLast(ctx, 2000); err != nil {
+				t.Fatalf("seed %d: the overdraft is lost: %v", seed, err)
+			}
+		})
+	}
 }
 
 // TestOverdraftOutlivesCall checks that a reply without room has the overdraft, and is charged,

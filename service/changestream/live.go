@@ -53,8 +53,8 @@ type live struct {
 	server *Server
 	reader *request.Reader
 	ss     grpc.ServerStreamingServer[mooringv1.LiveResponse]
-	// ids is charged for the ids of the documents that the client has. It has no overdraft, with
-	// which a stream ends soon.
+	// ids is charged for the ids of the documents that the client has. It has no overdraft: what
+	// the client has is given back late.
 	ids  admission.Account
 	ns   client.Namespace
 	find client.FindOptions

@@ -22,6 +22,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -414,5 +415,31 @@ func TestSharedLimits(t *testing.T) {
 			w.cancel()
 		}
 		time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
+	})
+}
+
+// TestSharedWithoutMemory has a cursor read a large event while nothing is left of the memory. The
+// ring has no room for it, so that the stream catches up with a cursor of its own, which gets what
+// the shared one has given back.
+func TestSharedWithoutMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all = 1 << 20
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{bytes: all})
+		w := g.watch(onShop())
+		var full admission.Account
+		g.admission.Open(&full, admission.Principal{Name: "others"})
+		full.Force(all)
+		for id := range 3 {
+			g.command(fmt.Sprintf(`{"insert": "c", "documents": [{"_id": %d, "a": "%s"}]}`, id,
+				strings.Repeat("x", 100_000)))
+			late := time.AfterFunc(time.Hour, w.cancel)
+			if got, want := w.next(), fmt.Sprint("insert ", id); got != want {
+				t.Errorf("read %q, want %q", got, want)
+			}
+			late.Stop()
+		}
+		full.Close()
+		w.leave()
 	})
 }
