@@ -264,7 +264,8 @@ func (l *live) documents(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.server.cfg.Streams.Run(ctx, stream.Source{Cursor: cur, Of: of, ReadAhead: true},
+	return l.server.cfg.Streams.Run(ctx,
+		stream.Source{Cursor: cur, Of: of, ReadAhead: true, GoesOn: true},
 		func(docs []bson.Raw) error { return l.added(ctx, docs) })
 }
 

@@ -570,6 +570,35 @@ func TestLiveMemory(t *testing.T) {
 	})
 }
 
+// TestLiveSnapshotIsNotHeld has a stream that has sent its documents, once and again after the
+// collection was dropped. It is charged for the ids of these documents only.
+func TestLiveSnapshotIsNotHeld(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		const documents, size, idCost = 100, 5000, 200
+		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+			for id := range documents {
+				if cmd.Name == "aggregate" {
+					g.command(fmt.Sprintf(`{"insert": "c", "documents": [{"_id": %d, "a": "%s"}]}`,
+						id, strings.Repeat("x", size)))
+				}
+			}
+			return next(cmd)
+		})
+		f := g.live("", liveOn(t, "", ""))
+		for ready := 1; ready < 4; ready++ {
+			f.until(func() bool { return f.ready == ready && len(f.list) == documents })
+			time.Sleep(time.Minute) //nolint:forbidigo // time is fake: the cursor is quiet
+			ring := g.service.Stats().RingBytes
+			if held := g.admission.Bytes().Held; held > ring+documents*idCost {
+				t.Errorf("%d bytes are held beside %d of the ring, for %d ids", held-ring, ring,
+					documents)
+			}
+			g.command(`{"drop": "c"}`)
+		}
+		f.leave()
+	})
+}
+
 // TestLiveMissesNothing inserts a document between the opening of the stream and the snapshot, and
 // one between the snapshot and the first change. Each is added once.
 func TestLiveMissesNothing(t *testing.T) {

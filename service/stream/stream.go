@@ -101,6 +101,8 @@ type Source struct {
 	Sizer batch.Sizer
 	// MaxBatch is the batch size that the client has chosen. No batch is larger. 0 means no bound.
 	MaxBatch int32
+	// GoesOn says that the call may go on for days after Run.
+	GoesOn bool
 }
 
 // First returns the batch size for the command that opens a stream's cursor: the server's own, or
@@ -130,8 +132,8 @@ func Open[C any](ctx context.Context, run func() (C, error)) (C, error) {
 // Run sends all documents of a source, in order, and closes its cursor. It blocks until all are
 // sent, ctx ends, or the cursor or send fails. send returns when the transport has accepted the
 // message. If it returns nil, the documents are read until it is called for the batch after them
-// and has returned, and those of the last two until the call ends. It must not change them. If ctx
-// ends, Run returns its cause.
+// and has returned, and those of the last two until the call ends. It must not change them. If
+// Source.GoesOn is set, the last two are not charged after Run. If ctx ends, Run returns its cause.
 func (s *Streams) Run(ctx context.Context, src Source, send func([]bson.Raw) error) error {
 	defer s.budget.Join()()
 	cur := src.Cursor
@@ -252,9 +254,13 @@ func (r *reader) readAhead(ctx context.Context) {
 }
 
 // end stops what is read ahead, and leaves the last batch to the call, since its client may read
-// it still.
+// it still. If the call goes on, it leaves it to the collector.
 func (r *reader) end(ctx context.Context) {
 	r.ahead.stop()
+	if r.src.GoesOn {
+		r.out.before.keep(r.out.account)
+		return
+	}
 	call.Lend(ctx, r.out.before.lent)
 	for _, b := range r.out.before.rest {
 		call.Lend(ctx, b)
