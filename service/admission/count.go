@@ -30,7 +30,10 @@ func (c *Count) Refused(cause Cause) { c.of.refused[cause].Add(1) }
 // when the thing has ended.
 func (c *Count) Add(p Principal) { c.of.force(p, 1) }
 
-// Remove takes back one Add.
+// Take does what Add does if one more thing fits, and reports whether it does.
+func (c *Count) Take(p Principal) bool { return c.of.spare(p, 1) }
+
+// Remove takes back one Add or Take.
 func (c *Count) Remove(p Principal) { c.of.give(p, 1) }
 
 // Held returns how many things a principal has.

@@ -24,9 +24,14 @@ func TestCount(t *testing.T) {
 		"the gateway has no open cursors left"
 	for range 6 {
 		ask("below its limit", a, 0, "it fits")
-		c.Add(a)
+		if !c.Take(a) {
+			t.Error("Take refuses what fits")
+		}
 	}
 	ask("at its limit", a, 0, own)
+	if c.Take(a) {
+		t.Error("Take takes what does not fit")
+	}
 	ask("at its limit, and one ends", a, 1, "it fits")
 	ask("another", b, 0, "it fits")
 	for range 4 {

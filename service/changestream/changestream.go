@@ -46,12 +46,17 @@ type Server struct {
 	stopped atomic.Int64
 	// own counts the streams with a cursor of their own.
 	own atomic.Int64
+	// catchUps counts the streams that catch up, of which each principal has a share.
+	catchUps *admission.Count
 }
 
 var _ mooringv1.ChangeStreamServiceServer = (*Server)(nil)
 
 // New returns the service.
-func New(cfg Config) *Server { return &Server{cfg: cfg} }
+func New(cfg Config) *Server {
+	return &Server{cfg: cfg, catchUps: admission.NewCount("change streams that catch up",
+		admission.Limits{Total: int64(cfg.Hub.MaxCatchUps())})}
+}
 
 // errStopping ends the streams of a gateway that stops. A client goes on elsewhere. It is a
 // cancellation for an aggregate that has been sent, whose cursor must be closed.

@@ -1,6 +1,7 @@
 package changestream_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -53,8 +54,8 @@ type gateway struct {
 	lossy bool
 }
 
-// maxOpen is how many cursors of streams a replica may have, maxEach how many streams one
-// principal, and maxPerTicket a ticket.
+// maxOpen is how many cursors of streams a replica may have unless options say so, maxEach how many
+// streams one principal, and maxPerTicket a ticket.
 const maxOpen, maxEach, maxPerTicket = 5, 12, 2
 
 var keys = func() *seal.Ring {
@@ -75,6 +76,7 @@ type options struct {
 	streams stream.Config
 	policy  *policy.Enforcer
 	bytes   int64
+	cursors int64
 }
 
 // start starts a replica. Time is fake, and the replica ends with the test.
@@ -86,10 +88,11 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 		t.Fatal(err)
 	}
 	g := &gateway{t: t}
+	cursors := cmp.Or(opt.cursors, maxOpen)
 	g.admission = admission.New(admission.Config{
 		Bytes:                  opt.bytes,
 		ChangeStreams:          admission.Limits{Each: maxEach},
-		ChangeCursors:          admission.Limits{Total: maxOpen},
+		ChangeCursors:          admission.Limits{Total: cursors},
 		ChangeStreamsPerTicket: maxPerTicket,
 	})
 	if g.client, err = client.New(cfg, client.Options{
@@ -103,7 +106,7 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 	stopping, stop := context.WithCancel(context.Background())
 	g.stop, g.gate = stop, interceptor.NewGate()
 	g.tickets = changestream.NewTickets(keys, "test")
-	g.hub = changestream.NewHub(g.admission, maxOpen)
+	g.hub = changestream.NewHub(g.admission, cursors)
 	chain := interceptor.New(interceptor.Config{
 		Policy: opt.policy,
 		Gate:   g.gate, Sessions: session.NewSessions(g.client, keys, "test"),

@@ -301,6 +301,52 @@ func TestBehind(t *testing.T) {
 	})
 }
 
+// TestBehindOfOne has a client that does not read open more streams that catch up than its share.
+// Another client may catch up meanwhile.
+func TestBehindOfOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const cursors, catchUps = 20, 5
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{cursors: cursors})
+		first := g.watch(onShop())
+		old := first.token
+		first.leave()
+		time.Sleep(time.Minute) //nolint:forbidigo // time is fake: the cursor ends
+		g.insert(1)
+		live := g.watch(onShop())
+		ctx, cancel := context.WithCancel(as(t.Context(), "key:a"))
+		var last mooringv1.ChangeStreamService_WatchClient
+		for range catchUps {
+			var err error
+			if last, err = g.api.Watch(ctx, after(onShop(), old)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if n := g.service.Stats().CatchUps; n != catchUps-1 {
+			t.Errorf("%d streams of a client catch up, want %d", n, catchUps-1)
+		}
+		if _, err := last.Recv(); err == nil || reason(err) != rpcerr.ChangeStreamBehind {
+			t.Errorf("one more of the client: %v", err)
+		}
+		w := g.watchAs("key:b", after(onShop(), old))
+		if got := w.next(); got != "insert 1" {
+			t.Errorf("another client reads %q", got)
+		}
+		cancel()
+		w.leave()
+		if n := g.service.Stats().CatchUps; n != 0 {
+			t.Errorf("%d streams catch up at the end", n)
+		}
+		again := g.watchAs("key:a", after(onShop(), old))
+		if got := again.next(); got != "insert 1" {
+			t.Errorf("when it comes back it reads %q", got)
+		}
+		again.leave()
+		live.leave()
+	})
+}
+
 // TestUndecided has an event come that takes more steps than the gateway makes: the stream goes on
 // with the server's own filter, and misses nothing.
 func TestUndecided(t *testing.T) {

@@ -52,12 +52,13 @@ func NewHub(a *admission.Admission, cursors int64) *hub.Hub {
 
 // opener opens the sources of one stream's subscription.
 type opener struct {
-	client  *client.Client
-	account *admission.Account // says whose the cursors are
-	streams *stream.Streams
-	ns      client.Namespace
-	opt     client.WatchOptions
-	asked   atomic.Bool
+	client   *client.Client
+	account  *admission.Account // says whose the cursors are
+	streams  *stream.Streams
+	catchUps *admission.Count
+	ns       client.Namespace
+	opt      client.WatchOptions
+	asked    atomic.Bool
 }
 
 // newOpener returns the opener for a call. It keeps nothing of the request but what its key has.
@@ -65,7 +66,8 @@ func (s *Server) newOpener(
 	ctx context.Context, ns client.Namespace, opt *client.WatchOptions,
 ) *opener {
 	o := &opener{
-		client: s.cfg.Client, streams: s.cfg.Streams, ns: ns, account: &admission.Account{},
+		client: s.cfg.Client, streams: s.cfg.Streams, catchUps: s.catchUps, ns: ns,
+		account: &admission.Account{},
 		opt: client.WatchOptions{
 			FullDocument:             opt.FullDocument,
 			FullDocumentBeforeChange: opt.FullDocumentBeforeChange,
@@ -88,6 +90,13 @@ func (o *opener) open(ctx context.Context, after bson.Raw) (hub.Source, bson.Raw
 		}
 		return nil, nil, err
 	}
+	if after != nil {
+		if !o.catchUps.Take(o.account.Principal()) {
+			s.leave()
+			return nil, nil, hub.ErrBehind
+		}
+		s.catchUps = o.catchUps
+	}
 	s.account.GoOn() // a reply for which there is no room waits, and others go on
 	opt := o.opt
 	opt.StartAfter, opt.BatchSize = after, o.streams.First(batch.Source{}, nil)
@@ -106,8 +115,10 @@ type source struct {
 	changes *changestream.Stream
 	streams *stream.Streams
 	account admission.Account
-	sizer   batch.Sizer
-	pace    stream.Pacer
+	// catchUps counts the source if it is of one stream that catches up; nil: it is shared.
+	catchUps *admission.Count
+	sizer    batch.Sizer
+	pace     stream.Pacer
 }
 
 var _ hub.Source = (*source)(nil)
@@ -150,6 +161,9 @@ func (s *source) Close() {
 }
 
 func (s *source) leave() {
+	if s.catchUps != nil {
+		s.catchUps.Remove(s.account.Principal())
+	}
 	s.account.LeaveChangeCursor()
 	s.account.Close()
 }

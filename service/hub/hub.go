@@ -243,6 +243,9 @@ func (h *Hub) Reclaim(n int64) {
 	}
 }
 
+// MaxCatchUps returns how many subscribers may catch up at a time.
+func (h *Hub) MaxCatchUps() int { return h.cfg.MaxCatchUps }
+
 // Stats counts what a hub has open.
 type Stats struct {
 	Subscribers int

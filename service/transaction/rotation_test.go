@@ -16,6 +16,7 @@ import (
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/changestream"
+	"github.com/mooringdb/mooring/service/hub"
 	"github.com/mooringdb/mooring/service/idempotency"
 	"github.com/mooringdb/mooring/service/seal"
 	"github.com/mooringdb/mooring/service/servicetest"
@@ -130,7 +131,9 @@ func (o *office) hold(account string) holding {
 
 func (o *office) ticket() string {
 	o.t.Helper()
-	s := changestream.New(changestream.Config{Client: o.Client, Tickets: o.tickets})
+	s := changestream.New(changestream.Config{
+		Client: o.Client, Tickets: o.tickets, Hub: hub.New(hub.Config{}),
+	})
 	res, err := s.CreateTicket(&call.Context{Context: o.t.Context()},
 		&mooringv1.CreateTicketRequest{
 			Watch: &mooringv1.WatchRequest{Database: "bank", Collection: proto.String("accounts")},
