@@ -229,6 +229,44 @@ func TestRates(t *testing.T) {
 	})
 }
 
+// TestRetryAfterBothRates checks that a call which one of the rates refuses takes nothing from the
+// other one, and that both admit it after RetryAfter.
+func TestRetryAfterBothRates(t *testing.T) {
+	for name, row := range map[string]struct {
+		rate, each float64
+		before     []string // the principals of the calls that are admitted
+		cause      admission.Cause
+		wait       time.Duration
+	}{
+		"of all": {
+			10, 1, strings.Fields("c d e f g h i j k l"), admission.Full, 100 * time.Millisecond,
+		},
+		"of the principal": {10, 1, []string{"b"}, admission.OwnShare, time.Second},
+		"both, of all the later": {
+			0.5, 1, []string{"b"}, admission.OwnShare, 2 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := admission.New(admission.Config{Rate: row.rate, RateEach: row.each})
+				for _, p := range row.before {
+					if err := a.EnterCall(t.Context(), named(p)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				e := refusal(t, a.EnterCall(t.Context(), named("b")))
+				if e.Cause != row.cause || e.RetryAfter != row.wait {
+					t.Errorf("%+v, want to wait %v", e, row.wait)
+				}
+				time.Sleep(e.RetryAfter) //nolint:forbidigo // fake time
+				if err := a.EnterCall(t.Context(), named("b")); err != nil {
+					t.Errorf("after RetryAfter: %v", err)
+				}
+			})
+		})
+	}
+}
+
 func TestAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := admission.New(admission.Config{Bytes: 1000, Patience: time.Second})

@@ -79,31 +79,35 @@ func newRates(total, each float64) *rates {
 	return &rates{total: total, each: each, buckets: lru}
 }
 
-// take counts a call. Its error is an *Error. A call that is refused for its principal does not
-// count for all.
+// take counts a call. Its error is an *Error. A call that is refused, by either limit, counts for
+// none.
 func (r *rates) take(p Principal, now time.Time) error {
 	if r == nil {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	own, all := bucket{}, r.all
+	var waitOwn, waitAll time.Duration
 	if r.each > 0 {
-		before, _ := r.buckets.Get(p)
-		after, wait := before.take(r.each, now)
-		r.buckets.Add(p, after)
-		if wait > 0 {
-			r.refused[OwnShare].Add(1)
-			return &Error{Cause: OwnShare, What: perSecond, RetryAfter: wait}
-		}
+		own, _ = r.buckets.Get(p)
+		own, waitOwn = own.take(r.each, now)
 	}
 	if r.total > 0 {
-		var wait time.Duration
-		r.all, wait = r.all.take(r.total, now)
-		if wait > 0 {
-			r.refused[Full].Add(1)
-			return &Error{Cause: Full, What: perSecond, RetryAfter: wait}
-		}
+		all, waitAll = all.take(r.total, now)
 	}
+	if wait := max(waitOwn, waitAll); wait > 0 {
+		cause := Full
+		if waitOwn > 0 {
+			cause = OwnShare
+		}
+		r.refused[cause].Add(1)
+		return &Error{Cause: cause, What: perSecond, RetryAfter: wait}
+	}
+	if r.each > 0 {
+		r.buckets.Add(p, own)
+	}
+	r.all = all
 	return nil
 }
 
