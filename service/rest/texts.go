@@ -65,21 +65,23 @@ func (t *texts) makeLarge(docs []bson.Raw, bytes int) int {
 	t.large = t.c.newPieces()
 	t.large.reserve(bytes)
 	t.tail = t.c.api.texts.empty()
-	for n, doc := range docs {
-		if len(doc) >= pieceSize || !t.large.isKept() {
-			t.free()
-			return 0
-		}
+	n := 0
+	for t.large.isKept() && n < len(docs) && len(docs[n]) < pieceSize {
 		var err error
-		if t.tail, err = t.append(t.tail, doc, n); err != nil {
+		if t.tail, err = t.append(t.tail, docs[n], n); err != nil {
 			return n
 		}
 		if len(t.tail) >= front.Chunk {
 			_ = t.c.x.Memory.Do(len(t.tail)) // as Work
 			t.tail = t.large.next(t.tail)
 		}
+		n++
 	}
-	return len(docs)
+	if n < len(docs) || !t.large.isKept() {
+		t.free()
+		return 0
+	}
+	return n
 }
 
 // append appends the text of document n to buf. On error buf is returned as it was.

@@ -2,6 +2,7 @@ package rest_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ func TestTexts(t *testing.T) {
 		{"large", pads(1000, 1000, "x"), 1000, 64 << 20},
 		{"large documents", pads(10, 100_000, "x"), 0, 64 << 20},
 		{"a large document", append(pads(999, 999, "x"), pads(1, 99_999, "x")...), 0, 64 << 20},
+		{"a last one that fits no piece", append(pads(999, 999, "x"), pads(1, 60_000, "x")...), 0, 64 << 20},
 		{"longer as text", pads(1000, 1000, "\x01"), 0, 64 << 20},
 		{"too long to keep", pads(3000, 1000, "x"), 0, 64 << 20},
 		{"little memory", pads(1000, 1000, "x"), 0, 256 << 10},
@@ -63,12 +65,16 @@ func TestTexts(t *testing.T) {
 				{"another page", pads(max(row.want, 1), 100, "y")},
 				{"no documents", nil},
 			} {
-				for _, accept := range []string{"application/json", "application/ejson"} {
+				for _, header := range [][]string{
+					{"Accept", "application/json"}, {"Accept", "application/ejson"},
+					{"Accept-Encoding", "gzip"},
+				} {
+					accept := header[1]
 					page, made = test.page, false
-					want := do(newHandler(t, f), "POST", documents+":find", "{}", "Accept", accept)
+					want := do(newHandler(t, f), "POST", documents+":find", "{}", header...)
 					h, a := limited(t, f, row.budget)
 					made = true
-					got := do(h, "POST", documents+":find", "{}", "Accept", accept)
+					got := do(h, "POST", documents+":find", "{}", header...)
 					if text := withoutID(want); got.Code != want.Code || withoutID(got) != text {
 						t.Errorf("%s as %s: %d with %d bytes, want %d with %d", test.name, accept,
 							got.Code, got.Body.Len(), want.Code, want.Body.Len())
@@ -83,6 +89,41 @@ func TestTexts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTextsOfAnySize compares pages of documents of random lengths with those whose text is made of
+// the response.
+func TestTextsOfAnySize(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		longest, size := 1<<r.IntN(17), 100+r.IntN(2<<20)
+		var page []*mooringv1.Document
+		var raw []bson.Raw
+		bytes := 0
+		for bytes < size {
+			page = append(page, pads(1, 1+r.IntN(longest), "x")...)
+			doc := page[len(page)-1].GetBson()
+			raw, bytes = append(raw, doc), bytes+len(doc)
+		}
+		f := findsPads(page)
+		want := do(newHandler(t, f), "POST", documents+":find", "{}")
+		find := f.find
+		f.find = func(
+			ctx context.Context, r *mooringv1.FindRequest,
+		) (*mooringv1.FindResponse, error) {
+			servicecall.LocalFrom(ctx).Texts.Make(raw, bytes)
+			return find(ctx, r)
+		}
+		h, a := limited(t, f, 64<<20)
+		got := do(h, "POST", documents+":find", "{}")
+		if got.Code != want.Code || !slices.Equal(got.Body.Bytes(), want.Body.Bytes()) {
+			t.Errorf("seed %d: %d with %d bytes, want %d", seed, got.Code, got.Body.Len(),
+				want.Body.Len())
+		}
+		if held := a.Bytes().Held; held != 0 {
+			t.Errorf("seed %d: %d bytes are held at the end", seed, held)
+		}
 	}
 }
 
