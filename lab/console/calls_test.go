@@ -58,6 +58,9 @@ func TestCalls(t *testing.T) {
 	s.eventually(`[...document.querySelectorAll(".properties > div")].some(d => d.textContent === "Hidden fieldssecret")`)
 	s.judge("a refusal whose filter is not known")
 	s.shoot("why-part")
+	s.fill("#why-call", "/v1/databases/other/collections/orders/documents:find")
+	s.eventually(`document.querySelector("div.editor").shadowRoot.textContent.includes('"other"')`)
+	s.shows("What is known of it is allowed by tenant") // the verdict is of what was explained
 	s.edit(`{"database":"shop","collection":"orders","filter":{"secret":1}}`)
 	s.click("Explain")
 	s.shows("Refused by tenant")

@@ -101,5 +101,9 @@ func TestWhy(t *testing.T) {
 	// the names of the path take the place of those that were there
 	s.eventually(`document.querySelector("div.editor").shadowRoot.textContent.includes('"shop"')`)
 	s.eventually(`!document.querySelector("div.editor").shadowRoot.textContent.includes('"other"')`)
+	s.eventually(`document.querySelector(".verdict h3").textContent.endsWith("DocumentService/Find")`)
+	s.click("Explain")
+	s.eventually(
+		`document.querySelector(".verdict h3").textContent.endsWith("DocumentService/DeleteMany")`)
 	s.isClean()
 }

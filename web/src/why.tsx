@@ -35,7 +35,8 @@ export function Why() {
     call: q.get('call') ?? 'DocumentService/Find',
     request: q.get('q') ?? '{\n  "database": "shop",\n  "collection": "orders",\n  "filter": {}\n}',
   });
-  const [answer, setAnswer] = useState<Value>();
+  /** answer is kept with what it answers: the form may have another request by now. */
+  const [answer, setAnswer] = useState<{ answer: Value; call: string; partly: boolean }>();
   const [error, setError] = useState<unknown>();
   const [wrong, setWrong] = useState<string>();
   /** refused is the request id of a refused call of which only the names are known. */
@@ -71,7 +72,8 @@ export function Why() {
       ...(claims ? [`"claims":${claims}`] : []),
     ];
     try {
-      setAnswer(parse(await text('v1/deployment/policy:explain', { body: `{${parts.join(',')}}` })));
+      const explained = parse(await text('v1/deployment/policy:explain', { body: `{${parts.join(',')}}` }));
+      setAnswer({ answer: explained, call, partly: refused !== null && request === q.get('q') });
     } catch (e) {
       setError(e);
     }
@@ -149,7 +151,7 @@ export function Why() {
         </p>
       )}
       {error !== undefined && <Failure error={error} what="The request cannot be explained" />}
-      <div role="status">{answer && <Answer answer={answer} call={asked.call} partly={refused !== null && asked.request === q.get('q')} />}</div>
+      <div role="status">{answer && <Answer {...answer} />}</div>
     </>
   );
 }
