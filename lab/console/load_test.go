@@ -117,6 +117,22 @@ func TestMany(t *testing.T) {
 	s.isClean()
 }
 
+// TestPlots has more servers than a plot has lines: those with the highest values are drawn.
+func TestPlots(t *testing.T) {
+	s := newScene(t)
+	s.shows("Sign in to Mooring")
+	s.do(many + `
+		const others = globalThis.fetch, few = () => pools().slice(0, 8).map((p, i) => ({...p, inUse: String(i)}));
+		globalThis.fetch = async (url, options) =>
+			String(url).endsWith("/deployment/pools") ? json({pools: few()}) : others(url, options);`)
+	s.signIn(s.operator)
+	const want = "db0002 2,db0003 3,db0004 4,db0005 5,db0006 6,db0007 7,and 2 more"
+	s.eventually(`[...document.querySelector(".legend").children].map(
+		l => l.textContent.replace(".example:27017", "")).join() === ` + quote(want))
+	s.eventually(`[...document.querySelectorAll(".legend")].at(-1).textContent.endsWith("and 994 more")`)
+	s.isClean()
+}
+
 // TestInteractive reports how soon the page can be used. Its script is a module, so the event
 // DOMContentLoaded comes when it has run, and has drawn the first view.
 func TestInteractive(t *testing.T) {

@@ -6,12 +6,11 @@ import {
 } from './deployment-state';
 import { age, clock } from './format';
 import { Failure, Panel, usePolling } from './parts';
-import { Plot, type Line } from './plot';
+import { mostLines, Plot, type Line } from './plot';
 import { linkTo, remember, route } from './router';
 
-/** mostCards and mostLines are how many servers are drawn at once. */
+/** mostCards is how many servers are drawn at once. */
 const mostCards = 60;
-const mostLines = 8;
 
 export function Deployment() {
   const [search, setSearch] = useState(route.value.query.get('find') ?? '');
@@ -110,19 +109,20 @@ const kinds: Record<string, string> = {
 };
 
 /**
- * series returns the lines of a plot: one for each server, or for those that have the highest values
- * now, all at the same times.
+ * series returns the lines of a plot, all at the same times: one for each server, or for those that
+ * have the highest values now, and how many more there are.
  */
-function series(of: (s: Sample) => Map<string, number>): { times: number[]; lines: Line[] } {
+function series(of: (s: Sample) => Map<string, number>): { times: number[]; lines: Line[]; more: number } {
   const all = samples.value;
   const newest = all.at(-1);
-  let names = newest ? [...of(newest)].sort((a, b) => b[1] - a[1]).slice(0, mostLines).map(([name]) => name) : [];
-  if (newest && of(newest).size <= mostLines) {
-    names = [...new Set(all.flatMap((s) => [...of(s).keys()]))].sort();
-  }
+  const now = newest ? of(newest) : new Map<string, number>();
+  // Those that are gone have room if there are few.
+  const found = now.size < mostLines ? new Set(all.flatMap((s) => [...of(s).keys()])) : now.keys();
+  const names = [...found].sort((a, b) => (now.get(b) ?? -1) - (now.get(a) ?? -1));
   return {
     times: all.map((s) => s.at),
-    lines: names.map((name) => ({ name, values: all.map((s) => of(s).get(name) ?? null) })),
+    more: Math.max(0, names.length - mostLines),
+    lines: names.slice(0, mostLines).sort().map((name) => ({ name, values: all.map((s) => of(s).get(name) ?? null) })),
   };
 }
 

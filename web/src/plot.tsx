@@ -13,7 +13,7 @@ const dark = matchMedia('(prefers-color-scheme: dark)');
 const theme = signal(dark.matches);
 dark.addEventListener('change', () => (theme.value = dark.matches));
 
-/** mostLines is how many lines a plot has at most: more cannot be told apart. */
+/** mostLines is how many lines a plot can have: more cannot be told apart. */
 export const mostLines = 6;
 
 /** span is how many seconds a plot shows. */
@@ -24,12 +24,12 @@ const minutes = (t: number): string =>
     hour: '2-digit', minute: '2-digit', hour12: false,
   });
 
-export function Plot(p: { title: string; unit: string; times: number[]; lines: Line[] }) {
+/** Plot draws at most mostLines lines, and says how many more there are. */
+export function Plot(p: { title: string; unit: string; times: number[]; lines: Line[]; more: number }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
-  const shown = p.lines.slice(0, mostLines);
-  const data = [p.times.map((t) => t / 1000), ...shown.map((l) => l.values)] as uPlot.AlignedData;
-  const names = shown.map((l) => l.name).join('\n');
+  const data = [p.times.map((t) => t / 1000), ...p.lines.map((l) => l.values)] as uPlot.AlignedData;
+  const names = p.lines.map((l) => l.name).join('\n');
   const isDark = theme.value;
 
   useEffect(() => {
@@ -58,7 +58,7 @@ export function Plot(p: { title: string; unit: string; times: number[]; lines: L
         ],
         series: [
           {},
-          ...shown.map((l, i) => ({
+          ...p.lines.map((l, i) => ({
             label: l.name, stroke: color(`--series-${i + 1}`), width: 2, points: { show: false },
           })),
         ],
@@ -82,14 +82,14 @@ export function Plot(p: { title: string; unit: string; times: number[]; lines: L
       <figcaption>
         {p.title} {p.unit && <span class="muted">({p.unit})</span>}
       </figcaption>
-      <div ref={box} role="img" aria-label={`${p.title} now: ${shown.map(newest).join(', ')}`} />
+      <div ref={box} role="img" aria-label={`${p.title} now: ${p.lines.map(newest).join(', ')}`} />
       <ul class="legend" aria-hidden="true">
-        {shown.map((l, i) => (
+        {p.lines.map((l, i) => (
           <li key={l.name} class={`series-${i + 1}`}>
             {l.name} <b>{format(l.values.at(-1))}</b>
           </li>
         ))}
-        {p.lines.length > mostLines && <li>and {p.lines.length - mostLines} more</li>}
+        {p.more > 0 && <li>and {p.more} more</li>}
       </ul>
     </figure>
   );
