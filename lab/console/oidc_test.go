@@ -30,6 +30,7 @@ type provider struct {
 	codes  map[string]url.Values // by code: what the authorization was asked with
 	refuse string                // an error that every authorization ends with
 	nonce  string                // of id tokens, in place of the right one
+	form   bool                  // authorizations begin with a form, and stay there
 	asked  int
 }
 
@@ -55,6 +56,10 @@ func (p *provider) authorize(w http.ResponseWriter, r *http.Request) {
 	if err != nil || q.Get("response_type") != "code" || q.Get("client_id") != client ||
 		q.Get("code_challenge_method") != "S256" || q.Get("scope") != "openid groups" {
 		p.t.Errorf("authorization: %s", r.URL)
+	}
+	if p.form {
+		_, _ = w.Write([]byte("the form"))
+		return
 	}
 	answer := url.Values{"state": {q.Get("state")}, "iss": {p.url}}
 	if p.refuse != "" {
@@ -159,4 +164,30 @@ func TestOIDCRefuses(t *testing.T) {
 	p.issuer.SetStatus(http.StatusInternalServerError)
 	s.click("Sign in with your organization") // what is known of the issuer counts
 	s.shows("Deployment")
+}
+
+// TestOIDCBack goes back from the issuer's form without signing in: the browser may show the page
+// that it has left.
+func TestOIDCBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the gateway")
+	}
+	p := startProvider(t)
+	d := deployment.Listen(t, deployment.ReplicaSet, deployment.Versions[0])
+	s := &scene{t: t, browser: browser.Start(t), deployment: d}
+	s.gateway = suite.Start(t, d.URI(false, nil), "--console-enabled",
+		"--auth-jwt-issuer", p.url, "--auth-jwt-audience", client,
+		"--console-oidc-client-id", client, "--console-oidc-scope", "openid groups")
+	s.page = s.browser.Open(s.gateway.REST + "/console/")
+	s.shows("Sign in with your organization")
+	s.do("globalThis.left = true")
+	p.form = true
+	s.click("Sign in with your organization")
+	s.shows("the form")
+	s.do("history.back()")
+	s.shows("Sign in with your organization")
+	s.eventually("globalThis.left") // it is the page of before
+	p.form = false
+	s.click("Sign in with your organization")
+	s.shows("jwt:ann")
 }

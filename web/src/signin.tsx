@@ -19,7 +19,11 @@ export function SignIn() {
     }
   };
   useEffect(() => {
+    // After Back from the issuer, the browser may show the page as it was left.
+    const shown = (e: PageTransitionEvent): void => void (e.persisted && setBusy(false));
+    addEventListener('pageshow', shown);
     if (atIssuer.value && comesBack()) void during(async () => signIn(await token()));
+    return () => removeEventListener('pageshow', shown);
   }, []);
   return (
     <main id="main" class="sign-in" tabIndex={-1}>
