@@ -153,3 +153,17 @@ func TestCode(t *testing.T) {
 		t.Errorf("the line of curl: %v\n%s\n%s", err, line, out)
 	}
 }
+
+// TestFormAfterSignIn signs out, as a credential that does not count any more does, and in again.
+func TestFormAfterSignIn(t *testing.T) {
+	s := newScene(t)
+	s.visit("#/query?db=shop&in=orders", "Sign in to Mooring")
+	s.signIn(s.reader)
+	s.edit(`{"total":5}`)
+	s.click("Run")
+	s.shows("No documents")
+	s.click("Sign out")
+	s.signIn(s.reader)
+	s.eventually(`document.querySelector("div.editor").shadowRoot.textContent.includes('{"total":5}')`)
+	s.isClean()
+}

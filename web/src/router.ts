@@ -16,7 +16,9 @@ function read(): Route {
 }
 
 export const route = signal<Route>(read());
-addEventListener('hashchange', () => (route.value = read()));
+/** reread takes the view from the address, in which remember may have changed it. */
+export const reread = (): void => void (route.value = read());
+addEventListener('hashchange', reread);
 
 /** linkTo returns the address of a view. */
 export function linkTo(view: string, query: Record<string, string> = {}): string {

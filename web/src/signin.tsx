@@ -2,6 +2,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { atIssuer, refused, signIn } from './api';
 import { comesBack, leave, token } from './oidc';
 import { Failure } from './parts';
+import { reread } from './router';
 
 /** SignIn asks for a credential. The field is no form of the browser's: nothing is stored. */
 export function SignIn() {
@@ -19,6 +20,7 @@ export function SignIn() {
     }
   };
   useEffect(() => {
+    reread();
     // After Back from the issuer, the browser may show the page as it was left.
     const shown = (e: PageTransitionEvent): void => void (e.persisted && setBusy(false));
     addEventListener('pageshow', shown);
