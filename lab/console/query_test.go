@@ -1,8 +1,11 @@
 package console_test
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -152,6 +155,63 @@ func TestCode(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), `"_id":1`) {
 		t.Errorf("the line of curl: %v\n%s\n%s", err, line, out)
 	}
+}
+
+// runTypeScript runs the code that the page shows, with the client in the tree, and returns its
+// output.
+func (s *scene) runTypeScript() string {
+	s.t.Helper()
+	s.click("TypeScript")
+	var code string
+	s.page.Evaluate(`document.querySelector(".code").textContent`, &code)
+	source, err := filepath.Abs(filepath.Join("..", "..", "clients", "typescript"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	dir := s.t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "node_modules"), 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Symlink(source, filepath.Join(dir, "node_modules", "mooring-client")); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "code.mjs"), []byte(code), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(s.t.Context(), "node", "code.mjs")
+	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), "MOORING_KEY="+s.reader)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%v\n%s\n%s", err, code, out)
+	}
+	return string(out)
+}
+
+// TestCodeInTypeScript checks that code for TypeScript writes and sorts by what the query has, also
+// where literals of JavaScript are something else.
+func TestCodeInTypeScript(t *testing.T) {
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("node is not installed")
+	}
+	const odd = `{"_id":1,"large":9007199254740993,"even":1152921504606846976,"least":-9223372036854775808,
+		"beyond":9223372036854775808,"whole":12.0,"power":1E2,"huge":1e21,"zero":-0.0,"none":-0,"half":0.50,"int":7,
+		"text":"\"12.0\", -0","list":[3.0,4,{"x":5.0}],"date":{"$date":{"$numberLong":"1700000000123"}},"__proto__":{"x":1}}`
+	s := newScene(t)
+	s.signIn(s.reader)
+	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "odd", kind: "insertOne", q: ` +
+		quote(odd) + `})`)
+	s.runTypeScript()
+	after, _ := s.deployment.Documents("shop.odd")
+	if want := document(t, odd); len(after) != 1 || !bytes.Equal(after[0], want) {
+		t.Errorf("the document is\n%s, want\n%s", after, want)
+	}
+	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":"a","1":1,"2":2}`),
+		document(t, `{"_id":"b","1":2,"2":1}`))
+	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", sort: '{"2": 1.0, "1": 1}'})`)
+	if out := s.runTypeScript(); strings.Index(out, "'b'") > strings.Index(out, "'a'") {
+		t.Errorf("sorted by another key first:\n%s", out)
+	}
+	s.isClean()
 }
 
 // TestFormAfterSignIn signs out, as a credential that does not count any more does, and in again.

@@ -1,7 +1,7 @@
 // A query as code that can be pasted. The credential is never in it: the code takes it from
 // MOORING_KEY.
 import { urlOf } from './api';
-import { elementsOf } from './ejson';
+import { elementsOf, isObject, parse } from './ejson';
 
 export interface Kind {
   /** main is the field that the editor has; label is its name there. */
@@ -165,10 +165,34 @@ if err != nil {
 fmt.Println(done)`;
 }
 
+/** script returns JSON as JavaScript that means the same. */
+const script = (json: string): string =>
+  json.trim().replace(/("(?:[^"\\]|\\.)*")(\s*:)?|-?\d[\d.eE+-]*/g, (token, text?: string, colon?: string) => {
+    if (!text) return number(token);
+    return colon && JSON.parse(text) === '__proto__' ? `[${text}]${colon}` : token;
+  });
+
+/** number returns a number as a wrapper if JavaScript would give it another type or value. */
+function number(token: string): string {
+  const written = String(Number(token));
+  if (/[.eE]/.test(token)) return /[.e]/.test(written) ? token : `{"$numberDouble":"${token}"}`;
+  const n = BigInt(token);
+  if (written === token || BigInt.asIntN(64, n) !== n) return token; // the latter are doubles
+  return n === 0n ? '0' : `{"$numberLong":"${token}"}`;
+}
+
+/** ordered returns the keys of a sort as pairs if JavaScript would move one to the front. */
+function ordered(json: string): string {
+  const sort = parse(json);
+  if (!isObject(sort) || !sort.fields.some(([name]) => /^\d+$/.test(name))) return json;
+  return `[${sort.fields.map(([name, v]) => `[${literal(name)}, ${v.raw}]`).join(', ')}]`;
+}
+
 function typescript(q: Query, key: boolean): string {
-  const options = fieldsOf(q).slice(1).map(([name, json]) => `${name}: ${compact(json)}`);
-  const more = kindOf(q).update ? `, ${q.update.trim()}` : options.length ? `, { ${options.join(', ')} }` : '';
-  const what = `found.${q.kind}(${q.text.trim()}${more})`;
+  const options = fieldsOf(q).slice(1).map(([name, json]) =>
+    `${name}: ${name === 'limit' ? json : script(compact(name === 'sort' ? ordered(json) : json))}`);
+  const more = kindOf(q).update ? `, ${script(q.update)}` : options.length ? `, { ${options.join(', ')} }` : '';
+  const what = `found.${q.kind}(${script(q.text)}${more})`;
   const run = kindOf(q).reads
     ? `for await (const document of ${what}) {\n  console.log(document);\n}`
     : `console.log(await ${what});`;
