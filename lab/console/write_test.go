@@ -128,6 +128,14 @@ func TestEdit(t *testing.T) {
 	s.shows("items.1.gift")
 	s.shoot("edit")
 	s.judge("an edit")
+	s.page.Emulate(360, 640, "light")
+	// it scrolls within its edge, which is whole
+	s.eventually(`(host => {
+		const editor = host.shadowRoot.querySelector(".cm-editor"), scroller = host.shadowRoot.querySelector(".cm-scroller");
+		return scroller.scrollHeight > scroller.clientHeight && getComputedStyle(host).overflow === "visible" &&
+			editor.getBoundingClientRect().bottom <= host.getBoundingClientRect().bottom;
+	})(document.querySelector("dialog div.editor"))`)
+	s.page.Emulate(1280, 900, "light")
 	if status, answer := s.post(s.reader,
 		"/v1/databases/shop/collections/orders/documents:updateOne",
 		`{"filter":{"_id":1},"update":{"$set":{"customer":"Eve"}}}`); status != 200 {
