@@ -102,6 +102,26 @@ func TestQuery(t *testing.T) {
 	}
 }
 
+// TestWideTable checks that a table wider than the window says what it leaves out, and has its
+// buttons within the window.
+func TestWideTable(t *testing.T) {
+	s := newScene(t)
+	fields := make([]string, 45)
+	for i := range fields {
+		fields[i] = fmt.Sprintf(`"field%d":"a value"`, i)
+	}
+	s.deployment.SetDocuments("shop.wide", document(t, `{"_id":1,`+strings.Join(fields, ",")+`}`))
+	s.visit("#/query?db=shop&in=wide", "Sign in to Mooring")
+	s.signIn(s.reader)
+	s.click("Run")
+	s.shows("The first 40 of 46 fields.")
+	s.page.Emulate(360, 844, "light")
+	s.eventually(
+		`document.querySelector("td.action button").getBoundingClientRect().right < innerWidth`)
+	s.judge("a wide table")
+	s.isClean()
+}
+
 // TestRefusedQuery checks that an error says what and where.
 func TestRefusedQuery(t *testing.T) {
 	s := newScene(t)

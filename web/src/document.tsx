@@ -83,14 +83,13 @@ export function Table({ documents, label, onEdit }: {
 }) {
   const names = new Set<string>();
   for (const d of documents) {
-    for (const [name] of isObject(d) ? d.fields : []) {
-      if (names.size < mostColumns) names.add(name);
-    }
+    for (const [name] of isObject(d) ? d.fields : []) names.add(name);
   }
-  const columns = [...names];
+  const columns = [...names].slice(0, mostColumns);
   return (
     <div class="scroll" role="region" aria-label={label} tabIndex={0}>
       <table class="documents">
+        {names.size > mostColumns && <caption>The first {mostColumns} of {names.size} fields.</caption>}
         <thead>
           <tr>
             {columns.map((name) => (

@@ -223,7 +223,7 @@ function List({ handles, onKill }: { handles: Handle[]; onKill: (h: Handle) => v
               <td>
                 {[h.busy ? 'busy' : 'idle', ...(h.pinned ? ['pinned'] : [])].join(', ')}
               </td>
-              <td>
+              <td class="action">
                 <button
                   type="button"
                   aria-label={`Kill the ${h.kind} of ${h.principal || 'a client without a name'} on ${h.namespace}`}
