@@ -51,6 +51,10 @@ func TestCalls(t *testing.T) {
 	s.shows("PolicyRefused")
 	s.judge("calls")
 	s.shoot("calls")
+	s.page.Emulate(360, 844, "light")
+	s.eventually(
+		`[...document.querySelectorAll(".scroll")].every(e => e.scrollWidth <= e.clientWidth)`)
+	s.page.Emulate(1280, 900, "light")
 	s.click("Why?")
 	s.eventually(`document.querySelector("h1")?.textContent === "Why"`)
 	s.shows("the request names a field that the caller may not use")

@@ -144,7 +144,7 @@ func (s *scene) shoot(name string) {
 		suffix        string
 		width, height int
 		scheme        string
-	}{{"light", 1280, 900, "light"}, {"dark", 1280, 900, "dark"}, {"phone", 390, 844, "light"}} {
+	}{{"light", 1280, 900, "light"}, {"dark", 1280, 900, "dark"}, {"phone", 360, 844, "light"}} {
 		s.page.Emulate(as.width, as.height, as.scheme)
 		// plots are drawn again
 		s.page.Evaluate("new Promise(r => setTimeout(() => r(0), 400))", new(int))
@@ -174,10 +174,10 @@ func (s *scene) judge(what string) {
 	}
 	s.page.Emulate(1280, 900, "light")
 	var wide int
-	s.page.Emulate(390, 844, "light")
+	s.page.Emulate(360, 844, "light")
 	s.page.Evaluate("document.documentElement.scrollWidth", &wide)
-	if wide > 390 {
-		s.t.Errorf("%s is %d pixels wide on a phone, of 390", what, wide)
+	if wide > 360 {
+		s.t.Errorf("%s is %d pixels wide on a phone, of 360", what, wide)
 	}
 	s.page.Emulate(1280, 900, "light")
 }
