@@ -8,7 +8,7 @@ import (
 // many has the page get answers of its own from now on: 1,000 servers, of which one changes its
 // place every 50 ms, their pools, and 10,000 handles.
 const many = `
-	const real = fetch, now = () => new Date().toISOString();
+	const real = globalThis.real = fetch, now = () => new Date().toISOString();
 	const address = i => "db" + String(i).padStart(4, "0") + ".example:27017";
 	const servers = turn => Array.from({length: 1000}, (_, i) => ({address: address(i), kind: i === turn % 1000 ? "RSPrimary" : "RSSecondary",
 		averageRTTMicros: String(500 + (i * 37 + turn) % 900), lastUpdateTime: now(), minWireVersion: 0, maxWireVersion: 25, hosts: [], tags: {rack: String(i % 9)}}));
@@ -130,6 +130,28 @@ func TestPlots(t *testing.T) {
 	s.eventually(`[...document.querySelector(".legend").children].map(
 		l => l.textContent.replace(".example:27017", "")).join() === ` + quote(want))
 	s.eventually(`[...document.querySelectorAll(".legend")].at(-1).textContent.endsWith("and 994 more")`)
+	s.isClean()
+}
+
+// TestNextPrincipal has another principal sign in where an operator has signed out. It sees nothing
+// of what the operator has seen, before the gateway has answered.
+func TestNextPrincipal(t *testing.T) {
+	s := newScene(t)
+	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":1}`))
+	s.shows("Sign in to Mooring")
+	s.do(many)
+	s.signIn(s.operator)
+	s.shows("db0000.example")
+	s.visit("#/query", "Query")
+	s.eventually(`[...document.querySelectorAll("datalist option")].some(o => o.value === "shop")`)
+	s.click("Sign out")
+	s.do(`globalThis.fetch = (url, options) =>
+		String(url).includes("/v1/") ? new Promise(() => {}) : real(url, options);`)
+	s.signIn(s.reader)
+	s.shows("key:reader")
+	s.eventually(`document.querySelectorAll("datalist option").length === 0`)
+	s.visit("#/deployment", "Deployment")
+	s.shows("Asking the gateway")
 	s.isClean()
 }
 

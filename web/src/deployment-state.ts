@@ -1,6 +1,6 @@
 // What the gateway knows of the deployment, as it changes: signals that the view reads.
-import { batch, signal } from '@preact/signals';
-import { ApiError, call, lines } from './api';
+import { batch, effect, signal } from '@preact/signals';
+import { ApiError, call, lines, session } from './api';
 import { milliseconds } from './format';
 
 export interface Server {
@@ -188,6 +188,15 @@ export async function watch(stop: AbortSignal): Promise<void> {
     await new Promise((done) => setTimeout(done, wait));
   }
 }
+
+// What a principal has seen is not for the next one.
+effect(() => {
+  if (session.value !== 'needed') return;
+  topology.value = latest = former = failed.value = undefined;
+  pools.value = [];
+  samples.value = [];
+  news.value = known = [];
+});
 
 /** rttOf returns the round-trip time of a server in words. */
 export const rttOf = (s: Server): string =>

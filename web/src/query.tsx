@@ -1,4 +1,3 @@
-import { signal } from '@preact/signals';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { ApiError, call, namesAt, session, text, unacknowledged } from './api';
 import {
@@ -37,10 +36,6 @@ const initial = (): Query => {
   };
 };
 
-/** names are the databases and collections that the user may list; none if the user may not. */
-const databases = signal<string[]>([]);
-const collections = signal<string[]>([]);
-
 /** check says what is wrong with the texts of a query, before it is sent. */
 function check(q: Query): string | undefined {
   if (!q.database || !q.collection) return 'Name a database and a collection.';
@@ -56,6 +51,9 @@ function check(q: Query): string | undefined {
 
 export function QueryView() {
   const [q, setQuery] = useState(initial);
+  /** databases and collections are those that the user may list; none if the user may not. */
+  const [databases, setDatabases] = useState<string[]>([]);
+  const [collections, setCollections] = useState<string[]>([]);
   const [pages, setPages] = useState<Page[]>([]);
   const [at, setAt] = useState(0);
   const [error, setError] = useState<unknown>();
@@ -78,19 +76,18 @@ export function QueryView() {
   };
 
   useEffect(() => {
-    void namesAt('v1/databases').then((l) => (databases.value = l));
+    void namesAt('v1/databases').then(setDatabases);
     return () => {
       running.current?.abort();
       close();
     };
   }, []);
   useEffect(() => {
-    collections.value = [];
-    if (q.database && (databases.value.includes(q.database) || databases.value.length === 0)) {
-      void namesAt(`v1/databases/${segment(q.database)}/collections`)
-        .then((l) => (collections.value = l));
+    setCollections([]);
+    if (q.database && (databases.includes(q.database) || databases.length === 0)) {
+      void namesAt(`v1/databases/${segment(q.database)}/collections`).then(setCollections);
     }
-  }, [q.database, databases.value]);
+  }, [q.database, databases]);
 
   /** close gives back the cursor that is open, if there is one. */
   const close = (): void => {
@@ -213,8 +210,8 @@ export function QueryView() {
         }}
       >
         <div class="fields">
-          <Field label="Database" value={q.database} names={databases.value} onInput={(database) => set({ database })} />
-          <Field label="Collection" value={q.collection} names={collections.value} onInput={(collection) => set({ collection })} />
+          <Field label="Database" value={q.database} names={databases} onInput={(database) => set({ database })} />
+          <Field label="Collection" value={q.collection} names={collections} onInput={(collection) => set({ collection })} />
           <p>
             <label for="kind">Call</label>
             <select
