@@ -63,10 +63,13 @@ func (s *scene) eventually(expression string) {
 	gatewaytest.Eventually(s.t, patience, func() error {
 		var ok bool
 		tried := "(() => { try { return Boolean(" + expression + ") } catch { return false } })()"
-		if s.page.Evaluate(tried, &ok); !ok {
+		if err := s.page.Try(tried, &ok); err != nil {
+			return err
+		}
+		if !ok {
 			var text string
 			// while it loads, there is none
-			s.page.Evaluate("document.body?.innerText ?? \"\"", &text)
+			_ = s.page.Try("document.body?.innerText ?? \"\"", &text)
 			return fmt.Errorf("%s is false; the page shows:\n%s", expression, text)
 		}
 		return nil

@@ -119,7 +119,7 @@ func (b *Browser) Open(url string) *Page {
 	// Until then expressions would run in the empty page before it, or, between the two, nowhere.
 	for deadline := time.Now().Add(time.Minute); ; {
 		var at string
-		if err := p.evaluate("location.href", &at); err == nil && at != "about:blank" {
+		if err := p.Try("location.href", &at); err == nil && at != "about:blank" {
 			return p
 		}
 		if time.Now().After(deadline) {
@@ -131,12 +131,13 @@ func (b *Browser) Open(url string) *Page {
 // Evaluate runs an expression in the page and puts its value into a variable.
 func (p *Page) Evaluate(expression string, into any) {
 	p.browser.t.Helper()
-	if err := p.evaluate(expression, into); err != nil {
+	if err := p.Try(expression, into); err != nil {
 		p.browser.t.Fatal(err)
 	}
 }
 
-func (p *Page) evaluate(expression string, into any) error {
+// Try is Evaluate for a page that may be on its way to another address, which is an error.
+func (p *Page) Try(expression string, into any) error {
 	var reply struct {
 		Result struct {
 			Value json.RawMessage `json:"value"`
