@@ -166,11 +166,13 @@ fmt.Println(done)`;
 }
 
 /** script returns JSON as JavaScript that means the same. */
-const script = (json: string): string =>
-  json.trim().replace(/("(?:[^"\\]|\\.)*")(\s*:)?|-?\d[\d.eE+-]*/g, (token, text?: string, colon?: string) => {
+function script(json: string): string {
+  const tokens = /("(?:[^"\\]|\\.)*")(\s*:)?|-?\d[\d.eE+-]*/g;
+  return json.trim().replace(tokens, (token, text?: string, colon?: string) => {
     if (!text) return number(token);
     return colon && JSON.parse(text) === '__proto__' ? `[${text}]${colon}` : token;
   });
+}
 
 /** number returns a number as a wrapper if JavaScript would give it another type or value. */
 function number(token: string): string {
@@ -189,9 +191,11 @@ function ordered(json: string): string {
 }
 
 function typescript(q: Query, key: boolean): string {
-  const options = fieldsOf(q).slice(1).map(([name, json]) =>
-    `${name}: ${name === 'limit' ? json : script(compact(name === 'sort' ? ordered(json) : json))}`);
-  const more = kindOf(q).update ? `, ${script(q.update)}` : options.length ? `, { ${options.join(', ')} }` : '';
+  const value = (name: string, json: string): string =>
+    name === 'limit' ? json : script(compact(name === 'sort' ? ordered(json) : json));
+  const options = fieldsOf(q).slice(1).map(([name, json]) => `${name}: ${value(name, json)}`);
+  const some = options.length ? `, { ${options.join(', ')} }` : '';
+  const more = kindOf(q).update ? `, ${script(q.update)}` : some;
   const what = `found.${q.kind}(${script(q.text)}${more})`;
   const run = kindOf(q).reads
     ? `for await (const document of ${what}) {\n  console.log(document);\n}`

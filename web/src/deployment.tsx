@@ -6,7 +6,7 @@ import {
 } from './deployment-state';
 import { age, clock } from './format';
 import { Failure, Panel, usePolling } from './parts';
-import { mostLines, Plot, type Line } from './plot';
+import { mostLines, Plot, type Series } from './plot';
 import { linkTo, remember, route } from './router';
 
 /** mostCards is how many servers are drawn at once. */
@@ -112,7 +112,7 @@ const kinds: Record<string, string> = {
  * series returns the lines of a plot, all at the same times: one for each server, or for those that
  * have the highest values now, and how many more there are.
  */
-function series(of: (s: Sample) => Map<string, number>): { times: number[]; lines: Line[]; more: number } {
+function series(of: (s: Sample) => Map<string, number>): Series {
   const all = samples.value;
   const newest = all.at(-1);
   const now = newest ? of(newest) : new Map<string, number>();
@@ -122,7 +122,9 @@ function series(of: (s: Sample) => Map<string, number>): { times: number[]; line
   return {
     times: all.map((s) => s.at),
     more: Math.max(0, names.length - mostLines),
-    lines: names.slice(0, mostLines).sort().map((name) => ({ name, values: all.map((s) => of(s).get(name) ?? null) })),
+    lines: names.slice(0, mostLines).sort().map((name) => ({
+      name, values: all.map((s) => of(s).get(name) ?? null),
+    })),
   };
 }
 

@@ -89,7 +89,9 @@ export function Table({ documents, label, onEdit }: {
   return (
     <div class="scroll" role="region" aria-label={label} tabIndex={0}>
       <table class="documents">
-        {names.size > mostColumns && <caption>The first {mostColumns} of {names.size} fields.</caption>}
+        {names.size > mostColumns && (
+          <caption>The first {mostColumns} of {names.size} fields.</caption>
+        )}
         <thead>
           <tr>
             {columns.map((name) => (

@@ -18,9 +18,14 @@ const colors = HighlightStyle.define([
 ]);
 
 const theme = EditorView.theme({
-  '&': { border: '1px solid var(--edge)', borderRadius: '6px', background: 'var(--surface)', color: 'var(--text)', maxHeight: 'inherit' },
+  '&': {
+    border: '1px solid var(--edge)', borderRadius: '6px', background: 'var(--surface)',
+    color: 'var(--text)', maxHeight: 'inherit',
+  },
   '&.cm-focused': { outline: '3px solid var(--accent)', outlineOffset: '1px' },
-  '.cm-scroller': { overflow: 'auto', fontFamily: 'var(--mono)', fontSize: '0.875rem', lineHeight: '1.5' },
+  '.cm-scroller': {
+    overflow: 'auto', fontFamily: 'var(--mono)', fontSize: '0.875rem', lineHeight: '1.5',
+  },
   '.cm-content': { minHeight: '7rem', caretColor: 'var(--text)', padding: '0.5rem 0.25rem' },
   '.cm-cursor': { borderLeftColor: 'var(--text)' },
   '&.cm-focused .cm-matchingBracket': { background: 'var(--sunken)', outline: '1px solid var(--edge)' },

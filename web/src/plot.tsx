@@ -4,7 +4,15 @@ import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 
-export interface Line {
+export interface Series {
+  times: number[];
+  /** lines are at most mostLines. */
+  lines: Line[];
+  /** more is how many lines are left out. */
+  more: number;
+}
+
+interface Line {
   name: string;
   values: (number | null)[];
 }
@@ -24,8 +32,7 @@ const minutes = (t: number): string =>
     hour: '2-digit', minute: '2-digit', hour12: false,
   });
 
-/** Plot draws at most mostLines lines, and says how many more there are. */
-export function Plot(p: { title: string; unit: string; times: number[]; lines: Line[]; more: number }) {
+export function Plot(p: { title: string; unit: string } & Series) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const data = [p.times.map((t) => t / 1000), ...p.lines.map((l) => l.values)] as uPlot.AlignedData;

@@ -72,7 +72,8 @@ export function Why() {
       ...(claims ? [`"claims":${claims}`] : []),
     ];
     try {
-      const explained = parse(await text('v1/deployment/policy:explain', { body: `{${parts.join(',')}}` }));
+      const body = `{${parts.join(',')}}`;
+      const explained = parse(await text('v1/deployment/policy:explain', { body }));
       setAnswer({ answer: explained, call, partly: refused !== null && request === q.get('q') });
     } catch (e) {
       setError(e);
