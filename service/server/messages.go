@@ -466,7 +466,8 @@ func (s *stream) watch(size int, o *outgoing) mem.BufferPool {
 		patience: pacePatience, deadline: time.Now().Add(sendTime(size)),
 	}
 	if s.stall > 0 {
-		out.patience, out.deadline = s.stall, time.Now().Add(s.stall)
+		out.patience = s.stall + statusTime
+		out.deadline = time.Now().Add(out.patience)
 	}
 	s.cfg.dog.send(out)
 	return out

@@ -578,7 +578,7 @@ func TestResponsesMustBeTaken(t *testing.T) {
 			{"nothing", "/test.Test/Unary", 0, 32 * time.Second},
 			{"too slow", "/test.Test/Unary", 31 * time.Second, 31 * time.Second},
 			{"in pace", "/test.Test/Unary", 20 * time.Second, 0},
-			{"nothing of a stream", "/test.Test/Stream", 0, 602 * time.Second},
+			{"nothing of a stream", "/test.Test/Stream", 0, 604 * time.Second},
 		} {
 			c := s.dial(t, 0)
 			c.call(1, row.method, size)
