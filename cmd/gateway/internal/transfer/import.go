@@ -107,6 +107,8 @@ type openLine struct {
 	Hash     string `json:"hash"`
 	Rejected bool   `json:"rejected,omitempty"`
 	Rest     int64  `json:"rejectBytes,omitempty"` // before it was rejected
+	// Written says that it was rejected because a part of it was written before.
+	Written bool `json:"written,omitempty"`
 }
 
 // importing holds the state of one run.
@@ -216,26 +218,24 @@ func (m *importing) load(head []byte) (resumed bool, err error) {
 	return true, m.Rejects.At(before.Rest)
 }
 
-// ended takes the last document of the run before, whose line has more now. If what there was of it
-// has been rejected, it is read again. Else it is rejected now: any part of it may be written.
+// ended takes the last document of the run before, whose line has more now: it is read again. If a
+// part of the line was written, it is rejected, since it may be any part.
 func (m *importing) ended(src source, last record) (source, error) {
 	before := m.state.Open
 	m.state.Open = nil
-	if before.Rejected {
-		m.state.Read--
-		m.state.Rejected--
-		return &unread{src, &last}, m.Rejects.At(before.Rest)
+	m.state.Read--
+	last.written = before.Written || !before.Rejected
+	if last.written {
+		last.trouble = &Trouble{
+			Line: last.line, Column: 1, Text: clip(src.text()),
+			Reason: "an earlier run has written this line without its end: correct the document",
+		}
 	}
-	err := m.Rejects.Reject(&Trouble{
-		Line: last.line, Column: 1, Number: m.state.Read, Text: clip(src.text()),
-		Reason: "an earlier run has written this line without its end: correct the document",
-	})
-	if err != nil {
-		return nil, err
+	if !before.Rejected {
+		return &unread{src, &last}, nil
 	}
-	m.state.Rejected++
-	m.state.Rest, err = m.Rejects.Size()
-	return src, errors.Join(err, m.save())
+	m.state.Rejected--
+	return &unread{src, &last}, m.Rejects.At(before.Rest)
 }
 
 // hashOfLine returns a hash of a line without its end.
@@ -305,7 +305,7 @@ func (m *importing) fill(src source, at int64) (*batch, error) {
 		b.next++
 		b.open = nil
 		if line := src.text(); len(line) > 0 && !bytes.HasSuffix(line, []byte{'\n'}) {
-			b.open = &openLine{Hash: hashOfLine(line)}
+			b.open = &openLine{Hash: hashOfLine(line), Written: r.written}
 		}
 		if r.trouble == nil {
 			r.doc, r.trouble = m.prepare(r)

@@ -279,6 +279,16 @@ func TestUnendedLine(t *testing.T) {
 			{",9\r", 4, "3", false},
 			{"\n", 4, "3", true},
 		}},
+		"a row in steps": {false, []run{
+			{"a\n1", 1, "", false},
+			{"2", 1, "2", false},
+			{"", 1, "2", true},
+			{"3", 1, "2", false},
+			{"4\r\n", 1, "2", false},
+			{"", 1, "2", true},
+			{"5\n6", 3, "2", false},
+			{"7\n8", 4, "2 4", false},
+		}},
 		"a row of an upsert": {true, []run{
 			{"a,b\n1,2", 1, "", false},
 			{"3\n4,5\n", 2, "2", false},
@@ -315,18 +325,22 @@ func TestChangedRow(t *testing.T) {
 		response.(*mooringv1.InsertManyResponse).InsertedCount = new(int64(1))
 		return nil
 	})
-	not := new(rejected)
-	i := Import{Collection: to, Rejects: not, Checkpoint: filepath.Join(t.TempDir(), "state")}
-	for _, file := range []string{"a\n1", "a\n12\n"} {
-		if _, err := i.Run(t.Context(), strings.NewReader(file)); err != nil {
-			t.Fatal(err)
+	for _, files := range [][]string{
+		{"a\n1", "a\n123\n"}, {"a\n1", "a\n12", "a\n123"}, {"a\n1", "a\n12", "a\n123\n"},
+	} {
+		not := new(rejected)
+		i := Import{Collection: to, Rejects: not, Checkpoint: filepath.Join(t.TempDir(), "state")}
+		for _, file := range files {
+			if _, err := i.Run(t.Context(), strings.NewReader(file)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	want := rejected{{
-		Line: 2, Column: 1, Number: 1, Text: "12",
-		Reason: "an earlier run has written this line without its end: correct the document",
-	}}
-	if !reflect.DeepEqual(*not, want) {
-		t.Errorf("rejects %+v, want %+v", *not, want)
+		want := rejected{{
+			Line: 2, Column: 1, Number: 1, Text: "123",
+			Reason: "an earlier run has written this line without its end: correct the document",
+		}}
+		if !reflect.DeepEqual(*not, want) {
+			t.Errorf("%q: rejects %+v, want %+v", files, *not, want)
+		}
 	}
 }

@@ -64,6 +64,7 @@ type record struct {
 	line    int
 	number  int64 // in the file, from 1
 	trouble *Trouble
+	written bool // by an earlier run, in part
 }
 
 // source reads a file. next returns io.EOF after the last document. Another error ends the file, a
