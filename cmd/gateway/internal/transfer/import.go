@@ -155,6 +155,9 @@ func (i Import) Run(ctx context.Context, r io.Reader) (Imported, error) {
 	var last record
 	for n := range before {
 		if last, err = src.next(); err != nil {
+			if m.state.Open != nil && n == before-1 && !errors.Is(err, io.EOF) {
+				return m.state.Imported, err // what the line has since is at fault
+			}
 			return m.state.Imported, fmt.Errorf(
 				"the checkpoint belongs to another file: after %d documents: %w", n, err)
 		}

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -341,6 +342,39 @@ func TestChangedRow(t *testing.T) {
 		}}
 		if !reflect.DeepEqual(*not, want) {
 			t.Errorf("%q: rejects %+v, want %+v", files, *not, want)
+		}
+	}
+}
+
+// TestOpenRow checks what is said of a last row that was written and cannot be read any more: only
+// a file without it is another one.
+func TestOpenRow(t *testing.T) {
+	to := orders(func(_ context.Context, request, response any) error {
+		docs := request.(*mooringv1.InsertManyRequest).GetDocuments()
+		response.(*mooringv1.InsertManyResponse).InsertedCount = new(int64(len(docs)))
+		return nil
+	})
+	not := new(rejected)
+	i := Import{
+		Collection: to, Rejects: not, Ends: true, Checkpoint: filepath.Join(t.TempDir(), "state"),
+	}
+	before := "a,b\n" + strings.Repeat("1,2\n", headBytes) // its first bytes stay the same
+	const another = "the checkpoint belongs to another file: after "
+	for n, run := range []struct{ file, err, rejects string }{
+		{before + "3,", "", ""},
+		{before + "3,\"x", "line 4098, column 3: this quote is not closed", ""},
+		{before, another + "4096 documents: EOF", ""},
+		{
+			before[:headBytes] + "\"",
+			another + "1023 documents: line 1025, column 1: this quote is not closed", "",
+		},
+		{before + "3,\"x\"\n", "", "4098"},
+	} {
+		got, err := i.Run(t.Context(), strings.NewReader(run.file))
+		if fmt.Sprint(cmp.Or(err, errors.New(""))) != run.err || not.lines() != run.rejects ||
+			got.Inserted != headBytes+1 {
+			t.Errorf("run %d: %+v, rejects of lines %q, %v; want %q, %q", n+1, got, not.lines(),
+				err, run.rejects, run.err)
 		}
 	}
 }
