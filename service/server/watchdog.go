@@ -22,8 +22,8 @@ const (
 	maxUnreadOfOne = 50
 	// hurry is how long a message may make no progress if there is no room for others.
 	hurry = 500 * time.Millisecond
-	// statusTime is how much later than its stream a client that does not read loses its connection.
-	// A client that reads again meanwhile learns why the stream has ended.
+	// statusTime is how much later than its stream a client that reads nothing loses its
+	// connection. If it reads meanwhile, it learns why the stream has ended.
 	statusTime = 2 * time.Second
 	// sweepEvery is the time between two looks at the messages on their way.
 	sweepEvery = time.Second
