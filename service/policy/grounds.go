@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -133,10 +134,23 @@ func (g *Grounds) exceed(world Sum) {
 	g.beyond = world
 }
 
-// world returns a sum of all rules and of what they see of a client.
-func (s *state) world(who *caller.Identity) (sum Sum) {
-	digest := who.Digest()
-	whole := sha256.Sum256(append(s.policy.sum[:], digest[:]...))
+// world returns a sum of all rules and of what they see of a client. It leaves out other claims: a
+// token that is renewed has another time and id.
+func (s *state) world(id *caller.Identity) (sum Sum) {
+	who, used := principal(id), map[string]any{}
+	for name := range s.policy.claims {
+		if v, ok := who.Claims[name]; ok {
+			used[name] = v
+		}
+	}
+	b := fmt.Appendf(nil, "%x%#v", s.policy.sum, []any{who.Name, who.Groups, used})
+	for _, r := range s.policy.rules {
+		for _, t := range []*template{r.filter, r.forced} {
+			doc, ok := t.fill(&who)
+			b = append(append(b, boolByte(ok)), doc...)
+		}
+	}
+	whole := sha256.Sum256(b)
 	copy(sum[:], whole[:])
 	return sum
 }

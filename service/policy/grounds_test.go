@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/policy"
 )
 
@@ -89,6 +90,48 @@ func TestGroundsOfLists(t *testing.T) {
 		e.Replace(parse(t, permitAll+`forbid (principal, action, resource == Collection::"db.c");`))
 		if err := e.Still(nil, g); err == nil {
 			t.Errorf("%s: no error although a rule forbids a collection", method)
+		}
+	}
+}
+
+// TestGroundsOfRenewedTokens checks that the next pages of a list go on with another token that
+// says the same to the rules, and are refused to one that does not.
+func TestGroundsOfRenewedTokens(t *testing.T) {
+	e := enforcer(t, `permit (principal, action, resource) when { principal.claims has db };
+		@filter("{'tenant': {'$claim': 'of.tenant'}}") permit (principal, action, resource in Database::"a");
+		@forced("{'team': {'$claim': 'team'}}") permit (principal, action, resource in Database::"a");`)
+	token := func(changes ...any) *caller.Identity {
+		claims := map[string]any{
+			"db": "a", "of": map[string]any{"tenant": "x", "n": 1}, "team": "y", "exp": 1, "jti": "p",
+		}
+		for i := 0; i < len(changes); i += 2 {
+			claims[changes[i].(string)] = changes[i+1]
+		}
+		return &caller.Identity{Principal: "jwt:ann", Groups: []string{"jwt:g"}, Claims: claims}
+	}
+	var g policy.Grounds
+	call := e.Begin(token(), "/mooring.v1.CatalogService/ListDatabases", true)
+	call.Keep(&g)
+	if err := call.Check(t.Context(), &mooringv1.ListDatabasesRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	others := token()
+	others.Groups = nil
+	for name, row := range map[string]struct {
+		who  *caller.Identity
+		want bool
+	}{
+		"the same":                         {token(), true},
+		"a renewed one":                    {token("exp", 2, "jti", "q", "iat", 1), true},
+		"a claim of a condition":           {token("db", "b"), false},
+		"a claim of a filter":              {token("of", map[string]any{"tenant": "z"}), false},
+		"a claim beside it":                {token("of", map[string]any{"tenant": "x"}), true},
+		"a claim of forced values":         {token("team", "z"), false},
+		"without a claim of forced values": {token("team", nil), false},
+		"other groups":                     {others, false},
+	} {
+		if err := e.Still(row.who, &g); (err == nil) != row.want {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

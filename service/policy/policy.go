@@ -33,6 +33,8 @@ type Policy struct {
 	byID  map[cedar.PolicyID]*rule
 	// named lists the collections that rules name, and one of each database that they name.
 	named []Resource
+	// claims has the names of the claims that conditions use.
+	claims map[string]bool
 	// sum is that of the file.
 	sum [sha256.Size]byte
 }
@@ -75,6 +77,7 @@ func Parse(text []byte) (*Policy, error) {
 	}
 	p := &Policy{
 		set: cedar.NewPolicySet(), byID: map[cedar.PolicyID]*rule{}, sum: sha256.Sum256(text),
+		claims: map[string]bool{},
 	}
 	var problems []error
 	for i, one := range list {
@@ -118,6 +121,9 @@ func (p *Policy) parseRule(one *cedar.Policy, text string) (problems []error) {
 		problems = append(problems, at(m.word, m))
 	}
 	p.named = append(p.named, namedIn((*ast.Policy)(one.AST()))...)
+	for name := range claimsOf((*ast.Policy)(one.AST())).fields {
+		p.claims[string(name)] = true
+	}
 	return problems
 }
 
