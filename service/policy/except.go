@@ -12,23 +12,28 @@ import (
 	"github.com/mooringdb/mooring/internal/method"
 )
 
-// excepting returns a permit for what is done on a resource whose conditions could leave out a
-// collection that this reaches: one in the resource in, that is on, its database or the deployment.
-// It returns nil if some permit leaves out none, or if none is without limits.
-func (p *Policy) excepting(who *Principal, a *method.Method, on, in Resource) (found *rule) {
+// excepting returns a permit for what is done on a resource whose conditions could leave out, for
+// one of the names of actions, a collection that this reaches: one in the resource in, that is on,
+// its database or the deployment. For lists and drops, it also returns those of the names. It
+// returns nil if some permit leaves out none, or if none is without limits.
+func (p *Policy) excepting(
+	who *Principal, a *method.Method, names []string, on, in Resource,
+) (found *rule, of []string) {
 	env := envOf(who, a, on)
 	for _, r := range p.rules {
 		if !r.permit || r.restricts() || !r.couldMatch(env) {
 			continue
 		}
-		if !r.excepts(who, a, on, in) {
-			return nil
+		excepted := r.excepts(who, a, names, on, in)
+		if excepted == nil {
+			return nil, nil
 		}
 		if found == nil {
 			found = r
 		}
+		of = append(of, excepted...)
 	}
-	return found
+	return found, of
 }
 
 // envOf returns what a rule sees of a request.
@@ -40,35 +45,47 @@ func envOf(who *Principal, a *method.Method, on Resource) eval.Env {
 	}
 }
 
-// excepts reports whether the conditions of a permit could leave out a collection in a resource. A
-// head that names a database permits nothing elsewhere, and leaves out nothing. Conditions that
-// are false of all databases but those that they name are like it.
-func (r *rule) excepts(who *Principal, a *method.Method, on, in Resource) bool {
+// excepts returns the names for which the conditions of a permit could leave out a collection in a
+// resource, or the first of them: only lists and drops need all. A head that names a database or
+// other actions permits nothing else, and leaves out nothing. Conditions that are false of all
+// databases but those that they name are like it.
+func (r *rule) excepts(
+	who *Principal, a *method.Method, names []string, on, in Resource,
+) (of []string) {
 	head := (*ast.Policy)(r.policy.AST())
-	if _, exact := head.Resource.(ast.ScopeTypeEq); exact {
-		return false
+	if _, exact := head.Resource.(ast.ScopeTypeEq); exact || len(head.Conditions) == 0 {
+		return nil
 	}
-	env := envOf(who, a, on)
-	env.Resource = eval.Variable(resourceVariable)
-	rest, keep := eval.PartialPolicy(env, head)
-	if !keep {
-		return true
-	}
-	covers := func(database string) bool {
-		only := ast.Permit()
-		for _, c := range rest.Conditions {
-			if !alike(c.Body, database, a.Scope == mooringv1.Method_SCOPE_COMMAND) {
-				return false
+	here, there := envOf(who, a, anyIn(on.Database)), envOf(who, a, anyIn(""))
+	elsewhere := in != on && in.Database == "" && r.couldMatch(there)
+	own := a.Scope == mooringv1.Method_SCOPE_COMMAND
+	for _, name := range names {
+		free := here
+		free.Action, free.Resource = uidOf(method.OfAction(name)), eval.Variable(resourceVariable)
+		rest, keep := eval.PartialPolicy(free, head)
+		covers := func(env eval.Env, database string) bool {
+			only := ast.Permit()
+			for _, c := range rest.Conditions {
+				if !alike(c.Body, database, own) {
+					return false
+				}
 			}
+			only.Conditions, env.Action = rest.Conditions, free.Action
+			left, keep := eval.PartialPolicy(env, only)
+			return keep && !fails(left)
 		}
-		only.Conditions = rest.Conditions
-		left, keep := eval.PartialPolicy(envOf(who, a, anyIn(database)), only)
-		return keep && !fails(left)
+		excepted := name == a.Action
+		if keep {
+			excepted = !covers(here, on.Database) || elsewhere && !covers(there, "")
+		}
+		if excepted {
+			of = append(of, name)
+		}
+		if of != nil && listed[a.Action] == nil {
+			break
+		}
 	}
-	if !covers(on.Database) {
-		return true
-	}
-	return in != on && in.Database == "" && r.couldMatch(envOf(who, a, anyIn(""))) && !covers("")
+	return of
 }
 
 // anyIn returns a collection of a database, or of one that no rule names.

@@ -37,6 +37,7 @@ type modelRule struct {
 	who, on          string // "": any
 	exact            bool   // resource ==, not in
 	except           string // what a condition of a permit leaves out; "": nothing
+	of               string // of which actions; "": of all
 	groups           []string
 	filter, forced   int // indexes of modelFilters and modelForced
 	hidden, readonly []string
@@ -66,6 +67,9 @@ func newModelRule(r *rand.Rand) modelRule {
 	}
 	if r.IntN(4) == 0 {
 		m.except = modelOn[1+r.IntN(len(modelOn)-1)]
+		if r.IntN(2) == 0 {
+			m.of = m.groups[r.IntN(len(m.groups))]
+		}
 	}
 	if r.IntN(2) == 0 {
 		m.filter = r.IntN(len(modelFilters))
@@ -118,6 +122,10 @@ func (m *modelRule) text(id int) string {
 	if m.except != "" {
 		condition = fmt.Sprintf(" unless { resource in %s }", entityOf(m.except))
 	}
+	if m.of != "" {
+		action := fmt.Sprintf("{ action in Action::%q &&", m.of)
+		condition = strings.Replace(condition, "{", action, 1)
+	}
 	groups := make([]string, len(m.groups))
 	for i, group := range m.groups {
 		groups[i] = fmt.Sprintf("Action::%q", group)
@@ -142,7 +150,8 @@ func entityOf(on string) string {
 func (m *modelRule) matches(who, group, on string) bool {
 	return (m.who == "" || m.who == who) && slices.Contains(m.groups, group) &&
 		(m.on == on || !m.exact && (m.on == "" || strings.HasPrefix(on, m.on+"."))) &&
-		(m.except == "" || m.except != on && !strings.HasPrefix(on, m.except+"."))
+		(m.except == "" || m.of != "" && m.of != group ||
+			m.except != on && !strings.HasPrefix(on, m.except+"."))
 }
 
 // modelDoc is a document: its values of t and u. x and y are always there.
@@ -252,13 +261,14 @@ func (m model) against(who, on string, groups ...string) bool {
 }
 
 // excepting reports whether each permit without limits of an action on a resource leaves out
-// something in it. everywhere says that the action also reaches other databases, which a permit
-// that names one leaves to it.
-func (m model) excepting(who, group, on string, everywhere bool) bool {
+// something in it, of the action or of those that it reaches. everywhere says that it also reaches
+// other databases, which a permit that names one leaves to it.
+func (m model) excepting(who, group, on string, everywhere bool, reached ...string) bool {
 	return !slices.ContainsFunc(m, func(r modelRule) bool {
-		within := r.except != "" && (on == "" || strings.HasPrefix(r.except, on+"."))
+		leaves := r.except != "" && (r.of == "" || r.of == group || slices.Contains(reached, r.of))
+		within := leaves && (on == "" || r.except == on || strings.HasPrefix(r.except, on+"."))
 		return !r.forbid && !r.limited() && r.matches(who, group, on) && !within &&
-			(!everywhere || r.except == "" || r.on != "")
+			(!everywhere || !leaves || r.on != "")
 	})
 }
 
@@ -538,7 +548,7 @@ func (s *subject) wholes(rules model, on string) {
 	})
 	s.compare(ok,
 		listed && !rules.against(s.who, "", every...) &&
-			!rules.excepting(s.who, "command", on, true), "command on %s", on)
+			!rules.excepting(s.who, "command", on, true, every...), "command on %s", on)
 	for method, group := range map[string]string{
 		"CatalogService/DropDatabase": "manage", "CatalogService/ListCollections": "describe",
 	} {
@@ -575,12 +585,13 @@ func (s *subject) servers(rules model, db string) {
 	profile := &mooringv1.FindRequest{Database: db, Collection: "system.profile"}
 	_, ok = s.check("DocumentService/Find", profile)
 	s.compare(ok, rules.whole(s.who, "read", db+".system.profile") &&
-		!rules.against(s.who, db, every...) && !rules.excepting(s.who, "read", db, false),
+		!rules.against(s.who, db, every...) && !rules.excepting(s.who, "read", db, false, every...),
 		"find of the profile of %s", db)
 	oplog := &mooringv1.FindRequest{Database: "local", Collection: "oplog.rs"}
 	_, ok = s.check("DocumentService/Find", oplog)
 	s.compare(ok, rules.whole(s.who, "read", "local.oplog.rs") &&
-		!rules.against(s.who, "", every...) && !rules.excepting(s.who, "read", "local", true),
+		!rules.against(s.who, "", every...) &&
+		!rules.excepting(s.who, "read", "local", true, every...),
 		"find of the oplog")
 }
 

@@ -273,9 +273,9 @@ type Decision struct {
 	forbidden bool
 	// perEvent is true if a forbid or a limit could be for some of the events that it allows.
 	perEvent bool
-	// excepts is true if a condition of what permits a list, or a drop of a database, could leave
-	// out some of what is in it.
-	excepts bool
+	// excepts lists the actions for which a condition of what permits a list, or a drop of a
+	// database, could leave out some of what is in it.
+	excepts []string
 	// sum and match are set by Enforcer. match is Filter, compiled.
 	sum   Sum
 	match *match.Filter

@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -109,7 +110,7 @@ func (c *Call) Inside() func(database, collection string) error {
 	}
 	who := principal(c.who)
 	p, excepts := c.state.policy, c.state.decide(question{c.who, c.name, c.on}).excepts
-	if !excepts && p.limiting(&who, names, Resource{Database: c.on.Database}) == nil {
+	if excepts == nil && p.limiting(&who, names, Resource{Database: c.on.Database}) == nil {
 		return nil
 	}
 	return func(database, collection string) error {
@@ -120,7 +121,7 @@ func (c *Call) Inside() func(database, collection string) error {
 		for _, on := range about {
 			for _, name := range names {
 				d := p.decide(&who, name, on)
-				if d.limits() || excepts && name == c.name && !d.Allowed {
+				if d.limits() || !d.Allowed && slices.Contains(excepts, name) {
 					// The client does not learn which are there.
 					return c.refuse(&limits{Decision: d}, c.name, c.on, nil)
 				}

@@ -16,7 +16,7 @@ import (
 // other collections, a forbid or a limit of one of these counts, too, and so does a condition of
 // the permits that leaves one out.
 func (p *Policy) within(who *Principal, name string, on Resource, d Decision) Decision {
-	a, in, names := method.OfAction(name), on, []string{}
+	a, in, names := method.OfAction(name), on, []string{name}
 	switch {
 	case isSystem(on.Collection), on.Collection != "" && ofServers(on.Database):
 		if d.Restricted() {
@@ -35,15 +35,23 @@ func (p *Policy) within(who *Principal, name string, on Resource, d Decision) De
 		}
 		names = collectionActions
 	case on.Collection == "" && slices.Contains(resourcesOf(a), "Collection"):
-		names = append(names, name)
 	case a.Scope == mooringv1.Method_SCOPE_COMMAND:
-		in = Resource{}
-	case listed[name] == nil:
+		in, names = Resource{}, append(names, collectionActions...)
+	case listed[name] != nil:
+		names = listed[name]
+	default:
 		return d
 	}
-	rule, why := p.limiting(who, names, in), matching
+	var rule *rule
+	var of []string
+	why := matching
+	// Of commands and lists, a forbid or a limit counts later: see Commandless and Inside.
+	if a.Scope != mooringv1.Method_SCOPE_COMMAND && listed[name] == nil {
+		rule = p.limiting(who, names, in)
+	}
 	if rule == nil {
-		rule, why = p.excepting(who, a, on, in), leavingOut
+		why = leavingOut
+		rule, of = p.excepting(who, a, names, on, in)
 	}
 	switch {
 	case rule == nil:
@@ -52,7 +60,7 @@ func (p *Policy) within(who *Principal, name string, on Resource, d Decision) De
 		d.perEvent = true
 		return d
 	case listed[name] != nil:
-		d.excepts = true
+		d.excepts = of
 		return d
 	}
 	return Decision{Rule: rule.id + why}

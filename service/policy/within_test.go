@@ -136,6 +136,8 @@ func TestExcepting(t *testing.T) {
 		hr      = `unless { resource in Database::"hr" };`
 		own     = `when { principal.claims has db && resource has database && resource.database == principal.claims.db };`
 		servers = `unless { resource has collection && resource.collection like "system.*" };`
+		reads   = `unless { action in Action::"read" && resource == Collection::"shop.payroll" };`
+		writes  = `unless { action in Action::"write" && resource == Collection::"shop.payroll" };`
 	)
 	const (
 		no = iota
@@ -197,6 +199,18 @@ func TestExcepting(t *testing.T) {
 		{"a command in the claimed database", all + own, ran, command("shop"), yes},
 		{"in a database of which nothing is left out", inShop + hr, ran, command("shop"), yes},
 		{"by a permit of its own", inShop + payroll + `@commands("find") permit (principal, action in Action::"command", resource);`, ran, command("shop"), yes},
+
+		{"what is left out of reads, by a command", all + reads, ran, command("shop"), no},
+		{"by a command elsewhere", all + reads, ran, command("other"), no},
+		{"by a read of the oplog", all + writes, found, findOf("local.oplog.rs"), no},
+		{"of the commands of all", all + writes, found, findOf("shop.system.profile"), no},
+		{"of the commands of all elsewhere", all + writes, found, findOf("other.system.profile"), yes},
+		{"by a permit of commands alone", `@commands("find") permit (principal, action in Action::"command", resource) ` + reads, ran, command("shop"), yes},
+		{"of what operators do", all + `unless { action in Action::"operate" && resource in Database::"shop" };`, ran, command("shop"), yes},
+		{"reads are left out of everything", all + `unless { action in Action::"read" };`, ran, command("shop"), yes},
+		{"of writes, by a watch", all + writes, watched, watchOf("shop"), yes},
+		{"by an aggregation", all + writes, joined, aggregate, yes},
+		{"of reads, by an aggregation", all + reads, joined, aggregate, no},
 	} {
 		e := enforcer(t, row.rules)
 		who := &caller.Identity{Principal: "key:ann", Claims: map[string]any{"db": "shop"}}
@@ -223,6 +237,7 @@ func TestExceptingInLists(t *testing.T) {
 		hr      = `permit (principal, action, resource) unless { resource in Database::"hr" };`
 		own     = `permit (principal, action, resource) when { resource has database && resource.database == "shop" };`
 		drops   = `permit (principal, action == Action::"DropDatabase", resource in Database::"shop");`
+		audit   = `permit (principal, action in Action::"manage", resource in Database::"shop") unless { action == Action::"DropCollection" && resource == Collection::"shop.audit" };`
 	)
 	collections := &mooringv1.ListCollectionsRequest{Database: "shop"}
 	drop := &mooringv1.DropDatabaseRequest{Database: "shop"}
@@ -243,6 +258,10 @@ func TestExceptingInLists(t *testing.T) {
 		{"a drop of what is left out", payroll, "DropDatabase", drop, "shop.payroll", false},
 		{"a drop of another", payroll, "DropDatabase", drop, "shop.a", true},
 		{"by a permit of its own", payroll + drops, "DropDatabase", drop, "shop.payroll", true},
+		{"what is left out of drops of collections", audit, "DropDatabase", drop, "shop.audit", false},
+		{"another", audit, "DropDatabase", drop, "shop.a", true},
+		{"the database by a permit of its own", audit + drops, "DropDatabase", drop, "shop.audit", true},
+		{"collections that it may not drop", drops[:len(drops)-1] + ` unless { resource == Collection::"shop.audit" };`, "DropDatabase", drop, "shop.a", true},
 	} {
 		call := enforcer(t, row.rules).Begin(nil, "/mooring.v1.CatalogService/"+row.method, false)
 		if err := call.Check(t.Context(), row.request); err != nil {
