@@ -58,7 +58,8 @@ func (r *rule) excepts(
 	}
 	here, there := envOf(who, a, anyIn(on.Database)), envOf(who, a, anyIn(""))
 	elsewhere := in != on && in.Database == "" && r.couldMatch(there)
-	own := a.Scope == mooringv1.Method_SCOPE_COMMAND
+	// Commands and collections of the server's own tell of all others.
+	own := on.Collection != "" || a.Scope == mooringv1.Method_SCOPE_COMMAND
 	for _, name := range names {
 		free := here
 		free.Action, free.Resource = uidOf(method.OfAction(name)), eval.Variable(resourceVariable)

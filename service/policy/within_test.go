@@ -131,6 +131,7 @@ func TestExcepting(t *testing.T) {
 
 		all     = `@commands("find") permit (principal, action, resource) `
 		inShop  = `@commands("find") permit (principal, action, resource in Database::"shop") `
+		inLocal = `permit (principal, action, resource in Database::"local") `
 		payroll = `unless { resource == Collection::"shop.payroll" };`
 		named   = `unless { resource has collection && resource.collection == "payroll" };`
 		hr      = `unless { resource in Database::"hr" };`
@@ -185,7 +186,11 @@ func TestExcepting(t *testing.T) {
 		{"the oplog", all + hr, found, findOf("local.oplog.rs"), no},
 		{"where a collection is left out", all + payroll, found, findOf("local.oplog.rs"), no},
 		{"where a collection of its database is", all + `unless { resource == Collection::"local.a" };`, found, findOf("local.oplog.rs"), no},
-		{"where the server's own are", all + servers, found, findOf("local.oplog.rs"), yes},
+		{"where the server's own are", all + servers, found, findOf("local.oplog.rs"), no},
+		{"where one of them is", all + `unless { resource == Collection::"admin.system.users" };`, found, findOf("local.oplog.rs"), no},
+		{"by a permit of its database", inLocal + servers, found, findOf("local.oplog.rs"), no},
+		{"a list of its database", inLocal + servers, "CatalogService/ListCollections", &mooringv1.ListCollectionsRequest{Database: "local"}, yes},
+		{"the commands of all where one of the server's own is left out", inShop + `unless { resource == Collection::"shop.system.views" };`, found, findOf("shop.system.profile"), no},
 		{"a permit of its database", all + hr + `permit (principal, action in Action::"read", resource in Database::"local");`, found, findOf("local.oplog.rs"), yes},
 		{"a condition that names its database", all + `when { resource has database && resource.database == "local" };`, found, findOf("local.oplog.rs"), yes},
 		{"the commands of all", inShop + payroll, found, findOf("shop.system.profile"), no},
