@@ -57,7 +57,8 @@ func (r *rule) excepts(
 		return nil
 	}
 	here, there := envOf(who, a, anyIn(on.Database)), envOf(who, a, anyIn(""))
-	elsewhere := in != on && in.Database == "" && r.couldMatch(there)
+	elsewhere := in != on && in.Database == "" && (r.couldMatch(there) ||
+		r.couldMatch(envOf(who, a, Resource{nameless, on.Collection})))
 	// Commands and collections of the server's own tell of all others.
 	own := on.Collection != "" || a.Scope == mooringv1.Method_SCOPE_COMMAND
 	for _, name := range names {
@@ -89,9 +90,11 @@ func (r *rule) excepts(
 	return of
 }
 
+// nameless is the name of a database or a collection that no rule names.
+const nameless = "\x00"
+
 // anyIn returns a collection of a database, or of one that no rule names.
 func anyIn(database string) Resource {
-	const nameless = "\x00"
 	if database == "" {
 		database = nameless
 	}

@@ -132,6 +132,7 @@ func TestExcepting(t *testing.T) {
 		all     = `@commands("find") permit (principal, action, resource) `
 		inShop  = `@commands("find") permit (principal, action, resource in Database::"shop") `
 		inLocal = `permit (principal, action, resource in Database::"local") `
+		types   = `@commands("find") permit (principal, action in Action::"command", resource is Database) `
 		payroll = `unless { resource == Collection::"shop.payroll" };`
 		named   = `unless { resource has collection && resource.collection == "payroll" };`
 		hr      = `unless { resource in Database::"hr" };`
@@ -204,6 +205,12 @@ func TestExcepting(t *testing.T) {
 		{"a command in the claimed database", all + own, ran, command("shop"), yes},
 		{"in a database of which nothing is left out", inShop + hr, ran, command("shop"), yes},
 		{"by a permit of its own", inShop + payroll + `@commands("find") permit (principal, action in Action::"command", resource);`, ran, command("shop"), yes},
+
+		{"by a permit of databases", types + hr, ran, command("shop"), no},
+		{"of all but one", types + `unless { resource == Database::"hr" };`, ran, command("shop"), no},
+		{"without the type", all + `when { !(resource has collection) && resource has database && resource != Database::"hr" };`, ran, command("shop"), no},
+		{"of the claimed one", types + own, ran, command("shop"), yes},
+		{"of all", types + `when { principal.kind == "key" };`, ran, command("shop"), yes},
 
 		{"what is left out of reads, by a command", all + reads, ran, command("shop"), no},
 		{"by a command elsewhere", all + reads, ran, command("other"), no},
