@@ -50,14 +50,19 @@ func (c *call) setTrailer() {
 	}
 }
 
-// write writes a response message, which is charged meanwhile.
+// largeRoom is the smallest room of a response message that is charged. A small message is sent
+// even if there is no memory, as on gRPC: it would end a stream that had been idle.
+const largeRoom = 64 << 10
+
+// write writes a response message, which is charged meanwhile if it is large.
 func (c *call) write(m proto.Message) error {
 	size := proto.Size(m)
-	room := c.room(size)
-	if err := c.x.Memory.ChargeLast(room); err != nil {
-		return err
+	if room := c.room(size); room >= largeRoom {
+		if err := c.x.Memory.ChargeLast(room); err != nil {
+			return err
+		}
+		defer c.x.Memory.Release(room)
 	}
-	defer c.x.Memory.Release(room)
 	return c.x.Work(size, func() error { return c.writeMessage(m) })
 }
 

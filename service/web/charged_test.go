@@ -172,6 +172,25 @@ func TestStreamsRelease(t *testing.T) {
 	}
 }
 
+// TestSmallMessagesNeedNoRoom checks that a small message of a stream is written without memory, as
+// on gRPC: an idle stream would end with it.
+func TestSmallMessagesNeedNoRoom(t *testing.T) {
+	const budget = 1 << 20
+	for _, f := range append(streams, webs...) {
+		a := admission.New(admission.Config{Bytes: budget})
+		var other admission.Account
+		a.Open(&other, admission.PrincipalOf("other", netip.Addr{}))
+		p := &pausing{document: filter(100), between: func() { other.Force(budget) }}
+		w := send(newHandlerOf(t, p, func(c *front.Config) { c.Admission = a }), "StreamFind",
+			f.contentType, f.request(t, coding.Identity, &mooringv1.StreamFindRequest{}))
+		got := f.read(t, w, func() proto.Message { return &mooringv1.StreamFindResponse{} })
+		if got.code != codes.OK || len(got.messages) != 2 {
+			t.Errorf("%s: %d messages, %v %s, want 2", f.contentType, len(got.messages), got.code,
+				got.message)
+		}
+	}
+}
+
 // pager answers with a page.
 type pager struct {
 	mooringv1.UnimplementedDocumentServiceServer

@@ -97,7 +97,7 @@ func TestStalledClients(t *testing.T) {
 			near, far := net.Pipe()
 			l.conns <- far
 			body := f.request(t, coding.Identity,
-				&mooringv1.StreamFindRequest{Filter: filter(5000)})
+				&mooringv1.StreamFindRequest{Filter: filter(64 << 10)})
 			_, _ = fmt.Fprintf(near,
 				"POST /mooring.v1.DocumentService/StreamFind HTTP/1.1\r\nHost: "+
 					"x\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
@@ -136,7 +136,7 @@ func TestUnreadWhenTheCallEnds(t *testing.T) {
 			near, end := dial(newHandlerOf(t, e, func(c *front.Config) { c.Admission = a }))
 			defer end()
 			body := f.request(t, coding.Identity,
-				&mooringv1.StreamFindRequest{Filter: filter(5000)})
+				&mooringv1.StreamFindRequest{Filter: filter(64 << 10)})
 			_, _ = fmt.Fprintf(near,
 				"POST /mooring.v1.DocumentService/StreamFind HTTP/1.1\r\nHost: x\r\nContent-Type: "+
 					"%s\r\nContent-Length: %d\r\nConnect-Timeout-Ms: 1000\r\n\r\n%s",
