@@ -40,9 +40,10 @@ func (p *precondition) tag(of media.Format, in coding.Coding) etag.Tag {
 }
 
 // decide decides the preconditions of a GET whose response has this etag, none if that is the zero
-// value. It returns the status that they ask for; 0: the response is sent.
+// value. It returns the status that they ask for; 0: the response is sent. If-Match takes the etag
+// of any form, as in a change; If-None-Match is about the bytes that a cache has.
 func (p *precondition) decide(current etag.Tag) (status int, err error) {
-	matches := func(t etag.Tag) bool { return t.Star || t == current && t.Opaque != "" }
+	matches := func(t etag.Tag) bool { return t.Star || t.State() == p.etag }
 	if len(p.match) > 0 && !slices.ContainsFunc(p.match, matches) {
 		return 0, refuse(rpcerr.PreconditionFailed, "the document has another etag")
 	}
