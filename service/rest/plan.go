@@ -210,7 +210,8 @@ func (f *field) takes(c byte) bool {
 	case f.kind == kindString:
 		return c == '"'
 	case f.isNumber():
-		return c == '-' || '0' <= c && c <= '9'
+		// An object is Extended JSON's wrapper: no union has another object beside an integer.
+		return c == '-' || '0' <= c && c <= '9' || c == '{'
 	case f.kind == kindDocument:
 		return c == '{' || f.ordered && c == '['
 	case f.kind == kindMessage && f.message.shape == shapeBare:

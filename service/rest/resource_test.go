@@ -273,6 +273,10 @@ func TestResourceRequests(t *testing.T) {
 	if got := r.remove.GetIfMatch(); len(got) != 1 || got[0] != `W/"E.s"` {
 		t.Errorf("a weak etag: %q, want one that no document has", got)
 	}
+	do(h, "DELETE", documents+`/7?writeConcern={"w":{"$numberInt":"2"}}`, ``)
+	if got := r.remove.GetWriteConcern().GetW().GetNodes(); got != 2 {
+		t.Errorf("w of a canonical number: %d", got)
+	}
 	for _, tag := range []string{`"*"`, `"*.s"`} {
 		do(h, "DELETE", documents+`/7`, ``, "If-Match", tag)
 		if got := r.remove.GetIfMatch(); len(got) != 1 || got[0] == "*" {
