@@ -158,6 +158,9 @@ func lines(t *testing.T, url, key string) *resumer {
 func readLines(r *resumer, body io.Reader) error {
 	scanner := bufio.NewScanner(body)
 	for scanner.Scan() {
+		if len(scanner.Bytes()) == 0 {
+			continue // nothing has changed for a while
+		}
 		var line struct {
 			Document *change `json:"document"`
 			Progress *struct {

@@ -224,6 +224,9 @@ func watchLines(url, key string) func(context.Context, *watcher) error {
 			if err != nil {
 				return err
 			}
+			if len(text) == 1 {
+				continue // nothing has changed for a while
+			}
 			var line struct {
 				Document *struct {
 					ID token `json:"_id"`

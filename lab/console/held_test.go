@@ -77,11 +77,23 @@ func TestHeld(t *testing.T) {
 	s.isClean()
 }
 
-// TestTail follows the changes of a collection, pauses, and goes on.
+// quiet has streams of changes begin with the empty line that comes while nothing changes.
+const quiet = `
+	const real = fetch;
+	globalThis.fetch = async (url, options) => {
+		const answer = await real(url, options);
+		if (!new URL(url, location.href).pathname.endsWith("/orders:watch")) return answer;
+		const empty = new TransformStream({start: c => c.enqueue(new TextEncoder().encode("\n"))});
+		return new Response(answer.body.pipeThrough(empty), answer);
+	};`
+
+// TestTail follows the changes of a collection, of which there are none at first, pauses, and goes
+// on.
 func TestTail(t *testing.T) {
 	s := newScene(t)
 	s.visit("#/tail?db=shop&in=orders", "Sign in to Mooring")
 	s.signIn(s.reader)
+	s.do(quiet)
 	s.click("Follow")
 	s.eventually(`document.querySelector(".live")?.textContent === "following"`)
 	insert := func(id string) {

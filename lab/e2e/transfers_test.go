@@ -173,6 +173,9 @@ func (f *follower) read(ctx context.Context, url string, body []byte,
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	for n := 0; n < 10 && lines.Scan(); {
+		if len(lines.Bytes()) == 0 {
+			continue // nothing has changed for a while
+		}
 		var m struct {
 			Document *struct {
 				ID          json.RawMessage `json:"_id"`

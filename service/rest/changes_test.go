@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -238,26 +239,37 @@ func TestQuietChangesAreKeptAlive(t *testing.T) {
 	})
 }
 
-// TestQuietLinesAreKeptAlive checks that a client that reads live documents as lines gets empty
-// ones while nothing changes: it can tell a quiet stream from a dead connection.
+// TestQuietLinesAreKeptAlive checks that a client that reads changes or live documents as lines
+// gets empty ones while nothing changes: it can tell a quiet stream from a dead connection. Bare
+// lines are documents only.
 func TestQuietLinesAreKeptAlive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHandler(t, &fake{live: func(
-			_ *mooringv1.LiveRequest, s grpc.ServerStreamingServer[mooringv1.LiveResponse],
-		) error {
-			ready := &mooringv1.LiveResponse{Kind: "ready"}
-			if err := s.Send(ready); err != nil {
-				return err
+	const quiet = 40 * time.Second
+	for _, c := range []struct{ path, accept, want string }{
+		{documents + ":live", lines, `{"ready":{}}` + "\n\n\n{\"end\":{}}\n"},
+		{changesPath, lines, `{"document":{"_id":{"_data":"a"}}}` + "\n\n\n{\"end\":{}}\n"},
+		{changesPath, lines + ";bare=true", `{"_id":{"_data":"a"}}` + "\n"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHandler(t, &fake{
+				changes: func(_ *mooringv1.WatchRequest, s changeStream) error {
+					m := &mooringv1.WatchResponse{Documents: docs(t, `{"_id": {"_data": "a"}}`)}
+					err := s.Send(m)
+					time.Sleep(quiet) //nolint:forbidigo // fake time
+					return err
+				},
+				live: func(
+					_ *mooringv1.LiveRequest, s grpc.ServerStreamingServer[mooringv1.LiveResponse],
+				) error {
+					err := s.Send(&mooringv1.LiveResponse{Kind: "ready"})
+					time.Sleep(quiet) //nolint:forbidigo // fake time
+					return err
+				},
+			})
+			if w := do(h, "POST", c.path, "{}", "Accept", c.accept); w.Body.String() != c.want {
+				t.Errorf("%s as %s: %q, want %q", c.path, c.accept, w.Body, c.want)
 			}
-			<-s.Context().Done()
-			return s.Context().Err()
-		}})
-		w := do(h, "POST", documents+":live?timeout=40s", "{}", "Accept", "application/x-ndjson")
-		lines := strings.Split(w.Body.String(), "\n")
-		if len(lines) < 4 || lines[0] == "" || lines[1] != "" || lines[2] != "" || lines[3] == "" {
-			t.Errorf("%q, want ready, two empty lines and the end", lines)
-		}
-	})
+		})
+	}
 }
 
 // tickets knows the ticket "right", of key:ann.

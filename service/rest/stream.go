@@ -192,12 +192,12 @@ func (s *stream) itemFrame() frame {
 }
 
 // quiet returns what is written while there are no events: a comment, or an empty line to clients
-// that take lines; nil: nothing. A stream of changes has its tokens.
+// that take lines of changes, whose tokens may be long in coming; nil: nothing.
 func (s *stream) quiet() []byte {
 	switch {
 	case s.c.format.Type == media.SSE:
 		return []byte(":\n\n")
-	case s.c.format.Type == media.NDJSON && s.c.route.items.live:
+	case s.c.format.Type == media.NDJSON && !s.c.format.Bare && s.c.route.items.changes:
 		return []byte("\n")
 	}
 	return nil

@@ -142,7 +142,7 @@ export async function namesAt(path: string): Promise<string[]> {
   }
 }
 
-/** lines makes a call whose answer is a stream, and yields its lines up to its end. */
+/** lines makes a call that answers with a stream, and yields its lines that are not empty. */
 export async function* lines(path: string, o: Options): AsyncGenerator<string> {
   const response = await send(path, { accept: 'application/x-ndjson', ...o });
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
@@ -160,7 +160,7 @@ export async function* lines(path: string, o: Options): AsyncGenerator<string> {
           throw new ApiError(response.status, (JSON.parse(line) as { error: ErrorBody }).error);
         }
         if (line.startsWith('{"end":')) return;
-        yield line;
+        if (line) yield line;
       }
     }
   } finally {
