@@ -66,7 +66,8 @@ func TestTexts(t *testing.T) {
 				{"no documents", nil},
 			} {
 				for _, header := range [][]string{
-					{"Accept", "application/json"}, {"Accept", "application/ejson"},
+					{"Accept", "application/json"},
+					{"Accept", "application/ejson"},
 					{"Accept-Encoding", "gzip"},
 				} {
 					accept := header[1]
