@@ -3,6 +3,7 @@ package replica_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/netip"
 	"reflect"
@@ -36,6 +37,8 @@ type answers struct {
 	request  proto.Message
 	document string
 	messages []string
+	begun    bool  // streams wait for memory
+	batch    int64 // that they are charged with
 	err      error
 	admitted *admission.Admission
 	held     int64 // by admitted, while a call runs
@@ -68,6 +71,13 @@ func (a *answers) StreamFind(
 	req *mooringv1.StreamFindRequest, ss grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
 ) error {
 	a.note(ss.Context(), req)
+	if a.begun {
+		account := call.LocalFrom(ss.Context()).Account
+		account.GoOn()
+		if err := account.GrowLast(ss.Context(), a.batch); err != nil {
+			return err
+		}
+	}
 	for _, m := range append(a.messages, traceOf(ss.Context())) {
 		if err := ss.Send(&mooringv1.StreamFindResponse{
 			Documents: []*mooringv1.Document{bsonOf(m)},
@@ -125,6 +135,15 @@ func receive(s call.Stream) (texts []string, err error) {
 		found, _ := m.(*mooringv1.StreamFindResponse)
 		texts = append(texts, found.GetDocuments()[0].GetJson())
 	}
+}
+
+// isWhole returns an error if a stream does not bring the messages, and then the end.
+func isWhole(s call.Stream, messages []string) error {
+	texts, err := receive(s)
+	if errors.Is(err, io.EOF) && slices.Equal(texts, append(slices.Clone(messages), "")) {
+		return nil
+	}
+	return fmt.Errorf("%d messages arrive, then %w", len(texts), err)
 }
 
 // TestForward checks that all that a replica says of a call arrives, and so do its response, its
@@ -409,6 +428,41 @@ func TestForwardedResponsesAreCharged(t *testing.T) {
 		if !isRefused(err) {
 			t.Errorf("a stream ends with %v", err)
 		}
+	})
+	t.Run("no room there for a stream that has begun", func(t *testing.T) {
+		const budget, batch = 64 << 20, 1 << 20
+		made.begun, made.batch = true, batch
+		defer func() { made.begun, made.batch = false, 0 }()
+		var others admission.Account
+		there.Open(&others, admission.Principal{Name: "key:other"})
+		defer others.Close()
+		others.Force(budget)
+		ctx, _ := charging(t, admission.New(admission.Config{}))
+		first, err := n.Forward(ctx, streamed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a message exceeds the budget", func() bool {
+			return there.Bytes().Held > budget+batch+size
+		})
+		made.batch = 0
+		second := make(chan error, 1)
+		go func() {
+			reply, err := n.Forward(ctx, streamed)
+			if err == nil {
+				err = isWhole(reply.Stream, made.messages)
+			}
+			second <- err
+		}()
+		eventually(t, "the next stream waits", func() bool { return there.Bytes().Waiting == 1 })
+		if got := there.Bytes().Held; got > budget+batch+2*size {
+			t.Errorf("%d bytes are held", got)
+		}
+		if err := errors.Join(isWhole(first.Stream, made.messages), <-second); err != nil {
+			t.Error(err)
+		}
+		others.Close()
+		returned(there)
 	})
 	t.Run("the other replica goes", func(t *testing.T) {
 		ctx, _ := charging(t, admission.New(admission.Config{}))

@@ -120,17 +120,19 @@ func (s *stream) sendCoded(out *outgoing) error {
 		defer data.Free()
 		return s.queue(0, data)
 	}
+	out.held += more
 	text, err := s.pack(out.account.Turn(), m)
 	if err != nil {
 		return err
 	}
 	if mem.IsBelowBufferPoolingThreshold(len(text)) {
-		out.account.Close() // it is small now, and nothing says when it is freed
+		out.release() // it is small now, and nothing says when it is freed
 		return s.queue(1, mem.BufferSlice{mem.SliceBuffer(text)})
 	}
 	kept := responses.Get(len(text))
 	*kept = append((*kept)[:0], text...)
 	out.account.Shrink(more)
+	out.held -= more
 	data := mem.BufferSlice{mem.NewBuffer(kept, s.watch(len(text), out))}
 	defer data.Free()
 	return s.queue(1, data)

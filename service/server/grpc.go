@@ -33,9 +33,9 @@ type GRPCConfig struct {
 	MaxItems int
 	// MinCompressed is the size from which a response is compressed; 0: coding.DefaultMinSize.
 	MinCompressed int
-	// OpenAccount opens an account of the client that makes the call of ctx: that of a unary call,
-	// which its call.Local has and which is closed when the response was sent, or one for the large
-	// messages of a stream. If it is nil, nothing is charged.
+	// OpenAccount opens an account of the client that makes the call of ctx: that of the call,
+	// which its call.Local has and which is closed when the response was sent, or, for a stream of
+	// a client that is watched, one for its large messages. If it is nil, nothing is charged.
 	OpenAccount func(ctx context.Context, c *admission.Account)
 	// Room limits the bytes of the requests, and of the responses, that are on their way; 0 means
 	// no limit.
@@ -169,6 +169,7 @@ func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.Stream
 		if !isInfrastructure(method) {
 			intercept = l.cfg.Unary
 			s.inform()
+			s.openAccount()
 			s.lendAccount()
 		}
 		defer s.charged.Close()
@@ -229,6 +230,9 @@ func (cfg *GRPCConfig) stream(
 	s.several, s.stall = info.IsClientStream, cfg.Stall
 	if !isInfrastructure(info.FullMethod) {
 		s.inform()
+		if s.client == nil && !s.several { // each request of several has the account for itself
+			s.lendAccount()
+		}
 		defer s.lent.Close()
 		return cfg.Stream(srv, s, info, h)
 	}

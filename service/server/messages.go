@@ -52,7 +52,7 @@ type stream struct {
 	// stall is how long the client may leave a message of this stream unread.
 	stall time.Duration
 	// charged is the account of the last request, and of a large response until grpc has it. A
-	// unary call uses it for all its memory.
+	// unary call, and a stream of a client that is not watched, use it for all their memory.
 	charged admission.Account
 	local   call.LocalContext
 	// lent is the memory that a response has views of: the codec copies them.
@@ -276,10 +276,10 @@ func (s *stream) openAccount() {
 	}
 }
 
-// lendAccount gives the account to a unary call, which reserves room for its response there.
+// lendAccount gives the account, which is open, to a call. A unary one reserves room for its
+// response there. After GoOn of a stream, its messages wait for memory as all else does.
 func (s *stream) lendAccount() {
 	if s.cfg.OpenAccount != nil {
-		s.openAccount()
 		s.local.Account = &s.charged
 	}
 }
@@ -344,7 +344,7 @@ func (s *stream) SendMsg(m any) error {
 		}
 	}
 	if err != nil || s.client == nil {
-		s.sending.account.Close()
+		s.sending.release()
 	}
 	s.sending.message = nil // a stream may wait long for the next one
 	return err
@@ -356,6 +356,7 @@ type outgoing struct {
 	stream  *stream
 	size    int
 	account *admission.Account // of a large message; nil: it is not charged
+	held    int64              // by account, for this message
 	freed   freed              // of a large message whose client is not watched
 	// last says that no other message follows. A small one may be in place then; a large one would
 	// stay for as long as the call's stream does, which is longer than it is charged.
@@ -376,8 +377,10 @@ func (o *outgoing) slice(b mem.Buffer) mem.BufferSlice {
 	return mem.BufferSlice{b}
 }
 
-// charge charges the client with a message. It blocks until the message fits, for a short time. The
-// response of a unary call uses what the call has reserved for it.
+// charge charges the client with a message. It blocks until the message fits, for a short time, or
+// for longer after GoOn. The response of a unary call uses what the call has reserved for it. A
+// stream that has the account keeps the message there until it is written: if it handed that over,
+// it would return the overdraft, and one stream after the other could exceed the budget.
 func (o *outgoing) charge() error {
 	m, ok := o.message.(proto.Message)
 	if !ok {
@@ -390,10 +393,19 @@ func (o *outgoing) charge() error {
 	if err := of.GrowLast(o.stream.ctx, n); err != nil {
 		return err
 	}
-	o.account = &admission.Account{}
-	of.OpenFor(o.account)
-	of.HandOver(o.account, n)
+	o.account, o.held = of, n
+	if s := o.stream; s.unary || s.local.Account != of {
+		o.account = &admission.Account{}
+		of.OpenFor(o.account)
+		of.HandOver(o.account, n)
+	}
 	return nil
+}
+
+// release returns what the message is charged with.
+func (o *outgoing) release() {
+	o.account.Shrink(o.held)
+	o.held = 0
 }
 
 // codec writes the messages of streams.
