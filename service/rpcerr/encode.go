@@ -9,8 +9,9 @@ import (
 	"github.com/mooringdb/mooring/service/payload"
 )
 
-// The details of an explanation are in the native form. The functions below return them in the
-// form that the call asks for, as copies. They leave out a document that has no such form.
+// The details of an explanation are in the native form, or already in JSON if another replica has
+// made them so for the call. The functions below return them in the form that the call asks for, as
+// copies. They leave out a document that has no such form.
 
 func encodeServerError(m *mooringv1.ServerError, enc payload.Encoding) *mooringv1.ServerError {
 	if enc == payload.BSON {
@@ -42,13 +43,16 @@ type encoder struct {
 }
 
 func (e *encoder) document(d *mooringv1.Document) *mooringv1.Document {
+	if _, ok := d.GetEncoding().(*mooringv1.Document_Json); ok {
+		return d
+	}
 	out, err := e.enc.Document(d.GetBson())
 	e.lossy = e.lossy || err != nil
 	return out
 }
 
 func (e *encoder) value(v *mooringv1.Value) *mooringv1.Value {
-	if e.enc == payload.BSON {
+	if _, ok := v.GetEncoding().(*mooringv1.Value_Json); ok || e.enc == payload.BSON {
 		return v
 	}
 	native, _ := bson.Raw(v.GetBson()).Lookup(payload.ValueKey)

@@ -426,6 +426,8 @@ func TestEncodingOfDetails(t *testing.T) {
 	} {
 		for name, err := range map[string]error{
 			"the error": err(test.key), "as a replica sends it": rpcerr.Status(err(test.key)).Err(),
+			"as a replica sends it in that form": rpcerr.Explain(err(test.key),
+				call.Call{Encoding: test.enc}).GRPCStatus().Err(),
 		} {
 			var m *mooringv1.ServerError
 			var res *mooringv1.BulkWriteResult
