@@ -88,6 +88,9 @@ type Config struct {
 	Streams     stream.Config
 	// Policy decides what clients may do, who are not authenticated; nil: they may do everything.
 	Policy *policy.Enforcer
+	// Operators are the only clients that are told the server's words, unless Policy says which
+	// these are; nil: all are.
+	Operators []string
 	// DefaultTimeout is that of the interceptors.
 	DefaultTimeout time.Duration
 	// Admission limits what calls use, each for the principal that As has set.
@@ -202,6 +205,9 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 		Gate: g.Gate, Sessions: sessions, Transactions: g.Transactions,
 		Idempotency:    g.Exact,
 		Policy:         cfg.Policy,
+		Terse:          cfg.Operators != nil,
+		OperatorTexts:  true,
+		Operators:      cfg.Operators,
 		Logger:         slog.New(slog.DiscardHandler),
 		DefaultTimeout: cfg.DefaultTimeout,
 		Admission:      cfg.Admission,

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -78,12 +79,16 @@ func (o *open) stream(
 	}, err
 }
 
-// explain explains the error of an operation, as its client is told; nil for nil.
+// explain explains the error of an operation, to be remembered; nil for nil. The call that repeats
+// the operation has an encoding of its own, and conceals what its client may not see: whether this
+// one is terse is not decided yet.
 func explain(ctx context.Context, err error) *rpcerr.Failure {
 	if err == nil {
 		return nil
 	}
-	return rpcerr.Explain(err, *call.From(ctx))
+	of := *call.From(ctx)
+	of.Encoding, of.Terse = payload.BSON, false
+	return rpcerr.Explain(err, of)
 }
 
 // count counts an operation, unless it is the last one again.

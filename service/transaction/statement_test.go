@@ -2,20 +2,28 @@ package transaction_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
@@ -391,5 +399,104 @@ func TestRememberedErrorsAreShort(t *testing.T) {
 			t.Errorf("updateOne = %d %.200s… of %d bytes, want at most %d", code, got, len(got),
 				most)
 		}
+	}
+}
+
+// TestErrorsAgain checks that the call that repeats a statement gets the error of the first one as
+// its own client may see it, and in its own encoding, also by way of another replica.
+func TestErrorsAgain(t *testing.T) {
+	d, between := newDeployment(t, deployment.ReplicaSet), links{}
+	cfg := servicetest.Config{Operators: []string{"key:operator"}}
+	owner := newReplicaWith(t, d, "a:1", between, cfg)
+	other := newReplicaWith(t, d, "b:1", between, cfg)
+	here := between["a:1"].answer
+	between["a:1"].answer = func(ctx context.Context, f *call.Forwarding) (call.Reply, error) {
+		reply, err := here(ctx, f)
+		return reply, status.Convert(err).Err() // as it is on the network
+	}
+	for _, row := range []struct {
+		name, as    string
+		by          *bank
+		first, then string // the encodings of the calls
+	}{
+		{"BSON", "key:operator", owner, "", ""},
+		{"JSON", "key:operator", owner, "json", "json"},
+		{"BSON, then JSON", "key:operator", owner, "", "json"},
+		{"JSON, then BSON", "key:operator", owner, "json", ""},
+		{"forwarded", "key:operator", other, "json", "json"},
+		{"forwarded, in two encodings", "key:operator", other, "canonical-json", ""},
+		{"no operator", "key:client", owner, "json", "json"},
+		{"no operator, forwarded", "key:client", other, "", "json"},
+	} {
+		ctx := servicetest.As(t.Context(), row.as)
+		begin := func() *string {
+			begun, err := owner.Transaction.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &begun.Transaction
+		}
+		insert := func(by *bank, token *string, encoding string) string {
+			ctx := ctx
+			if encoding != "" {
+				ctx = metadata.AppendToOutgoingContext(ctx, payload.EncodingKey, encoding)
+			}
+			_, err := by.Document.InsertMany(ctx, &mooringv1.InsertManyRequest{
+				Database: "bank", Collection: "accounts", Transaction: token,
+				Statement: new(int32(1)),
+				Documents: []*mooringv1.Document{doc(`{"_id": "c"}`), doc(`{"_id": "a"}`)},
+			})
+			p := status.Convert(err).Proto()
+			p.Details = slices.DeleteFunc(p.GetDetails(), func(detail *anypb.Any) bool {
+				return detail.MessageIs(&errdetails.RequestInfo{})
+			})
+			return prototext.Format(p)
+		}
+		again := begin()
+		for i, encoding := range []string{row.first, row.then} {
+			got, want := insert(row.by, again, encoding), insert(owner, begin(), encoding)
+			if got != want {
+				t.Errorf("%s: the error of call %d is\n%s\nwant\n%s", row.name, i+1, got, want)
+			}
+			isShown := strings.Contains(want, "E11000") && strings.Contains(want, "key_value")
+			if isShown != (row.as == "key:operator") ||
+				!strings.Contains(want, "write_errors") || !strings.Contains(want, "inserted_ids") {
+				t.Errorf("%s: the error of a first call is\n%s", row.name, want)
+			}
+		}
+	}
+}
+
+// TestErrorsAgainAreTerse checks that a repeated statement does not tell the server's words to a
+// client that is no operator any more.
+func TestErrorsAgainAreTerse(t *testing.T) {
+	const operator = `permit (principal, action in Action::"operate", resource);`
+	parse := func(more string) *policy.Policy {
+		p, err := policy.Parse([]byte(
+			`permit (principal, action in Action::"write", resource);` + more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	e := policy.NewEnforcer(policy.Config{Policy: parse(operator)})
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{Policy: e, Operators: []string{}})
+	ctx := servicetest.As(t.Context(), "key:operator")
+	begun, err := b.Transaction.Begin(ctx, &mooringv1.TransactionServiceBeginRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []bool{true, false} {
+		_, err := b.Document.InsertOne(ctx, &mooringv1.InsertOneRequest{
+			Database: "bank", Collection: "accounts", Transaction: &begun.Transaction,
+			Statement: new(int32(1)), Document: doc(`{"_id": "a"}`),
+		})
+		said := prototext.Format(status.Convert(err).Proto())
+		if !strings.Contains(said, "DuplicateKey") ||
+			strings.Contains(said, "E11000") != shown ||
+			strings.Contains(said, "key_value") != shown {
+			t.Errorf("InsertOne = %s, want the server's words: %t", said, shown)
+		}
+		e.Replace(parse(""))
 	}
 }
