@@ -186,8 +186,8 @@ func (r *result) get() (proto.Message, error) {
 		return nil, &rpcerr.Error{
 			Reason: rpcerr.StatementResultLost, Field: "statement",
 			Message: "the operation was run, but its result is not available: it " +
-				"was too large, or a stream, or it took too long after its " +
-				"client had disconnected",
+				"was too large, or a stream, or there was no memory for it, or " +
+				"it took too long after its client had disconnected",
 		}
 	case r.err != nil:
 		return nil, r.err
