@@ -185,11 +185,18 @@ def json_codec() -> Codec:
 def bson_codec() -> Codec:
     try:
         from bson import json_util
+        from bson.binary import UuidRepresentation
     except ImportError as err:
         message = "bson=True needs the package bson of pymongo: pip install pymongo"
         raise ImportError(message) from err
 
-    options = json_util.CANONICAL_JSON_OPTIONS
+    # What the options of pymongo say differs between its versions, and those of version 3 write
+    # another value than they have read.
+    options = json_util.JSONOptions(
+        json_mode=json_util.JSONMode.CANONICAL,
+        uuid_representation=UuidRepresentation.UNSPECIFIED,
+        tz_aware=True,
+    )
     return Codec(
         lambda text: json_util.loads(text, json_options=options),
         lambda value: json_util.dumps(value, json_options=options),

@@ -18,6 +18,7 @@ import threading
 import time
 import unittest
 import unittest.mock
+import uuid
 
 import mooring_client
 from mooring_client import MooringError
@@ -322,6 +323,24 @@ class Scripted(Clients):
         self.assertEqual(seen[2][0]["Authorization"], "Bearer secret")
         self.assertEqual(seen[2][0]["Idempotency-Key"], "k")
         self.assertEqual(seen[0][0]["Request-Timeout"], "5000ms")
+
+    @unittest.skipIf(bson is None, "pymongo is not installed")
+    def test_bson_writes_what_it_has_read(self):
+        def binary(subtype):
+            return {"$binary": {"base64": "yO2rw/c4TKO2jauSqRR4ow==", "subType": subtype}}
+
+        # A UUID has the subtype 4, or 3 if it is old.
+        document = {subtype: binary(subtype) for subtype in ("00", "03", "04", "05", "80")}
+        document["at"] = {"$date": {"$numberLong": "1"}}
+        answer = json.dumps({"document": document})
+        collection, seen = self.serve((200, answer), (200, "{}"), bson=True)
+        found = collection.find_one()
+        self.assertEqual(found["04"], bson.Binary(found["00"], 4))
+        self.assertEqual(found["at"].utcoffset(), datetime.timedelta(0))
+        collection.insert_one(found)
+        self.assertEqual(seen[1][1], {"document": document})
+        with self.assertRaisesRegex(ValueError, "uuid"):
+            collection.insert_one({"_id": uuid.uuid4()})
 
     def test_a_write_concern_that_is_not_met(self):
         named = {"code": 64, "codeName": "WriteConcernFailed"}
