@@ -67,7 +67,7 @@ export interface ClientOptions {
   headers?: Record<string, string>;
   /** How often a call is repeated where its error allows that; 3 unless given. */
   retries?: number;
-  /** The deadline of calls that have none of their own, in milliseconds. */
+  /** The deadline of calls that have none of their own, in milliseconds, but not of watch and live. */
   timeout?: number;
   /**
    * How long the client waits for the gateway to send something, in milliseconds, in calls without

@@ -57,6 +57,9 @@ function isKnown(id, method, args, headers) {
 // isRead says whether a call is a read outside transactions.
 const isRead = (id, method, args, headers) => operations[id][2] === 'read' && !inTransaction(method, args, headers);
 
+// endless matches the operations whose streams only their deadline would end.
+const endless = /^(watch|live)/;
+
 // newKey makes an idempotency key. Pages without TLS have no crypto.randomUUID.
 function newKey() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
@@ -333,7 +336,7 @@ export class Client {
     // caller repeats the call. Other calls are repeated only if the gateway says so.
     const silent = isKnown(id, init.method, args, headers) ? 'same-request' : 'never';
     const unknown = isRead(id, init.method, args, headers) ? 'same-request' : silent;
-    const timeout = args.timeout ?? this.#timeout;
+    const timeout = args.timeout ?? (endless.test(id) ? undefined : this.#timeout);
     const [begun, since] = [performance.now(), Date.now()];
     const ends = begun + timeout;
     // performance.now may stand still while the computer sleeps, and Date.now may be set back.

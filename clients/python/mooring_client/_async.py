@@ -48,7 +48,7 @@ class AsyncClient:
     """The gateway at a URL.
 
     token is an API key or a JSON Web Token. timeout, in seconds, is the deadline of each call with
-    its repetitions. socket_timeout is how long the client waits for the gateway to send something,
+    its repetitions; watch and live have only one of their own. socket_timeout is how long the client waits for the gateway to send something,
     in seconds, in calls without a deadline; None: for ever. retries is how often a call is repeated
     where its error allows that. With bson, documents have the types of pymongo's package bson.
     headers are sent with each call.

@@ -231,6 +231,10 @@ class Call(NamedTuple):
         has = self._options().get("transaction") is not None
         return has or _header(headers, "mooring-transaction") is not None
 
+    def is_endless(self) -> bool:
+        """Reports whether the call is a stream that only its deadline would end."""
+        return self.path.endswith((":watch", ":live"))
+
     def takes_key(self, headers: Mapping[str, str]) -> bool:
         """Reports whether an exactly-once client gives the call a key. A statement's number has
         its place. The gateway refuses some writes with a key, such as updateMany."""
@@ -279,7 +283,9 @@ class Settings:
         self.codec = bson_codec() if bson else json_codec()
 
     def attempts(self, call: Call, accept: str) -> "Attempts":
-        timeout = self._timeout if call.timeout is None else call.timeout
+        timeout = call.timeout
+        if timeout is None and not call.is_endless():
+            timeout = self._timeout
         return Attempts(self, call, self._headers_of(call, accept), timeout)
 
     def _headers_of(self, call: Call, accept: str) -> Dict[str, str]:

@@ -593,6 +593,23 @@ class Scripted(Clients):
         self.assertEqual(first, 7000)
         self.assertLessEqual(second, first)
 
+    def test_streams_of_changes_have_only_a_deadline_of_their_own(self):
+        denied = (200, failed("PermissionDenied", "never") + "\n")
+        for options, finite, endless in (
+            ({}, "7000ms", None),
+            ({"timeout": 2}, "2000ms", "2000ms"),
+        ):
+            for call, want in (
+                (lambda c: c.watch(**options), endless),
+                (lambda c: c.database.watch(**options), endless),
+                (lambda c: c.live(**options), endless),
+                (lambda c: c.stream(**options), finite),
+            ):
+                collection, seen = self.serve(denied, timeout=7)
+                with self.assertRaises(MooringError):
+                    list(call(collection))
+                self.assertEqual([h.get("Request-Timeout") for h, _ in seen], [want])
+
     def test_a_key_is_not_sent_again_when_it_may_be_forgotten(self):
         later = (503, failed("IdempotencyUnavailable", "same-request"))
         for after, once, calls in (("1860", True, 1), ("1700", True, 2), ("1860", False, 2)):

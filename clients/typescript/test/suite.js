@@ -333,6 +333,20 @@ test('headers and deadlines', async (env) => {
   s.stop();
 });
 
+test('streams of changes have only a deadline of their own', async (env) => {
+  const ended = { body: `{"error":${JSON.stringify(JSON.parse(failed('PermissionDenied', 'never')).error)}}\n` };
+  const s = await env.answering(Array(8).fill(ended), { timeout: 7000 });
+  const orders = s.client.collection('a', 'b');
+  for (const options of [{}, { timeout: 2000 }]) {
+    for (const stream of [orders.watch(options), s.client.database('a').watch(options), orders.live({}, options), orders.stream({}, options)]) {
+      await assert.rejects(all(stream), { reason: 'PermissionDenied' });
+    }
+  }
+  const seen = s.requests.map((headers) => headers['request-timeout'] ?? '');
+  assert.deepEqual(seen, ['', '', '', '7000ms', ...Array(4).fill('2000ms')]);
+  s.stop();
+});
+
 test('a silent gateway', async (env) => {
   const silent = { silent: true };
   const s = await env.answering([silent, silent, { body: '{"document":{}}\n', silent }], { socketTimeout: 1000 });
