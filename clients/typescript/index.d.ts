@@ -50,7 +50,7 @@ export interface CallArguments<Id extends OperationId> extends CallOptions {
   /** A document's id is its Extended JSON, or a value for the codec. */
   path?: { [K in keyof Part<operations[Id], 'path'>]: K extends 'id' ? unknown : string };
   query?: Part<operations[Id], 'query'>;
-  /** A string for importDocuments. */
+  /** A string, such as what importDocuments takes, is sent as it is. */
   body?: RequestBody<Id> | string;
 }
 

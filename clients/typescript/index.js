@@ -40,17 +40,18 @@ function concernOf(headers) {
   return code && present({ code: Number(code), codeName: codeName || undefined });
 }
 
-const header = (headers, name) => Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1];
+// lowered returns headers with small names, so that one of a call replaces the client's.
+const lowered = (headers = {}) => Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 
 // optionsOf returns the options of a call that are in its body. The body of a PUT is a document.
 const optionsOf = (method, { body }) => (method === 'POST' ? (body ?? {}) : {});
 
 const inTransaction = (method, args, headers) =>
-  (optionsOf(method, args).transaction ?? header(headers, 'mooring-transaction')) !== undefined;
+  (optionsOf(method, args).transaction ?? headers['mooring-transaction']) !== undefined;
 
 // isKnown says whether the gateway knows a call again, and does nothing twice.
 function isKnown(id, method, args, headers) {
-  if (operations[id][2] === 'token' || header(headers, 'idempotency-key') !== undefined) return true;
+  if (operations[id][2] === 'token' || headers['idempotency-key'] !== undefined) return true;
   return inTransaction(method, args, headers) && optionsOf(method, args).statement > 0;
 }
 
@@ -225,8 +226,8 @@ export class Client {
       // The URL is not quoted: that of a database has a password.
       throw new TypeError('the URL of a gateway begins with http:// or https://');
     }
-    this.#headers = { ...options.headers };
-    if (options.token !== undefined) this.#headers.Authorization = `Bearer ${options.token}`;
+    this.#headers = lowered(options.headers);
+    if (options.token !== undefined) this.#headers.authorization = `Bearer ${options.token}`;
     this.#fetch = options.fetch ?? ((...args) => globalThis.fetch(...args));
     this.#retries = options.retries ?? 3;
     this.#codec = options.codec;
@@ -308,13 +309,14 @@ export class Client {
     const query = Object.entries(args.query ?? {})
       .filter(([, value]) => value !== undefined)
       .map(([name, value]) => `${name}=${encodeURIComponent(typeof value === 'string' ? value : this.#text(value, name))}`);
-    const headers = { ...this.#headers, Accept: accept, ...args.headers };
-    if (args.idempotencyKey !== undefined) headers['Idempotency-Key'] = args.idempotencyKey;
-    else if (this.#takesKey(id, method, args, headers)) headers['Idempotency-Key'] = newKey();
+    const headers = { ...this.#headers, accept, ...lowered(args.headers) };
+    if (args.idempotencyKey !== undefined) headers['idempotency-key'] = args.idempotencyKey;
+    else if (this.#takesKey(id, method, args, headers)) headers['idempotency-key'] = newKey();
     const init = { method, headers };
     if (method !== 'GET' && method !== 'DELETE') {
-      headers['Content-Type'] ??= 'application/json';
-      init.body = headers['Content-Type'] === 'application/json' ? this.#textOfBody(method, args.body) : args.body;
+      headers['content-type'] ??= 'application/json';
+      const isText = typeof args.body === 'string' || headers['content-type'] !== 'application/json';
+      init.body = isText ? args.body : this.#textOfBody(method, args.body);
     }
     return [`${this.#base}${path}${query.length ? `?${query.join('&')}` : ''}`, init];
   }
@@ -323,7 +325,7 @@ export class Client {
   // gateway refuses some writes with a key, such as updateMany.
   #takesKey(id, method, args, headers) {
     if (!(args.exactlyOnce ?? this.#exactlyOnce) || operations[id][2] !== 'key') return false;
-    return header(headers, 'idempotency-key') === undefined && !inTransaction(method, args, headers);
+    return headers['idempotency-key'] === undefined && !inTransaction(method, args, headers);
   }
 
   // send sends a request, again where that is allowed, and returns what read makes of a response
@@ -331,7 +333,7 @@ export class Client {
   async #send(id, args, accept, read) {
     const [url, init] = this.#request(id, args, accept);
     const { headers } = init;
-    const key = header(headers, 'idempotency-key');
+    const key = headers['idempotency-key'];
     // The advice if the gateway may have got the request, and if it was silent. After that, the
     // caller repeats the call. Other calls are repeated only if the gateway says so.
     const silent = isKnown(id, init.method, args, headers) ? 'same-request' : 'never';
@@ -343,7 +345,7 @@ export class Client {
     const age = () => Math.max(performance.now() - begun, Date.now() - since);
     const isForgotten = (wait) => key !== undefined && age() + wait >= keyLife;
     for (let attempt = 0, left = timeout; ; attempt += 1) {
-      if (timeout !== undefined) headers['Request-Timeout'] = `${Math.max(1, Math.ceil(left))}ms`;
+      if (timeout !== undefined) headers['request-timeout'] = `${Math.max(1, Math.ceil(left))}ms`;
       let error;
       const guard = new Guard(timeout === undefined ? this.#socketTimeout : left + grace, args.signal);
       try {

@@ -198,6 +198,29 @@ test('values that no document has', async (env) => {
   assert.deepEqual(bodies, []);
 });
 
+test('a body that is a text is sent as it is', async () => {
+  const sent = [];
+  const fetch = async (_, { headers, body }) => {
+    const { 'content-type': type, accept, ...rest } = Object.fromEntries(new Headers(headers));
+    sent.push([type, accept, body, rest]);
+    return new Response('{}');
+  };
+  const client = new Client('http://scripted.example', { fetch, token: 'secret', headers: { 'x-of': 'client' } });
+  const path = { database: 'a', collection: 'b' };
+  const lines = '{"_id":1}\n{"_id":2}\n';
+  const rest = { authorization: 'Bearer secret', 'x-of': 'client' };
+  for (const [body, headers, want] of [
+    ['[{"_id":1}]', undefined, ['application/json', 'application/json', '[{"_id":1}]', rest]],
+    [[{ _id: 1 }], undefined, ['application/json', 'application/json', '[{"_id":1}]', rest]],
+    [lines, { 'content-type': 'application/x-ndjson' }, ['application/x-ndjson', 'application/json', lines, rest]],
+    [lines, { 'Content-Type': 'application/x-ndjson' }, ['application/x-ndjson', 'application/json', lines, rest]],
+    ['[]', { ACCEPT: 'application/ejson', Authorization: 'own', 'X-Of': 'call' }, ['application/json', 'application/ejson', '[]', { authorization: 'own', 'x-of': 'call' }]],
+  ]) {
+    await client.call('importDocuments', { path, body, headers });
+    assert.deepEqual(sent.pop(), want);
+  }
+});
+
 test('options that are undefined are left out', async () => {
   const bodies = [];
   const parsed = { parse: JSON.parse, stringify: (value) => JSON.stringify(value, (_, v) => (v === undefined ? null : v)) };
