@@ -3,10 +3,12 @@ package client_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -40,6 +42,8 @@ type gateway struct {
 	large    *mooringv1.Document // unless it is nil, the document that calls answer
 	watches  []*mooringv1.WatchRequest
 	failures []error                     // of the next calls
+	opened   int                         // streams
+	refusals []error                     // of the next streams, before their first message
 	lives    [][]*mooringv1.LiveResponse // of the next streams
 	// meanwhile, unless it is nil, is what happens during a call, which then ends with its client.
 	meanwhile func()
@@ -58,6 +62,17 @@ func (g *gateway) called(ctx context.Context, name string) error {
 	}
 	err := g.failures[0]
 	g.failures = g.failures[1:]
+	return err
+}
+
+// open returns why a stream ends before its first message, or nil.
+func (g *gateway) open() error {
+	g.opened++
+	if len(g.refusals) == 0 {
+		return nil
+	}
+	err := g.refusals[0]
+	g.refusals = g.refusals[1:]
 	return err
 }
 
@@ -106,6 +121,9 @@ func (g *gateway) InsertOne(
 func (g *gateway) StreamFind(
 	_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
 ) error {
+	if err := g.open(); err != nil {
+		return err
+	}
 	batch := &mooringv1.StreamFindResponse{Documents: []*mooringv1.Document{doc(1), doc(2)}}
 	if g.large != nil {
 		batch.Documents = []*mooringv1.Document{g.large}
@@ -119,6 +137,9 @@ func (g *gateway) StreamFind(
 func (g *gateway) Watch(
 	r *mooringv1.WatchRequest, s grpc.ServerStreamingServer[mooringv1.WatchResponse],
 ) error {
+	if err := g.open(); err != nil {
+		return err
+	}
 	g.watches = append(g.watches, r)
 	n := int32(len(g.watches))
 	message := &mooringv1.WatchResponse{
@@ -136,6 +157,9 @@ func (g *gateway) Watch(
 func (g *gateway) Live(
 	_ *mooringv1.LiveRequest, s grpc.ServerStreamingServer[mooringv1.LiveResponse],
 ) error {
+	if err := g.open(); err != nil {
+		return err
+	}
 	messages := g.lives[0]
 	g.lives = g.lives[1:]
 	for _, m := range messages {
@@ -378,6 +402,52 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestStreamsAreOpenedAgain: a stream that fails before its first message is repeated as a call is.
+func TestStreamsAreOpenedAgain(t *testing.T) {
+	denied := failed(codes.PermissionDenied, "PermissionDenied", "never", "403")
+	stopping := failed(codes.Unavailable, "ShuttingDown", "restart", "503")
+	const again = client.SameRequest
+	fails := func(times int, err error) []error { return slices.Repeat([]error{err}, times) }
+	for _, c := range []struct {
+		name          string
+		refusals      []error
+		inTransaction bool
+		opened        int // streams
+		reason        string
+		retry         client.Retry
+	}{
+		{"until it succeeds", fails(2, unavailable), false, 3, "PermissionDenied", client.Never},
+		{"as often as it may", fails(9, unavailable), false, 4, "NoSuitableServer", again},
+		{"no answer", fails(2, noAnswer), false, 3, "PermissionDenied", client.Never},
+		{"never an answer", fails(9, noAnswer), false, 4, "", again},
+		{"nothing else", fails(9, stopping), false, 1, "ShuttingDown", client.Restart},
+		{"in a transaction", fails(2, unavailable), true, 3, "PermissionDenied", client.Never},
+		{"no answer in a transaction", fails(9, noAnswer), true, 1, "", client.Never},
+	} {
+		for name, run := range streams {
+			if c.inTransaction && name != "Stream" {
+				continue // they are in none
+			}
+			t.Run(name+", "+c.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					g := &gateway{
+						refusals: c.refusals, failures: []error{denied}, lives: ready(1),
+					}
+					ctx := t.Context()
+					if c.inTransaction {
+						ctx = metadata.AppendToOutgoingContext(ctx, "mooring-transaction", "t")
+					}
+					err := run(ctx, dial(t, g, client.Options{}))
+					e, ok := errors.AsType[*client.Error](err)
+					if !ok || e.Reason != c.reason || e.Retry != c.retry || g.opened != c.opened {
+						t.Errorf("%d streams and %v, want %d", g.opened, err, c.opened)
+					}
+				})
+			})
+		}
+	}
+}
+
 // cuts are what grpc makes of a stream that a proxy resets or answers.
 var cuts = []error{
 	status.Error(codes.Internal, "stream terminated by RST_STREAM with error code: NO_ERROR"),
@@ -400,6 +470,16 @@ var lasting = map[string]func(context.Context, *client.Collection[bson.Raw]) err
 		return last
 	},
 }
+
+// streams are those of lasting, and one that has an end.
+var streams = func() map[string]func(context.Context, *client.Collection[bson.Raw]) error {
+	all := maps.Clone(lasting)
+	all["Stream"] = func(ctx context.Context, orders *client.Collection[bson.Raw]) error {
+		_, err := ids(orders.Stream(ctx, nil), 10)
+		return err
+	}
+	return all
+}()
 
 // ready are the messages of live streams without documents.
 func ready(streams int) [][]*mooringv1.LiveResponse {

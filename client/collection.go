@@ -179,27 +179,57 @@ func (c *Collection[T]) Stream(
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		f, err := c.client.Document(filter)
-		ctx, cancel := context.WithCancel(c.client.outgoing(ctx))
-		defer cancel()
-		var stream grpc.ServerStreamingClient[mooringv1.StreamFindResponse]
-		if err == nil {
-			stream, err = c.client.documents.StreamFind(ctx, apply(&mooringv1.StreamFindRequest{
-				Database: c.database, Collection: c.name, Filter: f,
-			}, options), largest)
+		if err != nil {
+			fail(err, yield)
+			return
 		}
-		for more := true; more && err == nil; {
-			var message *mooringv1.StreamFindResponse
-			if message, err = stream.Recv(); err == nil {
-				more = each(c.client, message.GetDocuments(), yield)
+		request := apply(&mooringv1.StreamFindRequest{
+			Database: c.database, Collection: c.name, Filter: f,
+		}, options)
+		for message, err := range messages(ctx, c.client, c.client.documents.StreamFind, request) {
+			if err != nil {
+				fail(err, yield)
+				return
+			}
+			if !each(c.client, message.GetDocuments(), yield) {
+				return
 			}
 		}
-		fail(err, yield)
+	}
+}
+
+// messages returns an iterator over the messages of a stream. An error is the last thing that it
+// yields, io.EOF or one with it if the stream is whole. A stream that fails before its first
+// message is opened again where Call would repeat a call.
+func messages[Q, R any](
+	ctx context.Context, c *Client,
+	rpc func(context.Context, Q, ...grpc.CallOption) (grpc.ServerStreamingClient[R], error),
+	request Q,
+) iter.Seq2[*R, error] {
+	return func(yield func(*R, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var stream grpc.ServerStreamingClient[R]
+		first := func(ctx context.Context, request Q, options ...grpc.CallOption) (*R, error) {
+			var err error
+			if stream, err = rpc(ctx, request, options...); err != nil {
+				return nil, err
+			}
+			return stream.Recv()
+		}
+		message, err := Call(ctx, c, first, request)
+		for err == nil && yield(message, nil) {
+			message, err = stream.Recv()
+		}
+		if err != nil {
+			yield(nil, err)
+		}
 	}
 }
 
 // fail yields the error of a stream, unless it is its end.
 func fail[T any](err error, yield func(T, error) bool) {
-	if err == nil || errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) {
 		return
 	}
 	var none T
@@ -249,13 +279,9 @@ func canGoOn(failed *Error, request *mooringv1.WatchRequest, progressed bool) bo
 func (c *Collection[T]) watch(
 	ctx context.Context, request *mooringv1.WatchRequest, yield func(T, error) bool,
 ) (more, progressed bool, err error) {
-	ctx, cancel := context.WithCancel(c.client.outgoing(ctx))
-	defer cancel()
-	stream, err := c.client.changes.Watch(ctx, request, largest)
-	for err == nil {
-		var message *mooringv1.WatchResponse
-		if message, err = stream.Recv(); err != nil {
-			break
+	for message, err := range messages(ctx, c.client, c.client.changes.Watch, request) {
+		if err != nil {
+			return true, progressed, err
 		}
 		progressed = true
 		if !each(c.client, message.GetDocuments(), yield) {
@@ -266,5 +292,5 @@ func (c *Collection[T]) watch(
 			request.ResumeAfter, request.StartAtOperationTime = nil, nil
 		}
 	}
-	return true, progressed, err
+	return true, progressed, io.EOF
 }

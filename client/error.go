@@ -119,9 +119,12 @@ func withConcern(err error, response hasConcern) error {
 	return errors.Join(err, unmet)
 }
 
-// Explain converts the error of a gRPC call. If no gateway made the error, only Code, Message and
-// Retry, which is Never, are set.
+// Explain converts the error of a gRPC call, unless it is an *Error already. If no gateway made the
+// error, only Code, Message and Retry, which is Never, are set.
 func Explain(err error) *Error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
 	s := status.Convert(err)
 	e := &Error{Code: s.Code(), Message: s.Message(), Retry: Never, err: err}
 	for _, detail := range s.Details() {

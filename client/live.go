@@ -85,14 +85,10 @@ type following[T any] struct {
 func (l *following[T]) stream(
 	ctx context.Context, request *mooringv1.LiveRequest,
 ) (more bool, err error) {
-	ctx, cancel := context.WithCancel(l.c.outgoing(ctx))
-	defer cancel()
 	l.named = map[string]bool{}
-	stream, err := l.c.changes.Live(ctx, request, largest)
-	for err == nil {
-		var message *mooringv1.LiveResponse
-		if message, err = stream.Recv(); err != nil {
-			break
+	for message, err := range messages(ctx, l.c, l.c.changes.Live, request) {
+		if err != nil {
+			return true, err
 		}
 		l.messages++
 		if kind := LiveKind(message.GetKind()); kind == LiveReady {
@@ -104,7 +100,7 @@ func (l *following[T]) stream(
 			return false, nil
 		}
 	}
-	return true, err
+	return true, io.EOF
 }
 
 // ready yields that the documents are gone which the last stream had and this one has not.
