@@ -136,7 +136,7 @@ func (p *Page) Evaluate(expression string, into any) {
 	}
 }
 
-// Try is Evaluate for a page that may be on its way to another address, which is an error.
+// Try does what Evaluate does. Its error is that of a page on its way to another address.
 func (p *Page) Try(expression string, into any) error {
 	var reply struct {
 		Result struct {
