@@ -15,25 +15,32 @@ import (
 // excepting returns a permit for what is done on a resource whose conditions could leave out, for
 // one of the names of actions, a collection that this reaches: one in the resource in, that is on,
 // its database or the deployment. For lists and drops, it also returns those of the names. It
-// returns nil if some permit leaves out none, or if none is without limits.
+// returns nil if some permit leaves out none, or if none is without limits. Of commands, it looks
+// at the permits that list some, and also returns those that are listed by one that leaves out
+// none.
 func (p *Policy) excepting(
 	who *Principal, a *method.Method, names []string, on, in Resource,
-) (found *rule, of []string) {
-	env := envOf(who, a, on)
+) (found *rule, of, commands []string) {
+	env, command := envOf(who, a, on), a.Scope == mooringv1.Method_SCOPE_COMMAND
 	for _, r := range p.rules {
-		if !r.permit || r.restricts() || !r.couldMatch(env) {
+		if !r.permit || r.restricts() || command && r.commands == nil || !r.couldMatch(env) {
 			continue
 		}
 		excepted := r.excepts(who, a, names, on, in)
-		if excepted == nil {
-			return nil, nil
-		}
-		if found == nil {
+		switch {
+		case excepted == nil && !command:
+			return nil, nil, nil
+		case excepted == nil:
+			commands = append(commands, r.commands...)
+		case found == nil:
 			found = r
 		}
 		of = append(of, excepted...)
 	}
-	return found, of
+	if commands != nil {
+		found = nil
+	}
+	return found, of, commands
 }
 
 // envOf returns what a rule sees of a request.

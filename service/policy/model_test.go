@@ -25,10 +25,11 @@ var (
 // A world of few names, in which rules meet often. A document has the fields t and u, by which
 // filters tell documents, and x and y, which rules hide.
 var (
-	modelFields  = []string{"t", "u", "x", "y"}
-	modelFilters = []string{"", "{'t': 0}", "{'t': 1}", "{'u': 0}", "{'u': {'$in': [1]}}"}
-	modelForced  = []string{"", "", "{'t': 0}", "{'t': 1}"}
-	modelOn      = []string{"", "p", "q", "p.a", "p.b", "q.a"}
+	modelFields   = []string{"t", "u", "x", "y"}
+	modelFilters  = []string{"", "{'t': 0}", "{'t': 1}", "{'u': 0}", "{'u': {'$in': [1]}}"}
+	modelForced   = []string{"", "", "{'t': 0}", "{'t': 1}"}
+	modelCommands = []string{"ping", "dbStats"}
+	modelOn       = []string{"", "p", "q", "p.a", "p.b", "q.a"}
 )
 
 // modelRule is a rule as the model has it.
@@ -41,10 +42,10 @@ type modelRule struct {
 	groups           []string
 	filter, forced   int // indexes of modelFilters and modelForced
 	hidden, readonly []string
-	command          bool
+	commands         []string
 }
 
-func newModelRule(r *rand.Rand) modelRule {
+func newModelRule(r *rand.Rand, limits bool) modelRule {
 	m := modelRule{forbid: r.IntN(8) == 0, on: modelOn[r.IntN(len(modelOn))], exact: r.IntN(6) == 0}
 	if r.IntN(3) == 0 {
 		m.who = []string{"key:a", "key:b"}[r.IntN(2)]
@@ -71,6 +72,19 @@ func newModelRule(r *rand.Rand) modelRule {
 			m.of = m.groups[r.IntN(len(m.groups))]
 		}
 	}
+	if limits {
+		m.limit(r)
+	}
+	for _, name := range modelCommands {
+		if !m.limited() && r.IntN(2) == 0 {
+			m.commands = append(m.commands, name)
+		}
+	}
+	return m
+}
+
+// limit gives the rule some limits, or none.
+func (m *modelRule) limit(r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		m.filter = r.IntN(len(modelFilters))
 	}
@@ -85,8 +99,6 @@ func newModelRule(r *rand.Rand) modelRule {
 			m.readonly = append(m.readonly, field)
 		}
 	}
-	m.command = !m.limited() && r.IntN(2) == 0
-	return m
 }
 
 func (m *modelRule) limited() bool {
@@ -101,13 +113,11 @@ func (m *modelRule) text(id int) string {
 	for name, value := range map[string]string{
 		"filter": modelFilters[m.filter], "forced": modelForced[m.forced],
 		"hidden": strings.Join(m.hidden, ","), "readonly": strings.Join(m.readonly, ","),
+		"commands": strings.Join(m.commands, ","),
 	} {
 		if value != "" {
 			fmt.Fprintf(&b, "@%s(%q) ", name, value)
 		}
-	}
-	if m.command {
-		b.WriteString(`@commands("ping") `)
 	}
 	verb, who, in, condition := "permit", "principal", "in", ""
 	if m.forbid {
@@ -280,8 +290,9 @@ func TestModel(t *testing.T) {
 	for world := 0; compared < *decisions; world++ {
 		var rules model
 		var text strings.Builder
+		limits := r.IntN(4) > 0 // under some, few commands are allowed
 		for i := range 1 + r.IntN(5) {
-			rules = append(rules, newModelRule(r))
+			rules = append(rules, newModelRule(r, limits))
 			text.WriteString(rules[i].text(i))
 		}
 		p, err := policy.Parse([]byte(text.String()))
@@ -538,17 +549,21 @@ func (s *subject) wholes(rules model, on string) {
 		return
 	}
 	s.servers(rules, on)
-	run := &mooringv1.RunCommandRequest{
-		Database: db, Command: payload.NewDocument(field1("ping", 1)),
-	}
-	_, ok = s.check("CommandService/RunCommand", run)
 	left, together := rules.permits(s.who, "command", on)
-	listed := together && !left[0].limited() && slices.ContainsFunc(rules, func(r modelRule) bool {
-		return r.command && r.matches(s.who, "command", on)
-	})
-	s.compare(ok,
-		listed && !rules.against(s.who, "", every...) &&
-			!rules.excepting(s.who, "command", on, true, every...), "command on %s", on)
+	for _, name := range modelCommands {
+		run := &mooringv1.RunCommandRequest{
+			Database: db, Command: payload.NewDocument(field1(name, 1)),
+		}
+		_, ok = s.check("CommandService/RunCommand", run)
+		var listing model
+		for _, r := range rules {
+			if slices.Contains(r.commands, name) {
+				listing = append(listing, r)
+			}
+		}
+		s.compare(ok, together && !left[0].limited() && !rules.against(s.who, "", every...) &&
+			!listing.excepting(s.who, "command", on, true, every...), "%s on %s", name, on)
+	}
 	for method, group := range map[string]string{
 		"CatalogService/DropDatabase": "manage", "CatalogService/ListCollections": "describe",
 	} {

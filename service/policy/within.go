@@ -43,7 +43,7 @@ func (p *Policy) within(who *Principal, name string, on Resource, d Decision) De
 		return d
 	}
 	var rule *rule
-	var of []string
+	var of, commands []string
 	why := matching
 	// Of commands and lists, a forbid or a limit counts later: see Commandless and Inside.
 	if a.Scope != mooringv1.Method_SCOPE_COMMAND && listed[name] == nil {
@@ -51,10 +51,13 @@ func (p *Policy) within(who *Principal, name string, on Resource, d Decision) De
 	}
 	if rule == nil {
 		why = leavingOut
-		rule, of = p.excepting(who, a, names, on, in)
+		rule, of, commands = p.excepting(who, a, names, on, in)
 	}
 	switch {
 	case rule == nil:
+		if a.Scope == mooringv1.Method_SCOPE_COMMAND {
+			d.Commands = commands
+		}
 		return d
 	case name == watchAction:
 		d.perEvent = true

@@ -132,6 +132,7 @@ func TestExcepting(t *testing.T) {
 		all     = `@commands("find") permit (principal, action, resource) `
 		inShop  = `@commands("find") permit (principal, action, resource in Database::"shop") `
 		inLocal = `permit (principal, action, resource in Database::"local") `
+		pings   = `@commands("ping, dbStats") permit (principal, action in Action::"command", resource);`
 		types   = `@commands("find") permit (principal, action in Action::"command", resource is Database) `
 		payroll = `unless { resource == Collection::"shop.payroll" };`
 		named   = `unless { resource has collection && resource.collection == "payroll" };`
@@ -147,6 +148,9 @@ func TestExcepting(t *testing.T) {
 		yes
 	)
 	aggregate := &mooringv1.AggregateRequest{Database: "shop"}
+	ping := &mooringv1.RunCursorCommandRequest{
+		Database: "shop", Command: document(t, `{"ping": 1}`),
+	}
 	command := func(on string) proto.Message { return commandOf(t, on) }
 	for _, row := range []struct {
 		name, rules, method string
@@ -205,6 +209,12 @@ func TestExcepting(t *testing.T) {
 		{"a command in the claimed database", all + own, ran, command("shop"), yes},
 		{"in a database of which nothing is left out", inShop + hr, ran, command("shop"), yes},
 		{"by a permit of its own", inShop + payroll + `@commands("find") permit (principal, action in Action::"command", resource);`, ran, command("shop"), yes},
+
+		{"a command that another permit does not list", all + payroll + pings, ran, command("shop"), no},
+		{"in the other order", pings + all + payroll, ran, command("shop"), no},
+		{"where the other lists none", all + payroll + `permit (principal, action in Action::"command", resource);`, ran, command("shop"), no},
+		{"one that it lists", all + payroll + pings, ran, ping, yes},
+		{"where two permits leave out something", all + payroll + `@commands("ping") permit (principal, action, resource) ` + hr, ran, ping, no},
 
 		{"by a permit of databases", types + hr, ran, command("shop"), no},
 		{"of all but one", types + `unless { resource == Database::"hr" };`, ran, command("shop"), no},
