@@ -240,6 +240,31 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
+// TestLongNamesInBulkWrites checks that what all rules say of a client, which counts for what is
+// done on a name that no server has, is not found anew for each model of a bulk write.
+func TestLongNamesInBulkWrites(t *testing.T) {
+	const n = 1000
+	e := enforcer(t, permitAll)
+	allocated := func(length int) float64 {
+		m := &mooringv1.BulkWriteRequest{Database: "d", Collection: strings.Repeat("c", length)}
+		for range n {
+			m.Models = append(m.Models, &mooringv1.WriteModel{
+				Kind: &mooringv1.WriteModel_DeleteOne{DeleteOne: &mooringv1.DeleteOneModel{}},
+			})
+		}
+		return testing.AllocsPerRun(3, func() {
+			call := e.Begin(nil, "/mooring.v1.DocumentService/BulkWrite", true)
+			call.Keep(&policy.Grounds{})
+			if err := call.Check(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if short, long := allocated(255), allocated(256); long > short+n/2 {
+		t.Errorf("%v allocations for a long name, %v for a short one", long, short)
+	}
+}
+
 // TestStandingsAreBounded has more callers than are remembered open streams.
 func TestStandingsAreBounded(t *testing.T) {
 	e := enforcer(t, permitAll)

@@ -79,6 +79,7 @@ type state struct {
 type standing struct {
 	restricted  bool   // Policy.RestrictedSomewhere
 	commandless string // Policy.Commandless
+	world       Sum    // Policy.world
 }
 
 // question asks for one decision.
@@ -146,7 +147,9 @@ func (s *state) standing(id *caller.Identity) standing {
 		return found
 	}
 	who := principal(id)
-	found = standing{s.policy.RestrictedSomewhere(&who), s.policy.Commandless(&who)}
+	found = standing{
+		s.policy.RestrictedSomewhere(&who), s.policy.Commandless(&who), s.policy.world(&who),
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.standings) >= maxRemembered {

@@ -88,7 +88,7 @@ func (g *Grounds) add(s *state, who *caller.Identity, a asked, sum Sum) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.put(a, sum, ofCall) {
-		g.exceed(s.world(who))
+		g.exceed(s.standing(who).world)
 	}
 }
 
@@ -99,7 +99,7 @@ func (g *Grounds) addAll(s *state, who *caller.Identity) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.exceed(s.world(who))
+	g.exceed(s.standing(who).world)
 }
 
 // put holds a decision, and reports whether there is room for it. Its caller has the lock.
@@ -136,17 +136,17 @@ func (g *Grounds) exceed(world Sum) {
 
 // world returns a sum of all rules and of what they see of a client. It leaves out other claims: a
 // token that is renewed has another time and id.
-func (s *state) world(id *caller.Identity) (sum Sum) {
-	who, used := principal(id), map[string]any{}
-	for name := range s.policy.claims {
+func (p *Policy) world(who *Principal) (sum Sum) {
+	used := map[string]any{}
+	for name := range p.claims {
 		if v, ok := who.Claims[name]; ok {
 			used[name] = v
 		}
 	}
-	b := fmt.Appendf(nil, "%x%#v", s.policy.sum, []any{who.Name, who.Groups, used})
-	for _, r := range s.policy.rules {
+	b := fmt.Appendf(nil, "%x%#v", p.sum, []any{who.Name, who.Groups, used})
+	for _, r := range p.rules {
 		for _, t := range []*template{r.filter, r.forced} {
-			doc, ok := t.fill(&who)
+			doc, ok := t.fill(who)
 			b = append(append(b, boolByte(ok)), doc...)
 		}
 	}
@@ -254,7 +254,7 @@ func (e *Enforcer) Still(who *caller.Identity, g *Grounds) error {
 			return refusal
 		}
 	}
-	if beyond != (Sum{}) && beyond != s.world(who) {
+	if beyond != (Sum{}) && beyond != s.standing(who).world {
 		return &Refusal{
 			Principal: principalName(who), Action: "the call", Rule: NoRule, Changed: true,
 		}
