@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -134,8 +135,9 @@ func (g *Grounds) exceed(world Sum) {
 	g.beyond = world
 }
 
-// world returns a sum of all rules and of what they see of a client. It leaves out other claims: a
-// token that is renewed has another time and id.
+// world returns a sum of all rules and of what they see of a client. It leaves out other claims,
+// and the order of groups and sets: a token that is renewed has another time and id, maybe another
+// order.
 func (p *Policy) world(who *Principal) (sum Sum) {
 	used := map[string]any{}
 	for name := range p.claims {
@@ -143,7 +145,8 @@ func (p *Policy) world(who *Principal) (sum Sum) {
 			used[name] = v
 		}
 	}
-	b := fmt.Appendf(nil, "%x%#v", p.sum, []any{who.Name, who.Groups, used})
+	groups := slices.Compact(slices.Sorted(slices.Values(who.Groups)))
+	b := fmt.Appendf(nil, "%x%q%q%s", p.sum, who.Name, groups, cedarRecord(used).MarshalCedar())
 	for _, r := range p.rules {
 		for _, t := range []*template{r.filter, r.forced} {
 			doc, ok := t.fill(who)

@@ -99,15 +99,19 @@ func TestGroundsOfLists(t *testing.T) {
 func TestGroundsOfRenewedTokens(t *testing.T) {
 	e := enforcer(t, `permit (principal, action, resource) when { principal.claims has db };
 		@filter("{'tenant': {'$claim': 'of.tenant'}}") permit (principal, action, resource in Database::"a");
-		@forced("{'team': {'$claim': 'team'}}") permit (principal, action, resource in Database::"a");`)
+		@forced("{'team': {'$claim': 'team'}}") permit (principal, action, resource in Database::"a");
+		permit (principal, action, resource) when { principal.claims has roles && principal.claims.roles.contains("r") };`)
 	token := func(changes ...any) *caller.Identity {
 		claims := map[string]any{
 			"db": "a", "of": map[string]any{"tenant": "x", "n": 1}, "team": "y", "exp": 1, "jti": "p",
+			"roles": []any{"r", "s"},
 		}
 		for i := 0; i < len(changes); i += 2 {
 			claims[changes[i].(string)] = changes[i+1]
 		}
-		return &caller.Identity{Principal: "jwt:ann", Groups: []string{"jwt:g"}, Claims: claims}
+		return &caller.Identity{
+			Principal: "jwt:ann", Groups: []string{"jwt:g", "jwt:h"}, Claims: claims,
+		}
 	}
 	var g policy.Grounds
 	call := e.Begin(token(), "/mooring.v1.CatalogService/ListDatabases", true)
@@ -115,8 +119,11 @@ func TestGroundsOfRenewedTokens(t *testing.T) {
 	if err := call.Check(t.Context(), &mooringv1.ListDatabasesRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	others := token()
-	others.Groups = nil
+	withGroups := func(groups ...string) *caller.Identity {
+		who := token()
+		who.Groups = groups
+		return who
+	}
 	for name, row := range map[string]struct {
 		who  *caller.Identity
 		want bool
@@ -128,7 +135,14 @@ func TestGroundsOfRenewedTokens(t *testing.T) {
 		"a claim beside it":                {token("of", map[string]any{"tenant": "x"}), true},
 		"a claim of forced values":         {token("team", "z"), false},
 		"without a claim of forced values": {token("team", nil), false},
-		"other groups":                     {others, false},
+		"no groups":                        {withGroups(), false},
+		"other groups":                     {withGroups("jwt:g", "jwt:i"), false},
+		"groups in another order":          {withGroups("jwt:h", "jwt:g"), true},
+		"one of them twice":                {withGroups("jwt:h", "jwt:g", "jwt:h"), true},
+		"one in place of two":              {withGroups("jwt:g jwt:h"), false},
+		"a set in another order":           {token("roles", []any{"s", "r"}), true},
+		"another set":                      {token("roles", []any{"r"}), false},
+		"a text in place of a set":         {token("roles", "rs"), false},
 	} {
 		if err := e.Still(row.who, &g); (err == nil) != row.want {
 			t.Errorf("%s: %v", name, err)
