@@ -240,16 +240,19 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// TestLongNamesInBulkWrites checks that what all rules say of a client, which counts for what is
-// done on a name that no server has, is not found anew for each model of a bulk write.
+// TestLongNamesInBulkWrites checks that neither what all rules say of a client, which counts for
+// what is done on a name that no server has, nor the decision about a very long one, which is not
+// remembered, is found anew for each model of a bulk write.
 func TestLongNamesInBulkWrites(t *testing.T) {
 	const n = 1000
 	e := enforcer(t, permitAll)
 	allocated := func(length int) float64 {
 		m := &mooringv1.BulkWriteRequest{Database: "d", Collection: strings.Repeat("c", length)}
-		for range n {
+		for range n / 2 {
 			m.Models = append(m.Models, &mooringv1.WriteModel{
 				Kind: &mooringv1.WriteModel_DeleteOne{DeleteOne: &mooringv1.DeleteOneModel{}},
+			}, &mooringv1.WriteModel{
+				Kind: &mooringv1.WriteModel_DeleteMany{DeleteMany: &mooringv1.DeleteManyModel{}},
 			})
 		}
 		return testing.AllocsPerRun(3, func() {
@@ -260,8 +263,12 @@ func TestLongNamesInBulkWrites(t *testing.T) {
 			}
 		})
 	}
-	if short, long := allocated(255), allocated(256); long > short+n/2 {
-		t.Errorf("%v allocations for a long name, %v for a short one", long, short)
+	short := allocated(255)
+	for _, length := range []int{256, 50_000} {
+		if long := allocated(length); long > short+n/2 {
+			t.Errorf("%v allocations for a name of %d bytes, %v for a short one", long, length,
+				short)
+		}
 	}
 }
 

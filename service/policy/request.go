@@ -329,12 +329,14 @@ func shallow(m protoreflect.Message) protoreflect.Message {
 	return made
 }
 
-// models checks each write of a bulk write.
+// models checks each write of a bulk write. What it decides about the collection of the request, it
+// decides once for each kind of write: the enforcer does not remember the longest names.
 func (c *Call) models(m protoreflect.Message, on Resource) error {
 	request, ok := m.Interface().(*mooringv1.BulkWriteRequest)
 	if !ok {
 		return errors.New("bug: policy: not a bulk write")
 	}
+	made := map[string]limits{} // by action
 	for i, model := range request.GetModels() {
 		if err := c.work.Do(element); err != nil {
 			return err
@@ -349,7 +351,13 @@ func (c *Call) models(m protoreflect.Message, on Resource) error {
 			continue // the service refuses it
 		}
 		action := actionOf(kind.JSONName())
-		l := c.limits(action, at)
+		l, known := made[action]
+		if !known || model.Namespace != nil {
+			l = c.limits(action, at)
+		}
+		if model.Namespace == nil {
+			made[action] = l
+		}
 		c.rule = l.Rule
 		r := &reader{call: c, limits: l, on: at, write: true}
 		err := r.options(request.GetOptions())
