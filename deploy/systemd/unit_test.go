@@ -11,6 +11,27 @@ import (
 
 const unit = "mooring.service"
 
+// TestCrashIsStartedAgain checks that no exit status keeps the service down. A Go program that
+// crashes ends with 2, as one with a wrong command line does.
+func TestCrashIsStartedAgain(t *testing.T) {
+	text, err := os.ReadFile(unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	always := false
+	for line := range strings.Lines(string(text)) {
+		switch name, value, _ := strings.Cut(strings.TrimSpace(line), "="); name {
+		case "Restart":
+			always = value == "always"
+		case "RestartPreventExitStatus":
+			t.Errorf("%s=%s: the service can stay down after a crash", name, value)
+		}
+	}
+	if !always {
+		t.Error("the unit has no Restart=always")
+	}
+}
+
 // TestUnit has systemd read the unit, and rate how much of the machine the service can reach.
 func TestUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
