@@ -1,5 +1,5 @@
-// Package admin serves what operators and their tools ask of a gateway over HTTP: /metrics to
-// anyone who reaches the listener, and the level of the log to this machine only.
+// Package admin serves what operators and their tools ask of a gateway over HTTP: /metrics and
+// health to anyone who reaches the listener, and changes of the log's level to this machine only.
 package admin
 
 import (
@@ -16,6 +16,8 @@ import (
 type Config struct {
 	// Metrics serves /metrics.
 	Metrics http.Handler
+	// Health serves /healthz and /readyz, for probes that clients cannot keep out.
+	Health http.Handler
 	// Level and SetLevel read and change the level of the log.
 	Level    func() slog.Level
 	SetLevel func(slog.Level)
@@ -25,6 +27,8 @@ type Config struct {
 func Handler(cfg Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", cfg.Metrics)
+	mux.Handle("GET /healthz", cfg.Health)
+	mux.Handle("GET /readyz", cfg.Health)
 	mux.HandleFunc("GET /log/level", func(w http.ResponseWriter, _ *http.Request) {
 		cfg.answer(w)
 	})

@@ -18,6 +18,9 @@ func TestHandler(t *testing.T) {
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusTeapot)
 		}),
+		Health: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = w.Write([]byte(r.URL.Path))
+		}),
 		Level: level.Level, SetLevel: level.Set,
 	})
 	const here = "127.0.0.1:5000"
@@ -30,6 +33,9 @@ func TestHandler(t *testing.T) {
 		level                    slog.Level
 	}{
 		{"metrics", "GET", "/metrics", "", "gateway:9090", "192.0.2.1:5000", false, 418, "", slog.LevelInfo},
+		{"health", "GET", "/healthz", "", "gateway:9090", "192.0.2.1:5000", false, 200, "/healthz", slog.LevelInfo},
+		{"readiness", "GET", "/readyz", "", "gateway:9090", "192.0.2.1:5000", false, 200, "/readyz", slog.LevelInfo},
+		{"wrong method", "POST", "/readyz", "", "gateway:9090", here, false, 405, "", slog.LevelInfo},
 		{"no such path", "GET", "/", "", "gateway:9090", here, false, 404, "", slog.LevelInfo},
 		{"level", "GET", "/log/level", "", "gateway:9090", "192.0.2.1:5000", false, 200, "info\n", slog.LevelInfo},
 		{"another machine", "PUT", "/log/level", "debug", "localhost:9090", "192.0.2.1:5000", false, 403, "", slog.LevelInfo},

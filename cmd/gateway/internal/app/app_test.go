@@ -376,6 +376,35 @@ func TestStopRefusesNewCalls(t *testing.T) {
 	<-stopped
 }
 
+// TestHealthBesideClients checks that clients that hold all connections do not hide the gateway's
+// health from the admin port.
+func TestHealthBesideClients(t *testing.T) {
+	g := start(t, fakemongo.NewTCPServer(t, nil).URI(), "--connections-max=1",
+		"--admin-address=127.0.0.1:0")
+	if code, body := g.post("/v1/databases/db:runCommand",
+		`{"command":{"ping":1}}`); code != http.StatusOK { // the connection stays open
+		t.Fatalf("runCommand = %d %s", code, body)
+	}
+	another := &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true}, Timeout: waitTime,
+	}
+	if resp, err := another.Get("http://" + g.Addresses().REST + "/healthz"); err == nil {
+		resp.Body.Close()
+		t.Errorf("a connection more is answered: %s", resp.Status)
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		resp, err := another.Get("http://" + g.Addresses().Admin + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("%s on the admin port = %s", path, resp.Status)
+		}
+	}
+	g.stop()
+}
+
 func TestServerDown(t *testing.T) {
 	mongo := fakemongo.NewTCPServer(t, nil)
 	mongo.SetDown(true)

@@ -183,6 +183,7 @@ func newServer(lc fx.Lifecycle, p portParams) *server.Server {
 		Debug: debugging.Handler(p.Client.Pools),
 		Admin: admin.Handler(admin.Config{
 			Metrics:  p.Metrics.Handler(),
+			Health:   p.Front,
 			Level:    func() slog.Level { return logging.Level(p.Log) },
 			SetLevel: func(l slog.Level) { logging.SetLevel(p.Log, l) },
 		}),

@@ -223,7 +223,8 @@ var options = []option{
 	},
 	{
 		Name: "tls.clientCertificates", Kind: "optional or required", Default: "optional",
-		Doc:   "Whether each connection needs a client certificate, health checks included.",
+		Doc: "Whether each connection to the ports of gRPC and REST needs a client certificate, " +
+			"health checks included.",
 		parse: into(func(c *Config) *bool { return &c.TLS.RequireClient }, parseRequired),
 	},
 	{
@@ -355,9 +356,9 @@ var options = []option{
 	},
 	{
 		Name: "admin.address", Kind: "host:port", Default: none,
-		Doc: "Address or unix:/path on which /metrics listens, for Prometheus. It is plain HTTP " +
-			"without credentials: let only your monitoring reach it. Only this machine may make " +
-			"calls that change something.",
+		Doc: "Address or unix:/path on which /metrics listens, for Prometheus, and /healthz and " +
+			"/readyz, for probes. It is plain HTTP without credentials: let only your monitoring " +
+			"reach it. Only this machine may make calls that change something.",
 		parse: into(func(c *Config) *string { return &c.AdminAddress }, parseListener),
 	},
 	{
