@@ -242,6 +242,33 @@ func TestReplicasFindEachOther(t *testing.T) {
 	}
 }
 
+// TestProbes checks that the kubelet asks a port whose connections are not counted with those of
+// clients, if there is one.
+func TestProbes(t *testing.T) {
+	needHelm(t)
+	const secure = ",tlsSecret.name=tls"
+	for _, row := range []struct {
+		name, more, port, scheme string
+	}{
+		{"plain text", "", "admin", "HTTP"},
+		{"TLS", secure, "admin", "HTTP"},
+		{"no metrics", ",metrics.enabled=false", "rest", "HTTP"},
+		{"no metrics, TLS", secure + ",metrics.enabled=false", "rest", "HTTPS"},
+	} {
+		objects := render(t, "--set", demanded+row.more)
+		c := one(t, objects, "Deployment").Spec.Template.Spec.Containers[0]
+		got := []probe{c.StartupProbe.HTTPGet, c.LivenessProbe.HTTPGet, c.ReadinessProbe.HTTPGet}
+		want := []probe{
+			{"/healthz", row.port, row.scheme},
+			{"/healthz", row.port, row.scheme},
+			{"/readyz", row.port, row.scheme},
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the probes are %v, want %v", row.name, got, want)
+		}
+	}
+}
+
 func runPod(t *testing.T, binary string, objects []object, s secrets) {
 	spec := one(t, objects, "Deployment").Spec.Template.Spec
 	if spec.EnableServiceLinks == nil || *spec.EnableServiceLinks {

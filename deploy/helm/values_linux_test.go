@@ -117,7 +117,7 @@ func TestRendered(t *testing.T) {
 			"Ingress":                                                                                                      nil,
 			"ServiceMonitor":                                                                                               nil,
 		}},
-		{"TLS", "tlsSecret.name=x", map[string]any{
+		{"TLS", "tlsSecret.name=x,metrics.enabled=false", map[string]any{
 			"Service test-mooring|spec|ports|0|appProtocol": "https",
 			"Service test-mooring|spec|ports|1|appProtocol": "https",
 			box + "readinessProbe|httpGet|scheme":           "HTTPS",
