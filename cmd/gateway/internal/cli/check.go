@@ -46,6 +46,9 @@ func checkDeployment(c call) error {
 	if err != nil {
 		return err
 	}
+	if err := cfg.CheckWritten(); err != nil {
+		return err
+	}
 
 	ctx, cancel := context.WithTimeoutCause(context.Background(), timeout,
 		fmt.Errorf("no answer within %v (--timeout)", timeout))

@@ -31,6 +31,10 @@ func TestCheck(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "  kind             Standalone\n") || stderr != "" {
 		t.Errorf("check = %d, %q, %q", code, stdout, stderr)
 	}
+	code, _, stderr = run(nil, "check", "--uri", mongo.URI(), "--audit-file=/nonexistent/x")
+	if code != 1 || !strings.Contains(stderr, "option audit.file: ") {
+		t.Errorf("check with an audit log that cannot be written = %d, %q", code, stderr)
+	}
 	code, stdout, stderr = run(nil, "check", "--uri", down.URI())
 	want := "mooring: no host can be reached: network error on " + string(down.Address()) +
 		" (dial): connect: connection refused\n"

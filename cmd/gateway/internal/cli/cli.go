@@ -113,9 +113,10 @@ var gatewayCommands = []command{
 		doc: "Reads the file, the variables, the flags and all files that they name, as serve " +
 			"does, and\n" +
 			"prints what serve would use. It opens no socket; mooring check asks the deployment. " +
-			"Warnings\n" +
-			"are on standard error. Exits with 1 if serve would not start, with 2 if a flag " +
-			"is to blame.",
+			"Run it as\n" +
+			"the user of serve, who must be able to write the files that serve writes. Warnings " +
+			"are on\n" +
+			"standard error. Exits with 1 if serve would not start, with 2 if a flag is to blame.",
 	},
 	{
 		name: "key", args: []string{"new"}, run: newKey,

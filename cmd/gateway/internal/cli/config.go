@@ -25,7 +25,8 @@ func showConfig(c call) error {
 func showSchema(c call) error { return config.WriteSchema(c.stdout) }
 
 // checkConfig runs the command config check: it reads all that serve would read before it opens a
-// socket, and prints what serve would use.
+// socket, looks whether the files that serve would write can be written, and prints what serve
+// would use.
 func checkConfig(c call) error {
 	cfg, err := config.Load(c.flags, c.environ)
 	if err != nil {
@@ -39,6 +40,9 @@ func checkConfig(c call) error {
 	}
 	if _, err := client.TopologyConfig(&cfg.MongoDB, client.Options{}); err != nil {
 		return &config.Error{Option: "uri", Problem: err.Error()}
+	}
+	if err := cfg.CheckWritten(); err != nil {
+		return err
 	}
 	ctx := context.Background()
 	traces, err := tracing.New(ctx, tracing.Config{Log: slog.New(slog.DiscardHandler)})
