@@ -146,6 +146,9 @@ const byServer = <T extends { address: string }>(list: T[], of: (t: T) => number
     return n === undefined ? [] : [[t.address, n] as const];
   }));
 
+/** isOver says whether an answer comes too late: for a view, or a principal, that is gone. */
+const isOver = (stop: AbortSignal): boolean => stop.aborted || session.peek() === 'needed';
+
 /**
  * poll asks for what a watch does not tell: the pools, and the round-trip times. It is of no use
  * again for a user who may not see them.
@@ -154,6 +157,7 @@ export async function poll(stop: AbortSignal): Promise<boolean> {
   try {
     const p = await call<{ pools?: Pool[] }>('v1/deployment/pools', { signal: stop });
     const t = await call<{ topology: Topology }>('v1/deployment/topology', { signal: stop });
+    if (isOver(stop)) return true;
     pools.value = p.pools ?? [];
     take(t.topology);
     const sample: Sample = {
@@ -166,7 +170,7 @@ export async function poll(stop: AbortSignal): Promise<boolean> {
     samples.value = [...samples.peek(), sample].slice(-keptSamples);
     failed.value = undefined;
   } catch (e) {
-    if (!stop.aborted) failed.value = e;
+    if (!isOver(stop)) failed.value = e;
     return !(e instanceof ApiError && e.http === 403);
   }
   return true;
@@ -177,6 +181,7 @@ export async function watch(stop: AbortSignal): Promise<void> {
   for (let wait = 500; !stop.aborted; wait = Math.min(2 * wait, 10_000)) {
     try {
       for await (const line of lines('v1/deployment/topology:watch', { signal: stop })) {
+        if (isOver(stop)) return;
         live.value = true;
         wait = 500;
         take((JSON.parse(line) as { topology: Topology }).topology);
@@ -192,6 +197,8 @@ export async function watch(stop: AbortSignal): Promise<void> {
 // What a principal has seen is not for the next one.
 effect(() => {
   if (session.value !== 'needed') return;
+  clearTimeout(drawing);
+  drawing = 0;
   topology.value = latest = former = failed.value = undefined;
   pools.value = [];
   samples.value = [];
