@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// ringBytes is the most that the events of one shared cursor take.
+	// ringBytes is the most that the events of one shared cursor take, or one reply of the server.
 	ringBytes = 4 << 20
 	// maxLingering is how many shared cursors stay open that no stream uses.
 	maxLingering = 8

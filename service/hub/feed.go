@@ -114,10 +114,10 @@ func (f *feed) add(batch Batch) {
 	begin := f.ring.end()
 	for _, event := range batch.Events {
 		event = event.Clone()
-		f.appendLocked(&entry{event: event, token: tokenOf(event)})
+		f.appendLocked(&entry{event: event, token: tokenOf(event)}, begin)
 	}
 	if token := batch.Token; token != nil && !bytes.Equal(token, f.ring.last()) {
-		f.appendLocked(&entry{token: token.Clone()})
+		f.appendLocked(&entry{token: token.Clone()}, begin)
 	}
 	all := f.ring.end() > f.shown && time.Since(f.woken) >= f.hub.cfg.Progress
 	if all {
@@ -130,8 +130,9 @@ func (f *feed) add(batch Batch) {
 	})
 }
 
-// appendLocked appends an entry. If the account has no bytes for it, older entries make room.
-func (f *feed) appendLocked(e *entry) {
+// appendLocked appends an entry of a reply that begins at a number. If the account has no bytes for
+// it, older entries make room, those of the same reply as well.
+func (f *feed) appendLocked(e *entry, begin uint64) {
 	account, n := f.hub.cfg.Account, f.ring.end()
 	if e.event != nil {
 		for _, g := range f.groups {
@@ -145,14 +146,10 @@ func (f *feed) appendLocked(e *entry) {
 		account.Shrink(int64(f.ring.evict()))
 		charged = account.Spare(int64(e.cost()))
 	}
-	evicted := f.ring.append(e)
+	account.Shrink(int64(f.ring.append(e, begin)))
 	if !charged { // the ring has nothing else
-		for len(f.ring.entries) > 0 {
-			evicted += f.ring.evict()
-		}
-		evicted -= e.cost()
+		f.ring.evict()
 	}
-	account.Shrink(int64(evicted))
 	for _, g := range f.groups {
 		g.trim(f.ring.first)
 	}

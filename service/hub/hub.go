@@ -73,7 +73,8 @@ type Account interface {
 // Config configures a Hub. Account and RingBytes are required.
 type Config struct {
 	Account Account
-	// RingBytes is the most bytes that the ring of one source takes.
+	// RingBytes is the most bytes that the ring of one source takes, unless the newest reply of the
+	// source alone takes more.
 	RingBytes int
 	// MaxCatchUps is how many subscribers may catch up at a time; 0: none.
 	MaxCatchUps int

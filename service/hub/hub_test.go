@@ -70,7 +70,7 @@ func TestJoin(t *testing.T) {
 	})
 }
 
-// TestTooLarge reads events that no ring holds, one at a time.
+// TestTooLarge reads events larger than a ring may be, one at a time.
 func TestTooLarge(t *testing.T) {
 	run(t, func(c *Config) { c.RingBytes = 0 }, func(f *fixture) {
 		s := f.subscribe(Filter{}, nil)
@@ -79,6 +79,36 @@ func TestTooLarge(t *testing.T) {
 			f.expect(f.read(s, 1), n, 1)
 		}
 		f.leave(s)
+	})
+}
+
+// TestLargeReply has a source read more at once than a ring may hold: no prompt subscriber is lost.
+// The next reply makes room.
+func TestLargeReply(t *testing.T) {
+	small := func(c *Config) { c.RingBytes, c.MaxCatchUps = 40_000, 0 }
+	run(t, small, func(f *fixture) {
+		var all []*Subscription
+		for range 3 {
+			all = append(all, f.subscribe(Filter{}, nil))
+		}
+		for first := 0; first < 21; first += 7 {
+			f.log.write(7, 10_000)
+			for _, s := range all {
+				f.expect(f.read(s, 7), first, 7)
+			}
+		}
+		synctest.Wait()
+		if ring := f.hub.Stats().RingBytes; ring < 70_000 || ring > 80_000 {
+			t.Errorf("the ring has %d bytes, want those of the last reply", ring)
+		}
+		time.Sleep(2 * time.Second) //nolint:forbidigo // time is fake: a token comes
+		synctest.Wait()
+		if ring := f.hub.Stats().RingBytes; ring > 40_000 {
+			t.Errorf("the ring has %d bytes after the next reply", ring)
+		}
+		for _, s := range all {
+			f.leave(s)
+		}
 	})
 }
 

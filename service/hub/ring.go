@@ -37,8 +37,9 @@ const (
 	held
 )
 
-// ring holds the newest entries of a change stream, as many as its budget of bytes allows. Entries
-// are numbered from 0 on; a subscriber is the number of the entry that it reads next.
+// ring holds the newest entries of a change stream, as many as its budget of bytes allows, and all
+// of the newest reply, which no subscriber has had the time to read. Entries are numbered from 0
+// on; a subscriber is the number of the entry that it reads next.
 type ring struct {
 	budget  int
 	entries []*entry
@@ -63,10 +64,10 @@ func newRing(budget int, start bson.Raw) *ring {
 	return &ring{budget: budget, before: start, mark: start, numbers: map[string]uint64{}}
 }
 
-// append appends an entry, which it keeps, and evicts the oldest ones beyond the budget. If the
-// entry alone is larger, it is evicted as well. It returns the bytes that are free then, as evict
-// does, which may include the new one's.
-func (r *ring) append(e *entry) (evicted int) {
+// append appends an entry, which it keeps, and evicts the oldest ones beyond the budget, but none
+// from the number begin on, where the newest reply begins. It returns the bytes that are free then,
+// as evict does.
+func (r *ring) append(e *entry, begin uint64) (evicted int) {
 	at, known := timeOf(e.token)
 	last, _ := timeOf(r.last())
 	r.unordered = r.unordered || !known || at < last
@@ -76,7 +77,7 @@ func (r *ring) append(e *entry) (evicted int) {
 		r.mark, r.marked = e.token, r.end()
 	}
 	r.bytes += e.cost()
-	for r.bytes > r.budget && len(r.entries) > 0 {
+	for r.bytes > r.budget && r.first < begin {
 		evicted += r.evict()
 	}
 	return evicted

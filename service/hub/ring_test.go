@@ -33,9 +33,9 @@ type naive struct {
 	cut    int // all before it was evicted
 }
 
-func (m *naive) append(e *entry) {
+func (m *naive) append(e *entry, begin int) {
 	m.all = append(m.all, e)
-	for m.cut < len(m.all) && m.bytes() > m.budget {
+	for m.cut < begin && m.bytes() > m.budget {
 		m.cut++
 	}
 }
@@ -56,7 +56,8 @@ func (m *naive) tokenBefore(i int) bson.Raw {
 }
 
 // TestRingIsTheModel compares a ring with one that keeps everything, in random runs of appends,
-// evictions, readers and resumes. Tokens have even numbers, so that odd ones are in between.
+// evictions, readers and resumes. A reply has any number of entries. Tokens have even numbers, so
+// that odd ones are in between.
 func TestRingIsTheModel(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 27))
@@ -64,6 +65,7 @@ func TestRingIsTheModel(t *testing.T) {
 		start := tokenAt(0, ordered)
 		r, m := newRing(budget, start), &naive{budget: budget, start: start}
 		var reader uint64
+		begin := 0 // the newest reply
 		for range 300 {
 			switch rnd.IntN(8) {
 			case 0, 1, 2:
@@ -73,9 +75,12 @@ func TestRingIsTheModel(t *testing.T) {
 				if rnd.IntN(5) == 0 {
 					e = &entry{token: tokenAt(n, ordered)}
 				}
+				if rnd.IntN(3) > 0 {
+					begin = len(m.all)
+				}
 				before := r.bytes
-				evicted := r.append(e)
-				if m.append(e); r.bytes != before+e.cost()-evicted {
+				evicted := r.append(e, uint64(begin))
+				if m.append(e, begin); r.bytes != before+e.cost()-evicted {
 					t.Fatalf("append says %d evicted: %d bytes became %d", evicted, before, r.bytes)
 				}
 			case 3:
@@ -100,7 +105,8 @@ func TestRingIsTheModel(t *testing.T) {
 				number := rnd.IntN(2*len(m.all) + 4)
 				checkAfter(t, r, m, number, ordered)
 			}
-			if r.bytes != m.bytes() || r.end() != uint64(len(m.all)) || r.bytes > budget {
+			if r.bytes != m.bytes() || r.end() != uint64(len(m.all)) ||
+				r.bytes > budget && r.first < uint64(begin) {
 				t.Fatalf("seed %d: %d bytes of %d, end %d; want %d, %d",
 					seed, r.bytes, budget, r.end(), m.bytes(), len(m.all))
 			}
@@ -130,7 +136,8 @@ func checkAfter(t *testing.T, r *ring, m *naive, number int, ordered bool) {
 	}
 }
 
-// TestRingEdges has budgets that hold nothing, or just one event, and streams without a start.
+// TestRingEdges has budgets that hold nothing, or just one event, and streams without a start. Each
+// event is a reply.
 func TestRingEdges(t *testing.T) {
 	event := func(n int) *entry {
 		e := eventAt(n, 100, true)
@@ -146,15 +153,15 @@ func TestRingEdges(t *testing.T) {
 		"begun":         {one, 0, 0, atEnd, tokenAt(0, true), tokenAt(0, true)},
 		"no start":      {one, 1, 1, held, nil, tokenAt(1, true)},
 		"just one":      {one, 1, 1, held, tokenAt(0, true), tokenAt(0, true)},
-		"a byte less":   {one - 1, 1, 0, overrun, tokenAt(0, true), tokenAt(1, true)},
+		"a byte less":   {one - 1, 1, 1, held, tokenAt(0, true), tokenAt(0, true)},
 		"one of two":    {2*one - 1, 2, 1, overrun, tokenAt(0, true), tokenAt(1, true)},
 		"both":          {2 * one, 2, 2, held, tokenAt(0, true), tokenAt(0, true)},
-		"nothing fits":  {0, 3, 0, overrun, tokenAt(0, true), tokenAt(3, true)},
-		"less than one": {-1, 1, 0, overrun, nil, tokenAt(1, true)},
+		"nothing fits":  {0, 3, 1, overrun, tokenAt(0, true), tokenAt(2, true)},
+		"less than one": {-1, 1, 1, held, nil, tokenAt(1, true)},
 	} {
 		r := newRing(c.budget, c.start)
 		for n := range c.appended {
-			r.append(event(n + 1))
+			r.append(event(n+1), r.end())
 		}
 		_, oldest := r.next(0)
 		_, newest := r.next(uint64(c.appended))
@@ -190,7 +197,7 @@ func TestAfter(t *testing.T) {
 	for _, text := range []string{
 		"00000000000020AA", "00000000000020BB", "00000000000030", "00000000000040",
 	} {
-		r.append(&entry{token: token(at + text)})
+		r.append(&entry{token: token(at + text)}, r.end())
 	}
 	for text, want := range map[string]int{
 		at + "00000000000010AA":     0,  // where the ring begins
@@ -213,7 +220,7 @@ func TestAfter(t *testing.T) {
 			t.Errorf("after(%s) = %d, %t; want %d", text, n, ok, want)
 		}
 	}
-	r.append(&entry{token: token("opaque")})
+	r.append(&entry{token: token("opaque")}, r.end())
 	if n, ok := r.after(token(at + "00000000000035")); ok {
 		t.Errorf("in a ring with a token that has no time, another is at %d", n)
 	}
