@@ -347,6 +347,63 @@ func TestBehindOfOne(t *testing.T) {
 	})
 }
 
+// TestFilterBehind has a stream catch up whose filter drops a lot: it does not pause between
+// replies without an event for it.
+func TestFilterBehind(t *testing.T) {
+	run(t, func(t *testing.T, _ *deployment.Deployment, g *gateway) {
+		first := g.watch(onShop())
+		old := first.token
+		first.leave()
+		time.Sleep(time.Minute) //nolint:forbidigo // time is fake: the cursor ends
+		for id := range 1000 {
+			g.insert(id + 1)
+		}
+		live := g.watch(onShop())
+		begun := time.Now()
+		w := g.watch(after(matching(t, `{"documentKey._id": 1000}`), old))
+		if got := w.next(); got != "insert 1000" {
+			t.Errorf("read %q", got)
+		}
+		if passed := time.Since(begun); passed >= 250*time.Millisecond {
+			t.Errorf("the event came after %v", passed)
+		}
+		w.leave()
+		live.leave()
+	})
+}
+
+// TestImpatientServer pauses where a server answers without waiting for changes, for a stream with
+// a cursor of its own as for those that share one.
+func TestImpatientServer(t *testing.T) {
+	for name, request := range map[string]*mooringv1.WatchRequest{
+		"own": ownOnShop(), "shared": onShop(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+				var asked atomic.Int64
+				d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+					if cmd.Name != "getMore" {
+						return next(cmd)
+					}
+					asked.Add(1)
+					cmd.Body = bson.With(cmd.Body, "maxTimeMS", bson.Int32Value(1))
+					return next(cmd)
+				})
+				w := g.watch(request)
+				time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
+				if n := asked.Load(); n < 35 || n > 41 {
+					t.Errorf("the server was asked %d times in 10 s, want one in 250 ms", n)
+				}
+				g.insert(1)
+				if got := w.next(); got != "insert 1" {
+					t.Errorf("read %q", got)
+				}
+				w.leave()
+			})
+		})
+	}
+}
+
 // TestUndecided has an event come that takes more steps than the gateway makes: the stream goes on
 // with the server's own filter, and misses nothing.
 func TestUndecided(t *testing.T) {

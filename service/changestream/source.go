@@ -240,6 +240,17 @@ type ownChanges struct {
 
 	server  *Server
 	account *admission.Account
+	pace    stream.Pacer
+}
+
+// TryNext implements stream.Changes.
+func (c *ownChanges) TryNext(ctx context.Context) (bson.Raw, bool, error) {
+	c.pace.Begin()
+	event, found, err := c.Stream.TryNext(ctx)
+	if !found && err == nil {
+		err = c.pace.After(ctx, 0)
+	}
+	return event, found, err
 }
 
 // Close closes the cursor.
@@ -264,5 +275,5 @@ func (s *Server) openOwn(
 		return nil, err
 	}
 	s.own.Add(1)
-	return &ownChanges{changes, s, account}, nil
+	return &ownChanges{Stream: changes, server: s, account: account}, nil
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/mooringdb/mooring/service/batch"
 )
 
-// Changes lists the methods of *changestream.Stream that a watch needs.
+// Changes lists the methods of *changestream.Stream that a watch needs. If TryNext finds nothing,
+// it is called again at once.
 type Changes interface {
 	TryNext(ctx context.Context) (event bson.Raw, found bool, err error)
 	Buffered() int
@@ -56,14 +57,12 @@ func (s *Streams) watch(ctx context.Context, w *watcher) error {
 		return err
 	}
 	var sizer batch.Sizer
-	var pause Pacer
 	for {
 		n := sizer.Next(s.budget.Target())
 		if w.MaxBatch > 0 {
 			n = min(n, w.MaxBatch)
 		}
 		w.Changes.SetBatchSize(n)
-		pause.Begin()
 		documents, size, err := w.batch(ctx)
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -72,9 +71,6 @@ func (s *Streams) watch(ctx context.Context, w *watcher) error {
 			return err
 		}
 		sizer.Saw(documents, size)
-		if err := pause.After(ctx, documents); err != nil {
-			return err
-		}
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/service/admission"
@@ -260,15 +259,4 @@ func TestWatchSizes(t *testing.T) {
 			t.Errorf("%s: batches of %v, %v, want %v", name, c.sizes, err, test.want)
 		}
 	}
-}
-
-// TestWatchOfAnImpatientServer pauses where a server answers without waiting for changes.
-func TestWatchOfAnImpatientServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &changes{err: io.EOF, batches: make([]changesBatch, 20)}
-		begun := time.Now()
-		if _, err := watch(t.Context(), c, 0); err != nil || time.Since(begun) < time.Second {
-			t.Errorf("20 empty batches took %v, %v", time.Since(begun), err)
-		}
-	})
 }
