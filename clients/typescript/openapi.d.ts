@@ -4542,7 +4542,7 @@ export interface components {
                 "application/json": components["schemas"]["ErrorResponse"];
             };
         };
-        /** @description Gone. MongoDB's codes: 260 InvalidResumeToken, 280 ChangeStreamFatalError, 286 ChangeStreamHistoryLost. */
+        /** @description Gone. MongoDB's codes: 136 CappedPositionLost, 260 InvalidResumeToken, 280 ChangeStreamFatalError, 286 ChangeStreamHistoryLost. */
         Gone: {
             headers: {
                 "Mooring-Request-Id": components["headers"]["Mooring-Request-Id"];

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
@@ -180,6 +182,18 @@ func (g *gateway) command(json string) {
 		client.RunCommandOptions{}); err != nil {
 		g.t.Fatal(err)
 	}
+}
+
+// fail has the getMores of servers answer with an error from now on.
+func (g *gateway) fail(d *deployment.Deployment, code int) {
+	g.t.Helper()
+	d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+		if cmd.Name == "getMore" {
+			return fakemongo.Document(doc(g.t, fmt.Sprintf(
+				`{"ok": 0, "code": %d, "errmsg": "the getMore fails"}`, code)))
+		}
+		return next(cmd)
+	})
 }
 
 // watch is a stream of the tests.

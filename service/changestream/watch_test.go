@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -309,20 +310,21 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 		// A stream loses its history while it runs.
-		w := g.watch(onShop())
-		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
-			if cmd.Name == "getMore" {
-				return fakemongo.Document(doc(t,
-					`{"ok": 0, "code": 286, "codeName": "ChangeStreamHistoryLost", "errmsg": "lost"}`))
+		for code, name := range map[int]rpcerr.Reason{
+			136: "CappedPositionLost", 286: "ChangeStreamHistoryLost",
+		} {
+			d.Disturb(nil)
+			w := g.watch(onShop())
+			g.fail(d, code)
+			if err := w.end(); status.Code(err) != codes.FailedPrecondition ||
+				rpcerr.HTTP(err).Code != http.StatusGone || reason(err) != name ||
+				retry(err) != rpcerr.Restart {
+				t.Errorf("lost history: %v, %d, retry %s", err, rpcerr.HTTP(err).Code, retry(err))
 			}
-			return next(cmd)
-		})
-		if err := w.end(); status.Code(err) != codes.FailedPrecondition {
-			t.Errorf("lost history: %v", err)
 		}
 		// A call's deadline is the stream's.
 		d.Disturb(nil)
-		w = g.watch(onShop())
+		w := g.watch(onShop())
 		w.leave()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

@@ -251,6 +251,7 @@ var serverCodes = map[int32]row{
 	112: server("WriteConflict", conflict),
 	251: server("NoSuchTransaction", conflict),
 
+	136: server("CappedPositionLost", lostHistory),
 	260: server("InvalidResumeToken", lostHistory),
 	280: server("ChangeStreamFatalError", lostHistory),
 	286: server("ChangeStreamHistoryLost", lostHistory),

@@ -94,6 +94,7 @@ func TestTable(t *testing.T) {
 		{command(246, "SnapshotUnavailable", "TransientTransactionError"), codes.Aborted, 409, "SnapshotUnavailable", "transaction"},
 		{command(286, "ChangeStreamHistoryLost"), codes.FailedPrecondition, 410, "ChangeStreamHistoryLost", "restart"},
 		{command(280, "ChangeStreamFatalError"), codes.FailedPrecondition, 410, "ChangeStreamFatalError", "restart"},
+		{command(136, "CappedPositionLost"), codes.FailedPrecondition, 410, "CappedPositionLost", "restart"},
 		{command(260, "InvalidResumeToken"), codes.FailedPrecondition, 410, "InvalidResumeToken", "restart"},
 		{writes(121, 11000), codes.FailedPrecondition, 422, "DocumentValidationFailure", "never"},
 		{command(20, "IllegalOperation"), codes.FailedPrecondition, 422, "IllegalOperation", "never"},
