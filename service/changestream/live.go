@@ -173,8 +173,16 @@ func (l *live) follow(ctx context.Context) error {
 		Send:     func(events []bson.Raw) error { return l.events(ctx, events) },
 		Progress: func(bson.Raw) error { return nil },
 	})
-	if err == nil && !l.ended {
+	_, ofChanges := errors.AsType[*hub.Error](err)
+	switch {
+	case err == nil && !l.ended:
 		return hub.ErrBehind // the server has ended the stream, which tells nothing of documents
+	case ofChanges && isRefusal(err, cappedPositionLost, invalidResumeToken, changeStreamFatalError,
+		changeStreamHistoryLost, bsonObjectTooLarge):
+		return &rpcerr.Error{
+			Reason: rpcerr.ChangeStreamBehind, Err: err,
+			Message: "the server could not send a change: open the stream again",
+		}
 	}
 	return err
 }
@@ -304,10 +312,15 @@ var errNoSnapshot = &rpcerr.Error{
 
 // The codes of servers' errors.
 const (
-	commandNotSupported = 115
-	notImplemented      = 238
-	snapshotTooOld      = 239
-	snapshotUnavailable = 246
+	commandNotSupported     = 115
+	cappedPositionLost      = 136
+	notImplemented          = 238
+	snapshotTooOld          = 239
+	snapshotUnavailable     = 246
+	invalidResumeToken      = 260
+	changeStreamFatalError  = 280
+	changeStreamHistoryLost = 286
+	bsonObjectTooLarge      = 10334
 )
 
 // isRefusal reports whether a server has answered with an error that has one of these codes.

@@ -714,6 +714,41 @@ func TestLiveWithoutSnapshot(t *testing.T) {
 	}
 }
 
+// TestLiveBeginsAnew has a server end the changes in ways after which a stream cannot be resumed:
+// the client opens a live stream again nevertheless, EventSource as well.
+func TestLiveBeginsAnew(t *testing.T) {
+	for _, code := range []int{136, 260, 280, 286, 10334} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+				g.insert(1)
+				f := g.live("", liveOn(t, "", ""))
+				g.fail(d, code)
+				var err error
+				for err == nil {
+					_, err = f.message()
+				}
+				if reason(err) != rpcerr.ChangeStreamBehind || retry(err) != rpcerr.Restart {
+					t.Errorf("the stream ends with %v, retry %s", err, retry(err))
+				}
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet,
+					"/v1/databases/db/collections/c/documents:live", nil)
+				r.Header.Set("Accept", "text/event-stream")
+				w := httptest.NewRecorder()
+				g.rest.ServeHTTP(w, r)
+				if text := w.Body.String(); !strings.Contains(text, "event: ready") ||
+					!strings.Contains(text, "event: failure") || strings.Contains(text, "id: end") {
+					t.Errorf("EventSource gets %s", text)
+				}
+				d.Disturb(nil)
+				f = g.live("", liveOn(t, "", ""))
+				g.insert(2)
+				f.until(func() bool { return len(f.list) == 2 })
+				f.leave()
+			})
+		})
+	}
+}
+
 // TestLiveMovesBetweenShards has a document that moves to another shard, which deletes it at the
 // one where it was, before or after it is there: it stays until no shard has it.
 func TestLiveMovesBetweenShards(t *testing.T) {
