@@ -158,7 +158,11 @@ func (s *Server) open(
 		since = s.cfg.Client.ClusterTime().Timestamp()
 	}
 	subscription, err := s.subscribe(ctx, of, s.newOpener(ctx, ns, &opt))
-	if err != nil {
+	switch {
+	case of.needNot(err):
+		changes, err = s.openOwn(ctx, ns, opt)
+		return changes, false, err
+	case err != nil:
 		return nil, true, err
 	}
 	return &sharedChanges{subscription, of, since, func(

@@ -122,6 +122,12 @@ func (s *share) undecided(event bson.Raw) bool {
 	return s.filter != nil && s.filter.Match(event) == match.Unknown && !isInvalidate(event)
 }
 
+// needNot reports whether a shared cursor has failed at an event that is larger than a server may
+// send, and that the stream's own $match may leave out.
+func (s *share) needNot(err error) bool {
+	return s.filter != nil && isRefusal(err, bsonObjectTooLarge)
+}
+
 func isInvalidate(event bson.Raw) bool {
 	v, _ := event.Lookup("operationType")
 	kind, _ := v.Str()

@@ -433,6 +433,58 @@ func TestUndecided(t *testing.T) {
 	})
 }
 
+// TestTooLargeEvent has a shared cursor fail at an event that is larger than a server may send. Who
+// does not want it goes on with the server's own filter, also later, after a token from before it.
+func TestTooLargeEvent(t *testing.T) {
+	run(t, func(t *testing.T, d *deployment.Deployment, g *gateway) {
+		all := g.watch(onShop())
+		some := g.watch(matching(t, `{"documentKey._id": {"$in": [1, 3]}}`))
+		old := some.token
+		g.insert(1)
+		if got := some.next(); got != "insert 1" {
+			t.Fatalf("read %q", got)
+		}
+		tooLarge := fakemongo.Document(doc(t,
+			`{"ok": 0, "code": 10334, "codeName": "BSONObjectTooLarge", "errmsg": "no"}`))
+		d.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+			_, resumes := cmd.Body.Lookup("pipeline", "0", "$changeStream", "startAfter")
+			if _, filters := cmd.Body.Lookup("pipeline", "1"); resumes && !filters {
+				return tooLarge
+			}
+			reply := next(cmd)
+			events, _ := reply.Document().Lookup("cursor", "nextBatch")
+			list, _ := events.Array()
+			for event := range list.Documents() {
+				id, _ := event.Lookup("documentKey", "_id")
+				if n, _ := id.Int32(); n == 2 {
+					return tooLarge
+				}
+			}
+			return reply
+		})
+		g.insert(2)
+		if err := all.end(); reason(err) != "BSONObjectTooLarge" {
+			t.Errorf("a stream without a filter ends with %v", err)
+		}
+		g.insert(3)
+		if got := some.next(); got != "insert 3" {
+			t.Errorf("read %q", got)
+		}
+		some.leave()
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := g.api.Watch(ctx,
+			after(matching(t, `{"documentKey._id": {"$in": [1, 3]}}`), old))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := &watch{t: t, stream: s, cancel: cancel}
+		if got, want := again.read(2), []string{"insert 1", "insert 3"}; !slices.Equal(got, want) {
+			t.Errorf("read %q, want %q", got, want)
+		}
+		again.leave()
+	})
+}
+
 // insertNumbers inserts a document with an array n, or a number.
 func (g *gateway) insertNumbers(id int, numbers ...int) {
 	g.t.Helper()

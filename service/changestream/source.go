@@ -182,7 +182,8 @@ func (s *Server) subscribe(
 	}
 }
 
-// sharedChanges reads a shared cursor, until an event comes that only the server can decide about.
+// sharedChanges reads a shared cursor, until an event comes that only the server can decide about,
+// or one that the server cannot send, and need not to this stream.
 type sharedChanges struct {
 	stream.Changes
 
@@ -205,19 +206,30 @@ func (c *sharedChanges) TryNext(ctx context.Context) (bson.Raw, bool, error) {
 	if found {
 		c.since = session.Timestamp{}
 	}
-	if !found || c.own == nil || !c.of.undecided(event) {
-		return event, found, err
+	switch {
+	case c.own == nil:
+	case found && c.of.undecided(event):
+		return c.goOn(ctx, before, hub.ErrBehind)
+	case c.of.needNot(err):
+		return c.goOn(ctx, c.ResumeToken(), err)
 	}
-	if before == nil {
-		return nil, false, hub.ErrBehind
+	return event, found, err
+}
+
+// goOn goes on with the server's $match, or fails if it does not know where.
+func (c *sharedChanges) goOn(
+	ctx context.Context, after bson.Raw, otherwise error,
+) (bson.Raw, bool, error) {
+	if after == nil {
+		return nil, false, otherwise
 	}
-	own, err := c.own(ctx, before)
+	own, err := c.own(ctx, after)
 	if err != nil {
 		return nil, false, err
 	}
 	_ = c.Close(ctx)
 	c.Changes, c.own = own, nil
-	return c.Changes.TryNext(ctx)
+	return c.TryNext(ctx)
 }
 
 // isUntil reports whether an event is not later than a time, if that is not zero and the event says
