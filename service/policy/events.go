@@ -42,7 +42,7 @@ func (c *Call) watch(m protoreflect.Message, l *limits) error {
 				"clusterTime, which is not possible where a rule limits events")}
 		}
 	}
-	c.perEvent = true
+	c.perEvent, c.quiet = true, true
 	return nil
 }
 

@@ -397,6 +397,14 @@ func TestQuiet(t *testing.T) {
 	if call := find("key:some", "some.c"); !call.Quiet() {
 		t.Error("under a filter: not quiet")
 	}
+	e = enforcer(t, permitAll+`forbid (principal, action, resource == Collection::"d.hidden");`)
+	for _, on := range []string{"d", "other"} {
+		call := e.Begin(nil, "/mooring.v1.ChangeStreamService/Watch", false)
+		if err := call.Check(t.Context(), &mooringv1.WatchRequest{Database: on}); err != nil ||
+			call.Quiet() != (on == "d") {
+			t.Errorf("the changes of %s: %v, quiet %v", on, err, call.Quiet())
+		}
+	}
 }
 
 func TestMalformed(t *testing.T) {
