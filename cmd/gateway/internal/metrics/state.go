@@ -99,7 +99,9 @@ func newState(m *Metrics) *state {
 			"Calls that wait for a resource.", "resource"),
 		refusals: desc("counter", "mooring_admission_refusals_total",
 			"Calls that were refused, by resource and cause: own_share (the client has used its "+
-				"share), full (there is no room) or too_much (the call can never fit).",
+				"share), full (there is no room) or too_much (the call can never fit). Of the "+
+				"resource abandoned they are operations that ended with their clients: no call "+
+				"was refused.",
 			"resource", "cause"),
 		inFlight: gauge("mooring_calls_in_flight", "Calls and streams in flight."),
 		changeStreams: gauge("mooring_change_streams",
