@@ -322,13 +322,11 @@ func parseComponents(text string) ([]string, error) {
 		return nil, nil
 	}
 	known := []string{"command", "connection", "serverSelection", "topology"}
-	var all []string
-	for name := range strings.SplitSeq(text, ",") {
-		name = strings.TrimSpace(name)
+	names, _ := parseList(text)
+	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("%q is not one of %s", name, strings.Join(known, ", "))
 		}
-		all = append(all, name)
 	}
-	return all, nil
+	return names, nil
 }

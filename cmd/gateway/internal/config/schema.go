@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"strconv"
 	"strings"
 
 	"github.com/mooringdb/mooring/core/connstring"
@@ -84,12 +85,14 @@ var kinds = map[string]schema{
 	"size": {
 		"type": []string{"integer", "string"}, "minimum": 0, "pattern": `^[0-9]+ *(KiB|MiB|GiB)?$`,
 	},
-	"percent": {"type": "string", "pattern": `^[0-9]+%$`},
-	"level":   {"enum": []string{"debug", "info", "warn", "error"}},
+	"percent":    {"type": "string", "pattern": `^[0-9]+%$`},
+	"percentage": {"type": "string", "pattern": `^[0-9]*\.?[0-9]+%$`},
+	"level":      {"enum": []string{"debug", "info", "warn", "error"}},
 }
 
 // kindSchema returns the schema of values of that kind. Alternatives are separated by commas and
-// by or; those that are not in kinds are words, unless they take any text.
+// by or; those that are not in kinds are words, unless they take any text. A word of digits is a
+// number in YAML.
 func kindSchema(kind string) schema {
 	words := strings.Split(strings.ReplaceAll(kind, " or ", ", "), ", ")
 	if s, ok := kinds[kind]; ok {
@@ -106,12 +109,15 @@ func kindSchema(kind string) schema {
 		}
 	}
 	var alternatives []schema
-	var literals []string
+	var literals []any
 	for _, word := range words {
 		if s, ok := kinds[word]; ok {
 			alternatives = append(alternatives, s)
 		} else {
 			literals = append(literals, word)
+			if n, err := strconv.Atoi(word); err == nil {
+				literals = append(literals, n)
+			}
 		}
 	}
 	if alternatives == nil {

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"slices"
+	"reflect"
+	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 )
@@ -106,7 +110,7 @@ func TestSchemaOfKinds(t *testing.T) {
 	}
 	type property struct {
 		Type                 any
-		Enum                 []string
+		Enum                 []any
 		Pattern              string
 		AnyOf                []property
 		WriteOnly            bool
@@ -131,17 +135,18 @@ func TestSchemaOfKinds(t *testing.T) {
 	if p := at("log"); p.AdditionalProperties == nil || *p.AdditionalProperties {
 		t.Error("a misspelled option of the group log passes")
 	}
-	if p := at("log", "level"); !slices.Equal(p.Enum, []string{"debug", "info", "warn", "error"}) {
+	levels := []any{"debug", "info", "warn", "error"}
+	if p := at("log", "level"); !reflect.DeepEqual(p.Enum, levels) {
 		t.Errorf("log.level is %+v", p)
 	}
-	if p := at("log", "format"); !slices.Equal(p.Enum, []string{"text", "json"}) {
+	if p := at("log", "format"); !reflect.DeepEqual(p.Enum, []any{"text", "json"}) {
 		t.Errorf("log.format is %+v", p)
 	}
 	if p := at("policy", "javaScript"); p.Type != "boolean" {
 		t.Errorf("policy.javaScript is %+v", p)
 	}
 	if p := at("requests", "maxInFlight"); len(p.AnyOf) != 2 || p.AnyOf[0].Type != "integer" ||
-		!slices.Equal(p.AnyOf[1].Enum, []string{"auto", "none"}) {
+		!reflect.DeepEqual(p.AnyOf[1].Enum, []any{"auto", "none"}) {
 		t.Errorf("requests.maxInFlight is %+v", p)
 	}
 	for _, secret := range [][]string{
@@ -160,5 +165,93 @@ func TestSchemaOfKinds(t *testing.T) {
 	}
 	if _, ok := root.Properties["config"]; ok {
 		t.Error("the file has the option config, which names the file")
+	}
+}
+
+// TestSchemaOfValues checks that the schema and the gateway agree on values, as YAML reads them: on
+// the default of each option, and on others.
+func TestSchemaOfValues(t *testing.T) {
+	var text bytes.Buffer
+	if err := config.WriteSchema(&text); err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("config.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile("config.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(option, value string, want bool) {
+		t.Helper()
+		file := ""
+		for i, name := range strings.Split(option, ".") {
+			file += "\n" + strings.Repeat(" ", i) + name + ":"
+		}
+		file += " " + value + "\n"
+		var read any
+		if err := yaml.Unmarshal([]byte(file), &read); err != nil {
+			t.Fatal(err)
+		}
+		asJSON, err := json.Marshal(read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(instance); (err == nil) != want {
+			t.Errorf("%s: %s: the schema says %v", option, value, err)
+		}
+		_, err = load(t, []string{"--uri", uri, "--config", write(t, "mooring.yaml", file)}, nil)
+		if (err == nil) != want {
+			t.Errorf("%s: %s: the gateway says %v", option, value, err)
+		}
+	}
+	for option, value := range allDefaults(t) {
+		if value != "" && option != "option" {
+			check(option, value, true)
+		}
+	}
+	for _, row := range []struct {
+		option, value string
+		want          bool
+	}{
+		{"tracing.sampling", "0.05%", true},
+		{"tracing.sampling", "1%", true},
+		{"tracing.sampling", "percentage", false},
+		{"tracing.sampling", "1", false},
+		{"cursors.maxPinned", "50%", true},
+		{"cursors.maxPinned", "0.5%", false},
+		{"dataApi.insertStatus", "200", true},
+		{"dataApi.insertStatus", "201", true},
+		{"dataApi.insertStatus", `"200"`, true},
+		{"dataApi.insertStatus", "202", false},
+		{"log.driver", "command", true},
+		{"log.driver", "command, topology", true},
+		{"log.driver", "[command, topology]", true},
+		{"auth.jwt.algorithms", "[RS256, ES256]", true},
+		{"log.level", "debug", true},
+		{"log.level", "loud", false},
+		{"requests.maxTimeout", "30s", true},
+		{"requests.maxTimeout", "never", false},
+		{"requests.maxInFlight", "7", true},
+		{"requests.maxInFlight", "many", false},
+		{"memory.budget", "1GiB", true},
+		{"memory.budget", "33554432", true},
+		{"memory.budget", "all", false},
+		{"errors.serverTexts", "hide", true},
+		{"errors.serverTexts", "some", false},
+		{"audit.file", "log", true},
+		{"tls.clientCertificates", "never", false},
+		{"policy.javaScript", "maybe", false},
+	} {
+		check(row.option, row.value, row.want)
 	}
 }
