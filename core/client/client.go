@@ -89,6 +89,9 @@ type Options struct {
 	// Caller, if set, returns who runs the operation of a context; see pool.Config.Caller and
 	// operation.NewRunOns.
 	Caller func(ctx context.Context) any
+	// WaitLimit, if set, returns what bounds a wait for a connection unless the connection string
+	// has waitQueueTimeoutMS; see pool.Config.WaitLimit.
+	WaitLimit func() time.Duration
 	// Jitter returns a random number from 0 to 1, by which the wait before a retry is multiplied;
 	// nil: math/rand.
 	Jitter func() float64

@@ -91,6 +91,9 @@ func topologyConfig(
 			Caller:           opt.Caller,
 		},
 	}
+	if cfg.WaitQueueTimeout == nil {
+		out.Pool.WaitLimit = opt.WaitLimit
+	}
 	var err error
 	if out.Conn.Auth, err = authenticator(cfg, opt); err != nil || !cfg.UseTLS() {
 		return out, err

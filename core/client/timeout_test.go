@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
+	"github.com/mooringdb/mooring/core/pool"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 )
 
@@ -541,5 +543,46 @@ func wantRefused(t *testing.T, err error, argument string) {
 	t.Helper()
 	if e, ok := errors.AsType[*client.ArgumentError](err); !ok || e.Argument != argument {
 		t.Errorf("error = %v, want an ArgumentError of %s", err, argument)
+	}
+}
+
+// TestWaitLimit changes the time that a wait for a connection may take. It has no effect beside
+// waitQueueTimeoutMS.
+func TestWaitLimit(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		own  *time.Duration
+		want []time.Duration
+	}{
+		{"no waitQueueTimeoutMS", nil, []time.Duration{2 * time.Second, time.Second}},
+		{"another", new(3 * time.Second), []time.Duration{3 * time.Second, 3 * time.Second}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var limit atomic.Int64
+			cfg := connstring.Config{WaitQueueTimeout: tt.own, MaxPoolSize: new(uint64(1))}
+			opt := client.Options{
+				WaitLimit: func() time.Duration { return time.Duration(limit.Load()) },
+			}
+			runWith(t, nil, cfg, opt, func(
+				t *testing.T, srv *fakemongo.Server, c *client.Client,
+			) {
+				srv.Handle("find", slowly(srv, time.Minute))
+				first := make(chan error, 1)
+				go func() { first <- findOneWithin(nil)(t.Context(), c) }()
+				pass(time.Millisecond) // the other one has the connection
+				for i, now := range []time.Duration{2 * time.Second, time.Second} {
+					limit.Store(int64(now))
+					began := time.Now()
+					err := findOneWithin(nil)(t.Context(), c)
+					if took := time.Since(began); took != tt.want[i] ||
+						!isA[*pool.WaitQueueTimeoutError](err) {
+						t.Errorf("FindOne() = %v after %v, want it after %v", err, took, tt.want[i])
+					}
+				}
+				if err := <-first; err != nil {
+					t.Errorf("FindOne() of a minute = %v", err)
+				}
+			})
+		})
 	}
 }

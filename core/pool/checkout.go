@@ -90,6 +90,14 @@ func (c *Config[C]) callerOf(ctx context.Context) any {
 	return c.Caller(ctx)
 }
 
+// waitLimit returns the bound of a wait that begins now; 0: no limit.
+func (c *Config[C]) waitLimit() time.Duration {
+	if c.WaitLimit == nil {
+		return c.WaitQueueTimeout
+	}
+	return c.WaitLimit()
+}
+
 // clock returns the current time if it is wanted. Reading the clock takes as long as the rest of
 // a check-out.
 func clock(wanted bool) (now time.Time) {
@@ -182,7 +190,7 @@ func (p *Pool[C]) handOverLocked(c *Conn[C], w *waiter[C]) {
 func (p *Pool[C]) wait(ctx context.Context, w *waiter[C], limit time.Duration) {
 	governed := timeoutms.Governs(ctx)
 	if !governed {
-		limit = p.cfg.WaitQueueTimeout
+		limit = p.cfg.waitLimit()
 	}
 	var timeout <-chan time.Time
 	if limit > 0 {

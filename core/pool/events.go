@@ -185,7 +185,7 @@ func (p *Pool[C]) unlocked(doomed []*Conn[C]) {
 func (c *Config[C]) options(maxSize uint64) event.PoolOptions {
 	o := event.PoolOptions{
 		MinSize: int(c.MinSize), MaxIdleTime: c.MaxIdleTime,
-		WaitQueueTimeout: c.WaitQueueTimeout,
+		WaitQueueTimeout: c.waitLimit(),
 	}
 	if maxSize != DefaultMaxSize {
 		o.MaxSize, o.Unlimited = int(maxSize), maxSize == 0

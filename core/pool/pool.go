@@ -45,6 +45,9 @@ type Config[C Resource] struct {
 	MaxIdleTime   time.Duration // 0: no limit
 	// WaitQueueTimeout bounds the wait for a place, not the establishment; 0 means no limit.
 	WaitQueueTimeout time.Duration
+	// WaitLimit, if set, returns the bound of a wait that begins now, in place of WaitQueueTimeout.
+	// It must not block.
+	WaitLimit func() time.Duration
 
 	// Connect establishes a connection: dial, handshake, authentication. Its context has the
 	// values of the check-out that needs the connection, but not its end, since another check-out

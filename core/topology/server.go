@@ -132,6 +132,7 @@ func (s *server) poolConfig() pool.Config[*conn.Conn] {
 		Address: s.address,
 		MaxSize: cfg.Pool.MaxSize, MinSize: cfg.Pool.MinSize, MaxConnecting: cfg.Pool.MaxConnecting,
 		MaxIdleTime: cfg.Pool.MaxIdleTime, WaitQueueTimeout: cfg.Pool.WaitQueueTimeout,
+		WaitLimit: cfg.Pool.WaitLimit,
 		MaxPinned: cfg.Pool.MaxPinned, Caller: cfg.Pool.Caller,
 		Connect:       s.connect,
 		ConnectFailed: s.connectFailed,

@@ -85,6 +85,8 @@ type PoolConfig struct {
 	MaxConnecting    uint64
 	MaxIdleTime      time.Duration
 	WaitQueueTimeout time.Duration
+	// WaitLimit is pool.Config's.
+	WaitLimit func() time.Duration
 	// MaxPinned is the number of connections of a pool that may be pinned at a time; zero: no
 	// bound.
 	MaxPinned uint64

@@ -156,6 +156,9 @@ func (a *Admission) SetLimits(cfg Config) {
 	a.rates.Store(newRates(cfg.Rate, cfg.RateEach))
 }
 
+// Patience returns how long a call that begins to wait now waits; see Config.
+func (a *Admission) Patience() time.Duration { return time.Duration(a.calls.patience.Load()) }
+
 // AddReclaim adds a function that makes room when a call does not fit, by giving up memory that can
 // be spared: at least so many of the charged bytes if it can, at once or soon. If only is not nil,
 // only memory of that principal helps. The functions are called in the order in which they were

@@ -62,12 +62,7 @@ func newClient(
 	lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *event.Sink, l *login.Login,
 	admitted *admission.Admission, secure *mongoTLS,
 ) (*client.Client, error) {
-	mongo := cfg.MongoDB
-	if mongo.WaitQueueTimeout == nil && cfg.Requests.QueueTime > 0 {
-		// A call without a deadline must not wait forever for a connection that hangs.
-		mongo.WaitQueueTimeout = &cfg.Requests.QueueTime
-	}
-	c, err := client.New(mongo, client.Options{
+	c, err := client.New(cfg.MongoDB, client.Options{
 		Sink: sink, Version: build.Version(), User: l.User, MaxPinnedShare: cfg.Cursors.MaxPinned,
 		MaxRunOnShare: cfg.MaxAbandoned,
 		OIDC:          token.Provider(cfg.Token),
@@ -80,6 +75,8 @@ func newClient(
 			return &turn
 		},
 		Caller: admission.CallerOf,
+		// A call without a deadline must not wait forever for a connection that hangs.
+		WaitLimit: admitted.Patience,
 	})
 	if err != nil {
 		return nil, &config.Error{Option: "uri", Problem: err.Error()}

@@ -2,7 +2,10 @@ package app_test
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -80,5 +83,52 @@ func TestHangingCalls(t *testing.T) {
 	if code, text, _ := find(); code != http.StatusOK {
 		t.Errorf("after the calls have ended: %d %s", code, text)
 	}
+	g.stop()
+}
+
+// TestQueueTimeChanges lowers requests.queueTime while a call holds the only connection: another
+// call waits for the new time.
+func TestQueueTimeChanges(t *testing.T) {
+	mongo := fakemongo.NewTCPServer(t, nil)
+	mongo.SetDocuments("db.c", documents(1, 10)...)
+	release, hanging := make(chan struct{}), make(chan struct{}, 1)
+	mongo.Intercept(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+		if cmd.Name == "ping" {
+			hanging <- struct{}{}
+			<-release
+		}
+		return next(cmd)
+	})
+	file := filepath.Join(t.TempDir(), "mooring.yaml")
+	write := func(queueTime string) {
+		t.Helper()
+		text := settings{"requests.queueTime": queueTime}.text(t)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("1h")
+	g := startWith(t, func(g *gateway) *slog.Logger {
+		return slog.New(slog.NewTextHandler(&g.log, nil))
+	}, mongo.URI(), "--config", file, "--mongodb-options=maxPoolSize=1",
+		"--requests-max-in-flight=8")
+	g.ready()
+	var call sync.WaitGroup
+	call.Go(func() {
+		r := g.send("/v1/databases/db:runCommand", `{"command":{"ping":1}}`)
+		if r.code != http.StatusOK {
+			t.Errorf("a call that hung for a while: %+v", r)
+		}
+	})
+	<-hanging
+	write("1ms")
+	g.Reload()
+	g.logs(`msg="configuration read"`, 1)
+	r := g.send("/v1/databases/db/collections/c/documents:findOne", "{}")
+	if r.code != http.StatusServiceUnavailable || !strings.Contains(r.body, "ConnectionPoolFull") {
+		t.Errorf("a call without a connection: %+v", r)
+	}
+	close(release)
+	call.Wait()
 	g.stop()
 }
