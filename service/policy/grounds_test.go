@@ -100,6 +100,7 @@ func TestGroundsOfRenewedTokens(t *testing.T) {
 	e := enforcer(t, `permit (principal, action, resource) when { principal.claims has db };
 		@filter("{'tenant': {'$claim': 'of.tenant'}}") permit (principal, action, resource in Database::"a");
 		@forced("{'team': {'$claim': 'team'}}") permit (principal, action, resource in Database::"a");
+		@filter("{'role': {'$in': {'$claim': 'roles'}}}") permit (principal, action, resource in Database::"c");
 		permit (principal, action, resource) when { principal.claims has roles && principal.claims.roles.contains("r") };`)
 	token := func(changes ...any) *caller.Identity {
 		claims := map[string]any{
@@ -141,6 +142,7 @@ func TestGroundsOfRenewedTokens(t *testing.T) {
 		"one of them twice":                {withGroups("jwt:h", "jwt:g", "jwt:h"), true},
 		"one in place of two":              {withGroups("jwt:g jwt:h"), false},
 		"a set in another order":           {token("roles", []any{"s", "r"}), true},
+		"one of the set twice":             {token("roles", []any{"s", "r", "s"}), true},
 		"another set":                      {token("roles", []any{"r"}), false},
 		"a text in place of a set":         {token("roles", "rs"), false},
 	} {

@@ -1,9 +1,12 @@
 package policy
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -253,12 +256,18 @@ func claimArray(claim any) (bson.Value, bool) {
 	if !ok {
 		return bson.Value{}, false
 	}
-	b := bson.NewBuilder(nil).OpenArray("a")
-	for _, item := range items {
-		v, ok := claimValue(item)
-		if !ok {
+	values := make([]bson.Value, len(items))
+	for i, item := range items {
+		if values[i], ok = claimValue(item); !ok {
 			return bson.Value{}, false
 		}
+	}
+	// It stands for a set: issuers promise no order.
+	slices.SortFunc(values, func(a, b bson.Value) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), bytes.Compare(a.Data, b.Data))
+	})
+	b := bson.NewBuilder(nil).OpenArray("a")
+	for _, v := range slices.CompactFunc(values, bson.Value.Equal) {
 		b.Value("", v)
 	}
 	v, _ := b.Close().Finish().Lookup("a")
