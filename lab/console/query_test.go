@@ -177,11 +177,12 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// runTypeScript runs the code that the page shows, with the client in the tree, and returns its
-// output.
-func (s *scene) runTypeScript() string {
+// runTypeScript waits until the code for TypeScript that the page shows has a text, runs it with the
+// client in the tree, and returns its output.
+func (s *scene) runTypeScript(text string) string {
 	s.t.Helper()
 	s.click("TypeScript")
+	s.eventually(`document.querySelector(".code").textContent.includes(` + quote(text) + `)`)
 	var code string
 	s.page.Evaluate(`document.querySelector(".code").textContent`, &code)
 	source, err := filepath.Abs(filepath.Join("..", "..", "clients", "typescript"))
@@ -217,10 +218,11 @@ func TestCodeInTypeScript(t *testing.T) {
 		"beyond":9223372036854775808,"whole":12.0,"power":1E2,"huge":1e21,"zero":-0.0,"none":-0,"half":0.50,"int":7,
 		"text":"\"12.0\", -0","list":[3.0,4,{"x":5.0}],"date":{"$date":{"$numberLong":"1700000000123"}},"__proto__":{"x":1}}`
 	s := newScene(t)
+	s.visit("#/query", "Sign in to Mooring") // a reader may not see the deployment, the first view
 	s.signIn(s.reader)
 	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "odd", kind: "insertOne", q: ` +
 		quote(odd) + `})`)
-	s.runTypeScript()
+	s.runTypeScript("__proto__")
 	after, _ := s.deployment.Documents("shop.odd")
 	if want := document(t, odd); len(after) != 1 || !bytes.Equal(after[0], want) {
 		t.Errorf("the document is\n%s, want\n%s", after, want)
@@ -228,7 +230,7 @@ func TestCodeInTypeScript(t *testing.T) {
 	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":"a","1":1,"2":2}`),
 		document(t, `{"_id":"b","1":2,"2":1}`))
 	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", sort: '{"2": 1.0, "1": 1}'})`)
-	if out := s.runTypeScript(); strings.Index(out, "'b'") > strings.Index(out, "'a'") {
+	if out := s.runTypeScript("sort"); strings.Index(out, "'b'") > strings.Index(out, "'a'") {
 		t.Errorf("sorted by another key first:\n%s", out)
 	}
 	s.isClean()
