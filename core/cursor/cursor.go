@@ -94,10 +94,12 @@ type Cursor struct {
 	// deadline.
 	expires bool
 
-	// mu guards the fields below. No I/O is done while it is held: busy excludes a second getMore.
+	// mu guards the fields below. No I/O is done while it is held: turn excludes a second getMore.
 	mu    sync.Mutex
 	state State
-	runOn bool
+	// server selects that of the state; nil: the first getMore sets it.
+	server selection.Selector
+	runOn  bool
 	// first is the batch that came with the command, until Next has returned it.
 	first    Batch
 	hasFirst bool
@@ -114,10 +116,16 @@ type Cursor struct {
 	// own, which ends it with the last command.
 	session *session.Client
 
-	busy      bool
-	request   State // the state that the getMore under way was made of
-	interrupt context.CancelCauseFunc
-	idle      chan struct{} // closed when busy ends; nil unless Close waits for that
+	turn *turn         // the getMore under way; nil: there is none
+	idle chan struct{} // closed when turn ends; nil unless Close waits for that
+}
+
+// turn holds what one getMore needs, in one allocation: its context, which Close can cancel, and
+// its operation, with the state that it is made of.
+type turn struct {
+	ctxwatch.Child
+	operation operation.Operation
+	state     State
 }
 
 // Continue returns a cursor that goes on at a State. It holds no connection, so it does not work
@@ -159,16 +167,15 @@ func (c *Cursor) next(ctx context.Context, lend bool) (Batch, error) {
 	}
 	ctx, done := c.runner.Begin(ctx, c.timeout, c.deadline)
 	defer done()
-	ctx, op := c.beginLocked(ctx)
-	op.Lend = lend
+	t := c.beginLocked(ctx, lend)
 	c.mu.Unlock()
-	return c.fetch(ctx, op)
+	return c.fetch(t) //nolint:contextcheck // the turn is the context
 }
 
 // readyLocked returns what Next returns without I/O. If ready is false, a getMore is needed.
 func (c *Cursor) readyLocked() (b Batch, ready bool, err error) {
 	switch {
-	case c.busy:
+	case c.turn != nil:
 		return Batch{}, true, ErrBusy
 	case c.hasFirst:
 		b := c.first
@@ -182,25 +189,30 @@ func (c *Cursor) readyLocked() (b Batch, ready bool, err error) {
 	return Batch{}, false, nil
 }
 
-// beginLocked sets busy and returns the getMore to run, with a context that Close can cancel.
-func (c *Cursor) beginLocked(ctx context.Context) (context.Context, *operation.Operation) {
-	ctx, c.interrupt = context.WithCancelCause(ctx)
-	c.busy, c.request = true, c.state
-	return ctx, &operation.Operation{
-		Database: c.request.Database, Collection: c.request.Collection,
-		Command: (*getMore)(&c.request), RunOn: c.runOn, On: c.pin,
-		Session: c.session, Selector: selection.Address(c.request.Server),
-		MaxTimeMS: c.request.MaxAwaitTimeMS, DeadlineAsMaxTime: c.request.MaxAwaitTimeMS != nil,
+// beginLocked returns the getMore to run.
+func (c *Cursor) beginLocked(ctx context.Context, lend bool) *turn {
+	t := &turn{state: c.state}
+	t.Init(ctx)
+	if c.server == nil {
+		c.server = selection.Address(c.state.Server)
 	}
+	t.operation = operation.Operation{
+		Database: t.state.Database, Collection: t.state.Collection,
+		Command: (*getMore)(&t.state), RunOn: c.runOn, On: c.pin, Lend: lend,
+		Session: c.session, Selector: c.server,
+		MaxTimeMS: t.state.MaxAwaitTimeMS, DeadlineAsMaxTime: t.state.MaxAwaitTimeMS != nil,
+	}
+	c.turn = t
+	return t
 }
 
-// fetch gets the next batch from the server and ends busy.
-func (c *Cursor) fetch(ctx context.Context, op *operation.Operation) (Batch, error) {
+// fetch gets the next batch from the server and ends the turn.
+func (c *Cursor) fetch(t *turn) (Batch, error) {
 	returned := false // rather than panicked
-	defer func() { c.rest(returned) }()
-	p, err := c.getMore(ctx, op)
-	b, end := c.conclude(ctx, p, err)
-	_ = end.run(ctx)
+	defer func() { c.rest(t, returned) }()
+	p, err := c.getMore(t, &t.operation)
+	b, end := c.conclude(t, p, err)
+	_ = end.run(t)
 	returned = true
 	return b, err
 }
@@ -208,15 +220,16 @@ func (c *Cursor) fetch(ctx context.Context, op *operation.Operation) (Batch, err
 // errPanicked is the error of a cursor that may have lost a batch in a panic.
 var errPanicked = errors.New("bug: a panic ended the call that read the cursor before")
 
-// rest ends busy. If the call panicked, a batch is lost, and the connection is in an unknown state.
-func (c *Cursor) rest(returned bool) {
+// rest ends a turn. If the call panicked, a batch is lost, and the connection is in an unknown
+// state.
+func (c *Cursor) rest(t *turn, returned bool) {
+	t.End()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !returned {
 		c.broken, c.lost = errPanicked, c.pin != nil
 	}
-	c.interrupt(nil)
-	c.busy, c.interrupt, c.request = false, nil, State{}
+	c.turn = nil
 	if c.idle != nil {
 		close(c.idle)
 		c.idle = nil
@@ -443,7 +456,7 @@ func (c *Cursor) Abandon(ctx context.Context) *session.Client {
 
 func (c *Cursor) stop(ctx context.Context, timeout *time.Duration, atOnce bool) error {
 	c.mu.Lock()
-	for c.busy {
+	for c.turn != nil {
 		idle := c.interruptLocked()
 		c.mu.Unlock()
 		<-idle
@@ -466,7 +479,7 @@ func (c *Cursor) stop(ctx context.Context, timeout *time.Duration, atOnce bool) 
 // interruptLocked interrupts the running getMore and returns a channel that is closed when it has
 // ended.
 func (c *Cursor) interruptLocked() <-chan struct{} {
-	c.interrupt(ErrClosed)
+	c.turn.Cancel(ErrClosed)
 	if c.idle == nil {
 		c.idle = make(chan struct{})
 	}

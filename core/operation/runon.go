@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mooringdb/mooring/core/internal/ctxwatch"
@@ -156,38 +155,26 @@ func (op *Operation) exchangeContext(
 	if _, ok := ctx.(ctxwatch.Watchable); !ok && ctx.Done() == nil {
 		return ctx, nothing
 	}
-	r := &runOn{
-		caller: ctx, values: context.WithoutCancel(ctx), most: most, reads: op.Kind == Read,
-	}
+	r := &runOn{caller: ctx, most: most, reads: op.Kind == Read}
+	r.Init(context.WithoutCancel(ctx))
 	return r, r.stop
 }
 
 // runOn implements a context that goes on after its caller's was canceled, for RunOnLimit or until
 // the caller's deadline, if the cause is context.Canceled and most admits it. Every other end of
-// the caller's context ends it. It needs no goroutine. A context of package context is made only
-// when Done asks for one, or for the end: a connection watches it instead.
+// the caller's context ends it. It needs no goroutine.
 type runOn struct {
+	ctxwatch.Child // it has the values of the caller's context, and ends with stop
+
 	caller context.Context //nolint:containedctx // the context that it continues
-	values context.Context //nolint:containedctx // the caller's, which do not end
 	most   *RunOns
 	reads  bool // the operation changes nothing
-	// whole is &made when made is set; nil before.
-	whole atomic.Pointer[cancelable]
-	made  cancelable
-	over  atomic.Bool // the exchange has ended
 
 	mu        sync.Mutex // guards what follows; nothing blocks while it is held
 	follows   ctxwatch.Watch
 	following bool        // follows is set
-	interrupt func()      // of Watch; nil: nothing is watched
 	timer     *time.Timer // nil: most does not count the operation
 	stopped   bool
-}
-
-// cancelable holds a context of package context.
-type cancelable struct {
-	context.Context //nolint:containedctx // it is a context
-	cancel          context.CancelCauseFunc
 }
 
 var (
@@ -197,90 +184,38 @@ var (
 
 func (r *runOn) Deadline() (time.Time, bool) { return r.caller.Deadline() }
 
-func (r *runOn) Done() <-chan struct{} { return r.make().Done() }
+func (r *runOn) Done() <-chan struct{} {
+	r.follow()
+	return r.Child.Done()
+}
 
 func (r *runOn) Err() error {
-	c := r.whole.Load()
-	switch {
-	case c != nil:
-	case r.over.Load():
-		return context.Canceled
-	default:
-		return nil
-	}
-	err := c.Err()
-	if err != nil && errors.Is(context.Cause(c.Context), context.DeadlineExceeded) {
+	err := r.Child.Err()
+	if err != nil && errors.Is(context.Cause(&r.Child), context.DeadlineExceeded) {
 		return context.DeadlineExceeded
 	}
 	return err
 }
 
-func (r *runOn) Value(key any) any {
-	if c := r.whole.Load(); c != nil {
-		return c.Value(key)
-	}
-	return r.values.Value(key)
-}
-
-// make returns the context that has all.
-func (r *runOn) make() *cancelable {
-	if c := r.whole.Load(); c != nil {
-		return c
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.whole.Load() == nil {
-		r.made.Context, r.made.cancel = context.WithCancelCause(r.values)
-		if r.stopped {
-			r.made.cancel(context.Canceled)
-		}
-		r.whole.Store(&r.made)
-		r.followLocked()
-	}
-	return &r.made
-}
-
-// followLocked has callerEnded called when the caller's context ends.
-func (r *runOn) followLocked() {
-	if !r.following && !r.stopped {
-		r.following, r.follows = true, ctxwatch.Call(r.caller, r.callerEnded)
-	}
-}
-
 // Watch has interrupt called when the context ends.
 func (r *runOn) Watch(interrupt func()) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.interrupt != nil || r.stopped || r.whole.Load() != nil {
-		return false
-	}
-	r.interrupt = interrupt
-	r.followLocked()
-	return true
+	r.follow()
+	return r.Child.Watch(interrupt)
 }
 
-// Unwatch ends what Watch has begun.
-func (r *runOn) Unwatch() bool { return r.takeInterrupt() != nil }
-
-func (r *runOn) takeInterrupt() (interrupt func()) {
+// follow has callerEnded called when the caller's context ends.
+func (r *runOn) follow() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	interrupt, r.interrupt = r.interrupt, nil
-	return interrupt
-}
-
-// cancel ends the context with a cause.
-func (r *runOn) cancel(cause error) {
-	r.make().cancel(cause)
-	if interrupt := r.takeInterrupt(); interrupt != nil {
-		go interrupt()
+	if !r.following && !r.stopped {
+		r.following, r.follows = true, ctxwatch.Call(r.caller, r.callerEnded)
 	}
 }
 
 func (r *runOn) callerEnded() {
 	cause := context.Cause(r.caller)
 	if !errors.Is(cause, context.Canceled) {
-		r.cancel(cause)
+		r.Cancel(cause)
 		return
 	}
 	limit, end := RunOnLimit, errRunOnOver
@@ -288,7 +223,7 @@ func (r *runOn) callerEnded() {
 		limit, end = time.Until(deadline), context.DeadlineExceeded
 	}
 	if ends := r.enter(limit, end); ends != nil {
-		ends.cancel(context.Cause(ends.caller))
+		ends.Cancel(context.Cause(ends.caller))
 	}
 }
 
@@ -304,25 +239,19 @@ func (r *runOn) enter(limit time.Duration, end error) (ends *runOn) {
 	if !ok {
 		return r
 	}
-	r.timer = time.AfterFunc(limit, func() { r.cancel(end) })
+	r.timer = time.AfterFunc(limit, func() { r.Cancel(end) })
 	return instead
 }
 
 func (r *runOn) stop() {
-	r.over.Store(true)
 	r.mu.Lock()
 	r.stopped = true
 	if r.timer != nil {
 		r.timer.Stop()
 		r.most.leave(r)
 	}
-	follows, c := r.follows, r.whole.Load()
+	follows := r.follows
 	r.mu.Unlock()
 	follows.Cease()
-	if c != nil {
-		c.cancel(context.Canceled)
-	}
-	if interrupt := r.takeInterrupt(); interrupt != nil {
-		go interrupt()
-	}
+	r.End()
 }

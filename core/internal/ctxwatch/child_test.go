@@ -1,0 +1,153 @@
+package ctxwatch_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mooringdb/mooring/core/internal/ctxwatch"
+)
+
+// waits are the ways in which something can wait for a context's end.
+var waits = map[string]func(context.Context){
+	"by its channel": func(ctx context.Context) { <-ctx.Done() },
+	"below it": func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		<-ctx.Done()
+	},
+	"by a watch": func(ctx context.Context) {
+		interrupted := make(chan struct{})
+		watch := ctxwatch.New(func() { close(interrupted) }).Start(ctx)
+		<-interrupted
+		watch.Stop()
+	},
+	"by a watch, with a channel made meanwhile": func(ctx context.Context) {
+		interrupted := make(chan struct{})
+		watch := ctxwatch.New(func() { close(interrupted) }).Start(ctx)
+		<-ctx.Done()
+		<-interrupted
+		watch.Stop()
+	},
+}
+
+// TestChild checks who ends a Child, with which error and cause, and that a watch of it is
+// interrupted once: Watcher would wait for ever for a second time.
+func TestChild(t *testing.T) {
+	type key struct{}
+	cause := errors.New("cause")
+	for _, row := range []struct {
+		name  string
+		end   func(c *ctxwatch.Child, parent context.CancelCauseFunc)
+		err   error
+		cause error
+	}{
+		{
+			"its owner", func(c *ctxwatch.Child, _ context.CancelCauseFunc) { c.Cancel(cause) },
+			context.Canceled, cause,
+		},
+		{
+			"its parent", func(_ *ctxwatch.Child, parent context.CancelCauseFunc) { parent(cause) },
+			context.Canceled, cause,
+		},
+		{"both", func(c *ctxwatch.Child, parent context.CancelCauseFunc) {
+			parent(cause)
+			c.Cancel(errors.New("later"))
+		}, context.Canceled, cause},
+		{"its deadline", func(*ctxwatch.Child, context.CancelCauseFunc) {
+			time.Sleep(time.Minute) //nolint:forbidigo // fake time
+		}, context.DeadlineExceeded, context.DeadlineExceeded},
+	} {
+		for how, wait := range waits {
+			synctest.Test(t, func(t *testing.T) {
+				parent, cancel := context.WithTimeout(
+					context.WithValue(t.Context(), key{}, "value"), 30*time.Second)
+				defer cancel()
+				parent, cancelCause := context.WithCancelCause(parent)
+				defer cancelCause(nil)
+				var c ctxwatch.Child
+				c.Init(parent)
+				if at, ok := c.Deadline(); !ok || time.Until(at) != 30*time.Second ||
+					c.Err() != nil || c.Value(key{}) != "value" {
+					t.Errorf("Deadline() = %v, Err() = %v", at, c.Err())
+				}
+				ended := make(chan struct{})
+				go func() { wait(&c); close(ended) }()
+				synctest.Wait()
+				row.end(&c, cancelCause)
+				<-ended
+				if !errors.Is(c.Err(), row.err) || !errors.Is(context.Cause(&c), row.cause) ||
+					c.Value(key{}) != "value" {
+					t.Errorf("%s, %s: Err() = %v, Cause = %v", row.name, how, c.Err(),
+						context.Cause(&c))
+				}
+				c.End()
+				c.End()
+				synctest.Wait()
+			})
+		}
+	}
+}
+
+// TestChildIsOver checks that a Child ends with End, however it was used before, that it is not
+// watched after that, and that the end of its parent is nothing to it then.
+func TestChildIsOver(t *testing.T) {
+	for name, use := range map[string]func(*ctxwatch.Child){
+		"not used":    func(*ctxwatch.Child) {},
+		"waited for":  func(c *ctxwatch.Child) { c.Done() },
+		"was watched": func(c *ctxwatch.Child) { ctxwatch.New(func() {}).Start(c).Stop() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			parent, cancel := context.WithCancel(t.Context())
+			var c ctxwatch.Child
+			c.Init(parent)
+			use(&c)
+			c.End()
+			if !errors.Is(c.Err(), context.Canceled) || c.Watch(func() {}) {
+				t.Errorf("%s: Err() = %v after End, or it can be watched", name, c.Err())
+			}
+			called := false
+			stop := context.AfterFunc(&c, func() { called = true })
+			cancel()
+			synctest.Wait()
+			if <-c.Done(); !called || stop() {
+				t.Errorf("%s: what is below it has not ended", name)
+			}
+		})
+	}
+}
+
+// TestChildHasOneObserver checks that a second observer, and one that comes when a context of
+// package context was made, are told too, by that.
+func TestChildHasOneObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c ctxwatch.Child
+		c.Init(t.Context())
+		calls := make(chan string, 4)
+		if !c.Watch(func() { calls <- "first" }) || c.Watch(func() { calls <- "refused" }) {
+			t.Error("the first observer is refused, or the second one is not")
+		}
+		second := ctxwatch.Call(&c, func() { calls <- "second" })
+		if !c.Unwatch() || c.Unwatch() || c.Watch(func() { calls <- "refused" }) {
+			t.Error("Unwatch, Unwatch and Watch are not true, false and false")
+		}
+		c.Cancel(errors.New("cause"))
+		synctest.Wait()
+		if len(calls) != 1 || <-calls != "second" || !second.Cease() {
+			t.Errorf("%d other calls", len(calls))
+		}
+		c.End()
+	})
+}
+
+// TestChildAllocatesNothing checks what a Child is for.
+func TestChildAllocatesNothing(t *testing.T) {
+	w := ctxwatch.New(func() {})
+	c := new(ctxwatch.Child)
+	c.Init(context.Background())
+	if n := testing.AllocsPerRun(100, func() { w.Start(c).Stop() }); n != 0 {
+		t.Errorf("%v allocations to watch a Child", n)
+	}
+}
