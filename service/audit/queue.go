@@ -119,8 +119,8 @@ func (l *line) size() int {
 	return n
 }
 
-// record appends the attributes of a line and returns its record.
-func (l *line) record() slog.Record {
+// record returns the record of a line, with the client's address as text.
+func (l *line) record(client string) slog.Record {
 	if l.summary != nil {
 		return l.summary.record(l.at)
 	}
@@ -133,7 +133,7 @@ func (l *line) record() slog.Record {
 		slog.String("request_id", l.requestID),
 	)
 	if l.client.IsValid() {
-		r.AddAttrs(slog.String("client", l.client.String()))
+		r.AddAttrs(slog.String("client", client))
 	}
 	if l.namespaces != "" {
 		r.AddAttrs(slog.Any("namespaces", json.RawMessage(l.namespaces)))
@@ -161,6 +161,10 @@ type queue struct {
 	meter   Meter
 	wake    chan struct{} // has an element when there may be something to write
 	ended   chan struct{} // closed when run has ended
+	// client is the last line's, and text its address: mostly the next line has the same. They are
+	// run's.
+	client netip.Addr
+	text   string
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu     sync.Mutex
@@ -299,7 +303,10 @@ func (q *queue) isDone() bool {
 // write writes a line, and frees its room.
 func (q *queue) write(l *line) {
 	size := l.size()
-	ok := q.handle(l.record())
+	if l.client != q.client {
+		q.client, q.text = l.client, l.client.String()
+	}
+	ok := q.handle(l.record(q.text))
 	if !ok {
 		q.loses(Failed)
 	}
