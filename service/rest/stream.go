@@ -192,12 +192,13 @@ func (s *stream) itemFrame() frame {
 }
 
 // quiet returns what is written while there are no events: a comment, or an empty line to clients
-// that take lines of changes, whose tokens may be long in coming; nil: nothing.
+// that take lines of what has changed, which may be long in coming; nil: nothing.
 func (s *stream) quiet() []byte {
+	of := &s.c.route.items
 	switch {
 	case s.c.format.Type == media.SSE:
 		return []byte(":\n\n")
-	case s.c.format.Type == media.NDJSON && !s.c.format.Bare && s.c.route.items.changes:
+	case s.c.format.Type == media.NDJSON && !s.c.format.Bare && (of.changes || of.field != nil):
 		return []byte("\n")
 	}
 	return nil

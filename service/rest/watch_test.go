@@ -88,25 +88,32 @@ func TestWatchForms(t *testing.T) {
 	}
 }
 
+// TestQuietWatchIsKeptAlive checks that a client can tell a topology that does not change from a
+// dead connection.
 func TestQuietWatchIsKeptAlive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHandler(t, &fake{watch: func(s watchStream) error {
-			if err := s.Send(&mooringv1.WatchTopologyResponse{
-				Topology: &mooringv1.TopologyDescription{Kind: "Single"},
-			}); err != nil {
-				return err
+	const topology = `{"kind":"Single","servers":[]}`
+	for accept, want := range map[string]string{
+		"text/event-stream": "id: w\ndata: " + topology + "\n\n:\n\n:\n\n" +
+			"event: failure\nid: w\ndata: ERROR DeadlineExceeded\n\n",
+		lines: `{"topology":` + topology + "}\n\n\nERROR DeadlineExceeded\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHandler(t, &fake{watch: func(s watchStream) error {
+				if err := s.Send(&mooringv1.WatchTopologyResponse{
+					Topology: &mooringv1.TopologyDescription{Kind: "Single"},
+				}); err != nil {
+					return err
+				}
+				<-s.Context().Done()
+				return s.Context().Err()
+			}})
+			path := "/v1/deployment/topology:watch?timeout=40s"
+			w := do(h, "GET", path, "", "Accept", accept)
+			if got := cutErrors(w.Body.String()); got != want {
+				t.Errorf("%s: %q\nwant %q", accept, got, want)
 			}
-			<-s.Context().Done()
-			return s.Context().Err()
-		}})
-		w := do(h, "GET", "/v1/deployment/topology:watch?timeout=40s", "", "Accept",
-			"text/event-stream")
-		want := "id: w\ndata: {\"kind\":\"Single\",\"servers\":[]}\n\n:\n\n:\n\nevent: " +
-			"failure\nid: w\ndata: ERROR DeadlineExceeded\n\n"
-		if got := cutErrors(w.Body.String()); got != want {
-			t.Errorf("%q\nwant %q", got, want)
-		}
-	})
+		})
+	}
 }
 
 func TestTimesInResponses(t *testing.T) {
