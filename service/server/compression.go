@@ -111,8 +111,8 @@ func (s *stream) sendCoded(out *outgoing) error {
 	if !ok {
 		return s.ServerStream.SendMsg(out) // the codec refuses it
 	}
-	more := int64(2 * out.size)
-	if out.size < cmp.Or(s.cfg.MinCompressed, coding.DefaultMinSize) || !out.account.Spare(more) {
+	more := int64(2 * out.Size())
+	if out.Size() < cmp.Or(s.cfg.MinCompressed, coding.DefaultMinSize) || !out.account.Spare(more) {
 		data, err := NewCodec().Marshal(out)
 		if err != nil {
 			return err

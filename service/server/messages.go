@@ -23,6 +23,7 @@ import (
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/coding"
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -346,7 +347,8 @@ func (s *stream) SendMsg(m any) error {
 	if err != nil || s.client == nil {
 		s.sending.release()
 	}
-	s.sending.message = nil // a stream may wait long for the next one
+	// A stream may wait long for the next one.
+	s.sending.message, s.sending.wire = nil, payload.Wire{}
 	return err
 }
 
@@ -354,7 +356,7 @@ func (s *stream) SendMsg(m any) error {
 type outgoing struct {
 	message any
 	stream  *stream
-	size    int
+	wire    payload.Wire       // of the message, once it is charged
 	account *admission.Account // of a large message; nil: it is not charged
 	held    int64              // by account, for this message
 	freed   freed              // of a large message whose client is not watched
@@ -365,7 +367,7 @@ type outgoing struct {
 }
 
 // Size returns how many bytes the message has on the wire.
-func (o *outgoing) Size() int { return o.size }
+func (o *outgoing) Size() int { return o.wire.Size() }
 
 // slice returns the bytes of the message as grpc has them, which may hold them for longer than the
 // call takes.
@@ -386,10 +388,12 @@ func (o *outgoing) charge() error {
 	if !ok {
 		return nil // the codec refuses it
 	}
-	if o.size = proto.Size(m); o.size < largeResponse || o.stream.cfg.OpenAccount == nil {
+	o.wire = payload.WireOf(m)
+	size := o.wire.Size()
+	if size < largeResponse || o.stream.cfg.OpenAccount == nil {
 		return nil
 	}
-	of, n := &o.stream.charged, int64(responses.room(o.size))
+	of, n := &o.stream.charged, int64(responses.room(size))
 	if err := of.GrowLast(o.stream.ctx, n); err != nil {
 		return err
 	}
@@ -421,20 +425,19 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return c.CodecV2.Marshal(v)
 	}
-	m, ok := out.message.(proto.Message)
-	if !ok {
+	if _, ok := out.message.(proto.Message); !ok {
 		return c.CodecV2.Marshal(out.message)
 	}
-	size := out.size
+	size := out.wire.Size()
 	if size <= leastPooled {
-		text, err := proto.MarshalOptions{UseCachedSize: true}.Marshal(m)
+		text, err := out.wire.Append(nil)
 		if err != nil {
 			return nil, err
 		}
 		return out.slice(mem.SliceBuffer(text)), nil
 	}
 	if mem.IsBelowBufferPoolingThreshold(size) { // it is not watched
-		text, err := marshal(m, smallResponses)
+		text, err := marshal(&out.wire, smallResponses)
 		if err != nil {
 			return nil, err
 		}
@@ -443,18 +446,17 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	turn := out.account.Turn()
 	turn.Take()
 	defer turn.Leave()
-	text, err := marshal(m, responses)
+	text, err := marshal(&out.wire, responses)
 	if err != nil {
 		return nil, err
 	}
 	return out.slice(mem.NewBuffer(text, out.stream.watch(size, out))), nil
 }
 
-// marshal returns the bytes of a message whose size was asked for, in a buffer of a pool.
-func marshal(m proto.Message, pool mem.BufferPool) (*[]byte, error) {
-	options := proto.MarshalOptions{UseCachedSize: true}
-	text := pool.Get(options.Size(m))
-	written, err := options.MarshalAppend((*text)[:0], m)
+// marshal returns the bytes of a message, in a buffer of a pool.
+func marshal(w *payload.Wire, pool mem.BufferPool) (*[]byte, error) {
+	text := pool.Get(w.Size())
+	written, err := w.Append((*text)[:0])
 	if err != nil {
 		pool.Put(text)
 		return nil, err
