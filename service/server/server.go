@@ -110,6 +110,13 @@ const (
 	readHeaderTimeout = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
+	// frameSize limits the frames of HTTP/2: net/http makes room for the length that the header of
+	// a frame announces, and keeps it as long as the connection.
+	frameSize = 16 << 10
+	// connectionWindow is how many bytes of bodies the client of an HTTP/2 connection of REST may
+	// send before they are read. It has room for several streamWindow, so that bodies which wait to
+	// be read do not stop the others.
+	connectionWindow = 4 * streamWindow
 	// flushTime is the time, in addition to the drain time, for complete answers to reach their
 	// clients.
 	flushTime = time.Second
@@ -124,7 +131,11 @@ func New(cfg Config, parts Parts) *Server {
 			Handler: h, TLSConfig: secure, ReadHeaderTimeout: readHeaderTimeout,
 			IdleTimeout:    idleTimeout,
 			MaxHeaderBytes: maxHeaderBytes, ErrorLog: quiet,
-			HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: cfg.MaxStreams},
+			HTTP2: &http.HTTP2Config{
+				MaxConcurrentStreams: cfg.MaxStreams, MaxReadFrameSize: frameSize,
+				MaxReceiveBufferPerStream:     streamWindow,
+				MaxReceiveBufferPerConnection: connectionWindow,
+			},
 			ConnContext: rememberConnection, ConnState: watchAnswers,
 		}
 	}
