@@ -112,6 +112,11 @@ func (c *call) serve() error {
 	if err := etag.Refuse(r.Method, r.Header); err != nil {
 		return err
 	}
+	for _, name := range [...]string{front.SessionHeader, front.TransactionHeader} {
+		if len(r.Header[name]) > 0 {
+			return invalid(name, "no action takes it: call REST's path of the collection instead")
+		}
+	}
 	timeout, err := c.x.Timeout(c.x.Request().URL.Query())
 	if err != nil {
 		return err

@@ -542,9 +542,12 @@ func TestFieldFailures(t *testing.T) {
 }
 
 // TestPreconditions checks that an action is refused, and not run, with a header that could exclude
-// it.
+// it, or have it run elsewhere.
 func TestPreconditions(t *testing.T) {
-	for _, name := range []string{"If-Match", "If-None-Match", "If-Unmodified-Since"} {
+	for _, name := range []string{
+		"If-Match", "If-None-Match", "If-Unmodified-Since", "Mooring-Session",
+		"Mooring-Transaction",
+	} {
 		for _, action := range []string{"updateOne", "deleteMany", "find"} {
 			b := &backend{}
 			w := post(newHandler(t, b), "/action/"+action, body(`"filter":{},`), name, `"a"`)
