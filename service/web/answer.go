@@ -97,7 +97,16 @@ func (c *call) writeUnary(data []byte) {
 }
 
 func (c *call) writeEnvelope(flags byte, data []byte) error {
-	if err := c.x.Response.Send(c.openEnvelope(flags, data)); err != nil {
+	out := c.openEnvelope(flags, data)
+	if !c.isStream() {
+		if !c.x.Response.Write(out) {
+			return &rpcerr.Error{
+				Reason: rpcerr.Canceled, Message: "the client has disconnected",
+			}
+		}
+		return nil
+	}
+	if err := c.x.Response.Send(out); err != nil {
 		return &rpcerr.Error{
 			Reason: rpcerr.Canceled, Message: "the client has disconnected: " + err.Error(),
 		}
@@ -127,9 +136,11 @@ func (c *call) end(ctx context.Context, err error) {
 		c.announce(failed)
 	}
 	switch {
+	case c.wire.protocol == grpcWeb && !c.isStream():
+		c.x.Response.Write(c.openEnvelope(flagTrailers, trailers(st, c.trailer)))
 	case c.wire.protocol == grpcWeb:
 		c.x.Response.SendLast(c.openEnvelope(flagTrailers, trailers(st, c.trailer)))
-	case c.wire.protocol == connectStream && c.method != nil && c.method.isStream():
+	case c.wire.protocol == connectStream && c.isStream():
 		c.x.Response.SendLast(c.openEnvelope(flagEnd, endOf(st, c.trailer)))
 	case failed == nil:
 	case c.begun:

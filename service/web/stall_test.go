@@ -127,6 +127,39 @@ func TestStalledClients(t *testing.T) {
 	}
 }
 
+// TestStalledAnswers checks that a client which reads nothing of the answer of a call that is no
+// stream loses its connection as on REST, and that nothing stays charged.
+func TestStalledAnswers(t *testing.T) {
+	for _, f := range append(unary, webs...) {
+		synctest.Test(t, func(t *testing.T) {
+			a := admission.New(admission.Config{Bytes: 1 << 20})
+			b := &backend{document: filter(64 << 10)}
+			near, end := dial(newHandler(t, b, func(c *front.Config) {
+				c.StallTimeout, c.Admission = time.Hour, a
+			}))
+			defer end()
+			body := f.request(t, coding.Identity, &mooringv1.FindOneRequest{})
+			_, _ = fmt.Fprintf(near,
+				"POST /mooring.v1.DocumentService/FindOne HTTP/1.1\r\nHost: x\r\n"+
+					"Content-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+				f.contentType, len(body), body)
+			time.Sleep(29 * time.Second) //nolint:forbidigo // fake time
+			synctest.Wait()
+			early := a.Bytes().Held
+			time.Sleep(2 * time.Second) //nolint:forbidigo // fake time
+			synctest.Wait()
+			if late := a.Bytes().Held; early == 0 || late != 0 {
+				t.Errorf("%s: %d bytes are charged after 29 s, %d after 31 s", f.contentType, early,
+					late)
+				return
+			}
+			if _, err := io.Copy(io.Discard, near); err != nil {
+				t.Errorf("%s: the connection is still there: %v", f.contentType, err)
+			}
+		})
+	}
+}
+
 // TestUnreadWhenTheCallEnds checks that a stream whose client reads nothing holds no memory soon
 // after its call has ended.
 func TestUnreadWhenTheCallEnds(t *testing.T) {

@@ -180,6 +180,9 @@ func (c *call) open() error {
 
 func (m *method) isStream() bool { return m.receives || m.sends }
 
+// isStream reports whether the call is a stream. That of an unknown method is none.
+func (c *call) isStream() bool { return c.method != nil && c.method.isStream() }
+
 // readTimeout returns the shortest of the timeouts that the request has, or 0.
 func (c *call) readTimeout() (time.Duration, error) {
 	const header, maxDigits = "Connect-Timeout-Ms", 10
