@@ -1,6 +1,7 @@
 package front_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -80,6 +81,40 @@ func TestHosts(t *testing.T) {
 			}
 			if w.Code == 421 && w.Body.String() != "UnknownHost" {
 				t.Errorf("%q: %s", host, w.Body)
+			}
+		}
+	}
+}
+
+// TestLongURLs checks how long the URL of a request may be, whichever API it is of, and that a
+// client without a credential learns nothing of it.
+func TestLongURLs(t *testing.T) {
+	_, line, err := caller.NewKey("shop", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := caller.ParseKeys([]byte(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, closed := admitting(t, nil), admitting(t, func(c *front.Config) {
+		c.Callers = caller.New(caller.Config{Keys: keys})
+	})
+	const most = 8 << 10
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for _, row := range []struct {
+			h      *front.Handler
+			length int
+			want   string
+		}{
+			{open, most, "200 "},
+			{open, most + 1, "414 URITooLong"},
+			{closed, most + 1, "401 Unauthenticated"},
+		} {
+			url := "/?" + strings.Repeat("x", row.length-2)
+			w := serve(row.h, httptest.NewRequest(method, url, nil))
+			if got := fmt.Sprint(w.Code, " ", w.Body); got != row.want {
+				t.Errorf("%s, %d bytes: %s, want %s", method, row.length, got, row.want)
 			}
 		}
 	}

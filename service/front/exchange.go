@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc/metadata"
@@ -75,8 +76,9 @@ func (x *Exchange) Conn() *inproc.Conn { return x.front.config.Conn }
 func (x *Exchange) Buffer() *Buffer { return x.front.buffers.get(&x.Response) }
 
 // Admit decides whether the request may be a call: whether the gateway answers for its host,
-// whether a browser may send it, and who its client is. identify finds that out; nil means
-// Identify. Nothing of the body is read before that.
+// whether a browser may send it, who its client is, and whether its URL is short enough. identify
+// finds out who the client is; nil means Identify. Nothing of the query or the body is read before
+// that.
 func (x *Exchange) Admit(identify func(context.Context) (*caller.Identity, error)) (err error) {
 	a := x.front.access.Load()
 	if err := a.checkHost(x.r.Host); err != nil {
@@ -100,7 +102,21 @@ func (x *Exchange) Admit(identify func(context.Context) (*caller.Identity, error
 		flood.From(x.r.Context()).Trust()
 	}
 	x.Memory.open()
-	return nil
+	return checkURL(x.r)
+}
+
+const maxURLBytes = 8 << 10
+
+// checkURL refuses a URL that is too long.
+func checkURL(r *http.Request) error {
+	if len(r.RequestURI) <= maxURLBytes {
+		return nil
+	}
+	message := "the URL is longer than " + strconv.Itoa(maxURLBytes) + " bytes"
+	if r.Method == http.MethodGet {
+		message += ": send the request as a POST"
+	}
+	return refuse(rpcerr.URITooLong, message)
 }
 
 // Identify returns who makes the call, nil if clients are not authenticated. add, if it is not nil,

@@ -49,10 +49,6 @@ type call struct {
 
 // open finds the route and checks everything in the request except the body.
 func (c *call) open() error {
-	if len(c.r.RequestURI) > maxURLBytes {
-		return refuse(rpcerr.URITooLong, "the URL is longer than "+
-			strconv.Itoa(maxURLBytes)+" bytes: send the request as a POST")
-	}
 	at, verb, path, err := c.api.routes.find(c.r.URL.EscapedPath(), c.variables[:0])
 	if err != nil {
 		return err

@@ -29,8 +29,6 @@ type Config struct {
 	Tickets Tickets
 }
 
-const maxURLBytes = 8 << 10
-
 // API serves the REST API, and /openapi.json, /healthz and /readyz. What no API before it takes is
 // its. It is safe for concurrent use. New returns one.
 type API struct {
