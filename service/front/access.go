@@ -38,7 +38,8 @@ var sentHeaders = []string{
 	RequestIDHeader, SessionHeader, TransactionHeader, "Mooring-Timeout",
 	"Mooring-Document-Encoding", "Apikey", "Api-Key", "Jwttokenstring",
 	"Grpc-Timeout", "X-Grpc-Web", "X-User-Agent", "Connect-Protocol-Version",
-	"Connect-Timeout-Ms",
+	"Connect-Timeout-Ms", "Content-Encoding", "Grpc-Encoding", "Grpc-Accept-Encoding",
+	"Connect-Content-Encoding", "Connect-Accept-Encoding",
 }
 
 // exposedHeaders lists the headers of responses that pages may read.
@@ -46,6 +47,7 @@ var exposedHeaders = []string{
 	"ETag", "Location", "Retry-After", "Preference-Applied", "Allow", "WWW-Authenticate",
 	"Accept-Patch", WriteConcernErrorHeader,
 	RequestIDHeader, SessionHeader, CursorHeader, TransactionHeader, TotalCountHeader,
+	"Grpc-Encoding", "Connect-Content-Encoding",
 }
 
 // newCORS returns what answers the questions of browsers, nil if no page may call.

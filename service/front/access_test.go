@@ -174,6 +174,7 @@ func TestCORS(t *testing.T) {
 		{"preflight, none", none, "OPTIONS", app, []string{"Access-Control-Request-Method", "POST"}, 200, ""},
 		{"call, none", none, "POST", app, []string{"Api-Key", key}, 403, ""},
 		{"preflight", some, "OPTIONS", app, []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "api-key,content-type,x-own"}, 204, app},
+		{"preflight of a compressed message", some, "OPTIONS", app, []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "connect-accept-encoding,connect-content-encoding,content-encoding,grpc-accept-encoding,grpc-encoding"}, 204, app},
 		{"preflight of PUT", some, "OPTIONS", app, []string{"Access-Control-Request-Method", "PUT", "Access-Control-Request-Headers", "if-match"}, 204, app},
 		{"preflight of a subdomain", some, "OPTIONS", "https://a.b.example", []string{"Access-Control-Request-Method", "POST"}, 204, "https://a.b.example"},
 		{"preflight with another header", some, "OPTIONS", app, []string{"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "x-other"}, 204, app},
@@ -208,6 +209,11 @@ func TestCORS(t *testing.T) {
 			t.Errorf("%s: %d for %q, want %d for %q", c.name, w.Code,
 				got.Get("Access-Control-Allow-Origin"), c.code, c.allowed)
 		}
+		// What a page asks for is allowed as a whole.
+		asked := r.Header.Get("Access-Control-Request-Headers")
+		if asked != "" && asked != "x-other" && got.Get("Access-Control-Allow-Headers") != asked {
+			t.Errorf("%s: %q are not allowed", c.name, asked)
+		}
 		if text := got.Get("Access-Control-Allow-Headers"); strings.Contains(text, "x-other") ||
 			strings.Contains(c.name, " with another header") &&
 				(c.allowed != "") != strings.Contains(text, "Api-Key, ") {
@@ -220,7 +226,9 @@ func TestCORS(t *testing.T) {
 		if exposed := got.Get("Access-Control-Expose-Headers"); c.method == "POST" &&
 			(c.allowed != "") !=
 				(strings.Contains(exposed, "Etag") && strings.Contains(exposed, "Mooring-Cursor") &&
-					strings.Contains(exposed, "Retry-After")) {
+					strings.Contains(exposed, "Retry-After") &&
+					strings.Contains(exposed, "Grpc-Encoding") &&
+					strings.Contains(exposed, "Connect-Content-Encoding")) {
 			t.Errorf("%s: exposed are %q", c.name, exposed)
 		}
 	}
