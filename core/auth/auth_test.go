@@ -473,6 +473,7 @@ func TestRefusal(t *testing.T) {
 		retries bool
 	}{
 		{"SCRAM", auth.SCRAMSHA256(), 18, auth.KindRejected, true, false},
+		{"no such user", auth.SCRAMSHA256(), 11, auth.KindRejected, true, false},
 		{"SCRAM is off", auth.SCRAMSHA256(), 334, auth.KindMechanism, true, false},
 		{"unknown mechanism", auth.SCRAMSHA1(), 2, auth.KindMechanism, true, false},
 		{"no saslStart", auth.SCRAMSHA1(), 59, auth.KindMechanism, true, false},
@@ -487,7 +488,8 @@ func TestRefusal(t *testing.T) {
 			if kind(err) != tt.kind || mongoerr.Code(err) != tt.code {
 				t.Errorf("Authenticate() = %v of kind %v, want %v", err, kind(err), tt.kind)
 			}
-			if e, _ := errors.AsType[*auth.Error](err); e.RefusesCredential() != (tt.code == 18) {
+			if e, _ := errors.AsType[*auth.Error](err); e.RefusesCredential() !=
+				(tt.kind == auth.KindRejected) {
 				t.Errorf("%v: RefusesCredential() = %v", err, e.RefusesCredential())
 			}
 			if strings.Contains(err.Error(), secret) != tt.shows {

@@ -54,13 +54,19 @@ func (e *Error) Error() string {
 // Unwrap returns the underlying error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// codeAuthenticationFailed is the server's error for a user or a credential that it refuses.
-const codeAuthenticationFailed = 18
+// The server's errors for a user or a credential that it refuses. UserNotFound is for a certificate
+// (MONGODB-X509) whose subject is no user.
+const (
+	codeUserNotFound         = 11
+	codeAuthenticationFailed = 18
+)
 
 // RefusesCredential reports whether the server refused the user or the credential. Its other errors
 // may be of its own state.
 func (e *Error) RefusesCredential() bool {
-	return mongoerr.Code(e.Err) == codeAuthenticationFailed || errors.Is(e.Err, errRefused)
+	code := mongoerr.Code(e.Err)
+	return code == codeUserNotFound || code == codeAuthenticationFailed ||
+		errors.Is(e.Err, errRefused)
 }
 
 // Advice returns a sentence that says what to change.

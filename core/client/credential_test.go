@@ -1,7 +1,9 @@
 package client_test
 
 import (
+	"crypto/tls"
 	"errors"
+	"net/url"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -19,20 +21,35 @@ import (
 // Connections that have logged in go on, and logins are tried again after half a second.
 func TestLoginFailsOneCheckOut(t *testing.T) {
 	errAway := errors.New("the secret store is away")
+	cert, file := certificate(t)
+	x509 := "&authMechanism=MONGODB-X509&tls=true&tlsInsecure=true&tlsCertificateKeyFile=" +
+		url.QueryEscape(file)
+	standsFor := func(user string) *fakemongo.Auth {
+		return &fakemongo.Auth{X509: func(*tls.ConnectionState) string { return user }}
+	}
 	tests := map[string]struct {
-		fail func(s *fakemongo.Server, away *atomic.Bool)
-		kind auth.Kind
+		options string
+		auth    *fakemongo.Auth // at first
+		fail    func(s *fakemongo.Server, away *atomic.Bool)
+		kind    auth.Kind
 	}{
 		"not to be had": {
+			"", pencil(),
 			func(_ *fakemongo.Server, away *atomic.Bool) { away.Store(true) },
 			auth.KindCredential,
 		},
 		"refused": {
+			"", pencil(),
 			func(s *fakemongo.Server, _ *atomic.Bool) {
 				s.RequireAuth(&fakemongo.Auth{
 					Users: []fakemongo.User{{Name: "app", Password: "new"}},
 				})
 			},
+			auth.KindRejected,
+		},
+		"certificate of no user": {
+			x509, standsFor("app"),
+			func(s *fakemongo.Server, _ *atomic.Bool) { s.RequireAuth(standsFor("")) },
 			auth.KindRejected,
 		},
 	}
@@ -41,10 +58,16 @@ func TestLoginFailsOneCheckOut(t *testing.T) {
 			t.Run(name+" "+mode, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := fakemongo.NewServer(t, fakemongo.Handlers{"hello": oneService})
-					s.RequireAuth(pencil())
+					s.RequireAuth(tt.auth)
+					if tt.options != "" {
+						s.UseTLS(&tls.Config{
+							Certificates: []tls.Certificate{cert},
+							ClientAuth:   tls.RequireAnyClientCert,
+						})
+					}
 					var away atomic.Bool
 					var cleared, unknown, created atomic.Int32
-					c := authenticating(t, s, "app@", mode, client.Options{
+					c := authenticating(t, s, "app@", mode+tt.options, client.Options{
 						Sink: &event.Sink{
 							PoolCleared: func(event.PoolCleared) { cleared.Add(1) },
 							ServerDescriptionChanged: func(e event.ServerDescriptionChanged) {

@@ -21,6 +21,7 @@ func TestIsOfCredential(t *testing.T) {
 	}{
 		"not to be had":      {login(auth.KindCredential, errors.New("no file")), true, true},
 		"refused":            {login(auth.KindRejected, reply(18)), true, false},
+		"no such user":       {login(auth.KindRejected, reply(11)), true, false},
 		"shutdown":           {login(auth.KindRejected, reply(91)), false, false},
 		"no such mechanism":  {login(auth.KindMechanism, reply(334)), false, false},
 		"network":            {login(auth.KindConnection, &mongoerr.NetworkError{}), false, false},

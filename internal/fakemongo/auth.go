@@ -22,8 +22,8 @@ type Auth struct {
 	// Users log in by SCRAM-SHA-1, SCRAM-SHA-256 or PLAIN.
 	Users []User
 
-	// X509 returns the name of the user that a client certificate stands for, or "". Nil:
-	// MONGODB-X509 is not offered.
+	// X509 returns the name of the user that a client certificate stands for, or "", which is
+	// UserNotFound. Nil: MONGODB-X509 is not offered.
 	X509 func(*tls.ConnectionState) string
 
 	// SASL makes the server's side of other mechanisms, by name.
@@ -312,7 +312,10 @@ func (g *guard) x509(auth *Auth, l *login, cmd *Command) (bson.Raw, error) {
 		}
 	}
 	name := auth.X509(cmd.TLS)
-	if wanted, ok := field(cmd.Body, "user").Str(); name == "" || ok && wanted != name {
+	if name == "" {
+		return nil, &Refusal{11, "UserNotFound", "Could not find user for db \"$external\""}
+	}
+	if wanted, ok := field(cmd.Body, "user").Str(); ok && wanted != name {
 		return nil, &Refusal{
 			18, "AuthenticationFailed", "There is no x.509 client certificate matching the user.",
 		}
