@@ -17,7 +17,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	xocsp "golang.org/x/crypto/ocsp"
@@ -246,6 +248,35 @@ func TestOCSPEndsWithTheDial(t *testing.T) {
 	if !errors.Is(err, gone) || !errors.Is(err, context.Canceled) {
 		t.Errorf("Dial() = %v, want the cause of its end", err)
 	}
+}
+
+// TestOCSPWithinAShortTimeout checks that responders which do not answer cost no connection, also
+// where ConnectTimeout is shorter than the time that they have, and are not asked each time.
+func TestOCSPWithinAShortTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := certtest.Authority(t, certtest.ECDSA)
+		server := fakemongo.NewServer(t, nil)
+		server.UseTLS(presents(ca.Issue(t, "server", certtest.Responders("http://dropped"))))
+		var asked atomic.Int32
+		hang := func(ctx context.Context, _, _ string) (net.Conn, error) {
+			asked.Add(1)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		cfg := conn.Config{
+			Dialer: server.Dial, ConnectTimeout: 3 * time.Second,
+			TLS: func() *tls.Config {
+				return &tls.Config{RootCAs: ca.Pool(), ServerName: "server"}
+			},
+			Revocation: ocsp.New(ocsp.Config{Transport: &http.Transport{DialContext: hang}}),
+		}
+		check(t, ping(t.Context(), server.Address(), cfg), "")
+		first := asked.Load()
+		check(t, ping(t.Context(), server.Address(), cfg), "")
+		if n := asked.Load(); first == 0 || n != first {
+			t.Errorf("the responder was asked %d times, then %d times in all", first, n)
+		}
+	})
 }
 
 // TestOCSPTimeoutIsNotTheServers checks that a timeout while asking a responder is not taken for

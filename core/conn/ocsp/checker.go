@@ -39,8 +39,8 @@ type Config struct {
 	// (tlsDisableOCSPEndpointCheck).
 	DisableEndpointCheck bool
 
-	// Timeout bounds the requests to responders; zero means DefaultTimeout. An earlier deadline
-	// of the context takes precedence.
+	// Timeout bounds the requests to responders; zero means DefaultTimeout. They have at most half
+	// of the time until the context's deadline, so that the connection can go on without them.
 	Timeout time.Duration
 
 	// Transport sends the requests to responders. Nil means HTTP with the proxies that the
@@ -204,7 +204,7 @@ func (c *Checker) keep(cert, issuer *x509.Certificate, r Response, now time.Time
 type question struct {
 	done   chan struct{} // closed once the fields below are set
 	answer Response
-	cutOff bool // the context of the asking goroutine ended before there was an answer
+	cutOff bool // the asking goroutine was canceled before there was an answer
 }
 
 // ask asks the responders. If another goroutine is asking already, it waits for that answer.
@@ -213,25 +213,46 @@ func (c *Checker) ask(ctx context.Context, cert, issuer *x509.Certificate) (Resp
 	if !ok {
 		return Response{}, nil
 	}
+	limited, cancel := context.WithTimeout(ctx, c.timeout(ctx))
+	defer cancel()
 	for {
 		known, q, isNew := c.enter(key)
 		switch {
 		case q == nil:
 			return known, nil
 		case isNew:
-			c.run(ctx, q, key, cert, issuer)
+			q.answer = askAll(limited, c.client, cert, issuer)
+			q.cutOff = q.answer.Status == None && ctx.Err() != nil
+			c.leave(key, q)
 		}
 		select {
 		case <-q.done:
-		case <-ctx.Done():
-			return Response{}, context.Cause(ctx)
+		case <-limited.Done():
 		}
-		if !q.cutOff {
+		if q.isAnswered() {
 			return q.answer, nil
 		}
-		if ctx.Err() != nil {
-			return Response{}, context.Cause(ctx)
+		if limited.Err() != nil {
+			return Response{}, context.Cause(ctx) // nil if only the limit is over
 		}
+	}
+}
+
+// timeout returns how long responders may take.
+func (c *Checker) timeout(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(c.cfg.Timeout, time.Until(deadline)/2)
+	}
+	return c.cfg.Timeout
+}
+
+// isAnswered reports whether the question is over with an answer, which may be None.
+func (q *question) isAnswered() bool {
+	select {
+	case <-q.done:
+		return !q.cutOff
+	default:
+		return false
 	}
 }
 
@@ -258,20 +279,14 @@ func (c *Checker) enter(key certKey) (known Response, q *question, isNew bool) {
 	return Response{}, q, true
 }
 
-func (c *Checker) run(
-	ctx context.Context, q *question, key certKey, cert, issuer *x509.Certificate,
-) {
-	limited, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-	defer cancel()
-	r := askAll(limited, c.client, cert, issuer)
-
+// leave ends a question that its asker has filled in.
+func (c *Checker) leave(key certKey, q *question) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q.answer, q.cutOff = r, r.Status == None && ctx.Err() != nil
 	close(q.done)
 	delete(c.asking, key)
-	c.cache.put(key, r)
-	if r.Status == None && !q.cutOff {
+	c.cache.put(key, q.answer)
+	if q.answer.Status == None && !q.cutOff {
 		c.beSilentLocked(key, time.Now())
 	}
 }
