@@ -1,6 +1,8 @@
 package rpcerr
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -114,6 +117,17 @@ func (x *explanation) command(e *mongoerr.CommandError) {
 		ErrInfo:    documentAt(e.Reply, "errInfo"),
 	}
 	x.server.Violations = violations(e.Code, x.server.GetErrInfo())
+}
+
+// login explains the refusal of a command of the gateway's own login, which is no fault of the
+// client's command. A state of the server and AuthenticationFailed keep their rows.
+func (x *explanation) login(e *mongoerr.CommandError, err error) {
+	_, ok := errors.AsType[*auth.Error](err)
+	if !ok || passes(x.code) || x.code == codes.Internal {
+		return
+	}
+	x.row, x.server = reasons[Configuration], nil
+	x.message = fmt.Sprintf("the MongoDB server refuses the gateway's login (code %d)", e.Code)
 }
 
 func (x *explanation) writes(e *mongoerr.WriteException) {

@@ -211,7 +211,10 @@ var table = []entry{
 	typed(plain[*paging.UnreachableError](ReplicaUnreachable)),
 
 	// Errors that the server returned.
-	typed(func(e *mongoerr.CommandError, _ error, x *explanation) { x.command(e) }),
+	typed(func(e *mongoerr.CommandError, err error, x *explanation) {
+		x.command(e)
+		x.login(e, err)
+	}),
 	typed(func(e *mongoerr.WriteException, _ error, x *explanation) { x.writes(e) }),
 	// Without write errors, what it wraps decides.
 	{"*client.NamespacedBulkWriteError", func(err error, x *explanation) bool {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mooringdb/mooring/core/auth"
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	"github.com/mooringdb/mooring/core/changestream"
@@ -39,6 +40,14 @@ import (
 
 func command(code int32, name string, labels ...string) error {
 	return &mongoerr.CommandError{Code: code, Name: name, Message: "no", Labels: labels}
+}
+
+// login returns the error of a login that the server refuses.
+func login(k auth.Kind, refusal error) error {
+	return &auth.Error{
+		Address: "db:27017", Mechanism: "MONGODB-X509", User: "CN=app", Source: "$external",
+		Kind: k, Err: refusal,
+	}
 }
 
 func writes(codes ...int32) error {
@@ -119,6 +128,19 @@ func TestTable(t *testing.T) {
 		{&mongoerr.CommandError{Code: 20, Message: "node is recovering"}, codes.FailedPrecondition, 422, "IllegalOperation", "never"},
 		{&mongoerr.WriteConcernError{Message: "node is recovering"}, codes.Unavailable, 503, "Location0", "never"},
 		{&conn.NotLoadBalancedError{}, codes.Internal, 500, "Configuration", "never"},
+		{login(auth.KindRejected, command(18, "AuthenticationFailed")), codes.Internal, 500, "AuthenticationFailed", "never"},
+		{login(auth.KindRejected, command(11, "UserNotFound")), codes.Internal, 500, "Configuration", "never"},
+		{login(auth.KindRejected, command(13, "Unauthorized")), codes.Internal, 500, "Configuration", "never"},
+		{login(auth.KindRejected, command(17, "ProtocolError")), codes.Internal, 500, "Configuration", "never"},
+		{login(auth.KindMechanism, command(2, "BadValue")), codes.Internal, 500, "Configuration", "never"},
+		{login(auth.KindMechanism, command(59, "CommandNotFound")), codes.Internal, 500, "Configuration", "never"},
+		{login(auth.KindMechanism, command(334, "MechanismUnavailable")), codes.Internal, 500, "Configuration", "never"},
+		{login(auth.KindRejected, command(91, "ShutdownInProgress")), codes.Unavailable, 503, "ShutdownInProgress", "same-request"},
+		{login(auth.KindRejected, &mongoerr.CommandError{Message: "node is recovering"}), codes.Unavailable, 503, "Location0", "same-request"},
+		{login(auth.KindRejected, command(462, "IngressRequestRateLimitExceeded")), codes.Unavailable, 503, "IngressRequestRateLimitExceeded", "same-request"},
+		{login(auth.KindRejected, command(50, "MaxTimeMSExpired")), codes.DeadlineExceeded, 504, "MaxTimeMSExpired", "never"},
+		{login(auth.KindConnection, dialed), codes.Unavailable, 503, "NetworkError", "same-request"},
+		{login(auth.KindServer, errors.New("no \"s=\"")), codes.Internal, 500, "Configuration", "never"},
 		{&seedlist.LookupError{Err: errors.New("server failure")}, codes.Unavailable, 503, "NoSuitableServer", "same-request"},
 
 		{context.DeadlineExceeded, codes.DeadlineExceeded, 504, "DeadlineExceeded", "never"},
@@ -205,6 +227,21 @@ func TestTable(t *testing.T) {
 	}
 	if st := rpcerr.Status(nil); st.Code() != codes.OK {
 		t.Errorf("Status(nil) = %v", st)
+	}
+}
+
+// A refusal of the gateway's login tells a client neither the server's words nor the user.
+func TestRefusedLogin(t *testing.T) {
+	err := login(auth.KindRejected, &mongoerr.CommandError{
+		Address: "db:27017", Code: 11, Name: "UserNotFound",
+		Message: "Could not find user \"CN=app\" for db \"$external\"",
+	})
+	for _, terse := range []bool{false, true} {
+		e := rpcerr.HTTP(rpcerr.Explain(err, call.Call{Terse: terse})).Body.GetError()
+		if e.GetServer() != nil || strings.Contains(e.String(), "CN=app") ||
+			strings.Contains(e.GetMessage(), "login (code 11)") == terse {
+			t.Errorf("terse %v: %v", terse, e)
+		}
 	}
 }
 
