@@ -226,11 +226,11 @@ func (p *parser) code() (bson.Type, bool) {
 // scopeFirst reads the object of $scope, and $code, which must follow.
 func (p *parser) scopeFirst() bool {
 	begin, start := p.pos, len(p.dst)
+	p.dst = append(p.dst, 0, 0, 0, 0)
 	if !p.scope() {
 		return false
 	}
-	scope := len(p.dst) - start
-	p.dst = slices.Insert(p.dst, start, 0, 0, 0, 0)
+	end := len(p.dst)
 	if p.skip() != ',' {
 		return p.fail(begin, "$scope without $code")
 	}
@@ -244,15 +244,28 @@ func (p *parser) scopeFirst() bool {
 	if !p.stringOf(kindCode) || !p.text() {
 		return false
 	}
-	rotate(p.dst[start+4:], scope)
-	return p.setLength(begin, start, len(p.dst)-start)
+	return p.swap(start+4, end) && p.setLength(begin, start, len(p.dst)-start)
 }
 
-// rotate moves the first n bytes behind the others, in place.
-func rotate(b []byte, n int) {
-	slices.Reverse(b[:n])
-	slices.Reverse(b[n:])
-	slices.Reverse(b)
+// swap moves what dst has from middle on to start, before what was there. A scope within scopes is
+// moved at each level, so both are copied as a whole, with the shorter one put aside.
+func (p *parser) swap(start, middle int) bool {
+	end := len(p.dst)
+	first, second := middle-start, end-middle
+	if !p.room(min(first, second)) {
+		return false
+	}
+	if first < second {
+		p.dst = append(p.dst, p.dst[start:middle]...)
+		copy(p.dst[start:], p.dst[middle:end])
+		copy(p.dst[start+second:], p.dst[end:])
+	} else {
+		p.dst = append(p.dst, p.dst[middle:]...)
+		copy(p.dst[start+second:], p.dst[start:middle])
+		copy(p.dst[start:], p.dst[end:])
+	}
+	p.dst = p.dst[:end]
+	return true
 }
 
 // scope reads a document, which is not a wrapper.

@@ -93,6 +93,33 @@ func TestDepth(t *testing.T) {
 	}
 }
 
+// TestScopesFirst checks that scopes within scopes become the same before their code as behind it,
+// and that all levels together take little more memory than the text.
+func TestScopesFirst(t *testing.T) {
+	const levels = extjson.MaxDepth - 1
+	for name, code := range map[string]string{
+		"no code": "", "short": "f()", "long": strings.Repeat("x", 10_000),
+	} {
+		for _, inner := range []string{"1", `"` + strings.Repeat("y", 1<<20) + `"`} {
+			first := `{"a":` + strings.Repeat(`{"$scope":{"a":`, levels) + inner +
+				strings.Repeat(`},"$code":"`+code+`"}`, levels) + "}"
+			last := `{"a":` + strings.Repeat(`{"$code":"`+code+`","$scope":{"a":`, levels) + inner +
+				strings.Repeat("}}", levels) + "}"
+			want, err := extjson.Parse(nil, []byte(last))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []byte
+			text := []byte(first)
+			used := allocated(func() { got, err = extjson.Parse(nil, text) })
+			if err != nil || !bytes.Equal(got, want) || used > 4*uint64(len(text)) {
+				t.Errorf("%s around %.3s: %d bytes, %v, want %d; %d bytes allocated for %d", name,
+					inner, len(got), err, len(want), used, len(text))
+			}
+		}
+	}
+}
+
 // Every document and every text of the corpus is cut at every byte.
 func TestTruncation(t *testing.T) {
 	for name, f := range readCorpus(t) {

@@ -46,6 +46,7 @@ var growing = []string{
 	`{"a": {"$binary": {"base64": "` + strings.Repeat("AAAA", 500) + `", "subType": "02"}}}`,
 	`{"a": {"$code": "` + strings.Repeat("x", 1000) + `", "$scope": {"b": [1, 2, 3]}}}`,
 	`{"a": {"$scope": {"b": [1, 2, 3]}, "$code": "` + strings.Repeat("x", 1000) + `"}}`,
+	`{"a": {"$scope": {"b": "` + strings.Repeat("x", 1000) + `"}, "$code": "` + strings.Repeat("x", 900) + `"}}`,
 	`{"a": {"$regularExpression": {"pattern": "` + strings.Repeat("x", 1000) + `", "options": "i"}}}`,
 	`{"a": {"$dbPointer": {"$ref": "` + strings.Repeat("x", 1000) + `", "$id": {"$oid": "0123456789abcdef01234567"}}}}`,
 	`{"a": {"$symbol": "` + strings.Repeat("x", 1000) + `"}}`,
