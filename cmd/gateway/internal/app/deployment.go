@@ -40,7 +40,7 @@ func newMongoTLS(cfg *config.Config) (*mongoTLS, error) {
 	var err error
 	m.sum = sumOf(opt.CertificateKeyFile, opt.CAFile)
 	if m.TLS, err = conn.NewTLS(opt); err != nil {
-		return nil, &config.Error{Option: "uri", Problem: err.Error()}
+		return nil, cfg.WrongURI(err)
 	}
 	return m, nil
 }
@@ -79,7 +79,7 @@ func newClient(
 		WaitLimit: admitted.Patience,
 	})
 	if err != nil {
-		return nil, &config.Error{Option: "uri", Problem: err.Error()}
+		return nil, cfg.WrongURI(err)
 	}
 	for _, w := range c.Warnings() {
 		log.Warn("connection string", "option", w.Option, "problem", w.Problem)

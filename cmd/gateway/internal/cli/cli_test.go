@@ -79,6 +79,8 @@ func TestRun(t *testing.T) {
 		{"config with a bad variable", []string{"config", "--uri", secret}, []string{"MOORING_LOG_LEVEL=loud"}, 1, `^$`, `^mooring: option log\.level \(from MOORING_LOG_LEVEL\): "loud" is not one of [^\n]*\n$`},
 		{"serve without a uri", []string{"serve"}, nil, 2, `^$`, `^mooring: option uri: is required[^\n]*\nTry: mooring serve --help\n$`},
 		{"serve with a bad uri", []string{"serve"}, []string{"MOORING_URI=http://user:hunter2@db"}, 1, `^$`, `^mooring: option uri \(from MOORING_URI\): [^\n]*\n$`},
+		{"serve with a bad file of a uri", []string{"serve"}, []string{"MOORING_URI=mongodb://db/?tls=true&tlsCAFile=/no/such"}, 1, `^$`, `mooring: option uri \(from MOORING_URI\): [^\n]*/no/such[^\n]*\n$`},
+		{"serve with a uri without a certificate", []string{"serve"}, []string{"MOORING_URI=mongodb://db/?tls=true&authMechanism=MONGODB-X509"}, 1, `^$`, `mooring: option uri \(from MOORING_URI\): [^\n]*\n$`},
 		{"serve with a missing file", []string{"serve", "--config", "/no/such.yaml"}, nil, 1, `^$`, `^mooring: [^\n]*/no/such\.yaml[^\n]*\n$`},
 		{"serve with a broken file", []string{"serve", "--config", notYAML}, nil, 1, `^$`, `^mooring: configuration file: [^\n]*c\.yaml[^\n]*\n$`},
 		{"serve with two bad values", []string{"serve", "--uri", secret, "--log-level=x", "--log-format=y"}, nil, 2, `^$`, `^mooring: option log\.level[^\n]*\nmooring: option log\.format[^\n]*\nTry: [^\n]*\n$`},

@@ -39,7 +39,7 @@ func checkConfig(c call) error {
 		return &config.Error{Option: "handle.keys", Problem: err.Error()}
 	}
 	if _, err := client.TopologyConfig(&cfg.MongoDB, client.Options{}); err != nil {
-		return &config.Error{Option: "uri", Problem: err.Error()}
+		return cfg.WrongURI(err)
 	}
 	if err := cfg.CheckWritten(); err != nil {
 		return err

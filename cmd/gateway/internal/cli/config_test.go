@@ -33,6 +33,7 @@ func TestConfigCheck(t *testing.T) {
 		{name: "a certificate", args: []string{"--uri", uri, "--tls-certificate-file", garbage, "--tls-key-file", garbage}, code: 1, stderr: "tls"},
 		{name: "a policy", args: []string{"--uri", uri, "--policy-file", garbage}, code: 1, stderr: "policy.file"},
 		{name: "an authority of the deployment", args: []string{"--uri", uri + "/?tls=true&tlsCAFile=" + garbage}, code: 2, stderr: "option uri"},
+		{name: "an authority of the deployment that a variable names", env: [2]string{"MOORING_URI", uri + "/?tls=true&tlsCAFile=" + garbage}, code: 1, stderr: "option uri (from MOORING_URI): "},
 		{name: "the traces", args: []string{"--uri", uri}, env: [2]string{"OTEL_TRACES_EXPORTER", "zipkin"}, code: 1, stderr: "OTEL_TRACES_EXPORTER"},
 		{name: "the audit log", args: []string{"--uri", uri, "--audit-file=/nonexistent/x"}, code: 1, stderr: "option audit.file: "},
 		{name: "the file of the addresses", args: []string{"--uri", uri, "--addresses-file=/nonexistent/x"}, code: 1, stderr: "option addressesFile: "},

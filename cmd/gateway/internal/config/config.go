@@ -328,6 +328,18 @@ func (e *Error) OnCommandLine() bool {
 	return strings.HasPrefix(e.Source, "--") || e.Option == uriOption && e.Source == ""
 }
 
+// WrongURI returns the error of a connection string that Load has read and that turns out to be
+// unusable, with the source of the string.
+func (c *Config) WrongURI(err error) error {
+	e := &Error{Option: uriOption, Problem: err.Error()}
+	for _, v := range c.values {
+		if v.option.Name == uriOption {
+			e.Source = v.source
+		}
+	}
+	return e
+}
+
 // Deployment returns the name of the deployment: gateways with the same name can continue each
 // other's cursors. It is the configured name, else the SRV name, else the name of the replica
 // set, else the list of hosts. That list is the last choice since it may change while the

@@ -128,11 +128,7 @@ func (s *session) inProcess(ctx context.Context, uri string) (grpc.ClientConnInt
 	}
 	cfg, err := config.Load(flags, nil)
 	if err != nil {
-		wrong, ok := errors.AsType[*config.Error](err)
-		if ok {
-			return nil, usage("the connection string: %s", wrong.Problem)
-		}
-		return nil, err
+		return nil, s.wrongString(err)
 	}
 	var hosts []string // with an SRV name there are none
 	for _, host := range cfg.MongoDB.Hosts {
@@ -141,7 +137,7 @@ func (s *session) inProcess(ctx context.Context, uri string) (grpc.ClientConnInt
 	s.leads = "mongodb://" + cfg.MongoDB.SRVHost + strings.Join(hosts, ",")
 	gateway, err := app.NewLocal(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil, err
+		return nil, s.wrongString(err)
 	}
 	if err := gateway.Start(ctx); err != nil {
 		return nil, err
@@ -152,6 +148,19 @@ func (s *session) inProcess(ctx context.Context, uri string) (grpc.ClientConnInt
 		_ = gateway.Stop(ctx) // nothing is left to do about it
 	})
 	return gateway.Conn(), nil
+}
+
+// wrongString returns the error of a gateway in the process, without the name of its option, which
+// the command does not have.
+func (s *session) wrongString(err error) error {
+	wrong, ok := errors.AsType[*config.Error](err)
+	if !ok {
+		return err
+	}
+	if s.text("address") == "" { // a profile has the string
+		return fmt.Errorf("the connection string: %s", wrong.Problem)
+	}
+	return usage("the connection string: %s", wrong.Problem)
 }
 
 // unanswered says why a call has no answer of a gateway.
