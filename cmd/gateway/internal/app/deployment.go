@@ -62,11 +62,9 @@ func newClient(
 	lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, sink *event.Sink, l *login.Login,
 	admitted *admission.Admission, secure *mongoTLS,
 ) (*client.Client, error) {
-	c, err := client.New(cfg.MongoDB, client.Options{
-		Sink: sink, Version: build.Version(), User: l.User, MaxPinnedShare: cfg.Cursors.MaxPinned,
+	c, err := makeClient(cfg, secure, client.Options{
+		Sink: sink, User: l.User, MaxPinnedShare: cfg.Cursors.MaxPinned,
 		MaxRunOnShare: cfg.MaxAbandoned,
-		OIDC:          token.Provider(cfg.Token),
-		TLS:           secure.TLS,
 		AdmitReply:    admitted.AdmitReply,
 		AdmitMessage:  admitted.AdmitMessage,
 		Spare:         admitted.SpareFor,
@@ -79,7 +77,7 @@ func newClient(
 		WaitLimit: admitted.Patience,
 	})
 	if err != nil {
-		return nil, cfg.WrongURI(err)
+		return nil, err
 	}
 	for _, w := range c.Warnings() {
 		log.Warn("connection string", "option", w.Option, "problem", w.Problem)
@@ -91,6 +89,30 @@ func newClient(
 		OnStop:  l.Close,
 	})
 	return c, nil
+}
+
+// makeClient returns a client that is not started. It completes the options with what follows from
+// the configuration alone.
+func makeClient(
+	cfg *config.Config, secure *mongoTLS, opt client.Options,
+) (*client.Client, error) {
+	opt.Version, opt.OIDC, opt.TLS = build.Version(), token.Provider(cfg.Token), secure.TLS
+	c, err := client.New(cfg.MongoDB, opt)
+	if err != nil {
+		return nil, cfg.WrongURI(err)
+	}
+	return c, nil
+}
+
+// CheckDeployment returns the error with which New would refuse the connection string, or one of
+// the files that it names.
+func CheckDeployment(cfg *config.Config) error {
+	secure, err := newMongoTLS(cfg)
+	if err != nil {
+		return err
+	}
+	_, err = makeClient(cfg, secure, client.Options{}) // never started: there is nothing to close
+	return err
 }
 
 const (

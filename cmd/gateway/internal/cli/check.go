@@ -11,9 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/mooringdb/mooring/cmd/gateway/internal/certificate"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/check"
-	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/token"
 	"github.com/mooringdb/mooring/core/client"
 )
@@ -38,15 +36,8 @@ func checkDeployment(c call) error {
 	} else if asJSON {
 		write = printJSON
 	}
-	cfg, err := config.Load(c.flags, c.environ)
+	cfg, holder, err := loadAll(c)
 	if err != nil {
-		return err
-	}
-	holder, err := certificate.New(cfg.TLS)
-	if err != nil {
-		return err
-	}
-	if err := cfg.CheckWritten(); err != nil {
 		return err
 	}
 

@@ -35,6 +35,12 @@ func TestCheck(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, "option audit.file: ") {
 		t.Errorf("check with an audit log that cannot be written = %d, %q", code, stderr)
 	}
+	t.Setenv("OTEL_TRACES_EXPORTER", "zipkin")
+	code, _, stderr = run(nil, "check", "--uri", mongo.URI())
+	if code != 1 || !strings.Contains(stderr, "OTEL_TRACES_EXPORTER: ") {
+		t.Errorf("check with traces that serve refuses = %d, %q", code, stderr)
+	}
+	t.Setenv("OTEL_TRACES_EXPORTER", "")
 	code, stdout, stderr = run(nil, "check", "--uri", down.URI())
 	want := "mooring: no host can be reached: network error on " + string(down.Address()) +
 		" (dial): connect: connection refused\n"

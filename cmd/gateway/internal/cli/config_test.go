@@ -17,7 +17,10 @@ func TestConfigCheck(t *testing.T) {
 	if err := os.WriteFile(garbage, []byte("garbage"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const uri = "mongodb://user:hunter2@db.example"
+	const (
+		uri     = "mongodb://user:hunter2@db.example"
+		oidcURI = "mongodb://db.example/?authMechanism=MONGODB-OIDC"
+	)
 	for _, tt := range []struct {
 		name           string
 		args           []string
@@ -34,6 +37,9 @@ func TestConfigCheck(t *testing.T) {
 		{name: "a policy", args: []string{"--uri", uri, "--policy-file", garbage}, code: 1, stderr: "policy.file"},
 		{name: "an authority of the deployment", args: []string{"--uri", uri + "/?tls=true&tlsCAFile=" + garbage}, code: 2, stderr: "option uri"},
 		{name: "an authority of the deployment that a variable names", env: [2]string{"MOORING_URI", uri + "/?tls=true&tlsCAFile=" + garbage}, code: 1, stderr: "option uri (from MOORING_URI): "},
+		{name: "a file of tokens", args: []string{"--uri", oidcURI, "--mongodb-token-file", garbage}, stdout: "tokenFile: "},
+		{name: "a program for tokens", args: []string{"--uri", oidcURI, "--mongodb-token-command=/no/such"}, stdout: "tokenCommand: "},
+		{name: "no source of tokens", args: []string{"--uri", oidcURI}, code: 2, stderr: "ENVIRONMENT"},
 		{name: "the traces", args: []string{"--uri", uri}, env: [2]string{"OTEL_TRACES_EXPORTER", "zipkin"}, code: 1, stderr: "OTEL_TRACES_EXPORTER"},
 		{name: "the audit log", args: []string{"--uri", uri, "--audit-file=/nonexistent/x"}, code: 1, stderr: "option audit.file: "},
 		{name: "the file of the addresses", args: []string{"--uri", uri, "--addresses-file=/nonexistent/x"}, code: 1, stderr: "option addressesFile: "},
