@@ -16,6 +16,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/watch"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/event"
 	"github.com/mooringdb/mooring/core/seedlist"
 	"github.com/mooringdb/mooring/service/admission"
@@ -104,15 +105,18 @@ func makeClient(
 	return c, nil
 }
 
-// CheckDeployment returns the error with which New would refuse the connection string, or one of
-// the files that it names.
-func CheckDeployment(cfg *config.Config) error {
+// CheckDeployment returns the warnings of the connection string, or the error with which New would
+// refuse it or one of the files that it names.
+func CheckDeployment(cfg *config.Config) ([]connstring.Warning, error) {
 	secure, err := newMongoTLS(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = makeClient(cfg, secure, client.Options{}) // never started: there is nothing to close
-	return err
+	c, err := makeClient(cfg, secure, client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return c.Warnings(), nil // c was never started: there is nothing to close
 }
 
 const (

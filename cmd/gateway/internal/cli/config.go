@@ -32,10 +32,14 @@ func checkConfig(c call) error {
 	if err != nil {
 		return err
 	}
-	if err := app.CheckDeployment(cfg); err != nil {
+	warnings, err := app.CheckDeployment(cfg)
+	if err != nil {
 		return err
 	}
 	for _, w := range cfg.Warnings {
+		fmt.Fprintln(c.stderr, "mooring: warning:", w)
+	}
+	for _, w := range warnings {
 		fmt.Fprintln(c.stderr, "mooring: warning:", w)
 	}
 	return cfg.WriteEffective(c.stdout)

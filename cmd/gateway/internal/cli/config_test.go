@@ -31,6 +31,7 @@ func TestConfigCheck(t *testing.T) {
 		{name: "fine", args: []string{"--uri", uri}, stdout: "uri: mongodb://"},
 		{name: "a variable with a letter missing", args: []string{"--uri", uri}, env: [2]string{"MOORING_REST_ADRESS", "x"}, stdout: "uri:", stderr: "warning: unknown environment variable MOORING_REST_ADRESS has no effect; did you mean MOORING_REST_ADDRESS?\n"},
 		{name: "a warning", args: []string{"--uri", uri}, env: [2]string{"MOORING_NOPE", "1"}, stdout: "uri:", stderr: "warning: unknown environment variable MOORING_NOPE has no effect\n"},
+		{name: "a warning of the connection string", args: []string{"--uri", uri + "/?tls=True"}, stdout: "uri:", stderr: "mooring: warning: Unsupported value for \"tls\""},
 		{name: "an option", args: []string{"--uri", uri, "--log-level=loud"}, code: 2, stderr: "option log.level"},
 		{name: "a file that is not there", args: []string{"--uri", uri, "--config=/nope"}, code: 1, stderr: "configuration file"},
 		{name: "a certificate", args: []string{"--uri", uri, "--tls-certificate-file", garbage, "--tls-key-file", garbage}, code: 1, stderr: "tls"},

@@ -98,6 +98,21 @@ func TestData(t *testing.T) {
 	}
 }
 
+// TestWarningsOfTheConnectionString checks that commands say what they ignore in it, and that the
+// completion of a command says nothing.
+func TestWarningsOfTheConnectionString(t *testing.T) {
+	w := newWorld(t)
+	address := w.addresses["deployment"] + "&tls=True"
+	said := w.run(t, "count shop.orders --address "+address, "")
+	if !strings.HasPrefix(said, "0\nmooring: warning: Unsupported value for \"tls\"") {
+		t.Errorf("count with tls=True = %q", said)
+	}
+	said = w.run(t, "complete count --address "+address+" shop.", "")
+	if strings.Contains(said, "warning") {
+		t.Errorf("complete with tls=True = %q", said)
+	}
+}
+
 func (w *world) step(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	switch d.Cmd {

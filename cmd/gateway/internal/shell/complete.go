@@ -47,7 +47,7 @@ func (c *Command) Complete(words, environ []string) []string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 	defer cancel()
-	s := &session{Invocation: Invocation{Flags: flags, Environ: environ}}
+	s := &session{Invocation: Invocation{Flags: flags, Environ: environ, Stderr: io.Discard}}
 	defer s.close()
 	return s.namespaces(ctx, last)
 }

@@ -139,6 +139,9 @@ func (s *session) inProcess(ctx context.Context, uri string) (grpc.ClientConnInt
 	if err != nil {
 		return nil, s.wrongString(err)
 	}
+	for _, w := range gateway.Warnings() {
+		fmt.Fprintln(s.Stderr, "mooring: warning:", w)
+	}
 	if err := gateway.Start(ctx); err != nil {
 		return nil, err
 	}
