@@ -262,6 +262,10 @@ func TestUnacknowledged(t *testing.T) {
 			`call DocumentService/DeleteOne {"database":"a","collection":"b","filter":{}}`,
 			`{"acknowledged":true,"deletedCount":1,` + strings.Replace(field, `"}`, `","labels":[]}`, 1),
 		},
+		{
+			`call DocumentService/Import {"database":"a","collection":"b","documents":[{"_id":1}]}`,
+			`{"acknowledged":true,"insertedCount":1,` + strings.Replace(field, `"}}`, `","labels":[]},"failedCount":0}`, 1),
+		},
 		{"import a.b $DIR/doc --quiet", "{\"insertedCount\":1,\"rejectedCount\":0}\n" + failed},
 		{"import a.b $DIR/doc --quiet --upsert", "{\"insertedCount\":0,\"replacedCount\":1,\"rejectedCount\":0}\n" + failed},
 	} {

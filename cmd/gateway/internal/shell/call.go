@@ -79,15 +79,7 @@ func runCall(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	if err := s.printMessage(answer); err != nil {
-		return err
-	}
-	if w, ok := answer.(interface {
-		GetWriteConcernError() *mooringv1.WriteConcernError
-	}); ok {
-		return unacknowledged(transfer.Concern(w.GetWriteConcernError()))
-	}
-	return nil
+	return s.printAnswer(answer)
 }
 
 // stream makes a call with one request, and prints the messages that come.
@@ -116,19 +108,28 @@ func (s *session) stream(
 		case err != nil:
 			return client.Explain(err)
 		}
-		if err := s.printMessage(response); err != nil || !m.Descriptor.IsStreamingServer() {
+		if err := s.printAnswer(response); err != nil || !m.Descriptor.IsStreamingServer() {
 			return err
 		}
 	}
 }
 
-func (s *session) printMessage(m proto.Message) error {
+// printAnswer prints a message. It also fails if the message tells of a write that is not
+// acknowledged.
+func (s *session) printAnswer(m proto.Message) error {
 	text, err := rest.Append(nil, m, s.mode())
 	if err != nil {
 		return err
 	}
-	_, err = s.Stdout.Write(append(text, '\n'))
-	return err
+	if _, err := s.Stdout.Write(append(text, '\n')); err != nil {
+		return err
+	}
+	if w, ok := m.(interface {
+		GetWriteConcernError() *mooringv1.WriteConcernError
+	}); ok {
+		return unacknowledged(transfer.Concern(w.GetWriteConcernError()))
+	}
+	return nil
 }
 
 // messages returns an empty request and an empty response.
