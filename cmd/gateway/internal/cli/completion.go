@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/pflag"
 )
@@ -14,12 +15,17 @@ import (
 const completeWord = "complete"
 
 // The scripts ask the program for the words, so that they stay right when commands and flags
-// change.
+// change. Names of a deployment may be source text for a shell: zsh and fish quote what they
+// insert, and bash does not.
 const (
 	bashScript = `# bash completion for mooring
 _mooring() {
-	local IFS=$'\n'
-	COMPREPLY=($(mooring complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+	local word
+	COMPREPLY=()
+	while IFS= read -r word; do
+		printf -v word %q "$word"
+		COMPREPLY+=("$word")
+	done < <(mooring complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
 }
 complete -o default -F _mooring mooring
 `
@@ -57,12 +63,13 @@ func complete(words, environ []string, w io.Writer) int {
 
 // completions returns the words that begin with the last of words and can stand there, sorted: the
 // words of commands, the flags of the command that the words before it name, or what that command
-// completes itself, such as a collection.
+// completes itself, such as a collection. The last of words may have backslashes, with which shells
+// quote. A word with a control character is left out: it may be two lines, or change the terminal.
 func completions(words, environ []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	before, last := words[:len(words)-1], words[len(words)-1]
+	before, last := words[:len(words)-1], strings.ReplaceAll(words[len(words)-1], `\`, "")
 	var all []string
 	if strings.HasPrefix(last, "-") && len(before) > 0 {
 		if c, err := find(before); err == nil {
@@ -71,12 +78,12 @@ func completions(words, environ []string) []string {
 		}
 	} else if all = nextWords(before); len(before) > 0 {
 		if c, err := find(before); err == nil && c.complete != nil {
-			all = c.complete(words[1:], environ)
+			all = c.complete(append(slices.Clone(before[1:]), last), environ)
 		}
 	}
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(word string) bool {
-		return !strings.HasPrefix(word, last)
+		return !strings.HasPrefix(word, last) || strings.ContainsFunc(word, unicode.IsControl)
 	})
 }
 

@@ -49,9 +49,43 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-// TestShells has each shell that is installed read its script and complete a word.
+// writeProfiles writes profiles with these names, in the syntax of YAML, into a home.
+func writeProfiles(t *testing.T, home string, names ...string) {
+	t.Helper()
+	folder := filepath.Join(home, ".config", "mooring")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var text string
+	for _, name := range names {
+		text += name + ": {address: mongodb://h}\n"
+	}
+	err := os.WriteFile(filepath.Join(folder, "profiles.yaml"), []byte(text), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCompletionsOfNames checks that each name is one line, which a terminal can show, and that the
+// last word may be as a shell quotes it.
+func TestCompletionsOfNames(t *testing.T) {
+	home := t.TempDir()
+	writeProfiles(t, home, "plain", "two words", `"a\nb"`, `"a\e[2Jb"`, `"a\x9bb"`)
+	for last, want := range map[string]string{
+		"": "plain\ntwo words\n", "two": "two words\n", `two\ w`: "two words\n", "a": "",
+	} {
+		code, stdout, _ := run([]string{"HOME=" + home}, "complete", "find", "--profile", last)
+		if code != 0 || stdout != want {
+			t.Errorf("complete find --profile %s = %d, %q; want %q", last, code, stdout, want)
+		}
+	}
+}
+
+// TestShells has each shell that is installed read its script and complete a word. Bash takes the
+// completions as source text: a name must come back from it as it is.
 func TestShells(t *testing.T) {
 	dir := t.TempDir()
+	writeProfiles(t, dir, "'a b`x` $(y)*'", "ab")
 	if err := os.Symlink(os.Args[0], filepath.Join(dir, "mooring")); err != nil {
 		t.Fatal(err)
 	}
@@ -61,14 +95,17 @@ func TestShells(t *testing.T) {
 		want   string
 	}{
 		{
-			"bash", `source "$1"; COMP_WORDS=(mooring serve --log-); COMP_CWORD=2; _mooring; printf '%s\n' "${COMPREPLY[@]}"; complete -p mooring`,
-			"--log-driver --log-format --log-level --log-slow-request complete -o default -F _mooring mooring",
+			"bash", `source "$1"; COMP_WORDS=(mooring serve --log-); COMP_CWORD=2; _mooring; printf '%s\n' "${COMPREPLY[@]}"; complete -p mooring; COMP_WORDS=(mooring find --profile a); COMP_CWORD=3; _mooring; eval "printf '<%s>\n' ${COMPREPLY[*]}"`,
+			"--log-driver --log-format --log-level --log-slow-request complete -o default -F _mooring mooring <a b`x` $(y)*> <ab>",
 		},
 		{
-			"zsh", `compdef() { print -- compdef $@ }; compadd() { print -l -- $found }; source $1; words=(mooring serve --log-); CURRENT=3; _mooring`,
-			"compdef _mooring mooring --log-driver --log-format --log-level --log-slow-request",
+			"zsh", `compdef() { print -- compdef $@ }; compadd() { print -l -- "<"$^found">" }; source $1; words=(mooring serve --log-); CURRENT=3; _mooring; words=(mooring find --profile a); CURRENT=4; _mooring`,
+			"compdef _mooring mooring <--log-driver> <--log-format> <--log-level> <--log-slow-request> <a b`x` $(y)*> <ab>",
 		},
-		{"fish", `source $argv[1]; complete -C 'mooring serve --log-'`, "--log-driver --log-format --log-level --log-slow-request"},
+		{
+			"fish", `source $argv[1]; complete -C 'mooring serve --log-'; complete -C 'mooring find --profile a'`,
+			"--log-driver --log-format --log-level --log-slow-request a b`x` $(y)* ab",
+		},
 	} {
 		t.Run(row.shell, func(t *testing.T) {
 			shell, err := exec.LookPath(row.shell)
