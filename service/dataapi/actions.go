@@ -16,6 +16,7 @@ import (
 
 // action describes one action.
 type action struct {
+	rpc string // that it calls
 	// required and optional list the fields of the body, beside everywhere.
 	required, optional []string
 	run                func(ctx context.Context, c *call, in *input) error
@@ -29,25 +30,47 @@ func (a *action) has(field string) bool {
 
 // actions has all actions by their names.
 var actions = map[string]*action{
-	"findOne": {optional: []string{"filter", "projection", "sort"}, run: findOne},
+	"findOne": {
+		rpc:      mooringv1.DocumentService_FindOne_FullMethodName,
+		optional: []string{"filter", "projection", "sort"}, run: findOne,
+	},
 	"find": {
+		rpc:      mooringv1.DocumentService_StreamFind_FullMethodName,
 		optional: []string{"filter", "projection", "sort", "limit", "skip"}, run: find,
 	},
-	"insertOne":  {required: []string{"document"}, run: insertOne},
-	"insertMany": {required: []string{"documents"}, run: insertMany},
+	"insertOne": {
+		rpc:      mooringv1.DocumentService_InsertOne_FullMethodName,
+		required: []string{"document"}, run: insertOne,
+	},
+	"insertMany": {
+		rpc:      mooringv1.DocumentService_InsertMany_FullMethodName,
+		required: []string{"documents"}, run: insertMany,
+	},
 	"updateOne": {
+		rpc:      mooringv1.DocumentService_UpdateOne_FullMethodName,
 		required: []string{"filter", "update"}, optional: []string{"upsert"}, run: updateOne,
 	},
 	"updateMany": {
+		rpc:      mooringv1.DocumentService_UpdateMany_FullMethodName,
 		required: []string{"filter", "update"}, optional: []string{"upsert"}, run: updateMany,
 	},
 	"replaceOne": {
+		rpc:      mooringv1.DocumentService_ReplaceOne_FullMethodName,
 		required: []string{"filter", "replacement"}, optional: []string{"upsert"},
 		run: replaceOne,
 	},
-	"deleteOne":  {required: []string{"filter"}, run: deleteOne},
-	"deleteMany": {required: []string{"filter"}, run: deleteMany},
-	"aggregate":  {required: []string{"pipeline"}, run: aggregate},
+	"deleteOne": {
+		rpc:      mooringv1.DocumentService_DeleteOne_FullMethodName,
+		required: []string{"filter"}, run: deleteOne,
+	},
+	"deleteMany": {
+		rpc:      mooringv1.DocumentService_DeleteMany_FullMethodName,
+		required: []string{"filter"}, run: deleteMany,
+	},
+	"aggregate": {
+		rpc:      mooringv1.DocumentService_StreamAggregate_FullMethodName,
+		required: []string{"pipeline"}, run: aggregate,
+	},
 }
 
 // names lists the actions for an error message.

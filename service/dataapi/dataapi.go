@@ -94,13 +94,14 @@ func (c *call) serve() error {
 		return err
 	}
 	do := actionOf(r.URL.Path)
-	switch {
-	case do == nil:
+	if do == nil {
 		return &rpcerr.Error{
 			Reason:  rpcerr.RouteNotFound,
 			Message: "there is no action at this path; the actions are " + names(),
 		}
-	case r.Method != http.MethodPost:
+	}
+	c.x.Calls(do.rpc)
+	if r.Method != http.MethodPost {
 		c.x.Response.Header().Set("Allow", http.MethodPost)
 		return &rpcerr.Error{
 			Reason: rpcerr.MethodNotAllowed, Message: "an action is a POST, not a " + r.Method,

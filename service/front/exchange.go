@@ -36,6 +36,8 @@ type Exchange struct {
 	r        *http.Request
 	ids      [1]string // the request's id, as a header has it
 	identity *caller.Identity
+	admitted bool      // the client may make calls
+	rpc      string    // that the request calls; empty: it is not known
 	deadline time.Time // of the call; zero: none
 	called   bool      // the request has reached the interceptors
 	// lent is the memory that responses of Conn have views of, until the exchange ends.
@@ -101,6 +103,7 @@ func (x *Exchange) Admit(identify func(context.Context) (*caller.Identity, error
 	if x.identity != nil {
 		flood.From(x.r.Context()).Trust()
 	}
+	x.admitted = true
 	x.Memory.open()
 	return checkURL(x.r)
 }
@@ -118,6 +121,10 @@ func checkURL(r *http.Request) error {
 	}
 	return refuse(rpcerr.URITooLong, message)
 }
+
+// Calls says which RPC the request calls. If the request is refused before it is a call, that is
+// recorded as a refusal of the RPC.
+func (x *Exchange) Calls(rpc string) { x.rpc = rpc }
 
 // Identify returns who makes the call, nil if clients are not authenticated. add, if it is not nil,
 // adds credentials to those of all requests. What browsers ask before a call needs no credential.
@@ -201,19 +208,23 @@ func (x *Exchange) Describe(err error) *rpcerr.Failure {
 	return rpcerr.Explain(err, of)
 }
 
-// Explain returns a failure as clients see it. It counts, audits and logs the failure if the
-// request has reached no interceptor.
+// Explain returns a failure as clients see it. It records the failure if the request has reached
+// no interceptor, and blocks while it holds back that of a client that has had many.
 func (x *Exchange) Explain(ctx context.Context, err error) *rpcerr.Failure {
 	failed := x.Describe(err)
 	if !x.called {
 		if x.identity == nil {
 			flood.From(x.r.Context()).Waste() //nolint:contextcheck // the connection's
 		}
-		x.front.config.Refusals.Refused(ctx, &interceptor.Refusal{
-			RequestID: x.ID(), Client: address(x.r),
-			Method: knownMethod(x.r.Method), Path: x.LogPath,
+		refusal := &interceptor.Refusal{
+			RequestID: x.ID(), Client: address(x.r), Admitted: x.admitted,
+			Method: knownMethod(x.r.Method), Path: x.LogPath, RPC: x.rpc,
 			Status: failed.HTTPStatus(), Code: failed.Code(), Reason: failed.Reason(),
-		})
+		}
+		if x.identity != nil {
+			refusal.Principal = x.identity.Principal
+		}
+		x.front.config.Refusals.Refused(ctx, refusal)
 	}
 	return failed
 }

@@ -32,7 +32,7 @@ func (x *Chain) Authenticate(ctx context.Context, method string) (context.Contex
 		return &call.LocalContext{Context: ctx, Local: local}, nil
 	}
 	failure := rpcerr.Explain(err, call.Call{Local: local})
-	refusals := Refusals{Logger: x.cfg.Logger, Meter: x.cfg.Meter, Audit: x.cfg.Audit}
+	refusals := x.Refusals()
 	refusals.Refused(ctx, &Refusal{
 		RequestID: local.RequestID, Method: method, Client: presented.Address,
 		Code: failure.Code(), Reason: failure.Reason(), Message: failure.Logged(),

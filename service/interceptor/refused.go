@@ -5,30 +5,48 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/audit"
+	"github.com/mooringdb/mooring/service/recent"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
 // Refusals records the requests that are refused before they are calls: in the metrics, the audit
-// log and the log. A field that is nil records nothing.
+// log, the log and, if their clients may make calls, among the calls that are remembered. It holds
+// these back as those of calls. A field that is nil does nothing.
 type Refusals struct {
 	Logger *slog.Logger
 	Meter  interface {
 		Refused(code codes.Code, reason string)
 	}
-	Audit *audit.Log
+	Audit     *audit.Log
+	Recent    *recent.List
+	Admission *admission.Admission
+}
+
+// Refusals returns what records refusals where the interceptors record calls.
+func (x *Chain) Refusals() Refusals {
+	return Refusals{
+		Logger: x.cfg.Logger, Meter: x.cfg.Meter, Audit: x.cfg.Audit, Recent: x.cfg.Recent,
+		Admission: x.cfg.Admission,
+	}
 }
 
 // Refusal describes a request that was refused before it was a call.
 type Refusal struct {
 	RequestID string
+	// Principal names the client; empty: it is not known, or has no name.
+	Principal string
+	// Admitted says that the client may make calls: it is known, or need not be.
+	Admitted bool
 	// Method is the gRPC method. Of a request of HTTP it is the method of HTTP; then Path is the
-	// path, and Status the status of the answer.
-	Method, Path string
-	Status       int
+	// path, Status the status of the answer, and RPC the gRPC method, empty if it is not known.
+	Method, Path, RPC string
+	Status            int
 	// Client is the client's address; zero: not known, as over a Unix domain socket.
 	Client netip.Addr
 	Code   codes.Code
@@ -37,19 +55,36 @@ type Refusal struct {
 	Message string
 }
 
-// Refused records a refusal. It does not block.
+// Refused records a refusal. It blocks while it holds back that of a client that has had many.
 func (r *Refusals) Refused(ctx context.Context, e *Refusal) {
 	if r.Meter != nil {
 		r.Meter.Refused(e.Code, e.Reason)
 	}
 	e.Method = LogPath(e.Method)
 	method := e.Method
-	if e.Path != "" {
+	switch {
+	case e.RPC != "":
+		method = e.RPC
+	case e.Path != "":
 		method += " " + e.Path
 	}
 	r.Audit.Ended(ctx, &audit.Entry{
-		RequestID: e.RequestID, Method: method, Client: e.Client, Code: e.Code, Reason: e.Reason,
+		Principal: e.Principal, RequestID: e.RequestID, Method: method, Client: e.Client,
+		Code: e.Code, Reason: e.Reason,
 	})
+	r.log(ctx, e)
+	if !e.Admitted || !isRefusal(e.Code, e.Reason) {
+		return
+	}
+	r.Recent.Add(recent.Refused, &recent.Call{
+		Method: method, Principal: e.Principal, Code: e.Code, Reason: e.Reason,
+		RequestID: e.RequestID, Client: e.Client, Message: e.Message, End: time.Now(),
+	})
+	r.Admission.HoldBack(ctx, admission.PrincipalOf(e.Principal, e.Client))
+}
+
+// log writes the line of a refusal.
+func (r *Refusals) log(ctx context.Context, e *Refusal) {
 	if r.Logger == nil {
 		return
 	}
@@ -71,6 +106,9 @@ func (e *Refusal) attrs() []slog.Attr {
 		attrs = append(attrs, slog.String("code", e.Code.String()))
 	}
 	attrs = append(attrs, slog.String("reason", e.Reason))
+	if e.Principal != "" {
+		attrs = append(attrs, slog.String("principal", e.Principal))
+	}
 	if e.Client.IsValid() {
 		attrs = append(attrs, slog.String("client", e.Client.String()))
 	}

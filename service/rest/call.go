@@ -65,6 +65,7 @@ func (c *call) open() error {
 		r = c.api.liveTicket
 	}
 	c.r.Pattern = r.path // for those in front of the handler
+	c.x.Calls(r.rpc)
 	chosen, ok := media.Accept(c.r.Header["Accept"], r.offers)
 	if !ok {
 		return refuse(rpcerr.NotAcceptable,

@@ -143,11 +143,13 @@ func (c *call) open() error {
 		return err
 	}
 	r := c.x.Request()
-	switch {
-	case c.method == nil:
+	if c.method == nil {
 		return &rpcerr.Error{
 			Reason: rpcerr.Unimplemented, Message: "there is no method " + r.URL.Path,
 		}
+	}
+	c.x.Calls(c.method.name)
+	switch {
 	case r.Method != http.MethodPost:
 		c.x.Response.Header().Set("Allow", http.MethodPost)
 		return &rpcerr.Error{

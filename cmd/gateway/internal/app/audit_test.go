@@ -108,6 +108,47 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// TestAuditOfUnreadRequests sends writes that are larger than a request may be, by all ways in.
+// They are refused before they are calls, and the file has each as a call of its client.
+func TestAuditOfUnreadRequests(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit")
+	key, line := newKey(t, "shop", time.Time{})
+	g := start(t, fakemongo.NewTCPServer(t, nil).URI(), "--requests-max-size=64KiB",
+		"--auth-api-keys-file", secretFile(t, "keys", line), "--audit-file", path,
+		"--data-api-sources=main")
+	defer g.stop()
+	text := strings.Repeat("x", 100<<10)
+	for _, to := range []struct{ path, contentType string }{
+		{"/v1/databases/db/collections/c/documents:insertMany", "application/json"},
+		{"/mooring.v1.DocumentService/InsertMany", "application/proto"},
+		{"/mooring.v1.DocumentService/InsertMany", "application/grpc-web+proto"},
+		{"/action/insertMany", "application/json"},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			"http://"+g.Addresses().REST+to.path, strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", to.contentType)
+		r.Header.Set("Api-Key", key)
+		resp, err := g.http.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	if err := g.FlushAudit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const insert = "key:shop DocumentService/InsertMany  "
+	want := []string{
+		insert + "TooLarge", insert + "TooLarge", insert + "TooLarge", insert + "TooLarge",
+	}
+	if got := audited(t, path); !slices.Equal(got, want) {
+		t.Errorf("the log has %q, want %q", got, want)
+	}
+}
+
 // TestAuditAtTheEnd checks that the file has the line of a call that ends during the shutdown.
 func TestAuditAtTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit")

@@ -21,7 +21,6 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/api"
-	"github.com/mooringdb/mooring/service/audit"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/console"
@@ -92,9 +91,8 @@ func newREST(state *ready.State, tickets *changestream.Tickets) *rest.API {
 	return rest.New(rest.Config{Ready: state.Ready, Tickets: tickets})
 }
 
-func newFront(cfg *config.Config, log *slog.Logger, conn *inproc.Conn, api *rest.API,
-	callers *caller.Authenticator, admitted *admission.Admission, audited *audit.Log,
-	m *metrics.Metrics,
+func newFront(cfg *config.Config, conn *inproc.Conn, api *rest.API,
+	callers *caller.Authenticator, admitted *admission.Admission, around *interceptor.Chain,
 ) (*front.Handler, error) {
 	beside, err := besideREST(cfg, callers)
 	if err != nil {
@@ -106,7 +104,7 @@ func newFront(cfg *config.Config, log *slog.Logger, conn *inproc.Conn, api *rest
 		Callers: callers, Admission: admitted, Hosts: cfg.RESTHosts(),
 		CORS:         front.CORS(cfg.REST.CORS),
 		StallTimeout: cfg.Cursors.Idle, MinCompressed: int(cfg.MinCompressed),
-		Refusals: interceptor.Refusals{Logger: log, Meter: m, Audit: audited},
+		Refusals: around.Refusals(),
 		Terse:    cfg.Terse(),
 	})
 }
