@@ -77,15 +77,12 @@ func (x *Chain) OpenAccount(ctx context.Context, c *admission.Account) {
 	if x.cfg.Admission == nil {
 		return
 	}
-	local, name := call.LocalFrom(ctx), ""
-	if id := local.Identity; id != nil {
-		name = id.Principal
-	}
+	local := call.LocalFrom(ctx)
 	client := local.Client
 	if !local.Forwarded {
 		client = fromPeer(ctx).Address
 	}
-	x.cfg.Admission.Open(c, admission.PrincipalOf(name, client))
+	x.cfg.Admission.Open(c, admission.PrincipalOf(nameOf(&local), client))
 }
 
 // refused returns the error of a call, or the refusal that has canceled the call.

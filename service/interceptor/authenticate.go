@@ -40,6 +40,42 @@ func (x *Chain) Authenticate(ctx context.Context, method string) (context.Contex
 	return nil, failure
 }
 
+// Refuse records a unary call of the gRPC listener whose request could not be read. It blocks while
+// it holds back the refusal of a client that has had many. ctx is what Authenticate has returned.
+// The error that it returns is the status that the client gets.
+func (x *Chain) Refuse(ctx context.Context, method string, err error) error {
+	local := localOf(ctx)
+	failure := rpcerr.Explain(err, call.Call{Local: local, Terse: x.cfg.Terse})
+	refusals := x.Refusals()
+	refusals.Refused(ctx, &Refusal{
+		RequestID: local.RequestID, Principal: nameOf(&local), Admitted: true, Method: method,
+		Client: local.Client, Code: failure.Code(), Reason: failure.Reason(),
+		Message: failure.Logged(),
+	})
+	return failure
+}
+
+// localOf returns what the caller within the process says of a call, with the id and the address
+// that a call of the network has.
+func localOf(ctx context.Context) call.Local {
+	local := call.LocalFrom(ctx)
+	if !local.Forwarded && !local.Client.IsValid() {
+		local.Client = fromPeer(ctx).Address
+	}
+	if local.RequestID == "" {
+		local.RequestID = requestID(metadata.ValueFromIncomingContext(ctx, RequestIDKey))
+	}
+	return local
+}
+
+// nameOf returns the principal of the client; empty: it has none.
+func nameOf(local *call.Local) string {
+	if local.Identity == nil {
+		return ""
+	}
+	return local.Identity.Principal
+}
+
 // fromPeer returns what the client's connection says of the client.
 func fromPeer(ctx context.Context) (p caller.Presented) {
 	client, ok := peer.FromContext(ctx)

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/mooringdb/mooring/service/audit"
-	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -58,15 +57,9 @@ func IsRequestID(id string) bool {
 }
 
 func (x *Chain) identify(ctx context.Context, c *pass) error {
-	c.call.Local, c.call.Terse = call.LocalFrom(ctx), x.cfg.Terse
-	switch {
-	case c.call.Forwarded && c.call.Identity != nil: // as the other replica has found out
-		c.call.Principal = c.call.Identity.Principal
-	case !c.call.Forwarded && !c.call.Client.IsValid():
-		c.call.Client = fromPeer(ctx).Address
-	}
-	if c.call.RequestID == "" {
-		c.call.RequestID = requestID(metadata.ValueFromIncomingContext(ctx, RequestIDKey))
+	c.call.Local, c.call.Terse = localOf(ctx), x.cfg.Terse
+	if c.call.Forwarded { // as the other replica has found out
+		c.call.Principal = nameOf(&c.call.Local)
 	}
 	return c.next(ctx)
 }

@@ -52,6 +52,10 @@ type GRPCConfig struct {
 	// is called for all calls but those of health, before the request is read. If it is nil,
 	// clients are not authenticated.
 	Authenticate func(ctx context.Context, method string) (context.Context, error)
+	// Refuse, if it is set, records a unary call of the API whose request could not be read, which
+	// Unary does not see, and returns the error that its client gets. ctx is what Authenticate has
+	// returned.
+	Refuse func(ctx context.Context, method string, err error) error
 	// Trace, if it is set, begins to observe a call of the API. It returns the context of the call,
 	// and what is called with the error of the call at its end.
 	Trace func(ctx context.Context, method string) (context.Context, func(error))
@@ -175,10 +179,14 @@ func (l lateReader) handler(method string, unary grpc.MethodHandler) grpc.Stream
 		defer s.charged.Close()
 		defer s.lent.Close()
 		response, err := unary(server, s.ctx, s.RecvMsg, intercept)
-		if err != nil {
+		switch {
+		case err == nil:
+			return s.SendMsg(response)
+		case !s.arrived.Load() && intercept != nil && l.cfg.Refuse != nil:
+			return l.cfg.Refuse(s.ctx, method, err)
+		default:
 			return err
 		}
-		return s.SendMsg(response)
 	}
 }
 

@@ -46,6 +46,8 @@ type stream struct {
 	unary bool
 	// arrived says that a request has arrived. The goroutine that receives may outlive the handler.
 	arrived atomic.Bool
+	// broken is the error of a call that cut has ended; nil: it has ended none.
+	broken atomic.Pointer[rpcerr.Failure]
 	// free says that the call needs no credential.
 	free bool
 	// coding compresses the messages that say so, in both directions.
@@ -107,6 +109,9 @@ func (s *stream) RecvMsg(m any) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		s.arrived.Store(true)
 		return err
+	}
+	if broken := s.broken.Load(); broken != nil {
+		return broken
 	}
 	if _, ok := status.FromError(err); ok {
 		return err // of grpc: the stream has ended
@@ -176,10 +181,11 @@ func (s *stream) receive(m any) error {
 
 // cut ends the call, whose client does not keep pace.
 func (s *stream) cut(why string) {
-	// The error is that the call has ended meanwhile.
-	_ = s.raw.WriteStatus(rpcerr.Status(rpcerr.BrokenOff(&rpcerr.Error{
+	failure := rpcerr.Explain(rpcerr.BrokenOff(&rpcerr.Error{
 		Reason: rpcerr.BodyTimeout, Message: why,
-	}, s.arrived.Load(), nil)))
+	}, s.arrived.Load(), nil), call.Call{Local: call.LocalFrom(s.ctx)})
+	s.broken.Store(failure)
+	_ = s.raw.WriteStatus(failure.GRPCStatus()) // fails if the call has ended meanwhile
 }
 
 // decode reads the bytes of a message as they arrive, and decodes it.

@@ -233,7 +233,7 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 	s, wire := server.NewGRPC(server.GRPCConfig{
 		MaxRequestSize: maxRequestSize, MaxSizeOf: api.MaxSizeOf(maxRequestSize),
 		Authenticate: authenticate, OpenAccount: x.OpenAccount,
-		Unary: x.Unary(), Stream: x.Stream(),
+		Unary: x.Unary(), Stream: x.Stream(), Refuse: x.Refuse,
 	})
 	services.Register(wire)
 	g.Local = inproc.NewConn(x.Unary(), x.Stream())

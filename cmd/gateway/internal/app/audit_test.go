@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -115,8 +117,31 @@ func TestAuditOfUnreadRequests(t *testing.T) {
 	key, line := newKey(t, "shop", time.Time{})
 	g := start(t, fakemongo.NewTCPServer(t, nil).URI(), "--requests-max-size=64KiB",
 		"--auth-api-keys-file", secretFile(t, "keys", line), "--audit-file", path,
-		"--data-api-sources=main")
+		"--data-api-sources=main", "--admin-address=127.0.0.1:0")
 	defer g.stop()
+	known := metadata.AppendToOutgoingContext(t.Context(), "api-key", key)
+	_, err := mooringv1.NewDocumentServiceClient(g.cc).InsertMany(known,
+		&mooringv1.InsertManyRequest{
+			Database: "db", Collection: "c",
+			Documents: []*mooringv1.Document{{Encoding: &mooringv1.Document_Bson{
+				Bson: documents(1, 100<<10)[0],
+			}}},
+		})
+	id := ""
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.RequestInfo); ok {
+			id = info.GetRequestId()
+		}
+	}
+	if log := g.log.String(); id == "" || !strings.Contains(log, "request_id="+id+
+		" method=/mooring.v1.DocumentService/InsertMany code=ResourceExhausted "+
+		"reason=MessageTooLarge principal=key:shop") {
+		t.Errorf("InsertMany = %v with the id %q, which is not in the log", err, id)
+	}
+	const series = `mooring_errors_total{reason="MessageTooLarge",rpc_response_status_code="RESOURCE_EXHAUSTED"} 1`
+	if got := g.metrics(); !strings.Contains(got, series+"\n") {
+		t.Errorf("the metrics have no %s", series)
+	}
 	text := strings.Repeat("x", 100<<10)
 	for _, to := range []struct{ path, contentType string }{
 		{"/v1/databases/db/collections/c/documents:insertMany", "application/json"},
@@ -142,7 +167,7 @@ func TestAuditOfUnreadRequests(t *testing.T) {
 	}
 	const insert = "key:shop DocumentService/InsertMany  "
 	want := []string{
-		insert + "TooLarge", insert + "TooLarge", insert + "TooLarge", insert + "TooLarge",
+		insert + "MessageTooLarge", insert + "TooLarge", insert + "TooLarge", insert + "TooLarge", insert + "TooLarge",
 	}
 	if got := audited(t, path); !slices.Equal(got, want) {
 		t.Errorf("the log has %q, want %q", got, want)

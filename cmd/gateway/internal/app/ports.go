@@ -60,7 +60,7 @@ func newGRPC(cfg *config.Config, secure *tls.Config, around *interceptor.Chain, 
 		c := server.GRPCConfig{
 			TLS: secure, Proxies: cfg.Proxied(),
 			MaxRequestSize: int(cfg.MaxRequestSize), Unary: around.Unary(),
-			Trace:      traces.GRPC(),
+			Refuse: around.Refuse, Trace: traces.GRPC(),
 			MaxStreams: cfg.Connections.MaxStreams, MaxAge: cfg.Connections.MaxAge,
 			Stream: around.Stream(), Stopping: stop.Done(), Stall: cfg.Cursors.Idle,
 			MaxSizeOf: api.MaxSizeOf(int(cfg.MaxRequestSize)), Room: room(),
