@@ -100,6 +100,8 @@ func (c *call) serve() error {
 			Message: "there is no action at this path; the actions are " + names(),
 		}
 	}
+	// For those in front of the handler. The app before the action may have any name.
+	r.Pattern = r.URL.Path[strings.LastIndex(r.URL.Path, "/action/"):]
 	c.x.Calls(do.rpc)
 	if r.Method != http.MethodPost {
 		c.x.Response.Header().Set("Allow", http.MethodPost)

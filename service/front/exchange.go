@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
 	servicecall "github.com/mooringdb/mooring/service/call"
@@ -212,6 +213,11 @@ func (x *Exchange) Describe(err error) *rpcerr.Failure {
 // no interceptor, and blocks while it holds back that of a client that has had many.
 func (x *Exchange) Explain(ctx context.Context, err error) *rpcerr.Failure {
 	failed := x.Describe(err)
+	if w, ok := x.w.(interface {
+		Failed(status int, code codes.Code)
+	}); ok {
+		w.Failed(failed.HTTPStatus(), failed.Code())
+	}
 	if !x.called {
 		if x.identity == nil {
 			flood.From(x.r.Context()).Waste() //nolint:contextcheck // the connection's

@@ -119,7 +119,9 @@ var (
 	varyOther = []string{"Accept, Accept-Encoding"}
 )
 
-// ServeHTTP answers one request.
+// ServeHTTP answers one request. If w has a method Failed(int, codes.Code), it gets the status of
+// HTTP and the gRPC code of a failure: the status that is written may be that of a success, as of a
+// stream that had begun.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := h.newExchange(w, r)
 	header := w.Header()

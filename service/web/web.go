@@ -148,6 +148,7 @@ func (c *call) open() error {
 			Reason: rpcerr.Unimplemented, Message: "there is no method " + r.URL.Path,
 		}
 	}
+	r.Pattern = c.method.name // for those in front of the handler
 	c.x.Calls(c.method.name)
 	switch {
 	case r.Method != http.MethodPost:

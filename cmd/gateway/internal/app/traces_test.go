@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -8,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/event/eventtrace"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
@@ -164,6 +167,79 @@ server mooring.v1.TransactionService/Commit OK
 				}
 			}
 		})
+	}
+}
+
+// TestTracesOfOtherWaysIn makes calls in the other protocols of the REST port. Their spans have the
+// names of what is called, and have failed with the servers, whatever the status of HTTP is.
+func TestTracesOfOtherWaysIn(t *testing.T) {
+	receiver := otlptest.New(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+	d := deployment.Listen(t, deployment.ReplicaSet, "8.0.0")
+	g := start(t, d.URI(false, nil), "--tracing-sampling=0%", "--data-api-sources=main")
+	g.ready()
+	const web, service = "application/grpc-web+proto", "/mooring.v1.DocumentService/"
+	find, err := proto.Marshal(&mooringv1.FindOneRequest{Database: "db", Collection: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enveloped := func(message string) string {
+		return string(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))) + message
+	}
+	const fields = `{"database": "db", "collection": "c"}`
+	for _, call := range []struct {
+		path, contentType, body string
+		code                    int // of the error of the find; 0: it succeeds
+	}{
+		{service + "FindOne", "application/json", fields, 0},
+		{service + "FindOne", "application/json", fields, 50},
+		{service + "FindOne", web, enveloped(string(find)), 0},
+		{service + "FindOne", web, enveloped(string(find)), 50},
+		{service + "FindOne", web, enveloped(string(find)), 2}, // the client's fault
+		{service + "StreamFind", "application/connect+json", enveloped(fields), 0},
+		{service + "StreamFind", "application/connect+json", enveloped(fields), 50},
+		{
+			"/app/a/endpoint/data/v1/action/findOne", "application/json",
+			`{"dataSource": "main", "database": "db", "collection": "c"}`, 0,
+		},
+		{"/action/nothing", "application/json", "{}", 0},
+	} {
+		if call.code != 0 {
+			g.failPoint(fmt.Sprintf(`"mode": {"times": 1}, "data": `+
+				`{"failCommands": ["find"], "errorCode": %d}`, call.code))
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			"http://"+g.Addresses().REST+call.path, strings.NewReader(call.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", call.contentType)
+		req.Header.Set("Traceparent", traceparent(findTrace))
+		resp, err := g.http.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+	g.stop()
+	var got []string
+	for line := range strings.Lines(receiver.Tree(findTrace, "http.response.status_code",
+		"error.type")) {
+		if strings.HasPrefix(line, "server") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	const findOne, streamFind = "server POST " + service + "FindOne",
+		"server POST " + service + "StreamFind"
+	want := []string{
+		findOne + " 200", findOne + " failed 504 504",
+		findOne + " 200", findOne + " failed 200 DeadlineExceeded", findOne + " 200",
+		streamFind + " 200", streamFind + " failed 200 DeadlineExceeded",
+		"server POST /action/findOne 200", "server POST 404",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the spans: %q\nwant: %q", got, want)
 	}
 }
 

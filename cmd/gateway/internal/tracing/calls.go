@@ -110,6 +110,15 @@ func clientAddress(remote string) []attribute.KeyValue {
 type responseWriter struct {
 	http.ResponseWriter
 	status int // 0: none was written
+	// fault is the code of a call that has failed by a fault of the gateway or the servers.
+	fault grpccodes.Code
+}
+
+// Failed records how a call has failed: see front.Handler.
+func (w *responseWriter) Failed(status int, code grpccodes.Code) {
+	if status >= http.StatusInternalServerError {
+		w.fault = code
+	}
 }
 
 // Unwrap lets an http.ResponseController find the methods of the writer.
@@ -143,10 +152,18 @@ func (w *responseWriter) describe(span trace.Span, r *http.Request) {
 	}
 	span.SetAttributes(attribute.Int("http.response.status_code", w.status),
 		requestID(w.Header().Get(requestIDHeader)))
-	if w.status >= http.StatusInternalServerError {
-		span.SetAttributes(attribute.String("error.type", strconv.Itoa(w.status)))
-		span.SetStatus(codes.Error, "")
+	switch {
+	case w.status >= http.StatusInternalServerError:
+		setFailed(span, strconv.Itoa(w.status))
+	case w.status < http.StatusBadRequest && w.fault != grpccodes.OK: // the body says so
+		setFailed(span, w.fault.String())
 	}
+}
+
+// setFailed makes a span one that has failed.
+func setFailed(span trace.Span, why string) {
+	span.SetAttributes(attribute.String("error.type", why))
+	span.SetStatus(codes.Error, "")
 }
 
 // requestID returns the attribute that leads from a span to the lines of the log.
@@ -197,8 +214,7 @@ func endCall(span trace.Span, err error) {
 	name := code.String()
 	span.SetAttributes(attribute.String("rpc.response.status_code", name))
 	if isServersFault(code) {
-		span.SetAttributes(attribute.String("error.type", name))
-		span.SetStatus(codes.Error, "")
+		setFailed(span, name)
 	}
 }
 

@@ -111,6 +111,14 @@ func text(all []attribute.KeyValue) string {
 
 const remote = "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01"
 
+// failed tells the writer of a response of a failure, as package front does.
+func failed(w http.ResponseWriter, status int, code grpccodes.Code) {
+	told, _ := w.(interface {
+		Failed(status int, code grpccodes.Code)
+	})
+	told.Failed(status, code)
+}
+
 func TestHTTP(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -144,6 +152,21 @@ func TestHTTP(t *testing.T) {
 				w.WriteHeader(http.StatusServiceUnavailable)
 			},
 			"GET", "http.response.status_code=503 mooring.request_id= error.type=503", true,
+		},
+		{
+			"a failure in the body", func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte("x"))
+				failed(w, http.StatusGatewayTimeout, grpccodes.DeadlineExceeded)
+			},
+			"GET", "http.response.status_code=200 mooring.request_id= error.type=DeadlineExceeded",
+			true,
+		},
+		{
+			"a client's failure in the body", func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write([]byte("x"))
+				failed(w, http.StatusRequestTimeout, grpccodes.DeadlineExceeded)
+			},
+			"GET", "http.response.status_code=200", false,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
