@@ -46,6 +46,9 @@ var classes = [256]class{
 
 func classOf(t bson.Type) class { return classes[t] }
 
+// Compare returns the order in which a server without a collation sorts two values: -1, 0 or 1.
+func Compare(v, w bson.Value) int { return compare(v, w) }
+
 // compare returns the order of two values: by their classes first. Texts compare by their bytes,
 // and NaN is below all numbers.
 func compare(v, w bson.Value) int {

@@ -1,6 +1,3 @@
 package match
 
-var (
-	Compare = compare
-	Whole   = whole
-)
+var Whole = whole

@@ -36,11 +36,26 @@ func mixed(n int) (docs []bson.Raw) {
 	return docs
 }
 
+// series returns documents of which five have one _id.
+func series(n int) (docs []bson.Raw) {
+	for i := range n {
+		docs = append(docs, bson.NewBuilder(nil).Int32("_id", int32(i/5)).Int32("n", int32(i)).
+			Binary("pad", 0, make([]byte, wide)).Finish())
+	}
+	return docs
+}
+
 // TestExportContinues cuts an export off, or kills it, at a page in the middle of each type, and
 // has it continue. The file has what an export that is not disturbed writes.
 func TestExportContinues(t *testing.T) {
 	w := newWorld(t)
-	docs := mixed(120)
+	t.Run("collection", func(t *testing.T) { w.exportContinues(t, mixed(120)) })
+	w.deployment.SetOptions("a.b", bson.NewBuilder(nil).OpenDocument("timeseries").
+		String("timeField", "t").Close().Finish())
+	t.Run("time series", func(t *testing.T) { w.exportContinues(t, series(480)) })
+}
+
+func (w *world) exportContinues(t *testing.T, docs []bson.Raw) {
 	w.deployment.SetDocuments("a.b", docs...)
 	var want []byte
 	for _, d := range docs {
@@ -48,6 +63,7 @@ func TestExportContinues(t *testing.T) {
 		want = append(want, '\n')
 	}
 	const line = "export a.b --file $DIR/out --canonical --quiet --continue $DIR/state"
+	_ = os.Remove(filepath.Join(w.dir, "state"))
 	check := func(t *testing.T, said string) {
 		t.Helper()
 		if said != "{\"exportedCount\":480}\n" {

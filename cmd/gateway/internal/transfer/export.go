@@ -14,6 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/match"
 )
 
 // Export says what is exported, and how.
@@ -38,7 +39,7 @@ type File interface {
 	Truncate(size int64) error
 }
 
-// exported holds what a checkpoint has: the documents up to an _id are in the file.
+// exported holds what a checkpoint has: the documents up to an _id are in the file, and all of it.
 type exported struct {
 	Target  string `json:"target"`
 	Address string `json:"address,omitempty"` // empty: of an earlier release
@@ -53,18 +54,28 @@ type exporting struct {
 	Export
 
 	state  exported
-	after  bson.Value // the _id of the last document; zero: there is none
+	after  bson.Value // the last _id whose documents are all written; zero: there is none
 	writer render.Writer
-	file   File // nil: there is no checkpoint
-	unsafe int  // bytes since the last checkpoint
-	until  time.Time
+	// group holds the documents of the _id that comes next, until another one follows: a view, a
+	// time series and a sharded collection can have several, in another order each time.
+	group     []bson.Raw
+	groupSize int
+	torn      bool // a part of the group is written
+	file      File // nil: there is no checkpoint
+	unsafe    int  // bytes since the last checkpoint
+	until     time.Time
 }
 
-// savedBytes is how much is written between two checkpoints.
-const savedBytes = 4 << 20
+const (
+	// savedBytes is how much is written between two checkpoints.
+	savedBytes = 4 << 20
+	// mostHeld is how much of a group is held.
+	mostHeld = 16 << 20
+)
 
 // Run writes the documents in the order of their _ids, and returns how many there are. If it is cut
-// off, it goes on after the last one. With a checkpoint, w must be a File.
+// off, it goes on after the last _id, unless more than mostHeld has the same one. With a
+// checkpoint, w must be a File.
 func (e Export) Run(ctx context.Context, w io.Writer) (int64, error) {
 	x := &exporting{Export: e, state: exported{Target: e.Target, Address: e.Address}}
 	if err := x.load(w); err != nil {
@@ -86,17 +97,22 @@ func (e Export) Run(ctx context.Context, w io.Writer) (int64, error) {
 			attempt, x.until = 0, time.Now().Add(patience)
 		}
 		failed, ok := errors.AsType[*client.Error](err)
-		if !ok || ctx.Err() != nil || !x.canGoOn(failed) ||
-			pause(ctx, attempt, failed.RetryAfter) != nil {
+		goesOn := ok && ctx.Err() == nil && x.canGoOn(failed)
+		if goesOn && x.torn {
+			goesOn = false
+			err = fmt.Errorf("too many documents have one _id to continue among them: %s",
+				failed.Message)
+		}
+		if !goesOn || pause(ctx, attempt, failed.RetryAfter) != nil {
 			return x.state.Docs, errors.Join(x.save(), err)
 		}
 	}
 	return x.state.Docs, errors.Join(x.save(), x.writer.Close())
 }
 
-// canGoOn reports whether a new find after the last document can succeed.
+// canGoOn reports whether a new find after the last _id can succeed.
 func (x *exporting) canGoOn(failed *client.Error) bool {
-	isReached := failed.Reason != "" || x.state.Docs > 0
+	isReached := failed.Reason != "" || x.state.Docs > 0 || len(x.group) > 0
 	return isReached && time.Now().Before(x.until) &&
 		(isPassing(failed) || failed.Retry == client.Restart || failed.Reason == "CursorNotFound")
 }
@@ -138,7 +154,7 @@ func (x *exporting) load(w io.Writer) error {
 
 // save records how far the export has come.
 func (x *exporting) save() (err error) {
-	if x.file == nil {
+	if x.file == nil || x.torn {
 		return nil
 	}
 	if err := x.writer.Flush(); err != nil {
@@ -159,38 +175,71 @@ func (x *exporting) save() (err error) {
 	return checkpoint.Save(x.Checkpoint, &x.state, true)
 }
 
-// read writes the documents that follow the last one, up to the end or an error.
+// read writes the documents that follow the last _id, up to the end or an error.
 func (x *exporting) read(ctx context.Context) error {
 	sort := document(bson.NewBuilder(nil).Int32("_id", 1).Finish())
 	docs := x.Collection.Find(ctx, x.filter(), func(r *mooringv1.FindRequest) {
 		r.Sort, r.Projection = sort, x.Projection
 	})
+	x.group, x.groupSize = nil, 0
+	var last bson.Value
 	for doc, err := range docs {
 		if err != nil {
-			return err
-		}
-		if err := x.writer.Write(doc); err != nil {
 			return err
 		}
 		id, ok := doc.Lookup("_id")
 		if !ok {
 			return errors.New("a document has no _id: the export cannot continue after it")
 		}
-		x.after = id.Clone()
-		x.state.Docs++
-		if x.unsafe += len(doc); x.unsafe < savedBytes {
-			continue
+		if !last.IsZero() && match.Compare(last, id) != 0 {
+			if err := x.finish(last); err != nil {
+				return err
+			}
 		}
-		if x.Progress != nil {
-			x.Progress(x.state.Docs)
-		}
-		if x.unsafe = 0; x.file != nil {
-			if err := x.save(); err != nil {
+		last = id
+		x.group = append(x.group, doc)
+		if x.groupSize += len(doc); x.groupSize > mostHeld && len(x.group) > 1 {
+			x.torn = true
+			if err := x.write(); err != nil {
 				return err
 			}
 		}
 	}
+	if last.IsZero() {
+		return nil
+	}
+	return x.finish(last)
+}
+
+// write writes what is held of the group.
+func (x *exporting) write() error {
+	for _, doc := range x.group {
+		if err := x.writer.Write(doc); err != nil {
+			return err
+		}
+		x.state.Docs++
+		x.unsafe += len(doc)
+	}
+	clear(x.group) // which would keep a page
+	x.group, x.groupSize = x.group[:0], 0
 	return nil
+}
+
+// finish writes the end of a group, and from time to time how far the export has come.
+func (x *exporting) finish(id bson.Value) error {
+	x.torn = true
+	if err := x.write(); err != nil {
+		return err
+	}
+	x.after, x.torn = id.Clone(), false
+	if x.unsafe < savedBytes {
+		return nil
+	}
+	x.unsafe = 0
+	if x.Progress != nil {
+		x.Progress(x.state.Docs)
+	}
+	return x.save()
 }
 
 // order lists the types of an _id in the order in which a server sorts them, as groups of types
@@ -212,7 +261,7 @@ var order = [][]bson.Type{
 	{bson.TypeMaxKey},
 }
 
-// filter returns the filter of what follows the last document. $gt compares values of one type:
+// filter returns the filter of what follows the last _id. $gt compares values of one type:
 // those of types that come later are named.
 func (x *exporting) filter() bson.Raw {
 	if x.after.IsZero() && x.Filter == nil {

@@ -1,0 +1,100 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/mooringdb/mooring/cmd/gateway/internal/render"
+	"github.com/mooringdb/mooring/core/bson"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/match"
+)
+
+// TestEqualIDs exports documents several of which have one _id, from a deployment that returns
+// these in another order each time, and loses every cursor until the last.
+func TestEqualIDs(t *testing.T) {
+	id := func(v bson.Value, pad int) bson.Raw {
+		return bson.NewBuilder(nil).Value("_id", v).Binary("pad", 0, make([]byte, pad)).Finish()
+	}
+	one, two := bson.Int32Value(1), bson.Int32Value(2)
+	const large = mostHeld/2 + 1
+	const tooMany = "too many documents have one _id to continue among them: refused"
+	for name, tt := range map[string]struct {
+		docs    []bson.Raw
+		page    int
+		written int
+		err     string
+	}{
+		"the page ends in them": {
+			[]bson.Raw{id(one, 0), id(two, 1), id(two, 2), id(bson.Int32Value(3), 3)}, 2, 4, "",
+		},
+		"numbers of other types": {
+			[]bson.Raw{id(one, 1), id(bson.DoubleValue(1), 2), id(bson.Int64Value(1), 3)}, 2, 3, "",
+		},
+		"the first page has no other": {[]bson.Raw{id(one, 1), id(one, 2)}, 1, 2, ""},
+		"too many": {
+			[]bson.Raw{id(one, 0), id(two, large), id(two, large+1), id(two, large+2)},
+			3, 3, tooMany,
+		},
+		"too many before": {[]bson.Raw{id(one, large), id(one, large+1), id(two, 0)}, 3, 3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lost := refuse(t, codes.NotFound, "CursorNotFound", "restart", 0)
+				finds := 0
+				from := orders(func(_ context.Context, request, response any) error {
+					find, ok := request.(*mooringv1.FindRequest)
+					if !ok {
+						return lost
+					}
+					filter, err := match.Compile(find.GetFilter().GetBson())
+					if err != nil {
+						return err
+					}
+					var docs []*mooringv1.Document
+					for _, d := range tt.docs {
+						if filter.Match(d) == match.Yes {
+							docs = append(docs, document(d))
+						}
+					}
+					if finds++; finds%2 == 0 {
+						slices.Reverse(docs)
+						slices.SortStableFunc(docs, func(a, b *mooringv1.Document) int {
+							v, _ := bson.Raw(a.GetBson()).Lookup("_id")
+							w, _ := bson.Raw(b.GetBson()).Lookup("_id")
+							return match.Compare(v, w)
+						})
+					}
+					found := response.(*mooringv1.FindResponse)
+					if found.Documents = docs; len(docs) > tt.page && finds < 4 {
+						found.Documents, found.Cursor = docs[:tt.page], new("page")
+					}
+					return nil
+				})
+				var file bytes.Buffer
+				n, err := Export{
+					Collection: from, Output: render.Options{Format: render.BSON},
+				}.Run(t.Context(), &file)
+				said := ""
+				if err != nil {
+					said = err.Error()
+				}
+				if n != int64(tt.written) || said != tt.err {
+					t.Errorf("Run: %d documents and %v, want %d and %q", n, err, tt.written, tt.err)
+				}
+				for i, d := range tt.docs {
+					n := strings.Count(file.String(), string(d))
+					if n > 1 || n < 1 && tt.err == "" {
+						t.Errorf("document %d is there %d times", i+1, n)
+					}
+				}
+			})
+		})
+	}
+}
