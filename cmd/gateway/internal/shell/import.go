@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -215,6 +216,7 @@ func (t *told) Reject(r *transfer.Trouble) error {
 
 func (t *told) Size() (int64, error) { return 0, nil }
 func (t *told) At(int64) error       { return nil }
+func (t *told) Sync() error          { return nil }
 
 // rejected writes rejects into a file.
 type rejected struct{ f *os.File }
@@ -238,4 +240,12 @@ func (r *rejected) At(size int64) error {
 	}
 	_, err = r.f.Seek(size, io.SeekStart)
 	return errors.Join(err, r.f.Truncate(size))
+}
+
+// Sync does nothing for what is not on a disk, such as /dev/null.
+func (r *rejected) Sync() error {
+	if err := r.f.Sync(); !errors.Is(err, syscall.EINVAL) {
+		return err
+	}
+	return nil
 }

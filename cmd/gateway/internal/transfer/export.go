@@ -37,6 +37,7 @@ type File interface {
 	io.Writer
 	io.Seeker
 	Truncate(size int64) error
+	Sync() error
 }
 
 // exported holds what a checkpoint has: the documents up to an _id are in the file, and all of it.
@@ -172,6 +173,9 @@ func (x *exporting) save() (err error) {
 		x.state.After = string(text)
 	}
 	x.unsafe = 0
+	if err := x.file.Sync(); err != nil { // the checkpoint speaks of what is there after a crash
+		return err
+	}
 	return checkpoint.Save(x.Checkpoint, &x.state, true)
 }
 

@@ -3,6 +3,12 @@ package transfer
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -97,4 +103,89 @@ func TestEqualIDs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// disk is a file and the rejects of an import. It knows what outlasts a crash of the machine, and
+// looks at each call whether the checkpoint speaks of more.
+type disk struct {
+	*os.File
+
+	t          *testing.T
+	checkpoint string
+	safe       int64
+}
+
+func newDisk(t *testing.T) *disk {
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return &disk{f, t, filepath.Join(dir, "state"), 0}
+}
+
+// check returns what the checkpoint says.
+func (d *disk) check() int64 {
+	d.t.Helper()
+	var state struct{ Bytes, RejectBytes int64 }
+	text, err := os.ReadFile(d.checkpoint)
+	if err == nil {
+		err = json.Unmarshal(text, &state)
+	}
+	said := max(state.Bytes, state.RejectBytes)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) || said > d.safe {
+		d.t.Errorf("the checkpoint says %d bytes, %v: %d are safe", said, err, d.safe)
+	}
+	return said
+}
+
+func (d *disk) Write(b []byte) (int, error) {
+	d.check()
+	return d.File.Write(b)
+}
+
+func (d *disk) Sync() (err error) {
+	d.check()
+	d.safe, err = d.Seek(0, io.SeekCurrent)
+	return err
+}
+
+func (d *disk) Reject(t *Trouble) error {
+	_, err := d.Write([]byte(t.Reason))
+	return err
+}
+
+func (d *disk) Size() (int64, error) { return d.Seek(0, io.SeekCurrent) }
+func (d *disk) At(int64) error       { return nil }
+
+// TestSafeCheckpoint checks that a checkpoint never speaks of bytes that a crash of the machine can
+// lose.
+func TestSafeCheckpoint(t *testing.T) {
+	t.Run("export", func(t *testing.T) {
+		from := orders(func(_ context.Context, _, response any) error {
+			for i := range int32(5) {
+				response.(*mooringv1.FindResponse).Documents = append(
+					response.(*mooringv1.FindResponse).Documents,
+					document(bson.NewBuilder(nil).Int32("_id", i).
+						Binary("pad", 0, make([]byte, savedBytes/2)).Finish()))
+			}
+			return nil
+		})
+		d := newDisk(t)
+		_, err := Export{
+			Collection: from, Output: render.Options{Format: render.BSON}, Checkpoint: d.checkpoint,
+		}.Run(t.Context(), d)
+		if said := d.check(); err != nil || said < 5*savedBytes/2 {
+			t.Errorf("Run: %v; the checkpoint says %d bytes", err, said)
+		}
+	})
+	t.Run("import", func(t *testing.T) {
+		d := newDisk(t)
+		_, err := Import{Rejects: d, Checkpoint: d.checkpoint}.Run(t.Context(),
+			strings.NewReader(strings.Repeat("{\"a\":?}\n", 3*batchDocs)))
+		if said := d.check(); err != nil || said == 0 {
+			t.Errorf("Run: %v; the checkpoint says %d bytes", err, said)
+		}
+	})
 }

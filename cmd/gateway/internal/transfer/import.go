@@ -54,11 +54,13 @@ type Import struct {
 }
 
 // Rejects takes the documents that are not written. At lets go what came after a number of bytes
-// that Size has returned: a run that goes on writes it again.
+// that Size has returned: a run that goes on writes it again. Sync makes what was written outlast a
+// crash of the machine.
 type Rejects interface {
 	Reject(*Trouble) error
 	Size() (int64, error)
 	At(size int64) error
+	Sync() error
 }
 
 // Imported counts what an import has done.
@@ -256,6 +258,9 @@ func isSame(before, address string) bool { return before == "" || before == addr
 func (m *importing) save() error {
 	if m.Checkpoint == "" {
 		return nil
+	}
+	if err := m.Rejects.Sync(); err != nil {
+		return err
 	}
 	return checkpoint.Save(m.Checkpoint, &m.state, true)
 }

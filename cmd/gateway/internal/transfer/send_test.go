@@ -91,6 +91,8 @@ func (r *rejected) At(size int64) error {
 	return nil
 }
 
+func (r *rejected) Sync() error { return nil }
+
 // TestNoKeys imports into a deployment that takes no idempotency keys, and that refuses the first
 // batches only when all of them are there.
 func TestNoKeys(t *testing.T) {
