@@ -124,7 +124,7 @@ func TestImportKilled(t *testing.T) {
 	text := numbers(n, wide)
 	bad := []byte("nonsense\n")
 	for kind, address := range w.addresses {
-		for _, form := range []string{"", " upserts"} {
+		for _, form := range []string{"", " upserts", " series"} {
 			t.Run(kind+form, func(t *testing.T) {
 				w.use(t, address)
 				w.write(t, "with_bad", slices.Concat(bad, text, bad))
@@ -148,7 +148,11 @@ func TestImportKilled(t *testing.T) {
 				line := "import " + name +
 					" $DIR/with_bad --format ndjson --continue $DIR/state --rejects $DIR/rejects"
 				want := fmt.Sprintf("{\"insertedCount\":%d,\"rejectedCount\":2}\n", n)
-				if form != "" {
+				switch form {
+				case " series":
+					w.deployment.SetOptions(name, bson.NewBuilder(nil).OpenDocument("timeseries").
+						String("timeField", "t").Close().Finish())
+				case " upserts":
 					line += " --upsert --upsert-fields n"
 					want = `{"insertedCount":`
 				}

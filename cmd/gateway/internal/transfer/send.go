@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -82,17 +83,36 @@ func pause(ctx context.Context, attempt int, after time.Duration) error {
 	}
 }
 
-// write makes the call, and returns the writes that failed.
+// write writes what an earlier attempt at the batch has not, and returns the writes that failed.
 func (m *importing) write(
 	ctx context.Context, b *batch, keyed bool,
 ) ([]*mooringv1.WriteError, error) {
+	var written map[int64]bool
+	if b.again && m.UpsertFields == nil {
+		// A time series takes a document twice.
+		var err error
+		written, err = m.written(ctx, b)
+		if failed, ok := errors.AsType[*client.Error](err); err != nil &&
+			(!ok || failed.Code != codes.PermissionDenied) { // the client may only insert
+			return nil, err
+		}
+	}
+	var docs []bson.Raw
+	var indexes []int64
+	hash := sha256.New()
+	for i, r := range b.docs {
+		if !written[int64(i)] {
+			docs, indexes = append(docs, r.doc), append(indexes, int64(i))
+			hash.Write(r.doc)
+		}
+	}
+	if len(docs) == 0 {
+		b.counts = Imported{Inserted: int64(len(written))}
+		return nil, nil
+	}
 	if keyed {
 		// A batch of a file that has grown is another one: it has more documents, or more of the
 		// last.
-		hash := sha256.New()
-		for _, r := range b.docs {
-			hash.Write(r.doc)
-		}
 		key := fmt.Sprintf("%s-%d-%x", m.state.ID, b.first, hash.Sum(nil)[:8])
 		ctx = client.WithIdempotencyKey(ctx, key)
 	}
@@ -100,15 +120,15 @@ func (m *importing) write(
 	if ordered {
 		return m.replace(ctx, b)
 	}
-	docs := make([]bson.Raw, len(b.docs))
-	for i, r := range b.docs {
-		docs[i] = r.doc
-	}
 	r, err := m.Collection.InsertMany(ctx, docs, func(r *mooringv1.InsertManyRequest) {
 		r.Ordered, r.ReturnPartialSuccess = &ordered, &partial
 	})
 	b.counts = Imported{
-		Inserted: r.GetInsertedCount(), Unacknowledged: Concern(r.GetWriteConcernError()),
+		Inserted:       r.GetInsertedCount() + int64(len(written)),
+		Unacknowledged: Concern(r.GetWriteConcernError()),
+	}
+	for _, f := range r.GetWriteErrors() {
+		f.Index = indexes[f.GetIndex()]
 	}
 	return r.GetWriteErrors(), err
 }
@@ -157,14 +177,14 @@ func (m *importing) judge(
 	ctx context.Context, b *batch, failures []*mooringv1.WriteError,
 ) error {
 	var written map[int64]bool
-	if b.again && m.UpsertFields == nil {
+	if b.again && m.UpsertFields == nil && slices.ContainsFunc(failures, isDuplicate) {
 		var err error
-		if written, err = m.written(ctx, b, failures); err != nil {
-			return err
+		if written, err = m.written(ctx, b); err != nil {
+			return fmt.Errorf("documents %d to %d: %w", b.first+1, b.next, err)
 		}
 	}
 	for _, f := range failures {
-		if written[f.GetIndex()] {
+		if isDuplicate(f) && written[f.GetIndex()] {
 			b.counts.Inserted++
 			continue
 		}
@@ -198,33 +218,81 @@ func Violation(v *mooringv1.Violation) string {
 	return where + ": " + v.GetMessage()
 }
 
-// written returns which of the documents that exist already are equal to those of the batch.
-func (m *importing) written(
-	ctx context.Context, b *batch, failures []*mooringv1.WriteError,
-) (map[int64]bool, error) {
-	ids := bson.NewBuilder(nil)
-	in := ids.OpenDocument("_id").OpenArray("$in")
+func isDuplicate(f *mooringv1.WriteError) bool { return f.GetCode() == duplicateKey }
+
+// written returns which documents of the batch exist already. Of equal ones the first are those.
+func (m *importing) written(ctx context.Context, b *batch) (map[int64]bool, error) {
 	same := map[string][]int64{} // by the bytes of the document
-	for _, f := range failures {
-		if f.GetCode() == duplicateKey {
-			doc := b.docs[f.GetIndex()].doc
-			id, _ := doc.Lookup("_id")
-			in.Value("", id)
-			same[string(doc)] = append(same[string(doc)], f.GetIndex())
-		}
+	for i, r := range b.docs {
+		text := string(inOrder(r.doc))
+		same[text] = append(same[text], int64(i))
 	}
 	found := map[int64]bool{}
-	if len(same) == 0 {
-		return found, nil
-	}
-	filter := in.Close().Close().Finish()
-	for doc, err := range m.Collection.Find(ctx, filter) {
+	for doc, err := range m.Collection.Find(ctx, like(b.docs)) {
 		if err != nil {
-			return nil, fmt.Errorf("documents %d to %d: %w", b.first+1, b.next, err)
+			return nil, err
 		}
-		if of := same[string(doc)]; len(of) > 0 {
-			found[of[0]] = true // an equal document that follows is a duplicate in the file
+		text := string(inOrder(doc))
+		if of := same[text]; len(of) > 0 {
+			found[of[0]], same[text] = true, of[1:]
 		}
 	}
 	return found, nil
+}
+
+// like returns a filter that finds the documents, and few others, by their _ids and by the dates
+// that all of them have: a time series has no index of _id, but knows where a time is.
+func like(docs []record) bson.Raw {
+	type span struct {
+		first, last int64
+		docs        int
+	}
+	spans := map[string]span{}
+	filter := bson.NewBuilder(nil)
+	in := filter.OpenDocument("_id").OpenArray("$in")
+	for _, r := range docs {
+		id, _ := r.doc.Lookup("_id")
+		if d, _ := id.Document(); !strings.HasPrefix(d.FirstKey(), "$") { // which no server takes
+			in.Value("", id)
+		}
+		for key, v := range r.doc.All() {
+			if at, ok := v.DateTime(); ok {
+				s, ok := spans[key]
+				if !ok {
+					s.first, s.last = at, at
+				}
+				spans[key] = span{min(s.first, at), max(s.last, at), s.docs + 1}
+			}
+		}
+	}
+	in.Close().Close()
+	for _, key := range slices.Sorted(maps.Keys(spans)) {
+		s := spans[key]
+		if s.docs == len(docs) && key != "_id" && !strings.ContainsAny(key, ".$") {
+			filter.OpenDocument(key).DateTime("$gte", s.first).DateTime("$lte", s.last).Close()
+		}
+	}
+	return filter.Finish()
+}
+
+// inOrder returns a document with its fields in the order of their names, as deep as they are: a
+// time series returns them in another order than they were inserted in.
+func inOrder(d bson.Raw) bson.Raw {
+	type field struct {
+		key   string
+		value bson.Value
+	}
+	var fields []field
+	for key, v := range d.All() {
+		if v.Type == bson.TypeDocument || v.Type == bson.TypeArray {
+			v.Data = inOrder(v.Data)
+		}
+		fields = append(fields, field{key, v})
+	}
+	slices.SortStableFunc(fields, func(a, b field) int { return strings.Compare(a.key, b.key) })
+	ordered := bson.NewBuilder(nil)
+	for _, f := range fields {
+		ordered.Value(f.key, f.value)
+	}
+	return ordered.Finish()
 }

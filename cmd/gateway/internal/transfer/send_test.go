@@ -25,7 +25,9 @@ import (
 
 	"github.com/mooringdb/mooring/client"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/match"
 )
 
 // invoker answers the calls of a client without a connection.
@@ -171,6 +173,19 @@ func TestForgottenKey(t *testing.T) {
 	}
 }
 
+// takeAll answers as a deployment that takes all documents, and has none before.
+func takeAll(_ context.Context, request, response any) error {
+	switch response := response.(type) {
+	case *mooringv1.InsertManyResponse:
+		docs := request.(*mooringv1.InsertManyRequest).GetDocuments()
+		response.InsertedCount = new(int64(len(docs)))
+	case *mooringv1.BulkWriteResponse:
+		models := request.(*mooringv1.BulkWriteRequest).GetModels()
+		response.UpsertedCount = new(int64(len(models)))
+	}
+	return nil
+}
+
 // TestGrownBatch kills an import before the answer to its last batch, and continues it when the
 // file has grown, so that the batch has more documents than those that are written, or another last
 // one.
@@ -245,18 +260,127 @@ func TestGrownBatch(t *testing.T) {
 	}
 }
 
+// TestTimeSeries imports into a time series, which takes a document twice and returns its fields in
+// another order. After the first documents are written, the answer or the import is lost, and so is
+// the key.
+func TestTimeSeries(t *testing.T) {
+	docs := []string{
+		`{"_id":1,"at":{"$date":"2026-01-02T00:00:00Z"},"m":{"a":1,"b":[{"c":2,"d":3}]}}`,
+		`{"_id":2,"at":{"$date":"2026-01-01T00:00:00Z"},"m":0}`,
+		`{"_id":2,"at":{"$date":"2026-01-01T00:00:00Z"},"m":0}`,
+		`{"_id":2,"at":{"$date":"2026-01-03T00:00:00Z"},"m":0}`,
+	}
+	unknown := refuse(t, codes.Unavailable, "WriteOutcomeUnknown", "same-request", 0)
+	for _, killed := range []bool{false, true} {
+		for lost := range len(docs) + 1 {
+			t.Run(fmt.Sprintf("%d written, killed=%v", lost, killed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					series := &timeSeries{}
+					i := Import{
+						Collection: orders(series.answer), Rejects: new(rejected),
+						Checkpoint: filepath.Join(t.TempDir(), "state"),
+					}
+					file := strings.Join(docs, "\n")
+					series.lost, series.err = lost, unknown
+					if killed {
+						series.err = status.Error(codes.Canceled, "killed")
+						if _, err := i.Run(t.Context(), strings.NewReader(file)); err == nil {
+							t.Fatal("the import is finished, want it killed")
+						}
+					}
+					got, err := i.Run(t.Context(), strings.NewReader(file))
+					if err != nil || got.Inserted != int64(len(docs)) || got.Rejected > 0 {
+						t.Errorf("Run: %+v and %v", got, err)
+					}
+					slices.Sort(series.docs)
+					if !slices.Equal(series.docs, docs) {
+						t.Errorf("there are %q", series.docs)
+					}
+				})
+			})
+		}
+	}
+	for name, row := range map[string]struct {
+		series timeSeries
+		finds  int
+	}{
+		"undisturbed":              {timeSeries{}, 0},
+		"only inserts are allowed": {timeSeries{err: unknown, noFind: true}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := Import{Collection: orders(row.series.answer), Rejects: new(rejected)}
+			got, err := i.Run(t.Context(), strings.NewReader(strings.Join(docs, "\n")))
+			if err != nil || got.Inserted != int64(len(docs)) || row.series.finds != row.finds {
+				t.Errorf("Run: %+v and %v after %d finds", got, err, row.series.finds)
+			}
+		})
+	}
+}
+
+// timeSeries answers as one does.
+type timeSeries struct {
+	docs   []string // as JSON
+	lost   int      // of the first insert with an error, how many are written
+	err    error    // of the first insert
+	noFind bool
+	finds  int
+}
+
+func (s *timeSeries) answer(_ context.Context, request, response any) error {
+	if found, ok := response.(*mooringv1.FindResponse); ok {
+		if s.finds++; s.noFind {
+			return status.Error(codes.PermissionDenied, "no permission to find")
+		}
+		filter := bson.Raw(request.(*mooringv1.FindRequest).GetFilter().GetBson())
+		if _, ok := filter.Lookup("at", "$lte"); !ok {
+			return errors.New("this takes long without the times")
+		}
+		f, err := match.Compile(filter)
+		if err != nil {
+			return err
+		}
+		for _, text := range s.docs {
+			d, err := extjson.Parse(nil, []byte(text))
+			if err != nil {
+				return err
+			}
+			if f.Match(d) == match.Yes {
+				found.Documents = append(found.Documents, document(backwards(d)))
+			}
+		}
+		return nil
+	}
+	docs := request.(*mooringv1.InsertManyRequest).GetDocuments()
+	err := s.err
+	if s.err = nil; err != nil {
+		docs = docs[:s.lost]
+	}
+	for _, d := range docs {
+		text, err := extjson.Append(nil, d.GetBson(), extjson.Relaxed)
+		if err != nil {
+			return err
+		}
+		s.docs = append(s.docs, string(text))
+	}
+	response.(*mooringv1.InsertManyResponse).InsertedCount = new(int64(len(docs)))
+	return err
+}
+
+// backwards returns a document whose fields are in another order, as those in them.
+func backwards(d bson.Raw) bson.Raw {
+	var other bson.Raw
+	for key, v := range d.All() {
+		if inner, ok := v.Document(); ok {
+			v = bson.DocumentValue(backwards(inner))
+		}
+		other = bson.PrependID(other, key, v)
+	}
+	return other
+}
+
 // TestUnendedLine continues an import whose last line had no end yet, with what the file has later.
 func TestUnendedLine(t *testing.T) {
-	to := orders(func(_ context.Context, request, response any) error {
-		if answer, ok := response.(*mooringv1.BulkWriteResponse); ok {
-			models := request.(*mooringv1.BulkWriteRequest).GetModels()
-			answer.UpsertedCount = new(int64(len(models)))
-			return nil
-		}
-		docs := request.(*mooringv1.InsertManyRequest).GetDocuments()
-		response.(*mooringv1.InsertManyResponse).InsertedCount = new(int64(len(docs)))
-		return nil
-	})
+	to := orders(takeAll)
 	type run struct {
 		file     string // what has been added to it
 		inserted int64
@@ -324,10 +448,7 @@ func TestUnendedLine(t *testing.T) {
 
 // TestChangedRow checks what is said of a row that was written before all of it was there.
 func TestChangedRow(t *testing.T) {
-	to := orders(func(_ context.Context, _, response any) error {
-		response.(*mooringv1.InsertManyResponse).InsertedCount = new(int64(1))
-		return nil
-	})
+	to := orders(takeAll)
 	for _, files := range [][]string{
 		{"a\n1", "a\n123\n"}, {"a\n1", "a\n12", "a\n123"}, {"a\n1", "a\n12", "a\n123\n"},
 	} {
@@ -351,11 +472,7 @@ func TestChangedRow(t *testing.T) {
 // TestOpenRow checks what is said of a last row that was written and cannot be read any more: only
 // a file without it is another one.
 func TestOpenRow(t *testing.T) {
-	to := orders(func(_ context.Context, request, response any) error {
-		docs := request.(*mooringv1.InsertManyRequest).GetDocuments()
-		response.(*mooringv1.InsertManyResponse).InsertedCount = new(int64(len(docs)))
-		return nil
-	})
+	to := orders(takeAll)
 	not := new(rejected)
 	i := Import{
 		Collection: to, Rejects: not, Ends: true, Checkpoint: filepath.Join(t.TempDir(), "state"),
