@@ -9,6 +9,7 @@ package metrics
 
 import (
 	"net/http"
+	"regexp"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,6 +36,10 @@ type Metrics struct {
 	state  *state
 }
 
+// liveHeap names what the last collection of garbage has left of the heap. The heap itself grows to
+// the limit, even if little is in use.
+var liveHeap = regexp.MustCompile("^/gc/heap/live:bytes$")
+
 // Row describes one metric of the gateway.
 type Row struct {
 	Name, Kind string
@@ -50,7 +55,9 @@ func New(opt Options) *Metrics {
 	m.calls.init(m)
 	m.driver.init(m)
 	m.state = newState(m)
-	m.registry.MustRegister(collectors.NewGoCollector(), m.state,
+	m.registry.MustRegister(m.state,
+		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(
+			collectors.GoRuntimeMetricsRule{Matcher: liveHeap})),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

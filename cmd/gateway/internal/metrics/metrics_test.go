@@ -89,7 +89,9 @@ func series(families map[string]*dto.MetricFamily) (n int) {
 
 func TestBuildAndRuntime(t *testing.T) {
 	families := scrape(t, metrics.New(metrics.Options{Version: "v1.2.3"}))
-	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes"} {
+	for _, name := range []string{
+		"go_goroutines", "go_gc_heap_live_bytes", "process_resident_memory_bytes",
+	} {
 		if families[name] == nil {
 			t.Errorf("%s is missing", name)
 		}
