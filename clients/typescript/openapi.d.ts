@@ -1662,6 +1662,8 @@ export interface components {
         CommitTransactionResponse: {
             /** @description The session's renewed token. */
             session?: string;
+            /** @description The transaction is committed, but not acknowledged as its write concern asks. */
+            writeConcernError?: components["schemas"]["WriteConcernError"];
         };
         CountDocumentsOperation: {
             /** @description How strings compare: `{"locale": "sv", "strength": 2}`. */
@@ -3615,6 +3617,8 @@ export interface components {
             results: components["schemas"]["TransactionResult"][];
             /** @description The session's renewed token. */
             session?: string;
+            /** @description The transaction is committed, but not acknowledged as its write concern asks. */
+            writeConcernError?: components["schemas"]["WriteConcernError"];
         };
         /** @description A server, as it describes itself. What it does not say, or is not known, is missing. */
         ServerDescription: {

@@ -177,6 +177,47 @@ func TestRunGivesResultsOnce(t *testing.T) {
 	})
 }
 
+// TestUnmetConcern checks that a transaction is known to be committed if the server says that no
+// members can meet its write concern.
+func TestUnmetConcern(t *testing.T) {
+	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+	concern := &mooringv1.WriteConcern{W: &mooringv1.W{Kind: &mooringv1.W_Nodes{Nodes: 8}}}
+	request := add("", "a", nil)
+	request.Transaction = nil
+	run, err := b.Transaction.Run(t.Context(), &mooringv1.TransactionServiceRunRequest{
+		WriteConcern: concern,
+		Operations: []*mooringv1.TransactionOperation{{
+			Operation: &mooringv1.TransactionOperation_UpdateOne{UpdateOne: request},
+		}},
+	})
+	if err != nil || len(run.GetResults()) != 1 || run.GetWriteConcernError().GetCode() != 100 {
+		t.Errorf("Run = %v, %s, want a result and the write concern's error", run, told(err))
+	}
+	begun, err := b.Transaction.Begin(t.Context(), &mooringv1.TransactionServiceBeginRequest{
+		WriteConcern: concern,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := begun.GetTransaction()
+	if err := b.add(token, "b"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // it may be repeated
+		commit, err := b.Transaction.Commit(t.Context(),
+			&mooringv1.TransactionServiceCommitRequest{Transaction: &token})
+		if err != nil || commit.GetWriteConcernError().GetCode() != 100 {
+			t.Errorf("Commit = %v, %s, want the write concern's error", commit, told(err))
+		}
+	}
+	if got := told(b.abort(token)); got != "Aborted TransactionCommitted never" {
+		t.Errorf("Abort after Commit = %s", got)
+	}
+	if got := b.balances(); got != after {
+		t.Errorf("there is %s, want %s", got, after)
+	}
+}
+
 // TestMaxCommitTime checks that commits have the time that Begin or Run has given.
 func TestMaxCommitTime(t *testing.T) {
 	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})

@@ -1,8 +1,13 @@
 package transaction
 
 import (
+	"context"
+	"errors"
 	"time"
 
+	"github.com/mooringdb/mooring/core/mongoerr"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -17,7 +22,9 @@ const (
 type outcome struct {
 	kind   outcomeKind
 	detail string // of outcomeAborted: why
-	until  time.Time
+	// unmet is the error of a commit that was made, but not acknowledged as asked; nil: it was.
+	unmet error
+	until time.Time
 }
 
 type outcomeKind uint8
@@ -47,6 +54,25 @@ func (o outcome) refusal() error {
 			Reason: rpcerr.TransactionAborted, Message: "the transaction is aborted: " + o.detail,
 		}
 	}
+}
+
+// unmetConcern returns the error of a commit that was made although no members can meet its write
+// concern, nil for any other error.
+func unmetConcern(err error) *mongoerr.WriteConcernError {
+	e, ok := errors.AsType[*mongoerr.WriteConcernError](err)
+	if !ok || mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult) {
+		return nil
+	}
+	return e
+}
+
+// committed returns the field of a response for a commit that unmetConcern knows to be made, and
+// any other error as it is.
+func committed(ctx context.Context, err error) (*mooringv1.WriteConcernError, error) {
+	if unmet := unmetConcern(err); unmet != nil {
+		return rpcerr.WriteConcernError(unmet, call.From(ctx).Encoding), nil
+	}
+	return nil, err
 }
 
 var errCommitting = &rpcerr.Error{

@@ -49,6 +49,9 @@ func (s *Server) Run(
 		}
 		return nil
 	})
+	if len(response.GetResults()) == len(ops) { // no operation has failed
+		response.WriteConcernError, err = committed(ctx, err)
+	}
 	if err != nil {
 		return nil, err
 	}

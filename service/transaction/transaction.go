@@ -129,10 +129,11 @@ func (s *Server) Commit(
 	t := s.cfg.Transactions
 	response := &mooringv1.TransactionServiceCommitResponse{}
 	if t.isHere(c) {
-		err = t.commit(ctx, c)
+		response.WriteConcernError, err = committed(ctx, t.commit(ctx, c))
 	} else {
 		err = t.elsewhere(ctx, c, func(ctx context.Context, err error) (proto.Message, error) {
-			return response, t.commitFailed(ctx, c, err)
+			response.WriteConcernError, err = committed(ctx, t.commitFailed(ctx, c, err))
+			return response, err
 		})
 	}
 	if err != nil {

@@ -407,14 +407,15 @@ var errOwnerGone = &rpcerr.Error{
 	Message: "the gateway replica that kept the transaction is gone: the transaction is aborted",
 }
 
-// commit commits a transaction that is here. It may be repeated.
+// commit commits a transaction that is here. It may be repeated. With an error that unmetConcern
+// knows, it is committed.
 func (s *Transactions) commit(ctx context.Context, c claim) error {
 	work, o, ended, err := s.begin(ctx, c.id, true)
 	switch {
 	case err != nil:
 		return err
 	case o == nil && ended.kind == outcomeCommitted:
-		return nil
+		return ended.unmet
 	case o == nil && ended.kind == outcomeUnknown:
 		return s.recoverCommit(ctx, c)
 	case o == nil:
@@ -429,9 +430,14 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 		return err
 	}
 	err = o.session.CommitTransaction(work, endOptions(ctx))
+	unmet := unmetConcern(err)
 	switch {
 	case err == nil:
 		end.kind = outcomeCommitted
+	case unmet != nil:
+		end = outcome{kind: outcomeCommitted, unmet: &mongoerr.WriteConcernError{
+			Code: unmet.Code, Name: unmet.Name, Message: "the write concern was not met",
+		}}
 	case mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) &&
 		!mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult):
 		end = aborted(err.Error())

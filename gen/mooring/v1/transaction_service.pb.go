@@ -224,9 +224,11 @@ func (x *TransactionServiceCommitRequest) GetTransaction() string {
 type TransactionServiceCommitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session's renewed token.
-	Session       *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// The transaction is committed, but not acknowledged as its write concern asks.
+	WriteConcernError *WriteConcernError `protobuf:"bytes,4,opt,name=write_concern_error,json=writeConcernError,proto3,oneof" json:"write_concern_error,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *TransactionServiceCommitResponse) Reset() {
@@ -264,6 +266,13 @@ func (x *TransactionServiceCommitResponse) GetSession() string {
 		return *x.Session
 	}
 	return ""
+}
+
+func (x *TransactionServiceCommitResponse) GetWriteConcernError() *WriteConcernError {
+	if x != nil {
+		return x.WriteConcernError
+	}
+	return nil
 }
 
 type TransactionServiceAbortRequest struct {
@@ -460,9 +469,11 @@ type TransactionServiceRunResponse struct {
 	// The results, in the order of the operations.
 	Results []*TransactionResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
 	// The session's renewed token.
-	Session       *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Session *string `protobuf:"bytes,3,opt,name=session,proto3,oneof" json:"session,omitempty"`
+	// The transaction is committed, but not acknowledged as its write concern asks.
+	WriteConcernError *WriteConcernError `protobuf:"bytes,4,opt,name=write_concern_error,json=writeConcernError,proto3,oneof" json:"write_concern_error,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *TransactionServiceRunResponse) Reset() {
@@ -507,6 +518,13 @@ func (x *TransactionServiceRunResponse) GetSession() string {
 		return *x.Session
 	}
 	return ""
+}
+
+func (x *TransactionServiceRunResponse) GetWriteConcernError() *WriteConcernError {
+	if x != nil {
+		return x.WriteConcernError
+	}
+	return nil
 }
 
 // One operation of a transaction: the request of the operation, with database and collection, and
@@ -1052,7 +1070,7 @@ var File_mooring_v1_transaction_service_proto protoreflect.FileDescriptor
 const file_mooring_v1_transaction_service_proto_rawDesc = "" +
 	"\n" +
 	"$mooring/v1/transaction_service.proto\x12\n" +
-	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmooring/v1/annotations.proto\x1a!mooring/v1/document_service.proto\x1a\x18mooring/v1/options.proto\"\xed\x03\n" +
+	"mooring.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cmooring/v1/annotations.proto\x1a!mooring/v1/document_service.proto\x1a\x16mooring/v1/error.proto\x1a\x18mooring/v1/options.proto\"\xed\x03\n" +
 	"\x1eTransactionServiceBeginRequest\x12#\n" +
 	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12N\n" +
 	"\x0fread_preference\x18\b \x01(\v2\x1a.mooring.v1.ReadPreferenceB\x04\x98\xb5\x18\x01H\x01R\x0ereadPreference\x88\x01\x01\x12E\n" +
@@ -1080,11 +1098,13 @@ const file_mooring_v1_transaction_service_proto_rawDesc = "" +
 	"\n" +
 	"\b_sessionB\x0e\n" +
 	"\f_transactionJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03R\bdatabaseR\n" +
-	"collection\"M\n" +
+	"collection\"\xb9\x01\n" +
 	" TransactionServiceCommitResponse\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
+	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12R\n" +
+	"\x13write_concern_error\x18\x04 \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x01R\x11writeConcernError\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\xb0\x01\n" +
+	"\b_sessionB\x16\n" +
+	"\x14_write_concern_error\"\xb0\x01\n" +
 	"\x1eTransactionServiceAbortRequest\x12#\n" +
 	"\asession\x18\x03 \x01(\tB\x04\x98\xb5\x18\x01H\x00R\asession\x88\x01\x01\x12+\n" +
 	"\vtransaction\x18\x04 \x01(\tB\x04\x98\xb5\x18\x01H\x01R\vtransaction\x88\x01\x01B\n" +
@@ -1112,12 +1132,14 @@ const file_mooring_v1_transaction_service_proto_rawDesc = "" +
 	"\r_read_concernB\x10\n" +
 	"\x0e_write_concernB\x15\n" +
 	"\x13_max_commit_time_msJ\x04\b\x01\x10\x02J\x04\b\x02\x10\x03J\x04\b\x04\x10\x05R\bdatabaseR\n" +
-	"collectionR\vtransaction\"\x83\x01\n" +
+	"collectionR\vtransaction\"\xef\x01\n" +
 	"\x1dTransactionServiceRunResponse\x127\n" +
 	"\aresults\x18\x01 \x03(\v2\x1d.mooring.v1.TransactionResultR\aresults\x12\x1d\n" +
-	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01B\n" +
+	"\asession\x18\x03 \x01(\tH\x00R\asession\x88\x01\x01\x12R\n" +
+	"\x13write_concern_error\x18\x04 \x01(\v2\x1d.mooring.v1.WriteConcernErrorH\x01R\x11writeConcernError\x88\x01\x01B\n" +
 	"\n" +
-	"\b_session\"\x89\t\n" +
+	"\b_sessionB\x16\n" +
+	"\x14_write_concern_error\"\x89\t\n" +
 	"\x14TransactionOperation\x12=\n" +
 	"\bfind_one\x18\x01 \x01(\v2\x1a.mooring.v1.FindOneRequestB\x04\x98\xb5\x18\x15H\x00R\afindOne\x12?\n" +
 	"\bdistinct\x18\x02 \x01(\v2\x1b.mooring.v1.DistinctRequestB\x04\x98\xb5\x18\x15H\x00R\bdistinct\x12R\n" +
@@ -1217,87 +1239,90 @@ var file_mooring_v1_transaction_service_proto_goTypes = []any{
 	(*ReadConcern)(nil),                      // 12: mooring.v1.ReadConcern
 	(*WriteConcern)(nil),                     // 13: mooring.v1.WriteConcern
 	(*timestamppb.Timestamp)(nil),            // 14: google.protobuf.Timestamp
-	(*FindOneRequest)(nil),                   // 15: mooring.v1.FindOneRequest
-	(*DistinctRequest)(nil),                  // 16: mooring.v1.DistinctRequest
-	(*CountDocumentsRequest)(nil),            // 17: mooring.v1.CountDocumentsRequest
-	(*InsertOneRequest)(nil),                 // 18: mooring.v1.InsertOneRequest
-	(*InsertManyRequest)(nil),                // 19: mooring.v1.InsertManyRequest
-	(*UpdateOneRequest)(nil),                 // 20: mooring.v1.UpdateOneRequest
-	(*UpdateManyRequest)(nil),                // 21: mooring.v1.UpdateManyRequest
-	(*ReplaceOneRequest)(nil),                // 22: mooring.v1.ReplaceOneRequest
-	(*DeleteOneRequest)(nil),                 // 23: mooring.v1.DeleteOneRequest
-	(*DeleteManyRequest)(nil),                // 24: mooring.v1.DeleteManyRequest
-	(*FindOneAndUpdateRequest)(nil),          // 25: mooring.v1.FindOneAndUpdateRequest
-	(*FindOneAndReplaceRequest)(nil),         // 26: mooring.v1.FindOneAndReplaceRequest
-	(*FindOneAndDeleteRequest)(nil),          // 27: mooring.v1.FindOneAndDeleteRequest
-	(*BulkWriteRequest)(nil),                 // 28: mooring.v1.BulkWriteRequest
-	(*FindOneResponse)(nil),                  // 29: mooring.v1.FindOneResponse
-	(*DistinctResponse)(nil),                 // 30: mooring.v1.DistinctResponse
-	(*CountDocumentsResponse)(nil),           // 31: mooring.v1.CountDocumentsResponse
-	(*InsertOneResponse)(nil),                // 32: mooring.v1.InsertOneResponse
-	(*InsertManyResponse)(nil),               // 33: mooring.v1.InsertManyResponse
-	(*UpdateOneResponse)(nil),                // 34: mooring.v1.UpdateOneResponse
-	(*UpdateManyResponse)(nil),               // 35: mooring.v1.UpdateManyResponse
-	(*ReplaceOneResponse)(nil),               // 36: mooring.v1.ReplaceOneResponse
-	(*DeleteOneResponse)(nil),                // 37: mooring.v1.DeleteOneResponse
-	(*DeleteManyResponse)(nil),               // 38: mooring.v1.DeleteManyResponse
-	(*FindOneAndUpdateResponse)(nil),         // 39: mooring.v1.FindOneAndUpdateResponse
-	(*FindOneAndReplaceResponse)(nil),        // 40: mooring.v1.FindOneAndReplaceResponse
-	(*FindOneAndDeleteResponse)(nil),         // 41: mooring.v1.FindOneAndDeleteResponse
-	(*BulkWriteResponse)(nil),                // 42: mooring.v1.BulkWriteResponse
+	(*WriteConcernError)(nil),                // 15: mooring.v1.WriteConcernError
+	(*FindOneRequest)(nil),                   // 16: mooring.v1.FindOneRequest
+	(*DistinctRequest)(nil),                  // 17: mooring.v1.DistinctRequest
+	(*CountDocumentsRequest)(nil),            // 18: mooring.v1.CountDocumentsRequest
+	(*InsertOneRequest)(nil),                 // 19: mooring.v1.InsertOneRequest
+	(*InsertManyRequest)(nil),                // 20: mooring.v1.InsertManyRequest
+	(*UpdateOneRequest)(nil),                 // 21: mooring.v1.UpdateOneRequest
+	(*UpdateManyRequest)(nil),                // 22: mooring.v1.UpdateManyRequest
+	(*ReplaceOneRequest)(nil),                // 23: mooring.v1.ReplaceOneRequest
+	(*DeleteOneRequest)(nil),                 // 24: mooring.v1.DeleteOneRequest
+	(*DeleteManyRequest)(nil),                // 25: mooring.v1.DeleteManyRequest
+	(*FindOneAndUpdateRequest)(nil),          // 26: mooring.v1.FindOneAndUpdateRequest
+	(*FindOneAndReplaceRequest)(nil),         // 27: mooring.v1.FindOneAndReplaceRequest
+	(*FindOneAndDeleteRequest)(nil),          // 28: mooring.v1.FindOneAndDeleteRequest
+	(*BulkWriteRequest)(nil),                 // 29: mooring.v1.BulkWriteRequest
+	(*FindOneResponse)(nil),                  // 30: mooring.v1.FindOneResponse
+	(*DistinctResponse)(nil),                 // 31: mooring.v1.DistinctResponse
+	(*CountDocumentsResponse)(nil),           // 32: mooring.v1.CountDocumentsResponse
+	(*InsertOneResponse)(nil),                // 33: mooring.v1.InsertOneResponse
+	(*InsertManyResponse)(nil),               // 34: mooring.v1.InsertManyResponse
+	(*UpdateOneResponse)(nil),                // 35: mooring.v1.UpdateOneResponse
+	(*UpdateManyResponse)(nil),               // 36: mooring.v1.UpdateManyResponse
+	(*ReplaceOneResponse)(nil),               // 37: mooring.v1.ReplaceOneResponse
+	(*DeleteOneResponse)(nil),                // 38: mooring.v1.DeleteOneResponse
+	(*DeleteManyResponse)(nil),               // 39: mooring.v1.DeleteManyResponse
+	(*FindOneAndUpdateResponse)(nil),         // 40: mooring.v1.FindOneAndUpdateResponse
+	(*FindOneAndReplaceResponse)(nil),        // 41: mooring.v1.FindOneAndReplaceResponse
+	(*FindOneAndDeleteResponse)(nil),         // 42: mooring.v1.FindOneAndDeleteResponse
+	(*BulkWriteResponse)(nil),                // 43: mooring.v1.BulkWriteResponse
 }
 var file_mooring_v1_transaction_service_proto_depIdxs = []int32{
 	11, // 0: mooring.v1.TransactionServiceBeginRequest.read_preference:type_name -> mooring.v1.ReadPreference
 	12, // 1: mooring.v1.TransactionServiceBeginRequest.read_concern:type_name -> mooring.v1.ReadConcern
 	13, // 2: mooring.v1.TransactionServiceBeginRequest.write_concern:type_name -> mooring.v1.WriteConcern
 	14, // 3: mooring.v1.TransactionServiceBeginResponse.expire_time:type_name -> google.protobuf.Timestamp
-	11, // 4: mooring.v1.TransactionServiceRunRequest.read_preference:type_name -> mooring.v1.ReadPreference
-	12, // 5: mooring.v1.TransactionServiceRunRequest.read_concern:type_name -> mooring.v1.ReadConcern
-	13, // 6: mooring.v1.TransactionServiceRunRequest.write_concern:type_name -> mooring.v1.WriteConcern
-	8,  // 7: mooring.v1.TransactionServiceRunRequest.operations:type_name -> mooring.v1.TransactionOperation
-	10, // 8: mooring.v1.TransactionServiceRunResponse.results:type_name -> mooring.v1.TransactionResult
-	15, // 9: mooring.v1.TransactionOperation.find_one:type_name -> mooring.v1.FindOneRequest
-	16, // 10: mooring.v1.TransactionOperation.distinct:type_name -> mooring.v1.DistinctRequest
-	17, // 11: mooring.v1.TransactionOperation.count_documents:type_name -> mooring.v1.CountDocumentsRequest
-	18, // 12: mooring.v1.TransactionOperation.insert_one:type_name -> mooring.v1.InsertOneRequest
-	19, // 13: mooring.v1.TransactionOperation.insert_many:type_name -> mooring.v1.InsertManyRequest
-	20, // 14: mooring.v1.TransactionOperation.update_one:type_name -> mooring.v1.UpdateOneRequest
-	21, // 15: mooring.v1.TransactionOperation.update_many:type_name -> mooring.v1.UpdateManyRequest
-	22, // 16: mooring.v1.TransactionOperation.replace_one:type_name -> mooring.v1.ReplaceOneRequest
-	23, // 17: mooring.v1.TransactionOperation.delete_one:type_name -> mooring.v1.DeleteOneRequest
-	24, // 18: mooring.v1.TransactionOperation.delete_many:type_name -> mooring.v1.DeleteManyRequest
-	25, // 19: mooring.v1.TransactionOperation.find_one_and_update:type_name -> mooring.v1.FindOneAndUpdateRequest
-	26, // 20: mooring.v1.TransactionOperation.find_one_and_replace:type_name -> mooring.v1.FindOneAndReplaceRequest
-	27, // 21: mooring.v1.TransactionOperation.find_one_and_delete:type_name -> mooring.v1.FindOneAndDeleteRequest
-	28, // 22: mooring.v1.TransactionOperation.bulk_write:type_name -> mooring.v1.BulkWriteRequest
-	9,  // 23: mooring.v1.TransactionOperation.expect:type_name -> mooring.v1.Expectation
-	29, // 24: mooring.v1.TransactionResult.find_one:type_name -> mooring.v1.FindOneResponse
-	30, // 25: mooring.v1.TransactionResult.distinct:type_name -> mooring.v1.DistinctResponse
-	31, // 26: mooring.v1.TransactionResult.count_documents:type_name -> mooring.v1.CountDocumentsResponse
-	32, // 27: mooring.v1.TransactionResult.insert_one:type_name -> mooring.v1.InsertOneResponse
-	33, // 28: mooring.v1.TransactionResult.insert_many:type_name -> mooring.v1.InsertManyResponse
-	34, // 29: mooring.v1.TransactionResult.update_one:type_name -> mooring.v1.UpdateOneResponse
-	35, // 30: mooring.v1.TransactionResult.update_many:type_name -> mooring.v1.UpdateManyResponse
-	36, // 31: mooring.v1.TransactionResult.replace_one:type_name -> mooring.v1.ReplaceOneResponse
-	37, // 32: mooring.v1.TransactionResult.delete_one:type_name -> mooring.v1.DeleteOneResponse
-	38, // 33: mooring.v1.TransactionResult.delete_many:type_name -> mooring.v1.DeleteManyResponse
-	39, // 34: mooring.v1.TransactionResult.find_one_and_update:type_name -> mooring.v1.FindOneAndUpdateResponse
-	40, // 35: mooring.v1.TransactionResult.find_one_and_replace:type_name -> mooring.v1.FindOneAndReplaceResponse
-	41, // 36: mooring.v1.TransactionResult.find_one_and_delete:type_name -> mooring.v1.FindOneAndDeleteResponse
-	42, // 37: mooring.v1.TransactionResult.bulk_write:type_name -> mooring.v1.BulkWriteResponse
-	0,  // 38: mooring.v1.TransactionService.Begin:input_type -> mooring.v1.TransactionServiceBeginRequest
-	2,  // 39: mooring.v1.TransactionService.Commit:input_type -> mooring.v1.TransactionServiceCommitRequest
-	4,  // 40: mooring.v1.TransactionService.Abort:input_type -> mooring.v1.TransactionServiceAbortRequest
-	6,  // 41: mooring.v1.TransactionService.Run:input_type -> mooring.v1.TransactionServiceRunRequest
-	1,  // 42: mooring.v1.TransactionService.Begin:output_type -> mooring.v1.TransactionServiceBeginResponse
-	3,  // 43: mooring.v1.TransactionService.Commit:output_type -> mooring.v1.TransactionServiceCommitResponse
-	5,  // 44: mooring.v1.TransactionService.Abort:output_type -> mooring.v1.TransactionServiceAbortResponse
-	7,  // 45: mooring.v1.TransactionService.Run:output_type -> mooring.v1.TransactionServiceRunResponse
-	42, // [42:46] is the sub-list for method output_type
-	38, // [38:42] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	15, // 4: mooring.v1.TransactionServiceCommitResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	11, // 5: mooring.v1.TransactionServiceRunRequest.read_preference:type_name -> mooring.v1.ReadPreference
+	12, // 6: mooring.v1.TransactionServiceRunRequest.read_concern:type_name -> mooring.v1.ReadConcern
+	13, // 7: mooring.v1.TransactionServiceRunRequest.write_concern:type_name -> mooring.v1.WriteConcern
+	8,  // 8: mooring.v1.TransactionServiceRunRequest.operations:type_name -> mooring.v1.TransactionOperation
+	10, // 9: mooring.v1.TransactionServiceRunResponse.results:type_name -> mooring.v1.TransactionResult
+	15, // 10: mooring.v1.TransactionServiceRunResponse.write_concern_error:type_name -> mooring.v1.WriteConcernError
+	16, // 11: mooring.v1.TransactionOperation.find_one:type_name -> mooring.v1.FindOneRequest
+	17, // 12: mooring.v1.TransactionOperation.distinct:type_name -> mooring.v1.DistinctRequest
+	18, // 13: mooring.v1.TransactionOperation.count_documents:type_name -> mooring.v1.CountDocumentsRequest
+	19, // 14: mooring.v1.TransactionOperation.insert_one:type_name -> mooring.v1.InsertOneRequest
+	20, // 15: mooring.v1.TransactionOperation.insert_many:type_name -> mooring.v1.InsertManyRequest
+	21, // 16: mooring.v1.TransactionOperation.update_one:type_name -> mooring.v1.UpdateOneRequest
+	22, // 17: mooring.v1.TransactionOperation.update_many:type_name -> mooring.v1.UpdateManyRequest
+	23, // 18: mooring.v1.TransactionOperation.replace_one:type_name -> mooring.v1.ReplaceOneRequest
+	24, // 19: mooring.v1.TransactionOperation.delete_one:type_name -> mooring.v1.DeleteOneRequest
+	25, // 20: mooring.v1.TransactionOperation.delete_many:type_name -> mooring.v1.DeleteManyRequest
+	26, // 21: mooring.v1.TransactionOperation.find_one_and_update:type_name -> mooring.v1.FindOneAndUpdateRequest
+	27, // 22: mooring.v1.TransactionOperation.find_one_and_replace:type_name -> mooring.v1.FindOneAndReplaceRequest
+	28, // 23: mooring.v1.TransactionOperation.find_one_and_delete:type_name -> mooring.v1.FindOneAndDeleteRequest
+	29, // 24: mooring.v1.TransactionOperation.bulk_write:type_name -> mooring.v1.BulkWriteRequest
+	9,  // 25: mooring.v1.TransactionOperation.expect:type_name -> mooring.v1.Expectation
+	30, // 26: mooring.v1.TransactionResult.find_one:type_name -> mooring.v1.FindOneResponse
+	31, // 27: mooring.v1.TransactionResult.distinct:type_name -> mooring.v1.DistinctResponse
+	32, // 28: mooring.v1.TransactionResult.count_documents:type_name -> mooring.v1.CountDocumentsResponse
+	33, // 29: mooring.v1.TransactionResult.insert_one:type_name -> mooring.v1.InsertOneResponse
+	34, // 30: mooring.v1.TransactionResult.insert_many:type_name -> mooring.v1.InsertManyResponse
+	35, // 31: mooring.v1.TransactionResult.update_one:type_name -> mooring.v1.UpdateOneResponse
+	36, // 32: mooring.v1.TransactionResult.update_many:type_name -> mooring.v1.UpdateManyResponse
+	37, // 33: mooring.v1.TransactionResult.replace_one:type_name -> mooring.v1.ReplaceOneResponse
+	38, // 34: mooring.v1.TransactionResult.delete_one:type_name -> mooring.v1.DeleteOneResponse
+	39, // 35: mooring.v1.TransactionResult.delete_many:type_name -> mooring.v1.DeleteManyResponse
+	40, // 36: mooring.v1.TransactionResult.find_one_and_update:type_name -> mooring.v1.FindOneAndUpdateResponse
+	41, // 37: mooring.v1.TransactionResult.find_one_and_replace:type_name -> mooring.v1.FindOneAndReplaceResponse
+	42, // 38: mooring.v1.TransactionResult.find_one_and_delete:type_name -> mooring.v1.FindOneAndDeleteResponse
+	43, // 39: mooring.v1.TransactionResult.bulk_write:type_name -> mooring.v1.BulkWriteResponse
+	0,  // 40: mooring.v1.TransactionService.Begin:input_type -> mooring.v1.TransactionServiceBeginRequest
+	2,  // 41: mooring.v1.TransactionService.Commit:input_type -> mooring.v1.TransactionServiceCommitRequest
+	4,  // 42: mooring.v1.TransactionService.Abort:input_type -> mooring.v1.TransactionServiceAbortRequest
+	6,  // 43: mooring.v1.TransactionService.Run:input_type -> mooring.v1.TransactionServiceRunRequest
+	1,  // 44: mooring.v1.TransactionService.Begin:output_type -> mooring.v1.TransactionServiceBeginResponse
+	3,  // 45: mooring.v1.TransactionService.Commit:output_type -> mooring.v1.TransactionServiceCommitResponse
+	5,  // 46: mooring.v1.TransactionService.Abort:output_type -> mooring.v1.TransactionServiceAbortResponse
+	7,  // 47: mooring.v1.TransactionService.Run:output_type -> mooring.v1.TransactionServiceRunResponse
+	44, // [44:48] is the sub-list for method output_type
+	40, // [40:44] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_mooring_v1_transaction_service_proto_init() }
@@ -1307,6 +1332,7 @@ func file_mooring_v1_transaction_service_proto_init() {
 	}
 	file_mooring_v1_annotations_proto_init()
 	file_mooring_v1_document_service_proto_init()
+	file_mooring_v1_error_proto_init()
 	file_mooring_v1_options_proto_init()
 	file_mooring_v1_transaction_service_proto_msgTypes[0].OneofWrappers = []any{}
 	file_mooring_v1_transaction_service_proto_msgTypes[1].OneofWrappers = []any{}
