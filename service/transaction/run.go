@@ -12,6 +12,7 @@ import (
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/session"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -36,10 +37,13 @@ func (s *Server) Run(
 	}
 	r.Transaction = &call.Transaction{Session: own}
 	response := &mooringv1.TransactionServiceRunResponse{}
+	account := admission.From(ctx)
+	before := account.Held()
 	err = own.WithTransaction(ctx, client.WithTransactionOptions{
 		TransactionOptions: opt.transaction(), RunOn: true, Caller: r.RequestID,
 	}, func(ctx context.Context) error {
 		response.Results = nil
+		account.Shrink(account.Held() - before) // what a former attempt has read and made
 		for _, op := range ops {
 			result, err := s.operate(ctx, op)
 			if err != nil {

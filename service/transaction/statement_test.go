@@ -387,6 +387,36 @@ func TestRememberedResultsAreCharged(t *testing.T) {
 	}
 }
 
+// TestAttemptsAreNotChargedTogether checks that an attempt of Run gives back what it was charged
+// before the next one begins.
+func TestAttemptsAreNotChargedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size, attempts = 900 << 10, 8
+		a := admission.New(admission.Config{Bytes: 4 << 20})
+		b := newBank(t, deployment.ReplicaSet, servicetest.Config{Admission: a})
+		b.deployment.SetDocuments(accounts, bson.NewBuilder(nil).String("_id", "a").
+			Int32("n", 10).String("x", strings.Repeat("x", size)).Finish())
+		b.disturb("update", attempts, transient())
+		request := add("", "a", nil)
+		request.Transaction = nil
+		res, err := b.Transaction.Run(t.Context(), &mooringv1.TransactionServiceRunRequest{
+			Operations: []*mooringv1.TransactionOperation{
+				{Operation: &mooringv1.TransactionOperation_FindOne{
+					FindOne: &mooringv1.FindOneRequest{Database: "bank", Collection: "accounts"},
+				}},
+				{Operation: &mooringv1.TransactionOperation_UpdateOne{UpdateOne: request}},
+			},
+		})
+		if err != nil || len(res.GetResults()) != 2 {
+			t.Errorf("Run with %d attempts before the last = %s", attempts, told(err))
+		}
+		settle()
+		if got := a.Bytes().Held; got != 0 {
+			t.Errorf("%d bytes are held afterwards", got)
+		}
+	})
+}
+
 // TestRememberedErrorsAreShort checks that of an error no more is remembered than a status has.
 func TestRememberedErrorsAreShort(t *testing.T) {
 	b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
