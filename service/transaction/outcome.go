@@ -3,6 +3,7 @@ package transaction
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mooringdb/mooring/core/mongoerr"
@@ -54,6 +55,15 @@ func (o outcome) refusal() error {
 			Reason: rpcerr.TransactionAborted, Message: "the transaction is aborted: " + o.detail,
 		}
 	}
+}
+
+// withCode returns what all clients may see of an error, for the end of a message: its text has
+// addresses and the server's words. It returns "" if no server has answered.
+func withCode(err error) string {
+	if code := mongoerr.Code(err); code != 0 {
+		return fmt.Sprintf(" (code %d)", code)
+	}
+	return ""
 }
 
 // unmetConcern returns the error of a commit that was made although no members can meet its write

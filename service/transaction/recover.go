@@ -33,8 +33,7 @@ func (s *Transactions) commitFailed(ctx context.Context, c claim, err error) err
 	if isStopping(err) || unreachable && lost.Sent || gaveUp(ctx, err) {
 		return &rpcerr.Error{
 			Reason: rpcerr.UnknownCommitResult, Field: "transaction",
-			Message: "the gateway replica that keeps the transaction has not answered: " +
-				err.Error(),
+			Message: "the gateway replica that keeps the transaction has not answered",
 		}
 	}
 	return err
@@ -68,7 +67,7 @@ func (s *Transactions) recoverAbort(ctx context.Context, c claim) error {
 		return &rpcerr.Error{
 			Reason: rpcerr.UnknownCommitResult, Field: "transaction",
 			Message: "the gateway replica that kept the transaction is gone, and no server has " +
-				"confirmed the abort: " + answer.Error(),
+				"confirmed the abort" + withCode(answer),
 		}
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -293,6 +295,62 @@ func TestAbortNotConfirmed(t *testing.T) {
 					t.Errorf("there is %s, want %s", got, before)
 				}
 			})
+		})
+	}
+}
+
+// TestAddressesAreConcealed checks that the errors of Commit and Abort tell clients that are no
+// operators no addresses of servers and replicas.
+func TestAddressesAreConcealed(t *testing.T) {
+	replicas := func(t *testing.T) (a, b *bank, between links) {
+		d, between := newDeployment(t, deployment.ReplicaSet), links{}
+		cfg := servicetest.Config{Operators: []string{}}
+		return newReplicaWith(t, d, "a:1", between, cfg),
+			newReplicaWith(t, d, "b:1", between, cfg), between
+	}
+	const unknown = "Unavailable UnknownTransactionCommitResult same-request"
+	lost := &paging.UnreachableError{Address: "a:1", Sent: true, Err: errors.New("reset")}
+	for _, row := range []struct {
+		name string
+		call func(t *testing.T, a, b *bank, token string) error
+		lost error // how calls to a fail
+		want string
+	}{
+		{"Commit again", func(t *testing.T, a, _ *bank, token string) error {
+			_, err := a.Document.InsertOne(t.Context(), &mooringv1.InsertOneRequest{
+				Database: "bank", Collection: "accounts", Transaction: &token,
+				Document: doc(`{"_id": "a"}`),
+			})
+			if err == nil || a.commit(token) == nil {
+				t.Error("the insertion of a document that exists is committed")
+			}
+			return a.commit(token)
+		}, nil, "Aborted TransactionAborted transaction"},
+		{"Abort without an answer", func(_ *testing.T, _, b *bank, token string) error {
+			b.disturb("abortTransaction", 2, fakemongo.Drop())
+			return b.abort(token)
+		}, refused, unknown},
+		{"Abort of a member alone", func(_ *testing.T, _, b *bank, token string) error {
+			b.disturb("abortTransaction", 1, fakemongo.Error(11601, "Interrupted", "no"))
+			return b.abort(token)
+		}, refused, unknown},
+		{"Commit without an owner's answer", func(_ *testing.T, _, b *bank, token string) error {
+			return b.commit(token)
+		}, lost, unknown},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			a, b, between := replicas(t)
+			token := a.begin()
+			if err := a.add(token, "a"); err != nil {
+				t.Fatal(err)
+			}
+			between["a:1"].lost = row.lost
+			err := row.call(t, a, b, token)
+			said := prototext.Format(status.Convert(err).Proto())
+			if told(err) != row.want || strings.Contains(said, "27017") ||
+				strings.Contains(said, "a:1") {
+				t.Errorf("%s, want %s without addresses:\n%s", told(err), row.want, said)
+			}
 		})
 	}
 }

@@ -440,7 +440,7 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 		}}
 	case mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) &&
 		!mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult):
-		end = aborted(err.Error())
+		end = aborted("the server says so" + withCode(err))
 	}
 	return err
 }
