@@ -58,10 +58,12 @@ func (s *Transactions) recoverAbort(ctx context.Context, c claim) error {
 	defer own.End(ctx)
 	answer := abortNow(ctx, own)
 	informCaller(ctx, own)
-	switch kind := abortedBy(answer); kind {
-	case outcomeAborted:
+	switch kind := abortedBy(answer); {
+	case isForgotten(answer):
+		return errUnrecoverable
+	case kind == outcomeAborted:
 		return nil
-	case outcomeCommitted:
+	case kind == outcomeCommitted:
 		return outcome{kind: kind}.refusal()
 	default:
 		return &rpcerr.Error{
@@ -87,8 +89,9 @@ func (s *Transactions) recoverUndecided(ctx context.Context, c claim) error {
 	return err
 }
 
-// The codes of servers that have no transaction to abort.
+// The codes of servers that have no transaction to end.
 const (
+	codeTransactionTooOld    = 225
 	codeNoSuchTransaction    = 251
 	codeTransactionCommitted = 256
 )
@@ -113,6 +116,11 @@ func abortedBy(answer error) outcomeKind {
 	}
 }
 
+// isForgotten reports whether a server says that the session of a transaction has a later number:
+// the owner has used it again, after a commit or an abort, and the servers have forgotten which of
+// these it was.
+func isForgotten(answer error) bool { return mongoerr.Code(answer) == codeTransactionTooOld }
+
 // recoverCommit asks the servers to commit a transaction whose owner is gone, or has given up. If
 // it is committed already, they say so.
 func (s *Transactions) recoverCommit(ctx context.Context, c claim) error {
@@ -123,8 +131,11 @@ func (s *Transactions) recoverCommit(ctx context.Context, c claim) error {
 	defer own.End(ctx)
 	err = own.CommitTransaction(ctx, endOptions(ctx))
 	informCaller(ctx, own)
-	if mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) &&
-		!mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult) {
+	switch {
+	case isForgotten(err):
+		return errUnrecoverable
+	case mongoerr.HasLabel(err, mongoerr.LabelTransientTransaction) &&
+		!mongoerr.HasLabel(err, mongoerr.LabelUnknownTransactionCommitResult):
 		return errOwnerGone
 	}
 	return err

@@ -202,6 +202,14 @@ func TestOwnerIsGone(t *testing.T) {
 		{"open", deployment.ReplicaSet, nil, "OK", onlyA, committed},
 		{"committed", deployment.ReplicaSet, (*bank).commit, "OK", onlyA, committed},
 		{"aborted", deployment.ReplicaSet, (*bank).abort, gone, before, "OK"},
+		{
+			"committed, and the session used again", deployment.ReplicaSet,
+			usedAgain((*bank).commit), unknown, onlyA, unknown,
+		},
+		{
+			"aborted, and the session used again", deployment.ReplicaSet,
+			usedAgain((*bank).abort), unknown, before, unknown,
+		},
 		{"sharded", deployment.Sharded, nil, unknown, before, unknown},
 		{"sharded, committed", deployment.Sharded, (*bank).commit, unknown, onlyA, unknown},
 	} {
@@ -234,6 +242,19 @@ func TestOwnerIsGone(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// usedAgain ends a transaction, and uses its session on the server for a write outside of it.
+func usedAgain(end func(*bank, string) error) func(*bank, string) error {
+	return func(b *bank, token string) error {
+		if err := end(b, token); err != nil {
+			return err
+		}
+		_, err := b.Document.InsertOne(b.t.Context(), &mooringv1.InsertOneRequest{
+			Database: "bank", Collection: "others", Document: doc(`{}`),
+		})
+		return err
 	}
 }
 
