@@ -185,6 +185,16 @@ func (g *Grounds) Text() string {
 	return string(b)
 }
 
+// decisionCost is what a decision of Grounds needs beside its texts and its sum.
+const decisionCost = 100
+
+// Size returns how many bytes are held, about.
+func (g *Grounds) Size() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bytes + decisionCost*len(g.others)
+}
+
 // Add adds grounds that Text has encoded. If there are then more than 2000 different decisions, or
 // more than 2 MiB of them, the error is a *Refusal. Any other error says that text is malformed.
 func (g *Grounds) Add(text string) error {

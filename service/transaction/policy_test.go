@@ -1,6 +1,7 @@
 package transaction_test
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
@@ -74,6 +76,53 @@ func TestCommitIsDecidedAgain(t *testing.T) {
 			t.Errorf("%s: %d documents, %v", row.name, found.GetCount(), err)
 		}
 	}
+}
+
+// TestGroundsAreCharged checks that what the policy has allowed a transaction's operations by is
+// charged until the transaction ends.
+func TestGroundsAreCharged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, err := policy.Parse([]byte(`permit (principal, action, resource);`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const operations, name = 100, 200
+		a := admission.New(admission.Config{Bytes: 64 << 20})
+		b := newBank(t, deployment.ReplicaSet, servicetest.Config{
+			Policy: policy.NewEnforcer(policy.Config{Policy: p}), Admission: a,
+		})
+		find := func(token string, n int) {
+			t.Helper()
+			_, err := b.Document.FindOne(t.Context(), &mooringv1.FindOneRequest{
+				Database: "bank", Collection: fmt.Sprint(strings.Repeat("c", name), n),
+				Transaction: &token, Statement: new(int32(n)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for what, end := range map[string]func(token string) error{
+			"Commit": b.commit, "Abort": b.abort,
+		} {
+			token := b.begin()
+			for n := range operations {
+				find(token, n+1)
+			}
+			find(token, operations) // again
+			settle()
+			got := a.Bytes().Held
+			if least := int64(operations * name); got < least || got > 2*least {
+				t.Errorf("%d bytes are held before %s, want %d to %d", got, what, least, 2*least)
+			}
+			if err := end(token); err != nil {
+				t.Error(err)
+			}
+			settle()
+			if got := a.Bytes().Held; got != 0 {
+				t.Errorf("%d bytes are held after %s", got, what)
+			}
+		}
+	})
 }
 
 // TestCommitAfterItsOwner loses the replica that keeps a transaction, and with it what the policy

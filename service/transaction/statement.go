@@ -123,7 +123,7 @@ func (o *open) ended(before statements, response proto.Message, failure *rpcerr.
 		o.statements = before
 		return
 	}
-	o.remembers.Shrink(o.remembers.Held())
+	o.remembers.Shrink(o.remembers.Held() - o.charged)
 	o.statements.result = o.keep(response, failure)
 }
 

@@ -75,14 +75,15 @@ type open struct {
 	// committing says that Commit was called. Only another Commit may follow. begin sets it.
 	committing bool
 	outcome    outcome
-	// remembers is charged with the result in statements.
+	// remembers is charged with the result in statements, and with the grounds.
 	remembers admission.Account
 
 	// The call that works on the transaction, or has removed it, owns the fields below.
 	statements statements
-	// grounds is what the policy has allowed the operations by. allowed says that Commit has found
-	// that it still would.
+	// grounds is what the policy has allowed the operations by. remembers is charged with so many
+	// bytes for it. allowed says that Commit has found that it still would.
 	grounds policy.Grounds
+	charged int64
 	allowed bool
 }
 
@@ -365,7 +366,7 @@ func (s *Transactions) Run(
 			_ = s.leave(ctx, o, nil)
 		}
 	}()
-	if err = o.grounds.Add(call.Taken(ctx)); err == nil {
+	if err = o.take(ctx); err == nil {
 		response, err = o.run(ctx, in, handler)
 	}
 	returned = true
@@ -387,7 +388,7 @@ func (s *Transactions) Join(
 	if err != nil {
 		return nil, nil, err
 	}
-	err = o.grounds.Add(call.Taken(ctx))
+	err = o.take(ctx)
 	var ended func(context.Context, error)
 	if err == nil {
 		ended, err = o.stream(in)
@@ -400,6 +401,19 @@ func (s *Transactions) Join(
 		ended(ctx, err)
 		_ = s.leave(ctx, o, nil)
 	}, nil
+}
+
+// take adds what the policy has allowed an operation by, and charges it until the transaction ends.
+func (o *open) take(ctx context.Context) error {
+	if err := o.grounds.Add(call.Taken(ctx)); err != nil {
+		return err
+	}
+	more := int64(o.grounds.Size()) - o.charged
+	err := o.remembers.Grow(ctx, more)
+	if err == nil {
+		o.charged += more
+	}
+	return err
 }
 
 var errOwnerGone = &rpcerr.Error{
