@@ -74,7 +74,7 @@ func (d *drain) run(ctx context.Context) error {
 	}
 	defer cancel()
 	err := d.p.table.Quiet(limited)
-	d.killPinned(ctx)
+	defer d.killPinned(ctx)() // meanwhile: their servers may not answer
 	var to *page.Replica
 	var others []string
 	if !d.p.alone() {
@@ -129,12 +129,14 @@ func (d *drain) count(more Fate) {
 	d.fate.Left += more.Left
 }
 
-// killPinned ends the cursors that cannot move.
-func (d *drain) killPinned(ctx context.Context) {
+// killPinned begins to end the cursors that cannot move. wait blocks until they are ended.
+func (d *drain) killPinned(ctx context.Context) (wait func()) {
 	pinned, _ := handle.RemoveAll(d.p.table, nil, func(h *held) bool {
 		return h.pinned && !h.Working()
 	})
-	d.endAll(ctx, pinned)
+	var kills sync.WaitGroup
+	kills.Go(func() { d.endAll(ctx, pinned) })
+	return kills.Wait
 }
 
 // endAll ends cursors that were open, and counts those for which there was time.

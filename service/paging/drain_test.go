@@ -198,6 +198,28 @@ func TestDrainKillsPinned(t *testing.T) {
 	})
 }
 
+// Pinned cursors whose servers do not answer take none of the time in which others are handed over.
+func TestSlowPinnedHoldUpNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, "a", "b")
+		page := n.open("a", 9, 2, 0)
+		for range 20 {
+			n.openPinned()
+		}
+		n.s.slowKill = 3 * time.Second
+		n.faults.before = func(ctx context.Context, _, _ string) error { return ctx.Err() }
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		_ = n.node("a").Drain(ctx)
+		if got := n.node("a").Fate().HandedOver; got != 1 {
+			t.Errorf("%d cursors were handed over, want 1", got)
+		}
+		if next := n.mustNext("b", page.Token); numbers(next) != "2 3" {
+			t.Errorf("page %s", numbers(next))
+		}
+	})
+}
+
 // A draining replica accepts nothing, so the next one is asked. If it is unknown whether a replica
 // has accepted, no other replica is asked.
 func TestDrainChooses(t *testing.T) {
