@@ -473,6 +473,43 @@ func (b *bank) freeSession() bson.UUID {
 	return s.ID()
 }
 
+// TestDrainEndsInTime checks that servers that do not answer take no more of the time to stop than
+// Drain was given: the cursors of clients are handed over after it.
+func TestDrainEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+		token := b.begin()
+		for range 10 {
+			page, err := b.Document.Find(t.Context(), &mooringv1.FindRequest{
+				Database: "bank", Collection: "accounts", Transaction: &token,
+				BatchSize: proto.Int32(1),
+			})
+			if err != nil || page.GetCursor() == "" {
+				t.Fatalf("Find = %v, %v, want a cursor", page, err)
+			}
+		}
+		answers := make(chan struct{})
+		b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+			if cmd.Name == "abortTransaction" || cmd.Name == "killCursors" {
+				<-answers
+			}
+			return next(cmd)
+		})
+		const given = 4 * time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), given)
+		defer cancel()
+		begun := time.Now()
+		if err := b.Transactions.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Drain = %v", err)
+		}
+		if took := time.Since(begun); took > given {
+			t.Errorf("Drain took %s, want at most %s", took, given)
+		}
+		close(answers)
+		settle()
+	})
+}
+
 // TestDrain: a replica that stops aborts its transactions, and says so.
 func TestDrain(t *testing.T) {
 	a, b, between := newReplicas(t, deployment.ReplicaSet)

@@ -525,7 +525,16 @@ func (s *Transactions) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	idle, works := handle.RemoveAll(s.table, handle.ErrClosing, func(*open) bool { return true })
 	s.drained.Add(int64(len(idle) + len(works)))
-	handle.EndAll(ctx, idle)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		handle.EndAll(ctx, idle)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done(): // each End has a time of its own
+		return context.Cause(ctx)
+	}
 	for _, w := range works {
 		if err := w.Wait(ctx); err != nil {
 			return err

@@ -149,7 +149,8 @@ func newSessions(cfg *config.Config, c *client.Client, keys *seal.Ring) *session
 
 // newTransactions registers the drain behind that of the pager, so it comes before.
 func newTransactions(
-	lc fx.Lifecycle, cfg *config.Config, c *client.Client, h *paging.Pager, keys *seal.Ring,
+	lc fx.Lifecycle, cfg *config.Config, log *slog.Logger, c *client.Client, h *paging.Pager,
+	keys *seal.Ring,
 ) *transaction.Transactions {
 	t := transaction.New(transaction.Config{
 		Client: c, Cursors: h, Keys: keys, Deployment: cfg.Deployment(),
@@ -158,7 +159,10 @@ func newTransactions(
 	lc.Append(fx.Hook{OnStop: func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, handOverTime)
 		defer cancel()
-		return t.Drain(ctx)
+		if err := t.Drain(ctx); err != nil {
+			log.Warn("not all transactions were aborted", "err", err)
+		}
+		return nil
 	}})
 	return t
 }
