@@ -60,6 +60,8 @@ func advise(r row, e evidence, of call.Call) Retry {
 		return Transaction
 	case of.Exact != nil && (e.write || r.retry == SameRequest || passes(r.code)):
 		return SameRequest // it is done once, however often it comes
+	case r.reason == ShuttingDown && e.last == mongoerr.Unsent && !e.partly:
+		return SameRequest // at another replica
 	case e.partly, r.retry == SameRequest && e.last == mongoerr.Executed && !e.commit:
 		return Never
 	case r.retry != Never:

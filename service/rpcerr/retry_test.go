@@ -31,6 +31,7 @@ func TestRetry(t *testing.T) {
 	lost := &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.EOF}
 	full := &pool.WaitQueueTimeoutError{}
 	left := &pool.WaitQueueTimeoutError{Err: context.Canceled}
+	stops := &rpcerr.Error{Reason: rpcerr.ShuttingDown}
 	stepped := command(10107, "NotWritablePrimary")
 	busy := command(462, "", mongoerr.LabelSystemOverloaded, mongoerr.LabelRetryable)
 	for _, test := range []struct {
@@ -43,6 +44,9 @@ func TestRetry(t *testing.T) {
 		{"the caller left the queue of a pool", left, same, same, same},
 		{"the caller left the gateway's queue", &admission.WaitError{Err: context.Canceled}, same, same, same},
 		{"the deadline passed in the gateway's queue", &admission.WaitError{Err: context.DeadlineExceeded}, same, same, same},
+		{"the gateway stops, and the call was in its queue", &admission.WaitError{Err: stops}, same, same, same},
+		{"the gateway stops in a queue, after a part was done", partly(&admission.WaitError{Err: stops}), never, same, never},
+		{"the gateway stops, and nothing tells more", stops, restart, same, restart},
 		{"the caller left, and nothing tells more", context.Canceled, never, same, never},
 		{"the deadline passed, and nothing tells more", context.DeadlineExceeded, never, same, never},
 		{"the server gave up at the deadline", command(50, "MaxTimeMSExpired"), never, same, another},

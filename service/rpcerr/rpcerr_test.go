@@ -153,7 +153,7 @@ func TestTable(t *testing.T) {
 		{&pool.PoolClearedError{}, codes.Unavailable, 503, "ConnectionPoolCleared", "same-request"},
 		{&pool.ClosedError{}, codes.Unavailable, 503, "ConnectionPoolCleared", "same-request"},
 		{pool.ErrClosed, codes.Unavailable, 503, "ConnectionPoolCleared", "same-request"},
-		{&mongoerr.SelectionError{Err: topology.ErrClosed}, codes.Unavailable, 503, "ShuttingDown", "restart"},
+		{&mongoerr.SelectionError{Err: topology.ErrClosed}, codes.Unavailable, 503, "ShuttingDown", "same-request"},
 		{sent, codes.Unavailable, 503, "NetworkError", "same-request"},
 		{dialed, codes.Unavailable, 503, "NetworkError", "same-request"},
 
