@@ -19,6 +19,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/inproc"
@@ -462,6 +463,50 @@ func TestCutCommit(t *testing.T) {
 	}
 }
 
+// TestQueuedCommit: the replica stops while Commit waits for its turn. Commit was not sent, so the
+// client repeats it elsewhere, and need not run the transaction again.
+func TestQueuedCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, deployment.ReplicaSet, servicetest.Config{
+			Admission: admission.New(admission.Config{
+				Calls: admission.Limits{Total: 1}, Patience: time.Minute,
+			}),
+		})
+		token := b.begin()
+		if err := b.add(token, "a"); err != nil {
+			t.Fatal(err)
+		}
+		answers := make(chan struct{})
+		b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+			if cmd.Name == "find" {
+				<-answers
+			}
+			return next(cmd)
+		})
+		found, committed := make(chan struct{}), make(chan error, 1)
+		go func() {
+			defer close(found)
+			_, _ = b.Document.FindOne(t.Context(), // it may be cut
+				&mooringv1.FindOneRequest{Database: "bank", Collection: "accounts"})
+		}()
+		synctest.Wait()
+		go func() { committed <- b.commit(token) }()
+		synctest.Wait()
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		drained := make(chan error, 1)
+		go func() { drained <- b.Gate.Drain(over) }()
+		if got := told(<-committed); got != "Unavailable ShuttingDown same-request" {
+			t.Errorf("Commit = %s", got)
+		}
+		close(answers)
+		<-found
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // freeSession returns the id of the session that the client has used last and uses no more.
 func (b *bank) freeSession() bson.UUID {
 	b.t.Helper()
@@ -578,6 +623,25 @@ func TestRefusingTable(t *testing.T) {
 			t.Errorf("%s = %s", what, got)
 		}
 	}
+}
+
+// TestRefusingTableAfterCommit checks that a client whose Commit got no answer repeats it until it
+// knows more, also if the handles are about to end.
+func TestRefusingTableAfterCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBank(t, deployment.ReplicaSet, servicetest.Config{})
+		token := b.begin()
+		if err := b.add(token, "a"); err != nil {
+			t.Fatal(err)
+		}
+		b.watch("commitTransaction", fakemongo.Document(raw(t, late)))
+		_ = b.commit(token)
+		b.Handles.Table().Refuse()
+		const want = "Unavailable UnknownTransactionCommitResult same-request"
+		if got := told(b.commit(token)); got != want {
+			t.Errorf("Commit again = %s, want %s", got, want)
+		}
+	})
 }
 
 // TestUncountable checks that a request which has no encoding is not run without being counted.

@@ -233,6 +233,12 @@ var (
 	}
 )
 
+// errStopping is the error of a repeated Commit: the first one may have been made.
+var errStopping = &rpcerr.Error{
+	Reason: rpcerr.UnknownCommitResult, Field: "transaction",
+	Message: "the gateway is shutting down",
+}
+
 // notFound refuses a token that does not open because of err, or whose transaction is not known.
 func notFound(err error) *rpcerr.Error {
 	return &rpcerr.Error{
@@ -280,6 +286,8 @@ func (s *Transactions) begin(
 		case found.Expired(now):
 			expired = found
 			t.Remove(found, nil)
+		case (t.Refusing() || s.draining.Load()) && commit && found.committing:
+			err = errStopping
 		case t.Refusing() || s.draining.Load():
 			err = handle.ErrClosing
 		default:
