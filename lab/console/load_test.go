@@ -1,8 +1,12 @@
 package console_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/lab/internal/gatewaytest"
 )
 
 // many has the page get answers of its own from now on: 1,000 servers, of which one changes its
@@ -152,6 +156,64 @@ func TestNextPrincipal(t *testing.T) {
 	s.eventually(`document.querySelectorAll("datalist option").length === 0`)
 	s.visit("#/deployment", "Deployment")
 	s.shows("Asking the gateway")
+	s.isClean()
+}
+
+// TestLateAnswers has answers to one principal come when the next one has signed in. They lead to
+// no more calls, and a key that does not count any more signs its own principal out, and no other.
+func TestLateAnswers(t *testing.T) {
+	s := newScene(t)
+	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":1}`))
+	s.visit("#/query", "Sign in to Mooring")
+	s.do(`
+		const real = fetch, refusal = {status: "UNAUTHENTICATED", reason: "InvalidToken", code: 16, message: "expired"};
+		globalThis.refuse = go => go(new Response(JSON.stringify({error: refusal}), {status: 401}));
+		globalThis.held = [];
+		globalThis.asked = [];
+		globalThis.fetch = async (url, options) => {
+			asked.push(new URL(url).pathname);
+			const answer = await real(url, options);
+			const isHeld = new URL(url).pathname === "/v1/databases";
+			return (isHeld && await new Promise(go => held.push(go))) || answer;
+		};`)
+	s.signIn(s.operator)
+	s.eventually("held.length === 2") // the form and the list of collections ask
+	s.click("Sign out")
+	s.signIn(s.reader)
+	s.eventually("held.length === 4")
+	s.do("held[0](); refuse(held[1])")
+	s.page.Evaluate("new Promise(r => setTimeout(() => r(0)))", new(int))
+	s.do("held[2](); held[3]()")
+	s.shows("shop.orders")
+	s.shows("key:reader")
+	var lists int
+	s.page.Evaluate(`asked.filter(p => p === "/v1/databases/shop/collections").length`, &lists)
+	if lists != 1 {
+		t.Errorf("the collections were listed %d times, want once, for the reader", lists)
+	}
+	s.isClean()
+}
+
+// TestSignOutGivesBack signs out while a result has more pages.
+func TestSignOutGivesBack(t *testing.T) {
+	s := newScene(t)
+	var orders []bson.Raw
+	for i := range 150 {
+		orders = append(orders, document(t, fmt.Sprintf(`{"_id":%d}`, i)))
+	}
+	s.deployment.SetDocuments("shop.orders", orders...)
+	s.visit("#/query?db=shop&in=orders", "Sign in to Mooring")
+	s.signIn(s.reader)
+	s.click("Run")
+	s.shows("Documents 1 to 100")
+	s.click("Sign out")
+	s.shows("Sign in to Mooring")
+	gatewaytest.Eventually(t, patience, func() error {
+		if n := s.deployment.OpenCursors(); n > 0 {
+			return fmt.Errorf("%d cursors are open", n)
+		}
+		return nil
+	})
 	s.isClean()
 }
 

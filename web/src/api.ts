@@ -3,7 +3,12 @@
 import { signal } from '@preact/signals';
 
 const root = new URL('..', new URL('.', document.baseURI));
-let key: string | undefined;
+
+/** Credential is what calls are made with, from a sign-in to its end. */
+interface Credential {
+  key: string | undefined;
+}
+let credential: Credential = { key: undefined };
 
 /** session says whether calls can be made: whether the user has signed in, or need not. */
 export const session = signal<'unknown' | 'needed' | 'open' | 'signed-in'>('unknown');
@@ -61,25 +66,37 @@ export const urlOf = (path: string): string => new URL(path.replace(/^\//, ''), 
 const unanswered = (message: string): ApiError =>
   new ApiError(0, { status: 'UNAVAILABLE', reason: 'NoAnswer', code: 14, message });
 
-async function send(path: string, o: Options): Promise<Response> {
+/**
+ * answerTo passes an answer on while the credential that it was asked with counts. After its end
+ * nothing comes: what would go on from there would go on as the next principal.
+ */
+const answerTo = <T>(asker: Credential, answer: Promise<T>): Promise<T> =>
+  new Promise((resolve, reject) => answer.then(
+    (v) => void (asker === credential && resolve(v)),
+    (e: unknown) => void (asker === credential && reject(e)),
+  ));
+
+async function send<T>(
+  path: string, o: Options, read: (r: Response) => T | Promise<T>, asker = credential,
+): Promise<T> {
   const headers: Record<string, string> = { Accept: o.accept ?? 'application/json', ...o.headers };
-  if (key !== undefined) headers['Authorization'] = `Bearer ${key}`;
+  if (asker.key !== undefined) headers['Authorization'] = `Bearer ${asker.key}`;
   if (o.body !== undefined) headers['Content-Type'] = 'application/json';
   let response: Response;
   try {
-    response = await fetch(urlOf(path), {
+    response = await answerTo(asker, fetch(urlOf(path), {
       method: o.method ?? (o.body === undefined ? 'GET' : 'POST'),
       headers,
       cache: 'no-store',
       ...(o.body === undefined ? {} : { body: o.body }),
       ...(o.signal ? { signal: o.signal } : {}),
-    });
+    }));
   } catch (e) {
     if (o.signal?.aborted) throw e;
     throw unanswered('The gateway does not answer.');
   }
-  if (response.ok) return response;
-  const failed = await failure(response);
+  if (response.ok) return answerTo(asker, Promise.resolve(read(response)));
+  const failed = await answerTo(asker, failure(response));
   failed.sent = { path, body: o.body ?? '' };
   if (failed.http === 401) {
     refused.value = failed;
@@ -105,7 +122,7 @@ async function failure(response: Response): Promise<ApiError> {
 
 /** text makes a call and returns its answer as it is written. */
 export async function text(path: string, o: Options = {}): Promise<string> {
-  return (await send(path, o)).text();
+  return send(path, o, (r) => r.text());
 }
 
 /** Answer is an answer as it is written, with what its header says. */
@@ -118,9 +135,10 @@ interface Answer {
 
 /** exchange makes a call and returns its answer. */
 export async function exchange(path: string, o: Options): Promise<Answer> {
-  const response = await send(path, o);
-  const header = (name: string): string | undefined => response.headers.get(name) ?? undefined;
-  return { text: await response.text(), etag: header('Etag'), concern: header('Mooring-Write-Concern-Error') };
+  return send(path, o, async (r) => {
+    const header = (name: string): string | undefined => r.headers.get(name) ?? undefined;
+    return { text: await r.text(), etag: header('Etag'), concern: header('Mooring-Write-Concern-Error') };
+  });
 }
 
 /** unacknowledged is what is said of a write that is done, whose write concern was not met. */
@@ -129,7 +147,14 @@ export const unacknowledged = (concern: string): string =>
 
 /** call makes a call whose answer is JSON. */
 export async function call<T>(path: string, o: Options = {}): Promise<T> {
-  return (await send(path, o)).json() as Promise<T>;
+  return send(path, o, (r) => r.json() as Promise<T>);
+}
+
+/** closer returns what gives a cursor back as who has opened it, also after the sign-out. */
+export function closer(cursor: string): () => void {
+  const asker = credential;
+  const body = JSON.stringify({ cursor });
+  return () => void send('v1/cursors:close', { body }, () => undefined, asker).catch(() => undefined);
 }
 
 /** namesAt returns the names in a list of databases or collections; none if it is refused. */
@@ -144,7 +169,7 @@ export async function namesAt(path: string): Promise<string[]> {
 
 /** lines makes a call that answers with a stream, and yields its lines that are not empty. */
 export async function* lines(path: string, o: Options): AsyncGenerator<string> {
-  const response = await send(path, { accept: 'application/x-ndjson', ...o });
+  const response = await send(path, { accept: 'application/x-ndjson', ...o }, (r) => r);
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   try {
     for (let rest = ''; ; ) {
@@ -179,13 +204,13 @@ export async function start(): Promise<void> {
 }
 
 /** signIn tries a credential; undefined is none, for browsers with a client certificate. */
-export async function signIn(credential: string | undefined): Promise<void> {
-  key = credential;
+export async function signIn(key: string | undefined): Promise<void> {
+  credential = { key };
   refused.value = undefined;
   try {
     principal.value = (await call<{ principal: string }>('console/principal.json')).principal;
   } catch (e) {
-    key = undefined;
+    credential = { key: undefined };
     throw e;
   }
   session.value = 'signed-in';
@@ -193,8 +218,9 @@ export async function signIn(credential: string | undefined): Promise<void> {
 
 /** signOut forgets the credential. */
 export function signOut(): void {
-  key = undefined;
-  if (session.value === 'signed-in') session.value = 'needed';
+  if (session.value !== 'signed-in') return;
+  credential = { key: undefined };
+  session.value = 'needed';
 }
 
 /** Attempt is how a call of the reference went. */
@@ -213,6 +239,7 @@ export async function attempt(
   method: string, path: string, body: string | undefined, accept: string,
   stop: AbortSignal, tell: (a: Attempt) => void,
 ): Promise<void> {
+  const { key } = credential;
   const response = await fetch(urlOf(path), {
     method, signal: stop, cache: 'no-store',
     headers: {

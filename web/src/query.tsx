@@ -1,5 +1,5 @@
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { ApiError, call, namesAt, session, text, unacknowledged } from './api';
+import { ApiError, closer, namesAt, session, text, unacknowledged } from './api';
 import {
   bodyOf, explainBodyOf, fieldsOf, kindOf, kinds, languages, mainAt, pathOf, segment,
   type KindName, type Query,
@@ -69,7 +69,8 @@ export function QueryView() {
   const [said, setSaid] = useState('');
   const running = useRef<AbortController | undefined>(undefined);
   const [busy, setBusy] = useState(false);
-  const open = useRef<string | undefined>(undefined);
+  /** open gives the cursor back that is open, if there is one. */
+  const open = useRef<(() => void) | undefined>(undefined);
   const set = (some: Partial<Query>): void => {
     setQuery((old) => ({ ...old, ...some }));
     if (!underWay) setWriting(undefined); // what was looked at is not what would be done now
@@ -89,11 +90,9 @@ export function QueryView() {
     }
   }, [q.database, databases]);
 
-  /** close gives back the cursor that is open, if there is one. */
   const close = (): void => {
-    const cursor = open.current;
+    open.current?.();
     open.current = undefined;
-    if (cursor) call('v1/cursors:close', { body: JSON.stringify({ cursor }) }).catch(() => undefined);
   };
 
   const ask = async (path: string, body: string, first: number, of: Query): Promise<Page | undefined> => {
@@ -104,10 +103,11 @@ export function QueryView() {
     try {
       const answer = parse(await text(path, { body, accept: 'application/ejson', signal: stop.signal }));
       const list = field(answer, 'documents');
-      const cursor = field(answer, 'cursor');
+      const found = field(answer, 'cursor');
+      const cursor = found && 'text' in found ? found.text : undefined;
       setTook(performance.now() - began);
-      open.current = cursor && 'text' in cursor ? cursor.text : undefined;
-      return { of, documents: list && isArray(list) ? list.items : [], first, cursor: open.current };
+      open.current = cursor === undefined ? undefined : closer(cursor);
+      return { of, documents: list && isArray(list) ? list.items : [], first, cursor };
     } catch (e) {
       if (!stop.signal.aborted) setError(e);
       return undefined;
