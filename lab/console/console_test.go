@@ -203,6 +203,19 @@ func judges(t *testing.T) (dir string) {
 	return dir
 }
 
+// knowsAll waits until the gateway knows the kinds of all servers: none shows as a change then.
+func (s *scene) knowsAll() {
+	s.t.Helper()
+	gatewaytest.Eventually(s.t, patience, func() error {
+		seen := string(s.gateway.Do(s.t, http.MethodGet, "/v1/deployment/topology", "",
+			gatewaytest.Header{Name: "Authorization", Value: "Bearer " + s.operator}).Body)
+		if strings.Count(seen, `"RSPrimary"`) != 1 || strings.Count(seen, `"RSSecondary"`) != 2 {
+			return fmt.Errorf("the gateway sees %s", seen)
+		}
+		return nil
+	})
+}
+
 // TestDeployment has an operator sign in, and see the servers, an election and the loss of a server
 // as they happen.
 func TestDeployment(t *testing.T) {
@@ -211,6 +224,7 @@ func TestDeployment(t *testing.T) {
 	s.shoot("sign-in")
 	s.judge("the sign-in")
 	s.isClean()
+	s.knowsAll()
 	s.signIn(s.operator)
 	hosts := s.deployment.Cluster().Hosts()
 	for _, h := range hosts {

@@ -154,7 +154,7 @@ func TestNothingRuns(t *testing.T) {
 	s.shows("changes show as they happen")
 	for _, view := range []string{"JSON", "Table"} {
 		s.visit("#/deployment", "Deployment")
-		s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(name) +
+		s.goTo(`"#/query?" + new URLSearchParams({db: "shop", in: ` + quote(name) +
 			`})`)
 		s.click("Run")
 		s.shows(fmt.Sprintf("Documents 1 to %d", len(corpus)))
@@ -166,7 +166,7 @@ func TestNothingRuns(t *testing.T) {
 		`{"batchSize":2}`)
 	s.click("List")
 	s.shows("onerror")
-	s.do(`location.hash = "#/tail?" + new URLSearchParams({db: "shop", in: ` + quote(name) + `})`)
+	s.goTo(`"#/tail?" + new URLSearchParams({db: "shop", in: ` + quote(name) + `})`)
 	s.click("Follow")
 	s.eventually(`document.querySelector(".live")?.textContent === "following"`)
 	for i, text := range corpus {
@@ -183,7 +183,7 @@ func TestNothingRuns(t *testing.T) {
 	// What the gateway says of a refused call has the client's words in it.
 	for _, text := range corpus {
 		s.visit("#/deployment", "Deployment")
-		s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", q: JSON.stringify({[` + quote("$"+text) + `]: 1})})`)
+		s.goTo(`"#/query?" + new URLSearchParams({db: "shop", in: "orders", q: JSON.stringify({[` + quote("$"+text) + `]: 1})})`)
 		s.click("Run")
 		s.shows("The query was refused")
 	}
@@ -219,7 +219,7 @@ func (s *scene) texts(collection string) {
 					strings.Join(stages, ",")+`]}}}`))
 		})
 	}
-	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(collection) +
+	s.goTo(`"#/query?" + new URLSearchParams({db: "shop", in: ` + quote(collection) +
 		`, limit: "1"})`)
 	s.click("Explain")
 	s.eventually(fmt.Sprintf(`document.querySelectorAll(".stage").length === %d`, 1+len(corpus)))
@@ -230,7 +230,7 @@ func (s *scene) texts(collection string) {
 	s.shows("You have changed nothing.")
 	s.click("Close")
 
-	s.do(`location.hash = "#/why?" + new URLSearchParams({principal: ` +
+	s.goTo(`"#/why?" + new URLSearchParams({principal: ` +
 		quote(corpus[0]+corpus[1]) + `, groups: ` + quote(corpus[1]) + `, claims: ` +
 		quote("{"+strings.Join(fields, ",")+"}") + `})`)
 	s.click("Explain")

@@ -58,22 +58,31 @@ const frames = `new Promise(done => {
 	requestAnimationFrame(step) })`
 
 // smooth reports how long frames take while work is done, and wants none that lasts as long as a
-// person notices. The bound leaves room for a busy machine.
+// person notices. The bound leaves room for a busy machine, which can be late once or twice: a page
+// that freezes by itself does so in each of three measurements.
 func (s *scene) smooth(what, work string) {
 	s.t.Helper()
-	var seen struct {
-		Gaps, Tasks []float64 // in milliseconds
-		Shift       float64
+	for range 3 {
+		var seen struct {
+			Gaps, Tasks []float64 // in milliseconds
+			Shift       float64
+		}
+		s.page.Evaluate("(() => { const work = n => {"+work+"}; return "+frames+" })()", &seen)
+		slices.Sort(seen.Gaps)
+		n := len(seen.Gaps)
+		if n == 0 {
+			s.t.Logf("%s: one frame in 4 s", what)
+			continue
+		}
+		longest := seen.Gaps[n-1]
+		s.t.Logf("%s: %d frames in 4 s: median %.1f ms, p95 %.1f ms, longest %.0f ms; tasks over "+
+			"50 ms: %.0f; shift %.3f",
+			what, n, seen.Gaps[n/2], seen.Gaps[n*95/100], longest, seen.Tasks, seen.Shift)
+		if n >= 40 && longest <= 1000 {
+			return
+		}
 	}
-	s.page.Evaluate("(() => { const work = n => {"+work+"}; return "+frames+" })()", &seen)
-	slices.Sort(seen.Gaps)
-	n, longest := len(seen.Gaps), seen.Gaps[len(seen.Gaps)-1]
-	s.t.Logf("%s: %d frames in 4 s: median %.1f ms, p95 %.1f ms, longest %.0f ms; tasks over 50 "+
-		"ms: %.0f; shift %.3f",
-		what, n, seen.Gaps[n/2], seen.Gaps[n*95/100], longest, seen.Tasks, seen.Shift)
-	if n < 40 || longest > 1000 {
-		s.t.Errorf("%s: %d frames in 4 s, the longest %.0f ms; the page freezes", what, n, longest)
-	}
+	s.t.Errorf("%s: the page freezes: fewer than 40 frames in 4 s, or one of over a second", what)
 }
 
 // TestMany has 1,000 servers and 10,000 handles on a page.
@@ -97,9 +106,7 @@ func TestMany(t *testing.T) {
 	s.judge("servers that were searched")
 
 	s.visit("#/held", "Held")
-	for range 9 {
-		s.click("More")
-	}
+	s.clickMore()
 	s.shows("10000 cursors")
 	var drawn int
 	if s.page.Evaluate(`document.querySelectorAll(".list tbody tr").length`, &drawn); drawn > 100 {
@@ -108,10 +115,7 @@ func TestMany(t *testing.T) {
 	s.smooth("10,000 handles, scrolled", `document.querySelector(".long").scrollTop = 600 * n`)
 	s.smooth("10,000 handles, 5 more lists a second",
 		`if (n % 12 === 0) [...document.querySelectorAll("button")].find(b => b.textContent === "List").click()`)
-	s.shows("1000 or more cursors")
-	for range 9 {
-		s.click("More")
-	}
+	s.clickMore()
 	s.shows("10000 cursors")
 	s.do(`document.querySelector(".long").scrollTop = 1e9`)
 	s.eventually(
@@ -119,6 +123,15 @@ func TestMany(t *testing.T) {
 	s.shoot("many-handles")
 	s.judge("10,000 handles")
 	s.isClean()
+}
+
+// clickMore lists the handles after the first 1,000, up to the last ones.
+func (s *scene) clickMore() {
+	s.t.Helper()
+	for i := range 9 {
+		s.shows(fmt.Sprintf("%d or more cursors", 1000*(i+1)))
+		s.click("More")
+	}
 }
 
 // TestPlots has more servers than a plot has lines: those with the highest values are drawn.

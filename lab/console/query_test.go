@@ -26,8 +26,20 @@ func document(t *testing.T, text string) bson.Raw {
 // visit goes to a view, and waits until its heading is there.
 func (s *scene) visit(fragment, title string) {
 	s.t.Helper()
-	s.do("location.hash = " + quote(fragment))
+	s.goTo(quote(fragment))
 	s.eventually(`document.querySelector("h1")?.textContent === ` + quote(title))
+}
+
+// goTo goes to the fragment that an expression gives, and waits until the view of before is gone:
+// what is clicked then, or waited for, is not of that one.
+func (s *scene) goTo(expression string) {
+	s.t.Helper()
+	s.page.Evaluate(`new Promise(done => {
+		const was = location.hash;
+		// the page hears of it first, or at the same time, and draws at the end of its turn
+		addEventListener("hashchange", () => setTimeout(() => done(0)), {once: true});
+		location.hash = `+expression+`;
+		if (location.hash === was) done(0) })`, new(int))
 }
 
 // edit replaces the text of the editor, which is in a shadow root.
@@ -163,7 +175,7 @@ func TestCode(t *testing.T) {
 	s.deployment.SetDocuments("shop."+odd, document(t, `{"_id":1,"a":`+quote(odd)+`}`))
 	s.signIn(s.reader)
 	s.visit("#/deployment", "Deployment")
-	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: ` + quote(odd) +
+	s.goTo(`"#/query?" + new URLSearchParams({db: "shop", in: ` + quote(odd) +
 		`, q: ` + quote(`{"a":`+quote(odd)+`}`) + `})`)
 	s.click("Run")
 	s.shows("Documents 1 to 1")
@@ -177,8 +189,8 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// runTypeScript waits until the code for TypeScript that the page shows has a text, runs it with the
-// client in the tree, and returns its output.
+// runTypeScript waits until the code for TypeScript that the page shows has a text, runs it with
+// the client in the tree, and returns its output.
 func (s *scene) runTypeScript(text string) string {
 	s.t.Helper()
 	s.click("TypeScript")
@@ -220,7 +232,7 @@ func TestCodeInTypeScript(t *testing.T) {
 	s := newScene(t)
 	s.visit("#/query", "Sign in to Mooring") // a reader may not see the deployment, the first view
 	s.signIn(s.reader)
-	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "odd", kind: "insertOne", q: ` +
+	s.goTo(`"#/query?" + new URLSearchParams({db: "shop", in: "odd", kind: "insertOne", q: ` +
 		quote(odd) + `})`)
 	s.runTypeScript("__proto__")
 	after, _ := s.deployment.Documents("shop.odd")
@@ -229,7 +241,7 @@ func TestCodeInTypeScript(t *testing.T) {
 	}
 	s.deployment.SetDocuments("shop.orders", document(t, `{"_id":"a","1":1,"2":2}`),
 		document(t, `{"_id":"b","1":2,"2":1}`))
-	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", sort: '{"2": 1.0, "1": 1}'})`)
+	s.goTo(`"#/query?" + new URLSearchParams({db: "shop", in: "orders", sort: '{"2": 1.0, "1": 1}'})`)
 	if out := s.runTypeScript("sort"); strings.Index(out, "'b'") > strings.Index(out, "'a'") {
 		t.Errorf("sorted by another key first:\n%s", out)
 	}

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,13 @@ func newRuledScene(t *testing.T, topology deployment.Topology) *scene {
 	return s
 }
 
+// explained waits until the gateway has answered so many requests of the page to explain something.
+func (s *scene) explained(n int) {
+	s.t.Helper()
+	s.eventually(fmt.Sprintf(`performance.getEntriesByType("resource").filter(
+		e => e.name.endsWith("policy:explain") && e.responseEnd > 0).length === %d`, n))
+}
+
 // TestWhy has a tenant be refused and hand the link to an operator, who sees why.
 func TestWhy(t *testing.T) {
 	s := newRuledScene(t, deployment.ReplicaSet)
@@ -63,12 +71,14 @@ func TestWhy(t *testing.T) {
 	var link string
 	s.page.Evaluate("location.hash", &link)
 	s.click("Explain")
+	s.explained(2)                             // the view has asked by itself, too
 	s.shows("The request cannot be explained") // the tenant is not an operator
 	s.page.Errors()
 	s.click("Sign out")
 	s.signIn(s.operator)
-	s.do("location.hash = " + quote(link))
+	s.goTo(quote(link))
 	s.click("Explain")
+	s.explained(4)
 	s.shows("Refused by tenant")
 	s.eventually(`document.querySelector(".verdict .message").textContent.includes("(in filter)")`)
 	s.shows("key:reader in key:tenants")

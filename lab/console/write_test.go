@@ -207,7 +207,7 @@ func TestWrites(t *testing.T) {
 			"Done: 1 document deleted.", `{"_id":"c"}`, `{"count":1}`, `{"count":0}`,
 		},
 	} {
-		s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", kind: ` +
+		s.goTo(`"#/query?" + new URLSearchParams({db: "shop", in: "orders", kind: ` +
 			quote(write.kind) + `, q: ` + quote(write.q) + `, update: ` + quote(write.update) +
 			`})`)
 		s.click("Preview")
@@ -250,7 +250,7 @@ func TestFailedWrites(t *testing.T) {
 	s.signIn(s.reader)
 	write := func(kind, q, update, button, confirm string) {
 		t.Helper()
-		s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", kind: ` +
+		s.goTo(`"#/query?" + new URLSearchParams({db: "shop", in: "orders", kind: ` +
 			quote(kind) + `, q: ` + quote(q) + `, update: ` + quote(update) + `})`)
 		s.click("Preview")
 		s.click(button)
@@ -275,7 +275,7 @@ func TestFailedWrites(t *testing.T) {
 	write("deleteMany", `{"n":1}`, "", "Delete 1 document…", "Delete now")
 	s.shows("Done: 1 document deleted. It is not acknowledged as the write concern asks, " +
 		"and may be undone: 64 WriteConcernTimeout.")
-	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", q: ` +
+	s.goTo(`"#/query?" + new URLSearchParams({db: "shop", in: "orders", q: ` +
 		quote(`{"n":1}`) + `})`)
 	s.click("Run")
 	s.openEditor()
@@ -295,7 +295,7 @@ func TestFailedWrites(t *testing.T) {
 	s.shows("WriteOutcomeUnknown")
 	s.eventually(noButton)
 
-	s.do(`location.hash = "#/query?" + new URLSearchParams({db: "shop", in: "orders", q: ` +
+	s.goTo(`"#/query?" + new URLSearchParams({db: "shop", in: "orders", q: ` +
 		quote(`{"n":1}`) + `})`)
 	s.click("Run")
 	s.openEditor()

@@ -171,7 +171,8 @@ func (p *Page) Errors() []string {
 	return errs
 }
 
-// Emulate has the page drawn for a screen of that size, in a colour scheme: light or dark.
+// Emulate has the page drawn for a screen of that size, in a colour scheme: light or dark. It waits
+// until the page has the size.
 func (p *Page) Emulate(width, height int, scheme string) {
 	p.browser.t.Helper()
 	p.browser.call(p.session, "Emulation.setDeviceMetricsOverride", map[string]any{
@@ -180,6 +181,9 @@ func (p *Page) Emulate(width, height int, scheme string) {
 	p.browser.call(p.session, "Emulation.setEmulatedMedia", map[string]any{
 		"features": []any{map[string]any{"name": "prefers-color-scheme", "value": scheme}},
 	}, &struct{}{})
+	p.Evaluate(fmt.Sprintf(`new Promise(done => {
+		const look = () => innerWidth === %d ? done(0) : setTimeout(look, 10);
+		look() })`, width), new(int))
 }
 
 // Reload begins to load the page anew.
