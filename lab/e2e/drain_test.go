@@ -198,9 +198,9 @@ func drainNDJSON(ctx context.Context, g *gatewaytest.Gateway, collection string,
 }
 
 // wantRefused blocks until a new stream is refused: with UNAVAILABLE, or because the gateway no
-// longer listens.
+// longer listens. Its patience ends before the drain does, after which nothing is taken anyway.
 func wantRefused(ctx context.Context, g *gatewaytest.Gateway) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2500*time.Millisecond)
 	defer cancel()
 	for {
 		req, err := newRequest(ctx, g.REST+gatewaytest.Documents("lab", endless, "streamFind"))
@@ -210,7 +210,7 @@ func wantRefused(ctx context.Context, g *gatewaytest.Gateway) error {
 		req.Close = true
 		resp, err := http.DefaultClient.Do(req)
 		if ctx.Err() != nil {
-			return errors.New("a second after SIGTERM new streams are still taken")
+			return errors.New("2.5 s after SIGTERM new streams are still taken")
 		}
 		if err != nil {
 			return nil

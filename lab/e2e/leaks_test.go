@@ -23,7 +23,7 @@ const endless = "docs_50000000_1024"
 // leave, and counts what is left in the gateway and on the server.
 func TestDisconnect(t *testing.T) {
 	const clients = 10
-	for name, leave := range map[string]func(*testing.T, *gatewaytest.Gateway){
+	for name, leave := range map[string]func(*testing.T, *gatewaytest.Gateway, *canned.Server){
 		"gRPC, cancelled call":       leaveGRPC(true),
 		"gRPC, cut connection":       leaveGRPC(false),
 		"NDJSON":                     leaveNDJSON("application/x-ndjson"),
@@ -35,17 +35,30 @@ func TestDisconnect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := startCanned(t)
 			g := suite.Start(t, server.URI())
-			// One round warms up what stays: pooled connections, lazily started helpers.
-			for range clients {
-				leave(t, g)
+			// The cursor of the last find may open, and end, after its client has left.
+			round := func() {
+				before := server.Stats()
+				for range clients {
+					leave(t, g, server)
+				}
+				gatewaytest.Eventually(t, 15*time.Second, func() error {
+					s := server.Stats()
+					opened, killed := s.CursorsOpened-before.CursorsOpened,
+						s.CursorsKilled-before.CursorsKilled
+					if opened < clients || killed < opened {
+						return fmt.Errorf("%d cursors opened and %d killed, want %d", opened,
+							killed, clients)
+					}
+					return nil
+				})
 			}
+			// One round warms up what stays: pooled connections, lazily started helpers.
+			round()
 			waitUntilIdle(t, g, server.Stats, 1<<30)
 			settled := g.Vars(t).Goroutines
 			before := server.Stats()
 
-			for range clients {
-				leave(t, g)
-			}
+			round()
 			waitUntilIdle(t, g, server.Stats, settled)
 			after := server.Stats()
 			opened, killed := after.CursorsOpened-before.CursorsOpened,
@@ -83,8 +96,8 @@ func waitUntilIdle(t testing.TB, g *gatewaytest.Gateway, stats func() canned.Sta
 }
 
 // leaveGRPC reads a little of a stream, then cancels the call or closes the connection.
-func leaveGRPC(cancelCall bool) func(*testing.T, *gatewaytest.Gateway) {
-	return func(t *testing.T, g *gatewaytest.Gateway) {
+func leaveGRPC(cancelCall bool) func(*testing.T, *gatewaytest.Gateway, *canned.Server) {
+	return func(t *testing.T, g *gatewaytest.Gateway, _ *canned.Server) {
 		conn := dial(t, g)
 		defer func() { _ = conn.Close() }()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -106,8 +119,8 @@ func leaveGRPC(cancelCall bool) func(*testing.T, *gatewaytest.Gateway) {
 }
 
 // leaveNDJSON reads a little of a stream, then closes the connection.
-func leaveNDJSON(accept string) func(*testing.T, *gatewaytest.Gateway) {
-	return func(t *testing.T, g *gatewaytest.Gateway) {
+func leaveNDJSON(accept string) func(*testing.T, *gatewaytest.Gateway, *canned.Server) {
+	return func(t *testing.T, g *gatewaytest.Gateway, _ *canned.Server) {
 		resp := openStream(t, g, accept)
 		defer resp.Body.Close()
 		if _, err := io.CopyN(io.Discard, resp.Body, 1<<20); err != nil {
@@ -117,7 +130,7 @@ func leaveNDJSON(accept string) func(*testing.T, *gatewaytest.Gateway) {
 }
 
 // leaveUnread sends the request and leaves when the first byte is there.
-func leaveUnread(t *testing.T, g *gatewaytest.Gateway) {
+func leaveUnread(t *testing.T, g *gatewaytest.Gateway, _ *canned.Server) {
 	openStream(t, g, "application/x-ndjson").Body.Close()
 }
 
@@ -133,8 +146,9 @@ func dial(t testing.TB, g *gatewaytest.Gateway) *grpc.ClientConn {
 
 // leaveDuring leaves a stream while the server works: at its find, or at the getMore after so
 // many messages.
-func leaveDuring(messages int) func(*testing.T, *gatewaytest.Gateway) {
-	return func(t *testing.T, g *gatewaytest.Gateway) {
+func leaveDuring(messages int) func(*testing.T, *gatewaytest.Gateway, *canned.Server) {
+	return func(t *testing.T, g *gatewaytest.Gateway, server *canned.Server) {
+		before := server.Stats()
 		conn := dial(t, g)
 		defer func() { _ = conn.Close() }()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -151,7 +165,13 @@ func leaveDuring(messages int) func(*testing.T, *gatewaytest.Gateway) {
 				t.Fatal(err)
 			}
 		}
-		pause(t, 50*time.Millisecond)
+		gatewaytest.Eventually(t, 15*time.Second, func() error {
+			s := server.Stats()
+			if s.Delayed == before.Delayed || s.GetMores < before.GetMores+int64(messages) {
+				return fmt.Errorf("the server has not got what it works at: %+v", s)
+			}
+			return nil
+		})
 	}
 }
 

@@ -86,6 +86,7 @@ func (s *Server) run(dst []byte, req request) []byte {
 			return appendError(dst, 26, "NamespaceNotFound", err.Error())
 		}
 		if src.delay > 0 {
+			s.delayed.Add(1)
 			s.wait(src.delay)
 		}
 	}

@@ -35,6 +35,7 @@ type Stats struct {
 	CursorsOpened int64
 	CursorsKilled int64 // by killCursors
 	GetMores      int64
+	Delayed       int64 // commands that have come to a slow collection, without getMores
 }
 
 // Server listens on one address. Create it with Listen.
@@ -44,7 +45,7 @@ type Server struct {
 
 	sharded atomic.Bool
 
-	commands, opened, killed, getMores atomic.Int64
+	commands, opened, killed, getMores, delayed atomic.Int64
 
 	sources sync.Map // of string to func() (source, error): the collections that were read
 	batches sync.Map // of the large first batches: see firstBatch
@@ -93,6 +94,7 @@ func (s *Server) Stats() Stats {
 		CursorsOpened: s.opened.Load(),
 		CursorsKilled: s.killed.Load(),
 		GetMores:      s.getMores.Load(),
+		Delayed:       s.delayed.Load(),
 	}
 }
 
