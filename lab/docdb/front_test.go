@@ -209,7 +209,7 @@ func TestStories(t *testing.T) {
 
 // TestLifetime: a transaction ends by itself, and what it has changed can be changed again.
 func TestLifetime(t *testing.T) {
-	f := docdb.Start(t, docdb.Config{TransactionLife: 200 * time.Millisecond})
+	f := docdb.Start(t, docdb.Config{TransactionLife: 2 * time.Second})
 	e := rawconn.NewEngine(f.Address())
 	t.Cleanup(e.Close)
 	for i, s := range []step{

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is the most that a test waits for something that takes milliseconds.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // alertPatience is the same for an alert, which takes seconds.
 const alertPatience = time.Minute

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -213,13 +214,21 @@ func TestKeys(t *testing.T) {
 	third := suite.NewKey(t) // so that the log tells this step from the last
 	o.change(o.HandleKeys, handleRead, second, handle, third)
 	o.refusedOnly(0, 0)
-	change := time.Now().Add(10 * time.Second).Truncate(time.Second)
+	change := time.Now().Add(25 * time.Second).Truncate(time.Second)
 	o.change(o.IdempotencyKey, keyRead, key, change.UTC().Format(time.RFC3339)+" "+other)
-	pause(time.Until(change) - time.Second)
+	pause(time.Until(change) - 5*time.Second)
 	o.refusedOnly(0, 0)
 	pause(time.Until(change) + time.Second)
 	o.forget()
 	pause(time.Second)
+	gatewaytest.Eventually(t, 15*time.Second, func() error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.refused == 0 {
+			return errors.New("no call is refused")
+		}
+		return nil
+	})
 	o.refusedOnly(1, 31*60)
 	stop()
 	working.Wait()

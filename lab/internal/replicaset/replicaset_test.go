@@ -226,7 +226,7 @@ func TestWritesWait(t *testing.T) {
 // TestEnds looks at how transactions end besides Commit and Abort: by an error, by the next one, by
 // the end of their session, and by the time that they may last.
 func TestEnds(t *testing.T) {
-	f := start(t, replicaset.Config{Life: time.Second})
+	f := start(t, replicaset.Config{Life: 5 * time.Second})
 	c := f.accounts(t)
 	tx, s := f.begin(t)
 	must[*mongo.UpdateResult](t)(c.UpdateByID(tx, "anna", add(1)))
