@@ -43,7 +43,7 @@ func TestStopDoesNotWaitForSilentClients(t *testing.T) {
 	}
 	begun := time.Now()
 	r.stop(t)
-	if took := time.Since(begun); took > 2*time.Second {
+	if took := time.Since(begun); took > 4*time.Second { // net/http waits 5 s for them, gRPC 10
 		t.Errorf("Stop took %v", took)
 	}
 }

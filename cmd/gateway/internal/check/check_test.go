@@ -75,7 +75,7 @@ func TestReplicaSet(t *testing.T) {
 		fakemongo.Secondary, fakemongo.Secondary)
 	primary, secondary, down := c.Host(0), c.Host(1), c.Host(2)
 	secondary.SetTags("dc", "west")
-	secondary.Slow(400 * time.Millisecond)
+	secondary.Slow(2 * time.Second)
 	down.Close()
 	var n names
 	n.add(primary.Server, "ONE")
@@ -264,7 +264,7 @@ func TestHangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond,
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second,
 		errors.New("out of patience"))
 	defer cancel()
 	report := check.Run(ctx, cfg, client.Options{})
