@@ -199,7 +199,7 @@ func body(t *testing.T, url string) string {
 // exchange returns the status and the body of an answer.
 func exchange(t *testing.T, method, url, body string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {

@@ -121,7 +121,7 @@ func inBrowser(t *testing.T, on server, origin string) {
 	}
 	page := browser.Start(t).Open(origin + "/page.html?" + query.Encode())
 	var report []string
-	gatewaytest.Eventually(t, 2*time.Minute, func() error {
+	gatewaytest.Eventually(t, 5*time.Minute, func() error {
 		if page.Evaluate(`globalThis.report ?? []`, &report); len(report) == 0 {
 			return fmt.Errorf("the tests have not ended; the console has %q", page.Errors())
 		}

@@ -372,7 +372,7 @@ test('streams of changes have only a deadline of their own', async (env) => {
 
 test('a silent gateway', async (env) => {
   const silent = { silent: true };
-  const s = await env.answering([silent, silent, { body: '{"document":{}}\n', silent }], { socketTimeout: 1000 });
+  const s = await env.answering([silent, silent, { body: '{"document":{}}\n', silent }], { socketTimeout: 2000 });
   const orders = s.client.collection('a', 'b');
   await assert.rejects(orders.findOne(), { reason: 'SocketTimeout', retry: 'never' });
   await assert.rejects(all(orders.stream()), { reason: 'SocketTimeout', retry: 'never' });
@@ -538,7 +538,7 @@ test('exactly-once writes before a gateway', 'replicaSet', async (env) => {
 
 test('an error has the key of the call', async (env) => {
   const silent = { silent: true };
-  const s = await env.answering([{ body: '{', cut: true }, silent], { exactlyOnce: true, retries: 0, socketTimeout: 1000 });
+  const s = await env.answering([{ body: '{', cut: true }, silent], { exactlyOnce: true, retries: 0, socketTimeout: 2000 });
   const orders = s.client.collection('a', 'b');
   for (const reason of ['NoAnswer', 'SocketTimeout']) {
     const err = await orders.insertOne({}).then(() => fail('it succeeds'), (e) => e);
@@ -638,7 +638,7 @@ test('a cursor whose page fails is closed', async (env) => {
   const documents = orders.find({}, { signal: aborter.signal });
   await documents.next();
   const next = documents.next();
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  while (s.requests.length < 7) await new Promise((resolve) => setTimeout(resolve, 10));
   aborter.abort(new Error('enough'));
   await assert.rejects(next, (err) => err.message === 'enough');
   assert.equal(s.requests.length, 8);
@@ -722,7 +722,7 @@ test('live documents with _ids that JSON makes alike', async (env) => {
 test('empty lines keep a quiet stream alive', async (env) => {
   const ended = JSON.stringify({ error: JSON.parse(failed('PermissionDenied', 'never')).error });
   const pieces = ['\n', '{"added":{"_id":1}}\n', '\n', '\n\n', '\n', '\n{"ready"', ':{}}\n', '\n', `\n${ended}\n`];
-  const s = await env.answering([{ pieces, every: 300 }], { socketTimeout: 1000 });
+  const s = await env.answering([{ pieces, every: 600 }], { socketTimeout: 2000 });
   const kinds = [];
   const reading = (async () => {
     for await (const { kind } of s.client.collection('a', 'b').live()) kinds.push(kind);
@@ -741,8 +741,8 @@ test('a stream that has begun goes on after a silent gateway, and waits as long 
     watch: { document: { _id: 1, operationType: 'insert' } },
     live: { added: { _id: 1 } },
   };
-  for (const [name, line] of Object.entries(cases)) {
-    const options = { socketTimeout: 1000, retries: 0 };
+  await Promise.all(Object.entries(cases).map(async ([name, line]) => {
+    const options = { socketTimeout: 3000, retries: 0 };
     const s = await env.answering([cut(line), { silent: true }, cut(line), busy, { body: ended }, { silent: true }], options);
     const orders = s.client.collection('a', 'b');
     let seen = 0;
@@ -758,7 +758,7 @@ test('a stream that has begun goes on after a silent gateway, and waits as long 
     assert.ok(performance.now() - at > 990);
     await assert.rejects(all(orders[name]()), { reason: 'SocketTimeout' }); // it has not begun
     s.stop();
-  }
+  }));
 });
 
 test('another codec', async (env) => {
