@@ -101,6 +101,8 @@ func TestRefusedCommands(t *testing.T) {
 		{doc(`{"dropConnections": 1, "hostAndPort": []}`), "command"},
 		{doc(`{"_configsvrAddShard": "a"}`), "command"},
 		{doc(`{"clusterFind": "c"}`), "command"},
+		{doc(`{"clusterBulkWrite": 1}`), "command"},
+		{doc(`{"clusterAnything": 1}`), "command"},
 		{doc(`{"applyOps": []}`), "command"},
 		{doc(`{"hello": 1, "speculativeAuthenticate": {}}`), "command.speculativeAuthenticate"},
 		{doc(`{"isMaster": 1, "speculativeAuthenticate": {}}`), "command.speculativeAuthenticate"},

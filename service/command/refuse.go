@@ -47,21 +47,12 @@ var foreignCommands = map[string]string{
 	"getnonce":     connections,
 
 	// Members of a replica set and of a sharded cluster.
-	"replsetheartbeat":         servers,
-	"replsetrequestvotes":      servers,
-	"replsetupdateposition":    servers,
-	"replsetfresh":             servers,
-	"applyops":                 servers,
-	"dotxn":                    servers,
-	"clusteraggregate":         servers,
-	"clustercount":             servers,
-	"clusterdelete":            servers,
-	"clusterfind":              servers,
-	"clustergetmore":           servers,
-	"clusterinsert":            servers,
-	"clusterupdate":            servers,
-	"clusteraborttransaction":  servers,
-	"clustercommittransaction": servers,
+	"replsetheartbeat":      servers,
+	"replsetrequestvotes":   servers,
+	"replsetupdateposition": servers,
+	"replsetfresh":          servers,
+	"applyops":              servers,
+	"dotxn":                 servers,
 
 	"internalrenameifoptionsandindexesmatch": servers,
 }
@@ -75,7 +66,8 @@ var helloKeys = map[string]struct{}{
 // whyForeign returns the reason that a command is refused, or "" if it is not.
 func whyForeign(name string) string {
 	name = strings.ToLower(name)
-	if strings.HasPrefix(name, "_") { // such as _configsvrAddShard
+	// Such as _configsvrAddShard and clusterFind.
+	if strings.HasPrefix(name, "_") || strings.HasPrefix(name, "cluster") {
 		return servers
 	}
 	return foreignCommands[name]
