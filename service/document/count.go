@@ -19,19 +19,15 @@ func (s *Server) Distinct(
 	if err := r.Err(); err != nil {
 		return nil, err
 	}
-	values, err := s.cfg.Client.Distinct(ctx, namespace(req), req.GetFieldName(), opt)
+	array, err := s.cfg.Client.Distinct(ctx, namespace(req), req.GetFieldName(), opt)
 	if err != nil {
 		return nil, err
 	}
-	response := &mooringv1.DistinctResponse{}
-	for _, v := range values.All() {
-		message, err := r.Encoding.Value(v)
-		if err != nil {
-			return nil, err
-		}
-		response.Values = append(response.Values, message)
+	values, err := r.Values(array) //nolint:contextcheck // a turn comes soon
+	if err != nil {
+		return nil, err
 	}
-	return response, nil
+	return &mooringv1.DistinctResponse{Values: values}, nil
 }
 
 // CountDocuments counts the documents that match.

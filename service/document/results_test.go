@@ -16,7 +16,9 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/servicetest"
 )
 
@@ -242,6 +244,44 @@ func TestUnacknowledged(t *testing.T) {
 	} {
 		if got, err := c.call(); err != nil || !proto.Equal(got, c.want) {
 			t.Errorf("%s = %v, %v, want %v", c.name, got, err, c.want)
+		}
+	}
+}
+
+// TestManyDistinctValues checks that the messages of values are charged before they are made: they
+// take many times the memory of the server's answer and of the response.
+func TestManyDistinctValues(t *testing.T) {
+	const n = 50_000
+	for _, budget := range []int64{n * 80, n * 400} {
+		a := admission.New(admission.Config{Bytes: budget})
+		g := servicetest.Start(t, fakemongo.NewServer(t, fakemongo.Handlers{
+			"distinct": reply(func(b *bson.Builder) {
+				b.OpenArray("values")
+				for i := range int32(n) {
+					b.Int32("12345", i)
+				}
+				b.Close()
+			}),
+		}), servicetest.Config{Admission: a})
+		for _, encoding := range []string{"", "json", "canonical-json"} {
+			ctx := t.Context()
+			if encoding != "" {
+				ctx = metadata.AppendToOutgoingContext(ctx, "mooring-document-encoding", encoding)
+			}
+			res, err := g.Document.Distinct(ctx, &mooringv1.DistinctRequest{
+				Database: "d", Collection: "c", FieldName: "a",
+			})
+			if budget < n*100 {
+				if e := errorOf(t, err); e.GetReason() != string(rpcerr.TooLarge) {
+					t.Errorf("%q without room: %v", encoding, e)
+				}
+			} else if err != nil || len(res.GetValues()) != n {
+				t.Errorf("%q with room: %d values, %v", encoding, len(res.GetValues()), err)
+			}
+		}
+		g.Idle(0)
+		if held := a.Bytes().Held; held != 0 {
+			t.Errorf("%d bytes are charged at the end", held)
 		}
 	}
 }

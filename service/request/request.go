@@ -232,6 +232,26 @@ func (r *Reader) encode(docs []bson.Raw, do func() error) error {
 	return do()
 }
 
+// valueCost is what a value of a response takes beside its bytes, in messages and in lists.
+const valueCost = 128
+
+// Values encodes the values of a server's answer, and charges the call before.
+func (r *Reader) Values(array bson.Array) ([]*mooringv1.Value, error) {
+	_ = r.work.Do(len(array)) // as in encode
+	defer r.work.Rest()
+	n := array.Len()
+	if cost := n*valueCost + len(array)*max(r.Inflation(), 1); cost >= largeCopy {
+		if err := r.work.Charge(int64(cost)); err != nil {
+			return nil, err
+		}
+	}
+	values := make([]bson.Value, 0, n)
+	for _, v := range array.All() {
+		values = append(values, v)
+	}
+	return r.Encoding.Values(values)
+}
+
 // Inflation returns 0 if the client gets documents as BSON. Otherwise it returns how many times
 // larger than BSON a page may become. The size of a page is counted in BSON, but the encoded page
 // must fit the limit of a gRPC client. A REST client has no such limit.
@@ -412,7 +432,8 @@ func (r *Reader) Array(field string, docs []*mooringv1.Document) bson.Array {
 	return r.array(r.Documents(field, docs))
 }
 
-// largeCopy is the size from which an array or another copy of the request is charged.
+// largeCopy is the size from which an array or another copy of the request, and what Values makes,
+// is charged.
 const largeCopy = 64 << 10
 
 func (r *Reader) array(docs []bson.Raw) bson.Array {
