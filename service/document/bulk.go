@@ -41,7 +41,7 @@ func (s *Server) BulkWrite(
 	if done.err == nil || done.onlyWrites && req.GetReturnPartialSuccess() {
 		return done.response(r.Encoding)
 	}
-	return nil, inModel(req.GetModels(), done.failure())
+	return nil, inModel(req.GetModels(), done.Before(done.err))
 }
 
 // bulkOutcome holds what a bulk write did, and what ended it.
@@ -50,7 +50,6 @@ type bulkOutcome struct {
 	acknowledged bool
 	updates      []client.IndexedUpdate
 	deletes      []client.IndexedDelete
-	unconfirmed  []*mongoerr.WriteConcernError
 	err          error
 	onlyWrites   bool // nothing has failed but single writes
 }
@@ -72,10 +71,9 @@ func (s *Server) bulkWriteOne(
 			ModifiedCount: &res.ModifiedCount, DeletedCount: &res.DeletedCount,
 			UpsertedCount: &res.UpsertedCount,
 			InsertedIDs:   res.InsertedIDs, UpsertedIDs: res.UpsertedIDs,
-			WriteErrors: res.WriteErrors,
+			WriteErrors: res.WriteErrors, WriteConcernError: firstOf(res.WriteConcernErrors),
 		},
-		acknowledged: res.Acknowledged, unconfirmed: res.WriteConcernErrors, err: err,
-		onlyWrites: onlyWrites,
+		acknowledged: res.Acknowledged, err: err, onlyWrites: onlyWrites,
 	}
 }
 
@@ -104,7 +102,8 @@ func (s *Server) bulkWriteMany(
 		}
 	}
 	if failed, ok := errors.AsType[*client.NamespacedBulkWriteError](err); ok {
-		done.WriteErrors, done.unconfirmed = failed.WriteErrors, failed.WriteConcernErrors
+		done.WriteErrors = failed.WriteErrors
+		done.WriteConcernError = firstOf(failed.WriteConcernErrors)
 		done.onlyWrites = failed.Err == nil
 		if failed.Err == nil && len(failed.WriteErrors) == 0 {
 			done.err = nil // the writes are done, and the response has why they are not confirmed
@@ -113,23 +112,23 @@ func (s *Server) bulkWriteMany(
 	return done
 }
 
-// failure returns the error of a bulk write, with what was done.
-func (o *bulkOutcome) failure() error {
-	if len(o.WriteErrors) == 0 && !o.IsAny() {
-		return o.err
+// firstOf returns the first of the errors of several commands, nil if there is none.
+func firstOf(unconfirmed []*mongoerr.WriteConcernError) *mongoerr.WriteConcernError {
+	if len(unconfirmed) == 0 {
+		return nil
 	}
-	return &rpcerr.PartialError{Err: o.err, Result: o.Result}
+	return unconfirmed[0]
 }
 
 func (o *bulkOutcome) response(enc payload.Encoding) (*mooringv1.BulkWriteResponse, error) {
-	response := &mooringv1.BulkWriteResponse{Acknowledged: o.acknowledged}
+	response := &mooringv1.BulkWriteResponse{
+		Acknowledged:      o.acknowledged,
+		WriteConcernError: rpcerr.WriteConcernError(o.WriteConcernError, enc),
+	}
 	if o.acknowledged {
 		response.InsertedCount, response.MatchedCount = o.InsertedCount, o.MatchedCount
 		response.ModifiedCount, response.DeletedCount = o.ModifiedCount, o.DeletedCount
 		response.UpsertedCount = o.UpsertedCount
-	}
-	if len(o.unconfirmed) > 0 {
-		response.WriteConcernError = rpcerr.WriteConcernError(o.unconfirmed[0], enc)
 	}
 	var err error
 	if response.InsertedIds, err = indexedIDs(enc, o.InsertedIDs); err != nil {

@@ -111,6 +111,79 @@ func TestPartialFailureOfALaterCommand(t *testing.T) {
 	}
 }
 
+// TestUnconfirmedInPart has writes of two commands, of which the first is done without its write
+// concern, and the second fails.
+func TestUnconfirmedInPart(t *testing.T) {
+	hello := answer(t, `{"ok": 1, "isWritablePrimary": true, "maxWireVersion": 25,
+		"maxWriteBatchSize": 1, "maxBsonObjectSize": 16777216, "maxMessageSizeBytes": 48000000}`)
+	first := answer(t, `{"ok": 1, "n": 1, "writeConcernError": {"code": 64, "errmsg": "late"}}`)
+	duplicate := answer(t,
+		`{"ok": 1, "n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": "E11000"}]}`)
+	refused := fakemongo.Always(fakemongo.Error(10107, "NotWritablePrimary", "not primary"))
+	const oneOfMany = `{"ok": 1, "nErrors": 0, "nInserted": 1, "nMatched": 0, "nModified": 0,
+		"nUpserted": 0, "nDeleted": 0, "writeConcernError": {"code": 64, "errmsg": "late"},
+		"cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite", "firstBatch": []}}`
+	const noneOfMany = `{"ok": 1, "nErrors": 1, "nInserted": 0, "nMatched": 0, "nModified": 0,
+		"nUpserted": 0, "nDeleted": 0, "cursor": {"id": 0, "ns": "admin.$cmd.bulkWrite",
+		"firstBatch": [{"ok": 0, "idx": 0, "code": 11000, "errmsg": "E11000", "n": 0}]}}`
+	insertMany := func(g *servicetest.Gateway, ordered bool) error {
+		_, err := g.Document.InsertMany(t.Context(), &mooringv1.InsertManyRequest{
+			Database: "d", Collection: "c", Ordered: &ordered,
+			Documents: []*mooringv1.Document{doc(`{"_id": 1}`), doc(`{"_id": 2}`)},
+		})
+		return err
+	}
+	bulkWrite := func(g *servicetest.Gateway, ordered bool) error {
+		_, err := g.Document.BulkWrite(t.Context(), &mooringv1.BulkWriteRequest{
+			Database: "d", Collection: "c", Ordered: &ordered,
+			Models: []*mooringv1.WriteModel{insertOne(`{"_id": 1}`), insertOne(`{"_id": 2}`)},
+		})
+		return err
+	}
+	onMany := func(g *servicetest.Gateway, ordered bool) error {
+		_, err := g.Document.BulkWrite(t.Context(), &mooringv1.BulkWriteRequest{
+			Ordered: &ordered, Models: []*mooringv1.WriteModel{
+				on("d.c", insertOne(`{"_id": 1}`)), on("d.c", insertOne(`{"_id": 2}`)),
+			},
+		})
+		return err
+	}
+	imports := func(g *servicetest.Gateway, ordered bool) error {
+		const large = 2 << 20 // a batch of its own
+		m := to(batch(1, 1, large))
+		m.Ordered = &ordered
+		_, err := importing(t.Context(), t, g, m, batch(2, 1, large))
+		return err
+	}
+	for name, test := range map[string]struct {
+		call          func(*servicetest.Gateway, bool) error
+		first, second fakemongo.Handler
+		want          string // HTTP status, reason
+	}{
+		"an insert, a duplicate":     {insertMany, first, duplicate, "409 DuplicateKey"},
+		"an insert, a refusal":       {insertMany, first, refused, "503 NotWritablePrimary"},
+		"a bulk, a duplicate":        {bulkWrite, first, duplicate, "409 DuplicateKey"},
+		"a bulk, a refusal":          {bulkWrite, first, refused, "503 NotWritablePrimary"},
+		"a bulk on many, duplicates": {onMany, answer(t, oneOfMany), answer(t, noneOfMany), "409 DuplicateKey"},
+		"a bulk on many, a refusal":  {onMany, answer(t, oneOfMany), refused, "503 NotWritablePrimary"},
+		"an import, a duplicate":     {imports, first, duplicate, "409 DuplicateKey"},
+		"an import, a refusal":       {imports, first, refused, "503 NotWritablePrimary"},
+	} {
+		for _, ordered := range []bool{true, false} {
+			second := fakemongo.Times(1, test.first, test.second)
+			g := start(t, fakemongo.Handlers{"hello": hello, "insert": second, "bulkWrite": second})
+			r := rpcerr.HTTP(test.call(g, ordered))
+			e := r.Body.GetError()
+			got := fmt.Sprint(r.Code, " ", e.GetReason())
+			if got != test.want || e.GetRetry() != "never" ||
+				r.Body.GetResult().GetInsertedCount() != 1 ||
+				e.GetWriteConcernError().GetCode() != 64 {
+				t.Errorf("%s, ordered %t: %s, want %s: %v", name, ordered, got, test.want, r.Body)
+			}
+		}
+	}
+}
+
 func raw(d *mooringv1.Document) bson.Raw { return d.GetBson() }
 
 func TestDeadlines(t *testing.T) {

@@ -180,8 +180,8 @@ func (im *importing) flush() error {
 		w.Index += im.sent
 		im.writeErrors = append(im.writeErrors, w)
 	}
-	if len(res.WriteConcernErrors) > 0 && im.unconfirmed == nil {
-		im.unconfirmed = res.WriteConcernErrors[0]
+	if im.unconfirmed == nil {
+		im.unconfirmed = firstOf(res.WriteConcernErrors)
 	}
 	im.sent += len(batch)
 	failed, writesFailed := errors.AsType[*mongoerr.WriteException](err)
@@ -230,11 +230,10 @@ func inImport(err error, offset int) error {
 
 // failure returns the error of an import, with what was done.
 func (im *importing) failure(err error) error {
-	done := rpcerr.Result{InsertedCount: &im.inserted, WriteErrors: im.writeErrors}
-	if len(im.writeErrors) == 0 && !done.IsAny() {
-		return err
+	done := rpcerr.Result{
+		InsertedCount: &im.inserted, WriteErrors: im.writeErrors, WriteConcernError: im.unconfirmed,
 	}
-	return &rpcerr.PartialError{Err: err, Result: done}
+	return done.Before(err)
 }
 
 func (im *importing) response(enc payload.Encoding) *mooringv1.ImportResponse {

@@ -55,15 +55,12 @@ func (s *Server) InsertMany(
 	res, err := s.cfg.Client.InsertMany(ctx, namespace(req), docs, opt)
 	_, writesFailed := errors.AsType[*mongoerr.WriteException](err)
 	if err != nil && !(writesFailed && req.GetReturnPartialSuccess()) {
-		if len(res.WriteErrors) > 0 || len(res.InsertedIDs) > 0 {
-			inserted := int64(len(res.InsertedIDs))
-			done := rpcerr.Result{
-				InsertedCount: &inserted, InsertedIDs: res.InsertedIDs,
-				WriteErrors: res.WriteErrors,
-			}
-			err = &rpcerr.PartialError{Err: err, Result: done}
+		inserted := int64(len(res.InsertedIDs))
+		done := rpcerr.Result{
+			InsertedCount: &inserted, InsertedIDs: res.InsertedIDs, WriteErrors: res.WriteErrors,
+			WriteConcernError: firstOf(res.WriteConcernErrors),
 		}
-		return nil, err
+		return nil, done.Before(err)
 	}
 	return insertManyResponse(r.Encoding, res)
 }
@@ -72,11 +69,9 @@ func insertManyResponse(
 	enc payload.Encoding, res client.InsertManyResult,
 ) (*mooringv1.InsertManyResponse, error) {
 	response := &mooringv1.InsertManyResponse{
-		Acknowledged:  res.Acknowledged,
-		InsertedCount: count(res.Acknowledged, int64(len(res.InsertedIDs))),
-	}
-	if len(res.WriteConcernErrors) > 0 {
-		response.WriteConcernError = rpcerr.WriteConcernError(res.WriteConcernErrors[0], enc)
+		Acknowledged:      res.Acknowledged,
+		InsertedCount:     count(res.Acknowledged, int64(len(res.InsertedIDs))),
+		WriteConcernError: rpcerr.WriteConcernError(firstOf(res.WriteConcernErrors), enc),
 	}
 	var err error
 	if response.InsertedIds, err = indexedIDs(enc, res.InsertedIDs); err != nil {

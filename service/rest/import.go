@@ -113,10 +113,7 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 // partial returns the error of an import that has ended early, with what was done.
 func partial(err error, response *mooringv1.ImportResponse) error {
 	done := rpcerr.Result{InsertedCount: response.InsertedCount}
-	if !done.IsAny() {
-		return err
-	}
-	return &rpcerr.PartialError{Err: err, Result: done}
+	return done.Before(err)
 }
 
 // sendBody sends the documents of the body, the first ones with the options, and returns whether it

@@ -164,8 +164,11 @@ func (x *explanation) writeConcern(e *mongoerr.WriteConcernError) {
 
 // partial adds what was done before the failure.
 func (x *explanation) partial(r Result) {
-	if x.server == nil && len(r.WriteErrors) > 0 {
+	if x.server == nil && (len(r.WriteErrors) > 0 || r.WriteConcernError != nil) {
 		x.server = &mooringv1.ServerError{}
+	}
+	if r.WriteConcernError != nil && x.server.WriteConcernError == nil {
+		x.server.WriteConcernError = newWriteConcernError(r.WriteConcernError)
 	}
 	if len(x.server.GetWriteErrors()) == 0 {
 		for _, w := range r.WriteErrors {

@@ -362,6 +362,9 @@ type Result struct {
 	// WriteErrors has the errors of the commands before the last, which ended the call. If a
 	// *mongoerr.WriteException ended the call, WriteErrors may be empty: the exception has them.
 	WriteErrors []mongoerr.WriteError
+	// WriteConcernError is the first one of all commands. It is told unless what ended the call has
+	// one itself.
+	WriteConcernError *mongoerr.WriteConcernError
 }
 
 // IsAny reports whether anything was done.
@@ -372,6 +375,14 @@ func (r *Result) IsAny() bool {
 		}
 	}
 	return false
+}
+
+// Before returns err, which ended the call, with the result, if that has anything to tell.
+func (r *Result) Before(err error) error {
+	if !r.IsAny() && len(r.WriteErrors) == 0 && r.WriteConcernError == nil {
+		return err
+	}
+	return &PartialError{Result: *r, Err: err}
 }
 
 func (e *PartialError) Error() string { return e.Err.Error() }

@@ -354,21 +354,25 @@ func TestNotOfAServer(t *testing.T) {
 }
 
 // TestPartsWithoutServer checks the details of a call of which a part was done before an error that
-// no server returned: the errors of single writes are in them, and nothing if there are none.
+// no server returned: the errors of single writes and of the write concern are in them, and nothing
+// if there are none.
 func TestPartsWithoutServer(t *testing.T) {
-	for _, failed := range [][]mongoerr.WriteError{nil, {duplicate(4, 3)}} {
-		st := rpcerr.Explain(&rpcerr.PartialError{
-			Err:    &mongoerr.NetworkError{Op: "read", Err: errors.New("broken")},
-			Result: rpcerr.Result{WriteErrors: failed},
-		}, call.Call{}).GRPCStatus()
+	concern := &mongoerr.WriteConcernError{Code: 64}
+	for _, done := range []rpcerr.Result{
+		{}, {WriteErrors: []mongoerr.WriteError{duplicate(4, 3)}}, {WriteConcernError: concern},
+	} {
+		err := done.Before(&mongoerr.NetworkError{Op: "read", Err: errors.New("broken")})
+		st := rpcerr.Explain(err, call.Call{}).GRPCStatus()
 		var server *mooringv1.ServerError
 		for _, d := range st.Details() {
 			if s, ok := d.(*mooringv1.ServerError); ok {
 				server = s
 			}
 		}
-		if (server == nil) != (failed == nil) || len(server.GetWriteErrors()) != len(failed) {
-			t.Errorf("%d writes failed: the server's details are %v", len(failed), server)
+		none := done.WriteErrors == nil && done.WriteConcernError == nil
+		if (server == nil) != none || len(server.GetWriteErrors()) != len(done.WriteErrors) ||
+			(server.GetWriteConcernError().GetCode() == 64) != (done.WriteConcernError != nil) {
+			t.Errorf("%+v: the server's details are %v", done, server)
 		}
 	}
 }
