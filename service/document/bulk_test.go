@@ -238,6 +238,34 @@ func TestBulkWriteOnManyCollectionsInPart(t *testing.T) {
 	}
 }
 
+// TestBulkWriteOnManyCollectionsEnds has a bulk write with a duplicate key end before the results
+// of all its writes are read, and before all are sent.
+func TestBulkWriteOnManyCollectionsEnds(t *testing.T) {
+	const part = `{"ok": 1, "nErrors": 1, "nInserted": 1, "nMatched": 0, "nModified": 0,
+		"nUpserted": 0, "nDeleted": 0, "cursor": {"id": %d, "ns": "admin.$cmd.bulkWrite",
+		"firstBatch": [{"ok": 0, "idx": 1, "code": 11000, "errmsg": "E11000", "n": 0}]}}`
+	const hello = `{"ok": 1, "isWritablePrimary": true, "maxWireVersion": 25, "maxWriteBatchSize": 2, "maxBsonObjectSize": 16777216, "maxMessageSizeBytes": 48000000}`
+	lost := fakemongo.Always(fakemongo.Drop())
+	for name, handlers := range map[string]fakemongo.Handlers{
+		"503 NetworkError": {"hello": answer(t, hello25), "bulkWrite": answer(t, fmt.Sprintf(part, 7)), "getMore": lost},
+		"500 WriteOutcomeUnknown": {
+			"hello":     answer(t, hello),
+			"bulkWrite": fakemongo.Times(1, answer(t, fmt.Sprintf(part, 0)), lost),
+		},
+	} {
+		_, err := start(t, handlers).Document.BulkWrite(t.Context(), &mooringv1.BulkWriteRequest{
+			Models: manyModels(), Ordered: new(false), ReturnPartialSuccess: new(true),
+		})
+		r := rpcerr.HTTP(err)
+		e := r.Body.GetError()
+		got := fmt.Sprint(r.Code, " ", e.GetReason())
+		if got != name || e.GetRetry() != "never" || len(e.GetWriteErrors()) != 1 ||
+			r.Body.GetResult().GetInsertedCount() != 1 {
+			t.Errorf("%s, want %s: %v", got, name, r.Body)
+		}
+	}
+}
+
 func TestBulkWriteRefuses(t *testing.T) {
 	g := start(t, nil)
 	one := func(models ...*mooringv1.WriteModel) *mooringv1.BulkWriteRequest {

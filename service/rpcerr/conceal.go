@@ -19,9 +19,9 @@ var concealed = map[Reason]string{
 }
 
 // conceal removes addresses of servers, and texts of libraries and the system, from an error that
-// is not the server's. Those of the server are hushed.
+// is not the server's, also if the server answered before. Those of the server are hushed.
 func (x *explanation) conceal() {
-	if text, ok := concealed[x.reason]; ok && x.server == nil {
+	if text, ok := concealed[x.reason]; ok && x.server.GetCodeName() == "" {
 		x.message = text
 	}
 }

@@ -216,10 +216,16 @@ var table = []entry{
 		x.login(e, err)
 	}),
 	typed(func(e *mongoerr.WriteException, _ error, x *explanation) { x.writes(e) }),
-	// Without write errors, what it wraps decides.
+	// What has ended the operation decides, then the write errors, then what it wraps.
 	{"*client.NamespacedBulkWriteError", func(err error, x *explanation) bool {
 		e, ok := errors.AsType[*client.NamespacedBulkWriteError](err)
-		if !ok || len(e.WriteErrors) == 0 {
+		switch {
+		case !ok:
+			return false
+		case e.Err != nil:
+			x.message = e.Err.Error()
+			return false
+		case len(e.WriteErrors) == 0:
 			return false
 		}
 		x.writes(&mongoerr.WriteException{WriteErrors: e.WriteErrors})
@@ -228,7 +234,17 @@ var table = []entry{
 	typed(func(e mongoerr.WriteError, _ error, x *explanation) {
 		x.writes(&mongoerr.WriteException{WriteErrors: []mongoerr.WriteError{e}})
 	}),
-	typed(func(e *mongoerr.WriteConcernError, _ error, x *explanation) { x.writeConcern(e) }),
+	{"*mongoerr.WriteConcernError", func(err error, x *explanation) bool {
+		bulk, ok := errors.AsType[*client.NamespacedBulkWriteError](err)
+		if ok && bulk.Err != nil {
+			err = bulk.Err // write concern errors do not end the operation
+		}
+		e, ok := errors.AsType[*mongoerr.WriteConcernError](err)
+		if ok {
+			x.writeConcern(e)
+		}
+		return ok
+	}},
 
 	// What it wraps decides.
 	{"*mongoerr.LabeledError", func(error, *explanation) bool { return false }},

@@ -59,6 +59,22 @@ func writes(codes ...int32) error {
 	return e
 }
 
+// ended returns the error of a bulk write of which one write was done, one failed and is told with
+// it, and the rest ended with err. Its write concern was not met.
+func ended(err error) error {
+	failed := []mongoerr.WriteError{{Code: 11000, Message: "E11000"}}
+	unconfirmed := &mongoerr.WriteConcernError{Code: 64}
+	return &rpcerr.PartialError{
+		Err: &client.NamespacedBulkWriteError{
+			Err: err, WriteErrors: failed,
+			WriteConcernErrors: []*mongoerr.WriteConcernError{unconfirmed},
+		},
+		Result: rpcerr.Result{
+			InsertedCount: new(int64(1)), WriteErrors: failed, WriteConcernError: unconfirmed,
+		},
+	}
+}
+
 func TestTable(t *testing.T) {
 	sent := &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.ErrUnexpectedEOF}
 	late := &mongoerr.NetworkError{Op: "read", Sent: true, Err: context.DeadlineExceeded}
@@ -175,7 +191,16 @@ func TestTable(t *testing.T) {
 		{paging.ErrOwnerGone, codes.NotFound, 404, "CursorOwnerGone", "restart"},
 		{handle.ErrNotFound, codes.NotFound, 404, "HandleNotFound", "never"},
 		{&mongoerr.NetworkError{Sent: true, Err: errors.Join(context.Canceled, cursor.ErrClosed)}, codes.NotFound, 404, "CursorNotFound", "restart"},
-		{&client.NamespacedBulkWriteError{WriteErrors: []mongoerr.WriteError{{Code: 11000}}, Err: sent}, codes.AlreadyExists, 409, "DuplicateKey", "never"},
+		{&client.NamespacedBulkWriteError{WriteErrors: []mongoerr.WriteError{{Code: 11000}}}, codes.AlreadyExists, 409, "DuplicateKey", "never"},
+		{ended(sent), codes.Unavailable, 503, "NetworkError", "never"},
+		{ended(&operation.TimeoutError{Err: errors.New("late")}), codes.DeadlineExceeded, 504, "DeadlineExceeded", "never"},
+		{ended(late), codes.DeadlineExceeded, 504, "DeadlineExceeded", "never"},
+		{ended(context.Canceled), codes.Canceled, 499, "Canceled", "never"},
+		{ended(&mongoerr.SelectionError{Timeout: time.Second}), codes.Unavailable, 503, "NoSuitableServer", "never"},
+		{ended(&pool.PoolClearedError{}), codes.Unavailable, 503, "ConnectionPoolCleared", "never"},
+		{ended(&mongoerr.MalformedReplyError{}), codes.Internal, 500, "MalformedReply", "never"},
+		{ended(command(10107, "NotWritablePrimary")), codes.Unavailable, 503, "NotWritablePrimary", "never"},
+		{ended(&operation.OutcomeUnknownError{Err: sent}), codes.Unknown, 500, "WriteOutcomeUnknown", "never"},
 		{&client.NamespacedBulkWriteError{Err: sent}, codes.Unavailable, 503, "NetworkError", "same-request"},
 		{&client.NamespacedBulkWriteError{WriteConcernErrors: []*mongoerr.WriteConcernError{{Code: 64, Name: "WriteConcernFailed"}}}, codes.Unavailable, 503, "WriteConcernFailed", "never"},
 		{changestream.ErrNoResumeToken, codes.InvalidArgument, 400, "InvalidArgument", "never"},
@@ -373,6 +398,28 @@ func TestPartsWithoutServer(t *testing.T) {
 		if (server == nil) != none || len(server.GetWriteErrors()) != len(done.WriteErrors) ||
 			(server.GetWriteConcernError().GetCode() == 64) != (done.WriteConcernError != nil) {
 			t.Errorf("%+v: the server's details are %v", done, server)
+		}
+	}
+}
+
+// TestEndedBulk checks what is told of a bulk write on many collections that ended early: why it
+// did, in words without those of a write, and with the errors beside it.
+func TestEndedBulk(t *testing.T) {
+	err := ended(&mongoerr.SelectionError{Selector: "writes", Topology: "of db:27017"})
+	for terse, want := range map[bool]string{
+		false: (&mongoerr.SelectionError{Selector: "writes", Topology: "of db:27017"}).Error(),
+		true:  "no MongoDB server is available",
+	} {
+		f := rpcerr.Explain(err, call.Call{Terse: terse})
+		for form, r := range map[string]rpcerr.Response{
+			"the error": f.HTTP(), "its status": rpcerr.HTTP(rpcerr.Explain(f.GRPCStatus().Err(), call.Call{Terse: terse})),
+		} {
+			e := r.Body.GetError()
+			if e.GetMessage() != want || len(e.GetWriteErrors()) != 1 ||
+				e.GetWriteConcernError().GetCode() != 64 ||
+				r.Body.GetResult().GetInsertedCount() != 1 {
+				t.Errorf("terse %t, %s: %v", terse, form, r.Body)
+			}
 		}
 	}
 }
