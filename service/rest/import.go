@@ -112,7 +112,7 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 
 // partial returns the error of an import that has ended early, with what was done.
 func partial(err error, response *mooringv1.ImportResponse) error {
-	done := rpcerr.Result{InsertedCount: response.InsertedCount}
+	done := rpcerr.Result{InsertedCount: response.InsertedCount, Response: response}
 	return done.Before(err)
 }
 

@@ -183,6 +183,35 @@ func TestImportFails(t *testing.T) {
 	}
 }
 
+// TestMalformedAfterErrors has a body that is malformed after documents of which the service
+// tells errors in its response: the error has them.
+func TestMalformedAfterErrors(t *testing.T) {
+	h := newImporter(t, func(ss importStream) error {
+		for {
+			if _, err := ss.Recv(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return err
+			}
+		}
+		return ss.SendAndClose(&mooringv1.ImportResponse{
+			Acknowledged: true, InsertedCount: new(int64(1)), FailedCount: new(int64(1)),
+			WriteErrors:       []*mooringv1.WriteError{{Index: 1, Code: 11000}},
+			WriteConcernError: &mooringv1.WriteConcernError{Code: 64},
+		})
+	})
+	w := do(h, "POST", documents+":import?ordered=false&returnPartialSuccess=true", "[{},{},]",
+		"Content-Type", "application/json")
+	for _, want := range []string{
+		`"reason":"MalformedDocument"`, `"insertedCount":1`, `"writeErrors":[{"index":1,"code":11000`,
+		`"writeConcernError":{"code":64`,
+	} {
+		if w.Code != 400 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%d %s, want %s", w.Code, w.Body, want)
+		}
+	}
+}
+
 // TestImportBrokenOff has a body stop: once the service has documents of it, the client is told
 // what is inserted, and that the import is not to be made again.
 func TestImportBrokenOff(t *testing.T) {

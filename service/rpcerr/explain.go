@@ -164,8 +164,12 @@ func (x *explanation) writeConcern(e *mongoerr.WriteConcernError) {
 
 // partial adds what was done before the failure.
 func (x *explanation) partial(r Result) {
-	if x.server == nil && (len(r.WriteErrors) > 0 || r.WriteConcernError != nil) {
+	if x.server == nil && r.hasErrors() {
 		x.server = &mooringv1.ServerError{}
+	}
+	if r.Response != nil && x.server != nil {
+		x.server.WriteErrors = r.Response.GetWriteErrors()
+		x.server.WriteConcernError = r.Response.GetWriteConcernError()
 	}
 	if r.WriteConcernError != nil && x.server.WriteConcernError == nil {
 		x.server.WriteConcernError = newWriteConcernError(r.WriteConcernError)

@@ -32,6 +32,7 @@ import (
 	"github.com/mooringdb/mooring/core/session"
 	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/core/wire"
+	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/handle"
@@ -381,6 +382,11 @@ type Result struct {
 	// WriteConcernError is the first one of all commands. It is told unless what ended the call has
 	// one itself.
 	WriteConcernError *mongoerr.WriteConcernError
+	// Response has them instead if the call failed after it had answered; else nil.
+	Response interface {
+		GetWriteErrors() []*mooringv1.WriteError
+		GetWriteConcernError() *mooringv1.WriteConcernError
+	}
 }
 
 // IsAny reports whether anything was done.
@@ -395,10 +401,15 @@ func (r *Result) IsAny() bool {
 
 // Before returns err, which ended the call, with the result, if that has anything to tell.
 func (r *Result) Before(err error) error {
-	if !r.IsAny() && len(r.WriteErrors) == 0 && r.WriteConcernError == nil {
+	if !r.IsAny() && !r.hasErrors() {
 		return err
 	}
 	return &PartialError{Result: *r, Err: err}
+}
+
+func (r *Result) hasErrors() bool {
+	return len(r.WriteErrors) > 0 || r.WriteConcernError != nil || r.Response != nil &&
+		(len(r.Response.GetWriteErrors()) > 0 || r.Response.GetWriteConcernError() != nil)
 }
 
 func (e *PartialError) Error() string { return e.Err.Error() }
