@@ -20,7 +20,7 @@ type Child struct {
 
 	mu        sync.Mutex // guards what follows, and the making of whole
 	interrupt func()     // of Watch; nil: nothing is watched
-	follows   Watch      // of the parent, while interrupt is set
+	follows   Watch      // of the parent or of made, while interrupt is set
 }
 
 // cancelable holds a context of package context.
@@ -74,9 +74,22 @@ func (c *Child) make() *cancelable {
 		if c.over.Load() {
 			c.made.cancel(context.Canceled)
 		}
+		c.watchMadeLocked()
 		c.whole.Store(&c.made)
 	}
 	return &c.made
+}
+
+// watchMadeLocked has the one that watches told by the new context instead of by the parent, which
+// tells that context and what watches in any order: who is interrupted must see the end.
+func (c *Child) watchMadeLocked() {
+	switch {
+	case c.interrupt == nil:
+	case c.follows.Cease(): // the parent has ended, and is about to tell the new context
+		<-c.made.Done()
+	default:
+		c.follows = Watch{stop: context.AfterFunc(c.made.Context, c.interrupt)}
+	}
 }
 
 // Watch has interrupt called when the context ends: see Watchable.
@@ -91,30 +104,19 @@ func (c *Child) Watch(interrupt func()) bool {
 }
 
 // Unwatch ends what Watch has begun.
-func (c *Child) Unwatch() bool { return c.unwatch() != nil }
-
-// unwatch ends what Watch has begun, and returns what it would have called; nil if that was called
-// or will be.
-func (c *Child) unwatch() (interrupt func()) {
+func (c *Child) Unwatch() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	interrupt = c.interrupt
+	watches := c.interrupt != nil
 	c.interrupt = nil
-	if interrupt != nil && c.follows.Cease() {
-		interrupt = nil
-	}
-	return interrupt
+	return watches && !c.follows.Cease()
 }
 
 // Cancel ends the context with a cause, unless it has ended.
-func (c *Child) Cancel(cause error) {
-	c.make().cancel(cause)
-	if interrupt := c.unwatch(); interrupt != nil {
-		go interrupt()
-	}
-}
+func (c *Child) Cancel(cause error) { c.make().cancel(cause) }
 
-// End releases what the context holds, which it ends. The owner must call it.
+// End releases what the context holds, which it ends. The owner must call it, when nothing watches
+// any more.
 func (c *Child) End() {
 	c.mu.Lock()
 	c.over.Store(true)
@@ -122,8 +124,5 @@ func (c *Child) End() {
 	c.mu.Unlock()
 	if whole != nil {
 		whole.cancel(context.Canceled)
-	}
-	if interrupt := c.unwatch(); interrupt != nil {
-		go interrupt()
 	}
 }

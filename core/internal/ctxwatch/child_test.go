@@ -3,6 +3,7 @@ package ctxwatch_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,6 +87,67 @@ func TestChild(t *testing.T) {
 				c.End()
 				c.End()
 				synctest.Wait()
+			})
+		}
+	}
+}
+
+// ordered implements a context of which the test says when each that depends on it hears of its
+// end. It has no values, so that package context finds no other way to the end.
+type ordered struct {
+	context.Context //nolint:containedctx // it is a context
+	told            []func()
+}
+
+func (o *ordered) Value(any) any { return nil }
+
+func (o *ordered) AfterFunc(f func()) (stop func() bool) {
+	i := len(o.told)
+	o.told = append(o.told, f)
+	return func() bool {
+		waits := o.told[i] != nil
+		o.told[i] = nil
+		return waits
+	}
+}
+
+// TestWatchOfAChildSeesTheEnd checks that what watches a Child finds it ended, with a cause, when
+// it is interrupted, in whatever order the parent tells those that depend on it.
+func TestWatchOfAChildSeesTheEnd(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		for _, backwards := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				ends, cancel := context.WithCancel(t.Context())
+				parent := &ordered{Context: ends}
+				var c ctxwatch.Child
+				c.Init(parent)
+				calls := 0
+				if !c.Watch(func() {
+					calls++
+					if c.Err() == nil || context.Cause(&c) == nil {
+						t.Errorf("asked %t: Err() = %v, Cause() = %v when interrupted", asked,
+							c.Err(), context.Cause(&c))
+					}
+				}) {
+					t.Error("Watch() = false")
+				}
+				if asked {
+					c.Done()
+				}
+				cancel()
+				if backwards {
+					slices.Reverse(parent.told)
+				}
+				for _, tell := range parent.told {
+					if tell != nil {
+						tell()
+						synctest.Wait()
+					}
+				}
+				if calls != 1 || c.Unwatch() {
+					t.Errorf("asked %t: %d interruptions, want 1, or Unwatch() = true", asked, calls)
+				}
+				c.End()
 			})
 		}
 	}
