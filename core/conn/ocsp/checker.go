@@ -204,7 +204,9 @@ func (c *Checker) keep(cert, issuer *x509.Certificate, r Response, now time.Time
 type question struct {
 	done   chan struct{} // closed once the fields below are set
 	answer Response
-	cutOff bool // the asking goroutine was canceled before there was an answer
+	// cutOff: the asking goroutine was canceled before there was an answer, or had too little time
+	// for its silence to count for others.
+	cutOff bool
 }
 
 // ask asks the responders. If another goroutine is asking already, it waits for that answer.
@@ -213,7 +215,8 @@ func (c *Checker) ask(ctx context.Context, cert, issuer *x509.Certificate) (Resp
 	if !ok {
 		return Response{}, nil
 	}
-	limited, cancel := context.WithTimeout(ctx, c.timeout(ctx))
+	limit := c.timeout(ctx)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
 		known, q, isNew := c.enter(key)
@@ -222,7 +225,7 @@ func (c *Checker) ask(ctx context.Context, cert, issuer *x509.Certificate) (Resp
 			return known, nil
 		case isNew:
 			q.answer = askAll(limited, c.client, cert, issuer)
-			q.cutOff = q.answer.Status == None && ctx.Err() != nil
+			q.cutOff = q.answer.Status == None && (ctx.Err() != nil || limit < leastTimeout)
 			c.leave(key, q)
 		}
 		select {
@@ -237,6 +240,10 @@ func (c *Checker) ask(ctx context.Context, cert, issuer *x509.Certificate) (Resp
 		}
 	}
 }
+
+// leastTimeout is how long responders must have been asked for their silence to count. The server
+// that is checked can leave a connection less time than that.
+const leastTimeout = time.Second
 
 // timeout returns how long responders may take.
 func (c *Checker) timeout(ctx context.Context) time.Duration {

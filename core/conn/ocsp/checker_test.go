@@ -438,3 +438,41 @@ func TestAskerGivesUp(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// TestShortQuestion checks that a connection with hardly any time, which the server that is checked
+// can leave it with, decides neither for those that wait with it nor for later ones.
+func TestShortQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ca := certtest.Authority(t, certtest.ECDSA)
+		server := ca.Issue(t, "server", certtest.Responders(responderURL))
+		responder := &certtest.Responder{
+			Authority: ca, Response: xocsp.Response{Status: xocsp.Revoked},
+		}
+		c := ocsp.New(ocsp.Config{Transport: roundTrip(func(
+			req *http.Request,
+		) (*http.Response, error) {
+			select {
+			case <-time.After(100 * time.Millisecond):
+				return responder.RoundTrip(req)
+			case <-req.Context().Done():
+				return nil, req.Context().Err()
+			}
+		})})
+		var wg sync.WaitGroup
+		for _, left := range []time.Duration{20 * time.Millisecond, 10 * time.Second} {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), left)
+				defer cancel()
+				err := c.Check(ctx, server.Chain(), nil)
+				if left > time.Second {
+					wantRevoked(t, err)
+				} else {
+					wantAccepted(t, err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		wantRevoked(t, c.Check(t.Context(), server.Chain(), nil))
+	})
+}
