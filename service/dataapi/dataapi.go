@@ -102,13 +102,13 @@ func (c *call) serve() error {
 	}
 	// For those in front of the handler. The app before the action may have any name.
 	r.Pattern = r.URL.Path[strings.LastIndex(r.URL.Path, "/action/"):]
-	c.x.Calls(do.rpc)
 	if r.Method != http.MethodPost {
 		c.x.Response.Header().Set("Allow", http.MethodPost)
 		return &rpcerr.Error{
 			Reason: rpcerr.MethodNotAllowed, Message: "an action is a POST, not a " + r.Method,
 		}
 	}
+	c.x.Calls(do.rpc)
 	if err := checkType(r.Header); err != nil {
 		return err
 	}

@@ -149,13 +149,14 @@ func (c *call) open() error {
 		}
 	}
 	r.Pattern = c.method.name // for those in front of the handler
-	c.x.Calls(c.method.name)
-	switch {
-	case r.Method != http.MethodPost:
+	if r.Method != http.MethodPost {
 		c.x.Response.Header().Set("Allow", http.MethodPost)
 		return &rpcerr.Error{
 			Reason: rpcerr.MethodNotAllowed, Message: "a call is a POST, not a " + r.Method,
 		}
+	}
+	c.x.Calls(c.method.name)
+	switch {
 	case c.wire.isUnknown(), c.wire.protocol == connectUnary && c.method.isStream(),
 		c.wire.protocol == connectStream && !c.method.isStream():
 		c.x.Response.Header().Set("Accept-Post", c.method.types())
