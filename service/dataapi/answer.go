@@ -42,6 +42,7 @@ func (c *call) reply(status int, write func(o *output) error) error {
 	switch {
 	case err != nil && o.begun:
 		// Only an incomplete body shows that documents are missing.
+		c.x.Explain(c.x.Request().Context(), err)
 		panic(http.ErrAbortHandler)
 	case err != nil:
 		return err

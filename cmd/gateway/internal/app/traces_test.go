@@ -176,6 +176,7 @@ func TestTracesOfOtherWaysIn(t *testing.T) {
 	receiver := otlptest.New(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
 	d := deployment.Listen(t, deployment.ReplicaSet, "8.0.0")
+	d.SetDocuments("db.large", documents(200, 64<<10)...)
 	g := start(t, d.URI(false, nil), "--tracing-sampling=0%", "--data-api-sources=main")
 	g.ready()
 	const web, service = "application/grpc-web+proto", "/mooring.v1.DocumentService/"
@@ -203,10 +204,18 @@ func TestTracesOfOtherWaysIn(t *testing.T) {
 			`{"dataSource": "main", "database": "db", "collection": "c"}`, 0,
 		},
 		{"/action/nothing", "application/json", "{}", 0},
+		{ // fails when its beginning is sent
+			"/action/find", "application/json",
+			`{"dataSource": "main", "database": "db", "collection": "large"}`, 50,
+		},
 	} {
 		if call.code != 0 {
+			command := "find"
+			if strings.Contains(call.body, "large") {
+				command = "getMore"
+			}
 			g.failPoint(fmt.Sprintf(`"mode": {"times": 1}, "data": `+
-				`{"failCommands": ["find"], "errorCode": %d}`, call.code))
+				`{"failCommands": [%q], "errorCode": %d}`, command, call.code))
 		}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
 			"http://"+g.Addresses().REST+call.path, strings.NewReader(call.body))
@@ -237,6 +246,7 @@ func TestTracesOfOtherWaysIn(t *testing.T) {
 		findOne + " 200", findOne + " failed 200 DeadlineExceeded", findOne + " 200",
 		streamFind + " 200", streamFind + " failed 200 DeadlineExceeded",
 		"server POST /action/findOne 200", "server POST 404",
+		"server POST /action/find failed 200 DeadlineExceeded",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the spans: %q\nwant: %q", got, want)
