@@ -63,13 +63,17 @@ func complete(words, environ []string, w io.Writer) int {
 
 // completions returns the words that begin with the last of words and can stand there, sorted: the
 // words of commands, the flags of the command that the words before it name, or what that command
-// completes itself, such as a collection. The last of words may have backslashes, with which shells
-// quote. A word with a control character is left out: it may be two lines, or change the terminal.
+// completes itself, such as a collection. Words may have backslashes, with which shells quote. A
+// word with a control character is left out: it may be two lines, or change the terminal.
 func completions(words, environ []string) []string {
 	if len(words) == 0 {
 		words = []string{""}
 	}
-	before, last := words[:len(words)-1], strings.ReplaceAll(words[len(words)-1], `\`, "")
+	plain := make([]string, len(words))
+	for i, word := range words {
+		plain[i] = strings.ReplaceAll(word, `\`, "")
+	}
+	before, last := plain[:len(plain)-1], plain[len(plain)-1]
 	var all []string
 	if strings.HasPrefix(last, "-") && len(before) > 0 {
 		if c, err := find(before); err == nil {
