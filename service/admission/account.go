@@ -238,6 +238,28 @@ func (c *Account) Held() int64 {
 	return c.balance.held
 }
 
+// Mark describes what an account held at a time.
+type Mark struct{ held, vacant int64 }
+
+// Mark returns what the account holds now, for ShrinkTo.
+func (c *Account) Mark() (m Mark) {
+	if c.charges() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		m = Mark{c.balance.held, c.balance.vacant}
+	}
+	return m
+}
+
+// ShrinkTo returns what was charged since m. What has been charged before must still be.
+func (c *Account) ShrinkTo(m Mark) {
+	if c.charges() {
+		now := c.Mark()
+		c.Vacate(m.vacant - now.vacant)
+		c.Shrink(now.held - m.held)
+	}
+}
+
 // Shrink returns n bytes, or what is charged if that is less.
 func (c *Account) Shrink(n int64) {
 	if c.charges() {

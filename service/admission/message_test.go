@@ -103,3 +103,31 @@ func TestNoRoomForMessages(t *testing.T) {
 		t.Errorf("without an account: %v", err)
 	}
 }
+
+// TestShrinkTo checks that what a call held at a time is as little vacant after ShrinkTo as it was
+// then: a message does not take the place of what is still used.
+func TestShrinkTo(t *testing.T) {
+	a := admission.New(admission.Config{Bytes: 1000})
+	c, ctx := opened(t, a)
+	defer c.Close()
+	grow := func(n int64) {
+		if err := c.Grow(ctx, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grow(100)
+	before := c.Mark()
+	for range 2 {
+		grow(200)
+		c.Vacate(150)
+		c.ShrinkTo(before)
+		done, err := a.AdmitMessage(ctx, 100)
+		if err != nil || a.Bytes().Held != 200 {
+			t.Errorf("%v: %d are charged with a message of 100, want 200", err, a.Bytes().Held)
+		}
+		done()
+	}
+	if c.ShrinkTo(before); a.Bytes().Held != 100 {
+		t.Errorf("%d are charged, want 100", a.Bytes().Held)
+	}
+}

@@ -38,12 +38,12 @@ func (s *Server) Run(
 	r.Transaction = &call.Transaction{Session: own}
 	response := &mooringv1.TransactionServiceRunResponse{}
 	account := admission.From(ctx)
-	before := account.Held()
+	before := account.Mark()
 	err = own.WithTransaction(ctx, client.WithTransactionOptions{
 		TransactionOptions: opt.transaction(), RunOn: true, Caller: r.RequestID,
 	}, func(ctx context.Context) error {
 		response.Results = nil
-		account.Shrink(account.Held() - before) // what a former attempt has read and made
+		account.ShrinkTo(before) // what a former attempt has read and made
 		for _, op := range ops {
 			result, err := s.operate(ctx, op)
 			if err != nil {

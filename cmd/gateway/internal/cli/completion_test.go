@@ -79,6 +79,9 @@ func TestCompletionsOfNames(t *testing.T) {
 			t.Errorf("complete find --profile %s = %d, %q; want %q", last, code, stdout, want)
 		}
 	}
+	if code, stdout, _ := run(nil, "complete", `ser\ve`, "--log-l"); stdout != "--log-level\n" {
+		t.Errorf("after a quoted word: %d, %q", code, stdout)
+	}
 }
 
 // TestShells has each shell that is installed read its script and complete a word. Bash takes the
