@@ -91,7 +91,7 @@ func (m *importing) write(
 	if b.again && m.UpsertFields == nil {
 		// A time series takes a document twice.
 		var err error
-		written, err = m.written(ctx, b)
+		written, err = m.settled(ctx, b)
 		if failed, ok := errors.AsType[*client.Error](err); err != nil &&
 			(!ok || failed.Code != codes.PermissionDenied) { // the client may only insert
 			return nil, err
@@ -220,6 +220,22 @@ func Violation(v *mooringv1.Violation) string {
 
 func isDuplicate(f *mooringv1.WriteError) bool { return f.GetCode() == duplicateKey }
 
+// settled returns which documents of the batch exist already, once they do not become more: if only
+// some of them exist, the server may still be writing the others.
+func (m *importing) settled(ctx context.Context, b *batch) (map[int64]bool, error) {
+	for before := 0; ; {
+		written, err := m.written(ctx, b)
+		n := len(written)
+		if err != nil || n == 0 || n == len(b.docs) || n == before {
+			return written, err
+		}
+		before = n
+		if err := pause(ctx, 0, time.Second); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // written returns which documents of the batch exist already. Of equal ones the first are those.
 func (m *importing) written(ctx context.Context, b *batch) (map[int64]bool, error) {
 	same := map[string][]int64{} // by the bytes of the document
@@ -228,7 +244,12 @@ func (m *importing) written(ctx context.Context, b *batch) (map[int64]bool, erro
 		same[text] = append(same[text], int64(i))
 	}
 	found := map[int64]bool{}
-	for doc, err := range m.Collection.Find(ctx, like(b.docs)) {
+	find := func(r *mooringv1.FindRequest) { // a secondary may be behind
+		primary, local := "primary", "local"
+		r.ReadPreference = &mooringv1.ReadPreference{Mode: &primary}
+		r.ReadConcern = &mooringv1.ReadConcern{Level: &local}
+	}
+	for doc, err := range m.Collection.Find(ctx, like(b.docs), find) {
 		if err != nil {
 			return nil, err
 		}

@@ -271,11 +271,16 @@ func TestTimeSeries(t *testing.T) {
 		`{"_id":2,"at":{"$date":"2026-01-03T00:00:00Z"},"m":0}`,
 	}
 	unknown := refuse(t, codes.Unavailable, "WriteOutcomeUnknown", "same-request", 0)
-	for _, killed := range []bool{false, true} {
+	for way := range 4 {
+		killed, late := way%2 > 0, way/2 > 0
 		for lost := range len(docs) + 1 {
-			t.Run(fmt.Sprintf("%d written, killed=%v", lost, killed), func(t *testing.T) {
+			if late && lost == 0 {
+				continue // nothing tells that more comes
+			}
+			name := fmt.Sprintf("%d written, killed=%v, late=%v", lost, killed, late)
+			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					series := &timeSeries{}
+					series := &timeSeries{late: late}
 					i := Import{
 						Collection: orders(series.answer), Rejects: new(rejected),
 						Checkpoint: filepath.Join(t.TempDir(), "state"),
@@ -322,6 +327,8 @@ type timeSeries struct {
 	docs   []string // as JSON
 	lost   int      // of the first insert with an error, how many are written
 	err    error    // of the first insert
+	late   bool     // the rest of that insert is written after the first find
+	rest   []string
 	noFind bool
 	finds  int
 }
@@ -331,7 +338,12 @@ func (s *timeSeries) answer(_ context.Context, request, response any) error {
 		if s.finds++; s.noFind {
 			return status.Error(codes.PermissionDenied, "no permission to find")
 		}
-		filter := bson.Raw(request.(*mooringv1.FindRequest).GetFilter().GetBson())
+		find := request.(*mooringv1.FindRequest)
+		if find.GetReadPreference().GetMode() != "primary" {
+			return nil // a secondary that is behind
+		}
+		defer func() { s.docs, s.rest = append(s.docs, s.rest...), nil }()
+		filter := bson.Raw(find.GetFilter().GetBson())
 		if _, ok := filter.Lookup("at", "$lte"); !ok {
 			return errors.New("this takes long without the times")
 		}
@@ -352,15 +364,20 @@ func (s *timeSeries) answer(_ context.Context, request, response any) error {
 	}
 	docs := request.(*mooringv1.InsertManyRequest).GetDocuments()
 	err := s.err
+	lost := len(docs)
 	if s.err = nil; err != nil {
-		docs = docs[:s.lost]
+		lost = s.lost
 	}
-	for _, d := range docs {
+	for i, d := range docs {
 		text, err := extjson.Append(nil, d.GetBson(), extjson.Relaxed)
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case i < lost:
+			s.docs = append(s.docs, string(text))
+		case s.late:
+			s.rest = append(s.rest, string(text))
 		}
-		s.docs = append(s.docs, string(text))
 	}
 	response.(*mooringv1.InsertManyResponse).InsertedCount = new(int64(len(docs)))
 	return err
