@@ -24,23 +24,19 @@ func Sink(tracer trace.Tracer, maxQueryText int) *event.Sink {
 	})
 }
 
-// Unrecorded returns a context with the ids of a span that is not recorded, which the log and other
-// replicas get. It makes one allocation; a span of a tracer would make more. A tracer does not know
-// the ids, so the caller must begin no span under them.
-func Unrecorded(ctx context.Context, ids trace.SpanContext) context.Context {
-	return &unrecorded{ctx, ids}
-}
-
-type unrecorded struct {
+// Unrecorded implements a context with the ids of a span that is not recorded, which the log and
+// other replicas get. A span of a tracer would make more allocations. A tracer does not know the
+// ids, so no span may begin under them.
+type Unrecorded struct {
 	context.Context //nolint:containedctx // it is a context
-	ids             trace.SpanContext
+	IDs             trace.SpanContext
 }
 
 type unrecordedKey struct{}
 
 // Value returns the context itself for the key of Of, and the value of the inner context for other
 // keys.
-func (u *unrecorded) Value(key any) any {
+func (u *Unrecorded) Value(key any) any {
 	if key == (unrecordedKey{}) {
 		return u
 	}
@@ -50,8 +46,8 @@ func (u *unrecorded) Value(key any) any {
 // Of returns the ids of the span that ctx is part of, recorded or not; they are not valid if there
 // is none.
 func Of(ctx context.Context) trace.SpanContext {
-	if u, ok := ctx.Value(unrecordedKey{}).(*unrecorded); ok {
-		return u.ids
+	if u, ok := ctx.Value(unrecordedKey{}).(*Unrecorded); ok {
+		return u.IDs
 	}
 	return trace.SpanContextFromContext(ctx)
 }

@@ -198,7 +198,7 @@ func TestUnrecordedInTransaction(t *testing.T) {
 	ids := trace.NewSpanContext(trace.SpanContextConfig{
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2},
 	})
-	w.find(spans.Unrecorded(t.Context(), ids), 3, nil)
+	w.find(&spans.Unrecorded{Context: t.Context(), IDs: ids}, 3, nil)
 	w.sink.TransactionEnded(event.TransactionEnded{ID: 3})
 	operation := w.exported(t, "find d.k")
 	if len(operation.Links) != 1 || !operation.Links[0].SpanContext.Equal(ids) {
@@ -240,7 +240,7 @@ func TestNotSampled(t *testing.T) {
 	})
 	for _, ctx := range []context.Context{
 		trace.ContextWithSpanContext(t.Context(), unsampled),
-		spans.Unrecorded(t.Context(), unsampled),
+		&spans.Unrecorded{Context: t.Context(), IDs: unsampled},
 	} {
 		w.find(ctx, 0, nil)
 		if n := len(w.memory.GetSpans()); n != 0 {

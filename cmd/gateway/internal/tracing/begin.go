@@ -12,10 +12,22 @@ import (
 )
 
 // begin begins the span of a call, and returns it and a context that has it. Most spans are not
-// recorded: begin asks the sampler first, and returns a context with ids and a nil span then.
+// recorded: begin returns a context with ids and a nil span then.
 func (t *Tracing) begin(ctx context.Context, name string) (context.Context, trace.Span) {
+	id, unrecorded := t.decide(ctx, name)
+	if unrecorded.IsValid() {
+		return &spans.Unrecorded{Context: ctx, IDs: unrecorded}, nil
+	}
+	return t.record(ctx, id, name)
+}
+
+// decide asks the sampler about the span of a call. It returns the id of its trace and, if the span
+// is not to be recorded, its ids.
+func (t *Tracing) decide(
+	ctx context.Context, name string,
+) (id trace.TraceID, unrecorded trace.SpanContext) {
 	parent := trace.SpanContextFromContext(ctx)
-	id := parent.TraceID()
+	id = parent.TraceID()
 	if !id.IsValid() {
 		id = newTraceID()
 	}
@@ -23,11 +35,18 @@ func (t *Tracing) begin(ctx context.Context, name string) (context.Context, trac
 		ParentContext: ctx, TraceID: id, Name: name, Kind: trace.SpanKindServer,
 	})
 	if decision.Decision == sdktrace.Drop {
-		return spans.Unrecorded(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		unrecorded = trace.NewSpanContext(trace.SpanContextConfig{
 			TraceID: id, SpanID: newSpanID(), TraceState: decision.Tracestate,
 			TraceFlags: parent.TraceFlags() &^ trace.FlagsSampled,
-		})), nil
+		})
 	}
+	return id, unrecorded
+}
+
+// record begins the span of a call that decide has decided to record.
+func (t *Tracing) record(
+	ctx context.Context, id trace.TraceID, name string,
+) (context.Context, trace.Span) {
 	// The tracer asks the sampler once more, which says the same of the same trace, unless the
 	// share has just changed.
 	return t.tracer.Start(context.WithValue(ctx, traceKey{}, id), name,

@@ -41,18 +41,30 @@ func (t *Tracing) HTTP(next http.Handler) http.Handler {
 		if len(r.Header["Traceparent"]) > 0 { // a propagator would allocate to see that it is empty
 			ctx = propagator.Extract(ctx, headers(r.Header))
 		}
-		ctx, span := t.begin(ctx, spanMethod(r))
-		r = r.WithContext(ctx)
-		if span == nil {
-			next.ServeHTTP(w, r)
+		id, unrecorded := t.decide(ctx, spanMethod(r))
+		if unrecorded.IsValid() {
+			next.ServeHTTP(w, withIDs(ctx, r, unrecorded))
 			return
 		}
+		ctx, span := t.record(ctx, id, spanMethod(r))
+		r = r.WithContext(ctx)
 		defer span.End()
 		span.SetAttributes(requestAttributes(r)...)
 		recorder := &responseWriter{ResponseWriter: w}
 		defer recorder.describe(span, r)
 		next.ServeHTTP(recorder, r)
 	})
+}
+
+// withIDs returns the request with the ids of a span that is not recorded. It makes one allocation:
+// the request that WithContext returns stays on the stack.
+func withIDs(ctx context.Context, r *http.Request, ids trace.SpanContext) *http.Request {
+	one := &struct {
+		context spans.Unrecorded
+		request http.Request
+	}{context: spans.Unrecorded{Context: ctx, IDs: ids}}
+	one.request = *r.WithContext(&one.context)
+	return &one.request
 }
 
 // The lengths of the longest texts of clients in a span. Longer ones are cut off.

@@ -386,8 +386,8 @@ func TestCost(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/v1/shop", nil)
 	h, w := made.HTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})),
 		httptest.NewRecorder()
-	if n := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); n > 2 {
-		t.Errorf("HTTP: %v allocations, want at most 2", n)
+	if n := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); n > 1 {
+		t.Errorf("HTTP: %v allocations, want at most 1", n)
 	}
 }
 
