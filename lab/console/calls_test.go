@@ -65,7 +65,10 @@ func TestCalls(t *testing.T) {
 	s.page.Emulate(1280, 900, "light")
 	s.click("Why?")
 	s.eventually(`document.querySelector("h1")?.textContent === "Why"`)
-	s.shows("the request names a field that the caller may not use")
+	const refused = "the request names a field that the caller may not use"
+	s.shows(refused)
+	var why string
+	s.page.Evaluate("location.hash", &why)
 	s.shows("What is known of it is allowed by tenant") // its filter is not known
 	s.eventually(`[...document.querySelectorAll(".properties > div")].some(d => d.textContent === "Hidden fieldssecret")`)
 	s.judge("a refusal whose filter is not known")
@@ -85,4 +88,13 @@ func TestCalls(t *testing.T) {
 		t.Error("the page shows a text of the address")
 	}
 	s.isClean()
+	s.visit(why, "Why")
+	s.shows(refused)
+	s.click("Sign out")
+	s.signIn(s.reader)
+	s.shows("key:reader")
+	s.shows("The call was refused")
+	if s.page.Evaluate(`document.body.innerText.includes(`+quote(refused)+`)`, &told); told {
+		t.Error("the page shows the next principal why another one's call was refused")
+	}
 }

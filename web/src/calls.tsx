@@ -1,5 +1,6 @@
+import { effect } from '@preact/signals';
 import { useEffect, useState } from 'preact/hooks';
-import { ApiError, call } from './api';
+import { ApiError, call, session } from './api';
 import { age, milliseconds } from './format';
 import { Failure, Panel } from './parts';
 import { linkTo } from './router';
@@ -45,6 +46,11 @@ function parts(c: Call): { name: string; title: string; micros: number }[] {
  * not say what the page tells an operator, since it can come from a stranger.
  */
 export const refusals = new Map<string, string>();
+
+// What an operator was told is not for the next principal.
+effect(() => {
+  if (session.value === 'needed') refusals.clear();
+});
 
 /** Calls lists what was slow and what was refused. A list is audited, so the user asks for the next. */
 export function Calls() {
