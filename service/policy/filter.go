@@ -199,14 +199,13 @@ func (l *limits) projection(client bson.Raw) (bson.Raw, error) {
 	b := bson.NewBuilder(make([]byte, 0, len(client)+64))
 	var excluded []string
 	for key, v := range client.All() {
-		path := normal(key)
 		switch {
 		case !touches(key, l.Hidden):
 			b.Value(key, v)
 		case !isZero(v):
 			return nil, errHidden
-		case !insideAny(path, l.Hidden): // it excludes more than is hidden
-			excluded = append(excluded, path)
+		case !insideAny(key, l.Hidden): // it excludes more; in home.0, 0 is the name of a field
+			excluded = append(excluded, key)
 			b.Value(key, v)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/policy"
+	"github.com/mooringdb/mooring/service/projection"
 )
 
 const fuzzPolicy = `
@@ -18,8 +19,8 @@ permit (principal, action, resource in Database::"d");
 @filter("{'tenant': 'a'}") @forced("{'tenant': 'a'}")
 permit (principal, action, resource in Database::"f");`
 
-// FuzzRequests checks that what is allowed is still valid, that it has the rule's filter, and that
-// no document of the request has changed.
+// FuzzRequests checks that what is allowed is still valid, that it has the rule's filter, that its
+// projection leaves out what is hidden, and that no document of the request has changed.
 func FuzzRequests(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `{"a":1}`, `{"$or":[{"tenant":"b"},{"$expr":{"$eq":["$a","$b"]}}]}`, `{"secret":1}`,
@@ -27,6 +28,7 @@ func FuzzRequests(f *testing.F) {
 		`{"$lookup":{"from":"c","localField":"a","foreignField":"b","as":"x"}}`,
 		`{"$facet":{"a":[{"$unionWith":"c"}]}}`, `{"$geoNear":{"query":{"a":1},"key":"k"}}`,
 		`{"tenant":"a","x":[{"$where":1}]}`, `{"p.0.q":{"$in":[1]}}`, `{"$set":{"p.$[].q":1}}`,
+		`{"p.0":0}`, `{"0.p":false,"secret.0":0}`, `{"p.0.q":0,"a":0}`, `{"p":{"0":0}}`,
 	} {
 		raw, err := extjson.Parse(nil, []byte(text))
 		if err != nil {
@@ -36,6 +38,7 @@ func FuzzRequests(f *testing.F) {
 	}
 	e := enforcer(f, fuzzPolicy)
 	rule := document(f, `{"tenant":"a"}`).GetBson()
+	whole := document(f, `{"secret":1,"p":{"q":1,"0":{"q":1}},"a":1}`).GetBson()
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if bson.Raw(raw).Validate() != nil {
 			return
@@ -48,6 +51,7 @@ func FuzzRequests(f *testing.F) {
 			shape := &mooringv1.FindRequest{
 				Database: db, Collection: "c", Projection: doc(), Sort: doc(),
 			}
+			part := &mooringv1.FindRequest{Database: db, Collection: "c", Projection: doc()}
 			update := &mooringv1.UpdateOneRequest{
 				Database: db, Collection: "c", Filter: doc(), Upsert: &upsert,
 				Update: &mooringv1.Update{Kind: &mooringv1.Update_Operators{Operators: doc()}},
@@ -83,10 +87,20 @@ func FuzzRequests(f *testing.F) {
 				return find.Filter
 			})
 			call = begin("Find")
-			check("Find with a projection", call.Check(t.Context(), shape),
+			check("Find with a projection and a sort", call.Check(t.Context(), shape),
 				func() *mooringv1.Document {
 					return shape.Filter
 				})
+			call = begin("Find")
+			err := call.Check(t.Context(), part)
+			check("Find with a projection", err, func() *mooringv1.Document { return part.Filter })
+			if p, bad := projection.Compile(part.GetProjection().GetBson()); db == "d" &&
+				err == nil && bad == nil {
+				shown := p.Apply(whole)
+				if _, q := shown.Lookup("p", "q"); q || shown.Has("secret") {
+					t.Fatalf("Find with a projection shows what is hidden: % x", shown)
+				}
+			}
 			call = begin("UpdateOne")
 			check("UpdateOne", call.Check(t.Context(), update), func() *mooringv1.Document {
 				return update.Filter
