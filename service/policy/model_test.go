@@ -307,6 +307,8 @@ func TestModel(t *testing.T) {
 			}
 			s.joins(rules, "p.a", "p.b")
 			s.joins(rules, "p.b", "p.a")
+			s.rename(rules, "p.a", "p.b")
+			s.rename(rules, "p.b", "q.a")
 			for _, on := range modelOn {
 				s.wholes(rules, on)
 			}
@@ -473,6 +475,26 @@ func (s *subject) joins(rules model, on, other string) {
 		_, got := s.check("DocumentService/ExplainAggregate", explain)
 		s.compare(got, rules.whole(s.who, "read", on) && rules.whole(s.who, "read", other),
 			"explained join of %s and %s", on, other)
+	}
+}
+
+// rename compares renames of a collection, alone and in place of another.
+func (s *subject) rename(rules model, on, to string) {
+	db, c, _ := strings.Cut(on, ".")
+	otherDB, other, _ := strings.Cut(to, ".")
+	want := rules.whole(s.who, "manage", on) && rules.whole(s.who, "manage", to)
+	for _, group := range every {
+		_, here := rules.permits(s.who, group, on)
+		_, there := rules.permits(s.who, group, to)
+		want = want && here == there && (!here ||
+			rules.whole(s.who, group, on) && rules.whole(s.who, group, to))
+	}
+	for _, drop := range []bool{false, true} {
+		_, ok := s.check("CatalogService/RenameCollection", &mooringv1.RenameCollectionRequest{
+			Database: db, Collection: c, ToDatabase: &otherDB, To: other, DropTarget: &drop,
+		})
+		s.compare(ok, want && (!drop || rules.whole(s.who, "write", to)),
+			"rename of %s to %s, which is dropped: %t", on, to, drop)
 	}
 }
 

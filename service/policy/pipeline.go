@@ -343,11 +343,14 @@ func (p *pipelines) into(name string, v bson.Value, l *limits) error {
 		return problem("has a " + name + " without a collection")
 	}
 	actions := []string{"InsertMany", "UpdateMany"}
-	if name == "$out" { // it replaces the collection
-		actions = []string{"InsertMany", "DeleteMany", "DropCollection"}
+	if name == "$out" {
+		actions = replacing
 	}
 	return p.all(on, actions)
 }
+
+// replacing lists the actions that the caller must be allowed on a collection that is replaced.
+var replacing = []string{"InsertMany", "DeleteMany", "DropCollection"}
 
 // all reports whether the caller may do actions with all of another collection.
 func (p *pipelines) all(on Resource, actions []string) error {

@@ -379,15 +379,44 @@ func (r *reader) whole(m protoreflect.Message, f method.Field, v protoreflect.Va
 		_, err := r.pipelines().other(bson.StringValue(v.String()))
 		return err
 	case mooringv1.Check_CHECK_RENAME:
-		to := Resource{r.on.Database, v.String()}
-		other := m.Descriptor().Fields().ByName("to_database")
-		if other != nil && m.Has(other) {
-			to.Database = m.Get(other).String()
-		}
-		if l := r.call.limits("RenameCollection", to); !l.Allowed || l.Restricted() {
-			return &foreign{to, l.Rule}
-		}
+		return r.rename(m, v.String())
 	default:
+	}
+	return nil
+}
+
+// rename checks what else a rename does: it drops the collection under its name, and may drop
+// another under the new name. The documents must not come to where the caller may do other things
+// with them.
+func (r *reader) rename(m protoreflect.Message, name string) error {
+	to, fields := Resource{r.on.Database, name}, m.Descriptor().Fields()
+	if fd := fields.ByName("to_database"); fd != nil && m.Has(fd) {
+		to.Database = m.Get(fd).String()
+	}
+	if r.on.isLong() || to.isLong() { // each of the decisions would take its time
+		return problem("has a name that is longer than any of a server's")
+	}
+	p := r.pipelines()
+	err := p.all(to, []string{"RenameCollection"})
+	if err == nil {
+		err = p.all(r.on, []string{"DropCollection"})
+	}
+	if fd := fields.ByName("drop_target"); err == nil && fd != nil && m.Get(fd).Bool() {
+		err = p.all(to, replacing)
+	}
+	if err != nil {
+		return err
+	}
+	for _, action := range onCollections {
+		here, there := r.call.limits(action, r.on), r.call.limits(action, to)
+		switch {
+		case here.Restricted():
+			return &foreign{r.on, here.Rule}
+		case there.Restricted() || here.Allowed && !there.Allowed:
+			return &foreign{to, there.Rule}
+		case there.Allowed && !here.Allowed:
+			return &foreign{r.on, here.Rule}
+		}
 	}
 	return nil
 }

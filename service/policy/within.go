@@ -100,6 +100,11 @@ var collectionActions = func() (names []string) {
 	return names
 }()
 
+// onCollections lists those of them that are done on one collection.
+var onCollections = slices.DeleteFunc(slices.Clone(collectionActions), func(name string) bool {
+	return !slices.Contains(resourcesOf(method.OfAction(name)), "Collection")
+})
+
 // Commandless returns the id of a rule that keeps the principal from running commands: a forbid or
 // a limit that could match some collection, since commands reach all collections. It returns "" if
 // there is none.
