@@ -410,9 +410,49 @@ func (r *reader) command(m protoreflect.Message) error {
 				"limits the use of some")
 		}
 		r.call.grounds.add(r.call.state, r.call.who, asked{action: commands}, Sum{})
-		return nil
+		return r.checkCommand(raw)
 	}
 	return problem("has a command that is not listed")
+}
+
+// scriptCommands lists the commands that run JavaScript, in lower case. Servers before 4.2 have
+// group and eval.
+var scriptCommands = []string{"mapreduce", "group", "eval"}
+
+// checkCommand checks what a listed command does, or explains: it runs no JavaScript that is off,
+// has no operators of servers, and has no stage that writes where the caller may not write.
+func (r *reader) checkCommand(command bson.Raw) error {
+	if err := r.limits.checkExpressions(bson.DocumentValue(command)); err != nil {
+		return err
+	}
+	name := command.FirstKey()
+	first, _ := command.Lookup(name)
+	if explained, ok := first.Document(); ok && name == "explain" {
+		command, name = explained, explained.FirstKey()
+	}
+	if !r.limits.script && slices.Contains(scriptCommands, strings.ToLower(name)) {
+		return errScript
+	}
+	if name != "aggregate" {
+		return nil
+	}
+	for key, v := range command.All() {
+		list, isArray := v.Array()
+		if key != "pipeline" || !isArray {
+			continue
+		}
+		for stage := range list.Documents() {
+			for name, operand := range stage.All() {
+				if name != "$out" && name != "$merge" {
+					continue
+				}
+				if err := r.pipelines().into(name, operand, &r.limits); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // newDocument returns the value of a field that is a document.
