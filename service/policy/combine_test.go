@@ -35,6 +35,7 @@ func TestCombine(t *testing.T) {
 		{"hidden fields", "Find", [][]string{{`@hidden("a, c")`}, {`@hidden("c, b")`}}, "1, 2 hidden c"},
 		{"hidden fields that differ", "Find", [][]string{{`@hidden("a")`}, {`@hidden("b")`}}, "1, 2 limits"},
 		{"a part of a hidden field", "Find", [][]string{{`@hidden("a")`}, {`@hidden("a.b")`}}, "2 hidden a.b"},
+		{"parts of a rule's own hidden fields", "Find", [][]string{{`@hidden("a, a.b, c.d, ab, c, a")`}}, "1 hidden a ab c"},
 		{
 			"parts of hidden fields", "Find",
 			[][]string{{`@hidden("a, b.c")`}, {`@hidden("a.b, b")`}},

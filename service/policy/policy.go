@@ -245,7 +245,20 @@ func parsePaths(text string) ([]string, error) {
 				"positions in arrays, and not _id", path)
 		}
 	}
-	return paths, nil
+	return outermost(paths), nil
+}
+
+// outermost returns the paths that are not within another one: servers refuse projections of both.
+func outermost(paths []string) (outer []string) {
+	for i, path := range paths {
+		again := slices.Contains(paths[:i], path)
+		if !again && !slices.ContainsFunc(paths, func(other string) bool {
+			return path != other && within(path, other)
+		}) {
+			outer = append(outer, path)
+		}
+	}
+	return outer
 }
 
 // Decision says whether a principal may do an action on a resource, and within which limits.
