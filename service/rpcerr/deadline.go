@@ -35,7 +35,7 @@ func deadlineMessage(err error) string {
 	}
 	e, ok := errors.AsType[*operation.TimeoutError](err)
 	if ok && !errors.Is(e.Err, context.DeadlineExceeded) {
-		return passed + ": " + e.Err.Error()
+		return passed + ": " + mongoerr.Outline(e.Err)
 	}
 	return passed
 }

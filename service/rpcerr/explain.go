@@ -136,7 +136,7 @@ func (x *explanation) writes(e *mongoerr.WriteException) {
 		x.server.WriteConcernError = newWriteConcernError(e.WriteConcernError)
 	}
 	if len(e.WriteErrors) == 0 {
-		x.row = serverRow(0, "WriteError", e.Labels)
+		x.row, x.message = serverRow(0, "WriteError", e.Labels), e.Error()
 		return
 	}
 	first := e.WriteErrors[0]

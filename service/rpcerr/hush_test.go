@@ -1,6 +1,7 @@
 package rpcerr_test
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -9,9 +10,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/mongoerr"
+	"github.com/mooringdb/mooring/core/operation"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
@@ -77,6 +81,30 @@ func TestQuiet(t *testing.T) {
 	if text := prototext.Format(response); strings.Contains(text, "secret") ||
 		!strings.Contains(text, "11000") || !strings.Contains(text, "exists") {
 		t.Errorf("response %s", text)
+	}
+}
+
+// TestUnknownOutcomes checks that what is told of a write whose outcome is not known has none of
+// the server's words.
+func TestUnknownOutcomes(t *testing.T) {
+	refused := &mongoerr.CommandError{Code: 91, Message: "secret"}
+	for _, err := range []error{
+		&operation.OutcomeUnknownError{Err: refused},
+		&operation.OutcomeUnknownError{Err: io.EOF, Later: refused},
+		&operation.OutcomeUnknownError{Err: &operation.TimeoutError{Err: refused}},
+		&client.NamespacedBulkWriteError{
+			Err:         &operation.OutcomeUnknownError{Err: io.EOF},
+			WriteErrors: []mongoerr.WriteError{{Code: 11000, Message: "secret"}},
+		},
+		&client.NamespacedBulkWriteError{
+			Err:         handle.ErrClosing,
+			WriteErrors: []mongoerr.WriteError{{Code: 11000, Message: "secret"}},
+		},
+	} {
+		f := rpcerr.Explain(err, call.Call{Local: call.Local{Quiet: true}})
+		if strings.Contains(f.Message()+f.Logged(), "secret") {
+			t.Errorf("%v: %q, logged %q", err, f.Message(), f.Logged())
+		}
 	}
 }
 

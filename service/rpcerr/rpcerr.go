@@ -73,7 +73,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // explain explains an error by the first entry of the table that matches it. An error that carries
 // a status is not looked up in the table.
 func explain(err error) explanation {
-	x := explanation{row: reasons[Internal], message: err.Error()}
+	x := explanation{row: reasons[Internal]}
 	if carrier, ok := errors.AsType[interface {
 		error
 		GRPCStatus() *status.Status
@@ -88,8 +88,12 @@ func explain(err error) explanation {
 	return x
 }
 
-// look explains an error by the table.
+// look explains an error by the table. The entries of the server's errors alone show its words.
 func (x *explanation) look(err error) {
+	x.message = mongoerr.Outline(err)
+	if e, ok := errors.AsType[*client.NamespacedBulkWriteError](err); ok && e.Err != nil {
+		x.message = mongoerr.Outline(e.Err) // it has the write errors, too
+	}
 	for _, e := range table {
 		if e.explain(err, x) {
 			break
@@ -147,8 +151,8 @@ func plain[E error](r Reason) func(E, error, *explanation) {
 // an entry of its own.
 var table = []entry{
 	// A write with an unknown outcome comes first, whatever its cause.
-	typed(func(_ *operation.OutcomeUnknownError, err error, x *explanation) {
-		x.row = reasons[WriteOutcomeUnknown]
+	typed(func(e *operation.OutcomeUnknownError, err error, x *explanation) {
+		x.row, x.message = reasons[WriteOutcomeUnknown], mongoerr.Outline(e)
 		if errors.Is(err, context.DeadlineExceeded) {
 			x.code, x.http = timedOut.code, timedOut.http
 			x.message = deadlineMessage(err) + "; the write may or may not have been done"
@@ -220,13 +224,7 @@ var table = []entry{
 	// What has ended the operation decides, then the write errors, then what it wraps.
 	{"*client.NamespacedBulkWriteError", func(err error, x *explanation) bool {
 		e, ok := errors.AsType[*client.NamespacedBulkWriteError](err)
-		switch {
-		case !ok:
-			return false
-		case e.Err != nil:
-			x.message = e.Err.Error()
-			return false
-		case len(e.WriteErrors) == 0:
+		if !ok || e.Err != nil || len(e.WriteErrors) == 0 {
 			return false
 		}
 		x.writes(&mongoerr.WriteException{WriteErrors: e.WriteErrors})

@@ -405,6 +405,12 @@ func TestPartsWithoutServer(t *testing.T) {
 // TestEndedBulk checks what is told of a bulk write on many collections that ended early: why it
 // did, in words without those of a write, and with the errors beside it.
 func TestEndedBulk(t *testing.T) {
+	lost := &mongoerr.NetworkError{Op: "read", Sent: true, Err: io.EOF}
+	unknown := rpcerr.HTTP(ended(&operation.OutcomeUnknownError{Err: lost})).Body.GetError()
+	if text := unknown.GetMessage(); !strings.Contains(text, "EOF") ||
+		strings.Contains(text, "E11000") {
+		t.Errorf("of an unknown outcome: %q", text)
+	}
 	err := ended(&mongoerr.SelectionError{Selector: "writes", Topology: "of db:27017"})
 	for terse, want := range map[bool]string{
 		false: (&mongoerr.SelectionError{Selector: "writes", Topology: "of db:27017"}).Error(),
