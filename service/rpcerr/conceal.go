@@ -12,6 +12,7 @@ var concealed = map[Reason]string{
 	ReplicaUnreachable:    "the replica of the gateway that holds the cursor does not answer",
 	DeadlineExceeded:      "the deadline of the call passed",
 	WriteOutcomeUnknown:   "the write may or may not have been done",
+	UnknownCommitResult:   "the transaction may or may not be committed",
 	MalformedReply:        "the MongoDB server's reply cannot be read",
 	Configuration:         "the gateway cannot use the MongoDB deployment as it is configured",
 	IssuerUnavailable:     "the issuer of tokens does not answer",
@@ -21,7 +22,11 @@ var concealed = map[Reason]string{
 // conceal removes addresses of servers, and texts of libraries and the system, from an error that
 // is not the server's, also if the server answered before. Those of the server are hushed.
 func (x *explanation) conceal() {
-	if text, ok := concealed[x.reason]; ok && x.server.GetCodeName() == "" {
+	switch text, ok := concealed[x.reason]; {
+	case x.server.GetCodeName() != "":
+	case ok:
 		x.message = text
+	case x.terse != "":
+		x.message = x.terse
 	}
 }

@@ -12,10 +12,14 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/conn"
+	"github.com/mooringdb/mooring/core/cursor"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/core/pool"
+	"github.com/mooringdb/mooring/core/topology"
 	"github.com/mooringdb/mooring/service/call"
+	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -44,6 +48,14 @@ func TestConceal(t *testing.T) {
 		{&pool.WaitQueueTimeoutError{Address: secret}, "ConnectionPoolFull", "in use"},
 		{fmt.Errorf("wait for %s: %w", secret, context.DeadlineExceeded), "DeadlineExceeded", "deadline"},
 		{&operation.OutcomeUnknownError{Err: errors.New(secret)}, "WriteOutcomeUnknown", "may or may not"},
+		{&operation.OutcomeUnknownError{Err: &operation.TimeoutError{Err: &mongoerr.CommandError{Code: 50, Message: secret}}}, "WriteOutcomeUnknown", "may or may not"},
+		{mongoerr.WithLabel(&mongoerr.NetworkError{Address: secret, Err: io.EOF}, mongoerr.LabelUnknownTransactionCommitResult), "UnknownTransactionCommitResult", "may or may not be committed"},
+		{&mongoerr.NetworkError{Address: secret, Err: context.Canceled}, "Canceled", "context canceled"},
+		{&mongoerr.NetworkError{Address: secret, Err: errors.Join(context.Canceled, cursor.ErrClosed)}, "CursorNotFound", "cursor was closed"},
+		{&mongoerr.NetworkError{Address: secret, Err: handle.ErrKilled}, "CursorNotFound", "killed"},
+		{&mongoerr.NetworkError{Address: secret, Err: handle.ErrClosing}, "ShuttingDown", "shutting down"},
+		{&mongoerr.SelectionError{Topology: secret, Err: topology.ErrClosed}, "ShuttingDown", "topology is closed"},
+		{&conn.TooLargeError{Address: secret, Size: 3, Max: 2}, "TooLarge", "limit of 2 bytes"},
 		{errors.New(secret), "Internal", "internal error"},
 		{&rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "filter", Message: "is odd"}, "InvalidArgument", "filter: is odd"},
 	} {

@@ -24,11 +24,13 @@ import (
 type explanation struct {
 	row
 	message string
-	kept    bool // the client is told that the server's words are kept back
-	field   string
-	offset  *int64
-	server  *mooringv1.ServerError     // if the server answered
-	result  *mooringv1.BulkWriteResult // if something was done before the failure
+	// terse is the message of a terse call if its reason alone does not decide; else empty.
+	terse  string
+	kept   bool // the client is told that the server's words are kept back
+	field  string
+	offset *int64
+	server *mooringv1.ServerError     // if the server answered
+	result *mooringv1.BulkWriteResult // if something was done before the failure
 	// others holds the details of a status that this package does not know.
 	others []*anypb.Any
 	// retryAfter is the time after which the client may retry; 0: the response has none.

@@ -142,6 +142,21 @@ func value(name string, target error, r Reason) entry {
 	}
 }
 
+// cause returns the entry of an error value that can be the cause of an error with an address.
+func cause(name string, target error, r Reason) entry {
+	e := value(name, target, r)
+	return entry{
+		name: name,
+		explain: func(err error, x *explanation) bool {
+			ok := e.explain(err, x)
+			if ok {
+				x.terse = target.Error()
+			}
+			return ok
+		},
+	}
+}
+
 // plain returns a function that fills in the row of a reason and nothing else.
 func plain[E error](r Reason) func(E, error, *explanation) {
 	return func(_ E, _ error, x *explanation) { x.row = reasons[r] }
@@ -202,9 +217,9 @@ var table = []entry{
 	value("paging.ErrOwnerGone", paging.ErrOwnerGone, CursorOwnerGone),
 	value("paging.ErrOtherTransaction", paging.ErrOtherTransaction, InvalidArgument),
 	value("handle.ErrNotFound", handle.ErrNotFound, HandleNotFound),
-	value("handle.ErrKilled", handle.ErrKilled, CursorNotFound),
-	value("handle.ErrClosing", handle.ErrClosing, ShuttingDown),
-	value("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound), // it was closed during a read
+	cause("handle.ErrKilled", handle.ErrKilled, CursorNotFound),
+	cause("handle.ErrClosing", handle.ErrClosing, ShuttingDown),
+	cause("cursor.ErrClosed", cursor.ErrClosed, CursorNotFound), // it was closed during a read
 	// Handles serve one call at a time.
 	value("cursor.ErrBusy", cursor.ErrBusy, Internal),
 	// For replicas only.
@@ -259,10 +274,10 @@ var table = []entry{
 	}},
 	typed(plain[*operation.TimeoutError](DeadlineExceeded)),
 	typed(plain[*client.TransactionTimeoutError](DeadlineExceeded)),
-	value("context.Canceled", context.Canceled, Canceled),
+	cause("context.Canceled", context.Canceled, Canceled),
 
 	// No server, no connection, or a broken connection.
-	value("topology.ErrClosed", topology.ErrClosed, ShuttingDown),
+	cause("topology.ErrClosed", topology.ErrClosed, ShuttingDown),
 	typed(plain[*mongoerr.SelectionError](NoSuitableServer)),
 	typed(plain[*pool.PinLimitError](PinLimitExceeded)),
 	typed(plain[*pool.PoolClearedError](ConnectionPoolCleared)),
@@ -290,7 +305,10 @@ var table = []entry{
 	value("operation.ErrSessionsNotSupported", operation.ErrSessionsNotSupported, InvalidArgument),
 	value("operation.ErrSnapshotNotSupported", operation.ErrSnapshotNotSupported, InvalidArgument),
 	typed(plain[*operation.TooLargeError](TooLarge)),
-	typed(plain[*conn.TooLargeError](TooLarge)),
+	typed(func(e *conn.TooLargeError, _ error, x *explanation) {
+		x.row = reasons[TooLarge]
+		x.terse = (&operation.TooLargeError{Size: e.Size, Limit: e.Max}).Error()
+	}),
 	typed(func(e *bson.ValidationError, _ error, x *explanation) {
 		x.row, x.field = reasons[MalformedDocument], e.Path
 		x.at(int64(e.Offset))
