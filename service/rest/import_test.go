@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,8 +22,11 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
+	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/coding"
 	"github.com/mooringdb/mooring/service/inproc"
+	"github.com/mooringdb/mooring/service/interceptor"
+	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -184,9 +188,27 @@ func TestImportFails(t *testing.T) {
 }
 
 // TestMalformedAfterErrors has a body that is malformed after documents of which the service
-// tells errors in its response: the error has them.
+// tells errors in its response: the error has them, and what is wrong with the body.
 func TestMalformedAfterErrors(t *testing.T) {
-	h := newImporter(t, func(ss importStream) error {
+	var lines []byte
+	authorizations := map[string]string{}
+	for _, name := range []string{"operator", "client"} {
+		key, line, err := caller.NewKey(name, time.Time{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		authorizations[name], lines = "Bearer "+key, append(lines, line+"\n"...)
+	}
+	keys, err := caller.ParseKeys(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := interceptor.New(interceptor.Config{
+		Terse: true, OperatorTexts: true, Operators: []string{"key:operator"},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	conn := inproc.NewConn(x.Unary(), x.Stream())
+	mooringv1.RegisterDocumentServiceServer(conn, &importer{run: func(ss importStream) error {
 		for {
 			if _, err := ss.Recv(); errors.Is(err, io.EOF) {
 				break
@@ -196,18 +218,25 @@ func TestMalformedAfterErrors(t *testing.T) {
 		}
 		return ss.SendAndClose(&mooringv1.ImportResponse{
 			Acknowledged: true, InsertedCount: new(int64(1)), FailedCount: new(int64(1)),
-			WriteErrors:       []*mooringv1.WriteError{{Index: 1, Code: 11000}},
+			WriteErrors: []*mooringv1.WriteError{{
+				Index: 1, Code: 11000, KeyValue: payload.NewDocument(ejson(t, `{"_id": 1}`)),
+			}},
 			WriteConcernError: &mooringv1.WriteConcernError{Code: 64},
 		})
+	}})
+	h := newHandler(t, nil, func(c *config) {
+		c.Conn, c.Terse, c.Callers = conn, true, caller.New(caller.Config{Keys: keys})
 	})
-	w := do(h, "POST", documents+":import?ordered=false&returnPartialSuccess=true", "[{},{},]",
-		"Content-Type", "application/json")
-	for _, want := range []string{
-		`"reason":"MalformedDocument"`, `"insertedCount":1`, `"writeErrors":[{"index":1,"code":11000`,
-		`"writeConcernError":{"code":64`,
-	} {
-		if w.Code != 400 || !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%d %s, want %s", w.Code, w.Body, want)
+	for name, authorization := range authorizations {
+		w := do(h, "POST", documents+":import?ordered=false&returnPartialSuccess=true", "[{},{},]",
+			"Content-Type", "application/json", "Authorization", authorization)
+		for _, want := range []string{
+			`"reason":"MalformedDocument"`, `(byte `, `"insertedCount":1`,
+			`"writeErrors":[{"index":1,"code":11000`, `"writeConcernError":{"code":64`,
+		} {
+			if w.Code != 400 || !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s: %d %s, want %s", name, w.Code, w.Body, want)
+			}
 		}
 	}
 }

@@ -20,10 +20,10 @@ var concealed = map[Reason]string{
 }
 
 // conceal removes addresses of servers, and texts of libraries and the system, from an error that
-// is not the server's, also if the server answered before. Those of the server are hushed.
+// is not the server's. Those of the server are hushed.
 func (x *explanation) conceal() {
 	switch text, ok := concealed[x.reason]; {
-	case x.server.GetCodeName() != "":
+	case x.said:
 	case ok:
 		x.message = text
 	case x.terse != "":

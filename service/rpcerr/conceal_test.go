@@ -59,27 +59,34 @@ func TestConceal(t *testing.T) {
 		{errors.New(secret), "Internal", "internal error"},
 		{&rpcerr.Error{Reason: rpcerr.InvalidArgument, Field: "filter", Message: "is odd"}, "InvalidArgument", "filter: is odd"},
 	} {
-		f := rpcerr.Explain(row.err, call.Call{Terse: true})
-		shown, err := json.Marshal(f.HTTP().Body)
-		if err != nil {
-			t.Fatal(err)
+		done := rpcerr.Result{
+			WriteErrors: []mongoerr.WriteError{write}, WriteConcernError: concern,
 		}
-		details, err := protojson.Marshal(f.GRPCStatus().Proto())
-		if err != nil {
-			t.Fatal(err)
-		}
-		body := f.HTTP().Body.GetError()
-		if body.GetReason() != row.reason || !strings.Contains(body.GetMessage(), row.kept) ||
-			f.GRPCStatus().Message() != body.GetMessage() {
-			t.Errorf("%v: %s %q, want %s %q", row.err, body.GetReason(), body.GetMessage(),
-				row.reason, row.kept)
-		}
-		if strings.Contains(string(shown)+string(details), secret) {
-			t.Errorf("%v: shows the server's text: %s, %s", row.err, shown, details)
-		}
-		whole := rpcerr.Explain(row.err, call.Call{})
-		if f.Code() != whole.Code() || f.HTTP().Code != whole.HTTP().Code {
-			t.Errorf("%v: %v, want %v", row.err, f.Code(), whole.Code())
+		for name, cause := range map[string]error{
+			"alone": row.err, "with parts": done.Before(row.err),
+		} {
+			f := rpcerr.Explain(cause, call.Call{Terse: true})
+			shown, err := json.Marshal(f.HTTP().Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			details, err := protojson.Marshal(f.GRPCStatus().Proto())
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := f.HTTP().Body.GetError()
+			if body.GetReason() != row.reason || !strings.Contains(body.GetMessage(), row.kept) ||
+				f.GRPCStatus().Message() != body.GetMessage() {
+				t.Errorf("%v, %s: %s %q, want %s %q", row.err, name, body.GetReason(),
+					body.GetMessage(), row.reason, row.kept)
+			}
+			if strings.Contains(string(shown)+string(details), secret) {
+				t.Errorf("%v, %s: shows the server's text: %s, %s", row.err, name, shown, details)
+			}
+			whole := rpcerr.Explain(cause, call.Call{})
+			if f.Code() != whole.Code() || f.HTTP().Code != whole.HTTP().Code {
+				t.Errorf("%v, %s: %v, want %v", row.err, name, f.Code(), whole.Code())
+			}
 		}
 	}
 }

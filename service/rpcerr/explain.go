@@ -24,6 +24,7 @@ import (
 type explanation struct {
 	row
 	message string
+	said    bool // the message is the server's
 	// terse is the message of a terse call if its reason alone does not decide; else empty.
 	terse  string
 	kept   bool // the client is told that the server's words are kept back
@@ -108,7 +109,7 @@ func (x *explanation) command(e *mongoerr.CommandError) {
 	x.row = serverRow(e.Code, e.Name, e.Labels)
 	x.stateChange(e)
 	x.overload(e)
-	x.message = e.Message
+	x.message, x.said = e.Message, true
 	if x.reason == CursorNotFound {
 		x.message += balancerHint
 	}
@@ -128,11 +129,12 @@ func (x *explanation) login(e *mongoerr.CommandError, err error) {
 	if !ok || passes(x.code) || x.code == codes.Internal {
 		return
 	}
-	x.row, x.server = reasons[Configuration], nil
+	x.row, x.server, x.said = reasons[Configuration], nil, false
 	x.message = fmt.Sprintf("the MongoDB server refuses the gateway's login (code %d)", e.Code)
 }
 
 func (x *explanation) writes(e *mongoerr.WriteException) {
+	x.said = true
 	x.server = &mooringv1.ServerError{Labels: valids(e.Labels)}
 	if e.WriteConcernError != nil {
 		x.server.WriteConcernError = newWriteConcernError(e.WriteConcernError)
@@ -157,7 +159,7 @@ func (x *explanation) writes(e *mongoerr.WriteException) {
 func (x *explanation) writeConcern(e *mongoerr.WriteConcernError) {
 	x.row = serverRow(e.Code, e.Name, e.Labels)
 	x.stateChange(e)
-	x.message = e.Message
+	x.message, x.said = e.Message, true
 	x.server = &mooringv1.ServerError{
 		Code: e.Code, CodeName: string(x.reason), Labels: valids(e.Labels),
 		WriteConcernError: newWriteConcernError(e),

@@ -71,10 +71,10 @@ func (f *Failure) Logged() string { return cut(f.logged, maxMessageBytes) }
 // a line with the request's id.
 func (f *Failure) IsKept() bool { return f.kept }
 
-// outline returns the message before anything is concealed or, if the server has answered, the
-// error without the server's words. What another replica answers has those in its status.
+// outline returns the message before anything is concealed or, if it is the server's, the error
+// without the server's words. What another replica answers has those in its status.
 func (f *Failure) outline() string {
-	if f.server == nil {
+	if !f.said {
 		return f.message
 	}
 	if _, ok := errors.AsType[interface {

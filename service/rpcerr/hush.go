@@ -38,8 +38,10 @@ func (x *explanation) hush() {
 	if x.server == nil {
 		return
 	}
-	x.message = hushed(x.server.GetCode(), string(x.reason), x.message)
-	x.kept = x.message == keptBack
+	if x.said {
+		x.message = hushed(x.server.GetCode(), string(x.reason), x.message)
+		x.kept = x.message == keptBack
+	}
 	x.server.KeyPattern, x.server.KeyValue = nil, nil
 	x.server.ErrInfo, x.server.Violations = nil, nil
 	hushParts(x.server.GetWriteErrors(), x.server.GetWriteConcernError())

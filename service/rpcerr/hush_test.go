@@ -14,9 +14,11 @@ import (
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/operation"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/payload"
+	"github.com/mooringdb/mooring/service/policy"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -81,6 +83,64 @@ func TestQuiet(t *testing.T) {
 	if text := prototext.Format(response); strings.Contains(text, "secret") ||
 		!strings.Contains(text, "11000") || !strings.Contains(text, "exists") {
 		t.Errorf("response %s", text)
+	}
+}
+
+// TestOwnMessages checks that what the gateway itself says is told beside the errors of single
+// writes, of which the server's words are hushed, also by a replica that has it from another.
+func TestOwnMessages(t *testing.T) {
+	raw := bson.NewBuilder(nil).OpenDocument("keyValue").String("a", "secret").Close().Finish()
+	write := mongoerr.WriteError{Code: 11000, Message: "dup key: secret", Raw: raw}
+	concern := &mongoerr.WriteConcernError{Code: 64, Message: "secret"}
+	for _, err := range []error{
+		&rpcerr.Error{Reason: rpcerr.MalformedDocument, Field: "documents.2", Message: "is odd"},
+		&admission.Error{Cause: admission.Full, What: "memory"},
+		&policy.Refusal{Principal: "ann", Action: "InsertMany"},
+	} {
+		for name, done := range map[string]rpcerr.Result{
+			"writes":  {WriteErrors: []mongoerr.WriteError{write}},
+			"concern": {WriteConcernError: concern},
+			"response": {Response: &mooringv1.ImportResponse{
+				WriteErrors: []*mooringv1.WriteError{{Code: 11000, Message: "hushed before"}},
+			}},
+		} {
+			for _, of := range []call.Call{{Terse: true}, {Local: call.Local{Quiet: true}}} {
+				f := rpcerr.Explain(done.Before(err), of)
+				loud := rpcerr.Status(done.Before(err)).Err()
+				for form, f := range map[string]*rpcerr.Failure{
+					"the error": f, "its status": rpcerr.Explain(f.GRPCStatus().Err(), of),
+					"a loud status": rpcerr.Explain(loud, of),
+				} {
+					text := prototext.Format(f.HTTP().Body) +
+						prototext.Format(f.GRPCStatus().Proto())
+					if f.Message() != err.Error() || f.Logged() != err.Error() || f.IsKept() ||
+						strings.Contains(text, "secret") || f.HTTP().Body.GetError().Server != nil {
+						t.Errorf("%v, %s, %s: kept %t, logged %q: %s", err, name, form, f.IsKept(),
+							f.Logged(), text)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestQuietStatuses checks that the server's words are known as such in the status of another
+// replica, also if it has no code of the server.
+func TestQuietStatuses(t *testing.T) {
+	concern := &mongoerr.WriteConcernError{Code: 64, Message: "secret"}
+	for _, err := range []error{
+		concern, &mongoerr.WriteException{WriteConcernError: concern},
+		&mongoerr.CommandError{Code: 99999, Message: "secret"},
+		mongoerr.WithLabel(&mongoerr.CommandError{Code: 91, Message: "secret"},
+			mongoerr.LabelUnknownTransactionCommitResult),
+	} {
+		for _, of := range []call.Call{{Terse: true}, {Local: call.Local{Quiet: true}}} {
+			f := rpcerr.Explain(rpcerr.Status(err).Err(), of)
+			text := prototext.Format(f.HTTP().Body) + prototext.Format(f.GRPCStatus().Proto())
+			if !f.IsKept() || strings.Contains(text+f.Logged(), "secret") {
+				t.Errorf("%v: kept %t, logged %q: %s", err, f.IsKept(), f.Logged(), text)
+			}
+		}
 	}
 }
 

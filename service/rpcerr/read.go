@@ -36,6 +36,9 @@ func (x *explanation) read(st *status.Status) {
 			x.others = append(x.others, st.Proto().GetDetails()[i])
 		}
 	}
+	// The error of a write concern alone has no name of a code; its reason is no gateway's.
+	_, ours := reasons[x.reason]
+	x.said = x.server != nil && (x.server.GetCodeName() != "" || !ours)
 }
 
 func (x *explanation) readInfo(d *errdetails.ErrorInfo) {
