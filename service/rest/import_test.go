@@ -188,7 +188,7 @@ func TestImportFails(t *testing.T) {
 }
 
 // TestMalformedAfterErrors has a body that is malformed after documents of which the service
-// tells errors in its response: the error has them, and what is wrong with the body.
+// tells errors in its response: the error has them, with the server's words for an operator alone.
 func TestMalformedAfterErrors(t *testing.T) {
 	var lines []byte
 	authorizations := map[string]string{}
@@ -237,6 +237,9 @@ func TestMalformedAfterErrors(t *testing.T) {
 			if w.Code != 400 || !strings.Contains(w.Body.String(), want) {
 				t.Errorf("%s: %d %s, want %s", name, w.Code, w.Body, want)
 			}
+		}
+		if got := strings.Contains(w.Body.String(), "keyValue"); got != (name == "operator") {
+			t.Errorf("%s: %s", name, w.Body)
 		}
 	}
 }

@@ -28,6 +28,7 @@ type explanation struct {
 	// terse is the message of a terse call if its reason alone does not decide; else empty.
 	terse  string
 	kept   bool // the client is told that the server's words are kept back
+	hushed bool // the errors of single writes and of the write concern are as the client sees them
 	field  string
 	offset *int64
 	server *mooringv1.ServerError     // if the server answered
@@ -168,12 +169,26 @@ func (x *explanation) writeConcern(e *mongoerr.WriteConcernError) {
 
 // partial adds what was done before the failure.
 func (x *explanation) partial(r Result) {
-	if x.server == nil && r.hasErrors() {
+	if r.hasErrors() {
+		x.addErrors(r)
+	}
+	x.result = &mooringv1.BulkWriteResult{
+		InsertedCount: r.InsertedCount, MatchedCount: r.MatchedCount,
+		ModifiedCount: r.ModifiedCount, DeletedCount: r.DeletedCount,
+		UpsertedCount: r.UpsertedCount,
+		InsertedIds:   newIDs(r.InsertedIDs), UpsertedIds: newIDs(r.UpsertedIDs),
+	}
+}
+
+func (x *explanation) addErrors(r Result) {
+	if x.server == nil {
 		x.server = &mooringv1.ServerError{}
 	}
-	if r.Response != nil && x.server != nil {
+	if r.Response != nil {
 		x.server.WriteErrors = r.Response.GetWriteErrors()
 		x.server.WriteConcernError = r.Response.GetWriteConcernError()
+		x.hushed = true // by Hush, which knows the client
+		return
 	}
 	if r.WriteConcernError != nil && x.server.WriteConcernError == nil {
 		x.server.WriteConcernError = newWriteConcernError(r.WriteConcernError)
@@ -182,12 +197,6 @@ func (x *explanation) partial(r Result) {
 		for _, w := range r.WriteErrors {
 			x.server.WriteErrors = append(x.server.WriteErrors, newWriteError(w))
 		}
-	}
-	x.result = &mooringv1.BulkWriteResult{
-		InsertedCount: r.InsertedCount, MatchedCount: r.MatchedCount,
-		ModifiedCount: r.ModifiedCount, DeletedCount: r.DeletedCount,
-		UpsertedCount: r.UpsertedCount,
-		InsertedIds:   newIDs(r.InsertedIDs), UpsertedIds: newIDs(r.UpsertedIDs),
 	}
 }
 

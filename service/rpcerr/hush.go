@@ -44,7 +44,9 @@ func (x *explanation) hush() {
 	}
 	x.server.KeyPattern, x.server.KeyValue = nil, nil
 	x.server.ErrInfo, x.server.Violations = nil, nil
-	hushParts(x.server.GetWriteErrors(), x.server.GetWriteConcernError())
+	if !x.hushed {
+		hushParts(x.server.GetWriteErrors(), x.server.GetWriteConcernError())
+	}
 }
 
 func hushParts(writes []*mooringv1.WriteError, concern *mooringv1.WriteConcernError) {
