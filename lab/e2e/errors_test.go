@@ -430,16 +430,21 @@ func TestDeadline(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// On a busy machine one try can be late; a gateway that is late is so each time.
-			var elapsed time.Duration
+			// On a busy machine two tries can be late.
+			var all []time.Duration
+			late := 0
 			for range 10 {
-				if elapsed = deadlineOnce(t, g, server, call); elapsed > 0 &&
-					elapsed <= 100*time.Millisecond {
-					break
+				took := deadlineOnce(t, g, server, call)
+				all = append(all, took)
+				switch {
+				case took == 0, took > 100*time.Millisecond:
+					late++
+				case took < 45*time.Millisecond:
+					t.Errorf("it took %v, want 50 to 100 ms", took)
 				}
 			}
-			if elapsed < 45*time.Millisecond || elapsed > 100*time.Millisecond {
-				t.Errorf("it took %v, want 50 to 100 ms", elapsed)
+			if late > 2 {
+				t.Errorf("the tries took %v, want 50 to 100 ms; %d did not", all, late)
 			}
 		})
 	}
