@@ -34,19 +34,15 @@ type output struct {
 	gone   bool // the client does not read
 }
 
-// reply writes a response. If write fails before anything is sent, reply returns the error.
+// reply writes a response. It returns the error of write, after which a part may be sent.
 func (c *call) reply(status int, write func(o *output) error) error {
 	o := &c.out
 	o.x, o.mode, o.status = c.x, c.mode, status
 	err := write(o)
-	switch {
-	case err != nil && o.begun:
-		// Only an incomplete body shows that documents are missing.
-		c.x.Explain(c.x.Request().Context(), err)
-		panic(http.ErrAbortHandler)
-	case err != nil:
+	if err != nil {
 		return err
-	case !o.begun:
+	}
+	if !o.begun {
 		o.x.Response.Header().Set("Content-Length", strconv.Itoa(len(o.buf)))
 	}
 	o.flush()

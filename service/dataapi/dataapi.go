@@ -73,7 +73,12 @@ func actionOf(path string) *action {
 // Serve answers a request.
 func (a *API) Serve(x *front.Exchange) {
 	c := &call{api: a, x: x, mode: modeOf(x.Request().Header)}
-	if err := c.serve(); err != nil {
+	switch err := c.serve(); {
+	case err == nil:
+	case c.out.begun:
+		_ = x.Explain(x.Request().Context(), err)
+		panic(http.ErrAbortHandler) // only an incomplete body shows that documents are missing
+	default:
 		c.fail(x.Request().Context(), err)
 	}
 }

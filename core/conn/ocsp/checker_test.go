@@ -316,8 +316,8 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestTimeoutOfOneThatWaits checks that a connection with less time than the one that asks for it
-// waits no longer than if it asked itself.
+// TestTimeoutOfOneThatWaits checks that a connection that waits for the question of another one,
+// which has more time, waits no longer than if it asked itself.
 func TestTimeoutOfOneThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ca := certtest.Authority(t, certtest.ECDSA)

@@ -80,8 +80,8 @@ func (c *Child) make() *cancelable {
 	return &c.made
 }
 
-// watchMadeLocked has the one that watches told by the new context instead of by the parent, which
-// tells that context and what watches in any order: who is interrupted must see the end.
+// watchMadeLocked has what watches told by the new context instead of by the parent, which tells it
+// and that context in any order: who is interrupted must see the end.
 func (c *Child) watchMadeLocked() {
 	switch {
 	case c.interrupt == nil:

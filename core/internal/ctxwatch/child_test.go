@@ -145,7 +145,8 @@ func TestWatchOfAChildSeesTheEnd(t *testing.T) {
 					}
 				}
 				if calls != 1 || c.Unwatch() {
-					t.Errorf("asked %t: %d interruptions, want 1, or Unwatch() = true", asked, calls)
+					t.Errorf("asked %t: %d interruptions, want 1, or Unwatch() = true", asked,
+						calls)
 				}
 				c.End()
 			})

@@ -63,7 +63,7 @@ func withIDs(ctx context.Context, r *http.Request, ids trace.SpanContext) *http.
 		context spans.Unrecorded
 		request http.Request
 	}{context: spans.Unrecorded{Context: ctx, IDs: ids}}
-	one.request = *r.WithContext(&one.context)
+	one.request = *r.WithContext(&one.context) //nolint:contextcheck // it has ctx
 	return &one.request
 }
 
