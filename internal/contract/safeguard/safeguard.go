@@ -67,8 +67,8 @@ var All = []Safeguard{
 	},
 	{
 		"Commit can be repeated", "service/transaction/transactions.go",
-		"case o == nil && ended.kind == outcomeCommitted:\n\t\treturn nil",
-		"case o == nil && ended.kind == outcomeCommitted && ctx == nil:\n\t\treturn nil",
+		"case o == nil && ended.kind == outcomeCommitted:\n\t\treturn ended.unmet",
+		"case o == nil && ended.kind == outcomeCommitted && ctx == nil:\n\t\treturn ended.unmet",
 		regexp.MustCompile(`told wrongly: .*, (statement|commit): refused`),
 	},
 	{
