@@ -215,8 +215,7 @@ func (c *Checker) ask(ctx context.Context, cert, issuer *x509.Certificate) (Resp
 	if !ok {
 		return Response{}, nil
 	}
-	limit := c.timeout(ctx)
-	limited, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, c.timeout(ctx))
 	defer cancel()
 	for {
 		known, q, isNew := c.enter(key)
@@ -224,8 +223,10 @@ func (c *Checker) ask(ctx context.Context, cert, issuer *x509.Certificate) (Resp
 		case q == nil:
 			return known, nil
 		case isNew:
+			end, _ := limited.Deadline() // it may have waited for another question before
+			left := time.Until(end)
 			q.answer = askAll(limited, c.client, cert, issuer)
-			q.cutOff = q.answer.Status == None && (ctx.Err() != nil || limit < leastTimeout)
+			q.cutOff = q.answer.Status == None && (ctx.Err() != nil || left < leastTimeout)
 			c.leave(key, q)
 		}
 		select {

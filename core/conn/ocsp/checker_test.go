@@ -442,37 +442,46 @@ func TestAskerGivesUp(t *testing.T) {
 // TestShortQuestion checks that a connection with hardly any time, which the server that is checked
 // can leave it with, decides neither for those that wait with it nor for later ones.
 func TestShortQuestion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ca := certtest.Authority(t, certtest.ECDSA)
-		server := ca.Issue(t, "server", certtest.Responders(responderURL))
-		responder := &certtest.Responder{
-			Authority: ca, Response: xocsp.Response{Status: xocsp.Revoked},
+	const latency = 1500 * time.Millisecond
+	for _, short := range [][]time.Duration{
+		{20 * time.Millisecond},
+		{1900 * time.Millisecond, 2100 * time.Millisecond}, // the second asks with what is left
+	} {
+		synctest.Test(t, func(t *testing.T) { testShortQuestion(t, latency, short) })
+	}
+}
+
+func testShortQuestion(t *testing.T, latency time.Duration, short []time.Duration) {
+	t.Helper()
+	ca := certtest.Authority(t, certtest.ECDSA)
+	server := ca.Issue(t, "server", certtest.Responders(responderURL))
+	responder := &certtest.Responder{
+		Authority: ca, Response: xocsp.Response{Status: xocsp.Revoked},
+	}
+	c := ocsp.New(ocsp.Config{Transport: roundTrip(func(
+		req *http.Request,
+	) (*http.Response, error) {
+		select {
+		case <-time.After(latency):
+			return responder.RoundTrip(req)
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
 		}
-		c := ocsp.New(ocsp.Config{Transport: roundTrip(func(
-			req *http.Request,
-		) (*http.Response, error) {
-			select {
-			case <-time.After(100 * time.Millisecond):
-				return responder.RoundTrip(req)
-			case <-req.Context().Done():
-				return nil, req.Context().Err()
+	})})
+	var wg sync.WaitGroup
+	for _, left := range append(short, 10*time.Second) {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			defer cancel()
+			err := c.Check(ctx, server.Chain(), nil)
+			if left == 10*time.Second {
+				wantRevoked(t, err)
+			} else {
+				wantAccepted(t, err)
 			}
-		})})
-		var wg sync.WaitGroup
-		for _, left := range []time.Duration{20 * time.Millisecond, 10 * time.Second} {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), left)
-				defer cancel()
-				err := c.Check(ctx, server.Chain(), nil)
-				if left > time.Second {
-					wantRevoked(t, err)
-				} else {
-					wantAccepted(t, err)
-				}
-			})
-			synctest.Wait()
-		}
-		wg.Wait()
-		wantRevoked(t, c.Check(t.Context(), server.Chain(), nil))
-	})
+		})
+		synctest.Wait()
+	}
+	wg.Wait()
+	wantRevoked(t, c.Check(t.Context(), server.Chain(), nil))
 }
