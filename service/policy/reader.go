@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"slices"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -416,6 +417,18 @@ func (r *reader) rename(m protoreflect.Message, name string) error {
 			return &foreign{to, there.Rule}
 		case there.Allowed && !here.Allowed:
 			return &foreign{r.on, here.Rule}
+		}
+	}
+	if to.Database == r.on.Database {
+		return nil
+	}
+	for _, action := range commandActions {
+		here := r.call.limits(action, Resource{Database: r.on.Database})
+		there := r.call.limits(action, Resource{Database: to.Database})
+		for _, command := range there.Commands {
+			if there.Allowed && !(here.Allowed && slices.Contains(here.Commands, command)) {
+				return &foreign{to, there.Rule}
+			}
 		}
 	}
 	return nil

@@ -422,13 +422,15 @@ var scriptCommands = []string{"mapreduce", "group", "eval"}
 // checkCommand checks what a listed command does, or explains: it runs no JavaScript that is off,
 // has no operators of servers, and has no stage that writes where the caller may not write.
 func (r *reader) checkCommand(command bson.Raw) error {
-	if err := r.limits.checkExpressions(bson.DocumentValue(command)); err != nil {
-		return err
-	}
 	name := command.FirstKey()
 	first, _ := command.Lookup(name)
 	if explained, ok := first.Document(); ok && name == "explain" {
 		command, name = explained, explained.FirstKey()
+	}
+	for key, v := range command.All() {
+		if err := r.checkField(strings.ToLower(name), key, v); err != nil {
+			return err
+		}
 	}
 	if !r.limits.script && slices.Contains(scriptCommands, strings.ToLower(name)) {
 		return errScript
@@ -436,6 +438,7 @@ func (r *reader) checkCommand(command bson.Raw) error {
 	if name != "aggregate" {
 		return nil
 	}
+	writes := false
 	for key, v := range command.All() {
 		list, isArray := v.Array()
 		if key != "pipeline" || !isArray {
@@ -443,12 +446,58 @@ func (r *reader) checkCommand(command bson.Raw) error {
 		}
 		for stage := range list.Documents() {
 			for name, operand := range stage.All() {
-				if name != "$out" && name != "$merge" {
+				switch {
+				case writes: // no server takes it, and each decision would take its time
+					return problem("has something behind a stage that writes")
+				case name != "$out" && name != "$merge":
 					continue
 				}
+				writes = true
 				if err := r.pipelines().into(name, operand, &r.limits); err != nil {
 					return err
 				}
+			}
+		}
+	}
+	return nil
+}
+
+// checkField checks a field of a command, but not the documents that it writes: what looks like
+// an operator there is data.
+func (r *reader) checkField(command, field string, v bson.Value) error {
+	_, isDocument := v.Document()
+	list, isList := v.Array()
+	switch command + "." + field {
+	case "insert.documents":
+		return nil
+	case "findandmodify.update":
+		if isDocument {
+			return nil
+		}
+	case "update.updates", "bulkwrite.ops":
+		if isList {
+			return r.checkWrites(list)
+		}
+	}
+	if err := r.limits.checkPart(field, v); err != nil {
+		return err
+	}
+	if isDocument || isList {
+		return r.limits.checkExpressions(v)
+	}
+	return nil
+}
+
+// checkWrites does what checkField does for the writes of an update or a bulkWrite.
+func (r *reader) checkWrites(list bson.Array) error {
+	for write := range list.Documents() {
+		for key, v := range write.All() {
+			_, isDocument := v.Document()
+			if isDocument && (key == "u" || key == "updateMods" || key == "document") {
+				continue
+			}
+			if err := r.limits.checkExpressions(v); err != nil {
+				return err
 			}
 		}
 	}

@@ -105,6 +105,16 @@ var onCollections = slices.DeleteFunc(slices.Clone(collectionActions), func(name
 	return !slices.Contains(resourcesOf(method.OfAction(name)), "Collection")
 })
 
+// commandActions lists the actions that run a command on a database.
+var commandActions = func() (names []string) {
+	for _, a := range method.All() {
+		if a.Scope == mooringv1.Method_SCOPE_COMMAND {
+			names = append(names, a.Action)
+		}
+	}
+	return names
+}()
+
 // Commandless returns the id of a rule that keeps the principal from running commands: a forbid or
 // a limit that could match some collection, since commands reach all collections. It returns "" if
 // there is none.
