@@ -23,8 +23,8 @@ type Enforcer struct {
 type Config struct {
 	// Policy has the rules. Replace changes them.
 	Policy *Policy
-	// JavaScript allows $where, $function and $accumulator to callers without limits on documents
-	// or fields.
+	// JavaScript allows $where, $function, $accumulator and the commands mapReduce, group and eval
+	// to callers without limits on documents or fields.
 	JavaScript bool
 }
 

@@ -1,7 +1,7 @@
 package rpcerr
 
 // concealed has a sentence for each reason whose messages can have addresses of servers or texts
-// of libraries and the system.
+// of libraries and the system. Where only some errors of a reason have, table says so (terse).
 var concealed = map[Reason]string{
 	NoSuitableServer:      "no MongoDB server is available",
 	NetworkError:          "the connection to the MongoDB server broke",

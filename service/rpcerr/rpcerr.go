@@ -1,9 +1,9 @@
 // Package rpcerr maps errors to what clients see: a gRPC status with its details, and the same as
 // an HTTP status and an error body. No other package makes a status.
 //
-// The package neither logs nor counts. It shows the text of an error as it is, because core's
-// errors hold no secrets. An error without a row is INTERNAL. A test checks that each error of core
-// has a row.
+// The package neither logs nor counts. Only entries of servers' errors show a server's words. What
+// withholds them, and addresses, from some clients is in hush and conceal. An error without a row
+// is INTERNAL. A test checks that each error of core has a row.
 package rpcerr
 
 import (

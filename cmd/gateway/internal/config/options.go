@@ -295,7 +295,8 @@ var options = []option{
 	{
 		Name: "policy.javaScript", Kind: "bool", Default: "false", Bool: true,
 		Doc: "Whether a policy lets clients without limits on documents and fields use $where, " +
-			"$function and $accumulator. Without policy.file they may.",
+			"$function, $accumulator and the commands mapReduce, group and eval. Without " +
+			"policy.file they may.",
 		parse: into(func(c *Config) *bool { return &c.Policy.JavaScript }, parseBool),
 	},
 	{

@@ -9,7 +9,8 @@ import (
 type Policy struct {
 	// File is the file with the rules; empty: clients may do everything.
 	File string
-	// JavaScript allows $where, $function and $accumulator under a policy.
+	// JavaScript allows $where, $function, $accumulator and the commands mapReduce, group and eval
+	// under a policy.
 	JavaScript bool
 	// Rules has the rules of the file; nil: there is none.
 	Rules *policy.Policy
