@@ -223,7 +223,7 @@ func (c *call) writeLarge(m proto.Message, size int, made *texts) error {
 	}
 	reads := true
 	send := func(b []byte) { reads = reads && c.x.Response.Write(b) }
-	if !text.isKept() {
+	if !text.isKept() && text.length > 0 { // otherwise buf has all of it, such as one document
 		e.buf = e.buf[:0]
 		e.flush = func() {
 			_ = c.x.Memory.Do(len(e.buf))

@@ -61,6 +61,7 @@ func TestLargeResponses(t *testing.T) {
 		{"above", 40, 10_000},
 		{"small ones", 20_000, 30},
 		{"large ones", 3, 1 << 20},
+		{"one large one", 1, 3 << 20},
 	} {
 		h := newHandler(t, findsPads(pads(test.n, test.length, "x")))
 		w := do(h, "POST", documents+":find", "{}")
