@@ -478,6 +478,20 @@ func (s *subject) joins(rules model, on, other string) {
 	}
 }
 
+// runs reports whether a command is listed on a database.
+func (m model) runs(who, name, db string) bool {
+	var listing model
+	lists := false
+	for _, r := range m {
+		if slices.Contains(r.commands, name) {
+			listing = append(listing, r)
+			lists = lists || r.matches(who, "command", db)
+		}
+	}
+	_, together := m.permits(who, "command", db)
+	return lists && together && !listing.excepting(who, "command", db, true, every...)
+}
+
 // rename compares renames of a collection, alone and in place of another.
 func (s *subject) rename(rules model, on, to string) {
 	db, c, _ := strings.Cut(on, ".")
@@ -488,6 +502,11 @@ func (s *subject) rename(rules model, on, to string) {
 		_, there := rules.permits(s.who, group, to)
 		want = want && here == there && (!here ||
 			rules.whole(s.who, group, on) && rules.whole(s.who, group, to))
+	}
+	if db != otherDB {
+		for _, name := range modelCommands {
+			want = want && (rules.runs(s.who, name, db) || !rules.runs(s.who, name, otherDB))
+		}
 	}
 	for _, drop := range []bool{false, true} {
 		_, ok := s.check("CatalogService/RenameCollection", &mooringv1.RenameCollectionRequest{
