@@ -98,6 +98,9 @@ func TestDecode(t *testing.T) {
 			file: "count(*),price (EUR)\n1,2\n",
 			want: []string{`{"count(*)":{"$numberInt":"1"},"price (EUR)":{"$numberInt":"2"}}`},
 		},
+		"a name of two lines with a type": {
+			file: "\"a\nb.string()\"\n1\n", want: []string{`{"a\nb":"1"}`},
+		},
 		"another separator": {
 			file: "a;b\n1;\"x;y\"\n", options: csv.Options{Comma: ';'},
 			want: []string{`{"a":{"$numberInt":"1"},"b":"x;y"}`},

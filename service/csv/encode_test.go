@@ -254,7 +254,7 @@ func randomDecimal(random *rand.Rand) bson.Decimal128 {
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		"a,b\n1,\"x\"\"y\"\n", "a.int32(),b.date()\n1,2026-11-30\n", "a\n\"\"\n\n", "\ufeffa\r\n1\r\n",
-		"a.b,a.c.json()\n1,[]\n", "a\r1", "a,b\n\"", "a;b\n",
+		"a.b,a.c.json()\n1,[]\n", "a\r1", "a,b\n\"", "a;b\n", "\"a\nb\nc\"\n1\n",
 	} {
 		f.Add(seed)
 	}

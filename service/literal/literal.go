@@ -90,7 +90,7 @@ func ParseForm(text string) (Form, error) {
 }
 
 // typed matches a name with a type behind it, which "count(*)" and "price (EUR)" do not have.
-var typed = regexp.MustCompile(`^(.*)\.([A-Za-z0-9_]+\([^()]*\))$`)
+var typed = regexp.MustCompile(`(?s)^(.*)\.([A-Za-z0-9_]+\([^()]*\))$`)
 
 // CutForm cuts the type off a name that ends with one, such as "age.int32()". Without one, the form
 // is auto().
