@@ -19,7 +19,7 @@ import (
 const (
 	memoryDocuments  = 200_000
 	memoryCollection = "docs_200000_1024"
-	memoryBudget     = 14 << 20 // above the idle figure
+	memoryBudget     = 10 << 20 // above the idle figure
 )
 
 // TestMemory streams 200,000 documents of 1 KB and looks at what the kernel says that the gateway

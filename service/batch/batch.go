@@ -15,7 +15,7 @@ const (
 	// MinTarget is the minimum target of one batch of a stream, in bytes.
 	MinTarget = 64 << 10
 	// MaxTarget is the maximum target of one batch of a stream, in bytes.
-	MaxTarget = 1 << 20
+	MaxTarget = 512 << 10
 	// First is the number of documents to ask for while no size is known. It is the size of the
 	// server's own first batch.
 	First = 101

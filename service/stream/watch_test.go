@@ -250,7 +250,7 @@ func TestWatchSizes(t *testing.T) {
 		most int32
 		want []int32
 	}{
-		"by size":         {0, []int32{101, 262}},
+		"by size":         {0, []int32{101, 131}},
 		"by the client's": {7, []int32{7, 7}},
 	} {
 		c := &changes{err: io.EOF, batches: []changesBatch{{events: []int{1}, pad: 4000 - 37}}}
