@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/address"
-	"github.com/mooringdb/mooring/core/internal/ctxwatch"
+	"github.com/mooringdb/mooring/core/ctxwatch"
 	"github.com/mooringdb/mooring/core/mongoerr"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mooringdb/mooring/core/internal/ctxwatch"
+	"github.com/mooringdb/mooring/core/ctxwatch"
 )
 
 // RunOnLimit bounds how long an operation with RunOn goes on after its context was canceled.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mooringdb/mooring/core/bson"
-	"github.com/mooringdb/mooring/core/internal/ctxwatch"
+	"github.com/mooringdb/mooring/core/ctxwatch"
 	"github.com/mooringdb/mooring/core/operation"
 )
 

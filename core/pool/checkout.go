@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/mooringdb/mooring/core/ctxwatch"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/internal/timeoutms"
 )
 

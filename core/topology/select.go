@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mooringdb/mooring/core/ctxwatch"
 	"github.com/mooringdb/mooring/core/description"
 	"github.com/mooringdb/mooring/core/event"
-	"github.com/mooringdb/mooring/core/internal/ctxwatch"
 	"github.com/mooringdb/mooring/core/mongoerr"
 	"github.com/mooringdb/mooring/core/selection"
 )

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
+	"github.com/mooringdb/mooring/core/ctxwatch"
 	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/caller"
@@ -252,24 +253,15 @@ func (c *Context) Value(k any) any {
 	return c.Context.Value(k)
 }
 
-// watchable describes contexts that tell one observer of their end without making anything for it,
-// as core has it for requests to a server.
-type watchable interface {
-	Watch(interrupt func()) bool
-	Unwatch() bool
-}
-
-// Watch has interrupt called in a goroutine of its own when the context ends. It reports false if
-// it does not: the caller uses context.AfterFunc then.
+// Watch does what that of ctxwatch.Watchable does, if the context below can.
 func (c *Context) Watch(interrupt func()) bool {
-	w, ok := c.Context.(watchable)
+	w, ok := c.Context.(ctxwatch.Watchable)
 	return ok && w.Watch(interrupt)
 }
 
-// Unwatch ends what a Watch that reported true has begun. It reports false if interrupt was called
-// or will be.
+// Unwatch ends what a Watch that reported true has begun.
 func (c *Context) Unwatch() bool {
-	w, ok := c.Context.(watchable)
+	w, ok := c.Context.(ctxwatch.Watchable)
 	return ok && w.Unwatch()
 }
 

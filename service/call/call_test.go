@@ -3,7 +3,9 @@ package call_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
+	"github.com/mooringdb/mooring/core/ctxwatch"
 	"github.com/mooringdb/mooring/service/call"
 )
 
@@ -34,4 +36,29 @@ func TestFromWithout(t *testing.T) {
 		}
 	}()
 	call.From(t.Context())
+}
+
+// TestWatch checks that the end of a call is told through its Context to one observer.
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var below ctxwatch.Child
+		below.Init(t.Context())
+		c := &call.Context{Context: &below}
+		told := false
+		if !c.Watch(func() { told = true }) || c.Watch(func() {}) {
+			t.Error("the first observer is refused, or a second one is not")
+		}
+		if !c.Unwatch() || !c.Watch(func() { told = true }) {
+			t.Error("Unwatch() = false, or Watch() after it")
+		}
+		below.End()
+		synctest.Wait()
+		if !told || c.Unwatch() {
+			t.Error("the end was not told, or Unwatch() = true after it")
+		}
+	})
+	derived := &call.Context{Context: context.WithoutCancel(t.Context())}
+	if derived.Watch(func() {}) || derived.Unwatch() {
+		t.Error("a context of package context can be watched")
+	}
 }

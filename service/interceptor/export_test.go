@@ -24,15 +24,3 @@ func (x *Chain) Trace(f func(name string)) {
 		}
 	}
 }
-
-// Lifetime is the context of a call.
-type Lifetime struct{ *lifetime }
-
-// NewLifetime returns the context of a call.
-func NewLifetime(parent context.Context) *Lifetime { return &Lifetime{&lifetime{parent: parent}} }
-
-// Cancel ends it with a cause.
-func (l *Lifetime) Cancel(cause error) { l.cancel(cause) }
-
-// End ends it with the call.
-func (l *Lifetime) End() { l.end() }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mooringdb/mooring/core/ctxwatch"
 	"github.com/mooringdb/mooring/service/rpcerr"
 )
 
@@ -46,11 +47,11 @@ type shard struct {
 // place represents one call in flight. It must not be copied.
 type place struct {
 	shard *shard // nil: Drain does not wait for the call
-	life  lifetime
+	life  ctxwatch.Child
 }
 
 // End ends the call with a cause.
-func (p *place) End(cause error) { p.life.cancel(cause) }
+func (p *place) End(cause error) { p.life.Cancel(cause) }
 
 // NewGate returns an open gate.
 func NewGate() *Gate {
@@ -83,7 +84,7 @@ func (g *Gate) enter(ctx context.Context, p *place, late bool) (context.Context,
 	if s.draining && !late {
 		return nil, errRefused
 	}
-	p.life.parent = ctx
+	p.life.Init(ctx)
 	if s.draining {
 		return &p.life, nil
 	}
@@ -93,7 +94,7 @@ func (g *Gate) enter(ctx context.Context, p *place, late bool) (context.Context,
 }
 
 func (p *place) leave() {
-	p.life.end()
+	p.life.End()
 	s := p.shard
 	if s == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/mooringdb/mooring/core/internal/ctxwatch"
+	"github.com/mooringdb/mooring/core/ctxwatch"
 )
 
 // waits are the ways in which something can wait for a context's end.
@@ -50,12 +50,17 @@ func TestChild(t *testing.T) {
 			context.Canceled, cause,
 		},
 		{
+			"its end", func(c *ctxwatch.Child, _ context.CancelCauseFunc) { c.End() },
+			context.Canceled, context.Canceled,
+		},
+		{
 			"its parent", func(_ *ctxwatch.Child, parent context.CancelCauseFunc) { parent(cause) },
 			context.Canceled, cause,
 		},
-		{"both", func(c *ctxwatch.Child, parent context.CancelCauseFunc) {
+		{"all", func(c *ctxwatch.Child, parent context.CancelCauseFunc) {
 			parent(cause)
 			c.Cancel(errors.New("later"))
+			c.End()
 		}, context.Canceled, cause},
 		{"its deadline", func(*ctxwatch.Child, context.CancelCauseFunc) {
 			time.Sleep(time.Minute) //nolint:forbidigo // fake time

@@ -9,8 +9,8 @@ import (
 
 // Child implements a context below another one that its owner can cancel, as those of
 // context.WithCancelCause, at less cost: a context of package context is made only when Done asks
-// for one, or for the end. Until then one observer watches the parent (see Watchable). It needs no
-// goroutine. Init comes first, and End last. A Child must not be copied.
+// for one, or it is canceled. Until then one observer watches the parent (see Watchable). It needs
+// no goroutine. Init comes first, and End last. A Child must not be copied.
 type Child struct {
 	parent context.Context //nolint:containedctx // the context that it is below
 	// whole is &made when made is set; nil before.
@@ -115,12 +115,15 @@ func (c *Child) Unwatch() bool {
 // Cancel ends the context with a cause, unless it has ended.
 func (c *Child) Cancel(cause error) { c.make().cancel(cause) }
 
-// End releases what the context holds, which it ends. The owner must call it, when nothing watches
-// any more.
+// End ends the context, unless it has ended, and releases what it holds. The owner must call it.
 func (c *Child) End() {
 	c.mu.Lock()
 	c.over.Store(true)
-	whole := c.whole.Load()
+	whole, interrupt := c.whole.Load(), c.interrupt
+	if interrupt != nil && whole == nil && !c.follows.Cease() {
+		go interrupt()
+	}
+	c.interrupt = nil
 	c.mu.Unlock()
 	if whole != nil {
 		whole.cancel(context.Canceled)
