@@ -91,14 +91,16 @@ func outputOf(database string, v bson.Value) string {
 		return database + "." + name
 	}
 	d, ok := v.Document()
-	if !ok {
+	if !ok || isAmbiguous(d) {
 		return unknown
 	}
 	if into, ok := d.Lookup("into"); ok {
 		if name, ok := into.Str(); ok {
 			return database + "." + name
 		}
-		d, _ = into.Document()
+		if d, _ = into.Document(); isAmbiguous(d) {
+			return unknown
+		}
 	}
 	if db := textAt(d, "db"); db != "" {
 		database = db
@@ -109,6 +111,21 @@ func outputOf(database string, v bson.Value) string {
 		}
 	}
 	return unknown
+}
+
+// isAmbiguous reports whether a document has more than one of the keys that say where a stage
+// writes to: servers differ in which of them counts.
+func isAmbiguous(d bson.Raw) bool {
+	var names, databases int
+	for key := range d.All() {
+		switch {
+		case key == "db":
+			databases++
+		case key == "into" || slices.Contains(outputs[:], key):
+			names++
+		}
+	}
+	return names > 1 || databases > 1
 }
 
 // outputs are the keys that name a collection in what a stage or a mapReduce writes to.

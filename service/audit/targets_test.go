@@ -14,6 +14,7 @@ import (
 	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/audit"
+	"github.com/mooringdb/mooring/service/payload"
 )
 
 // logged is a line of the log in JSON.
@@ -118,6 +119,33 @@ func TestCommands(t *testing.T) {
 			if len(lines) != 1 || lines[0].list() != want {
 				t.Errorf("%s: %+v, want %s", command, lines, want)
 			}
+		}
+	}
+}
+
+// TestAmbiguousTargets checks that a stage that names two targets names none: servers differ in
+// which of them counts.
+func TestAmbiguousTargets(t *testing.T) {
+	for name, fields := range map[string]func(*bson.Builder){
+		"into": func(b *bson.Builder) { b.String("into", "a").String("into", "b") },
+		"coll": func(b *bson.Builder) {
+			b.OpenDocument("into").String("coll", "a").String("coll", "b").Close()
+		},
+		"db": func(b *bson.Builder) {
+			b.OpenDocument("into").String("coll", "a").String("db", "a").String("db", "b").Close()
+		},
+	} {
+		b := bson.NewBuilder(nil).OpenDocument("$merge")
+		fields(b)
+		lines := inJSON(t, &audit.Entry{
+			Method: mooringv1.DocumentService_Aggregate_FullMethodName,
+			Request: &mooringv1.AggregateRequest{
+				Database: "d", Collection: new("c"),
+				Pipeline: []*mooringv1.Document{payload.NewDocument(b.Close().Finish())},
+			},
+		})
+		if len(lines) != 1 || lines[0].list() != `d.c [{"$merge":1,"name":"?"}]` {
+			t.Errorf("%s twice: %+v", name, lines)
 		}
 	}
 }

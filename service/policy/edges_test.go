@@ -88,6 +88,56 @@ func TestKeysTwice(t *testing.T) {
 	}
 }
 
+// TestCommandsWrite checks where a listed command may write: wherever a server may read it from.
+func TestCommandsWrite(t *testing.T) {
+	const rules = `@commands("aggregate, explain, mapReduce, mapreduce")
+		permit (principal, action in [Action::"command", Action::"read"], resource);
+		permit (principal, action in Action::"write", resource == Collection::"d.archive");
+		permit (principal, action, resource == Collection::"d.all");`
+	merge := func(fields func(*bson.Builder)) bson.Raw {
+		b := bson.NewBuilder(nil).String("aggregate", "archive").OpenArray("pipeline").
+			OpenDocument("0").OpenDocument("$merge")
+		fields(b)
+		return b.Close().Close().Close().OpenDocument("cursor").Close().Finish()
+	}
+	text := func(json string) bson.Raw { return document(t, json).GetBson() }
+	for name, row := range map[string]struct {
+		command bson.Raw
+		allowed bool
+	}{
+		"into once": {merge(func(b *bson.Builder) { b.String("into", "archive") }), true},
+		"into twice": {merge(func(b *bson.Builder) {
+			b.String("into", "archive").String("into", "c")
+		}), false},
+		"into twice, the first is a document": {merge(func(b *bson.Builder) {
+			b.OpenDocument("into").String("coll", "archive").Close().String("into", "c")
+		}), false},
+		"coll twice": {merge(func(b *bson.Builder) {
+			b.OpenDocument("into").String("coll", "archive").String("coll", "c").Close()
+		}), false},
+		"mapReduce inline":          {text(`{"mapReduce": "c", "out": {"inline": 1}}`), true},
+		"mapReduce replaces":        {text(`{"mapReduce": "c", "out": "archive"}`), false},
+		"mapReduce may replace":     {text(`{"mapReduce": "c", "out": "all"}`), true},
+		"replace":                   {text(`{"mapreduce": "c", "out": {"replace": "archive"}}`), false},
+		"mapReduce adds":            {text(`{"mapReduce": "c", "out": {"merge": "archive"}}`), true},
+		"mapReduce adds elsewhere":  {text(`{"mapReduce": "c", "out": {"reduce": "c"}}`), false},
+		"in another database":       {text(`{"mapReduce": "c", "out": {"merge": "archive", "db": "e"}}`), false},
+		"two collections":           {text(`{"mapReduce": "c", "out": {"merge": "archive", "reduce": "all"}}`), false},
+		"a number":                  {text(`{"mapReduce": "c", "out": 1}`), false},
+		"a mapReduce that explains": {text(`{"explain": {"mapReduce": "c", "out": "c"}}`), false},
+		"out twice": {bson.NewBuilder(nil).String("mapReduce", "c").
+			OpenDocument("out").Int32("inline", 1).Close().String("out", "c").Finish(), false},
+	} {
+		e := policy.NewEnforcer(policy.Config{Policy: parse(t, rules), JavaScript: true})
+		call := e.Begin(nil, "/mooring.v1.CommandService/RunCommand", true)
+		err := call.Check(t.Context(),
+			&mooringv1.RunCommandRequest{Database: "d", Command: payload.NewDocument(row.command)})
+		if (err == nil) != row.allowed {
+			t.Errorf("%s: %v, want allowed: %t", name, err, row.allowed)
+		}
+	}
+}
+
 // TestParts checks that one part of a request that is not allowed refuses the request, wherever it
 // stands, and says what it is.
 func TestParts(t *testing.T) {

@@ -329,28 +329,64 @@ func (p *pipelines) into(name string, v bson.Value, l *limits) error {
 	}
 	target, ok := v.Str()
 	on := Resource{p.database, target}
-	if operand, isDocument := v.Document(); isDocument {
-		if into, isText := operand.Lookup("into"); isText && name == "$merge" {
+	if operand, isDocument := v.Document(); isDocument && !isAmbiguous(operand) {
+		into, isText := operand.Lookup("into")
+		if isText && name == "$merge" {
 			if on.Collection, ok = into.Str(); !ok {
 				operand, _ = into.Document()
 			}
 		}
-		if !ok && operand.Len() <= maxKeys && !repeats(operand) {
+		if !ok && !isAmbiguous(operand) {
 			on, ok = targetOf(operand, p.database)
 		}
 	}
 	if !ok || on.Database == "" || on.Collection == "" {
-		return problem("has a " + name + " without a collection")
+		return problem("has a " + name + " without a collection, or with the same key twice")
 	}
-	actions := []string{"InsertMany", "UpdateMany"}
+	actions := adding
 	if name == "$out" {
 		actions = replacing
 	}
 	return p.all(on, actions)
 }
 
-// replacing lists the actions that the caller must be allowed on a collection that is replaced.
-var replacing = []string{"InsertMany", "DeleteMany", "DropCollection"}
+// reduced checks where a mapReduce writes its documents to, if not into its reply: a collection
+// that it replaces, or adds to.
+func (p *pipelines) reduced(out bson.Value) error {
+	if name, isText := out.Str(); isText {
+		return p.all(Resource{p.database, name}, replacing)
+	}
+	operand, isDocument := out.Document()
+	wrong := problem("has a mapReduce whose out is not one collection")
+	if !isDocument || isAmbiguous(operand) {
+		return wrong
+	}
+	on := Resource{Database: p.database}
+	var actions []string
+	for key, v := range operand.All() {
+		name, isText := v.Str()
+		switch {
+		case key != "db" && key != "replace" && key != "merge" && key != "reduce":
+			continue
+		case !isText || key != "db" && actions != nil:
+			return wrong
+		case key == "db":
+			on.Database = name
+			continue
+		}
+		on.Collection, actions = name, adding
+		if key == "replace" {
+			actions = replacing
+		}
+	}
+	return p.all(on, actions)
+}
+
+// What the caller must be allowed on a collection that documents are added to, or that is replaced.
+var (
+	adding    = []string{"InsertMany", "UpdateMany"}
+	replacing = []string{"InsertMany", "DeleteMany", "DropCollection"}
+)
 
 // all reports whether the caller may do actions with all of another collection.
 func (p *pipelines) all(on Resource, actions []string) error {
@@ -376,6 +412,9 @@ func targetOf(operand bson.Raw, database string) (Resource, bool) {
 	on.Collection, ok = coll.Str()
 	return on, ok
 }
+
+// isAmbiguous reports whether a document may have a key twice.
+func isAmbiguous(d bson.Raw) bool { return d.Len() > maxKeys || repeats(d) }
 
 // repeats reports whether a document has a key twice. Servers differ in which of them counts.
 func repeats(d bson.Raw) bool {

@@ -420,7 +420,8 @@ func (r *reader) command(m protoreflect.Message) error {
 var scriptCommands = []string{"mapreduce", "group", "eval"}
 
 // checkCommand checks what a listed command does, or explains: it runs no JavaScript that is off,
-// has no operators of servers, and has no stage that writes where the caller may not write.
+// has no operators of servers, and writes no result of a pipeline or a mapReduce where the caller
+// may not write.
 func (r *reader) checkCommand(command bson.Raw) error {
 	name := command.FirstKey()
 	first, _ := command.Lookup(name)
@@ -435,7 +436,10 @@ func (r *reader) checkCommand(command bson.Raw) error {
 	if !r.limits.script && slices.Contains(scriptCommands, strings.ToLower(name)) {
 		return errScript
 	}
-	if name != "aggregate" {
+	switch {
+	case strings.EqualFold(name, "mapReduce"):
+		return r.checkReduced(command)
+	case name != "aggregate":
 		return nil
 	}
 	writes := false
@@ -457,6 +461,19 @@ func (r *reader) checkCommand(command bson.Raw) error {
 					return err
 				}
 			}
+		}
+	}
+	return nil
+}
+
+// checkReduced checks where a mapReduce writes to. Servers take the command in any case.
+func (r *reader) checkReduced(command bson.Raw) error {
+	for key, v := range command.All() {
+		if key != "out" {
+			continue
+		}
+		if err := r.pipelines().reduced(v); err != nil {
+			return err
 		}
 	}
 	return nil
