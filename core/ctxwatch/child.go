@@ -2,6 +2,8 @@ package ctxwatch
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +23,15 @@ type Child struct {
 	mu        sync.Mutex // guards what follows, and the making of whole
 	interrupt func()     // of Watch; nil: nothing is watched
 	follows   Watch      // of the parent or of made, while interrupt is set
+	ordered   error      // the cause of the first Cancel; nil: there was none
+	orders    map[*order]struct{}
 }
+
+// order holds what Orders was given.
+type order struct{ f func(cause error) }
+
+// nearest is the key of the Child that a context is, or is below.
+type nearest struct{}
 
 // cancelable holds a context of package context.
 type cancelable struct {
@@ -56,6 +66,9 @@ func (c *Child) Err() error {
 
 // Value returns the parent's value of a key.
 func (c *Child) Value(key any) any {
+	if key == (nearest{}) {
+		return c
+	}
 	if whole := c.whole.Load(); whole != nil {
 		return whole.Value(key)
 	}
@@ -112,8 +125,55 @@ func (c *Child) Unwatch() bool {
 	return watches && !c.follows.Cease()
 }
 
-// Cancel ends the context with a cause, unless it has ended.
-func (c *Child) Cancel(cause error) { c.make().cancel(cause) }
+// Cancel ends the context with a cause, unless it has ended, and tells the callers of Orders.
+func (c *Child) Cancel(cause error) {
+	c.mu.Lock()
+	if c.ordered == nil {
+		c.ordered = cause
+	}
+	orders := slices.Collect(maps.Keys(c.orders))
+	c.mu.Unlock()
+	c.make().cancel(cause)
+	for _, o := range orders {
+		o.f(cause)
+	}
+}
+
+// Orders has f called with the cause if the Child that ctx is, or one that it is below, is or was
+// canceled with Cancel, until stop is called. A context has one end: what goes on after the end of
+// ctx hears of a later Cancel by Orders only. f must not block, and may be called more than once,
+// also by Orders itself and after stop.
+func Orders(ctx context.Context, f func(cause error)) (stop func()) {
+	o := &order{f}
+	var of []*Child
+	//nolint:contextcheck // the contexts above
+	for c := childOf(ctx); c != nil; c = childOf(c.parent) {
+		of = append(of, c)
+		c.mu.Lock()
+		if c.orders == nil {
+			c.orders = map[*order]struct{}{}
+		}
+		c.orders[o] = struct{}{}
+		cause := c.ordered
+		c.mu.Unlock()
+		if cause != nil {
+			f(cause)
+		}
+	}
+	return func() {
+		for _, c := range of {
+			c.mu.Lock()
+			delete(c.orders, o)
+			c.mu.Unlock()
+		}
+	}
+}
+
+// childOf returns the Child that a context is, or is below; nil: there is none.
+func childOf(ctx context.Context) *Child {
+	c, _ := ctx.Value(nearest{}).(*Child)
+	return c
+}
 
 // End ends the context, unless it has ended, and releases what it holds. The owner must call it.
 func (c *Child) End() {

@@ -210,6 +210,73 @@ func TestChildHasOneObserver(t *testing.T) {
 	})
 }
 
+// TestOrders checks that what goes on after a context has ended hears of each Cancel above, whether
+// it comes before, between or after its parent's end and the call of Orders, and of none after stop.
+func TestOrders(t *testing.T) {
+	cause := errors.New("cause")
+	for name, row := range map[string]struct {
+		before, after func(outer, inner *ctxwatch.Child, parent context.CancelFunc)
+		want          int
+	}{
+		"none": {want: 0},
+		"the parent's end is no order": {
+			after: func(_, _ *ctxwatch.Child, parent context.CancelFunc) { parent() },
+		},
+		"End is no order": {
+			after: func(outer, inner *ctxwatch.Child, _ context.CancelFunc) { inner.End(); outer.End() },
+		},
+		"the inner one": {
+			after: func(_, inner *ctxwatch.Child, parent context.CancelFunc) {
+				parent()
+				inner.Cancel(cause)
+			},
+			want: 1,
+		},
+		"the outer one": {
+			after: func(outer, _ *ctxwatch.Child, parent context.CancelFunc) {
+				parent()
+				outer.Cancel(cause)
+			},
+			want: 1,
+		},
+		"before": {
+			before: func(outer, _ *ctxwatch.Child, parent context.CancelFunc) {
+				parent()
+				outer.Cancel(cause)
+			},
+			want: 1,
+		},
+	} {
+		parent, cancel := context.WithCancel(t.Context())
+		var outer, inner ctxwatch.Child
+		outer.Init(parent)
+		inner.Init(context.WithValue(&outer, t, t))
+		calls := 0
+		if row.before != nil {
+			row.before(&outer, &inner, cancel)
+		}
+		stop := ctxwatch.Orders(context.WithoutCancel(&inner), func(got error) {
+			if calls++; got != cause { //nolint:errorlint // identity
+				t.Errorf("%s: cause %v", name, got)
+			}
+		})
+		if row.after != nil {
+			row.after(&outer, &inner, cancel)
+		}
+		if calls != row.want {
+			t.Errorf("%s: %d calls, want %d", name, calls, row.want)
+		}
+		stop()
+		inner.Cancel(cause)
+		outer.Cancel(cause)
+		if calls != row.want {
+			t.Errorf("%s: called after stop", name)
+		}
+		cancel()
+	}
+	ctxwatch.Orders(t.Context(), func(error) { t.Error("an order without a Child") })()
+}
+
 // TestChildAllocatesNothing checks what a Child is for.
 func TestChildAllocatesNothing(t *testing.T) {
 	w := ctxwatch.New(func() {})

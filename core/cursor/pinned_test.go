@@ -380,8 +380,17 @@ func TestPinBudget(t *testing.T) {
 	})
 }
 
-// LB-023: Close interrupts a Next that is under way, and begins when that has ended.
+// LB-023: Close interrupts a Next that is under way, and begins when that has ended. It does also if
+// the caller of Next has gone, so that the getMore runs on.
 func TestCloseDuringNext(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		t.Run(fmt.Sprintf("caller gone: %t", gone), func(t *testing.T) {
+			testCloseDuringNext(t, gone)
+		})
+	}
+}
+
+func testCloseDuringNext(t *testing.T, gone bool) {
 	test := func(t *testing.T, c *client.Client, hang func()) {
 		cur := find(t, c,
 			client.FindOptions{Common: client.Common{RunOn: true}, BatchSize: new(int32(2))})
@@ -389,12 +398,18 @@ func TestCloseDuringNext(t *testing.T) {
 			t.Fatal(err)
 		}
 		hang()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		ended := make(chan error, 1)
 		go func() {
-			_, err := cur.Next(t.Context())
+			_, err := cur.Next(ctx)
 			ended <- err
 		}()
 		synctest.Wait()
+		if gone {
+			cancel()
+			synctest.Wait()
+		}
 		if _, err := cur.Next(t.Context()); !errors.Is(err, cursor.ErrBusy) {
 			t.Errorf("Next() beside another = %v, want ErrBusy", err)
 		}

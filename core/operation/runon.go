@@ -155,14 +155,28 @@ func (op *Operation) exchangeContext(
 	if _, ok := ctx.(ctxwatch.Watchable); !ok && ctx.Done() == nil {
 		return ctx, nothing
 	}
-	r := &runOn{caller: ctx, most: most, reads: op.Kind == Read}
-	r.Init(context.WithoutCancel(ctx))
+	r := newRunOn(ctx, most, op.Kind == Read)
 	return r, r.stop
+}
+
+// RunOn returns a context for what runs on as an operation does that has RunOn set, without a limit
+// of their number. done must be called at its end.
+func RunOn(ctx context.Context) (_ context.Context, done func()) {
+	r := newRunOn(ctx, nil, true)
+	r.follow()
+	return r, r.stop
+}
+
+func newRunOn(ctx context.Context, most *RunOns, reads bool) *runOn {
+	r := &runOn{caller: ctx, most: most, reads: reads}
+	r.Init(context.WithoutCancel(ctx))
+	return r
 }
 
 // runOn implements a context that goes on after its caller's was canceled, for RunOnLimit or until
 // the caller's deadline, if the cause is context.Canceled and most admits it. Every other end of
-// the caller's context ends it. It needs no goroutine.
+// the caller's context ends it, and so does, while it goes on, a later Cancel of a ctxwatch.Child
+// above with another cause. It needs no goroutine.
 type runOn struct {
 	ctxwatch.Child // it has the values of the caller's context, and ends with stop
 
@@ -174,6 +188,7 @@ type runOn struct {
 	follows   ctxwatch.Watch
 	following bool        // follows is set
 	timer     *time.Timer // nil: most does not count the operation
+	unhear    func()      // with timer: ends that orders are heard
 	stopped   bool
 }
 
@@ -240,6 +255,11 @@ func (r *runOn) enter(limit time.Duration, end error) (ends *runOn) {
 		return r
 	}
 	r.timer = time.AfterFunc(limit, func() { r.Cancel(end) })
+	r.unhear = ctxwatch.Orders(r.caller, func(cause error) {
+		if !errors.Is(cause, context.Canceled) {
+			r.Cancel(cause)
+		}
+	})
 	return instead
 }
 
@@ -248,6 +268,7 @@ func (r *runOn) stop() {
 	r.stopped = true
 	if r.timer != nil {
 		r.timer.Stop()
+		r.unhear()
 		r.most.leave(r)
 	}
 	follows := r.follows

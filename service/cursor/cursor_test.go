@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/operation"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/service/paging"
@@ -84,6 +85,39 @@ func TestPageForAClientThatGoesAway(t *testing.T) {
 	if _, err := g.Cursor.CloseCursor(t.Context(),
 		&mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}); err != nil {
 		t.Fatal(err)
+	}
+	g.Idle(0)
+}
+
+// TestCloseForAClientThatHasGone checks that a cursor is closed at once although a page is under
+// way whose client has gone.
+func TestCloseForAClientThatHasGone(t *testing.T) {
+	g := start(t)
+	g.Server.SetDocuments("d.c", servicetest.Docs(10, 10)...)
+	first, err := g.Document.Find(t.Context(),
+		&mooringv1.FindRequest{Database: "d", Collection: "c", BatchSize: new(int32(3))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Server.Handle("getMore", fakemongo.Always(fakemongo.Hang()))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := g.Cursor.NextPage(ctx, &mooringv1.NextPageRequest{Cursor: first.GetCursor()})
+		done <- err
+	}()
+	servicetest.Eventually(t, "a getMore", func() bool {
+		return len(g.Server.Commands("getMore")) > 0
+	})
+	cancel()
+	if err := <-done; status.Code(err) != codes.Canceled {
+		t.Errorf("Next = %v", err)
+	}
+	within, end := context.WithTimeout(t.Context(), operation.RunOnLimit/2)
+	defer end()
+	if _, err := g.Cursor.CloseCursor(within,
+		&mooringv1.CloseCursorRequest{Cursor: first.GetCursor()}); err != nil {
+		t.Errorf("CloseCursor = %v", err)
 	}
 	g.Idle(0)
 }

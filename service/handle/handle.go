@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/mooringdb/mooring/core/ctxwatch"
 	"github.com/mooringdb/mooring/service/admission"
 )
 
@@ -112,17 +113,24 @@ type Work struct {
 	// Endless: it ends only if it is canceled, as a stream does.
 	Endless bool
 
-	cancel context.CancelCauseFunc
+	isCall bool           // it has ctx
+	ctx    ctxwatch.Child // that of the call, while it works
 	done   chan struct{}
 }
 
-// newWork returns a work that cancel ends.
-func newWork(cancel context.CancelCauseFunc, endless bool) *Work {
-	return &Work{Endless: endless, cancel: cancel, done: make(chan struct{})}
+// newWork returns the work of a call.
+func newWork(ctx context.Context, endless bool) *Work {
+	w := &Work{Endless: endless, isCall: true, done: make(chan struct{})}
+	w.ctx.Init(ctx)
+	return w
 }
 
 // Cancel tells the call that works to stop.
-func (w *Work) Cancel(cause error) { w.cancel(cause) }
+func (w *Work) Cancel(cause error) {
+	if w.isCall {
+		w.ctx.Cancel(cause)
+	}
+}
 
 // Wait blocks until the work has ended, or until ctx ends.
 func (w *Work) Wait(ctx context.Context) error {
@@ -137,5 +145,5 @@ func (w *Work) Wait(ctx context.Context) error {
 // Finish ends all calls of Wait. It is called once, without the lock, after EndWork.
 func (w *Work) Finish() {
 	close(w.done)
-	w.cancel(nil)
+	w.ctx.End()
 }

@@ -254,11 +254,10 @@ func (l *Locked) Begin(
 	ctx context.Context, thing Thing, endless bool,
 ) (context.Context, *Work) {
 	l.adopt(thing)
-	ctx, cancel := context.WithCancelCause(ctx)
-	l.Hold(thing, newWork(cancel, endless))
+	l.Hold(thing, newWork(ctx, endless))
 	h := thing.handle()
 	h.lastUse = time.Now()
-	return ctx, h.work
+	return &h.work.ctx, h.work
 }
 
 // adopt puts a thing into the table that is not there yet.
@@ -276,8 +275,9 @@ func (l *Locked) Hold(thing Thing, w *Work) {
 	h.work = w
 }
 
-// NewWork returns a work that cannot be canceled, for Hold. Several things may share it.
-func NewWork() *Work { return newWork(func(error) {}, false) }
+// NewWork returns a work that is not a call's, for Hold: nothing hears that it is canceled. Several
+// things may share it.
+func NewWork() *Work { return &Work{done: make(chan struct{})} }
 
 // Settle puts a thing back among those that wait. No call works on it any more, and it was
 // not removed. If the table is full, another thing ends. A thing that is not in the table yet is

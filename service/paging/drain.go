@@ -354,7 +354,8 @@ func (p *Pager) accept(t *handle.Locked, rec *Record) {
 }
 
 // Close refuses all calls, drains, waits for what still runs, and ends the cursors that no replica
-// has taken over. It waits, and ends them, until ctx ends.
+// has taken over. It waits, and ends them, until ctx ends; those for which there is no time then
+// are counted as left.
 func (p *Pager) Close(ctx context.Context) error {
 	err := p.Drain(ctx)
 	if err != nil { // it may have had less time
@@ -363,9 +364,6 @@ func (p *Pager) Close(ctx context.Context) error {
 		}
 	}
 	left := p.table.Stop()
-	if err != nil {
-		return err
-	}
 	p.drain.close()
 	idle, works := handle.RemoveAll(p.table, handle.ErrClosing, func(h *held) bool {
 		return !h.hasMoved() // else it answers until the process ends
@@ -374,5 +372,5 @@ func (p *Pager) Close(ctx context.Context) error {
 	open := slices.DeleteFunc(idle, func(h *held) bool { return !h.isOpen() })
 	p.drain.endAll(ctx, open)
 	p.drain.awaitEnds(ctx, works)
-	return nil
+	return err
 }

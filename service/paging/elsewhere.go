@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
@@ -130,7 +131,7 @@ func (s *search) run(ctx context.Context, to page.Replica) (call.Reply, error) {
 	if s.p.alone() {
 		return call.Reply{}, errNowhere
 	}
-	ctx, cancel := runOn(ctx)
+	ctx, cancel := operation.RunOn(ctx)
 	defer cancel()
 	for range maxHops {
 		heir := s.p.successions.of(to)

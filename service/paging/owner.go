@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mooringdb/mooring/core/operation"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/handle"
 	"github.com/mooringdb/mooring/service/page"
@@ -23,7 +24,7 @@ func (e *elsewhere) askOwner(ctx context.Context, there call.There) (call.Reply,
 			return call.Reply{}, err
 		}
 		var cancel func()
-		ctx, cancel = runOn(ctx)
+		ctx, cancel = operation.RunOn(ctx)
 		defer cancel()
 	}
 	p, owner := e.p, e.c.holder

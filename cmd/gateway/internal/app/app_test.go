@@ -28,6 +28,7 @@ import (
 	"github.com/mooringdb/mooring/cmd/gateway/internal/config"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/logging"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/operation"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 )
@@ -324,6 +325,52 @@ func TestStopCutsStreams(t *testing.T) {
 			t.Errorf("a stream ended with %v, want UNAVAILABLE", err)
 		}
 	}
+}
+
+// TestStopEndsAbandonedWrites checks that a write whose client has gone, and whose server hangs, is
+// cut when the drain time is over as any other call, so that the rest of the stop has its time.
+func TestStopEndsAbandonedWrites(t *testing.T) {
+	reached := make(chan struct{})
+	mongo := fakemongo.NewTCPServer(t, fakemongo.Handlers{"delete": func(
+		*fakemongo.Command,
+	) fakemongo.Reply {
+		close(reached)
+		return fakemongo.Hang()
+	}})
+	mongo.SetDocuments("db.c", fakemongo.Numbered(0, 50, 10)...)
+	g := start(t, mongo.URI(), "--drain-timeout=200ms")
+	g.ready()
+	for range 3 {
+		g.find()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := mooringv1.NewDocumentServiceClient(g.cc).DeleteMany(ctx,
+			&mooringv1.DeleteManyRequest{
+				Database: "db", Collection: "c",
+				Filter: &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: `{}`}},
+			})
+		gone <- err
+	}()
+	select {
+	case <-reached:
+	case err := <-gone:
+		t.Fatalf("DeleteMany = %v", err)
+	}
+	cancel()
+	if err := <-gone; status.Code(err) != codes.Canceled {
+		t.Errorf("the write whose client has gone = %v", err)
+	}
+	within, end := context.WithTimeout(t.Context(), operation.RunOnLimit/2)
+	defer end()
+	if err := g.Stop(within); err != nil {
+		t.Errorf("Stop = %v", err)
+	}
+	if open := mongo.OpenCursors(); open != 0 {
+		t.Errorf("%d cursors are open", open)
+	}
+	g.logs(`level=INFO msg=drained cursors_handed_over=0 cursors_ended=3 cursors_left=0 transactions_ended=0 change_streams_ended=0 calls_cut=1`, 1)
 }
 
 // TestStopRefusesNewCalls checks that the gateway is not ready and refuses calls while it waits
