@@ -155,10 +155,17 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// limitSkipping sets the time at which reading ends for calls that do not read the body.
+// limitSkipping sets the time at which reading ends for calls that do not read the body. Over
+// HTTP/2 net/http does not read it, either.
 func (b *Body) limitSkipping() {
-	b.until(time.Now().Add(min(skipPatience, b.x.front.config.BodyTimeout)))
+	if !b.isStream() {
+		b.until(time.Now().Add(min(skipPatience, b.x.front.config.BodyTimeout)))
+	}
 }
+
+// isStream reports whether the body is of HTTP/2, which a deadline ends for good even if nothing
+// reads. Over HTTP/1 it matters to reads only, also to those of net/http at the end of a request.
+func (b *Body) isStream() bool { return b.x.r.ProtoMajor > 1 }
 
 // until sets the time at which reading the body ends; the zero time means never.
 func (b *Body) until(t time.Time) {
@@ -231,12 +238,12 @@ func (b *Body) Read(p []byte) (int, error) {
 	resume := b.x.Memory.work.Pause()
 	n, err := b.x.r.Body.Read(p)
 	b.waited += time.Since(begun)
+	if errors.Is(err, io.EOF) || err == nil && b.isStream() {
+		b.until(time.Time{}) // the call goes on
+	}
 	resume()
 	if b.piece += n; b.piece >= bodyPiece {
 		b.Advance()
-	}
-	if errors.Is(err, io.EOF) {
-		b.until(time.Time{}) // the call goes on
 	}
 	return n, err
 }

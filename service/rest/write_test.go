@@ -13,6 +13,7 @@ import (
 	"time"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
+	"github.com/mooringdb/mooring/service/admission"
 )
 
 // askForAMegabyte asks a gateway whose Find answers with one document of a megabyte.
@@ -148,6 +149,22 @@ func overHTTP2(t *testing.T, h http.Handler) *http.Transport {
 	return transport
 }
 
+// overHTTP serves a handler over a version of HTTP on pipes.
+func overHTTP(t *testing.T, version int, h http.Handler) *http.Transport {
+	t.Helper()
+	if version == 2 {
+		return overHTTP2(t, h)
+	}
+	l := listen(t, h)
+	transport := &http.Transport{
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return l.dial(), nil
+		},
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return transport
+}
+
 // endless sends the same row after each pause, and reports the end of its stream.
 func endless(t *testing.T, pause time.Duration) (*fake, <-chan struct{}) {
 	over := make(chan struct{})
@@ -207,16 +224,7 @@ func TestQuietStream(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f, _ := endless(t, 5*time.Minute)
 			h := newHandler(t, f, stallAfterAMinute)
-			transport := &http.Transport{}
-			if version == 2 {
-				transport = overHTTP2(t, h)
-			} else {
-				l := listen(t, h)
-				transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
-					return l.dial(), nil
-				}
-				t.Cleanup(transport.CloseIdleConnections)
-			}
+			transport := overHTTP(t, version, h)
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://db"+documents+":streamFind", strings.NewReader("{}"))
 			if err != nil {
 				t.Fatal(err)
@@ -234,6 +242,106 @@ func TestQuietStream(t *testing.T) {
 				}
 			}
 			_ = reply.Body.Close()
+		})
+	}
+}
+
+// importOver sends an import over a version of HTTP.
+func importOver(
+	t *testing.T, version int, h http.Handler, body io.Reader,
+) (reply *http.Response, text string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://db"+documents+":import", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-ndjson")
+	if reply, err = overHTTP(t, version, h).RoundTrip(r); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reply.Body.Close() }()
+	all, err := io.ReadAll(reply.Body)
+	if err != nil || reply.ProtoMajor != version {
+		t.Errorf("%s: %v", reply.Proto, err)
+	}
+	return reply, string(all)
+}
+
+// largeImport returns a body with more bytes than net/http reads ahead.
+func largeImport() (body io.Reader, lines int) {
+	lines = 64
+	line := `{"pad": "` + strings.Repeat("x", 64<<10) + "\"}\n"
+	return strings.NewReader(strings.Repeat(line, lines)), lines
+}
+
+// slowServer takes longer for each message of an import than a client has for a piece of it.
+type slowServer struct{ importStream }
+
+func (s slowServer) Recv() (*mooringv1.ImportRequest, error) {
+	m, err := s.importStream.Recv()
+	time.Sleep(40 * time.Second) //nolint:forbidigo // fake time
+	return m, err
+}
+
+// The time that the server takes is not the client's, also over HTTP/2, where a deadline counts
+// between reads, too.
+func TestSlowServerOfAnImport(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			var got received
+			h := newImporter(t, func(ss importStream) error { return got.run(slowServer{ss}) })
+			body, lines := largeImport()
+			reply, text := importOver(t, version, h, body)
+			if reply.StatusCode != http.StatusOK || len(got.documents) != lines {
+				t.Errorf("%s: %d %s, %d documents", reply.Proto, reply.StatusCode, text,
+					len(got.documents))
+			}
+		})
+	}
+}
+
+// Nor is the time that a call waits for memory before it reads the body.
+func TestWaitBeforeAnImport(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			a := admission.New(admission.Config{Bytes: 8 << 20, Patience: time.Minute})
+			var others admission.Account
+			a.Open(&others, admission.Principal{Name: "others"})
+			others.Force(8 << 20)
+			time.AfterFunc(20*time.Second, others.Close)
+			var got received
+			h := newImporter(t, got.run, func(c *config) { c.Admission = a })
+			body, lines := largeImport()
+			reply, text := importOver(t, version, h, body)
+			if reply.StatusCode != http.StatusOK || len(got.documents) != lines {
+				t.Errorf("%s: %d %s, %d documents", reply.Proto, reply.StatusCode, text,
+					len(got.documents))
+			}
+		})
+	}
+}
+
+// A client that sends an import too slowly has its time, and no more.
+func TestImportOfASlowClient(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			body, w := io.Pipe()
+			defer func() { _ = w.Close() }()
+			go func() {
+				for range 100 {
+					_, _ = io.WriteString(w, "{}\n") // the server may have given up
+					time.Sleep(time.Second / 4)      //nolint:forbidigo // fake time
+				}
+			}()
+			begun := time.Now()
+			var got received
+			reply, text := importOver(t, version, newImporter(t, got.run), body)
+			took := time.Since(begun)
+			if reply.StatusCode != http.StatusRequestTimeout || took < 30*time.Second ||
+				took > 31*time.Second {
+				t.Errorf("%s: %d %s after %s", reply.Proto, reply.StatusCode, text, took)
+			}
 		})
 	}
 }

@@ -2,10 +2,12 @@ package web_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/admission"
@@ -105,6 +108,69 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
+// slowServer takes longer for each message of an import than a client has for one.
+type slowServer struct{ backend }
+
+func (s *slowServer) Import(
+	ss grpc.ClientStreamingServer[mooringv1.ImportRequest, mooringv1.ImportResponse],
+) error {
+	return s.backend.Import(slowStream{ss})
+}
+
+type slowStream struct {
+	grpc.ClientStreamingServer[mooringv1.ImportRequest, mooringv1.ImportResponse]
+}
+
+func (s slowStream) Recv() (*mooringv1.ImportRequest, error) {
+	m, err := s.ClientStreamingServer.Recv()
+	time.Sleep(40 * time.Second) //nolint:forbidigo // fake time
+	return m, err
+}
+
+// TestSlowServerOfAnImport has an import over HTTP/2 whose server is slow: that time is not the
+// client's.
+func TestSlowServerOfAnImport(t *testing.T) {
+	const many = 40 // more than net/http reads ahead
+	all := make([]proto.Message, many)
+	for i := range all {
+		all[i] = &mooringv1.ImportRequest{Documents: []*mooringv1.Document{filter(70 << 10)}}
+	}
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true)
+	for _, f := range []form{streams[0], webs[0]} {
+		synctest.Test(t, func(t *testing.T) {
+			near, end := dial(newHandlerOf(t, &slowServer{}), func(s *http.Server) {
+				s.Protocols = protocols
+			})
+			defer end()
+			client := &http.Transport{
+				Protocols: protocols,
+				DialContext: func(context.Context, string, string) (net.Conn, error) {
+					return near, nil
+				},
+			}
+			defer client.CloseIdleConnections()
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+				"http://db/mooring.v1.DocumentService/Import",
+				bytes.NewReader(f.request(t, coding.Identity, all...)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", f.contentType)
+			reply, err := client.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := f.read(t, recorded(t, reply), func() proto.Message {
+				return &mooringv1.ImportResponse{}
+			})
+			if got.code != codes.OK || len(got.messages) != 1 || reply.ProtoMajor != 2 {
+				t.Errorf("%s, %s: %+v", f.contentType, reply.Proto, got)
+			}
+		})
+	}
+}
+
 // exchange sends the beginning of a request, and returns the answer.
 func exchange(t *testing.T, h http.Handler, request string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -115,6 +181,12 @@ func exchange(t *testing.T, h http.Handler, request string) *httptest.ResponseRe
 	if err != nil {
 		t.Fatal(err)
 	}
+	return recorded(t, reply)
+}
+
+// recorded reads an answer.
+func recorded(t *testing.T, reply *http.Response) *httptest.ResponseRecorder {
+	t.Helper()
 	defer func() { _ = reply.Body.Close() }()
 	w := httptest.NewRecorder()
 	if _, err := w.Body.ReadFrom(reply.Body); err != nil {

@@ -66,9 +66,12 @@ func (l *oneConn) Close() error {
 func (*oneConn) Addr() net.Addr { return &net.UnixAddr{} }
 
 // dial connects a client to a handler, in a bubble.
-func dial(h http.Handler) (near net.Conn, end func()) {
+func dial(h http.Handler, change ...func(*http.Server)) (near net.Conn, end func()) {
 	l := &oneConn{conns: make(chan net.Conn, 1), ended: make(chan struct{})}
 	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Hour}
+	for _, c := range change {
+		c(s)
+	}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = s.Serve(l) })
 	near, far := net.Pipe()
