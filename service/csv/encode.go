@@ -54,7 +54,8 @@ func (e *Encoder) AppendHeader(dst []byte) []byte {
 
 // AppendRow appends a document's row. A field that is not there is an empty cell, and so is null in
 // a column with a type. A path leads through arrays by index. AppendRow fails, and appends nothing,
-// if a value is not of its column's type or d is malformed.
+// if a value is not of its column's type, with a *literal.TypeError, or if d is malformed or a text
+// of its row not UTF-8.
 func (e *Encoder) AppendRow(dst []byte, d bson.Raw) ([]byte, error) {
 	clear(e.values)
 	if err := e.find(e.root, d); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -24,7 +25,7 @@ func addString(b *bson.Builder, key, text string, _ how) error {
 
 func writeString(dst []byte, v bson.Value, _ string) ([]byte, bool) {
 	text, ok := v.Str()
-	return append(dst, text...), ok
+	return append(dst, text...), ok && utf8.ValidString(text)
 }
 
 func addInt32(b *bson.Builder, key, text string, _ how) error {

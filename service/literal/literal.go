@@ -139,17 +139,31 @@ func (f Form) Add(b *bson.Builder, key, text string, json extjson.Parser) error 
 }
 
 // Append appends the text of a value to dst. A form other than auto() takes values of its type only
-// and loses nothing of them. auto() takes any value, and writes those that have no plain text as
-// Extended JSON in this mode.
+// and loses nothing of them; it fails with a *TypeError for others. auto() takes any value, and
+// writes those that have no plain text as Extended JSON in this mode. What JSON cannot carry, such
+// as a string that is not UTF-8, has no text in any form: Append fails with the error of extjson.
 func (f Form) Append(dst []byte, v bson.Value, mode extjson.Mode) ([]byte, error) {
 	if f.IsAuto() {
 		return appendAuto(dst, v, mode)
 	}
 	out, ok := f.kind.write(dst, v, f.arg)
-	if !ok {
-		return dst, fmt.Errorf("a value of type %s cannot be written as %s", v.Type, f)
+	if ok {
+		return out, nil
 	}
-	return out, nil
+	if _, err := extjson.AppendValue(dst, v, mode); err != nil {
+		return dst, err
+	}
+	return dst, &TypeError{v.Type, f}
+}
+
+// TypeError reports a value that a form does not take.
+type TypeError struct {
+	Type bson.Type
+	Form Form
+}
+
+func (e *TypeError) Error() string {
+	return fmt.Sprintf("a value of type %s cannot be written as %s", e.Type, e.Form)
 }
 
 // Auto returns the type that auto() gives a text.

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/csv"
 	"github.com/mooringdb/mooring/service/front"
+	"github.com/mooringdb/mooring/service/literal"
 	"github.com/mooringdb/mooring/service/payload"
 )
 
@@ -152,14 +154,14 @@ func (e *encoder) document(d *mooringv1.Document) error {
 		return err
 	}
 	if e.rows != nil {
-		if buf, err = e.rows.AppendRow(buf, d.GetBson()); err != nil {
+		buf, err = e.rows.AppendRow(buf, d.GetBson())
+	} else {
+		buf, err = extjson.Append(buf, d.GetBson(), e.mode)
+	}
+	if err != nil {
+		if _, ok := errors.AsType[*literal.TypeError](err); ok {
 			return refuseField(columnsParam, err.Error())
 		}
-		e.buf = buf
-		return nil
-	}
-	buf, err = extjson.Append(buf, d.GetBson(), e.mode)
-	if err != nil {
 		return payload.Unencodable(err)
 	}
 	e.buf = buf

@@ -175,19 +175,54 @@ func TestInvalidUTF8InStreams(t *testing.T) {
 	}
 }
 
+// TestInvalidUTF8InRows has rows of CSV, whose text is UTF-8 as JSON's is: the first such document
+// is a status, and a later one aborts the body.
+func TestInvalidUTF8InRows(t *testing.T) {
+	bad := bson.NewBuilder(nil).String("name", "caf\xe9")
+	bad.OpenDocument("in").String("name", "caf\xe9").Close()
+	sent := []*mooringv1.Document{payload.NewDocument(bad.Finish())}
+	h := newHandler(t, &fake{streamFind: func(
+		_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+	) error {
+		return s.Send(&mooringv1.StreamFindResponse{Documents: sent})
+	}})
+	for _, columns := range []string{"name", "name.string()", "in", "in.json()", "in.name"} {
+		w := do(h, "POST", documents+":streamFind?columns="+columns, `{}`, "Accept", "text/csv")
+		if e := errorOf(t, w.Code, w.Body.Bytes(), 422); e.Reason != "InvalidUTF8" {
+			t.Errorf("%s: %+v", columns, e)
+		}
+	}
+	sent = mixed(t)
+	defer func() {
+		if recover() == nil {
+			t.Error("a body with such a document in the middle is whole")
+		}
+	}()
+	do(h, "POST", documents+":streamFind?columns=name", `{}`, "Accept", "text/csv")
+}
+
 // TestMalformedBSONFromTheServer checks that documents that are not BSON have another error than
 // documents that are not UTF-8.
 func TestMalformedBSONFromTheServer(t *testing.T) {
+	malformed := payload.NewDocument(bson.Raw("\x08\x00\x00\x00\x99a\x00\x00"))
 	h := newHandler(t, &fake{findOne: func(
 		context.Context, *mooringv1.FindOneRequest,
 	) (*mooringv1.FindOneResponse, error) {
-		return &mooringv1.FindOneResponse{
-			Document: payload.NewDocument(bson.Raw("\x08\x00\x00\x00\x99a\x00\x00")),
-		}, nil
+		return &mooringv1.FindOneResponse{Document: malformed}, nil
+	}, streamFind: func(
+		_ *mooringv1.StreamFindRequest, s grpc.ServerStreamingServer[mooringv1.StreamFindResponse],
+	) error {
+		return s.Send(&mooringv1.StreamFindResponse{
+			Documents: []*mooringv1.Document{malformed},
+		})
 	}})
-	w := do(h, "POST", documents+":findOne", `{}`)
-	if e := errorOf(t, w.Code, w.Body.Bytes(), 500); e.Reason != "MalformedReply" {
-		t.Errorf("%+v", e)
+	for url, accept := range map[string]string{
+		":findOne": "application/json", ":streamFind?columns=a": "text/csv",
+	} {
+		w := do(h, "POST", documents+url, `{}`, "Accept", accept)
+		if e := errorOf(t, w.Code, w.Body.Bytes(), 500); e.Reason != "MalformedReply" {
+			t.Errorf("%s: %+v", url, e)
+		}
 	}
 	if _, err := extjson.Append(nil, badText, extjson.Relaxed); err == nil {
 		t.Error("extjson writes text that is not UTF-8")
