@@ -1,7 +1,7 @@
 // Package client is a typed client of the gateway, over gRPC. Documents travel as BSON: as
 // bson.Raw, or as the values of any marshaller, such as that of the official driver:
 //
-//	cc, err := grpc.NewClient("127.0.0.1:27080", …)
+//	cc, err := grpc.NewClient("127.0.0.1:27080", client.Keepalive(), …)
 //	c := client.New(cc, client.Options{Marshal: bson.Marshal, Unmarshal: bson.Unmarshal})
 //	orders := client.In[Order](c, "shop", "orders")
 //	for order, err := range orders.Find(ctx, client.JSON(`{"total": {"$gt": 10}}`)) { … }
@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/mooringdb/mooring/core/bson"
@@ -50,6 +51,15 @@ const defaultRetries = 3
 // largest lets the answer of each call and stream have the largest document: grpc refuses messages
 // over 4 MiB.
 var largest = grpc.MaxCallRecvMsgSize(64 << 20)
+
+// Keepalive returns an option of the connection: one that has become silent, as when a machine
+// loses its power, is lost after 50 seconds. Without it, calls and streams on it may wait forever.
+func Keepalive() grpc.DialOption {
+	// Where a proxy cuts the connection because of too many pings, grpc sends the next one fewer.
+	return grpc.WithKeepaliveParams(keepalive.ClientParameters{
+		Time: 30 * time.Second, Timeout: 20 * time.Second,
+	})
+}
 
 // Client makes calls on a connection. It is safe for concurrent use.
 type Client struct {

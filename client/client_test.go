@@ -7,8 +7,10 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -45,6 +47,7 @@ type gateway struct {
 	opened   int                         // streams
 	refusals []error                     // of the next streams, before their first message
 	lives    [][]*mooringv1.LiveResponse // of the next streams
+	conn     *cable                      // the newest
 	// meanwhile, unless it is nil, is what happens during a call, which then ends with its client.
 	meanwhile func()
 }
@@ -201,7 +204,7 @@ func dial(t *testing.T, g *gateway, options client.Options) *client.Collection[b
 }
 
 // connect serves a gateway, and returns a connection to it.
-func connect(t *testing.T, g *gateway) *grpc.ClientConn {
+func connect(t *testing.T, g *gateway, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	listener := bufconn.Listen(1 << 16)
 	server := grpc.NewServer()
@@ -216,11 +219,13 @@ func connect(t *testing.T, g *gateway) *grpc.ClientConn {
 		defer close(done)
 		_ = server.Serve(listener)
 	}()
-	cc, err := grpc.NewClient("passthrough:///gateway",
+	cc, err := grpc.NewClient("passthrough:///gateway", append(options,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return listener.DialContext(ctx)
-		}))
+			conn, err := listener.DialContext(ctx)
+			g.conn = &cable{Conn: conn}
+			return g.conn, err
+		}))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,6 +235,19 @@ func connect(t *testing.T, g *gateway) *grpc.ClientConn {
 		<-done
 	})
 	return cc
+}
+
+// cable is a client's end of a connection. What is written to it is lost once it is cut.
+type cable struct {
+	net.Conn
+	cut atomic.Bool
+}
+
+func (c *cable) Write(b []byte) (int, error) {
+	if c.cut.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
 }
 
 // ids returns the _id of each document, and the error at the end.
@@ -513,4 +531,24 @@ func TestCutStreams(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSilentConnection: with Keepalive, Watch goes on after a connection that is lost without a
+// sign.
+func TestSilentConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gateway{}
+		g.meanwhile = func() {
+			g.meanwhile = nil
+			g.conn.cut.Store(true)
+		}
+		orders := client.In[bson.Raw](
+			client.New(connect(t, g, client.Keepalive()), client.Options{}), "shop", "orders",
+		)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if got, err := ids(orders.Watch(ctx), 2); !slices.Equal(got, []int32{1, 2}) {
+			t.Errorf("Watch yields %v, %v; want the change after the loss", got, err)
+		}
+	})
 }

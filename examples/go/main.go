@@ -35,7 +35,8 @@ func main() {
 
 func run(ctx context.Context) error {
 	address := cmp.Or(os.Getenv("MOORING_GRPC"), "127.0.0.1:27080")
-	cc, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	cc, err := grpc.NewClient(address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), client.Keepalive())
 	if err != nil {
 		return err
 	}

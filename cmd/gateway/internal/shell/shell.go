@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+	"google.golang.org/grpc"
 
 	"github.com/mooringdb/mooring/client"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/render"
@@ -143,6 +144,7 @@ type session struct {
 	// leads says where the address leads, without user, password and options.
 	leads   string
 	closers []func()
+	options []grpc.DialOption // of a connection over the network, beside its own
 }
 
 // text returns the value of a flag that has one.

@@ -7,10 +7,18 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/mooringdb/mooring/client"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/profile"
@@ -40,6 +48,59 @@ func TestAddresses(t *testing.T) {
 			end()
 		}
 	}
+}
+
+// cable is an end of a connection that loses what is written to it once the bool is true.
+type cable struct {
+	net.Conn
+	lost *atomic.Bool
+}
+
+func (c cable) Write(b []byte) (int, error) {
+	if c.lost.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// TestSilentConnection checks that a call ends when its connection is lost without a sign.
+func TestSilentConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lost atomic.Bool
+		listener := bufconn.Listen(1 << 16)
+		server := grpc.NewServer(grpc.UnknownServiceHandler(
+			func(_ any, stream grpc.ServerStream) error {
+				lost.Store(true)
+				<-stream.Context().Done()
+				return nil
+			}))
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			_ = server.Serve(listener)
+		}()
+		s := &session{options: []grpc.DialOption{
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				conn, err := listener.DialContext(ctx)
+				return cable{conn, &lost}, err
+			}),
+		}}
+		cc, err := s.overNetwork(profile.Profile{Address: "http://10.0.0.1:27080"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err = cc.Invoke(ctx, "/a/b", &emptypb.Empty{}, &emptypb.Empty{})
+		if status.Code(err) != codes.Unavailable {
+			t.Errorf("a call whose connection is lost = %v, want Unavailable", err)
+		}
+		for _, end := range s.closers {
+			end()
+		}
+		server.Stop()
+		<-served
+	})
 }
 
 // TestQuiet checks that --quiet, and nothing else, keeps a transfer from showing how far it is.
