@@ -420,6 +420,33 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestResumeTokens: the token of a message comes after its changes, also of a stream that goes on;
+// and Watch ends with the error of who keeps them.
+func TestResumeTokens(t *testing.T) {
+	g := &gateway{failures: []error{noAnswer, noAnswer}}
+	full := errors.New("no space left")
+	var got []string // documents
+	ctx := client.WithResumeTokens(t.Context(), func(token *mooringv1.Document) error {
+		if got = append(got, string(token.GetBson())); len(g.watches) == 2 {
+			return full
+		}
+		return nil
+	})
+	var last error
+	for change, err := range dial(t, g, client.Options{}).Watch(ctx) {
+		if last = err; err == nil {
+			got = append(got, string(change))
+		}
+	}
+	var want []string
+	for _, id := range []int32{1, 101, 2, 102} {
+		want = append(want, string(doc(id).GetBson()))
+	}
+	if !slices.Equal(got, want) || !errors.Is(last, full) {
+		t.Errorf("Watch tells of %q and ends with %v, want %q", got, last, want)
+	}
+}
+
 // TestStreamsAreOpenedAgain: a stream that fails before its first message is repeated as a call is.
 func TestStreamsAreOpenedAgain(t *testing.T) {
 	denied := failed(codes.PermissionDenied, "PermissionDenied", "never", "403")

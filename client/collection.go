@@ -236,6 +236,18 @@ func fail[T any](err error, yield func(T, error) bool) {
 	yield(none, Explain(err))
 }
 
+// WithResumeTokens returns a context for Watch, which then calls keep with each resume token, once
+// it has yielded the changes before it: with the first one at once, and with more while no change
+// passes the pipeline. A Watch with one as StartAfter goes on there. Watch ends with an error of
+// keep.
+func WithResumeTokens(
+	ctx context.Context, keep func(token *mooringv1.Document) error,
+) context.Context {
+	return context.WithValue(ctx, resumeTokensKey{}, keep)
+}
+
+type resumeTokensKey struct{}
+
 // Watch returns an iterator over the change events of the collection, each decoded as a T. If the
 // connection is lost, or the stream ends with an error that allows it, Watch opens another one
 // after the last event. To watch the database, set Collection to nil in an option; to watch the
@@ -279,6 +291,7 @@ func canGoOn(failed *Error, request *mooringv1.WatchRequest, progressed bool) bo
 func (c *Collection[T]) watch(
 	ctx context.Context, request *mooringv1.WatchRequest, yield func(T, error) bool,
 ) (more, progressed bool, err error) {
+	keep, _ := ctx.Value(resumeTokensKey{}).(func(*mooringv1.Document) error)
 	for message, err := range messages(ctx, c.client, c.client.changes.Watch, request) {
 		if err != nil {
 			return true, progressed, err
@@ -290,6 +303,14 @@ func (c *Collection[T]) watch(
 		if token := message.GetResumeToken(); token != nil {
 			request.StartAfter = token
 			request.ResumeAfter, request.StartAtOperationTime = nil, nil
+			if keep == nil {
+				continue
+			}
+			if err := keep(token); err != nil {
+				var none T
+				yield(none, err)
+				return false, progressed, nil
+			}
 		}
 	}
 	return true, progressed, io.EOF

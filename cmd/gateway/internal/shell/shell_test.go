@@ -67,24 +67,13 @@ func (c cable) Write(b []byte) (int, error) {
 func TestSilentConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost atomic.Bool
-		listener := bufconn.Listen(1 << 16)
 		server := grpc.NewServer(grpc.UnknownServiceHandler(
 			func(_ any, stream grpc.ServerStream) error {
 				lost.Store(true)
 				<-stream.Context().Done()
 				return nil
 			}))
-		served := make(chan struct{})
-		go func() {
-			defer close(served)
-			_ = server.Serve(listener)
-		}()
-		s := &session{options: []grpc.DialOption{
-			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-				conn, err := listener.DialContext(ctx)
-				return cable{conn, &lost}, err
-			}),
-		}}
+		s := &session{options: []grpc.DialOption{serve(t, server, &lost)}}
 		cc, err := s.overNetwork(profile.Profile{Address: "http://10.0.0.1:27080"})
 		if err != nil {
 			t.Fatal(err)
@@ -95,11 +84,27 @@ func TestSilentConnection(t *testing.T) {
 		if status.Code(err) != codes.Unavailable {
 			t.Errorf("a call whose connection is lost = %v, want Unavailable", err)
 		}
-		for _, end := range s.closers {
-			end()
-		}
+		s.close()
+	})
+}
+
+// serve returns an option for connections to a server. What is written to them is lost once lost is
+// true.
+func serve(t *testing.T, server *grpc.Server, lost *atomic.Bool) grpc.DialOption {
+	t.Helper()
+	listener := bufconn.Listen(1 << 16)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener)
+	}()
+	t.Cleanup(func() {
 		server.Stop()
 		<-served
+	})
+	return grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		conn, err := listener.DialContext(ctx)
+		return cable{conn, lost}, err
 	})
 }
 

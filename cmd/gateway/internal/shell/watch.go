@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -19,7 +20,7 @@ var watch = &Command{
 	Synopsis: "print changes as they happen",
 	Doc: `Prints the changes of a collection, of a database, or of the deployment, one line each,
 until Ctrl-C. When the connection breaks, it goes on after the last change. With --continue it
-begins after the last change that a watch with the same file has printed, which can be printed
+begins where the last watch with the same file has ended, and may print that one's last change
 twice. It needs a replica set or a sharded cluster.
 
   mooring watch shop.orders '[{"$match": {"operationType": "insert"}}]'`,
@@ -31,10 +32,15 @@ twice. It needs a replica set or a sharded cluster.
 	},
 }
 
-// watched holds the resume token of the last change, as Extended JSON.
+// saveEvery is the least time after which a position without a change is saved.
+const saveEvery = 5 * time.Second
+
+// watched holds the resume token of where a watch has come to, as Extended JSON.
 type watched struct {
 	Watching string `json:"watching"`
 	After    string `json:"after"`
+
+	saved time.Time
 }
 
 func runWatch(ctx context.Context, s *session) error {
@@ -71,6 +77,12 @@ func runWatch(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	ctx = client.WithResumeTokens(ctx, func(token *mooringv1.Document) error {
+		if time.Since(state.saved) < saveEvery {
+			return nil
+		}
+		return state.save(path, token.GetBson())
+	})
 	for change, err := range client.In[bson.Raw](c.Client, database, collection).Watch(ctx, set) {
 		switch {
 		case ctx.Err() != nil:
@@ -84,7 +96,9 @@ func runWatch(ctx context.Context, s *session) error {
 		if err := w.Flush(); err != nil {
 			return err
 		}
-		if err := state.save(path, change); err != nil {
+		id, _ := change.Lookup("_id")
+		token, _ := id.Document()
+		if err := state.save(path, token); err != nil {
 			return err
 		}
 	}
@@ -111,16 +125,14 @@ func (w *watched) load(path string) (*mooringv1.Document, error) {
 	return document(token), nil
 }
 
-func (w *watched) save(path string, change bson.Raw) error {
+func (w *watched) save(path string, token bson.Raw) error {
 	if path == "" {
 		return nil
 	}
-	id, _ := change.Lookup("_id")
-	token, _ := id.Document()
 	text, err := extjson.Append(nil, token, extjson.Canonical)
 	if err != nil {
 		return err
 	}
-	w.After = string(text)
+	w.After, w.saved = string(text), time.Now()
 	return checkpoint.Save(path, w, false)
 }
