@@ -439,6 +439,33 @@ func TestUnknownVariablesWarn(t *testing.T) {
 	}
 }
 
+// TestOverriddenAddressesWarn checks that a variable, such as those of the image, does not override
+// an address of the file in silence.
+func TestOverriddenAddressesWarn(t *testing.T) {
+	const opened = "MOORING_REST_ADDRESS=127.0.0.1:8081"
+	for _, row := range []struct {
+		name, file, variable string
+		args                 []string
+		want                 string // in the warning; empty: there is none
+	}{
+		{"another address", "rest: {address: none}", opened, nil, "rest.address is none in "},
+		{"the same", "rest: {address: '127.0.0.1:8081'}", opened, nil, ""},
+		{"an empty variable", "rest: {address: none}", "MOORING_REST_ADDRESS=", nil, ""},
+		{"none in the file", "rest: {}", opened, nil, ""},
+		{"a flag", "rest: {address: none}", opened, []string{"--rest-address=127.0.0.1:0"}, ""},
+		{"gRPC", "grpc: {address: none}", "MOORING_GRPC_ADDRESS=127.0.0.1:1", nil, "grpc.address"},
+		{"another option", "log: {level: warn}", "MOORING_LOG_LEVEL=debug", nil, ""},
+	} {
+		file := write(t, "c.yaml", row.file)
+		args := append([]string{"--uri", uri, "--config", file}, row.args...)
+		c, err := load(t, args, []string{row.variable})
+		if err != nil || (len(c.Warnings) > 0) != (row.want != "") ||
+			!strings.Contains(strings.Join(c.Warnings, "\n"), row.want) {
+			t.Errorf("%s: Load: %q, %v; want %q", row.name, c.Warnings, err, row.want)
+		}
+	}
+}
+
 func TestWriteEffective(t *testing.T) {
 	c, err := load(t, []string{
 		"--log-level", "debug", "--handle-keys", key, "--idempotency-key", key,

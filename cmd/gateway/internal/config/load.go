@@ -84,6 +84,7 @@ func load(
 			return nil, err
 		}
 		layers = append(layers, written)
+		c.warnOverridden(given, variables, written)
 	}
 
 	var errs []error
@@ -109,6 +110,21 @@ func load(
 		errs = append(errs, c.check())
 	}
 	return c, errors.Join(errs...)
+}
+
+// warnOverridden warns of addresses of the file that a variable overrides: the image has variables
+// that who mounts a file may not know of.
+func (c *Config) warnOverridden(given, variables, written layer) {
+	for _, name := range []string{"grpc.address", "rest.address"} {
+		_, byFlag := given[name]
+		used, byVariable := variables[name]
+		unused, byFile := written[name]
+		if !byFlag && byVariable && byFile && used.text != unused.text {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("%s is %s in %s, but %s overrides it with "+
+				"%s: an empty variable leaves it to the file", name, unused.text, unused.source,
+				used.source, used.text))
+		}
+	}
 }
 
 // noteKeys records the source of keys that may be in a file. If a source is given, it must not be
