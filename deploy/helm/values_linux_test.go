@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -29,6 +30,8 @@ func TestRefused(t *testing.T) {
 	}{
 		{"no image", []string{"--set", strings.Replace(demanded, "image.repository=r,", "", 1)}, "image/repository"},
 		{"an image in upper case", []string{"--set", "image.repository=R"}, "/image/repository"},
+		{"client certificates without their authorities", []string{"--set", "tlsSecret.name=x,config.tls.clientCertificates=required"}, "tlsSecret.clientAuthorityKey"},
+		{"a certificate's file", []string{"--set", "config.tls.certificateFile=x"}, "certificateFile"},
 		{"a digest that is none", []string{"--set", "image.digest=sha256:12"}, "/image/digest"},
 		{"no connection string", []string{"--set", "uriSecret.name="}, "uriSecret.name"},
 		{"no handle keys", []string{"--set", "handleKeysSecret.name="}, "handleKeysSecret.name"},
@@ -209,6 +212,31 @@ func TestRendered(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestClientCertificatesRequired checks that the option reaches the gateway beside what the chart
+// sets of TLS, and that helm test makes no connection that it refuses.
+func TestClientCertificatesRequired(t *testing.T) {
+	needHelm(t)
+	objects := render(t, "--set", demanded+",tlsSecret.name=x,tlsSecret.clientAuthorityKey=ca,"+
+		"config.tls.clientCertificates=required")
+	var cfg struct{ TLS map[string]string }
+	if err := yaml.Unmarshal([]byte(one(t, objects, "ConfigMap").Data["mooring.yaml"]),
+		&cfg); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"certificateFile":     "/etc/mooring/tls/tls.crt",
+		"keyFile":             "/etc/mooring/tls/tls.key",
+		"clientAuthorityFile": "/etc/mooring/tls/ca",
+		"clientCertificates":  "required",
+	}
+	if !maps.Equal(cfg.TLS, want) {
+		t.Errorf("tls = %v, want %v", cfg.TLS, want)
+	}
+	if c := one(t, objects, "Pod").Spec.Containers; len(c) != 1 || c[0].Name != "check" {
+		t.Errorf("helm test runs %+v", c)
 	}
 }
 

@@ -18,7 +18,8 @@ import (
 // cannot.
 var chartOwns = map[string]bool{
 	"uriFile": true, "addressesFile": true, "allowPlaintext": true, "allowUnauthenticated": true,
-	"tls": true, "handle": true, "idempotency": true, "replica": true, "drain": true,
+	"tls.certificateFile": true, "tls.keyFile": true, "tls.clientAuthorityFile": true,
+	"handle": true, "idempotency": true, "replica": true, "drain": true,
 	"grpc.address": true, "rest.address": true, "admin.address": true, "policy.file": true,
 	"auth.apiKeysFile": true, "mongodb.usernameFile": true, "mongodb.passwordFile": true,
 }

@@ -107,6 +107,9 @@ annotations:
 {{- if and .Values.tlsSecret.clientAuthorityKey (not .Values.tlsSecret.name) }}
 {{- fail "tlsSecret.clientAuthorityKey: needs tlsSecret.name" }}
 {{- end }}
+{{- if and (eq (dig "tls" "clientCertificates" "" .Values.config) "required") (not .Values.tlsSecret.clientAuthorityKey) }}
+{{- fail "tlsSecret.clientAuthorityKey: config.tls.clientCertificates=required needs it" }}
+{{- end }}
 {{- if not (or .Values.apiKeysSecret.name (dig "auth" "jwt" "issuer" "" .Values.config)
       .Values.tlsSecret.clientAuthorityKey .Values.allowUnauthenticated) }}
 {{- fail "apiKeysSecret.name: name a Secret with API keys (mooring key api new), or set config.auth.jwt, tlsSecret.clientAuthorityKey or allowUnauthenticated=true" }}
