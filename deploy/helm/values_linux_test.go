@@ -215,6 +215,25 @@ func TestRendered(t *testing.T) {
 	}
 }
 
+// TestMemoryLimitsInAFile checks that a limit may be a number, which a file has as a float.
+func TestMemoryLimitsInAFile(t *testing.T) {
+	needHelm(t)
+	const path = "Deployment|spec|template|spec|containers|0|env|1|value"
+	for limit, want := range map[string]string{
+		"536870912": "483183820", `"536870912"`: "483183820", "5.36870912e+08": "483183820",
+		"512Mi": "483183820",
+	} {
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		if err := os.WriteFile(file, []byte("resources: {limits: {memory: "+limit+"}}"),
+			0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := lookup(renderTrees(t, "--set", demanded, "-f", file), path); got != want {
+			t.Errorf("a limit of %s gives GOMEMLIMIT=%v, want %s", limit, got, want)
+		}
+	}
+}
+
 // TestClientCertificatesRequired checks that the option reaches the gateway beside what the chart
 // sets of TLS, and that helm test makes no connection that it refuses.
 func TestClientCertificatesRequired(t *testing.T) {

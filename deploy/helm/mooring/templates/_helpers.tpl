@@ -72,7 +72,7 @@ annotations:
 
 {{/* 90% of a quantity of memory, in bytes. */}}
 {{- define "mooring.memoryLimit" -}}
-{{- $text := toString . }}
+{{- $text := toString (ternary (int64 .) . (kindIs "float64" .)) }}
 {{- $units := dict "" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 }}
 {{- $unit := regexFind "[A-Za-z]*$" $text }}
 {{- if not (and (regexMatch "^[0-9]+([.][0-9]+)?[A-Za-z]*$" $text) (hasKey $units $unit)) }}
