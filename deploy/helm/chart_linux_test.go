@@ -97,6 +97,7 @@ type (
 		VolumeMounts []struct {
 			Name      string
 			MountPath string
+			SubPath   string
 		}
 	}
 	port struct {
@@ -239,6 +240,34 @@ func TestReplicasFindEachOther(t *testing.T) {
 	if len(policy.Spec.Ingress) != 3 {
 		t.Errorf("the NetworkPolicy has %d rules, want one for clients, replicas and metrics each",
 			len(policy.Spec.Ingress))
+	}
+}
+
+// TestConfigurationOfARunningPod checks that no change of the configuration reaches a running Pod,
+// which kubelets do to what is mounted as a directory, and that one of the policy does.
+func TestConfigurationOfARunningPod(t *testing.T) {
+	needHelm(t)
+	objects := render(t, "-f", "mooring/ci/everything.yaml")
+	var cfg struct{ Policy struct{ File string } }
+	if err := yaml.Unmarshal([]byte(one(t, objects, "ConfigMap").Data["mooring.yaml"]),
+		&cfg); err != nil {
+		t.Fatal(err)
+	}
+	spec := one(t, objects, "Deployment").Spec.Template.Spec
+	c := spec.Containers[0]
+	if len(c.Args) != 3 || c.Args[1] != "--config" {
+		t.Fatalf("the container's arguments are %q", c.Args)
+	}
+	subPaths := map[string]string{}
+	for _, m := range c.VolumeMounts {
+		i := slices.IndexFunc(spec.Volumes, func(v volume) bool { return v.Name == m.Name })
+		if spec.Volumes[i].ConfigMap != nil {
+			subPaths[m.MountPath] = m.SubPath
+		}
+	}
+	want := map[string]string{c.Args[2]: "mooring.yaml", filepath.Dir(cfg.Policy.File): ""}
+	if !maps.Equal(subPaths, want) {
+		t.Errorf("the ConfigMap is mounted as %q, want %q", subPaths, want)
 	}
 }
 
@@ -454,11 +483,21 @@ func mount(t *testing.T, root string, spec pod, objects []object, s secrets) {
 			}
 		}
 		dir := filepath.Join(root, m.MountPath)
+		if m.SubPath != "" {
+			dir = filepath.Dir(dir)
+		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		write := func(name, text string, mode os.FileMode) {
 			path := filepath.Join(dir, name)
+			switch m.SubPath {
+			case "":
+			case name:
+				path = filepath.Join(root, m.MountPath)
+			default:
+				return
+			}
 			err := errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode),
 				os.Chown(path, 0, spec.SecurityContext.FSGroup))
 			if err != nil {

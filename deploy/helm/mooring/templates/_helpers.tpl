@@ -166,7 +166,7 @@ annotations:
 {{- $_ := set $own "auth" (dict "apiKeysFile" (printf "/etc/mooring/api-keys/%s" .Values.apiKeysSecret.key)) }}
 {{- end }}
 {{- if .Values.policy }}
-{{- $_ := set $own "policy" (dict "file" "/etc/mooring/config/policy.cedar") }}
+{{- $_ := set $own "policy" (dict "file" "/etc/mooring/policy/policy.cedar") }}
 {{- end }}
 {{- if .Values.metrics.enabled }}
 {{- $_ := set $own "admin" (dict "address" ":27082") }}
@@ -209,8 +209,10 @@ capabilities:
 {{- end }}
 
 {{- define "mooring.volumeMounts" -}}
+# As a file it stays as it is until the container starts again.
 - name: config
-  mountPath: /etc/mooring/config
+  mountPath: /etc/mooring/config/mooring.yaml
+  subPath: mooring.yaml
   readOnly: true
 - name: uri
   mountPath: /etc/mooring/uri
@@ -229,6 +231,12 @@ capabilities:
 {{- if .Values.apiKeysSecret.name }}
 - name: api-keys
   mountPath: /etc/mooring/api-keys
+  readOnly: true
+{{- end }}
+{{- if .Values.policy }}
+# As a directory it changes in a running Pod.
+- name: config
+  mountPath: /etc/mooring/policy
   readOnly: true
 {{- end }}
 {{- with .Values.extraVolumeMounts }}
