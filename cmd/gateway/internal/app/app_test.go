@@ -384,7 +384,7 @@ func TestStopRefusesNewCalls(t *testing.T) {
 		<-answer
 		return fakemongo.OK(nil)
 	}})
-	g := start(t, mongo.URI(), "--drain-timeout=1m")
+	g := start(t, mongo.URI(), "--drain-timeout=1m", "--admin-address=127.0.0.1:0")
 	g.ready()
 	slow := make(chan result, 1)
 	go func() { slow <- g.send("/v1/databases/db:runCommand", `{"command":{"slow":1}}`) }()
@@ -407,6 +407,9 @@ func TestStopRefusesNewCalls(t *testing.T) {
 	}
 	if got := g.status("/healthz"); got != http.StatusOK {
 		t.Errorf("/healthz = %d while it drains", got)
+	}
+	if got := g.metrics(); !strings.Contains(got, "\nmooring_stopping 1\n") {
+		t.Error("the metrics do not say that it stops")
 	}
 	// Readiness ends first, the gate closes after it.
 	for code := 0; code != http.StatusServiceUnavailable; {

@@ -86,8 +86,8 @@ func measure(p sourceParams) {
 				"abandoned":      abandoned(p.Client.RunOns()),
 			}
 		},
-		Ready: func() error { return p.Ready.Ready(context.Background()) },
-		Login: p.Login.Err, ChangeStreams: p.ChangeStreams.Stats,
+		Ready:    func() error { return p.Ready.Ready(context.Background()) },
+		Stopping: p.Ready.Stopping, Login: p.Login.Err, ChangeStreams: p.ChangeStreams.Stats,
 		Files: p.files,
 	}
 	if p.Certificate != nil {

@@ -310,6 +310,7 @@ func sources() metrics.Sources {
 		},
 		InFlight:    func() int { return 17 },
 		Ready:       func() error { return errors.New("no") },
+		Stopping:    func() bool { return true },
 		Login:       func() error { return nil },
 		Certificate: func() time.Time { return time.Unix(1_900_000_000, 0) },
 		Files: func() map[string]watch.Outcome {
@@ -364,6 +365,7 @@ func TestState(t *testing.T) {
 		{"mooring_admission_refusals_total", []string{"cause=too_much"}, 16},
 		{"mooring_calls_in_flight", nil, 17},
 		{"mooring_ready", nil, 0},
+		{"mooring_stopping", nil, 1},
 		{"mooring_login_ok", nil, 1},
 		{"mooring_certificate_not_after_timestamp_seconds", nil, 1_900_000_000},
 		{"mooring_config_last_reload_successful", []string{"source=policy"}, 1},

@@ -29,6 +29,8 @@ type Sources struct {
 	ChangeStreams func() changestream.Stats
 	// Ready and Login return the reason that the gateway is not ready, and that it cannot log in.
 	Ready, Login func() error
+	// Stopping reports whether the gateway has been told to stop.
+	Stopping func() bool
 	// Certificate returns the end of the listeners' certificate; nil: they have none.
 	Certificate func() time.Time
 	// Files says whether the newest texts of the files that the gateway reads again are in use, by
@@ -46,7 +48,7 @@ type state struct {
 	connections, pending, pinned, limit, least, waiting *prometheus.Desc
 	sessions, handles                                   *prometheus.Desc
 	used, budget, queued, refusals                      *prometheus.Desc
-	inFlight, ready, login, certificate                 *prometheus.Desc
+	inFlight, ready, stopping, login, certificate       *prometheus.Desc
 	changeStreams, changeCursors, changeBytes           *prometheus.Desc
 	reloaded, reloadTime                                *prometheus.Desc
 	replicas, replicaCalls, replicaFailures             *prometheus.Desc
@@ -111,7 +113,8 @@ func newState(m *Metrics) *state {
 				"(of one stream, until it has what the shared one has read).", "kind"),
 		changeBytes: gauge("mooring_change_stream_ring_bytes",
 			"Memory of the events of shared cursors that streams can still go on after."),
-		ready: gauge("mooring_ready", "1 if the gateway is ready, else 0; see /readyz."),
+		ready:    gauge("mooring_ready", "1 if the gateway is ready, else 0; see /readyz."),
+		stopping: gauge("mooring_stopping", "1 if the gateway has been told to stop, else 0."),
 		login: gauge("mooring_login_ok",
 			"1 if the gateway can log in to MongoDB, or need not; else 0."),
 		certificate: gauge("mooring_certificate_not_after_timestamp_seconds",
@@ -226,6 +229,9 @@ func (s *state) collectService(o output, from *Sources) {
 	}
 	if from.Ready != nil {
 		o.gauge(s.ready, truth(from.Ready() == nil))
+	}
+	if from.Stopping != nil {
+		o.gauge(s.stopping, truth(from.Stopping()))
 	}
 	if from.Login != nil {
 		o.gauge(s.login, truth(from.Login() == nil))

@@ -73,6 +73,13 @@ func (s *State) Stop() {
 	s.publishLocked()
 }
 
+// Stopping reports whether Stop has been called.
+func (s *State) Stopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping
+}
+
 // Ready returns the reason that the gateway is not ready, or nil.
 func (s *State) Ready(context.Context) error {
 	s.mu.Lock()

@@ -15,7 +15,13 @@ import (
 // also to clients from whom the errors of servers are hidden.
 func TestStoppingIsTold(t *testing.T) {
 	s := ready.New(health.NewServer(), service)
+	if s.Stopping() {
+		t.Error("it stops before it is told to")
+	}
 	s.Stop()
+	if !s.Stopping() {
+		t.Error("it does not stop")
+	}
 	failure := rpcerr.Explain(s.Ready(t.Context()), call.Call{Terse: true})
 	if failure.HTTPStatus() != http.StatusServiceUnavailable ||
 		failure.Reason() != string(rpcerr.ShuttingDown) ||
