@@ -32,6 +32,42 @@ func TestCrashIsStartedAgain(t *testing.T) {
 	}
 }
 
+// TestSecrets checks that the unit shows how to give the gateway the key of TLS, which its user
+// cannot read, and that each credential that a variable names is loaded.
+func TestSecrets(t *testing.T) {
+	text, err := os.ReadFile(unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, variables := map[string]bool{}, map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "#")
+		switch name, value, _ := strings.Cut(line, "="); name {
+		case "LoadCredential":
+			credential, _, _ := strings.Cut(value, ":")
+			loaded[credential] = true
+		case "Environment":
+			variable, path, _ := strings.Cut(value, "=")
+			if credential, ok := strings.CutPrefix(path, "%d/"); ok {
+				variables[variable] = credential
+			}
+		}
+	}
+	for variable, credential := range variables {
+		if !loaded[credential] {
+			t.Errorf("%s names the credential %s, which is not loaded", variable, credential)
+		}
+	}
+	if len(variables) != len(loaded) {
+		t.Errorf("the variables are %q, the credentials %v", variables, loaded)
+	}
+	for _, variable := range []string{"MOORING_TLS_CERTIFICATE_FILE", "MOORING_TLS_KEY_FILE"} {
+		if variables[variable] == "" {
+			t.Errorf("%s names no credential", variable)
+		}
+	}
+}
+
 // TestUnit has systemd read the unit, and rate how much of the machine the service can reach.
 func TestUnit(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
