@@ -15,8 +15,12 @@ import (
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
@@ -86,6 +90,88 @@ func TestManifests(t *testing.T) {
 			t.Errorf("no file of values gives a %s", kind)
 		}
 	}
+}
+
+// TestAutoscalerOn upgrades a release to one with an autoscaler, as Helm does it on the server. The
+// number of replicas must stay if docs/operations.md was followed, and no later upgrade may change
+// what the autoscaler sets.
+func TestAutoscalerOn(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := regexp.MustCompile(`(?m)^ +({apiVersion: apps/v1, kind: Deployment.*})$`).
+		FindSubmatch(docs)
+	if before == nil {
+		t.Fatal("docs/operations.md has no Deployment to apply")
+	}
+	fixed := deployment(t, "replicas=5")
+	scaled := deployment(t, "autoscaling.enabled=true")
+	for _, row := range []struct {
+		name string
+		with bool
+		want int32
+	}{
+		{"without what the page says", false, 1},
+		{"with it", true, 5},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			client := fake.NewClientset().AppsV1().Deployments("default")
+			apply := func(manager string, manifest []byte) *appsv1.Deployment {
+				t.Helper()
+				d, err := client.Patch(t.Context(), "mooring", types.ApplyYAMLPatchType, manifest,
+					metav1.PatchOptions{FieldManager: manager})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return d
+			}
+			apply("helm", fixed)
+			if row.with {
+				apply("autoscaling", before[1])
+			}
+			d := apply("helm", scaled)
+			if got := replicas(d); got != row.want {
+				t.Fatalf("replicas = %d, want %d", got, row.want)
+			}
+			d.Spec.Replicas = new(int32(7))
+			if _, err := client.Update(t.Context(), d, metav1.UpdateOptions{
+				FieldManager: "kube-controller-manager",
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if got := replicas(apply("helm", scaled)); got != 7 {
+				t.Errorf("after another upgrade replicas = %d, want the autoscaler's 7", got)
+			}
+		})
+	}
+}
+
+// replicas returns what Kubernetes makes of the number.
+func replicas(d *appsv1.Deployment) int32 {
+	if d.Spec.Replicas == nil {
+		return 1
+	}
+	return *d.Spec.Replicas
+}
+
+// deployment returns the Deployment of a release named mooring, with one more value.
+func deployment(t *testing.T, set string) []byte {
+	t.Helper()
+	path, err := exec.Command("go", "tool", "-n", "helm").Output()
+	if err != nil {
+		t.Fatalf("go tool -n helm: %v", err)
+	}
+	const chart = "../../deploy/helm/mooring"
+	var stderr bytes.Buffer
+	cmd := exec.Command(strings.TrimSpace(string(path)), "template", "mooring", chart,
+		"-f", chart+"/ci/minimal.yaml", "--set", set, "--show-only", "templates/deployment.yaml")
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, &stderr)
+	}
+	return out
 }
 
 // TestAlerts checks that the PrometheusRule has each alert of the chart's file, if only the value
