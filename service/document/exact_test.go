@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -205,6 +206,43 @@ func TestSessionsOfKeys(t *testing.T) {
 		if !strings.Contains(sent, want) {
 			t.Errorf("the server got no %s: %s", want, sent)
 		}
+	}
+}
+
+// TestKeysOfTracedCalls: the comment that traced calls have changes nothing in a call with a key,
+// which may be repeated untraced.
+func TestKeysOfTracedCalls(t *testing.T) {
+	server := fakemongo.NewServer(t, fakemongo.Handlers{
+		"hello": answer(t, `{"ok": 1, "isWritablePrimary": true, "setName": "rs", "hosts": ["db.test:27017"],
+			"me": "db.test:27017", "maxWireVersion": 25, "maxMessageSizeBytes": 3000, "logicalSessionTimeoutMinutes": 30}`),
+		"insert": answer(t, `{"ok": 1, "n": 1}`),
+	})
+	var comment *bson.Value
+	g := servicetest.Start(t, server, servicetest.Config{
+		Comment: func(context.Context) *bson.Value { return comment },
+	})
+	documents := make([]*mooringv1.Document, 200)
+	for i := range documents {
+		documents[i] = doc(fmt.Sprintf(`{"_id": %d}`, i))
+	}
+	traced := bson.StringValue(strings.Repeat("x", 70))
+	var sent [2][]string
+	for i, c := range []*bson.Value{&traced, nil} {
+		comment = c
+		before := len(server.Commands("insert"))
+		_, err := g.Document.InsertMany(withKey(t.Context(), "k"), &mooringv1.InsertManyRequest{
+			Database: "d", Collection: "c", Documents: documents,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range server.Commands("insert")[before:] {
+			sent[i] = append(sent[i],
+				fmt.Sprint(identity(t, c), ": ", len(c.Sequences["documents"])))
+		}
+	}
+	if len(sent[0]) < 2 || !slices.Equal(sent[0], sent[1]) {
+		t.Errorf("the writes are %v, then %v", sent[0], sent[1])
 	}
 }
 

@@ -159,10 +159,11 @@ func Common[O any](at func(*O) *client.Common) []Row[O] {
 }
 
 // OwnComment returns the row that sets the gateway's own comment where the client gives none. It
-// comes after that of the client's.
+// comes after that of the client's. An exactly-once write gets none: not every attempt has one, and
+// its length is part of what decides how many writes a command has.
 func OwnComment[O any](at func(*O) *client.Common) Row[O] {
 	return Row[O]{"", func(r *Reader, _ string, _ protoreflect.Value, o *O) {
-		if r.Comment != nil && at(o).Comment.IsZero() {
+		if r.Comment != nil && r.Exact == nil && at(o).Comment.IsZero() {
 			at(o).Comment = *r.Comment
 		}
 	}}

@@ -99,6 +99,8 @@ type Config struct {
 	Idle time.Duration
 	// Begun is called for each call that has its place, before the policy decides; nil: nothing is.
 	Begun func(context.Context)
+	// Comment returns the gateway's own comment for the commands of a call; nil: they have none.
+	Comment func(context.Context) *bson.Value
 	// Replicas reaches the other gateways.
 	Replicas interceptor.Replicas
 }
@@ -215,6 +217,9 @@ func (g *Gateway) startServer(cfg Config, sessions *session.Sessions) {
 		Comment: func(ctx context.Context) *bson.Value {
 			if cfg.Begun != nil {
 				cfg.Begun(ctx)
+			}
+			if cfg.Comment != nil {
+				return cfg.Comment(ctx)
 			}
 			return nil
 		},
