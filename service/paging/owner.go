@@ -56,9 +56,9 @@ type owners struct {
 func newOwners() *owners { return &owners{silences: map[page.Replica]silence{}} }
 
 // OwnerError returns the error of a client that needs a replica which has returned err. It is
-// ErrOwnerGone if the replica is gone. An owner that was restarted or refuses connections is gone.
-// An owner that does not answer may come back, and counts as gone after ownerPatience. Any other
-// answer ends its silence.
+// ErrOwnerGone if the replica is gone. An owner that was restarted, has left or refuses connections
+// is gone. An owner that does not answer may come back, and counts as gone after ownerPatience. Any
+// other answer ends its silence.
 func (p *Pager) OwnerError(ctx context.Context, owner page.Replica, err error) error {
 	return p.owners.explain(ctx, owner, err)
 }

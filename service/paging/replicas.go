@@ -71,7 +71,7 @@ type UnreachableError struct {
 	Address string
 	// Sent: the question may have arrived, and may have been acted upon.
 	Sent bool
-	// Refused: no process listens there. Then nothing was sent.
+	// Refused: no process listens there, or that of the replica has ended. Then nothing was sent.
 	Refused bool
 	Err     error
 }

@@ -96,7 +96,10 @@ func (t *Transport) explain(
 		t.lost(address)
 	}
 	if ok && !lost.Sent {
-		if lost.Refused = p.refused.Load(); lost.Refused {
+		// the address of a replica that has left may be silent: that of a Pod is gone with it
+		lost.Refused = t.directory.saidGoodbye(address)
+		if p.refused.Load() {
+			lost.Refused = true
 			if t.directory.forget(address) {
 				t.cfg.Log.Info("replica left", "replica", address)
 			}

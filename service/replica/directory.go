@@ -45,7 +45,14 @@ type directory struct {
 	met   map[string]time.Time // by address: when this replica has met itself there
 	names map[string]answer
 	heard map[string]time.Time // by address: when its replica has called, or was last reported
-	left  map[string]time.Time // by address: when its replica has left in order
+	left  map[string]leaving   // by address: how its replica has left in order
+}
+
+// leaving says when a replica has left. goodbye says that the replica itself has said so, and not
+// DNS alone.
+type leaving struct {
+	at      time.Time
+	goodbye bool
 }
 
 // answer holds what DNS has said of a name. When a lookup fails, the earlier answer stays in use.
@@ -60,7 +67,7 @@ func newDirectory(
 	return &directory{
 		configured: configured, lookupHost: lookup,
 		met: map[string]time.Time{}, names: map[string]answer{}, heard: map[string]time.Time{},
-		left: map[string]time.Time{},
+		left: map[string]leaving{},
 	}
 }
 
@@ -125,14 +132,14 @@ func (d *directory) forgetLocked(address string) (known bool) {
 func (d *directory) leave(address string) (known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.leaveLocked(address)
+	d.leaveLocked(address, true)
 	return d.forgetLocked(address)
 }
 
-func (d *directory) leaveLocked(address string) {
-	maps.DeleteFunc(d.left, func(_ string, at time.Time) bool { return time.Since(at) > heardTTL })
+func (d *directory) leaveLocked(address string, goodbye bool) {
+	maps.DeleteFunc(d.left, func(_ string, l leaving) bool { return time.Since(l.at) > heardTTL })
 	if len(d.left) < maxHeard && len(address) <= maxAddress {
-		d.left[address] = time.Now()
+		d.left[address] = leaving{time.Now(), goodbye || d.left[address].goodbye}
 	}
 }
 
@@ -146,8 +153,16 @@ func (d *directory) hasLeft(address string) bool {
 }
 
 func (d *directory) hasLeftLocked(address string) bool {
-	at, left := d.left[address]
-	return left && time.Since(at) <= heardTTL
+	l, left := d.left[address]
+	return left && time.Since(l.at) <= heardTTL
+}
+
+// saidGoodbye reports whether the replica at an address has said that it ends, and none has come
+// back there: its process holds nothing any more.
+func (d *directory) saidGoodbye(address string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.hasLeftLocked(address) && d.left[address].goodbye
 }
 
 // renamed records which addresses have left a name, and which have joined it.
@@ -156,7 +171,7 @@ func (d *directory) renamed(port string, before, now []string) {
 	defer d.mu.Unlock()
 	for _, host := range before {
 		if !slices.Contains(now, host) {
-			d.leaveLocked(net.JoinHostPort(host, port))
+			d.leaveLocked(net.JoinHostPort(host, port), false)
 		}
 	}
 	for _, host := range now {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +93,53 @@ func TestPartition(t *testing.T) {
 			if err := n.Close(t.Context()); err != nil {
 				t.Errorf("Close = %v", err)
 			}
+		}
+	})
+}
+
+// TestSilentAfterGoodbye: the address of a replica that has said that it ends is silent then, as
+// that of a Pod is. It counts as one that refuses connections, until a replica has come back.
+func TestSilentAfterGoodbye(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		there, here := newPipes(), newPipes()
+		join := func(
+			address, other string, p replica.Pager, l net.Listener,
+			dial func(context.Context, string, string) (net.Conn, error),
+		) *replica.Transport {
+			n := replica.New(replica.Config{
+				Keys: ring(t, "a"), Advertise: address, Log: slog.New(slog.DiscardHandler),
+				Others: []string{other},
+			})
+			n.BindTo(l, dial)
+			(&node{Transport: n}).serve(p)
+			return n
+		}
+		var silent atomic.Bool
+		asker := join("10.0.0.2:1", "10.0.0.1:1", &fake{}, here,
+			func(ctx context.Context, network, address string) (net.Conn, error) {
+				if silent.Load() {
+					return nil, syscall.EHOSTUNREACH
+				}
+				return there.dial(ctx, network, address)
+			})
+		owner := join("10.0.0.1:1", "10.0.0.2:1", yes(), there, here.dial)
+		if err := ask(t.Context(), asker, "10.0.0.1:1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := owner.Close(t.Context()); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+		silent.Store(true)
+		for _, refused := range []bool{true, false} {
+			err := ask(t.Context(), asker, "10.0.0.1:1")
+			lost, ok := errors.AsType[*paging.UnreachableError](err)
+			if !ok || lost.Sent || lost.Refused != refused {
+				t.Errorf("a call = %v, want *UnreachableError, not sent, refused: %v", err, refused)
+			}
+			asker.Learn("10.0.0.1:1") // it has come back, and is lost now
+		}
+		if err := asker.Close(t.Context()); err != nil {
+			t.Errorf("Close = %v", err)
 		}
 	})
 }
