@@ -14,24 +14,30 @@ import (
 )
 
 // Close closes the cursor of a page that the client does not get, because of err or since it asks
-// for the header only, and of which it has no token. If m is no page, Close does nothing.
-func Close(ctx context.Context, x *front.Exchange, m proto.Message, err error) {
+// for the header only, and of which it has no token. If m is no page, Close does nothing. request
+// is that of the page.
+func Close(ctx context.Context, x *front.Exchange, request any, m proto.Message, err error) {
 	page, ok := m.(interface {
 		GetDocuments() []*mooringv1.Document
 		GetCursor() string
 	})
-	if !ok || page.GetCursor() == "" || isRepeatable(m, err) {
+	if !ok || page.GetCursor() == "" || isRepeatable(request, m, err) {
 		return
 	}
 	ctx = x.Incoming(context.WithoutCancel(ctx), nil, call.Local{})
 	closing := mooringv1.NewCursorServiceClient(x.Conn())
-	request := &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}
-	_, _ = closing.CloseCursor(ctx, request) // if this fails, the cursor expires
+	this := &mooringv1.CloseCursorRequest{Cursor: page.GetCursor()}
+	_, _ = closing.CloseCursor(ctx, this) // if this fails, the cursor expires
 }
 
-// isRepeatable reports whether a client that gets no page for lack of memory gets it with the token
-// that it has.
-func isRepeatable(m proto.Message, err error) bool {
+// isRepeatable reports whether a client that gets no page gets it when it makes the call again:
+// with the number of its statement, which is known until the transaction and with it the cursor
+// ends, or for lack of memory with the token that it has.
+func isRepeatable(request any, m proto.Message, err error) bool {
+	statement, ok := request.(interface{ GetStatement() int32 })
+	if ok && statement.GetStatement() > 0 {
+		return true
+	}
 	_, isNext := m.(*mooringv1.NextPageResponse)
 	_, refused := errors.AsType[*admission.Error](err)
 	return isNext && refused

@@ -147,14 +147,14 @@ func (c *call) serve() {
 }
 
 // respond writes the response of a unary call.
-func (c *call) respond(ctx context.Context, m proto.Message) error {
+func (c *call) respond(ctx context.Context, request any, m proto.Message) error {
 	write := c.writeResponse
 	if c.route.resource {
 		write = c.respondDocument
 	}
 	err := write(m)
 	if err != nil || c.r.Method == http.MethodHead {
-		lostpage.Close(ctx, c.x, m, err)
+		lostpage.Close(ctx, c.x, request, m, err)
 	}
 	return err
 }

@@ -106,7 +106,7 @@ func (c *call) runImport(ctx context.Context, request proto.Message) error {
 		return partial(content.err, response)
 	default:
 		c.metadata = header
-		return c.respond(ctx, response)
+		return c.respond(ctx, first, response)
 	}
 }
 

@@ -158,11 +158,20 @@ func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
 func (nowhere) WriteHeader(int)             {}
 
 // TestNoRoomForText checks that the text of a large document is charged before it is made, with
-// what its characters become.
+// what its characters become. The cursor of the page is closed, unless the client gets the page
+// with the number of its statement.
 func TestNoRoomForText(t *testing.T) {
-	for char, want := range map[string]int{"x": 200, "\x01": 413} {
+	for _, row := range []struct {
+		char, body   string
+		code, closed int
+	}{
+		{"x", "{}", 200, 0},
+		{"\x01", "{}", 413, 1},
+		{"\x01", `{"transaction":"t","statement":1}`, 413, 0},
+		{"\x01", `{"transaction":"t"}`, 413, 1},
+	} {
 		closed := 0
-		f := findsPads(pads(1, 1<<20, char))
+		f := findsPads(pads(1, 1<<20, row.char))
 		f.close = func(
 			context.Context, *mooringv1.CloseCursorRequest,
 		) (*mooringv1.CloseCursorResponse, error) {
@@ -170,12 +179,13 @@ func TestNoRoomForText(t *testing.T) {
 			return &mooringv1.CloseCursorResponse{}, nil
 		}
 		h, a := limited(t, f, 3<<20)
-		w := do(h, "POST", documents+":find", "{}")
-		if w.Code != want || closed != want/400 {
-			t.Errorf("%q: %d, and %d cursors are closed, want %d", char, w.Code, closed, want)
+		w := do(h, "POST", documents+":find", row.body)
+		if w.Code != row.code || closed != row.closed {
+			t.Errorf("%q, %s: %d, and %d cursors are closed, want %d and %d", row.char, row.body,
+				w.Code, closed, row.code, row.closed)
 		}
 		if got := a.Bytes().Held; got != 0 {
-			t.Errorf("%q: %d bytes are held at the end", char, got)
+			t.Errorf("%q, %s: %d bytes are held at the end", row.char, row.body, got)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (c *call) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.respond(ctx, reply.Message.(proto.Message))
+	return c.respond(ctx, request.Interface(), reply.Message.(proto.Message))
 }
 
 // buildRequest returns the request of an annotated route: the body, if the route has one, and the

@@ -229,7 +229,7 @@ func (c *call) run(ctx context.Context) error {
 	m, _ := reply.Message.(proto.Message) // always
 	err = c.write(m)                      //nolint:contextcheck // of the request
 	if err != nil && !c.begun {
-		lostpage.Close(ctx, c.x, m, err)
+		lostpage.Close(ctx, c.x, request, m, err)
 	}
 	return err
 }
