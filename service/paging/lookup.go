@@ -153,12 +153,17 @@ func (d *decision) waitFor(ctx context.Context, seq uint64) (*Page, error) {
 func (l *lookup) belongs(ctx context.Context) error {
 	var owner handle.ID // none
 	var taken string
+	ended := false
 	l.p.table.Do(func(t *handle.Locked) {
 		if h := cursorOf(t, l.c.id); h != nil {
 			owner, taken = h.transaction, h.taken
+		} else { // those of a transaction cannot leave
+			ended = l.c.pinned && l.c.holder.Instance == l.p.instance
 		}
 	})
 	switch {
+	case owner != l.a.Transaction && ended:
+		return ErrCursorNotFound
 	case owner != l.a.Transaction:
 		return ErrOtherTransaction
 	case l.what == forClose:

@@ -286,6 +286,13 @@ func TestCursors(t *testing.T) {
 					t.Errorf("%s: %s, want %s", row.name, got, row.want)
 				}
 			}
+			if _, err := b.Cursor.CloseCursor(ctx,
+				&mooringv1.CloseCursorRequest{Cursor: within}); err != nil {
+				t.Fatal(err)
+			}
+			if got := next(within, &token); got != "NotFound CursorNotFound restart" {
+				t.Errorf("a cursor that has ended before its transaction: %s", got)
+			}
 			within = open(&token)
 			if err := b.commit(token); err != nil {
 				t.Fatal(err)
