@@ -25,7 +25,22 @@ type outcome struct {
 	detail string // of outcomeAborted: why
 	// unmet is the error of a commit that was made, but not acknowledged as asked; nil: it was.
 	unmet error
-	until time.Time
+	// confirmed is closed once a server was asked whether it is so; nil: nothing is to be asked.
+	confirmed chan struct{}
+	until     time.Time
+}
+
+// wait waits until a server was asked whether the transaction has ended so, for abortTime at most.
+func (o outcome) wait(ctx context.Context) error {
+	late := time.NewTimer(abortTime)
+	defer late.Stop()
+	select {
+	case <-o.confirmed:
+	case <-late.C: // without a commit, servers abort it themselves
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 type outcomeKind uint8

@@ -198,3 +198,40 @@ func TestCommitAfterItsOwner(t *testing.T) {
 		})
 	}
 }
+
+// TestOwnerCutOffWithOtherRules: the owner does not say that the policy has stopped a commit which
+// another replica, that could not reach it, has made.
+func TestOwnerCutOffWithOtherRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parse := func(action string) *policy.Policy {
+			p, err := policy.Parse([]byte(`permit (principal, ` + action + `, resource);`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		rules := policy.NewEnforcer(policy.Config{Policy: parse("action")})
+		others := policy.NewEnforcer(policy.Config{Policy: parse("action")})
+		d, between := newDeployment(t, deployment.ReplicaSet), links{}
+		a := newReplicaWith(t, d, "a:1", between, servicetest.Config{Policy: rules})
+		b := newReplicaWith(t, d, "b:1", between, servicetest.Config{Policy: others})
+		time.Sleep(time.Hour) //nolint:forbidigo // time is fake
+		token := a.begin()
+		if err := a.add(token, "a"); err != nil {
+			t.Fatal(err)
+		}
+		between["a:1"].lost = refused
+		if err := b.commit(token); err != nil {
+			t.Fatal(err)
+		}
+		rules.Replace(parse(`action in [Action::"read", Action::"own"]`))
+		for range 2 {
+			if err := a.commit(token); err != nil {
+				t.Errorf("Commit at the owner = %v", err)
+			}
+		}
+		if got := b.balances(); got != onlyA {
+			t.Errorf("there is %s, want %s", got, onlyA)
+		}
+	})
+}

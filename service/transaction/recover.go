@@ -56,7 +56,7 @@ func (s *Transactions) recoverAbort(ctx context.Context, c claim) error {
 		return err
 	}
 	defer own.End(ctx)
-	answer := abortNow(ctx, own)
+	answer := abortNow(ctx, own, endOptions(ctx))
 	informCaller(ctx, own)
 	switch kind := abortedBy(answer); {
 	case isForgotten(answer):

@@ -380,25 +380,83 @@ func TestAddressesAreConcealed(t *testing.T) {
 // TestOwnerCutOff checks that the owner does not say that a transaction is aborted which another
 // replica has committed, since that could not reach the owner.
 func TestOwnerCutOff(t *testing.T) {
-	a, b, between := newReplicas(t, deployment.ReplicaSet)
-	token := a.begin()
-	if err := a.add(token, "a"); err != nil {
-		t.Fatal(err)
+	const done = "Aborted TransactionCommitted never"
+	for _, row := range []struct {
+		name string
+		end  func(t *testing.T, owner *bank, token string) // its transaction
+	}{
+		{"Abort", func(t *testing.T, owner *bank, token string) {
+			if got := told(owner.abort(token)); got != done {
+				t.Errorf("the first Abort at the owner = %s", got)
+			}
+		}},
+		{"idle", func(*testing.T, *bank, string) {
+			time.Sleep(transaction.DefaultIdle + time.Second) //nolint:forbidigo // time is fake
+		}},
+		{"killed", func(t *testing.T, owner *bank, _ string) { owner.kill() }},
+		{"killed, and asked for before the server answers", func(
+			t *testing.T, owner *bank, token string,
+		) {
+			asked, told := make(chan struct{}), make(chan error, 1)
+			owner.deployment.Disturb(func(
+				cmd *fakemongo.Command, next fakemongo.Handler,
+			) fakemongo.Reply {
+				if cmd.Name == "abortTransaction" {
+					close(asked)
+					time.Sleep(time.Second) //nolint:forbidigo // time is fake
+				}
+				return next(cmd)
+			})
+			go func() {
+				<-asked
+				told <- owner.commit(token)
+			}()
+			owner.kill()
+			if err := <-told; err != nil {
+				t.Errorf("Commit while it is killed = %v", err)
+			}
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b, between := newReplicas(t, deployment.ReplicaSet)
+				token := a.begin()
+				if err := a.add(token, "a"); err != nil {
+					t.Fatal(err)
+				}
+				between["a:1"].lost = refused
+				if err := b.commit(token); err != nil {
+					t.Fatal(err)
+				}
+				row.end(t, a, token)
+				if got := told(a.add(token, "b")); got != done {
+					t.Errorf("UpdateOne at the owner = %s", got)
+				}
+				if got := told(a.abort(token)); got != done {
+					t.Errorf("Abort at the owner = %s", got)
+				}
+				if err := a.commit(token); err != nil {
+					t.Errorf("Commit at the owner = %v", err)
+				}
+				if got := a.balances(); got != onlyA {
+					t.Errorf("there is %s, want %s", got, onlyA)
+				}
+			})
+		})
 	}
-	between["a:1"].lost = refused
-	if err := b.commit(token); err != nil {
-		t.Fatal(err)
+}
+
+// kill ends the only handle that is open, as an operator does.
+func (b *bank) kill() {
+	b.t.Helper()
+	list, err := b.Deployment.ListHandles(b.t.Context(), &mooringv1.ListHandlesRequest{})
+	if err != nil || len(list.GetHandles()) != 1 ||
+		list.GetHandles()[0].GetKind() != "transaction" {
+		b.t.Fatalf("ListHandles = %v, %v, want a transaction", list, err)
 	}
-	for range 2 {
-		if got := told(a.abort(token)); got != "Aborted TransactionCommitted never" {
-			t.Errorf("Abort at the owner = %s", got)
-		}
-	}
-	if err := a.commit(token); err != nil {
-		t.Errorf("Commit at the owner = %v", err)
-	}
-	if got := a.balances(); got != onlyA {
-		t.Errorf("there is %s, want %s", got, onlyA)
+	if _, err := b.Deployment.KillHandle(b.t.Context(),
+		&mooringv1.KillHandleRequest{Id: list.GetHandles()[0].GetId()}); err != nil {
+		b.t.Fatal(err)
 	}
 }
 
@@ -688,16 +746,8 @@ func TestMisuse(t *testing.T) {
 		},
 		{
 			name: "an operator has killed it", reason: rpcerr.TransactionAborted, code: 409,
-			spoil: func(t *testing.T, a *bank, _ links, _ string) func() {
-				list, err := a.Deployment.ListHandles(t.Context(), &mooringv1.ListHandlesRequest{})
-				if err != nil || len(list.GetHandles()) != 1 ||
-					list.GetHandles()[0].GetKind() != "transaction" {
-					t.Fatalf("ListHandles = %v, %v, want a transaction", list, err)
-				}
-				if _, err := a.Deployment.KillHandle(t.Context(),
-					&mooringv1.KillHandleRequest{Id: list.GetHandles()[0].GetId()}); err != nil {
-					t.Fatal(err)
-				}
+			spoil: func(_ *testing.T, a *bank, _ links, _ string) func() {
+				a.kill()
 				return nil
 			},
 		},

@@ -111,14 +111,23 @@ func (o *open) Removed() {
 	case o.outcome.kind != outcomeNone:
 	case o.committing:
 		o.outcome.kind = outcomeUnknown
-	case o.Expired(now):
-		o.outcome = aborted(fmt.Sprintf("no call arrived for %s", o.of.cfg.Idle))
-	case o.of.draining.Load():
-		o.outcome = aborted("the gateway is shutting down")
 	default:
-		o.outcome = aborted("an operator has killed it, or the gateway had no room for it")
+		o.outcome = aborted(o.whyRemoved(now))
+		o.outcome.confirmed = make(chan struct{})
 	}
 	o.of.ended.put(o.ID, o.outcome, now)
+}
+
+// whyRemoved returns why the gateway ends a transaction of its own accord.
+func (o *open) whyRemoved(now time.Time) string {
+	switch {
+	case o.Expired(now):
+		return fmt.Sprintf("no call arrived for %s", o.of.cfg.Idle)
+	case o.of.draining.Load():
+		return "the gateway is shutting down"
+	default:
+		return "an operator has killed it, or the gateway had no room for it"
+	}
 }
 
 func aborted(why string) outcome { return outcome{kind: outcomeAborted, detail: why} }
@@ -128,8 +137,25 @@ func (o *open) End(ctx context.Context) {
 	if o.outcome.kind == outcomeUnknown {
 		o.session.State() // its id does not return to the pool: see recoverCommit
 	}
+	if o.outcome.confirmed != nil {
+		o.confirm(ctx)
+	}
 	o.session.End(ctx)
 	o.of.cfg.Cursors.EndTransaction(ctx, o.ID)
+}
+
+// confirm aborts a transaction that the gateway has ended of its own accord. Another replica, which
+// could not reach this one, may have committed it.
+func (o *open) confirm(ctx context.Context) {
+	answer := abortNow(ctx, o.session, client.EndTransactionOptions{})
+	o.of.table.Do(func(*handle.Locked) {
+		close(o.outcome.confirmed)
+		o.outcome.confirmed = nil
+		if abortedBy(answer) == outcomeCommitted {
+			o.outcome = outcome{kind: outcomeCommitted}
+		}
+		o.of.ended.put(o.ID, o.outcome, time.Now())
+	})
 }
 
 // Start begins a transaction, and returns its token and when it expires. A transaction has a
@@ -300,6 +326,10 @@ func (s *Transactions) begin(
 		expired.End(ctx)
 		ended = expired.outcome
 	}
+	if ended.confirmed != nil {
+		err = ended.wait(ctx)
+		s.table.Do(func(*handle.Locked) { ended, _ = s.ended.get(id, time.Now()) })
+	}
 	return working, o, ended, err
 }
 
@@ -315,7 +345,6 @@ func (s *Transactions) finish(ctx context.Context, o *open, end outcome) (ended 
 			t.Remove(o, nil)
 		}
 		if over = o.IsRemoved(); over {
-			ended = o.outcome
 			t.EndWork(o)
 		} else {
 			s.settle(t, o)
@@ -323,6 +352,7 @@ func (s *Transactions) finish(ctx context.Context, o *open, end outcome) (ended 
 	})
 	if over {
 		o.End(ctx)
+		ended = o.outcome
 	}
 	w.Finish()
 	return ended
@@ -447,8 +477,11 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 	defer func() { s.finish(work, o, end) }() // also after a panic
 	defer informCaller(ctx, o.session)
 	if err = o.mayCommit(ctx); err != nil {
-		end = aborted(err.Error())
-		_ = abortNow(work, o.session) // servers abort it themselves otherwise
+		end = aborted(err.Error()) // without a commit, servers abort it themselves
+		if abortedBy(abortNow(work, o.session, endOptions(work))) == outcomeCommitted {
+			end = outcome{kind: outcomeCommitted} // see abort
+			return nil
+		}
 		return err
 	}
 	err = o.session.CommitTransaction(work, endOptions(ctx))
@@ -495,7 +528,7 @@ func (s *Transactions) abort(ctx context.Context, c claim) error {
 	end := aborted("Abort was called")
 	defer func() { s.finish(work, o, end) }() // also after a panic
 	defer informCaller(ctx, o.session)
-	if abortedBy(abortNow(work, o.session)) == outcomeCommitted {
+	if abortedBy(abortNow(work, o.session, endOptions(work))) == outcomeCommitted {
 		// Another replica has committed it, which could not reach this one.
 		end = outcome{kind: outcomeCommitted}
 		return end.refusal()
@@ -509,11 +542,13 @@ const abortTime = 5 * time.Second
 // abortNow aborts a transaction on the server, with time of its own: that of ctx may be over, and
 // the transaction would keep its locks until the server ends it. It returns what the server has
 // answered.
-func abortNow(ctx context.Context, own *client.Session) (answer error) {
+func abortNow(
+	ctx context.Context, own *client.Session, opt client.EndTransactionOptions,
+) (answer error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
 	defer cancel()
 	// The other error says only that there is no transaction to abort.
-	answer, _ = own.ConfirmAbort(within, endOptions(ctx))
+	answer, _ = own.ConfirmAbort(within, opt)
 	return answer
 }
 
