@@ -30,7 +30,7 @@ type Child struct {
 // order holds what Orders was given.
 type order struct{ f func(cause error) }
 
-// nearest is the key of the Child that a context is, or is below.
+// nearest identifies the Child that a context is, or is below, as a key of Value.
 type nearest struct{}
 
 // cancelable holds a context of package context.

@@ -211,7 +211,7 @@ func TestChildHasOneObserver(t *testing.T) {
 }
 
 // TestOrders checks that what goes on after a context has ended hears of each Cancel above, whether
-// it comes before, between or after its parent's end and the call of Orders, and of none after stop.
+// it comes before or after its parent's end and the call of Orders, and of none after stop.
 func TestOrders(t *testing.T) {
 	cause := errors.New("cause")
 	for name, row := range map[string]struct {

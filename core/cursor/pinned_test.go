@@ -380,8 +380,8 @@ func TestPinBudget(t *testing.T) {
 	})
 }
 
-// LB-023: Close interrupts a Next that is under way, and begins when that has ended. It does also if
-// the caller of Next has gone, so that the getMore runs on.
+// LB-023: Close interrupts a Next that is under way, and begins when that has ended. It does so
+// also if the caller of Next has gone, and the getMore runs on.
 func TestCloseDuringNext(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		t.Run(fmt.Sprintf("caller gone: %t", gone), func(t *testing.T) {
