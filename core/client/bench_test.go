@@ -10,6 +10,7 @@ import (
 
 	"github.com/mooringdb/mooring/core/address"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/buffer"
 	"github.com/mooringdb/mooring/core/client"
 	"github.com/mooringdb/mooring/core/connstring"
 	"github.com/mooringdb/mooring/core/cursor"
@@ -212,4 +213,31 @@ func endless(tb testing.TB, docs int) *cursor.Cursor {
 		tb.Fatal(err)
 	}
 	return cur
+}
+
+// TestAllocationsOfABatch checks what a batch costs beside its documents: what holds the selected
+// server and the connection, and, if the context can end, package context's two for being told.
+// With -race there is one more, since pools lose a part then.
+func TestAllocationsOfABatch(t *testing.T) {
+	if buffer.Poisoned {
+		t.Skip("nothing is used again in this build")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cur := endless(t, 100)
+	for _, row := range []struct {
+		name string
+		ctx  context.Context //nolint:containedctx // a parameter
+		most float64
+	}{{"a context that cannot end", context.Background(), 2}, {"another one", ctx, 4}} {
+		if n := testing.AllocsPerRun(100, func() {
+			batch, err := cur.NextLent(row.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			batch.Lent.Release()
+		}); n > row.most {
+			t.Errorf("%s: %v allocations, want %v at most", row.name, n, row.most)
+		}
+	}
 }

@@ -12,7 +12,7 @@ import (
 // Child implements a context below another one that its owner can cancel, as those of
 // context.WithCancelCause, at less cost: a context of package context is made only when Done asks
 // for one, or it is canceled. Until then one observer watches the parent (see Watchable). It needs
-// no goroutine. Init comes first, and End last. A Child must not be copied.
+// no goroutine. Init comes first, and End last (see IsUnseen). A Child must not be copied.
 type Child struct {
 	parent context.Context //nolint:containedctx // the context that it is below
 	// whole is &made when made is set; nil before.
@@ -45,7 +45,18 @@ var (
 )
 
 // Init sets the context that the child is below.
-func (c *Child) Init(parent context.Context) { c.parent = parent }
+func (c *Child) Init(parent context.Context) {
+	c.parent = parent
+	c.over.Store(false)
+}
+
+// IsUnseen reports, after End, whether the context was not asked for its channel, not canceled, and
+// not ended by its parent. Init can then be called again, if nothing looks at it any more.
+func (c *Child) IsUnseen() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.whole.Load() == nil && c.ordered == nil && c.parent.Err() == nil
+}
 
 // Deadline returns the parent's.
 func (c *Child) Deadline() (time.Time, bool) { return c.parent.Deadline() }

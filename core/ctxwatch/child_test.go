@@ -277,6 +277,42 @@ func TestOrders(t *testing.T) {
 	ctxwatch.Orders(t.Context(), func(error) { t.Error("an order without a Child") })()
 }
 
+// TestIsUnseen checks that a Child can be used again only if nothing has seen it end or waits for
+// its end, and that it begins anew then.
+func TestIsUnseen(t *testing.T) {
+	for name, row := range map[string]struct {
+		use  func(c *ctxwatch.Child, parent context.CancelFunc)
+		want bool
+	}{
+		"not used":    {func(*ctxwatch.Child, context.CancelFunc) {}, true},
+		"was watched": {func(c *ctxwatch.Child, _ context.CancelFunc) { ctxwatch.New(func() {}).Start(c).Stop() }, true},
+		"waited for":  {func(c *ctxwatch.Child, _ context.CancelFunc) { c.Done() }, false},
+		"canceled":    {func(c *ctxwatch.Child, _ context.CancelFunc) { c.Cancel(nil) }, false},
+		"its parent":  {func(_ *ctxwatch.Child, parent context.CancelFunc) { parent() }, false},
+	} {
+		parent, cancel := context.WithCancel(t.Context())
+		var c ctxwatch.Child
+		c.Init(parent)
+		row.use(&c, cancel)
+		c.End()
+		if got := c.IsUnseen(); got != row.want {
+			t.Errorf("%s: IsUnseen() = %t", name, got)
+		}
+		cancel()
+		if !row.want {
+			continue
+		}
+		another, end := context.WithCancel(t.Context())
+		c.Init(another)
+		if c.Err() != nil {
+			t.Errorf("%s: Err() = %v when it begins again", name, c.Err())
+		}
+		end()
+		<-c.Done()
+		c.End()
+	}
+}
+
 // TestChildAllocatesNothing checks what a Child is for.
 func TestChildAllocatesNothing(t *testing.T) {
 	w := ctxwatch.New(func() {})

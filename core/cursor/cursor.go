@@ -117,11 +117,12 @@ type Cursor struct {
 	session *session.Client
 
 	turn *turn         // the getMore under way; nil: there is none
+	used *turn         // can be used again; nil: there is none
 	idle chan struct{} // closed when turn ends; nil unless Close waits for that
 }
 
-// turn holds what one getMore needs, in one allocation: its context, which Close can cancel, and
-// its operation, with the state that it is made of.
+// turn holds what one getMore needs: its context, which Close can cancel, and its operation, with
+// the state that it is made of. Most cursors use one turn for all.
 type turn struct {
 	ctxwatch.Child
 	operation operation.Operation
@@ -191,7 +192,12 @@ func (c *Cursor) readyLocked() (b Batch, ready bool, err error) {
 
 // beginLocked returns the getMore to run.
 func (c *Cursor) beginLocked(ctx context.Context, lend bool) *turn {
-	t := &turn{state: c.state}
+	t := c.used
+	if t == nil {
+		t = new(turn)
+	}
+	c.used = nil
+	t.state = c.state
 	t.Init(ctx)
 	if c.server == nil {
 		c.server = selection.Address(c.state.Server)
@@ -228,6 +234,8 @@ func (c *Cursor) rest(t *turn, returned bool) {
 	defer c.mu.Unlock()
 	if !returned {
 		c.broken, c.lost = errPanicked, c.pin != nil
+	} else if t.IsUnseen() {
+		c.used = t
 	}
 	c.turn = nil
 	if c.idle != nil {
