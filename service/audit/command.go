@@ -88,9 +88,9 @@ func (t *targets) beside(database, name string, cmd bson.Raw) {
 			t.add(database+"."+to, "to")
 		}
 	case "mapreduce":
-		if out, ok := cmd.Lookup("out"); ok {
-			if to := outputOf(database, out); to != unknown { // inline has none
-				t.add(to, "out")
+		for key, out := range cmd.All() {
+			if key == "out" && !isInline(out) {
+				t.add(outputOf(database, out), "out")
 			}
 		}
 	case "bulkwrite":

@@ -129,7 +129,14 @@ func isAmbiguous(d bson.Raw) bool {
 }
 
 // outputs are the keys that name a collection in what a stage or a mapReduce writes to.
-var outputs = [...]string{"coll", "replace", "merge", "reduce"}
+var outputs = [...]string{"coll", "replace", "merge", "reduce", "normal"}
+
+// isInline reports whether a mapReduce writes into its reply only.
+func isInline(out bson.Value) bool {
+	d, ok := out.Document()
+	_, inline := d.Lookup("inline")
+	return ok && inline && d.Len() == 1
+}
 
 // textAt returns the string with that key; "": there is none.
 func textAt(d bson.Raw, key string) string {

@@ -123,6 +123,12 @@ func TestCommandsWrite(t *testing.T) {
 		"mapReduce adds elsewhere":  {text(`{"mapReduce": "c", "out": {"reduce": "c"}}`), false},
 		"in another database":       {text(`{"mapReduce": "c", "out": {"merge": "archive", "db": "e"}}`), false},
 		"two collections":           {text(`{"mapReduce": "c", "out": {"merge": "archive", "reduce": "all"}}`), false},
+		"an empty database":         {text(`{"mapReduce": "c", "out": {"merge": "archive", "db": ""}}`), false},
+		"an empty name":             {text(`{"mapReduce": "c", "out": ""}`), false},
+		"an old name of replace":    {text(`{"mapReduce": "c", "out": {"normal": "all"}}`), false},
+		"inline beside it":          {text(`{"mapReduce": "c", "out": {"inline": 1, "normal": "c"}}`), false},
+		"inline beside a target":    {text(`{"mapReduce": "c", "out": {"inline": 1, "merge": "c"}}`), false},
+		"options of old servers":    {text(`{"mapReduce": "c", "out": {"merge": "archive", "sharded": true, "nonAtomic": true}}`), true},
 		"a number":                  {text(`{"mapReduce": "c", "out": 1}`), false},
 		"a mapReduce that explains": {text(`{"explain": {"mapReduce": "c", "out": "c"}}`), false},
 		"out twice": {bson.NewBuilder(nil).String("mapReduce", "c").

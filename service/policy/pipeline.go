@@ -353,11 +353,11 @@ func (p *pipelines) into(name string, v bson.Value, l *limits) error {
 // reduced checks where a mapReduce writes its documents to, if not into its reply: a collection
 // that it replaces, or adds to.
 func (p *pipelines) reduced(out bson.Value) error {
-	if name, isText := out.Str(); isText {
+	wrong := problem("has a mapReduce whose out is not one collection")
+	if name, isText := out.Str(); isText && name != "" {
 		return p.all(Resource{p.database, name}, replacing)
 	}
 	operand, isDocument := out.Document()
-	wrong := problem("has a mapReduce whose out is not one collection")
 	if !isDocument || isAmbiguous(operand) {
 		return wrong
 	}
@@ -365,18 +365,23 @@ func (p *pipelines) reduced(out bson.Value) error {
 	var actions []string
 	for key, v := range operand.All() {
 		name, isText := v.Str()
-		switch {
-		case key != "db" && key != "replace" && key != "merge" && key != "reduce":
+		switch key {
+		case "inline", "sharded", "nonAtomic":
 			continue
-		case !isText || key != "db" && actions != nil:
-			return wrong
-		case key == "db":
+		case "db":
 			on.Database = name
-			continue
+		case "replace", "merge", "reduce":
+			if actions != nil {
+				return wrong
+			}
+			if on.Collection, actions = name, adding; key == "replace" {
+				actions = replacing
+			}
+		default: // servers before 4.4 have another name of replace
+			return wrong
 		}
-		on.Collection, actions = name, adding
-		if key == "replace" {
-			actions = replacing
+		if !isText || name == "" {
+			return wrong
 		}
 	}
 	return p.all(on, actions)

@@ -89,9 +89,12 @@ func (s *session) overNetwork(p profile.Profile) (grpc.ClientConnInterface, erro
 	if p := u.Port(); p != "" {
 		port = p
 	}
-	cc, err := grpc.NewClient("dns:///"+net.JoinHostPort(u.Hostname(), port), append(s.options, client.Keepalive(),
+	options := append([]grpc.DialOption{
+		client.Keepalive(),
 		grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)))...)
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
+	}, s.options...)
+	cc, err := grpc.NewClient("dns:///"+net.JoinHostPort(u.Hostname(), port), options...)
 	if err != nil {
 		return nil, err
 	}
