@@ -2,6 +2,7 @@ package ctxwatch
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -23,7 +24,7 @@ type Child struct {
 	mu        sync.Mutex // guards what follows, and the making of whole
 	interrupt func()     // of Watch; nil: nothing is watched
 	follows   Watch      // of the parent or of made, while interrupt is set
-	ordered   error      // the cause of the first Cancel; nil: there was none
+	ordered   error      // of Cancel: the first that is not context.Canceled, if any
 	orders    map[*order]struct{}
 }
 
@@ -131,15 +132,18 @@ func (c *Child) Watch(interrupt func()) bool {
 func (c *Child) Unwatch() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	watches := c.interrupt != nil
-	c.interrupt = nil
-	return watches && !c.follows.Cease()
+	watches, follows := c.interrupt != nil, c.follows
+	c.interrupt, c.follows = nil, Watch{}
+	return watches && !follows.Cease()
 }
 
 // Cancel ends the context with a cause, unless it has ended, and tells the callers of Orders.
 func (c *Child) Cancel(cause error) {
+	if cause == nil {
+		cause = context.Canceled
+	}
 	c.mu.Lock()
-	if c.ordered == nil {
+	if c.ordered == nil || errors.Is(c.ordered, context.Canceled) {
 		c.ordered = cause
 	}
 	orders := slices.Collect(maps.Keys(c.orders))
@@ -152,8 +156,9 @@ func (c *Child) Cancel(cause error) {
 
 // Orders has f called with the cause if the Child that ctx is, or one that it is below, is or was
 // canceled with Cancel, until stop is called. A context has one end: what goes on after the end of
-// ctx hears of a later Cancel by Orders only. f must not block, and may be called more than once,
-// also by Orders itself and after stop.
+// ctx hears of a later Cancel by Orders only. Of several before, f hears of the first one whose
+// cause is not context.Canceled. f must not block, and may be called more than once, also by Orders
+// itself and after stop.
 func Orders(ctx context.Context, f func(cause error)) (stop func()) {
 	o := &order{f}
 	var of []*Child

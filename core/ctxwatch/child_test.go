@@ -246,6 +246,14 @@ func TestOrders(t *testing.T) {
 			},
 			want: 1,
 		},
+		"twice before": {
+			before: func(outer, _ *ctxwatch.Child, _ context.CancelFunc) {
+				outer.Cancel(nil)
+				outer.Cancel(cause)
+				outer.Cancel(errors.New("later"))
+			},
+			want: 1,
+		},
 	} {
 		parent, cancel := context.WithCancel(t.Context())
 		var outer, inner ctxwatch.Child

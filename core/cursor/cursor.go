@@ -235,6 +235,7 @@ func (c *Cursor) rest(t *turn, returned bool) {
 	if !returned {
 		c.broken, c.lost = errPanicked, c.pin != nil
 	} else if t.IsUnseen() {
+		t.Init(context.Background()) // it keeps nothing of the caller's
 		c.used = t
 	}
 	c.turn = nil

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/client"
@@ -378,6 +380,37 @@ func TestPinBudget(t *testing.T) {
 		_ = b.find(t).Close(t.Context())
 		_ = z.Close(t.Context())
 	})
+}
+
+// TestKeepsNoContext checks that a cursor between two batches keeps nothing of the context of the
+// last one alive: it may wait for its caller for a long time.
+func TestKeepsNoContext(t *testing.T) {
+	run(t, 9, nil, func(t *testing.T, _ *fakemongo.Server, c *client.Client) {
+		cur := find(t, c, client.FindOptions{BatchSize: new(int32(2))})
+		value := next(t, cur)
+		for range 2 {
+			value = next(t, cur)
+		}
+		runtime.GC()
+		runtime.GC()
+		if value.Value() != nil {
+			t.Error("the value of the last context is kept")
+		}
+		if err := cur.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// next reads a batch with a context of its own, and returns a value of that.
+func next(t *testing.T, cur *cursor.Cursor) weak.Pointer[[1 << 10]byte] {
+	t.Helper()
+	type key struct{}
+	value := new([1 << 10]byte)
+	if _, err := cur.Next(context.WithValue(t.Context(), key{}, value)); err != nil {
+		t.Fatal(err)
+	}
+	return weak.Make(value)
 }
 
 // LB-023: Close interrupts a Next that is under way, and begins when that has ended. It does so

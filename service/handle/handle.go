@@ -132,12 +132,17 @@ func (w *Work) Cancel(cause error) {
 	}
 }
 
-// Wait blocks until the work has ended, or until ctx ends.
+// Wait blocks until the work has ended, or until ctx ends: then it returns the cause.
 func (w *Work) Wait(ctx context.Context) error {
 	select {
 	case <-w.done:
 		return nil
 	case <-ctx.Done():
+	}
+	select { // both may be
+	case <-w.done:
+		return nil
+	default:
 		return context.Cause(ctx)
 	}
 }

@@ -137,6 +137,8 @@ func EndAll[T Thing](ctx context.Context, things []T) (rest []T) {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
 			return things[i:]
 		}
 		wg.Go(func() {
