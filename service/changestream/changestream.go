@@ -225,7 +225,11 @@ type sender struct {
 
 func (s *sender) send(m *mooringv1.WatchResponse) error {
 	m.Shared, s.shared = s.shared, false
-	return s.ss.Send(m)
+	if err := s.ss.Send(m); err != nil {
+		return err
+	}
+	admission.From(s.ss.Context()).GoOn() // the client has a part of the result
+	return nil
 }
 
 // sendAllowed sends what the client may see of events. Their tokens name documents, so that none is

@@ -78,6 +78,7 @@ type options struct {
 	streams stream.Config
 	policy  *policy.Enforcer
 	bytes   int64
+	calls   admission.Limits
 	cursors int64
 }
 
@@ -93,6 +94,7 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 	cursors := cmp.Or(opt.cursors, maxOpen)
 	g.admission = admission.New(admission.Config{
 		Bytes:                  opt.bytes,
+		Calls:                  opt.calls,
 		ChangeStreams:          admission.Limits{Each: maxEach},
 		ChangeCursors:          admission.Limits{Total: cursors},
 		ChangeStreamsPerTicket: maxPerTicket,
@@ -122,7 +124,8 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 	mooringv1.RegisterChangeStreamServiceServer(conn, g.service)
 	g.api = mooringv1.NewChangeStreamServiceClient(conn)
 	if g.rest, err = front.New(front.Config{
-		Conn: conn, APIs: []front.API{rest.New(rest.Config{Tickets: g.tickets})},
+		Conn: conn, Admission: g.admission,
+		APIs: []front.API{rest.New(rest.Config{Tickets: g.tickets})},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -142,6 +145,15 @@ func start(t *testing.T, d *deployment.Deployment, change ...options) *gateway {
 		}
 	})
 	return g
+}
+
+// fill holds what is left of the memory, for others. It returns what gives it back.
+func (g *gateway) fill() (empty func()) {
+	full := &admission.Account{}
+	g.admission.Open(full, admission.Principal{Name: "others"})
+	full.Force(g.admission.Bytes().Limit)
+	g.t.Cleanup(full.Close)
+	return full.Close
 }
 
 // run runs a test in a bubble, on a replica set.

@@ -1,8 +1,10 @@
 package changestream_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -22,7 +24,6 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
-	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -576,15 +577,19 @@ func TestSharedLimits(t *testing.T) {
 // TestSharedWithoutMemory has a cursor read a large event while nothing is left of the memory. The
 // ring has no room for it, so that the stream catches up with a cursor of its own, which gets what
 // the shared one has given back.
-func TestSharedWithoutMemory(t *testing.T) {
+func TestSharedWithoutMemory(t *testing.T) { testWithoutMemory(t, onShop()) }
+
+// TestOwnWithoutMemory has a stream with a cursor of its own read large events while nothing is
+// left of the memory.
+func TestOwnWithoutMemory(t *testing.T) { testWithoutMemory(t, ownOnShop()) }
+
+func testWithoutMemory(t *testing.T, request *mooringv1.WatchRequest) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		const all = 1 << 20
 		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
-		g := start(t, d, options{bytes: all})
-		w := g.watch(onShop())
-		var full admission.Account
-		g.admission.Open(&full, admission.Principal{Name: "others"})
-		full.Force(all)
+		g := start(t, d, options{bytes: 1 << 20})
+		w := g.watch(request)
+		empty := g.fill()
 		for id := range 3 {
 			g.command(fmt.Sprintf(`{"insert": "c", "documents": [{"_id": %d, "a": "%s"}]}`, id,
 				strings.Repeat("x", 100_000)))
@@ -594,7 +599,75 @@ func TestSharedWithoutMemory(t *testing.T) {
 			}
 			late.Stop()
 		}
-		full.Close()
+		empty()
 		w.leave()
+	})
+}
+
+// TestOpenWithoutMemory has no memory for the reply that opens a stream: the client, which has
+// nothing of it, is refused.
+func TestOpenWithoutMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{bytes: 1 << 20})
+		first := g.watch(ownOnShop())
+		first.leave()
+		g.command(`{"insert": "c", "documents": [{"_id": 1, "a": "` +
+			strings.Repeat("x", 100_000) + `"}]}`)
+		empty := g.fill()
+		s, err := g.api.Watch(t.Context(), after(ownOnShop(), first.token))
+		if err == nil {
+			_, err = s.Recv()
+		}
+		if status.Code(err) != codes.Unavailable || reason(err) != rpcerr.Overloaded {
+			t.Errorf("a stream without room for its first event: %v", err)
+		}
+		empty()
+		time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake: what is left of the call ends
+	})
+}
+
+// TestWithoutMemoryOnREST has streams of the REST port that have begun write the JSON of a large
+// document while nothing is left of the memory.
+func TestWithoutMemoryOnREST(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{bytes: 1 << 20})
+		for _, accept := range []string{"text/event-stream", "application/x-ndjson"} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			r := httptest.NewRequestWithContext(ctx, http.MethodGet,
+				"/v1/databases/db/collections/c:watch", nil)
+			r.Header.Set("Accept", accept)
+			from, to := io.Pipe()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				g.rest.ServeHTTP(&piped{header: http.Header{}, to: to}, r)
+				_ = to.Close()
+			}()
+			lines := bufio.NewReader(from)
+			for begun := false; !begun; {
+				line, err := lines.ReadString('\n')
+				if err != nil {
+					t.Fatal(err)
+				}
+				begun = strings.Contains(line, "_data")
+			}
+			empty := g.fill()
+			g.command(`{"insert": "c", "documents": [{"a": "` + strings.Repeat("x", 300_000) +
+				`"}]}`)
+			got := ""
+			for err := error(nil); err == nil && !strings.Contains(got, "xxx"); {
+				got, err = lines.ReadString('\n')
+			}
+			if !strings.Contains(got, "xxx") {
+				t.Errorf("%s ends with %q", accept, got)
+			}
+			empty()
+			cancel()
+			_, _ = io.Copy(io.Discard, from)
+			<-done
+			time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
+		}
 	})
 }
