@@ -238,14 +238,14 @@ func (a *Admission) LeaveStream(p Principal) { a.streams.give(p, 1) }
 // EnterCommand counts a command of a stream as a call in flight, so that a stream has the same
 // share of these as a client that reads pages. open is false for the command that opens the stream:
 // EnterCommand then blocks for at most Config.Patience and until ctx ends, and its errors are
-// *Error and *WaitError. For later commands open is true: EnterCommand then blocks until there is
-// room or ctx ends, and its error is the cause of ctx. If EnterCommand returns nil, the caller must
-// call LeaveCommand when the server has answered.
+// *Error and *WaitError. For later commands open is true, and after GoOn it counts as true:
+// EnterCommand then blocks until there is room or ctx ends, and its error is the cause of ctx. If
+// EnterCommand returns nil, the caller must call LeaveCommand when the server has answered.
 func (c *Account) EnterCommand(ctx context.Context, open bool) error {
 	if !c.charges() {
 		return nil
 	}
-	if open {
+	if open || c.isOpen() {
 		_, err := c.admission.calls.await(ctx, c.principal, 1, false, nil)
 		return err
 	}

@@ -78,9 +78,10 @@ func (a *Admission) AdmitReply(ctx context.Context, size int) (done func(kept bo
 }
 
 // GoOn says that the client already has a part of the result. From now on no charge of the call is
-// refused. It waits instead until it fits, or until the call gets the overdraft: the permission,
-// which one call has at a time, to exceed the budget. The call has it until it has given back, or
-// handed over, as many bytes as it has overdrawn: it may be open for days.
+// refused, nor a place of EnterCommand. A charge waits instead until it fits, or until the call
+// gets the overdraft: the permission, which one call has at a time, to exceed the budget. The call
+// has it until it has given back, or handed over, as many bytes as it has overdrawn: it may be open
+// for days.
 func (c *Account) GoOn() {
 	if !c.charges() {
 		return

@@ -25,6 +25,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/match"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/policy"
@@ -566,6 +567,43 @@ func TestLiveMemory(t *testing.T) {
 			t.Errorf("%d documents, whose ids are charged with %d", len(f.list),
 				g.admission.Bytes().Held)
 		}
+		f.leave()
+	})
+}
+
+// TestLiveWaitsForItsPlace has no place among the calls in flight when a server must be asked about
+// a document, and when the collection is dropped. A stream that has begun waits, another is
+// refused.
+func TestLiveWaitsForItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{calls: admission.Limits{Total: 1}})
+		var other admission.Account
+		g.admission.Open(&other, admission.Principal{Name: "others"})
+		whileFull := func(do func()) {
+			if err := other.EnterCommand(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			do()
+			time.Sleep(time.Minute) //nolint:forbidigo // time is fake
+			other.LeaveCommand()
+		}
+		f := g.live("", liveOn(t, `{"z": 1}`, `{"z": 1}`))
+		whileFull(func() { g.insertWide(1, 1) })
+		if got := f.next(); got != "added 1" {
+			t.Errorf("%q, want the document that a server takes", got)
+		}
+		whileFull(func() { g.command(`{"drop": "c"}`) })
+		f.until(func() bool { return f.ready == 2 })
+		whileFull(func() {
+			s, err := g.api.Live(t.Context(), liveOn(t, "", ""))
+			if err == nil {
+				_, err = s.Recv()
+			}
+			if reason(err) != rpcerr.Overloaded {
+				t.Errorf("a stream without a place for its find: %v", err)
+			}
+		})
 		f.leave()
 	})
 }
