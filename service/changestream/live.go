@@ -331,39 +331,27 @@ func isRefusal(err error, codes ...int32) bool {
 
 // added sends documents of the snapshot.
 func (l *live) added(ctx context.Context, docs []bson.Raw) error {
-	err := l.charged(ctx, docs, func() error {
-		for _, d := range docs {
-			l.view.show(d)
-		}
-		return l.checkShown()
-	})
-	if err != nil {
+	most := l.view.bytes
+	for _, d := range docs {
+		id, _ := d.Lookup("_id")
+		most += cost(id)
+	}
+	if err := l.charge(ctx, most); err != nil {
+		return err
+	}
+	for _, d := range docs {
+		l.view.show(d)
+	}
+	if err := l.checkShown(); err != nil {
 		return err
 	}
 	return l.send(kindAdded, docs) //nolint:contextcheck // a turn comes soon
 }
 
-// charged does something that shows some of these documents, or of the documents of these events.
-// Their ids are charged before.
-func (l *live) charged(ctx context.Context, docs []bson.Raw, do func() error) error {
-	most := int64(0)
-	for _, d := range docs {
-		id, ok := d.Lookup("_id")
-		if key, isEvent := d.Lookup("documentKey"); isEvent {
-			of, _ := key.Document()
-			id, ok = of.Lookup("_id")
-		}
-		if ok {
-			most += cost(id)
-		}
-	}
-	if err := l.ids.Grow(ctx, most); err != nil {
-		return err
-	}
-	before := l.view.bytes
-	err := do()
-	l.ids.Shrink(most - (l.view.bytes - before))
-	return err
+// charge has ids charged with so many bytes, or more. If they do not fit, it fails, even after
+// documents were sent: streams that wait for each other's ids would wait for ever.
+func (l *live) charge(ctx context.Context, bytes int64) error {
+	return l.ids.Grow(ctx, bytes-l.ids.Held())
 }
 
 // checkShown returns an error if the client has too many documents.
@@ -380,32 +368,35 @@ func (l *live) checkShown() error {
 
 // events sends what events tell the client.
 func (l *live) events(ctx context.Context, events []bson.Raw) error {
-	return l.charged(ctx, events, func() error {
-		var run []bson.Raw
-		kind := ""
-		flush := func() error { //nolint:contextcheck // see added
-			docs := run
-			run = nil
-			return l.send(kind, docs)
+	var run []bson.Raw
+	kind := ""
+	flush := func() error { //nolint:contextcheck // see added
+		docs := run
+		run = nil
+		return l.send(kind, docs)
+	}
+	for _, event := range events {
+		told, ends, err := l.event(ctx, event)
+		if err != nil {
+			return err
 		}
-		for _, event := range events {
-			told, ends, err := l.event(ctx, event)
-			if err != nil {
+		if ends || told.document != nil && told.kind != kind {
+			if err := flush(); err != nil {
 				return err
 			}
-			if ends || told.document != nil && told.kind != kind {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
-			if ends {
-				l.ended, kind, run = true, kindRemoved, l.view.clear()
-			} else if told.document != nil {
-				kind, run = told.kind, append(run, told.document)
-			}
 		}
-		return flush()
-	})
+		if ends {
+			l.ended, kind, run = true, kindRemoved, l.view.clear()
+		} else if told.document != nil {
+			kind, run = told.kind, append(run, told.document)
+		}
+		if err := l.charge(ctx, l.view.bytes); err != nil {
+			return err
+		}
+	}
+	err := flush()
+	l.ids.Shrink(l.ids.Held() - l.view.bytes)
+	return err
 }
 
 // event returns what an event tells the client, or that it takes all documents away.

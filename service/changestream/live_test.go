@@ -571,6 +571,41 @@ func TestLiveMemory(t *testing.T) {
 	})
 }
 
+// TestLiveWithoutMemory changes and deletes documents of a client while nothing is left of the
+// memory. Only a document that it does not have takes more, and is refused.
+func TestLiveWithoutMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{bytes: 1 << 20})
+		g.insert(1, 2, 3)
+		f := g.live("", liveOn(t, `{"n": {"$exists": false}}`, ""))
+		held := g.admission.Bytes().Held
+		g.fill()
+		for _, row := range []struct{ command, want string }{
+			{`{"update": "c", "updates": [{"q": {"_id": 1}, "u": {"$set": {"x": 1}}}]}`, "changed 1"},
+			{`{"delete": "c", "deletes": [{"q": {"_id": 1}, "limit": 1}]}`, "removed 1"},
+			{`{"update": "c", "updates": [{"q": {"_id": 2}, "u": {"$set": {"n": 1}}}]}`, "removed 2"},
+			{`{"insert": "c", "documents": [{"_id": 4, "n": 1}]}`, ""},
+			{`{"update": "c", "updates": [{"q": {"_id": 3}, "u": {"$set": {"x": 1}}}]}`, "changed 3"},
+		} {
+			g.command(row.command)
+			if row.want == "" {
+				continue
+			}
+			if got := f.next(); got != row.want {
+				t.Errorf("%s: %q, want %q", row.command, got, row.want)
+			}
+		}
+		if now := g.admission.Bytes().Held - g.admission.Bytes().Limit; now >= held {
+			t.Errorf("%d bytes are charged for one document, and were %d for three", now, held)
+		}
+		g.insert(5)
+		if said, err := f.message(); reason(err) != rpcerr.Overloaded {
+			t.Errorf("one more document: %q, %v", said, err)
+		}
+	})
+}
+
 // TestLiveWaitsForItsPlace has no place among the calls in flight when a server must be asked about
 // a document, and when the collection is dropped. A stream that has begun waits, another is
 // refused.
