@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mooringdb/mooring/service/literal"
 )
@@ -51,6 +52,8 @@ func checkPath(path string) error {
 		return errors.New(quoted(path) + " begins or ends with a space: remove it")
 	case strings.ContainsRune(path, 0):
 		return errors.New(quoted(path) + " has a zero byte in it")
+	case !utf8.ValidString(path):
+		return errors.New(quoted(path) + " is not UTF-8")
 	case strings.Count(path, ".") >= maxDepth:
 		return errors.New("the name has more than " + strconv.Itoa(maxDepth) +
 			" parts")

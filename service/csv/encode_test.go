@@ -83,9 +83,12 @@ func TestEncodeHeader(t *testing.T) {
 	if got := e.AppendHeader(nil); string(got) != header {
 		t.Errorf("the header is %q, want %q", got, header)
 	}
-	_, err = csv.NewEncoder([]csv.Column{{Path: "a"}, {Path: "a.b"}}, csv.EncoderOptions{})
-	if err == nil {
-		t.Error("a column in another has an encoder")
+	for name, of := range map[string][]csv.Column{
+		"a column in another": {{Path: "a"}, {Path: "a.b"}}, "not UTF-8": {{Path: "caf\xe9"}},
+	} {
+		if _, err = csv.NewEncoder(of, csv.EncoderOptions{}); err == nil {
+			t.Errorf("%s has an encoder", name)
+		}
 	}
 }
 

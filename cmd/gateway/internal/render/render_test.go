@@ -9,6 +9,7 @@ import (
 	"github.com/rivo/uniseg"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/render"
+	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
 )
 
@@ -126,5 +127,23 @@ func TestJSON(t *testing.T) {
 	}
 	if _, err := render.New(nil, render.Options{Format: "xml"}); err == nil {
 		t.Error("xml is a format")
+	}
+}
+
+// TestNoColumns has fields whose names cannot be those of columns.
+func TestNoColumns(t *testing.T) {
+	for _, name := range []string{"a.b", "", "caf\xe9"} {
+		var b bytes.Buffer
+		w, err := render.New(&b, render.Options{Format: render.CSV})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(bson.NewBuilder(nil).Int32(name, 1).Finish()); err != nil {
+			t.Fatal(err)
+		}
+		const want = "cannot be a column"
+		if err := w.Close(); err == nil || !strings.Contains(err.Error(), want) || b.Len() > 0 {
+			t.Errorf("%q: %v, %q, want that it %s", name, err, b.String(), want)
+		}
 	}
 }
