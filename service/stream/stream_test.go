@@ -67,7 +67,7 @@ func TestMessagesAndBatches(t *testing.T) {
 	if err != nil || got != 10_001 || f.closed != 1 {
 		t.Errorf("%d documents, closed %d times, %v", got, f.closed, err)
 	}
-	if f.sizes[0] != batch.First || f.sizes[1] != 4*batch.First || f.sizes[2] != 1024 {
+	if f.sizes[0] != batch.First || f.sizes[1] != 4*batch.First || f.sizes[2] != batch.MaxTarget/1024 {
 		t.Errorf("batch sizes %v", f.sizes)
 	}
 }
@@ -112,7 +112,7 @@ func TestTheClientsBatchSizeIsTheLargest(t *testing.T) {
 		want                  []int32
 	}{
 		{"small", 30, 10, 7, []int32{7, 7, 7, 7, 7}},
-		{"more than a batch may hold", 3000, 10_000, 1_000_000, []int32{101, 104, 104, 104}},
+		{"more than a batch may hold", 3000, 10_000, 1_000_000, []int32{101, 52, 52, 52}},
 	} {
 		f := &fake{left: test.documents, size: test.size, batchSize: int32(test.asks)}
 		if err := stream.New(stream.Config{}).
@@ -138,7 +138,7 @@ func TestFirst(t *testing.T) {
 	small, large := batch.Source{Database: "small"}, batch.Source{Database: "large"}
 	sizes := batch.NewSizes()
 	sizes.Saw(small, 10, 1000)
-	sizes.Saw(large, 2, 1<<20)
+	sizes.Saw(large, 2, batch.MaxTarget)
 	s := stream.New(stream.Config{Sizes: sizes})
 	for _, test := range []struct {
 		name   string
@@ -170,10 +170,10 @@ func TestFirstBatchFits(t *testing.T) {
 		src  stream.Source
 		want []int32
 	}{
-		{"nothing is known", stream.Source{Of: of}, []int32{batch.First, 10, 10}},
-		{"the source is known", stream.Source{Of: of}, []int32{10, 10}},
-		{"the cursor is known", stream.Source{Sizer: batch.Resume(100<<10, 1)}, []int32{4, 10}},
-		{"another source", stream.Source{Of: batch.Source{Database: "x"}}, []int32{batch.First, 10}},
+		{"nothing is known", stream.Source{Of: of}, []int32{batch.First, 5, 5}},
+		{"the source is known", stream.Source{Of: of}, []int32{5, 5}},
+		{"the cursor is known", stream.Source{Sizer: batch.Resume(100<<10, 1)}, []int32{4, 5}},
+		{"another source", stream.Source{Of: batch.Source{Database: "x"}}, []int32{batch.First, 5}},
 	} {
 		f := &fake{left: 200, size: 100 << 10}
 		test.src.Cursor = f
