@@ -244,30 +244,38 @@ func TestReplicasFindEachOther(t *testing.T) {
 }
 
 // TestConfigurationOfARunningPod checks that no change of the configuration reaches a running Pod,
-// which kubelets do to what is mounted as a directory, and that one of the policy does.
+// which kubelets do to what is mounted as a directory, and that one of the policy does. A container
+// that starts again in an old Pod gets the new configuration, and must find the policy, too: the
+// path is the same in each release of the chart, and there without a policy.
 func TestConfigurationOfARunningPod(t *testing.T) {
 	needHelm(t)
-	objects := render(t, "-f", "mooring/ci/everything.yaml")
-	var cfg struct{ Policy struct{ File string } }
-	if err := yaml.Unmarshal([]byte(one(t, objects, "ConfigMap").Data["mooring.yaml"]),
-		&cfg); err != nil {
-		t.Fatal(err)
-	}
-	spec := one(t, objects, "Deployment").Spec.Template.Spec
-	c := spec.Containers[0]
-	if len(c.Args) != 3 || c.Args[1] != "--config" {
-		t.Fatalf("the container's arguments are %q", c.Args)
-	}
-	subPaths := map[string]string{}
-	for _, m := range c.VolumeMounts {
-		i := slices.IndexFunc(spec.Volumes, func(v volume) bool { return v.Name == m.Name })
-		if spec.Volumes[i].ConfigMap != nil {
-			subPaths[m.MountPath] = m.SubPath
+	const policy = "/etc/mooring/config/policy.cedar"
+	for file, want := range map[string]string{"everything": policy, "minimal": ""} {
+		objects := render(t, "-f", "mooring/ci/"+file+".yaml")
+		var cfg struct{ Policy struct{ File string } }
+		if err := yaml.Unmarshal([]byte(one(t, objects, "ConfigMap").Data["mooring.yaml"]),
+			&cfg); err != nil {
+			t.Fatal(err)
 		}
-	}
-	want := map[string]string{c.Args[2]: "mooring.yaml", filepath.Dir(cfg.Policy.File): ""}
-	if !maps.Equal(subPaths, want) {
-		t.Errorf("the ConfigMap is mounted as %q, want %q", subPaths, want)
+		if cfg.Policy.File != want {
+			t.Errorf("%s: policy.file is %q, want %q", file, cfg.Policy.File, want)
+		}
+		spec := one(t, objects, "Deployment").Spec.Template.Spec
+		c := spec.Containers[0]
+		if len(c.Args) != 3 || c.Args[1] != "--config" {
+			t.Fatalf("the container's arguments are %q", c.Args)
+		}
+		subPaths := map[string]string{}
+		for _, m := range c.VolumeMounts {
+			i := slices.IndexFunc(spec.Volumes, func(v volume) bool { return v.Name == m.Name })
+			if spec.Volumes[i].ConfigMap != nil {
+				subPaths[m.MountPath] = m.SubPath
+			}
+		}
+		mounts := map[string]string{c.Args[2]: "mooring.yaml", filepath.Dir(policy): ""}
+		if !maps.Equal(subPaths, mounts) {
+			t.Errorf("%s: the ConfigMap is mounted as %q, want %q", file, subPaths, mounts)
+		}
 	}
 }
 

@@ -149,7 +149,7 @@ func TestRendered(t *testing.T) {
 			"a volume",
 			"extraVolumes[0].name=x,extraVolumeMounts[0].name=x,extraVolumeMounts[0].mountPath=/x",
 			map[string]any{
-				pod + "volumes|4|name": "x", box + "volumeMounts|4|mountPath": "/x",
+				pod + "volumes|4|name": "x", box + "volumeMounts|5|mountPath": "/x",
 			},
 		},
 		{"a memory limit in Gi", "resources.limits.memory=1.5Gi", map[string]any{box + "env|1|value": "1449551462"}},

@@ -166,7 +166,7 @@ annotations:
 {{- $_ := set $own "auth" (dict "apiKeysFile" (printf "/etc/mooring/api-keys/%s" .Values.apiKeysSecret.key)) }}
 {{- end }}
 {{- if .Values.policy }}
-{{- $_ := set $own "policy" (dict "file" "/etc/mooring/policy/policy.cedar") }}
+{{- $_ := set $own "policy" (dict "file" "/etc/mooring/config/policy.cedar") }}
 {{- end }}
 {{- if .Values.metrics.enabled }}
 {{- $_ := set $own "admin" (dict "address" ":27082") }}
@@ -211,8 +211,13 @@ capabilities:
 {{- define "mooring.volumeMounts" -}}
 # As a file it stays as it is until the container starts again.
 - name: config
-  mountPath: /etc/mooring/config/mooring.yaml
+  mountPath: /etc/mooring/mooring.yaml
   subPath: mooring.yaml
+  readOnly: true
+# As a directory it changes in a running Pod. It has the policy, and is there without one: a
+# container that starts again while an upgrade goes on may need it.
+- name: config
+  mountPath: /etc/mooring/config
   readOnly: true
 - name: uri
   mountPath: /etc/mooring/uri
@@ -231,12 +236,6 @@ capabilities:
 {{- if .Values.apiKeysSecret.name }}
 - name: api-keys
   mountPath: /etc/mooring/api-keys
-  readOnly: true
-{{- end }}
-{{- if .Values.policy }}
-# As a directory it changes in a running Pod.
-- name: config
-  mountPath: /etc/mooring/policy
   readOnly: true
 {{- end }}
 {{- with .Values.extraVolumeMounts }}
