@@ -31,6 +31,7 @@ func TestRefused(t *testing.T) {
 		{"no image", []string{"--set", strings.Replace(demanded, "image.repository=r,", "", 1)}, "image/repository"},
 		{"an image in upper case", []string{"--set", "image.repository=R"}, "/image/repository"},
 		{"client certificates without their authorities", []string{"--set", "tlsSecret.name=x,config.tls.clientCertificates=required"}, "tlsSecret.clientAuthorityKey"},
+		{"client certificates that probes do not have", []string{"--set", "tlsSecret.name=x,tlsSecret.clientAuthorityKey=ca,config.tls.clientCertificates=required,metrics.enabled=false"}, "metrics.enabled"},
 		{"a certificate's file", []string{"--set", "config.tls.certificateFile=x"}, "certificateFile"},
 		{"a digest that is none", []string{"--set", "image.digest=sha256:12"}, "/image/digest"},
 		{"no connection string", []string{"--set", "uriSecret.name="}, "uriSecret.name"},

@@ -107,8 +107,13 @@ annotations:
 {{- if and .Values.tlsSecret.clientAuthorityKey (not .Values.tlsSecret.name) }}
 {{- fail "tlsSecret.clientAuthorityKey: needs tlsSecret.name" }}
 {{- end }}
-{{- if and (eq (dig "tls" "clientCertificates" "" .Values.config) "required") (not .Values.tlsSecret.clientAuthorityKey) }}
+{{- if eq (dig "tls" "clientCertificates" "" .Values.config) "required" }}
+{{- if not .Values.tlsSecret.clientAuthorityKey }}
 {{- fail "tlsSecret.clientAuthorityKey: config.tls.clientCertificates=required needs it" }}
+{{- end }}
+{{- if not .Values.metrics.enabled }}
+{{- fail "metrics.enabled: config.tls.clientCertificates=required needs it, for the probes" }}
+{{- end }}
 {{- end }}
 {{- if not (or .Values.apiKeysSecret.name (dig "auth" "jwt" "issuer" "" .Values.config)
       .Values.tlsSecret.clientAuthorityKey .Values.allowUnauthenticated) }}
