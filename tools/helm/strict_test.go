@@ -16,6 +16,7 @@ import (
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -92,10 +93,10 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestAutoscalerOn upgrades a release to one with an autoscaler, as Helm does it on the server. The
-// number of replicas must stay if docs/operations.md was followed, and no later upgrade may change
-// what the autoscaler sets.
-func TestAutoscalerOn(t *testing.T) {
+// TestAutoscaler upgrades a release to one with an autoscaler and back, as Helm does it on the
+// server. The number of replicas must stay if docs/operations.md was followed, and no later upgrade
+// may change what the autoscaler sets, but one that switches it off as the page says.
+func TestAutoscaler(t *testing.T) {
 	docs, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
@@ -105,6 +106,7 @@ func TestAutoscalerOn(t *testing.T) {
 	if before == nil {
 		t.Fatal("docs/operations.md has no Deployment to apply")
 	}
+	force := bytes.Contains(docs, []byte("--force-conflicts"))
 	fixed := deployment(t, "replicas=5")
 	scaled := deployment(t, "autoscaling.enabled=true")
 	for _, row := range []struct {
@@ -117,10 +119,13 @@ func TestAutoscalerOn(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			client := fake.NewClientset().AppsV1().Deployments("default")
+			try := func(manager string, manifest []byte, force bool) (*appsv1.Deployment, error) {
+				return client.Patch(t.Context(), "mooring", types.ApplyYAMLPatchType, manifest,
+					metav1.PatchOptions{FieldManager: manager, Force: &force})
+			}
 			apply := func(manager string, manifest []byte) *appsv1.Deployment {
 				t.Helper()
-				d, err := client.Patch(t.Context(), "mooring", types.ApplyYAMLPatchType, manifest,
-					metav1.PatchOptions{FieldManager: manager})
+				d, err := try(manager, manifest, false)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -142,6 +147,15 @@ func TestAutoscalerOn(t *testing.T) {
 			}
 			if got := replicas(apply("helm", scaled)); got != 7 {
 				t.Errorf("after another upgrade replicas = %d, want the autoscaler's 7", got)
+			}
+			if _, err := try("helm", fixed, false); !apierrors.IsConflict(err) {
+				t.Errorf("without what the page says the way back ends with %v", err)
+			}
+			if d, err = try("helm", fixed, force); err != nil {
+				t.Fatal(err)
+			}
+			if got := replicas(d); got != 5 {
+				t.Errorf("after the way back replicas = %d, want the release's 5", got)
 			}
 		})
 	}
