@@ -32,15 +32,15 @@ var mayBeZero = map[string]string{
 }
 
 // TestQueries has a real Prometheus scrape two replicas and a gateway behind a load balancer, on
-// which everything goes on that a gateway does, faults too. Every query of the dashboard shows
-// data: a number that is not 0.
+// which everything goes on that a gateway does, faults too, and a gateway that is stopping. Every
+// query of the dashboard shows data: a number that is not 0.
 func TestQueries(t *testing.T) {
 	if !prometheus.Installed() {
 		t.Skip(prometheus.Missing)
 	}
 	w := newWorld(t)
 	var targets []string
-	for _, g := range w.gateways() {
+	for _, g := range append(w.gateways(), w.startStopping()) {
 		targets = append(targets, strings.TrimPrefix(g.Admin, "http://"))
 	}
 	p := prometheus.Start(t, prometheus.Config{Targets: targets})

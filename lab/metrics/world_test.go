@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -177,4 +178,13 @@ func (w *world) startBalanced() {
 		"--audit-file", filepath.Join(w.t.TempDir(), "audit"),
 		"--tls-key-file", certtest.File(w.t, "key", pair.KeyBlock(w.t)),
 		"--tls-certificate-file", certtest.File(w.t, "certificate", pair.CertificateBlock()))
+}
+
+// startStopping starts a gateway that has been told to stop, and lingers for many scrapes.
+func (w *world) startStopping() *gateway.Gateway {
+	g := w.startGateway(w.set.URI(false, nil), "--drain-linger", "1m")
+	if err := g.Signal(syscall.SIGTERM); err != nil {
+		w.t.Fatal(err)
+	}
+	return g
 }

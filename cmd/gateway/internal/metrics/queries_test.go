@@ -2,8 +2,10 @@ package metrics_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -120,6 +122,40 @@ func TestQueries(t *testing.T) {
 	}
 	for name, q := range rules(t) {
 		check(name, q)
+	}
+}
+
+// TestReadyPanel asks promtool whether the panel Ready has one tile for a replica, and a second one
+// only for a replica that is stopping.
+func TestReadyPanel(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skip("promtool is not installed (Debian: prometheus)")
+	}
+	var tiles []string
+	for _, q := range panels(t)["Ready"] {
+		tiles = append(tiles, fmt.Sprintf(`label_replace(%s, "query", "%d", "", "")`,
+			strings.ReplaceAll(q, "$instance", ".*"), len(tiles)))
+	}
+	file := filepath.Join(t.TempDir(), "test.yaml")
+	if err := os.WriteFile(file, []byte(`
+tests:
+  - input_series:
+      - {series: 'mooring_ready{instance="a"}', values: "1"}
+      - {series: 'mooring_stopping{instance="a"}', values: "0"}
+      - {series: 'mooring_ready{instance="b"}', values: "0"}
+      - {series: 'mooring_stopping{instance="b"}', values: "1"}
+    promql_expr_test:
+      - expr: 'count by (instance) (`+strings.Join(tiles, " or ")+`)'
+        exp_samples:
+          - {labels: '{instance="a"}', value: 1}
+          - {labels: '{instance="b"}', value: 2}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", file).
+		CombinedOutput(); err != nil {
+		t.Errorf("promtool: %v\n%s", err, out)
 	}
 }
 
