@@ -114,6 +114,7 @@ type Admission struct {
 	changeStreams, tickets *resource
 	changeCursors          *resource
 	rates                  atomic.Pointer[rates] // nil: there are no limits on rates
+	unrated                refused               // by all rates that there were
 	// overdraft is held by the one call that reads a reply for which there was no room.
 	overdraft chan struct{}
 	turns     *resource   // of heavy work; nothing is refused
@@ -137,7 +138,7 @@ func New(cfg Config) *Admission {
 		makeRoom:  cfg.MakeRoom,
 		pace:      newPace(),
 	}
-	a.rates.Store(newRates(cfg.Rate, cfg.RateEach))
+	a.rates.Store(newRates(cfg.Rate, cfg.RateEach, &a.unrated))
 	return a
 }
 
@@ -153,7 +154,7 @@ func (a *Admission) SetLimits(cfg Config) {
 	if r := a.rates.Load(); r != nil && r.total == cfg.Rate && r.each == cfg.RateEach {
 		return // the calls of the last second still count
 	}
-	a.rates.Store(newRates(cfg.Rate, cfg.RateEach))
+	a.rates.Store(newRates(cfg.Rate, cfg.RateEach, &a.unrated))
 }
 
 // Patience returns how long a call that begins to wait now waits; see Config.
@@ -203,11 +204,11 @@ func (a *Admission) ChangeCursors() Usage { return a.changeCursors.usage() }
 // Rates returns how many calls were refused because of Config.Rate and Config.RateEach. Its Held
 // and Waiting are 0.
 func (a *Admission) Rates() Usage {
-	r := a.rates.Load()
-	if r == nil {
-		return Usage{}
+	u := Usage{Refused: a.unrated.read()}
+	if r := a.rates.Load(); r != nil {
+		u.Limit = int64(r.total)
 	}
-	return Usage{Limit: int64(r.total), Refused: r.refused.read()}
+	return u
 }
 
 // EnterCall admits a unary call of a principal. It blocks for at most Config.Patience, and until

@@ -440,7 +440,11 @@ func TestSetLimits(t *testing.T) {
 			time.Since(begun) != 0 {
 			t.Errorf("the same rate again, after %v: %+v", time.Since(begun), e)
 		}
-		a.SetLimits(limits(0, 0))
+		for _, rate := range []float64{2, 0} { // what was refused stays counted
+			if a.SetLimits(limits(0, rate)); a.Rates().Refused != [3]uint64{admission.Full: 1} {
+				t.Errorf("a rate of %v: %+v", rate, a.Rates())
+			}
+		}
 		if err := a.EnterCall(ctx, named("c")); err != nil {
 			t.Errorf("without limits: %v", err)
 		}

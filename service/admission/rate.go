@@ -59,7 +59,7 @@ const remembered = 10_000
 // rates limits calls per second.
 type rates struct {
 	total, each float64 // 0: no limit
-	refused     refused
+	refused     *refused
 
 	// mu guards the fields below. Nothing blocks while it is held.
 	mu      sync.Mutex
@@ -67,8 +67,8 @@ type rates struct {
 	buckets *simplelru.LRU[Principal, bucket]
 }
 
-// newRates returns nil if there are no limits.
-func newRates(total, each float64) *rates {
+// newRates returns nil if there are no limits. What is refused is counted in refused.
+func newRates(total, each float64, refused *refused) *rates {
 	if total == 0 && each == 0 {
 		return nil
 	}
@@ -76,7 +76,7 @@ func newRates(total, each float64) *rates {
 	if err != nil {
 		panic("bug: admission: " + err.Error())
 	}
-	return &rates{total: total, each: each, buckets: lru}
+	return &rates{total: total, each: each, refused: refused, buckets: lru}
 }
 
 // take counts a call. Its error is an *Error. A call that is refused, by either limit, counts for

@@ -9,6 +9,7 @@ package rpcerr
 import (
 	"context"
 	"errors"
+	"net/http"
 	"reflect"
 	"strings"
 	"time"
@@ -103,7 +104,8 @@ func (x *explanation) look(err error) {
 	if e, ok := errors.AsType[*FieldError](err); ok {
 		x.field = strings.TrimSuffix(e.Field+"."+x.field, ".")
 	}
-	if x.retryAfter == 0 && (x.code == codes.Unavailable || x.code == codes.ResourceExhausted) {
+	if x.retryAfter == 0 && (x.code == codes.Unavailable ||
+		x.code == codes.ResourceExhausted && x.http == http.StatusTooManyRequests) {
 		x.retryAfter = retryAfter
 	}
 }

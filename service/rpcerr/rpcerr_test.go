@@ -700,6 +700,10 @@ func TestRetryAfter(t *testing.T) {
 	if got := rpcerr.HTTP(err).RetryAfter; got != 7*time.Second {
 		t.Errorf("RetryAfter = %v, want 7s", got)
 	}
+	large := rpcerr.HTTP(&rpcerr.Error{Reason: rpcerr.MessageTooLarge})
+	if large.RetryAfter != 0 {
+		t.Errorf("a message that is too large: RetryAfter = %v", large.RetryAfter)
+	}
 }
 
 func TestIsListed(t *testing.T) {

@@ -240,6 +240,51 @@ func TestResponsesInTurns(t *testing.T) {
 	})
 }
 
+// TestTurnOfACallThatEnds checks that a call that ends while its request waits for a turn keeps
+// none.
+func TestTurnOfACallThatEnds(t *testing.T) {
+	var a *admission.Admission // of the bubble, whose channels it must have
+	cfg := server.GRPCConfig{OpenAccount: func(_ context.Context, c *admission.Account) {
+		a.Open(c, admission.Principal{Name: "client"})
+	}}
+	inBubble(t, cfg, func(t *testing.T, s *rawServer) {
+		a, _ = charging(1 << 20)
+		others := make([]admission.Turn, max(1, runtime.GOMAXPROCS(0)-1)) // all that there are
+		for i := range others {
+			others[i] = a.Turn()
+			others[i].Take()
+		}
+		c := s.dial(t, 1<<20)
+		for i := range others {
+			id := uint32(2*i + 1)
+			c.open(id, "/test.Test/Unary")
+			c.begin(id, 40<<10, 40<<10)
+			c.write(func(f *http2.Framer) error { return f.WriteData(id, true, nil) })
+			synctest.Wait()
+			c.write(func(f *http2.Framer) error {
+				return f.WriteRSTStream(id, http2.ErrCodeCancel)
+			})
+			synctest.Wait()
+		}
+		for i := range others {
+			others[i].Leave()
+		}
+		synctest.Wait()
+		got := make(chan struct{})
+		go func() {
+			turn := a.Turn()
+			turn.Take()
+			turn.Leave()
+			close(got)
+		}()
+		select {
+		case <-got:
+		case <-time.After(time.Hour): // fake time
+			t.Fatal("no turn is left")
+		}
+	})
+}
+
 // TestMaxItems checks that a request with too many items is refused, and that items are charged.
 func TestMaxItems(t *testing.T) {
 	a, cfg := charging(1 << 20)

@@ -210,10 +210,10 @@ func (s *stream) decode(watched *reading, length int, compressed bool, m any) er
 		defer s.charged.Vacate(int64(len(data))) // the message keeps nothing of it
 	}
 	s.work = s.charged.Work(s.ctx)
+	defer s.work.Rest() // Do takes a turn also when it returns an error
 	if err := s.work.Do(len(data)); err != nil {
 		return err
 	}
-	defer s.work.Rest()
 	if err := s.checkItems(into, data); err != nil {
 		return err
 	}

@@ -67,7 +67,8 @@ func TestMessagesAndBatches(t *testing.T) {
 	if err != nil || got != 10_001 || f.closed != 1 {
 		t.Errorf("%d documents, closed %d times, %v", got, f.closed, err)
 	}
-	if f.sizes[0] != batch.First || f.sizes[1] != 4*batch.First || f.sizes[2] != batch.MaxTarget/1024 {
+	if f.sizes[0] != batch.First || f.sizes[1] != 4*batch.First ||
+		f.sizes[2] != batch.MaxTarget/1024 {
 		t.Errorf("batch sizes %v", f.sizes)
 	}
 }
