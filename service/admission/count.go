@@ -33,6 +33,25 @@ func (c *Count) Add(p Principal) { c.of.force(p, 1) }
 // Take does what Add does if one more thing fits, and reports whether it does.
 func (c *Count) Take(p Principal) bool { return c.of.spare(p, 1) }
 
+// AddSome counts so many more things of a principal, whether or not they fit. The caller must call
+// RemoveSome when they have ended.
+func (c *Count) AddSome(p Principal, n int64) { c.of.force(p, n) }
+
+// TakeSome does what AddSome does if they fit, or if the principal has none, and reports whether it
+// has.
+func (c *Count) TakeSome(p Principal, n int64) bool {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	if c.of.queue.held(p) == 0 {
+		c.of.queue.force(p, n)
+		return true
+	}
+	return c.of.queue.take(p, n, false) == fits
+}
+
+// RemoveSome takes back what AddSome or TakeSome has counted, or a part.
+func (c *Count) RemoveSome(p Principal, n int64) { c.of.give(p, n) }
+
 // Remove takes back one Add or Take.
 func (c *Count) Remove(p Principal) { c.of.give(p, 1) }
 

@@ -64,4 +64,22 @@ func TestCount(t *testing.T) {
 		t.Errorf("at the end a has %d, and all have %d", n, held)
 	}
 	ask("after all have ended", a, 0, "it fits")
+	for _, some := range []struct {
+		of   admission.Principal
+		n    int64
+		want bool
+	}{{a, 12, true}, {a, 1, false}, {b, 3, true}, {b, 1, false}} {
+		if c.TakeSome(some.of, some.n) != some.want {
+			t.Errorf("TakeSome(%v, %d) is not %t", some.of, some.n, some.want)
+		}
+	}
+	c.AddSome(b, 2)
+	c.RemoveSome(a, 12)
+	if !c.TakeSome(b, 1) {
+		t.Error("TakeSome refuses what fits")
+	}
+	c.RemoveSome(b, 6)
+	if n := c.Usage().Held; n != 0 {
+		t.Errorf("%d are left", n)
+	}
 }

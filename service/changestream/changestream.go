@@ -48,14 +48,21 @@ type Server struct {
 	own atomic.Int64
 	// catchUps counts the streams that catch up, of which each principal has a share.
 	catchUps *admission.Count
+	// taken counts the bytes of events that streams have taken from shared cursors and not sent.
+	taken *admission.Count
 }
 
 var _ mooringv1.ChangeStreamServiceServer = (*Server)(nil)
 
 // New returns the service.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, catchUps: admission.NewCount("change streams that catch up",
-		admission.Limits{Total: int64(cfg.Hub.MaxCatchUps())})}
+	return &Server{
+		cfg: cfg,
+		catchUps: admission.NewCount("change streams that catch up",
+			admission.Limits{Total: int64(cfg.Hub.MaxCatchUps())}),
+		taken: admission.NewCount("bytes of events that are not sent",
+			admission.Limits{Each: cfg.Hub.MaxTaken()}),
+	}
 }
 
 // errStopping ends the streams of a gateway that stops. A client goes on elsewhere. It is a

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/internal/fakemongo"
 	"github.com/mooringdb/mooring/internal/fakemongo/deployment"
+	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/changestream"
 	"github.com/mooringdb/mooring/service/payload"
 	"github.com/mooringdb/mooring/service/rpcerr"
@@ -669,5 +671,109 @@ func TestWithoutMemoryOnREST(t *testing.T) {
 			<-done
 			time.Sleep(10 * time.Second) //nolint:forbidigo // time is fake
 		}
+	})
+}
+
+// insertLarge inserts a document of a megabyte.
+func (g *gateway) insertLarge(collection string, id int) {
+	g.t.Helper()
+	g.command(fmt.Sprintf(`{"insert": "%s", "documents": [{"_id": %d, "a": "%s"}]}`, collection, id,
+		strings.Repeat("x", 1_000_000)))
+}
+
+// TestUnreadOfOne has a client open streams that it does not read, each of which takes another
+// event. They hold what they have taken of its memory, and only a part of all: the streams of
+// another client get their event from their shared cursor.
+func TestUnreadOfOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all, unread, prompt = 12 << 20, maxEach, 5
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{cursors: 20, bytes: all})
+		var a, b []*watch
+		for id := range unread {
+			a = append(a, g.watchAs("key:a", onShop()))
+			synctest.Wait()
+			g.insertLarge("c", id)
+			synctest.Wait()
+		}
+		other := onShop()
+		other.Collection = new("d")
+		for range prompt {
+			b = append(b, g.watchAs("key:b", other))
+		}
+		n := opened(d)
+		g.insertLarge("d", 1)
+		for _, w := range b {
+			if got := w.next(); got != "insert 1" {
+				t.Errorf("another client reads %q", got)
+			}
+		}
+		if n.Load() != 0 {
+			t.Errorf("%d cursors were opened to catch up", n.Load())
+		}
+		for _, w := range append(a, b...) {
+			w.leave()
+		}
+	})
+}
+
+// unreadClient is the response writer of a client that reads what comes before a large event.
+type unreadClient struct {
+	*httptest.ResponseRecorder
+	cut chan struct{}
+}
+
+func (c *unreadClient) Write(b []byte) (int, error) {
+	if len(b) < 50_000 {
+		return c.ResponseRecorder.Write(b)
+	}
+	<-c.cut
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (c *unreadClient) SetWriteDeadline(at time.Time) error {
+	if !at.IsZero() && at.Before(time.Now()) {
+		close(c.cut)
+	}
+	return nil
+}
+
+// TestUnreadIsCut has a stream on REST not read an event, which is small enough that its text is
+// not charged. It holds the event, also when the shared cursor's memory is given up, and ends when
+// a call needs that.
+func TestUnreadIsCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const all, size = 1 << 20, 100_000
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{bytes: all})
+		prompt := g.watchAs("key:b", onShop())
+		r := httptest.NewRequest(http.MethodGet, "/v1/databases/db/collections/c:watch", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		w := &unreadClient{httptest.NewRecorder(), make(chan struct{})}
+		var over sync.WaitGroup
+		over.Go(func() { g.rest.ServeHTTP(w, r) })
+		synctest.Wait()
+		g.command(`{"insert": "c", "documents": [{"_id": 1, "a": "` + strings.Repeat("x", size) +
+			`"}]}`)
+		prompt.next()
+		time.Sleep(31 * time.Second) //nolint:forbidigo // time is fake
+		g.hub.Reclaim(all)
+		if held := g.admission.Bytes().Held; held < size || held > size+10_000 {
+			t.Errorf("%d bytes are held, want those of the event", held)
+		}
+		var other admission.Account
+		g.admission.Open(&other, admission.Principal{Name: "others"})
+		_ = other.GrowLast(t.Context(), all)
+		select {
+		case <-w.cut:
+		default:
+			t.Error("the stream goes on")
+		}
+		over.Wait()
+		if err := other.GrowLast(t.Context(), all); err != nil {
+			t.Errorf("after the end of the stream: %v", err)
+		}
+		other.Close()
+		prompt.leave()
 	})
 }

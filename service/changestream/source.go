@@ -25,9 +25,12 @@ const (
 	// do if there is no limit on cursors.
 	catchUpShare = 4
 	maxCatchUps  = 1000
+	// takenShare is the part of the memory that the streams of one principal may have taken from
+	// shared cursors and not sent.
+	takenShare = 8
 )
 
-// ringPrincipal is charged for the events in memory.
+// ringPrincipal is charged for the events in memory that no stream has taken.
 var ringPrincipal = admission.Principal{Name: "change streams"}
 
 // NewHub returns the hub of a replica whose change streams may have so many cursors; 0: any number.
@@ -37,10 +40,14 @@ func NewHub(a *admission.Admission, cursors int64) *hub.Hub {
 	if cursors > 0 {
 		most = int(max(1, cursors/catchUpShare))
 	}
-	account := &admission.Account{}
-	a.Open(account, ringPrincipal)
+	account, taken := &admission.Account{}, int64(0)
+	if a != nil {
+		a.Open(account, ringPrincipal)
+		taken = a.Bytes().Limit / takenShare
+	}
 	h := hub.New(hub.Config{
 		Account: account, RingBytes: ringBytes, MaxCatchUps: most, MaxLingering: maxLingering,
+		MaxTaken: taken,
 	})
 	a.AddReclaim(func(n int64, only *admission.Principal) {
 		if only == nil || *only == ringPrincipal {
@@ -54,6 +61,7 @@ func NewHub(a *admission.Admission, cursors int64) *hub.Hub {
 type opener struct {
 	client   *client.Client
 	account  *admission.Account // says whose the cursors are
+	taken    reader
 	streams  *stream.Streams
 	catchUps *admission.Count
 	ns       client.Namespace
@@ -76,7 +84,42 @@ func (s *Server) newOpener(
 	}
 	o.opt.Caller, o.opt.RunOn = opt.Caller, true
 	admission.From(ctx).OpenFor(o.account)
+	o.taken = reader{admission.From(ctx), s.taken, o.account.Principal()}
 	return o
+}
+
+// reader charges the call of a stream for the events that it has taken from a shared cursor, so
+// that the streams that end for memory are those that hold some.
+type reader struct {
+	call  *admission.Account
+	taken *admission.Count
+	of    admission.Principal
+}
+
+var _ hub.Account = reader{}
+
+// Spare implements hub.Account. The bytes are in memory already: only how many of them the
+// principal's streams have taken says whether they fit.
+func (r reader) Spare(n int64) bool {
+	if !r.taken.TakeSome(r.of, n) {
+		return false
+	}
+	r.call.Force(n)
+	return true
+}
+
+// Force implements hub.Account.
+func (r reader) Force(n int64) {
+	r.taken.AddSome(r.of, n)
+	r.call.Force(n)
+}
+
+// Shrink implements hub.Account.
+func (r reader) Shrink(n int64) {
+	if n > 0 {
+		r.taken.RemoveSome(r.of, n)
+		r.call.Shrink(n)
+	}
 }
 
 // open implements hub.Open.
@@ -173,8 +216,8 @@ func (s *Server) subscribe(
 	ctx context.Context, of share, o *opener,
 ) (*hub.Subscription, error) {
 	for {
-		shared, err := s.cfg.Hub.Subscribe(ctx, of.key, of.hubFilter(), of.after,
-			flood.From(ctx).Number(), o.open)
+		by := hub.Reader{Near: flood.From(ctx).Number(), Who: o.taken.of, Account: o.taken}
+		shared, err := s.cfg.Hub.Subscribe(ctx, of.key, of.hubFilter(), of.after, by, o.open)
 		if _, refused := errors.AsType[*admission.Error](err); !refused || o.asked.Load() {
 			return shared, err
 		}

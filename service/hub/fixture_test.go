@@ -151,6 +151,12 @@ func (a *ledger) Spare(n int64) bool {
 	return true
 }
 
+func (a *ledger) Force(n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used += n
+}
+
 func (a *ledger) Shrink(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -189,7 +195,14 @@ func run(t *testing.T, change func(*Config), test func(f *fixture)) {
 
 func (f *fixture) subscribe(filter Filter, after bson.Raw) *Subscription {
 	f.t.Helper()
-	s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, filter, after, 0, f.log.Open)
+	return f.subscribeAs(f.account, filter, after)
+}
+
+// subscribeAs does what subscribe does, with another account for what is taken.
+func (f *fixture) subscribeAs(account *ledger, filter Filter, after bson.Raw) *Subscription {
+	f.t.Helper()
+	s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, filter, after,
+		Reader{Who: account, Account: account}, f.log.Open)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -63,21 +63,28 @@ type Source interface {
 // Open it was. If there is no room for a source, Open must return ErrBehind.
 type Open func(ctx context.Context, after bson.Raw) (Source, bson.Raw, error)
 
-// Account counts the bytes of the events in memory. *admission.Account implements it.
+// Account counts the bytes of events in memory. Its methods do not block. *admission.Account
+// implements it.
 type Account interface {
-	// Spare charges bytes if they fit, and reports whether they do. It does not block.
+	// Spare charges bytes if they fit, and reports whether they do.
 	Spare(n int64) bool
+	// Force charges bytes, whether or not they fit.
+	Force(n int64)
 	Shrink(n int64)
 }
 
 // Config configures a Hub. Account and RingBytes are required.
 type Config struct {
+	// Account is charged for events that no subscriber has taken. See Reader.
 	Account Account
 	// RingBytes is the most bytes that the ring of one source takes, unless the newest reply of the
 	// source alone takes more.
 	RingBytes int
 	// MaxCatchUps is how many subscribers may catch up at a time; 0: none.
 	MaxCatchUps int
+	// MaxTaken is how many bytes of events the account of a Reader should permit; 0: any number.
+	// The hub does not look at it.
+	MaxTaken int64
 	// Linger is how long a source stays open after its last subscriber; 0: 30 s.
 	Linger time.Duration
 	// MaxLingering is how many sources without a subscriber stay open; 0: none.
@@ -144,13 +151,25 @@ type Filter struct {
 
 func (f Filter) keeps(event bson.Raw) bool { return f.Match == nil || f.Match(event) }
 
+// Reader says who reads a subscription.
+type Reader struct {
+	// Near identifies the connection of the client, so that subscribers on one connection have
+	// their turns together; 0: not known.
+	Near uint64
+	// Who is whose the account is, and comparable.
+	Who any
+	// Account is charged for the events that the subscriber has taken, unless that of another one
+	// is that has them as well. If Spare does not permit more, also of what another's account is
+	// charged for, the subscriber catches up.
+	Account Account
+}
+
 // Subscribe returns a subscription to the events after a resume token, or from now on if that is
-// nil. The caller must close it. near identifies the connection of the client, so that subscribers
-// on one connection have their turns together; 0: not known. The first subscriber of a key opens
-// its source, and each one that catches up its own. Subscribe blocks until the source is open, or
-// ctx ends. Its errors are *Error and the cause of ctx.
+// nil. The caller must close it. The first subscriber of a key opens its source, and each one that
+// catches up its own. Subscribe blocks until the source is open, or ctx ends. Its errors are *Error
+// and the cause of ctx.
 func (h *Hub) Subscribe(
-	ctx context.Context, key Key, filter Filter, after bson.Raw, near uint64, open Open,
+	ctx context.Context, key Key, filter Filter, after bson.Raw, by Reader, open Open,
 ) (*Subscription, error) {
 	f, err := h.enter(key, open) //nolint:contextcheck // the source outlives the subscriber
 	if err != nil {
@@ -168,7 +187,7 @@ func (h *Hub) Subscribe(
 	}
 	s := &Subscription{
 		hub: h, feed: f, filter: filter, open: open, token: after.Clone(), most: defaultBatch,
-		turn: turn{wake: make(chan struct{}, 1), near: near},
+		by: by, turn: turn{wake: make(chan struct{}, 1), near: by.Near},
 	}
 	if s.begin(after) {
 		return s, nil
@@ -246,6 +265,9 @@ func (h *Hub) Reclaim(n int64) {
 
 // MaxCatchUps returns how many subscribers may catch up at a time.
 func (h *Hub) MaxCatchUps() int { return h.cfg.MaxCatchUps }
+
+// MaxTaken returns Config.MaxTaken.
+func (h *Hub) MaxTaken() int64 { return h.cfg.MaxTaken }
 
 // Stats counts what a hub has open.
 type Stats struct {

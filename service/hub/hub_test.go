@@ -125,7 +125,7 @@ func TestNoRoom(t *testing.T) {
 		}
 		f.leave(s)
 		_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, Filter{}, tokenAt(2, true),
-			0, f.log.Open)
+			Reader{Account: f.account}, f.log.Open)
 		if !errors.Is(err, ErrBehind) {
 			t.Errorf("an old token: %v", err)
 		}
@@ -270,8 +270,8 @@ func TestFatal(t *testing.T) {
 			f.expect(f.read(c, 1), 3, 1)
 			f.leave(c)
 			f.log.refuse = failure
-			_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "d"}, Filter{}, nil, 0,
-				f.log.Open)
+			_, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "d"}, Filter{}, nil,
+				Reader{Account: f.account}, f.log.Open)
 			if !errors.Is(err, failure) {
 				t.Errorf("the source does not open: %v", err)
 			}
@@ -303,7 +303,8 @@ func TestClose(t *testing.T) {
 		wg.Wait()
 		f.leave(waits)
 		f.leave(behind)
-		_, err := f.hub.Subscribe(f.t.Context(), Key{}, Filter{}, nil, 0, f.log.Open)
+		_, err := f.hub.Subscribe(f.t.Context(), Key{}, Filter{}, nil, Reader{Account: f.account},
+			f.log.Open)
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("a closed hub: %v", err)
 		}
@@ -577,6 +578,76 @@ func TestReaders(t *testing.T) {
 	})
 }
 
+// TestTaken charges an event to one of those that have taken it, in turn, and otherwise to the hub
+// while the ring holds it.
+func TestTaken(t *testing.T) {
+	for name, evicts := range map[string]bool{"held": false, "evicted": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, nil, func(f *fixture) {
+				event := entry{event: eventAt(2, 1000, true), token: tokenAt(2, true)}
+				one := int64(event.cost())
+				accounts := [3]*ledger{{limit: 1 << 20}, {limit: 1 << 20}, {limit: 1 << 20}}
+				var all [3]*Subscription
+				for i, account := range accounts {
+					all[i] = f.subscribeAs(account, Filter{}, nil)
+				}
+				f.log.write(1, 1000)
+				synctest.Wait()
+				check := func(when string, hub int64, want ...int64) {
+					f.t.Helper()
+					got := []int64{accounts[0].used, accounts[1].used, accounts[2].used}
+					if f.account.used != hub || !slices.Equal(got, want) {
+						f.t.Errorf("%s: charged are %d of the hub, want %d; %d, want %d", when,
+							f.account.used, hub, got, want)
+					}
+				}
+				check("in the ring", one, 0, 0, 0)
+				for _, s := range all {
+					f.expect(f.read(s, 1), 0, 1)
+					check("taken", 0, one, 0, 0)
+				}
+				ring := one
+				if evicts {
+					f.hub.Reclaim(1 << 30)
+					check("evicted", 0, one, 0, 0)
+					ring = 0
+				}
+				f.leave(all[1])
+				check("without the second", 0, one, 0, 0)
+				f.leave(all[0])
+				check("without the first", 0, 0, 0, one)
+				f.leave(all[2])
+				check("given back", ring, 0, 0, 0)
+			})
+		})
+	}
+}
+
+// TestTakesTooMuch has a subscriber catch up whose account permits nothing. It returns to the ring
+// when there is more, and nothing is lost.
+func TestTakesTooMuch(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		account := &ledger{}
+		s, other := f.subscribeAs(account, Filter{}, nil), f.subscribe(Filter{}, nil)
+		f.log.write(1, 1000)
+		f.expect(f.read(other, 1), 0, 1) // and is charged
+		f.expect(f.read(s, 1), 0, 1)
+		if f.log.opened != 2 || account.used != 0 {
+			t.Errorf("%d sources were opened, want 2; %d bytes are charged", f.log.opened,
+				account.used)
+		}
+		account.limit = 1 << 20
+		f.log.write(5, 1000)
+		f.expect(f.read(s, 5), 1, 5)
+		f.expect(f.read(other, 5), 1, 5)
+		if f.log.opened != 2 || f.log.open != 1 {
+			t.Errorf("%d sources were opened, want 2; %d are open", f.log.opened, f.log.open)
+		}
+		f.leave(s)
+		f.leave(other)
+	})
+}
+
 // TestReclaim evicts as much as others need. Nothing is lost.
 func TestReclaim(t *testing.T) {
 	run(t, nil, func(f *fixture) {
@@ -607,8 +678,8 @@ func TestMaxLingering(t *testing.T) {
 	run(t, nil, func(f *fixture) {
 		var all []*Subscription
 		for _, name := range []string{"a", "b", "c"} {
-			s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: name}, Filter{}, nil, 0,
-				f.log.Open)
+			s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: name}, Filter{}, nil,
+				Reader{Account: f.account}, f.log.Open)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,8 +19,9 @@ const entryBytes = 128
 // changes.
 type entry struct {
 	event, token bson.Raw
-	// readers counts the subscribers that have taken the event and not come back for more.
-	readers int
+	// readers has the subscribers that have taken the event and not come back for more: the first
+	// one, which is charged for it, and through it the others.
+	readers *reading
 	// evicted says that the ring does not hold the entry any more.
 	evicted bool
 }
@@ -84,7 +85,7 @@ func (r *ring) append(e *entry, begin uint64) (evicted int) {
 }
 
 // evict evicts the oldest entry, which must exist, and returns the bytes that are free then: none
-// while the entry has readers.
+// while the entry has readers, of whom one is charged.
 func (r *ring) evict() int {
 	e := r.entries[0]
 	r.entries[0] = nil
@@ -96,7 +97,7 @@ func (r *ring) evict() int {
 	r.bytes -= e.cost()
 	r.before = e.token.Clone() // the event's memory goes
 	e.evicted = true
-	if e.readers > 0 {
+	if e.readers != nil {
 		return 0
 	}
 	return e.cost()

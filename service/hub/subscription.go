@@ -13,8 +13,7 @@ import (
 const (
 	// defaultBatch is how many events a subscription takes at a time.
 	defaultBatch = 100
-	// takeBytes is how many bytes of events a subscription takes at a time, or one event. The ring
-	// stays charged for them.
+	// takeBytes is how many bytes of events a subscription takes at a time, or one event.
 	takeBytes = 256 << 10
 )
 
@@ -25,6 +24,7 @@ type Subscription struct {
 	feed   *feed
 	filter Filter
 	open   Open
+	by     Reader
 
 	// taken holds events that were read and not returned.
 	taken []*entry
@@ -43,11 +43,13 @@ type Subscription struct {
 	behind uint64
 	round  uint64
 	turn   turn
-	// reading holds the entries of the ring that the subscriber uses; guarded by feed.mu.
-	reading []*entry
+	// reading holds what the subscriber uses of the ring; guarded by feed.mu.
+	reading []reading
 	// own is the source that the subscriber catches up by; nil while group is set.
-	own   Source
-	ended error
+	own Source
+	// refused says that the account has not permitted what the ring has next.
+	refused bool
+	ended   error
 }
 
 // begin begins at a token, or now, and reports whether the ring holds what follows.
@@ -83,18 +85,16 @@ func (s *Subscription) joinLocked(position uint64) {
 }
 
 // decideLocked has the filter decide about what the ring holds from a position on. Meanwhile the
-// feed is not locked, the group decides about new entries, and those in use stay charged. If one
+// feed is not locked, the group decides about new entries, and those in use are charged. If one
 // that the filter keeps is evicted, the subscriber is behind.
 func (s *Subscription) decideLocked(position uint64) {
 	f, g := s.feed, s.group
-	s.reading = slices.Clone(f.ring.entries[position-f.ring.first : g.from-f.ring.first])
-	for _, e := range s.reading {
-		e.readers++
-	}
+	entries := slices.Clone(f.ring.entries[position-f.ring.first : g.from-f.ring.first])
+	s.useLocked(entries, force)
 	f.mu.Unlock()
 	g.deciding.Lock()
 	defer g.deciding.Unlock()
-	earlier := g.decide(f, s.reading, position)
+	earlier := g.decide(f, entries, position)
 	s.returnLocked()
 	if position < g.from { // no other member has decided about them
 		g.matches, g.from = append(earlier, g.matches...), position
@@ -120,8 +120,7 @@ func (s *Subscription) SetBatchSize(n int32) {
 // TryNext returns the next event, which stays valid and must not be changed. It blocks until there
 // is an event, or until ResumeToken has a newer token without one: then found is false. If ctx
 // ends, it returns its cause, and may be called again. All other errors are *Error, and final. The
-// memory of returned events stays charged to Config.Account until TryNext is called while Buffered
-// is 0.
+// memory of returned events stays charged (see Reader) until TryNext is called while Buffered is 0.
 func (s *Subscription) TryNext(ctx context.Context) (event bson.Raw, found bool, err error) {
 	for len(s.taken) == 0 && s.ended == nil {
 		shown, err := s.take(ctx)
@@ -149,7 +148,9 @@ func (s *Subscription) TryNext(ctx context.Context) (event bson.Raw, found bool,
 // may do neither.
 func (s *Subscription) take(ctx context.Context) (shown bool, err error) {
 	if s.own != nil {
-		if joined, err := s.join(); joined || err != nil {
+		if s.refused { // the event comes by the source
+			s.refused = false
+		} else if joined, err := s.join(); joined || err != nil {
 			return false, err
 		}
 		return s.catchUp(ctx)
@@ -172,7 +173,8 @@ func (s *Subscription) take(ctx context.Context) (shown bool, err error) {
 	return false, nil
 }
 
-// errOverrun says that the ring has evicted an event of the subscriber.
+// errOverrun says that the ring has evicted an event of the subscriber, or that it must not take
+// it.
 var errOverrun = errors.New("overrun")
 
 // read takes events of the ring. It reports instead whether the subscriber waits to be woken, or is
@@ -199,8 +201,11 @@ func (s *Subscription) read() (waits, shown bool, err error) {
 		return true, false, nil
 	}
 	s.turn.fresh = false
-	s.takeLocked()
+	s.refused = !s.takeLocked()
 	switch {
+	case s.refused:
+		s.releaseLocked()
+		return false, false, errOverrun
 	case there:
 		last := s.taken[len(s.taken)-1].token.Clone()
 		s.scanned, s.met = last, last
@@ -236,31 +241,118 @@ func (s *Subscription) showLocked() bool {
 	return true
 }
 
-// takeLocked takes the next events of the ring, for as long as the subscriber uses them.
-func (s *Subscription) takeLocked() {
+// takeLocked takes the next events of the ring, for as long as the subscriber uses them. It reports
+// whether the account permits that, and takes none otherwise.
+func (s *Subscription) takeLocked() bool {
 	ring, bytes := s.feed.ring, 0
-	end := ring.end()
+	end, behind := ring.end(), s.behind
+	var taken []*entry
 	for _, n := range s.group.behind(s.position) {
 		e, _ := ring.next(n)
 		bytes += len(e.event)
-		if len(s.taken) == s.most || bytes > takeBytes && len(s.taken) > 0 {
+		if len(taken) == s.most || bytes > takeBytes && len(taken) > 0 {
 			end = n
 			break
 		}
-		e.readers++
-		s.taken, s.behind = append(s.taken, e), n+1
+		taken, behind = append(taken, e), n+1
 	}
-	s.position, s.reading = end, s.taken
+	if !s.useLocked(taken, Account.Spare) {
+		return false
+	}
+	s.taken, s.behind, s.position = taken, behind, end
+	return true
 }
 
-// returnLocked returns the events that the subscriber has used.
-func (s *Subscription) returnLocked() {
-	for _, e := range s.reading {
-		if e.readers--; e.readers == 0 && e.evicted {
-			s.hub.cfg.Account.Shrink(int64(e.cost()))
+// useLocked has the subscriber use entries, if its account permits that. It is charged for those
+// that no other one uses. What only others are charged for may become its own later, so it must
+// permit that, too.
+func (s *Subscription) useLocked(entries []*entry, charge func(Account, int64) bool) bool {
+	var fresh, others int64
+	for _, e := range entries {
+		switch {
+		case e.readers == nil:
+			fresh += int64(e.cost())
+		case e.readers.of.by.Who != s.by.Who:
+			others += int64(e.cost())
 		}
 	}
+	if fresh+others > 0 {
+		if !charge(s.by.Account, fresh+others) {
+			return false
+		}
+		s.by.Account.Shrink(others)
+		s.hub.cfg.Account.Shrink(fresh)
+	}
+	s.reading = make([]reading, len(entries)) // they stay where they are
+	for i, e := range entries {
+		s.reading[i].begin(s, e)
+	}
+	return true
+}
+
+// returnLocked returns the events that the subscriber has used. What others use is charged to one
+// of them then, and what the ring holds to the hub.
+func (s *Subscription) returnLocked() {
+	var charged, held int64
+	for i := range s.reading {
+		e, n := s.reading[i].entry, int64(s.reading[i].entry.cost())
+		if !s.reading[i].end() {
+			continue
+		}
+		charged += n
+		switch {
+		case e.readers != nil:
+			e.readers.of.by.Account.Force(n)
+		case !e.evicted:
+			held += n
+		}
+	}
+	if charged > 0 {
+		s.hub.cfg.Account.Force(held)
+		s.by.Account.Shrink(charged)
+	}
 	s.reading = nil
+}
+
+// force charges an account in any case.
+func force(a Account, n int64) bool {
+	a.Force(n)
+	return true
+}
+
+// reading represents a subscriber's use of an entry, among those of others.
+type reading struct {
+	of            *Subscription
+	entry         *entry
+	before, after *reading
+}
+
+// begin begins a use of an entry.
+func (r *reading) begin(s *Subscription, e *entry) {
+	r.of, r.entry = s, e
+	first := e.readers
+	if first == nil {
+		e.readers = r
+		return
+	}
+	r.before, r.after = first, first.after
+	if r.after != nil {
+		r.after.before = r
+	}
+	first.after = r
+}
+
+// end ends the use, and reports whether it is charged.
+func (r *reading) end() bool {
+	if r.after != nil {
+		r.after.before = r.before
+	}
+	if r.before != nil {
+		r.before.after = r.after
+		return false
+	}
+	r.entry.readers = r.after
+	return true
 }
 
 // releaseLocked leaves the group.

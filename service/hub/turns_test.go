@@ -127,7 +127,7 @@ func TestTurnsOfAConnection(t *testing.T) {
 				filter = Filter{Text: "all", Match: func(bson.Raw) bool { return true }}
 			}
 			s, err := f.hub.Subscribe(f.t.Context(), Key{Collection: "c"}, filter, nil,
-				uint64(near), f.log.Open)
+				Reader{uint64(near), nil, f.account}, f.log.Open)
 			if err != nil {
 				f.t.Fatal(err)
 			}
