@@ -113,6 +113,13 @@ func (s *share) hubFilter() hub.Filter {
 		f.Match = func(event bson.Raw) bool {
 			return s.filter.Match(event) != match.No || isInvalidate(event)
 		}
+		f.Within = func(event bson.Raw, steps int) (keeps bool, took int) {
+			answer, took := s.filter.MatchWithin(event, min(steps, match.MaxSteps))
+			if steps >= match.MaxSteps {
+				took = min(took, match.MaxSteps) // it is kept if it is undecided
+			}
+			return answer != match.No || isInvalidate(event), took
+		}
 	}
 	return f
 }

@@ -436,6 +436,50 @@ func TestUndecided(t *testing.T) {
 	})
 }
 
+// TestGreedyFilters has streams whose filters together take too many steps for an event, each by
+// itself not: they go on with the server's filters, and miss nothing. One with a cheap filter goes
+// on sharing the cursor.
+func TestGreedyFilters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const greedy, conditions, fields = 30, 500, 230
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{cursors: 2 * greedy})
+		var open []*watch
+		for i := range greedy {
+			none := make([]string, conditions, conditions+1)
+			for k := range none {
+				none[k] = fmt.Sprintf(`{"fullDocument.z": %d}`, 1000*i+k)
+			}
+			open = append(open, g.watchAs(fmt.Sprint("key:", i/maxEach),
+				matching(t, `{"$or": [`+strings.Join(
+					append(none, `{"operationType": "insert"}`), ",")+`]}`)))
+		}
+		open = append(open, g.watchAs("key:b", matching(t, `{"operationType": "insert"}`)))
+		n := opened(d)
+		var document strings.Builder
+		for k := range fields {
+			fmt.Fprintf(&document, `, "f%d": 1`, k)
+		}
+		g.insert(1)
+		for id := range 2 {
+			g.command(fmt.Sprintf(`{"insert": "c", "documents": [{"_id": %d%s}]}`, id+2, &document))
+		}
+		for _, w := range open {
+			want := []string{"insert 1", "insert 2", "insert 3"}
+			if got := w.read(3); !slices.Equal(got, want) {
+				t.Errorf("read %q, want %q", got, want)
+			}
+		}
+		if got := g.service.Stats(); n.Load() != greedy || got.Own != greedy ||
+			got.Subscribers != 1 {
+			t.Errorf("%d cursors were opened, want %d; %+v", n.Load(), greedy, got)
+		}
+		for _, w := range open {
+			w.leave()
+		}
+	})
+}
+
 // TestTooLargeEvent has a shared cursor fail at an event that is larger than a server may send. Who
 // does not want it goes on with the server's own filter, also later, after a token from before it.
 func TestTooLargeEvent(t *testing.T) {

@@ -23,7 +23,10 @@ type feed struct {
 	subscribers int
 	linger      *time.Timer
 
-	// mu guards the fields below. Filters are called under it for new events only.
+	// asked has the groups that decide about a new event. It is the goroutine's.
+	asked []asked
+
+	// mu guards the fields below. No filter is called under it.
 	mu     sync.Mutex
 	ring   *ring
 	groups map[string]*group
@@ -50,6 +53,10 @@ type group struct {
 	// deciding is held, and locked before feed.mu, while from becomes smaller.
 	deciding sync.Mutex
 	from     uint64
+	// next is the number behind the last new event about which it was asked. If it has not decided
+	// about that one, it is greedy, and asked no more: see Filter.Within.
+	next   uint64
+	greedy bool
 	// matches has the numbers of the events that the filter keeps, in order.
 	matches []uint64
 	// lost is the number behind the last such event that was evicted.
@@ -62,7 +69,7 @@ type group struct {
 func (f *feed) joinLocked(filter Filter) *group {
 	g := f.groups[filter.Text]
 	if g == nil {
-		g = &group{filter: filter, from: f.ring.end()}
+		g = &group{filter: filter, from: f.ring.end(), next: f.ring.end()}
 		f.groups[filter.Text] = g
 	}
 	g.members++
@@ -126,20 +133,16 @@ func (f *feed) add(batch Batch) {
 	}
 	f.wakeLocked(func(g *group) bool {
 		n := len(g.matches)
-		return all || n > 0 && g.matches[n-1] >= begin || g.lost > begin
+		return all || n > 0 && g.matches[n-1] >= begin || g.lost > begin || g.greedy
 	})
 }
 
 // appendLocked appends an entry of a reply that begins at a number. If the account has no bytes for
 // it, older entries make room, those of the same reply as well.
 func (f *feed) appendLocked(e *entry, begin uint64) {
-	account, n := f.hub.cfg.Account, f.ring.end()
+	account := f.hub.cfg.Account
 	if e.event != nil {
-		for _, g := range f.groups {
-			if g.filter.keeps(e.event) {
-				g.matches = append(g.matches, n)
-			}
-		}
+		f.askLocked(e.event)
 	}
 	charged := account.Spare(int64(e.cost()))
 	for !charged && len(f.ring.entries) > 0 {
@@ -152,6 +155,65 @@ func (f *feed) appendLocked(e *entry, begin uint64) {
 	}
 	for _, g := range f.groups {
 		g.trim(f.ring.first)
+	}
+}
+
+// asked represents a group that decides about a new event.
+type asked struct {
+	group          *group
+	decided, keeps bool
+}
+
+// askLocked has all groups decide about an event that gets the next number. Meanwhile the feed is
+// not locked, and those that come then are asked as well: what they may take becomes less. No
+// subscriber sees that an event matches before the ring has it.
+func (f *feed) askLocked(event bson.Raw) {
+	n := f.ring.end()
+	for steps := f.hub.cfg.MaxSteps; ; steps /= 2 {
+		before := len(f.asked)
+		for _, g := range f.groups {
+			if g.next <= n && !g.greedy {
+				g.next = n + 1
+				f.asked = append(f.asked, asked{group: g})
+			}
+		}
+		if len(f.asked) == before {
+			break
+		}
+		f.mu.Unlock()
+		ask(f.asked[before:], event, steps)
+		f.mu.Lock()
+	}
+	for _, a := range f.asked {
+		a.group.greedy = !a.decided
+		if a.keeps {
+			a.group.matches = append(a.group.matches, n)
+		}
+	}
+	clear(f.asked)
+	f.asked = f.asked[:0]
+}
+
+// ask has groups decide about an event in so many steps. Each may take an equal part, and what
+// others leave of theirs, so that those do not decide that take the most.
+func ask(all []asked, event bson.Raw, steps int) {
+	for len(all) > 0 {
+		part, rest := steps/len(all), 0
+		for i := range all {
+			a := &all[i]
+			keeps, took := a.group.filter.within(event, part)
+			steps -= min(took, part)
+			if a.decided = took <= part; a.decided {
+				a.keeps = keeps
+				continue
+			}
+			all[i], all[rest] = all[rest], all[i]
+			rest++
+		}
+		if rest == len(all) {
+			return
+		}
+		all = all[:rest]
 	}
 }
 

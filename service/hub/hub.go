@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -17,6 +18,9 @@ var (
 	// ErrBehind ends a subscription that needs events which the ring no longer holds, if no source
 	// can be opened for it to catch up. The client may subscribe again with its token.
 	ErrBehind = errors.New("the change stream is behind, and no other can be opened to catch up")
+	// ErrGreedy ends a subscription whose filter takes too many steps, beside those of others: see
+	// Filter.Within.
+	ErrGreedy = fmt.Errorf("%w: its filter takes too many steps", ErrBehind)
 	// ErrClosed ends all subscriptions of a hub that is closed.
 	ErrClosed = errors.New("the hub of change streams is closed")
 )
@@ -82,6 +86,9 @@ type Config struct {
 	RingBytes int
 	// MaxCatchUps is how many subscribers may catch up at a time; 0: none.
 	MaxCatchUps int
+	// MaxSteps is how many steps all filters of a source take for a new event, if no subscriber
+	// comes meanwhile; 0: any number. See Filter.Within.
+	MaxSteps int
 	// MaxTaken is how many bytes of events the account of a Reader should permit; 0: any number.
 	// The hub does not look at it.
 	MaxTaken int64
@@ -117,6 +124,9 @@ func New(cfg Config) *Hub {
 	if cfg.Linger == 0 {
 		cfg.Linger = 30 * time.Second
 	}
+	if cfg.MaxSteps == 0 {
+		cfg.MaxSteps = math.MaxInt
+	}
 	if cfg.Progress == 0 {
 		cfg.Progress = 10 * time.Second
 	}
@@ -144,12 +154,23 @@ func (h *Hub) Close() {
 type Filter struct {
 	Text  string
 	Match func(event bson.Raw) bool
+	// Within does what Match does if it takes so many steps at most, and returns how many it takes,
+	// or more than these. If all filters of a source take more than Config.MaxSteps for an event,
+	// the subscriptions of those that take the most end. Nil: Match takes none.
+	Within func(event bson.Raw, steps int) (keeps bool, took int)
 	// Marks is true if the subscriber gets no token of an event without the event: such a token
 	// names the document.
 	Marks bool
 }
 
 func (f Filter) keeps(event bson.Raw) bool { return f.Match == nil || f.Match(event) }
+
+func (f Filter) within(event bson.Raw, steps int) (keeps bool, took int) {
+	if f.Within == nil {
+		return f.keeps(event), 0
+	}
+	return f.Within(event, steps)
+}
 
 // Reader says who reads a subscription.
 type Reader struct {

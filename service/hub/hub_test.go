@@ -551,6 +551,94 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestGreedy has filters that together take more steps than a feed has: those end that take the
+// most, and the others get the event. It costs no more steps.
+func TestGreedy(t *testing.T) {
+	const maxSteps = 10_000
+	run(t, func(c *Config) { c.MaxSteps = maxSteps }, func(f *fixture) {
+		spent := 0
+		taking := func(n, cost int) (all []*Subscription) {
+			for i := range n {
+				all = append(all, f.subscribe(Filter{
+					Text:  fmt.Sprint(cost, " ", i),
+					Match: func(bson.Raw) bool { return true },
+					Within: func(_ bson.Raw, steps int) (bool, int) {
+						if spent += min(cost, steps); cost > steps {
+							return false, steps + 1
+						}
+						return true, cost
+					},
+				}, nil))
+			}
+			return all
+		}
+		cheap, large := taking(10, 50), taking(5, maxSteps/20)
+		f.log.write(1, 10)
+		for _, s := range append(cheap, large...) {
+			f.expect(f.read(s, 1), 0, 1)
+		}
+		greedy := taking(30, maxSteps/10)
+		spent = 0
+		f.log.write(1, 10)
+		for _, s := range cheap {
+			f.expect(f.read(s, 1), 1, 1)
+			f.leave(s)
+		}
+		for _, s := range greedy {
+			if err := f.ends(s, 1); !errors.Is(err, ErrGreedy) {
+				t.Errorf("a greedy filter ends with %v", err)
+			}
+			f.leave(s)
+		}
+		if spent > maxSteps {
+			t.Errorf("%d steps were taken, want at most %d", spent, maxSteps)
+		}
+		for _, s := range large {
+			f.leave(s)
+		}
+	})
+}
+
+// TestAsk has a filter take long to decide about a new event. Meanwhile the feed is not locked, and
+// a subscriber comes whose filter decides about it, too.
+func TestAsk(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		gate := make(chan struct{})
+		slow := f.subscribe(Filter{Text: "slow", Match: func(bson.Raw) bool {
+			<-gate
+			return true
+		}}, nil)
+		f.log.write(1, 10)
+		synctest.Wait()
+		if !slow.feed.mu.TryLock() {
+			t.Error("the feed is locked while a filter decides")
+			close(gate)
+			f.leave(slow)
+			return
+		}
+		slow.feed.mu.Unlock()
+		f.hub.Reclaim(1)
+		lateGate := make(chan struct{})
+		late := f.subscribe(Filter{Text: "late", Match: func(bson.Raw) bool {
+			<-lateGate
+			return true
+		}}, nil)
+		close(gate)
+		synctest.Wait()
+		again := f.subscribe(slow.filter, nil)
+		ctx, cancel := context.WithCancel(f.t.Context())
+		cancel()
+		if _, found, err := again.TryNext(ctx); found || !errors.Is(err, context.Canceled) {
+			t.Errorf("before all have decided: %t, %v", found, err)
+		}
+		close(lateGate)
+		for _, s := range []*Subscription{slow, late, again} {
+			f.expect(f.read(s, 1), 0, 1)
+			f.leave(s)
+		}
+	})
+}
+
 // TestReaders keeps events charged that a slow subscriber has taken, and the ring does not hold any
 // more, and takes large events one at a time.
 func TestReaders(t *testing.T) {

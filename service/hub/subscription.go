@@ -196,6 +196,10 @@ func (s *Subscription) read() (waits, shown bool, err error) {
 		return false, false, errOverrun
 	}
 	there := len(s.group.behind(s.position)) > 0
+	if !there && s.group.greedy {
+		s.releaseLocked()
+		return false, false, ErrGreedy
+	}
 	if (there || s.round != f.round) && !s.turn.fresh && !f.turns.isAtOnce(s) {
 		f.turns.queue(s)
 		return true, false, nil

@@ -56,15 +56,22 @@ func Compile(filter bson.Raw) (*Filter, error) {
 
 // Match decides about a document. It allocates nothing, unless it follows a regular expression.
 func (f *Filter) Match(document bson.Raw) Answer {
-	e := evaluation{steps: MaxSteps}
+	answer, _ := f.MatchWithin(document, MaxSteps)
+	return answer
+}
+
+// MatchWithin does what Match does, with another bound than MaxSteps. It returns how many steps the
+// decision takes, more than the bound if it is Unknown.
+func (f *Filter) MatchWithin(document bson.Raw, most int) (answer Answer, steps int) {
+	e := evaluation{steps: most}
 	matches := e.meets(document, &f.root)
-	switch {
+	switch steps = most - e.steps; {
 	case e.steps < 0:
-		return Unknown
+		return Unknown, steps
 	case matches:
-		return Yes
+		return Yes, steps
 	}
-	return No
+	return No, steps
 }
 
 // condition holds what a document has to meet.
