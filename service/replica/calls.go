@@ -62,7 +62,7 @@ func (t *Transport) call(ctx context.Context, address string, run exchange) erro
 	if err == nil {
 		return nil
 	}
-	return t.explain(ctx, address, p, &via, err)
+	return t.explain(ctx, page.Replica{Address: address}, p, &via, err)
 }
 
 // lost counts a call to a replica that gave no answer, unless the replica has left.
@@ -88,8 +88,9 @@ func (t *Transport) signed(ctx context.Context) context.Context {
 }
 
 func (t *Transport) explain(
-	ctx context.Context, address string, p *connection, via *peer.Peer, err error,
+	ctx context.Context, to page.Replica, p *connection, via *peer.Peer, err error,
 ) error {
+	address := to.Address
 	err = explain(ctx, address, via, err)
 	lost, ok := errors.AsType[*paging.UnreachableError](err)
 	if ok {
@@ -97,7 +98,7 @@ func (t *Transport) explain(
 	}
 	if ok && !lost.Sent {
 		// the address of a replica that has left may be silent: that of a Pod is gone with it
-		lost.Refused = t.directory.saidGoodbye(address)
+		lost.Refused = t.directory.saidGoodbye(to)
 		if p.refused.Load() {
 			lost.Refused = true
 			if t.directory.forget(address) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/mooringdb/mooring/service/page"
 )
 
 const (
@@ -48,11 +50,11 @@ type directory struct {
 	left  map[string]leaving   // by address: how its replica has left in order
 }
 
-// leaving says when a replica has left. goodbye says that the replica itself has said so, and not
-// DNS alone.
+// leaving says when a replica has left. goodbye is the process that has said so itself; zero: DNS
+// alone has.
 type leaving struct {
 	at      time.Time
-	goodbye bool
+	goodbye page.Instance
 }
 
 // answer holds what DNS has said of a name. When a lookup fails, the earlier answer stays in use.
@@ -132,14 +134,24 @@ func (d *directory) forgetLocked(address string) (known bool) {
 func (d *directory) leave(address string) (known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.leaveLocked(address, true)
+	d.leaveLocked(address)
 	return d.forgetLocked(address)
 }
 
-func (d *directory) leaveLocked(address string, goodbye bool) {
+// goodbye records which process has said that it ends, after leave.
+func (d *directory) goodbye(address string, from page.Instance) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l, left := d.left[address]; left {
+		l.goodbye = from
+		d.left[address] = l
+	}
+}
+
+func (d *directory) leaveLocked(address string) {
 	maps.DeleteFunc(d.left, func(_ string, l leaving) bool { return time.Since(l.at) > heardTTL })
 	if len(d.left) < maxHeard && len(address) <= maxAddress {
-		d.left[address] = leaving{time.Now(), goodbye || d.left[address].goodbye}
+		d.left[address] = leaving{time.Now(), d.left[address].goodbye}
 	}
 }
 
@@ -157,12 +169,13 @@ func (d *directory) hasLeftLocked(address string) bool {
 	return left && time.Since(l.at) <= heardTTL
 }
 
-// saidGoodbye reports whether the replica at an address has said that it ends, and none has come
-// back there: its process holds nothing any more.
-func (d *directory) saidGoodbye(address string) bool {
+// saidGoodbye reports whether a replica has said that it ends, and none has come back to its
+// address: its process holds nothing any more. Another process that is there by now may.
+func (d *directory) saidGoodbye(r page.Replica) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.hasLeftLocked(address) && d.left[address].goodbye
+	return r.Instance != page.Instance{} && d.hasLeftLocked(r.Address) &&
+		d.left[r.Address].goodbye == r.Instance
 }
 
 // renamed records which addresses have left a name, and which have joined it.
@@ -171,7 +184,7 @@ func (d *directory) renamed(port string, before, now []string) {
 	defer d.mu.Unlock()
 	for _, host := range before {
 		if !slices.Contains(now, host) {
-			d.leaveLocked(net.JoinHostPort(host, port), false)
+			d.leaveLocked(net.JoinHostPort(host, port))
 		}
 	}
 	for _, host := range now {

@@ -205,7 +205,7 @@ func (t *Transport) open(
 	case s.codec.failed != nil:
 		err = s.codec.failed
 	case err != nil:
-		err = t.explain(ctx, address, p, &s.via, err)
+		err = t.explain(ctx, f.To, p, &s.via, err)
 	default:
 		return s, nil
 	}
@@ -306,7 +306,7 @@ func (s *relayed) receive() (proto.Message, error) {
 }
 
 func (s *relayed) explain(err error) error {
-	return s.t.explain(s.caller, s.of.To.Address, s.to, &s.via, err)
+	return s.t.explain(s.caller, s.of.To, s.to, &s.via, err)
 }
 
 // Close ends the stream.

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mooringdb/mooring/service/page"
 	"github.com/mooringdb/mooring/service/paging"
 	"github.com/mooringdb/mooring/service/replica"
 )
@@ -98,7 +99,8 @@ func TestPartition(t *testing.T) {
 }
 
 // TestSilentAfterGoodbye: the address of a replica that has said that it ends is silent then, as
-// that of a Pod is. It counts as one that refuses connections, until a replica has come back.
+// that of a Pod is. It counts as one that refuses connections, until a replica has come back. One
+// that came back without a word does not count as gone.
 func TestSilentAfterGoodbye(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		there, here := newPipes(), newPipes()
@@ -122,22 +124,30 @@ func TestSilentAfterGoodbye(t *testing.T) {
 				}
 				return there.dial(ctx, network, address)
 			})
-		owner := join("10.0.0.1:1", "10.0.0.2:1", yes(), there, here.dial)
-		if err := ask(t.Context(), asker, "10.0.0.1:1"); err != nil {
+		self := page.Replica{Address: "10.0.0.1:1", Instance: page.Instance{1}}
+		ended := yes()
+		ended.self = self
+		owner := join(self.Address, "10.0.0.2:1", ended, there, here.dial)
+		if err := askOwner(t.Context(), asker, self); err != nil {
 			t.Fatal(err)
 		}
 		if err := owner.Close(t.Context()); err != nil {
 			t.Errorf("Close = %v", err)
 		}
 		silent.Store(true)
-		for _, refused := range []bool{true, false} {
-			err := ask(t.Context(), asker, "10.0.0.1:1")
+		check := func(to page.Replica, refused bool) {
+			t.Helper()
+			err := askOwner(t.Context(), asker, to)
 			lost, ok := errors.AsType[*paging.UnreachableError](err)
 			if !ok || lost.Sent || lost.Refused != refused {
 				t.Errorf("a call = %v, want *UnreachableError, not sent, refused: %v", err, refused)
 			}
-			asker.Learn("10.0.0.1:1") // it has come back, and is lost now
 		}
+		check(self, true)
+		check(page.Replica{Address: self.Address, Instance: page.Instance{2}}, false)
+		check(page.Replica{Address: self.Address}, false)
+		asker.Learn(self.Address) // it has come back, and is lost now
+		check(self, false)
 		if err := asker.Close(t.Context()); err != nil {
 			t.Errorf("Close = %v", err)
 		}

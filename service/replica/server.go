@@ -104,7 +104,7 @@ func (s *server) Push(
 
 // Meet records what another replica reports of itself, and returns what a new replica has to know.
 func (s *server) Meet(
-	_ context.Context, req *replicav1.MeetRequest,
+	ctx context.Context, req *replicav1.MeetRequest,
 ) (*replicav1.MeetResponse, error) {
 	var r reader
 	from := r.replica(req.GetReplica())
@@ -116,6 +116,9 @@ func (s *server) Meet(
 	}
 	if r.err != nil {
 		return nil, refusal(r.err)
+	}
+	if said(ctx, leavingKey) != "" {
+		s.directory.goodbye(said(ctx, addressKey), from.Instance)
 	}
 	resp := &replicav1.MeetResponse{Addresses: s.directory.known()}
 	for instance, to := range s.pager.Successors() {

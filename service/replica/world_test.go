@@ -239,8 +239,12 @@ func (n *node) ask(ctx context.Context, address string) error {
 }
 
 func ask(ctx context.Context, t *replica.Transport, address string) error {
+	return askOwner(ctx, t, page.Replica{Address: address})
+}
+
+func askOwner(ctx context.Context, t *replica.Transport, owner page.Replica) error {
 	_, err := t.Forward(ctx, &call.Forwarding{
-		To: page.Replica{Address: address}, Request: &mooringv1.CloseCursorRequest{},
+		To: owner, Request: &mooringv1.CloseCursorRequest{},
 		Method: mooringv1.CursorService_CloseCursor_FullMethodName,
 		Answer: (&mooringv1.CloseCursorResponse{}).ProtoReflect().Type(),
 		Local:  call.Local{Forwarded: true},
