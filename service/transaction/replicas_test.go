@@ -397,16 +397,7 @@ func TestOwnerCutOff(t *testing.T) {
 		{"killed, and asked for before the server answers", func(
 			t *testing.T, owner *bank, token string,
 		) {
-			asked, told := make(chan struct{}), make(chan error, 1)
-			owner.deployment.Disturb(func(
-				cmd *fakemongo.Command, next fakemongo.Handler,
-			) fakemongo.Reply {
-				if cmd.Name == "abortTransaction" {
-					close(asked)
-					time.Sleep(time.Second) //nolint:forbidigo // time is fake
-				}
-				return next(cmd)
-			})
+			asked, told := owner.slowAborts(), make(chan error, 1)
 			go func() {
 				<-asked
 				told <- owner.commit(token)
@@ -414,6 +405,15 @@ func TestOwnerCutOff(t *testing.T) {
 			owner.kill()
 			if err := <-told; err != nil {
 				t.Errorf("Commit while it is killed = %v", err)
+			}
+		}},
+		{"killed during Abort", func(t *testing.T, owner *bank, token string) {
+			asked, aborted := owner.slowAborts(), make(chan error, 1)
+			go func() { aborted <- owner.abort(token) }()
+			<-asked
+			owner.kill()
+			if got := told(<-aborted); got != done {
+				t.Errorf("the Abort while it is killed = %s", got)
 			}
 		}},
 	} {
@@ -444,6 +444,22 @@ func TestOwnerCutOff(t *testing.T) {
 			})
 		})
 	}
+}
+
+// slowAborts makes aborts on the servers take a second, and says when the first one has begun.
+func (b *bank) slowAborts() (begun <-chan struct{}) {
+	first := make(chan struct{}, 1)
+	b.deployment.Disturb(func(cmd *fakemongo.Command, next fakemongo.Handler) fakemongo.Reply {
+		if cmd.Name == "abortTransaction" {
+			select {
+			case first <- struct{}{}:
+			default:
+			}
+			time.Sleep(time.Second) //nolint:forbidigo // time is fake
+		}
+		return next(cmd)
+	})
+	return first
 }
 
 // kill ends the only handle that is open, as an operator does.

@@ -106,22 +106,30 @@ func (o *open) Evict(*handle.Locked) handle.Thing { return o }
 // Removed remembers how the transaction has ended.
 func (o *open) Removed() {
 	o.remembers.Close()
-	now := time.Now()
 	switch {
 	case o.outcome.kind != outcomeNone:
 	case o.committing:
-		o.outcome.kind = outcomeUnknown
+		o.become(outcome{kind: outcomeUnknown})
 	default:
-		o.outcome = aborted(o.whyRemoved(now))
-		o.outcome.confirmed = make(chan struct{})
+		end := aborted(o.whyRemoved())
+		end.confirmed = make(chan struct{})
+		o.become(end)
 	}
-	o.of.ended.put(o.ID, o.outcome, now)
+}
+
+// become records how the transaction has ended, which calls may wait for. The table's lock is held.
+func (o *open) become(end outcome) {
+	if o.outcome.confirmed != nil {
+		close(o.outcome.confirmed)
+	}
+	o.outcome = end
+	o.of.ended.put(o.ID, end, time.Now())
 }
 
 // whyRemoved returns why the gateway ends a transaction of its own accord.
-func (o *open) whyRemoved(now time.Time) string {
+func (o *open) whyRemoved() string {
 	switch {
-	case o.Expired(now):
+	case o.Expired(time.Now()):
 		return fmt.Sprintf("no call arrived for %s", o.of.cfg.Idle)
 	case o.of.draining.Load():
 		return "the gateway is shutting down"
@@ -148,14 +156,11 @@ func (o *open) End(ctx context.Context) {
 // could not reach this one, may have committed it.
 func (o *open) confirm(ctx context.Context) {
 	answer := abortNow(ctx, o.session, client.EndTransactionOptions{})
-	o.of.table.Do(func(*handle.Locked) {
-		close(o.outcome.confirmed)
-		o.outcome.confirmed = nil
-		if abortedBy(answer) == outcomeCommitted {
-			o.outcome = outcome{kind: outcomeCommitted}
-		}
-		o.of.ended.put(o.ID, o.outcome, time.Now())
-	})
+	end := aborted(o.outcome.detail)
+	if abortedBy(answer) == outcomeCommitted {
+		end = outcome{kind: outcomeCommitted}
+	}
+	o.of.table.Do(func(*handle.Locked) { o.become(end) })
 }
 
 // Start begins a transaction, and returns its token and when it expires. A transaction has a
@@ -333,16 +338,19 @@ func (s *Transactions) begin(
 	return working, o, ended, err
 }
 
-// finish ends a call's work on a transaction. If the transaction has ended meanwhile, it ends the
-// session and the cursors, and returns the outcome.
+// finish ends a call's work on a transaction. end is how the call has ended it, if it has: that
+// counts also if the transaction was removed meanwhile. If the transaction has ended, finish ends
+// the session and the cursors, and returns the outcome.
 func (s *Transactions) finish(ctx context.Context, o *open, end outcome) (ended outcome) {
 	var w *handle.Work
 	over := false
 	s.table.Do(func(t *handle.Locked) {
 		w = o.Work()
-		if end.kind != outcomeNone && !o.IsRemoved() {
-			o.outcome = end
-			t.Remove(o, nil)
+		if end.kind != outcomeNone {
+			o.become(end)
+			if !o.IsRemoved() {
+				t.Remove(o, nil)
+			}
 		}
 		if over = o.IsRemoved(); over {
 			t.EndWork(o)
