@@ -52,7 +52,8 @@ const (
 	outcomeCommitted
 	// outcomeAborted says that it is aborted.
 	outcomeAborted
-	// outcomeUnknown says that Commit was called, and not repeated until the outcome was known.
+	// outcomeUnknown says that Commit was called, here or at another replica, and not that the
+	// majority has confirmed it: repeated, it asks the servers.
 	outcomeUnknown
 )
 

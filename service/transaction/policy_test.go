@@ -225,6 +225,10 @@ func TestOwnerCutOffWithOtherRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		rules.Replace(parse(`action in [Action::"read", Action::"own"]`))
+		a.watch("commitTransaction", fakemongo.Document(raw(t, late)))
+		if got := told(a.commit(token)); got != unknownCommit {
+			t.Errorf("Commit at the owner, before the majority has it = %s", got)
+		}
 		for range 2 {
 			if err := a.commit(token); err != nil {
 				t.Errorf("Commit at the owner = %v", err)

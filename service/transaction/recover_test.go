@@ -318,6 +318,9 @@ func TestOtherDeployment(t *testing.T) {
 	}
 }
 
+// unknownCommit is the error of a call that is to be repeated until the outcome is known.
+const unknownCommit = "Unavailable UnknownTransactionCommitResult same-request"
+
 // late is the reply to a commit that the majority has not confirmed.
 const late = `{"ok": 1, "writeConcernError":
 	{"code": 64, "codeName": "WriteConcernFailed", "errmsg": "late"}}`

@@ -378,7 +378,8 @@ func TestAddressesAreConcealed(t *testing.T) {
 }
 
 // TestOwnerCutOff checks that the owner does not say that a transaction is aborted which another
-// replica has committed, since that could not reach the owner.
+// replica has committed, since that could not reach the owner. It says that it is committed once
+// the majority has it.
 func TestOwnerCutOff(t *testing.T) {
 	const done = "Aborted TransactionCommitted never"
 	for _, row := range []struct {
@@ -435,8 +436,14 @@ func TestOwnerCutOff(t *testing.T) {
 				if got := told(a.abort(token)); got != done {
 					t.Errorf("Abort at the owner = %s", got)
 				}
-				if err := a.commit(token); err != nil {
-					t.Errorf("Commit at the owner = %v", err)
+				a.watch("commitTransaction", fakemongo.Document(raw(t, late)))
+				if got := told(a.commit(token)); got != unknownCommit {
+					t.Errorf("Commit at the owner, before the majority has it = %s", got)
+				}
+				for range 2 {
+					if err := usedAgain((*bank).commit)(a, token); err != nil {
+						t.Errorf("Commit at the owner = %v", err)
+					}
 				}
 				if got := a.balances(); got != onlyA {
 					t.Errorf("there is %s, want %s", got, onlyA)

@@ -142,11 +142,11 @@ func aborted(why string) outcome { return outcome{kind: outcomeAborted, detail: 
 
 // End aborts the transaction if it is open, and ends its cursors.
 func (o *open) End(ctx context.Context) {
-	if o.outcome.kind == outcomeUnknown {
-		o.session.State() // its id does not return to the pool: see recoverCommit
-	}
 	if o.outcome.confirmed != nil {
 		o.confirm(ctx)
+	}
+	if o.outcome.kind == outcomeUnknown {
+		o.session.State() // its id does not return to the pool: see recoverCommit
 	}
 	o.session.End(ctx)
 	o.of.cfg.Cursors.EndTransaction(ctx, o.ID)
@@ -155,12 +155,17 @@ func (o *open) End(ctx context.Context) {
 // confirm aborts a transaction that the gateway has ended of its own accord. Another replica, which
 // could not reach this one, may have committed it.
 func (o *open) confirm(ctx context.Context) {
-	answer := abortNow(ctx, o.session, client.EndTransactionOptions{})
-	end := aborted(o.outcome.detail)
-	if abortedBy(answer) == outcomeCommitted {
-		end = outcome{kind: outcomeCommitted}
-	}
+	end := o.abort(ctx, o.outcome.detail, client.EndTransactionOptions{})
 	o.of.table.Do(func(*handle.Locked) { o.become(end) })
+}
+
+// abort aborts the transaction on the servers, and returns how it has ended.
+func (o *open) abort(ctx context.Context, why string, opt client.EndTransactionOptions) outcome {
+	if abortedBy(abortNow(ctx, o.session, opt)) == outcomeCommitted {
+		// Another replica has committed it, which could not reach this one.
+		return outcome{kind: outcomeUnknown}
+	}
+	return aborted(why) // without a commit, servers abort it themselves
 }
 
 // Start begins a transaction, and returns its token and when it expires. A transaction has a
@@ -485,10 +490,10 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 	defer func() { s.finish(work, o, end) }() // also after a panic
 	defer informCaller(ctx, o.session)
 	if err = o.mayCommit(ctx); err != nil {
-		end = aborted(err.Error()) // without a commit, servers abort it themselves
-		if abortedBy(abortNow(work, o.session, endOptions(work))) == outcomeCommitted {
-			end = outcome{kind: outcomeCommitted} // see abort
-			return nil
+		end = aborted(err.Error())
+		end = o.abort(work, end.detail, endOptions(work))
+		if end.kind == outcomeUnknown {
+			return s.recoverCommit(ctx, c)
 		}
 		return err
 	}
@@ -536,12 +541,11 @@ func (s *Transactions) abort(ctx context.Context, c claim) error {
 	end := aborted("Abort was called")
 	defer func() { s.finish(work, o, end) }() // also after a panic
 	defer informCaller(ctx, o.session)
-	if abortedBy(abortNow(work, o.session, endOptions(work))) == outcomeCommitted {
-		// Another replica has committed it, which could not reach this one.
-		end = outcome{kind: outcomeCommitted}
+	end = o.abort(work, end.detail, endOptions(work))
+	if end.kind == outcomeUnknown {
 		return end.refusal()
 	}
-	return nil // without a commit, servers abort it themselves
+	return nil
 }
 
 // abortTime bounds an abort on the server.
