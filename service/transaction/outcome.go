@@ -22,21 +22,21 @@ const (
 // outcome says how a transaction has ended.
 type outcome struct {
 	kind   outcomeKind
-	detail string // of outcomeAborted: why
+	detail string // of outcomeAborted and outcomeUnconfirmed: why
 	// unmet is the error of a commit that was made, but not acknowledged as asked; nil: it was.
 	unmet error
-	// confirmed is closed once a server was asked whether it is so; nil: nothing is to be asked.
-	confirmed chan struct{}
-	until     time.Time
+	// asked, of outcomeUnconfirmed, is closed once the servers were asked; nil: they were.
+	asked chan struct{}
+	until time.Time
 }
 
-// wait waits until a server was asked whether the transaction has ended so, for abortTime at most.
+// wait waits until the servers were asked whether it is aborted, for abortTime at most.
 func (o outcome) wait(ctx context.Context) error {
 	late := time.NewTimer(abortTime)
 	defer late.Stop()
 	select {
-	case <-o.confirmed:
-	case <-late.C: // without a commit, servers abort it themselves
+	case <-o.asked:
+	case <-late.C:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -55,6 +55,9 @@ const (
 	// outcomeUnknown says that Commit was called, here or at another replica, and not that the
 	// majority has confirmed it: repeated, it asks the servers.
 	outcomeUnknown
+	// outcomeUnconfirmed says that the transaction was to be aborted, and that no server has
+	// confirmed that: another replica, which could not reach this one, may have committed it.
+	outcomeUnconfirmed
 )
 
 // refusal returns the error of an operation of a transaction that has ended so.
@@ -66,6 +69,11 @@ func (o outcome) refusal() error {
 		}
 	case outcomeUnknown:
 		return errCommitting
+	case outcomeUnconfirmed:
+		return &rpcerr.Error{
+			Reason: rpcerr.UnknownCommitResult, Field: "transaction",
+			Message: "no server has confirmed that the transaction is aborted: " + o.detail,
+		}
 	default:
 		return &rpcerr.Error{
 			Reason: rpcerr.TransactionAborted, Message: "the transaction is aborted: " + o.detail,

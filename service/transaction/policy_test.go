@@ -2,6 +2,7 @@ package transaction_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -225,6 +226,12 @@ func TestOwnerCutOffWithOtherRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		rules.Replace(parse(`action in [Action::"read", Action::"own"]`))
+		a.disturb("abortTransaction", math.MaxInt64, fakemongo.Hang())
+		for range 2 {
+			if got := told(a.commit(token)); got != unknownCommit {
+				t.Errorf("Commit at the owner, without an answer of the servers = %s", got)
+			}
+		}
 		a.watch("commitTransaction", fakemongo.Document(raw(t, late)))
 		if got := told(a.commit(token)); got != unknownCommit {
 			t.Errorf("Commit at the owner, before the majority has it = %s", got)

@@ -51,16 +51,10 @@ func (s *Transactions) abortFailed(ctx context.Context, c claim, err error) erro
 // recoverAbort asks the servers to abort a transaction whose owner is gone. It returns nil only if
 // they say that it is aborted: the owner may have committed it.
 func (s *Transactions) recoverAbort(ctx context.Context, c claim) error {
-	own, err := s.resume(c)
-	if err != nil {
-		return err
-	}
-	defer own.End(ctx)
-	answer := abortNow(ctx, own, endOptions(ctx))
-	informCaller(ctx, own)
+	answer, err := s.abortAgain(ctx, c)
 	switch kind := abortedBy(answer); {
-	case isForgotten(answer):
-		return errUnrecoverable
+	case err != nil:
+		return err
 	case kind == outcomeAborted:
 		return nil
 	case kind == outcomeCommitted:
@@ -72,6 +66,22 @@ func (s *Transactions) recoverAbort(ctx context.Context, c claim) error {
 				"confirmed the abort" + withCode(answer),
 		}
 	}
+}
+
+// abortAgain asks the servers to abort a transaction that this replica does not keep, or no more.
+// It returns what they have answered.
+func (s *Transactions) abortAgain(ctx context.Context, c claim) (answer, err error) {
+	own, err := s.resume(c)
+	if err != nil {
+		return nil, err
+	}
+	defer own.End(ctx)
+	answer = abortNow(ctx, own, endOptions(ctx))
+	informCaller(ctx, own)
+	if isForgotten(answer) {
+		err = errUnrecoverable
+	}
+	return answer, err
 }
 
 // recoverUndecided answers a commit whose owner is gone, and with it what the policy had allowed
@@ -153,12 +163,7 @@ var errUnrecoverable = &rpcerr.Error{
 
 // resume returns a session in which this replica can end a transaction whose owner is gone.
 func (s *Transactions) resume(c claim) (*client.Session, error) {
-	switch s.cfg.Client.Topology().Kind {
-	case description.KindReplicaSetWithPrimary, description.KindReplicaSetNoPrimary:
-	default:
-		return nil, errUnrecoverable
-	}
-	if time.Since(c.begun) > recoverable {
+	if !s.canResume() || time.Since(c.begun) > recoverable {
 		return nil, errUnrecoverable
 	}
 	own, err := s.cfg.Client.ResumeSession(
@@ -169,6 +174,16 @@ func (s *Transactions) resume(c claim) (*client.Session, error) {
 	majority, wtimeout := client.WriteConcern{Tag: "majority"}, int64(recoveryTimeoutMS)
 	majority.WTimeoutMS = &wtimeout
 	return own, own.ResumeTransaction(client.TransactionOptions{WriteConcern: &majority})
+}
+
+// canResume reports whether a replica can end the transactions of others.
+func (s *Transactions) canResume() bool {
+	switch s.cfg.Client.Topology().Kind {
+	case description.KindReplicaSetWithPrimary, description.KindReplicaSetNoPrimary:
+		return true
+	default:
+		return false
+	}
 }
 
 // recoveryTimeoutMS is how long a commit waits for the majority, as a repeated one does.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/netip"
 	"strings"
 	"testing"
@@ -450,6 +451,79 @@ func TestOwnerCutOff(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestOwnerCutOffWithoutAnswer: as long as no server has confirmed that a transaction is aborted,
+// its owner does not say so: another replica may have committed it. If none has, nothing does any
+// more.
+func TestOwnerCutOffWithoutAnswer(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, owner *bank, token string){
+		"Abort": func(t *testing.T, owner *bank, token string) {
+			if got := told(owner.abort(token)); got != unknownCommit {
+				t.Errorf("the first Abort = %s", got)
+			}
+		},
+		"idle": func(*testing.T, *bank, string) {
+			time.Sleep(transaction.DefaultIdle + time.Second) //nolint:forbidigo // time is fake
+		},
+		"killed": func(t *testing.T, owner *bank, _ string) { owner.kill() },
+		"killed during Abort": func(t *testing.T, owner *bank, token string) {
+			aborted := make(chan error, 1)
+			go func() { aborted <- owner.abort(token) }()
+			synctest.Wait()
+			owner.kill()
+			if got := told(<-aborted); got != unknownCommit {
+				t.Errorf("the Abort while it is killed = %s", got)
+			}
+		},
+	} {
+		for state, want := range map[string]struct{ operation, abort, commit, there string }{
+			"open": {
+				"Aborted TransactionAborted transaction", "OK",
+				"Aborted TransactionAborted transaction", before,
+			},
+			"committed": {
+				"Aborted TransactionCommitted never", "Aborted TransactionCommitted never", "OK",
+				onlyA,
+			},
+		} {
+			t.Run(name+", "+state, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a, b, between := newReplicas(t, deployment.ReplicaSet)
+					token := a.begin()
+					if err := a.add(token, "a"); err != nil {
+						t.Fatal(err)
+					}
+					between["a:1"].lost = refused
+					if state == "committed" {
+						if err := b.commit(token); err != nil {
+							t.Fatal(err)
+						}
+					}
+					a.disturb("abortTransaction", math.MaxInt64, fakemongo.Hang())
+					end(t, a, token)
+					calls := func(operation, abort, commit string) {
+						t.Helper()
+						for what, told := range map[string][2]string{
+							"UpdateOne": {told(a.add(token, "b")), operation},
+							"Abort":     {told(a.abort(token)), abort},
+							"Commit":    {told(a.commit(token)), commit},
+						} {
+							if told[0] != told[1] {
+								t.Errorf("%s = %s, want %s", what, told[0], told[1])
+							}
+						}
+					}
+					calls(unknownCommit, unknownCommit, unknownCommit)
+					a.deployment.Disturb(nil)
+					calls(want.operation, want.abort, want.commit)
+					if got := b.balances(); got != want.there {
+						t.Errorf("there is %s, want %s", got, want.there)
+					}
+				})
+			})
+		}
 	}
 }
 

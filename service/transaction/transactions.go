@@ -1,6 +1,7 @@
 package transaction
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -111,16 +112,16 @@ func (o *open) Removed() {
 	case o.committing:
 		o.become(outcome{kind: outcomeUnknown})
 	default:
-		end := aborted(o.whyRemoved())
-		end.confirmed = make(chan struct{})
-		o.become(end)
+		o.become(outcome{
+			kind: outcomeUnconfirmed, detail: o.whyRemoved(), asked: make(chan struct{}),
+		})
 	}
 }
 
 // become records how the transaction has ended, which calls may wait for. The table's lock is held.
 func (o *open) become(end outcome) {
-	if o.outcome.confirmed != nil {
-		close(o.outcome.confirmed)
+	if o.outcome.asked != nil {
+		close(o.outcome.asked)
 	}
 	o.outcome = end
 	o.of.ended.put(o.ID, end, time.Now())
@@ -142,30 +143,54 @@ func aborted(why string) outcome { return outcome{kind: outcomeAborted, detail: 
 
 // End aborts the transaction if it is open, and ends its cursors.
 func (o *open) End(ctx context.Context) {
-	if o.outcome.confirmed != nil {
-		o.confirm(ctx)
+	if o.outcome.asked != nil {
+		end := o.abort(ctx, o.outcome.detail, client.EndTransactionOptions{})
+		o.of.table.Do(func(*handle.Locked) { o.become(end) })
 	}
-	if o.outcome.kind == outcomeUnknown {
-		o.session.State() // its id does not return to the pool: see recoverCommit
+	if o.outcome.kind == outcomeUnknown || o.outcome.kind == outcomeUnconfirmed {
+		o.session.State() // its id does not return to the pool: see isForgotten
 	}
 	o.session.End(ctx)
 	o.of.cfg.Cursors.EndTransaction(ctx, o.ID)
 }
 
-// confirm aborts a transaction that the gateway has ended of its own accord. Another replica, which
-// could not reach this one, may have committed it.
-func (o *open) confirm(ctx context.Context) {
-	end := o.abort(ctx, o.outcome.detail, client.EndTransactionOptions{})
-	o.of.table.Do(func(*handle.Locked) { o.become(end) })
-}
-
 // abort aborts the transaction on the servers, and returns how it has ended.
 func (o *open) abort(ctx context.Context, why string, opt client.EndTransactionOptions) outcome {
-	if abortedBy(abortNow(ctx, o.session, opt)) == outcomeCommitted {
-		// Another replica has committed it, which could not reach this one.
+	return o.of.outcomeBy(abortNow(ctx, o.session, opt), why)
+}
+
+// outcomeBy returns how a transaction has ended, by the answer of the servers to abortTransaction.
+func (s *Transactions) outcomeBy(answer error, why string) outcome {
+	kind := abortedBy(answer)
+	switch {
+	case kind == outcomeCommitted: // by another replica, which could not reach this one
 		return outcome{kind: outcomeUnknown}
+	case kind == outcomeUnknown && s.canResume():
+		return outcome{kind: outcomeUnconfirmed, detail: why}
+	default:
+		return aborted(why) // without a commit, servers abort it themselves
 	}
-	return aborted(why) // without a commit, servers abort it themselves
+}
+
+// confirm returns how a transaction has ended that was to be aborted, once the servers were asked.
+// If they have not answered yet, it asks them again.
+func (s *Transactions) confirm(ctx context.Context, c claim, ended outcome) (outcome, error) {
+	if ended.asked != nil {
+		err := ended.wait(ctx)
+		s.table.Do(func(*handle.Locked) {
+			if told, known := s.ended.get(c.id, time.Now()); known {
+				ended = told
+			}
+		})
+		return ended, err
+	}
+	answer, err := s.abortAgain(ctx, c)
+	if err != nil {
+		return ended, err
+	}
+	ended = s.outcomeBy(answer, ended.detail)
+	s.table.Do(func(*handle.Locked) { s.ended.put(c.id, ended, time.Now()) })
+	return ended, nil
 }
 
 // Start begins a transaction, and returns its token and when it expires. A transaction has a
@@ -305,16 +330,16 @@ func (s *Transactions) self() page.Replica { return s.cfg.Cursors.Self() }
 // begin begins a call's work on a transaction that is here, which may be to commit it. If the
 // transaction has ended, it returns the outcome and no transaction. The caller must call finish.
 func (s *Transactions) begin(
-	ctx context.Context, id handle.ID, commit bool,
+	ctx context.Context, c claim, commit bool,
 ) (working context.Context, o *open, ended outcome, err error) {
 	var expired *open
 	s.table.Do(func(t *handle.Locked) {
-		found, _ := t.Get(id).(*open)
+		found, _ := t.Get(c.id).(*open)
 		now := time.Now()
 		switch {
 		case found == nil:
 			known := false
-			if ended, known = s.ended.get(id, now); !known {
+			if ended, known = s.ended.get(c.id, now); !known {
 				err = errNotFound
 			}
 		case found.Working():
@@ -332,13 +357,12 @@ func (s *Transactions) begin(
 			o.committing = o.committing || commit
 		}
 	})
-	if expired != nil {
+	switch {
+	case expired != nil:
 		expired.End(ctx)
 		ended = expired.outcome
-	}
-	if ended.confirmed != nil {
-		err = ended.wait(ctx)
-		s.table.Do(func(*handle.Locked) { ended, _ = s.ended.get(id, time.Now()) })
+	case ended.kind == outcomeUnconfirmed:
+		ended, err = s.confirm(ctx, c, ended)
 	}
 	return working, o, ended, err
 }
@@ -373,7 +397,7 @@ func (s *Transactions) finish(ctx context.Context, o *open, end outcome) (ended 
 
 // enter begins an operation of a transaction that is here.
 func (s *Transactions) enter(ctx context.Context, c claim) (context.Context, *open, error) {
-	ctx, o, ended, err := s.begin(ctx, c.id, false)
+	ctx, o, ended, err := s.begin(ctx, c, false)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -475,7 +499,7 @@ var errOwnerGone = &rpcerr.Error{
 // commit commits a transaction that is here. It may be repeated. With an error that unmetConcern
 // knows, it is committed.
 func (s *Transactions) commit(ctx context.Context, c claim) error {
-	work, o, ended, err := s.begin(ctx, c.id, true)
+	work, o, ended, err := s.begin(ctx, c, true)
 	switch {
 	case err != nil:
 		return err
@@ -490,12 +514,16 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 	defer func() { s.finish(work, o, end) }() // also after a panic
 	defer informCaller(ctx, o.session)
 	if err = o.mayCommit(ctx); err != nil {
-		end = aborted(err.Error())
+		end = outcome{kind: outcomeUnconfirmed, detail: err.Error()} // after a panic
 		end = o.abort(work, end.detail, endOptions(work))
-		if end.kind == outcomeUnknown {
+		switch end.kind {
+		case outcomeUnknown:
 			return s.recoverCommit(ctx, c)
+		case outcomeUnconfirmed:
+			return end.refusal()
+		default:
+			return err
 		}
-		return err
 	}
 	err = o.session.CommitTransaction(work, endOptions(ctx))
 	unmet := unmetConcern(err)
@@ -526,7 +554,7 @@ func (o *open) mayCommit(ctx context.Context) error {
 
 // abort aborts a transaction that is here. It may be repeated.
 func (s *Transactions) abort(ctx context.Context, c claim) error {
-	work, o, ended, err := s.begin(ctx, c.id, false)
+	work, o, ended, err := s.begin(ctx, c, false)
 	switch {
 	case err != nil:
 		return err
@@ -538,14 +566,13 @@ func (s *Transactions) abort(ctx context.Context, c claim) error {
 		s.finish(work, o, outcome{})
 		return errCommitting
 	}
-	end := aborted("Abort was called")
-	defer func() { s.finish(work, o, end) }() // also after a panic
+	end := outcome{kind: outcomeUnconfirmed, detail: "Abort was called"} // after a panic
+	defer func() { s.finish(work, o, end) }()
 	defer informCaller(ctx, o.session)
-	end = o.abort(work, end.detail, endOptions(work))
-	if end.kind == outcomeUnknown {
-		return end.refusal()
+	if end = o.abort(work, end.detail, endOptions(work)); end.kind == outcomeAborted {
+		return nil
 	}
-	return nil
+	return end.refusal()
 }
 
 // abortTime bounds an abort on the server.
@@ -553,15 +580,14 @@ const abortTime = 5 * time.Second
 
 // abortNow aborts a transaction on the server, with time of its own: that of ctx may be over, and
 // the transaction would keep its locks until the server ends it. It returns what the server has
-// answered.
+// answered, or that there was nothing to abort.
 func abortNow(
 	ctx context.Context, own *client.Session, opt client.EndTransactionOptions,
 ) (answer error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
 	defer cancel()
-	// The other error says only that there is no transaction to abort.
-	answer, _ = own.ConfirmAbort(within, opt)
-	return answer
+	answer, err := own.ConfirmAbort(within, opt)
+	return cmp.Or(err, answer)
 }
 
 // informCaller lets the session of a call know the times that a transaction has seen.
