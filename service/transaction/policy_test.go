@@ -246,3 +246,52 @@ func TestOwnerCutOffWithOtherRules(t *testing.T) {
 		}
 	})
 }
+
+// TestStoppedCommitWithoutAnswer: a commit that the policy has stopped is not made by a repeated
+// one, although no server has confirmed the abort yet.
+func TestStoppedCommitWithoutAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parse := func(rules string) *policy.Policy {
+			p, err := policy.Parse([]byte(rules))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		e := policy.NewEnforcer(policy.Config{Policy: parse(`permit (principal, action, resource);`)})
+		b := newBank(t, deployment.ReplicaSet, servicetest.Config{Policy: e})
+		for _, kill := range []bool{false, true} {
+			e.Replace(parse(`permit (principal, action, resource);`))
+			token := b.begin()
+			if err := b.add(token, "a"); err != nil {
+				t.Fatal(err)
+			}
+			e.Replace(parse(`permit (principal, action in [Action::"read", Action::"own",
+				Action::"KillHandle", Action::"ListHandles"], resource);`))
+			b.disturb("abortTransaction", math.MaxInt64, fakemongo.Hang())
+			stopped, meanwhile := make(chan error, 1), make(chan error, 1)
+			go func() { stopped <- b.commit(token) }()
+			synctest.Wait()
+			time.AfterFunc(time.Second, func() { meanwhile <- b.commit(token) })
+			if kill {
+				b.kill()
+			}
+			if got := told(<-meanwhile); kill && got != unknownCommit ||
+				!kill && got != "Aborted TransactionBusy same-request" {
+				t.Errorf("killed %t: a Commit meanwhile = %s", kill, got)
+			}
+			if got := told(<-stopped); got != unknownCommit {
+				t.Errorf("killed %t: the Commit that is stopped = %s", kill, got)
+			}
+			b.deployment.Disturb(nil)
+			for range 2 {
+				if got := told(b.commit(token)); got != "Aborted TransactionAborted transaction" {
+					t.Errorf("killed %t: Commit again = %s", kill, got)
+				}
+			}
+			if got := b.balances(); got != before {
+				t.Errorf("killed %t: there is %s, want %s", kill, got, before)
+			}
+		}
+	})
+}

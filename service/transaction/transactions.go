@@ -73,7 +73,8 @@ type open struct {
 	handle.Handle
 	of      *Transactions
 	session *client.Session
-	// committing says that Commit was called. Only another Commit may follow. begin sets it.
+	// committing says that Commit was called, and that the policy allows it. Only another Commit
+	// may follow.
 	committing bool
 	outcome    outcome
 	// remembers is charged with the result in statements, and with the grounds.
@@ -354,7 +355,6 @@ func (s *Transactions) begin(
 		default:
 			o = found
 			working, _ = t.Begin(ctx, o, false)
-			o.committing = o.committing || commit
 		}
 	})
 	switch {
@@ -525,6 +525,7 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 			return err
 		}
 	}
+	s.table.Do(func(*handle.Locked) { o.committing = true })
 	err = o.session.CommitTransaction(work, endOptions(ctx))
 	unmet := unmetConcern(err)
 	switch {
