@@ -32,7 +32,9 @@ func Close(ctx context.Context, x *front.Exchange, request any, m proto.Message,
 
 // isRepeatable reports whether a client that gets no page gets it when it makes the call again:
 // with the number of its statement, which is known until the transaction and with it the cursor
-// ends, or for lack of memory with the token that it has.
+// ends, or for lack of memory with the token that it has. A page that is too large to be remembered
+// counts, too, although its statement does not bring it again: its cursor is left to the end of the
+// transaction.
 func isRepeatable(request any, m proto.Message, err error) bool {
 	statement, ok := request.(interface{ GetStatement() int32 })
 	if ok && statement.GetStatement() > 0 {
