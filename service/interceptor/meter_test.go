@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/caller"
 	"github.com/mooringdb/mooring/service/interceptor"
 	"github.com/mooringdb/mooring/service/paging"
@@ -54,4 +55,23 @@ func TestCallsAreCounted(t *testing.T) {
 			t.Errorf("counted %q, want %q", m.lines, want)
 		}
 	})
+}
+
+// TestForwardedCallsAreCountedOnce checks that only the replica that the client has called counts.
+func TestForwardedCallsAreCountedOnce(t *testing.T) {
+	for _, forwarded := range []bool{false, true} {
+		m := &meter{}
+		gate := interceptor.NewGate()
+		x := interceptor.New(interceptor.Config{Meter: m, Gate: gate})
+		ctx := &call.LocalContext{Context: t.Context(), Local: call.Local{Forwarded: forwarded}}
+		err := unary(ctx, x, func(context.Context) error {
+			if n := gate.InFlight(); n != 1 {
+				t.Errorf("forwarded %t: %d in flight", forwarded, n)
+			}
+			return nil
+		})
+		if counted := len(m.lines) > 0; err != nil || counted == forwarded {
+			t.Errorf("forwarded %t: %v, counted %q", forwarded, err, m.lines)
+		}
+	}
 }
