@@ -141,6 +141,7 @@ var limited = []string{
 	"request refused: the client is not an operator", "request ended by the shutdown",
 	"slow request", "server unavailable", "server changed", "connection pool cleared",
 	"replica joined", "replica left", "panic", "audit lines lost",
+	"open stream ended by the policy",
 }
 
 // subjects are the attributes that tell kinds of records apart, by their first maxSubject bytes.

@@ -256,6 +256,12 @@ func TestRepeats(t *testing.T) {
 		if got := lines(); len(got) != 2 {
 			t.Errorf("refusals by two rules: %q", got)
 		}
+		for _, rule := range []string{"no rule", "tenants", "no rule"} {
+			log.Warn("open stream ended by the policy", "method", "Watch", "rule", rule)
+		}
+		if got := lines(); len(got) != 2 {
+			t.Errorf("streams ended by two rules: %q", got)
+		}
 		for _, method := range []string{"GetTopology", "KillHandle", "GetTopology"} {
 			log.Warn("request refused: the client is not an operator", "method", method)
 		}
