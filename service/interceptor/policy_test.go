@@ -6,7 +6,9 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -385,3 +387,67 @@ func TestRepeatedErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestStreamsEndBeforeTheLog checks that a log that is slow does not keep open the streams that new
+// rules end.
+func TestStreamsEndBeforeTheLog(t *testing.T) {
+	parse := func(rules string) *policy.Policy {
+		p, err := policy.Parse([]byte(rules))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	synctest.Test(t, func(t *testing.T) {
+		const streams = 3
+		var ended atomic.Int32
+		lines := 0
+		log := writer(func(b []byte) (int, error) {
+			lines++
+			synctest.Wait()
+			if n := ended.Load(); n != streams {
+				t.Errorf("%d streams have ended when the log has %s", n, b)
+			}
+			return len(b), nil
+		})
+		rules := policy.NewEnforcer(policy.Config{
+			Policy: parse(`permit (principal, action, resource);`),
+		})
+		x := interceptor.New(interceptor.Config{
+			Policy: rules,
+			Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		})
+		info := &grpc.StreamServerInfo{
+			FullMethod: "/mooring.v1.DocumentService/StreamFind", IsServerStream: true,
+		}
+		for range streams {
+			sent := &received{
+				ctx:     t.Context(),
+				message: &mooringv1.StreamFindRequest{Database: "d", Collection: "c"},
+			}
+			go func() {
+				err := x.Stream()(nil, sent, info, func(_ any, ss grpc.ServerStream) error {
+					if err := ss.RecvMsg(&mooringv1.StreamFindRequest{}); err != nil {
+						return err
+					}
+					<-ss.Context().Done()
+					return ss.Context().Err()
+				})
+				if status.Code(err) != codes.PermissionDenied {
+					t.Errorf("the stream ends with %v", err)
+				}
+				ended.Add(1)
+			}()
+		}
+		synctest.Wait()
+		rules.Replace(parse(`forbid (principal, action, resource);`))
+		synctest.Wait()
+		if lines != streams {
+			t.Errorf("%d lines", lines)
+		}
+	})
+}
+
+type writer func(b []byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }

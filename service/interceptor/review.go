@@ -53,15 +53,20 @@ func (l *live) all() []*pass {
 	return all
 }
 
-// review ends the open streams whose clients would not be allowed them now.
+// review ends the open streams whose clients would not be allowed them now. It logs that when all
+// have ended: a log may block.
 func (x *Chain) review() {
+	ended := map[*pass]error{}
 	for _, c := range x.live.all() {
 		err := x.withdrawn(c)
 		if err == nil || !x.live.remove(c) { // it is told once, also if two files change
 			continue
 		}
-		c.logEnd(err)
 		c.place.End(ending{err})
+		ended[c] = err
+	}
+	for c, err := range ended {
+		c.logEnd(err)
 	}
 }
 
