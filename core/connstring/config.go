@@ -4,6 +4,7 @@
 package connstring
 
 import (
+	"reflect"
 	"strings"
 	"time"
 
@@ -139,6 +140,18 @@ func (c *Config) UseTLS() bool {
 		return *c.TLS.Enabled
 	}
 	return c.SRV
+}
+
+// SameButUser reports whether two Configs have the same meaning, apart from the user name, if both
+// have one, and the password. Unlike String it knows the other secrets.
+func (c Config) SameButUser(other Config) bool {
+	for _, x := range []*Config{&c, &other} {
+		if x.Username != "" {
+			x.Username = masked
+		}
+		x.Password, x.HasPassword, x.Warnings = "", false, nil
+	}
+	return reflect.DeepEqual(c, other)
 }
 
 // Property returns the value of one of the AuthMechanismProperties. The case of names does not

@@ -226,6 +226,34 @@ func TestString(t *testing.T) {
 	}
 }
 
+func TestSameButUser(t *testing.T) {
+	const uri = "u:p@a/?authMechanism=PLAIN&proxyHost=h&proxyUsername=x&proxyPassword=y&tlsCertificateKeyFilePassword=z&tls=true"
+	c := parse(t, "mongodb://"+uri)
+	for _, tt := range []struct {
+		uri  string
+		want bool
+	}{
+		{uri, true},
+		{strings.Replace(uri, "u:p", "v:q", 1), true},
+		{uri + "&unknown=1", true},
+		{strings.Replace(uri, "p@a", "p@b", 1), false},
+		{strings.Replace(uri, "=x", "=w", 1), false},
+		{strings.Replace(uri, "=y", "=w", 1), false},
+		{strings.Replace(uri, "=z", "=w", 1), false},
+		{strings.Replace(uri, "tls=true", "tls=false", 1), false},
+		{uri + "&authMechanismProperties=a:b", false},
+	} {
+		if got := parse(t, "mongodb://"+tt.uri).SameButUser(c); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.uri, got, tt.want)
+		}
+	}
+	with, without := parse(t, "mongodb://u@a/?authMechanism=MONGODB-X509"),
+		parse(t, "mongodb://a/?authMechanism=MONGODB-X509")
+	if with.SameButUser(without) {
+		t.Error("a user name more is no change")
+	}
+}
+
 // TestMechanismsThatParseRefuses checks the errors of AU-101 and AU-103, which name the reason.
 func TestMechanismsThatParseRefuses(t *testing.T) {
 	for _, tt := range []struct{ uri, want string }{

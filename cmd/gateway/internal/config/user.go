@@ -113,7 +113,7 @@ func (c *Config) ReadUser(texts []string) (auth.User, error) {
 	if err != nil {
 		return auth.User{}, err
 	}
-	if cfg.String() != c.MongoDB.String() {
+	if !cfg.SameButUser(c.MongoDB) {
 		return auth.User{}, errors.New("the connection string has changed in more than the " +
 			"user: that needs a restart")
 	}

@@ -73,8 +73,10 @@ func TestUserRefused(t *testing.T) {
 }
 
 func TestReadUser(t *testing.T) {
+	const options = "/?tls=true&proxyHost=p&proxyUsername=one&proxyPassword=two&" +
+		"tlsCertificateKeyFilePassword=three"
 	c, err := load(t, []string{
-		"--uri-file", write(t, "u", "mongodb://app@db.example/?tls=true"), "--mongodb-password-file", write(t, "p", " hunter2\n"),
+		"--uri-file", write(t, "u", "mongodb://app@db.example"+options), "--mongodb-password-file", write(t, "p", " hunter2\n"),
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,11 +89,14 @@ func TestReadUser(t *testing.T) {
 		name          string
 		want          string // of the error
 	}{
-		{"mongodb://app@db.example/?tls=true", "new", "app", ""},
-		{"mongodb://bob@db.example/?tls=true", "new", "bob", ""},
-		{"mongodb://app@db.example/?tls=true", "", "", "the file is empty"},
-		{"mongodb://bob@other.example/?tls=true", "new", "", "needs a restart"},
-		{"mongodb://db.example/?tls=true", "hunter3", "", "needs a user name"},
+		{"mongodb://app@db.example" + options, "new", "app", ""},
+		{"mongodb://bob@db.example" + options, "new", "bob", ""},
+		{"mongodb://app@db.example" + options, "", "", "the file is empty"},
+		{"mongodb://bob@other.example" + options, "new", "", "needs a restart"},
+		{"mongodb://app@db.example" + strings.Replace(options, "three", "hunter3", 1), "new", "", "needs a restart"},
+		{"mongodb://app@db.example" + strings.Replace(options, "two", "hunter3", 1), "new", "", "needs a restart"},
+		{"mongodb://app@db.example" + strings.Replace(options, "one", "hunter3", 1), "new", "", "needs a restart"},
+		{"mongodb://db.example" + options, "hunter3", "", "needs a user name"},
 		{"nonsense hunter3", "hunter3", "", "does not begin with"},
 	} {
 		u, err := c.ReadUser([]string{row.uri, row.password})
