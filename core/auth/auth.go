@@ -72,7 +72,7 @@ type exchange interface {
 // State holds the authentication of one connection. It belongs to the connection's owner.
 type State struct {
 	target      Target
-	former      string // the password to try if the target's is refused
+	former      [2]string // the passwords to try if the target's is refused
 	source      string
 	login       login
 	negotiates  bool     // the login is chosen by the server's hello
@@ -91,7 +91,7 @@ func (a *Authenticator) Start(to Target) (*State, error) {
 	if err != nil {
 		return nil, s.failed(KindCredential, err)
 	}
-	s.former, user.Former = user.Former, ""
+	s.former, user.Former = user.Former, [2]string{}
 	s.target.User = user
 	return s, nil
 }
@@ -108,18 +108,21 @@ func (s *State) AppendHello(b *bson.Builder) error {
 }
 
 // Authenticate authenticates the connection, whose first hello had the given reply. It blocks on r,
-// and on what the mechanism needs, until ctx ends. If the password is refused and there is a former
-// one, it tries that. The error is an *Error, that of the password which is not the former.
+// and on what the mechanism needs, until ctx ends. If the password is refused, it tries the former
+// ones. The error is an *Error, that of the password which is not a former one.
 func (s *State) Authenticate(ctx context.Context, r Runner, hello bson.Raw) error {
 	err := s.authenticate(ctx, r, hello)
-	e, failed := errors.AsType[*Error](err)
-	// In Kerberos, it is not the server that refuses a password.
-	if !failed || s.former == "" || !e.RefusesCredential() && e.Kind != KindCredential {
-		return err
-	}
-	s.target.User.Password, s.former = s.former, ""
-	if s.run(ctx, r) == nil {
-		return nil
+	last := err
+	for _, former := range s.former {
+		e, failed := errors.AsType[*Error](last)
+		// In Kerberos, it is not the server that refuses a password.
+		if former == "" || !failed || !e.RefusesCredential() && e.Kind != KindCredential {
+			break
+		}
+		s.target.User.Password = former
+		if last = s.run(ctx, r); last == nil {
+			return nil
+		}
 	}
 	return err
 }

@@ -526,18 +526,20 @@ func TestRefusalAfterSpeculation(t *testing.T) {
 	}
 }
 
-// While a password changes, both are tried, the newer one first.
+// While a password changes, all are tried, the newest one first.
 func TestFormerPassword(t *testing.T) {
 	for name, tt := range map[string]struct {
 		has        string // the server's password
-		former     string
+		former     [2]string
 		accepted   bool
 		saslStarts int
 	}{
-		"the server has the new one":    {"pencil", "old", true, 1},
-		"the server has the former one": {"old", "old", true, 2},
-		"the server has another one":    {"other", "old", false, 2},
-		"there is no former one":        {"old", "", false, 1},
+		"the server has the new one":    {"pencil", [2]string{"old", "older"}, true, 1},
+		"the server has the former one": {"old", [2]string{"old", "older"}, true, 2},
+		"the server has an older one":   {"older", [2]string{"old", "older"}, true, 3},
+		"the server has another one":    {"other", [2]string{"old", "older"}, false, 3},
+		"there is no older one":         {"older", [2]string{"old"}, false, 2},
+		"there is no former one":        {"old", [2]string{}, false, 1},
 	} {
 		for _, speculates := range []bool{true, false} {
 			t.Run(name, func(t *testing.T) {
@@ -573,14 +575,14 @@ func TestFormerPassword(t *testing.T) {
 
 // A former password is tried if the newer one cannot be used, and not if the connection is broken.
 func TestFormerPasswordIsTried(t *testing.T) {
-	user := auth.FixedUser(auth.User{Name: "app", Password: "a\x00b", Former: "pencil"})
+	user := auth.FixedUser(auth.User{Name: "app", Password: "a\x00b", Former: [2]string{"pencil"}})
 	s := start(t, auth.SASL("$external", user, auth.Plain{}))
 	r := &script{answer: func(bson.Raw) bson.Raw { return reply(true, "") }}
 	if err := s.Authenticate(t.Context(), r, ok); err != nil || r.names() != "saslStart" {
 		t.Errorf("Authenticate() = %v with %s", err, r.names())
 	}
-	s = start(t,
-		auth.SASL("$external", auth.FixedUser(auth.User{Password: "a", Former: "b"}), auth.Plain{}))
+	user = auth.FixedUser(auth.User{Password: "a", Former: [2]string{"b", "c"}})
+	s = start(t, auth.SASL("$external", user, auth.Plain{}))
 	r = &script{err: &mongoerr.NetworkError{Err: io.ErrUnexpectedEOF}}
 	if err := s.Authenticate(t.Context(), r, ok); !mongoerr.IsNetwork(err) ||
 		r.names() != "saslStart" {
@@ -649,7 +651,7 @@ func TestEveryKindHasNameAndAdvice(t *testing.T) {
 }
 
 func TestUserIsMasked(t *testing.T) {
-	u := auth.User{Name: "app", Password: "pencil", Former: "pencil of before"}
+	u := auth.User{Name: "app", Password: "pencil", Former: [2]string{"pencil of before"}}
 	text, _ := u.MarshalText()
 	for _, got := range []string{
 		fmt.Sprint(u), fmt.Sprintf("%+v %#v %s %q %x", u, u, u, u, u), fmt.Sprintf("%+v", auth.Target{User: u}), string(text),

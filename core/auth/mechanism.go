@@ -54,9 +54,10 @@ type User struct {
 	Name     string
 	Password string
 
-	// Former is the password before this one, empty if there is none to try. A connection whose
-	// Password is refused tries it: while a password changes, servers may still have the former.
-	Former string
+	// Former are passwords before this one, in the order in which a connection whose Password is
+	// refused tries them: while a password changes, servers may still have a former one. There is
+	// none from the first that is empty.
+	Former [2]string
 }
 
 // UserSource returns the user as the configuration has it now. It is asked once for each connection
@@ -68,7 +69,7 @@ func FixedUser(u User) UserSource { return func() (User, error) { return u, nil 
 
 // String returns the name, with a mask if there is a password.
 func (u User) String() string {
-	if u.Password+u.Former == "" {
+	if u == (User{Name: u.Name}) {
 		return u.Name
 	}
 	return u.Name + ":***"

@@ -227,7 +227,7 @@ func TestPasswordRotates(t *testing.T) {
 		})
 		for _, step := range []func(){
 			func() {},
-			func() { user.Store(&auth.User{Name: "app", Password: "second", Former: "first"}) },
+			func() { user.Store(&auth.User{Name: "app", Password: "second", Former: [2]string{"first"}}) },
 			func() { demand("second") },
 			func() { user.Store(&auth.User{Name: "app", Password: "second"}) },
 		} {

@@ -28,8 +28,8 @@ const (
 	patience = 5 * time.Second
 )
 
-// formerFor is how long the password before a new one is tried, too. In that time the new one gets
-// to all replicas, and then to MongoDB.
+// formerFor is how long the passwords before a new one are tried, too. In that time the new one
+// gets to all replicas, and then to MongoDB.
 const formerFor = 15 * time.Minute
 
 // Login holds the user and the outcome of logins. Its methods are safe for concurrent use.
@@ -52,7 +52,7 @@ type Login struct {
 	pinged bool
 }
 
-// user holds what logs in, and until when its former password counts.
+// user holds what logs in, and until when its former passwords count.
 type user struct {
 	auth.User
 
@@ -71,26 +71,32 @@ func New(cfg *config.Config, log *slog.Logger, news func()) *Login {
 	return l
 }
 
-// User returns the current user. If its password has changed lately, the user has the former one,
+// User returns the current user. If its password has changed lately, the user has the former ones,
 // too.
 func (l *Login) User() (auth.User, error) {
 	u := *l.user.Load()
 	if !time.Now().Before(u.until) {
-		u.Former = ""
+		u.Former = [2]string{}
 	}
 	return u.User, nil
 }
 
 // use makes u the current user.
 func (l *Login) use(u auth.User) {
-	before := l.user.Load()
-	now := user{User: u}
+	before, _ := l.User()
+	now := user{User: u, until: l.user.Load().until}
 	switch {
 	case u.Name != before.Name:
-	case u.Password != before.Password:
-		now.Former, now.until = before.Password, time.Now().Add(formerFor)
+	case u.Password == before.Password:
+		now.Former = before.Former
 	default:
-		now.Former, now.until = before.Former, before.until
+		now.Former[0], now.until = before.Password, time.Now().Add(formerFor)
+		// MongoDB still has the oldest if the one after it was wrong, and u corrects that.
+		for _, password := range before.Former {
+			if password != "" && password != u.Password {
+				now.Former[1] = password
+			}
+		}
 	}
 	l.user.Store(&now)
 }

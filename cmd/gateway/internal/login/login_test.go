@@ -178,7 +178,7 @@ func TestLogin(t *testing.T) {
 }
 
 // TestFormerPassword: the password before a new one is tried for a quarter of an hour, for the same
-// user only.
+// user only. If there is another new one in that time, the oldest is tried, too.
 func TestFormerPassword(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -194,8 +194,7 @@ func TestFormerPassword(t *testing.T) {
 			t.Helper()
 			if got, err := l.User(); got != want || err != nil {
 				t.Errorf("User() = %q %q %q, %v, want %q %q %q", got.Name, got.Password, got.Former,
-					err,
-					want.Name, want.Password, want.Former)
+					err, want.Name, want.Password, want.Former)
 			}
 		}
 		change := func(file, text string) {
@@ -206,16 +205,28 @@ func TestFormerPassword(t *testing.T) {
 		}
 		want(auth.User{Name: "app", Password: "first"})
 		change(password, "second")
-		want(auth.User{Name: "app", Password: "second", Former: "first"})
+		want(auth.User{Name: "app", Password: "second", Former: [2]string{"first"}})
 		change(password, "second") // a SIGHUP without a change
 		pass(15*time.Minute - time.Second)
-		want(auth.User{Name: "app", Password: "second", Former: "first"})
+		want(auth.User{Name: "app", Password: "second", Former: [2]string{"first"}})
 		pass(time.Second)
 		want(auth.User{Name: "app", Password: "second"})
 		change(password, "third")
-		want(auth.User{Name: "app", Password: "third", Former: "second"})
+		want(auth.User{Name: "app", Password: "third", Former: [2]string{"second"}})
+		// MongoDB may still have a password from before one that was corrected.
+		pass(15*time.Minute - time.Second)
+		change(password, "fourth")
+		want(auth.User{Name: "app", Password: "fourth", Former: [2]string{"third", "second"}})
+		change(password, "fifth")
+		want(auth.User{Name: "app", Password: "fifth", Former: [2]string{"fourth", "second"}})
+		change(password, "second")
+		want(auth.User{Name: "app", Password: "second", Former: [2]string{"fifth", "fourth"}})
+		pass(15 * time.Minute)
+		want(auth.User{Name: "app", Password: "second"})
+		change(password, "sixth")
+		want(auth.User{Name: "app", Password: "sixth", Former: [2]string{"second"}})
 		change(name, "other")
-		want(auth.User{Name: "other", Password: "third"})
+		want(auth.User{Name: "other", Password: "sixth"})
 		if err := l.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
