@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
@@ -54,15 +55,29 @@ func New(ctx context.Context, cfg Config) (*Tracing, error) {
 	if !on || err != nil {
 		return nil, err
 	}
+	if err := checkVariables(); err != nil {
+		return nil, err
+	}
+	bad := &unusable{}
+	otel.SetLogger(logr.New(bad))
+	defer otel.SetLogger(logr.Discard())
 	exporter, err := newExporter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// The only way to hear of spans that could not be sent.
 	otel.SetErrorHandler(newComplaints(cfg.Log))
-	return newTracing(ctx, cfg, func() sdktrace.TracerProviderOption {
+	t, err := newTracing(ctx, cfg, func() sdktrace.TracerProviderOption {
 		return sdktrace.WithBatcher(exporter)
 	})
+	if err != nil {
+		return nil, err
+	}
+	if bad.err != nil {
+		_ = t.Close(ctx) // it has no span
+		return nil, bad.err
+	}
+	return t, nil
 }
 
 // newTracing calls export, which may start a goroutine, when nothing can fail any more.
@@ -160,6 +175,9 @@ func newExporter(ctx context.Context) (*otlptrace.Exporter, error) {
 	case "grpc":
 		return otlptracegrpc.New(ctx)
 	case "", "http/protobuf":
+		if err := checkURLs(); err != nil {
+			return nil, err
+		}
 		return otlptracehttp.New(ctx)
 	}
 	return nil, fmt.Errorf("%s: %q is neither http/protobuf nor grpc", variable, protocol)

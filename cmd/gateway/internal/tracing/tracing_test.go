@@ -3,6 +3,7 @@ package tracing_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -33,7 +36,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestNew tells which environments switch tracing on, and which are refused.
 func TestNew(t *testing.T) {
 	const endpoint, traces = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-	const collector = "http://127.0.0.1:4318"
+	const collector, headers = "http://127.0.0.1:4318", "OTEL_EXPORTER_OTLP_HEADERS"
 	for _, tt := range []struct {
 		name string
 		env  []string
@@ -58,17 +61,52 @@ func TestNew(t *testing.T) {
 		{name: "another protocol", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"}, err: `OTEL_EXPORTER_OTLP_PROTOCOL: "http/json"`},
 		{name: "another sampler", env: []string{endpoint, collector, "OTEL_TRACES_SAMPLER", "often"}, err: `OTEL_TRACES_SAMPLER: "often"`},
 		{name: "another share", env: []string{endpoint, collector, "OTEL_TRACES_SAMPLER_ARG", "2"}, err: `OTEL_TRACES_SAMPLER_ARG: "2"`},
+		{name: "headers", env: []string{endpoint, collector, headers, "authorization=Bearer%20hunter2"}, on: true},
+		{name: "headers without a value", env: []string{endpoint, collector, headers, "authorization: Bearer hunter2"}, err: headers},
+		{name: "headers without a name", env: []string{endpoint, collector, headers, "Bearer hunter2=x"}, err: headers},
+		{name: "headers that are not encoded", env: []string{endpoint, collector, headers, "a=b,authorization=%zzhunter2"}, err: headers},
+		{name: "headers of traces", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "hunter2"}, err: "OTEL_EXPORTER_OTLP_TRACES_HEADERS"},
+		{name: "headers over gRPC", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", headers, "hunter2"}, err: headers},
+		{name: "no certificate", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such"}, err: "OTEL_EXPORTER_OTLP_CERTIFICATE: open /no/such"},
+		{name: "not a certificate", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_CERTIFICATE", "tracing.go"}, err: "OTEL_EXPORTER_OTLP_CERTIFICATE"},
+		{
+			name: "not a client's certificate",
+			env:  []string{endpoint, collector, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "tracing.go", "OTEL_EXPORTER_OTLP_CLIENT_KEY", "tracing.go"},
+			err:  "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+		},
+		{name: "no scheme", env: []string{endpoint, "collector.example:4318"}, err: endpoint},
+		{name: "no scheme, for traces", env: []string{endpoint, collector, traces, "collector.example:4318"}, err: traces},
+		{name: "no host", env: []string{endpoint, "http:///v1/traces"}, err: endpoint},
+		{name: "not a URL", env: []string{endpoint, "http://a:hunter2/b@collector.example"}, err: endpoint},
+		{name: "a target of gRPC", env: []string{endpoint, "collector.example:4317", "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}, on: true},
+		{name: "not a target of gRPC", env: []string{endpoint, "127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}, err: endpoint},
+		{name: "another timeout", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_TIMEOUT", "ten"}, err: "OTEL_EXPORTER_OTLP_TIMEOUT"},
+		{name: "another compression", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"}, err: `OTEL_EXPORTER_OTLP_COMPRESSION: "zstd"`},
+		{name: "compression", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_COMPRESSION", "gzip", "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "none"}, on: true},
+		{name: "another delay", env: []string{endpoint, collector, "OTEL_BSP_SCHEDULE_DELAY", "soon"}, err: `OTEL_BSP_SCHEDULE_DELAY: "soon"`},
+		{name: "another limit", env: []string{endpoint, collector, "OTEL_SPAN_EVENT_COUNT_LIMIT", "few"}, err: `OTEL_SPAN_EVENT_COUNT_LIMIT: "few"`},
+		{name: "neither on nor off", env: []string{endpoint, collector, eventtrace.EnabledVariable, "yes"}, err: eventtrace.EnabledVariable + `: "yes"`},
+		{name: "another length", env: []string{endpoint, collector, eventtrace.MaxQueryTextLengthVariable, "1KiB"}, err: eventtrace.MaxQueryTextLengthVariable + `: "1KiB"`},
+		{name: "a negative length", env: []string{endpoint, collector, eventtrace.MaxQueryTextLengthVariable, "-1"}, err: eventtrace.MaxQueryTextLengthVariable + `: "-1"`},
+		{name: "the driver's", env: []string{endpoint, collector, eventtrace.EnabledVariable, "true", eventtrace.MaxQueryTextLengthVariable, "1024"}, on: true},
 		{name: "no share", env: []string{endpoint, collector, "OTEL_TRACES_SAMPLER_ARG", "NaN"}, err: `OTEL_TRACES_SAMPLER_ARG: "NaN"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for i := 0; i < len(tt.env); i += 2 {
 				t.Setenv(tt.env[i], tt.env[i+1])
 			}
+			var log bytes.Buffer
+			// By itself it logs to the standard error.
+			otel.SetLogger(funcr.New(func(prefix, args string) { log.WriteString(prefix + args) },
+				funcr.Options{}))
 			made, err := tracing.New(t.Context(),
-				tracing.Config{Log: slog.New(slog.DiscardHandler)})
+				tracing.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 			if (made != nil) != tt.on || (err != nil) != (tt.err != "") ||
 				err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("New = %v, %v; want on: %v, error %q", made != nil, err, tt.on, tt.err)
+			}
+			if text := fmt.Sprint(err, &log); strings.Contains(text, "hunter2") {
+				t.Errorf("a secret is shown: %s", text)
 			}
 			if err := made.Close(t.Context()); err != nil {
 				t.Error(err)
