@@ -244,9 +244,16 @@ func addDate(b *bson.Builder, key, text string, as how) error {
 	return nil
 }
 
+// maxDate is the length of the longest text that addISODate reads.
+const maxDate = 128
+
 // addISODate reads a date, with or without time and zone. A date beyond the years 0 to 9999 is in
 // Extended JSON.
 func addISODate(b *bson.Builder, key, text string) error {
+	const date = "a date such as 2026-11-30 or 2026-11-30T10:15:00Z"
+	if len(text) > maxDate {
+		return no(text, date)
+	}
 	if strings.HasPrefix(text, "{") {
 		v, _, err := extjson.ParseValue(nil, []byte(text))
 		if ms, ok := v.DateTime(); err == nil && ok {
@@ -260,7 +267,7 @@ func addISODate(b *bson.Builder, key, text string) error {
 			return nil
 		}
 	}
-	return no(text, "a date such as 2026-11-30 or 2026-11-30T10:15:00Z")
+	return no(text, date)
 }
 
 // writeDate writes what addDate reads. A layout that would lose a part of a date does not take it.

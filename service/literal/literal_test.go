@@ -1,6 +1,8 @@
 package literal_test
 
 import (
+	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -110,4 +112,35 @@ func FuzzForms(f *testing.F) {
 			t.Errorf("%s of %q is written as %q, which is %v, not %v", form, text, out, again, v)
 		}
 	})
+}
+
+// full is a Memory that has none.
+type full struct{}
+
+var errFull = errors.New("there is no memory")
+
+func (full) Grow([]byte, int, int) ([]byte, error) { return nil, errFull }
+
+// TestLongTexts has texts of MiB, for which there is no memory, take little more than themselves.
+func TestLongTexts(t *testing.T) {
+	const noDate = `…" is not a date such as 2026-11-30 or 2026-11-30T10:15:00Z`
+	for _, row := range []struct{ form, text, want string }{
+		{"date()", `{"a": [` + strings.Repeat("1,", 2<<20) + "1]}", noDate},
+		{"date()", `{"$date": 0` + strings.Repeat(" ", 4<<20) + "}", noDate},
+	} {
+		form, err := literal.ParseForm(row.form)
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := json
+		by.Memory = full{}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err = form.Add(bson.NewBuilder(nil), "v", row.text, by)
+		runtime.ReadMemStats(&after)
+		took := after.TotalAlloc - before.TotalAlloc
+		if err == nil || !strings.HasSuffix(err.Error(), row.want) || took > 1<<20 {
+			t.Errorf("%s of %.20q: it took %d bytes, and %v", row.form, row.text, took, err)
+		}
+	}
 }
