@@ -141,8 +141,13 @@ func (b *Builder) grow(n int) bool {
 	return true
 }
 
-// element appends type and key, and reports whether the value may follow.
-func (b *Builder) element(t Type, key string) bool {
+// element makes room for an element whose value has n bytes, appends type and key, and reports
+// whether the value may follow.
+func (b *Builder) element(t Type, key string, n int) bool {
+	return b.room(len(key)+n) && b.head(t, key)
+}
+
+func (b *Builder) head(t Type, key string) bool {
 	b.begin()
 	if f := b.top(); f.index >= 0 {
 		b.buf = append(b.buf, byte(t))
@@ -168,28 +173,28 @@ func (b *Builder) fail(err error) {
 }
 
 func (b *Builder) fixed32(t Type, key string, n uint32) *Builder {
-	if b.element(t, key) {
+	if b.element(t, key, 4) {
 		b.buf = binary.LittleEndian.AppendUint32(b.buf, n)
 	}
 	return b
 }
 
 func (b *Builder) fixed64(t Type, key string, n uint64) *Builder {
-	if b.element(t, key) {
+	if b.element(t, key, 8) {
 		b.buf = binary.LittleEndian.AppendUint64(b.buf, n)
 	}
 	return b
 }
 
 func (b *Builder) text(t Type, key, s string) *Builder {
-	if b.room(len(key)+len(s)) && b.element(t, key) {
+	if b.element(t, key, len(s)) {
 		b.buf = appendString(b.buf, s)
 	}
 	return b
 }
 
 func (b *Builder) bytes(t Type, key string, data []byte) *Builder {
-	if b.room(len(key)+len(data)) && b.element(t, key) {
+	if b.element(t, key, len(data)) {
 		b.buf = append(b.buf, data...)
 	}
 	return b
@@ -226,8 +231,8 @@ func (b *Builder) OpenDocument(key string) *Builder { return b.openElement(TypeD
 func (b *Builder) OpenArray(key string) *Builder { return b.openElement(TypeArray, key, 0) }
 
 func (b *Builder) openElement(t Type, key string, index int) *Builder {
-	if !b.element(t, key) {
-		b.element(t, "") // somewhere to put what follows; Err says that it is wrong
+	if !b.element(t, key, 0) {
+		b.head(t, "") // somewhere to put what follows; Err says that it is wrong
 	}
 	b.open(index)
 	return b
@@ -244,7 +249,7 @@ func (b *Builder) Close() *Builder {
 
 // Binary appends a binary of a subtype.
 func (b *Builder) Binary(key string, subtype byte, data []byte) *Builder {
-	if b.element(TypeBinary, key) {
+	if b.element(TypeBinary, key, len(data)) {
 		b.buf = appendBinary(b.buf, subtype, data)
 	}
 	return b
@@ -255,7 +260,7 @@ func (b *Builder) Undefined(key string) *Builder { return b.bytes(TypeUndefined,
 
 // ObjectID appends an ObjectId.
 func (b *Builder) ObjectID(key string, id ObjectID) *Builder {
-	if b.element(TypeObjectID, key) {
+	if b.element(TypeObjectID, key, len(id)) {
 		b.buf = append(b.buf, id[:]...)
 	}
 	return b
@@ -263,7 +268,7 @@ func (b *Builder) ObjectID(key string, id ObjectID) *Builder {
 
 // Bool appends a boolean.
 func (b *Builder) Bool(key string, v bool) *Builder {
-	if b.element(TypeBool, key) {
+	if b.element(TypeBool, key, 1) {
 		b.buf = appendBool(b.buf, v)
 	}
 	return b
@@ -287,7 +292,7 @@ func (b *Builder) Regex(key, pattern, options string) *Builder {
 		b.fail(errRegexNUL)
 		return b
 	}
-	if b.element(TypeRegex, key) {
+	if b.element(TypeRegex, key, len(pattern)+len(options)) {
 		b.buf, _ = appendRegex(b.buf, pattern, options) // checked above
 	}
 	return b
@@ -295,7 +300,7 @@ func (b *Builder) Regex(key, pattern, options string) *Builder {
 
 // DBPointer appends the deprecated DBPointer.
 func (b *Builder) DBPointer(key, namespace string, id ObjectID) *Builder {
-	if b.element(TypeDBPointer, key) {
+	if b.element(TypeDBPointer, key, len(namespace)+len(id)) {
 		b.buf = append(appendString(b.buf, namespace), id[:]...)
 	}
 	return b
@@ -309,7 +314,7 @@ func (b *Builder) Symbol(key, v string) *Builder { return b.text(TypeSymbol, key
 
 // CodeWithScope appends code with its scope.
 func (b *Builder) CodeWithScope(key, code string, scope Raw) *Builder {
-	if b.element(TypeCodeWithScope, key) {
+	if b.element(TypeCodeWithScope, key, len(code)+max(len(scope), minDocument)) {
 		b.buf = appendCodeWithScope(b.buf, code, scope)
 	}
 	return b
@@ -332,7 +337,7 @@ func (b *Builder) Int64(key string, v int64) *Builder {
 
 // Decimal128 appends a decimal number.
 func (b *Builder) Decimal128(key string, v Decimal128) *Builder {
-	if b.element(TypeDecimal128, key) {
+	if b.element(TypeDecimal128, key, 16) {
 		b.buf = appendDecimal128(b.buf, v)
 	}
 	return b

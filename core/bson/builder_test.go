@@ -2,9 +2,11 @@ package bson_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/mooringdb/mooring/core/bson"
 )
@@ -199,5 +201,85 @@ func TestAppendNormal(t *testing.T) {
 	}
 	if got := bson.AppendNormal(nil, sample()); !bytes.Equal(got, sample()) {
 		t.Errorf("AppendNormal changes a normal document")
+	}
+}
+
+// granter is a Memory that knows the last buffer it has provided, which has no room to spare.
+type granter struct{ last *byte }
+
+func (g *granter) Grow(buf []byte, n int) ([]byte, error) {
+	larger := append(make([]byte, 0, len(buf)+n), buf...)
+	g.last = unsafe.SliceData(larger)
+	return larger, nil
+}
+
+// TestBuilderMemory has elements of all forms, long and short, come from the Memory.
+func TestBuilderMemory(t *testing.T) {
+	long := strings.Repeat("x", 100<<10)
+	data := bson.NewBuilder(nil).String("s", long).Finish()
+	for name, add := range map[string]func(b *bson.Builder){
+		"string":          func(b *bson.Builder) { b.String("a", long) },
+		"document":        func(b *bson.Builder) { b.Document("a", data) },
+		"binary":          func(b *bson.Builder) { b.Binary("a", bson.SubtypeGeneric, []byte(long)) },
+		"old binary":      func(b *bson.Builder) { b.Binary("a", bson.SubtypeBinaryOld, []byte(long)) },
+		"regex":           func(b *bson.Builder) { b.Regex("a", long, "i") },
+		"DBPointer":       func(b *bson.Builder) { b.DBPointer("a", long, bson.ObjectID{1}) },
+		"code with scope": func(b *bson.Builder) { b.CodeWithScope("a", long, nil) },
+		"scope":           func(b *bson.Builder) { b.CodeWithScope("a", "", data) },
+		"elements":        func(b *bson.Builder) { b.AppendElements(data) },
+		"integer":         func(b *bson.Builder) { b.Int32(long, 1) },
+		"date":            func(b *bson.Builder) { b.DateTime(long, 1) },
+		"boolean":         func(b *bson.Builder) { b.Bool(long, true) },
+		"decimal":         func(b *bson.Builder) { b.Decimal128(long, bson.Decimal128{}) },
+		"ObjectId":        func(b *bson.Builder) { b.ObjectID(long, bson.ObjectID{}) },
+		"key of a document": func(b *bson.Builder) {
+			b.OpenDocument(long).Close()
+		},
+		"array of integers": func(b *bson.Builder) {
+			b.OpenArray("a")
+			for range 5_000 {
+				b.Int32("", 1)
+			}
+			b.Close()
+		},
+	} {
+		var b bson.Builder
+		g := &granter{}
+		b.ResetIn(nil, g)
+		for range 3 {
+			add(&b)
+		}
+		if d := b.Finish(); b.Err() != nil || d.Validate() != nil || len(d) < bson.LargeBuffer {
+			t.Errorf("%s: %d bytes, %v, %v", name, len(d), b.Err(), d.Validate())
+		}
+		if unsafe.SliceData(b.Bytes()) != g.last {
+			t.Errorf("%s: the buffer is not the Memory's", name)
+		}
+	}
+}
+
+// noMemory is a Memory that has none.
+type noMemory struct{}
+
+var errNoMemory = errors.New("no memory")
+
+func (noMemory) Grow([]byte, int) ([]byte, error) { return nil, errNoMemory }
+
+// TestBuilderWithoutMemory: what there is no memory for is left out.
+func TestBuilderWithoutMemory(t *testing.T) {
+	long := strings.Repeat("x", 100<<10)
+	for name, add := range map[string]func(b *bson.Builder){
+		"binary":   func(b *bson.Builder) { b.Binary("a", 0, []byte(long)) },
+		"integer":  func(b *bson.Builder) { b.Int32(long, 1) },
+		"document": func(b *bson.Builder) { b.OpenDocument(long).Int32("b", 1).Close() },
+		"array":    func(b *bson.Builder) { b.OpenArray(long).Int32("", 1).Close() },
+	} {
+		var b bson.Builder
+		b.ResetIn(nil, noMemory{})
+		add(&b)
+		d := b.Finish()
+		if !errors.Is(b.Err(), errNoMemory) || d.Validate() != nil || len(d) > 100 {
+			t.Errorf("%s: %d bytes, %v, %v", name, len(d), b.Err(), d.Validate())
+		}
 	}
 }

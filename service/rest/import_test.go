@@ -413,6 +413,38 @@ func TestImportsAreCharged(t *testing.T) {
 	}
 }
 
+// TestBinaryCellsAreCharged checks that a document of a binary is charged as one of a string when
+// the service has it.
+func TestBinaryCellsAreCharged(t *testing.T) {
+	held := func(column string, cell []byte) (held int64, size int) {
+		a := admission.New(admission.Config{Bytes: 64 << 20})
+		h := newImporter(t, func(ss importStream) error {
+			m, err := ss.Recv()
+			if err != nil {
+				return err
+			}
+			held, size = a.Bytes().Held, len(m.GetDocuments()[0].GetBson())
+			return ss.SendAndClose(&mooringv1.ImportResponse{})
+		}, func(c *config) { c.Admission = a })
+		r := httptest.NewRequest("POST", documents+":import",
+			bytes.NewReader(wrap(column+"\n", cell, "\n")))
+		r.Header.Set("Content-Type", "text/csv")
+		if w := serve(h, r); w.Code != 200 || a.Bytes().Held != 0 {
+			t.Fatalf("%s: %d %s, %d bytes are left", column, w.Code, w.Body, a.Bytes().Held)
+		}
+		return held, size
+	}
+	cell := bytes.Repeat([]byte("abcd"), 512<<10)
+	text, long := held("a.string()", cell)
+	for _, column := range []string{"a.binary()", "a.binary(hex)"} {
+		binary, size := held(column, cell)
+		if least := text - 2*int64(long-size); binary < least {
+			t.Errorf("%s: %d bytes are charged, want %d: a string has %d", column, binary, least,
+				text)
+		}
+	}
+}
+
 // TestCompressedImportsAreCharged checks that what a compressed body becomes is charged as a body
 // that is not compressed.
 func TestCompressedImportsAreCharged(t *testing.T) {
