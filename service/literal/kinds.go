@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/mooringdb/mooring/core/bson"
 	"github.com/mooringdb/mooring/core/bson/extjson"
@@ -173,11 +174,20 @@ func writeUUID(dst []byte, v bson.Value, _ string) ([]byte, bool) {
 }
 
 func addBinary(b *bson.Builder, key, text string, as how) error {
-	decode, name := base64.StdEncoding.DecodeString, "base64"
-	if as.arg == "hex" {
-		decode, name = hex.DecodeString, as.arg
+	var data []byte
+	if as.json.Memory != nil && len(text) >= bson.LargeBuffer {
+		var err error
+		size := base64.StdEncoding.DecodedLen(len(text)) // that of hex is less
+		if data, err = as.json.Memory.Grow(nil, 0, size); err != nil {
+			return err
+		}
 	}
-	data, err := decode(text)
+	decode, name := base64.StdEncoding.AppendDecode, "base64"
+	if as.arg == "hex" {
+		decode, name = hex.AppendDecode, as.arg
+	}
+	// Neither changes the text.
+	data, err := decode(data, unsafe.Slice(unsafe.StringData(text), len(text)))
 	if err != nil || strings.ContainsAny(text, "\r\n") {
 		return no(text, name)
 	}

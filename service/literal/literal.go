@@ -130,7 +130,8 @@ func (f Form) IsAuto() bool { return f.kind == nil || f.kind == &kinds[0] }
 func (f Form) TakesEmpty() bool { return f.kind == nil || f.kind.empty }
 
 // Add adds the value of a text to b. If the text is no value of the form, it adds nothing and says
-// so. Extended JSON is parsed by json, whose limit and memory hold.
+// so. Extended JSON is parsed by json, whose limit and memory hold. A long binary is decoded in its
+// memory, too.
 func (f Form) Add(b *bson.Builder, key, text string, json extjson.Parser) error {
 	if f.kind == nil {
 		return addAuto(b, key, text, how{})

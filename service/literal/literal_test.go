@@ -127,6 +127,8 @@ func TestLongTexts(t *testing.T) {
 	for _, row := range []struct{ form, text, want string }{
 		{"date()", `{"a": [` + strings.Repeat("1,", 2<<20) + "1]}", noDate},
 		{"date()", `{"$date": 0` + strings.Repeat(" ", 4<<20) + "}", noDate},
+		{"binary()", strings.Repeat("AQID", 1<<20), errFull.Error()},
+		{"binary(hex)", strings.Repeat("ab", 2<<20), errFull.Error()},
 	} {
 		form, err := literal.ParseForm(row.form)
 		if err != nil {
