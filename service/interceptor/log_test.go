@@ -5,6 +5,8 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,6 +117,10 @@ func TestSlowRequests(t *testing.T) {
 		{"deep", find(document(deep)), "{d: ?}}}"},
 		{"wide", find(document(wide)), "…"},
 		{"pipeline", &mooringv1.AggregateRequest{Pipeline: []*mooringv1.Document{json(`{"$match": {"a": "secret"}}`), json(`{"$limit": 1471147119}`)}}, `pipeline="{$match: {a: ?}}, {$limit: ?}"`},
+		{"long JSON", find(json(`{"a": "` + strings.Repeat("x", 64<<10) + `"}`)), `filter=?`},
+		{"long stages", &mooringv1.AggregateRequest{Pipeline: []*mooringv1.Document{
+			json(`{"a": "` + strings.Repeat("x", 40<<10) + `"}`), json(`{"b": "` + strings.Repeat("x", 40<<10) + `"}`), json(`{"c": 1}`),
+		}}, `pipeline="{a: ?}, ?, {c: ?}"`},
 		{"command", &mooringv1.RunCommandRequest{Command: json(`{"find": "c", "comment": "secret"}`)}, `command="{find: ?, comment: ?}"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -144,6 +150,47 @@ func TestSlowRequests(t *testing.T) {
 						len(text) > 1000 {
 						t.Errorf("%d bytes: %s", len(text), text)
 					}
+				}
+			})
+		})
+	}
+}
+
+// TestShapesTakeLittle has slow calls with documents of MiB, whose shapes take little.
+func TestShapesTakeLittle(t *testing.T) {
+	json := func(text string) *mooringv1.Document {
+		return &mooringv1.Document{Encoding: &mooringv1.Document_Json{Json: text}}
+	}
+	ones := func(n int) string { return `{"a": [` + strings.Repeat("1,", n) + `1]}` }
+	find := func(filter *mooringv1.Document) any { return &mooringv1.FindRequest{Filter: filter} }
+	aggregate := func(stage *mooringv1.Document, n int) any {
+		return &mooringv1.AggregateRequest{
+			Pipeline: slices.Repeat([]*mooringv1.Document{stage}, n),
+		}
+	}
+	for name, request := range map[string]any{
+		"JSON":         find(json(ones(2 << 20))),
+		"stages":       aggregate(json(ones(30<<10)), 50),
+		"short stages": aggregate(json("{}"), 1<<20),
+		"a key":        find(document(bson.NewBuilder(nil).Null(strings.Repeat("k", 4<<20)))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := interceptor.New(interceptor.Config{
+					SlowRequest: time.Second, Logger: slog.New(slog.DiscardHandler),
+				})
+				var before, after runtime.MemStats
+				_, err := x.Unary()(incoming(t.Context()), request,
+					&grpc.UnaryServerInfo{FullMethod: "/s/M"}, func(
+						context.Context, any,
+					) (any, error) {
+						time.Sleep(time.Second) //nolint:forbidigo // fake time
+						runtime.ReadMemStats(&before)
+						return nil, nil
+					})
+				runtime.ReadMemStats(&after)
+				if took := after.TotalAlloc - before.TotalAlloc; err != nil || took > 2<<20 {
+					t.Errorf("%d bytes, %v", took, err)
 				}
 			})
 		})

@@ -13,12 +13,15 @@ const (
 	// maxShape is the length at which a shape is cut off, and maxDepth the depth.
 	maxShape = 400
 	maxDepth = 8
+	// maxText is how many bytes of JSON are read for the shapes of a request.
+	maxText = 64 << 10
 )
 
 // shapes returns what the documents of a request look like: their keys, without values.
 func shapes(request any) (attrs []slog.Attr) {
+	left := maxText
 	if r, ok := request.(interface{ GetFilter() *mooringv1.Document }); ok && r.GetFilter() != nil {
-		attrs = append(attrs, slog.String("filter", shapeOf(r.GetFilter())))
+		attrs = append(attrs, slog.String("filter", shapeOf(r.GetFilter(), &left)))
 	}
 	if r, ok := request.(interface{ GetPipeline() []*mooringv1.Document }); ok {
 		var b strings.Builder
@@ -26,20 +29,28 @@ func shapes(request any) (attrs []slog.Attr) {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			b.WriteString(shapeOf(stage))
+			b.WriteString(shapeOf(stage, &left))
+			if b.Len() > maxShape {
+				break
+			}
 		}
 		attrs = append(attrs, slog.String("pipeline", short(b.String())))
 	}
 	if r, ok := request.(interface{ GetCommand() *mooringv1.Document }); ok {
-		attrs = append(attrs, slog.String("command", shapeOf(r.GetCommand())))
+		attrs = append(attrs, slog.String("command", shapeOf(r.GetCommand(), &left)))
 	}
 	return attrs
 }
 
-// shapeOf returns the shape of a document, such as {a: ?, b: {$gt: ?}}.
-func shapeOf(d *mooringv1.Document) string {
+// shapeOf returns the shape of a document, such as {a: ?, b: {$gt: ?}}. That of one in JSON that is
+// longer than what is left is "?".
+func shapeOf(d *mooringv1.Document, left *int) string {
 	raw := bson.Raw(d.GetBson())
 	if text := d.GetJson(); text != "" {
+		if len(text) > *left {
+			return "?"
+		}
+		*left -= len(text)
 		parsed, err := extjson.Parse(nil, []byte(text))
 		if err != nil {
 			return "?"
@@ -65,7 +76,8 @@ func appendShape(b *strings.Builder, d bson.Raw, depth int) {
 		if !first {
 			b.WriteString(", ")
 		}
-		b.WriteString(it.Key())
+		key := it.Key()
+		b.WriteString(key[:min(len(key), maxShape)]) // short cuts off more than this leaves out
 		b.WriteString(": ")
 		appendValue(b, it.Value(), depth)
 	}
