@@ -15,9 +15,15 @@ import (
 var errNone = errors.New("no memory")
 
 // budget counts what is charged, up to a limit.
-type budget struct{ charged, limit int64 }
+type budget struct {
+	charged, limit int64
+	work           int
+}
 
-func (*budget) Do(int) error { return nil }
+func (b *budget) Do(bytes int) error {
+	b.work += bytes
+	return nil
+}
 
 func (b *budget) Charge(bytes int64) error {
 	if b.charged+bytes > b.limit {
@@ -116,11 +122,39 @@ func TestPairsAreFew(t *testing.T) {
 	for name, text := range map[string]string{
 		"one value":   `[["a", [` + strings.Repeat("1,", 1<<20) + `1]]]`,
 		"many values": `[` + strings.Repeat(long+",", 10) + long + `]`,
+		"many nulls":  `[` + strings.Repeat(`["",null],`, 1<<20) + `["",null]]`,
 	} {
 		_, _, err := payload.AppendPairs(nil, []byte(text))
 		if syntax, ok := errors.AsType[*extjson.SyntaxError](err); !ok || !syntax.TooLarge {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestPairsAreCharged checks that an array of pairs in a field of a message is the call's work, and
+// that its BSON is charged as that of the same object.
+func TestPairsAreCharged(t *testing.T) {
+	ones := "[" + strings.Repeat("1,", 40_000) + "1]"
+	var charged, work [2]int64
+	for i, text := range []string{`[["a",` + ones + `]]`, `{"a":` + ones + `}`} {
+		b := &budget{limit: 1 << 40}
+		if _, err := (payload.Decoder{By: b}).Keys("sort", jsonDoc(text)); err != nil {
+			t.Fatal(err)
+		}
+		charged[i], work[i] = b.charged, int64(b.work-len(text))
+		b = &budget{limit: 1 << 10}
+		_, err := payload.Decoder{By: b}.Keys("sort", jsonDoc(text))
+		if !errors.Is(err, errNone) {
+			t.Errorf("%.10s: without memory: %v", text, err)
+		}
+	}
+	if work[0] != work[1] || charged[0] < charged[1]/2 || charged[0] > charged[1] {
+		t.Errorf("charged %d, and %d of work beside the texts", charged, work)
+	}
+	small := &budget{}
+	_, err := payload.Decoder{By: small}.Keys("sort", jsonDoc(`[["b", 1], ["2", -1]]`))
+	if err != nil || small.charged != 0 {
+		t.Errorf("a small one: %d are charged, %v", small.charged, err)
 	}
 }
 

@@ -37,7 +37,7 @@ type pairs struct {
 	json  []byte
 	at    int
 	index int
-	size  int // of the keys and values so far
+	size  int // of the elements so far
 	doc   bson.Builder
 }
 
@@ -86,7 +86,8 @@ func (p *pairs) pair() error {
 	if !p.take(']') {
 		return p.fail(`"]" after a key and its value`)
 	}
-	if p.size += len(name) + len(value.Data); p.size > int(maxPairs) {
+	const typeAndZero = 2 // beside the key
+	if p.size += typeAndZero + len(name) + len(value.Data); p.size > int(maxPairs) {
 		return &extjson.SyntaxError{
 			Path: strconv.Itoa(p.index), Offset: at, Problem: "too large as BSON", TooLarge: true,
 		}

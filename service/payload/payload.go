@@ -58,7 +58,7 @@ const smallText = 4 << 10
 
 // parse returns the document that a text is.
 func (from Decoder) parse(text string) (bson.Raw, error) {
-	json := unsafe.Slice(unsafe.StringData(text), len(text)) // nothing changes it
+	json := bytesOf(text)
 	if err := from.work(len(json)); err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func roomOf(json []byte) int {
 
 // parseValue returns the value that a text is.
 func (from Decoder) parseValue(text string) (bson.Value, error) {
-	json := unsafe.Slice(unsafe.StringData(text), len(text))
+	json := bytesOf(text)
 	if err := from.work(len(json)); err != nil {
 		return bson.Value{}, err
 	}
@@ -145,24 +145,38 @@ func (from Decoder) work(bytes int) error {
 }
 
 // Keys does what Raw does for documents whose order matters. Their JSON may also be an array of
-// pairs, as AppendPairs reads it.
+// pairs, as AppendPairs reads it. The BSON of pairs is short: it is charged once it is there.
 func (from Decoder) Keys(field string, d *mooringv1.Document) (bson.Raw, error) {
 	e, isJSON := d.GetEncoding().(*mooringv1.Document_Json)
-	if !isJSON || !IsPairs([]byte(e.Json)) {
+	if !isJSON || !IsPairs(bytesOf(e.Json)) {
 		return from.Raw(field, d)
 	}
-	text := []byte(e.Json)
-	raw, n, err := AppendPairs(nil, text)
-	if err == nil {
-		if n += skipSpace(text[n:]); n < len(text) {
-			err = &extjson.SyntaxError{Offset: n, Problem: "unexpected text after the array"}
-		}
-	}
+	raw, err := from.parsePairs(e.Json)
 	if err != nil {
 		return nil, inField(field, err)
 	}
 	return raw, nil
 }
+
+// parsePairs returns the document that an array of pairs is.
+func (from Decoder) parsePairs(text string) (bson.Raw, error) {
+	json := bytesOf(text)
+	if err := from.work(len(json)); err != nil {
+		return nil, err
+	}
+	raw, n, err := AppendPairs(nil, json)
+	if err != nil {
+		return nil, err
+	}
+	if n += skipSpace(json[n:]); n < len(json) {
+		return nil, &extjson.SyntaxError{Offset: n, Problem: "unexpected text after the array"}
+	}
+	m := NewMaker(from.By, 0)
+	return raw, m.Take(len(raw))
+}
+
+// bytesOf returns the bytes of a text. Nothing changes them.
+func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
 
 // List does what Raw does for each of docs. The field of an error has the form "documents.3".
 func (from Decoder) List(field string, docs []*mooringv1.Document) ([]bson.Raw, error) {
