@@ -103,6 +103,9 @@ const grace = 10_000;
 // keyLife is how long the gateway knows an idempotency key, in milliseconds.
 const keyLife = 30 * 60_000;
 
+// longest is what setTimeout can wait, in milliseconds. Told to wait longer, it does not wait.
+const longest = 2 ** 31 - 1;
+
 /** Ends a request if the gateway sends nothing for some time, or if the caller's signal aborts. */
 class Guard {
   #controller = new AbortController();
@@ -118,7 +121,7 @@ class Guard {
   /** Begins to wait anew. */
   touch() {
     clearTimeout(this.#timer);
-    if (this.wait === undefined || this.wait === Infinity) return;
+    if (!(this.wait <= longest)) return;
     this.#timer = setTimeout(() => {
       this.expired = true;
       this.end();

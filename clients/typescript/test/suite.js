@@ -381,6 +381,15 @@ test('a silent gateway', async (env) => {
   s.stop();
 });
 
+test('a wait of more than a timer can', async (env) => {
+  const slow = { pieces: ['{', '"count":1}'], every: 50 };
+  for (const [options, ofCall] of [[{ socketTimeout: 2 ** 31 }, {}], [{}, { timeout: 2 ** 31 }], [{ timeout: 2 ** 31 - 1 }, {}]]) {
+    const s = await env.answering([slow], options);
+    assert.equal(await s.client.collection('a', 'b').countDocuments({}, ofCall), 1);
+    s.stop();
+  }
+});
+
 test('a caller that is slow, before a gateway that is not silent', async (env) => {
   const line = '{"document":{}}\n';
   const s = await env.answering([{ pieces: [line, line, line, line, line, line, line, '{"end":{}}\n'], every: 400 }], { socketTimeout: 2000 });
