@@ -229,7 +229,7 @@ class Call(NamedTuple):
 
     def _in_transaction(self, headers: Mapping[str, str]) -> bool:
         has = self._options().get("transaction") is not None
-        return has or _header(headers, "mooring-transaction") is not None
+        return has or "mooring-transaction" in headers
 
     def is_endless(self) -> bool:
         """Reports whether the call is a stream that only its deadline would end."""
@@ -242,7 +242,7 @@ class Call(NamedTuple):
 
     def is_known(self, headers: Mapping[str, str]) -> bool:
         """Reports whether the gateway knows the call again, and does nothing twice."""
-        if self._repeat() == "token" or _header(headers, "idempotency-key") is not None:
+        if self._repeat() == "token" or "idempotency-key" in headers:
             return True
         return self._in_transaction(headers) and self._options().get("statement") is not None
 
@@ -251,8 +251,9 @@ class Call(NamedTuple):
         return self._repeat() == "read" and not self._in_transaction(headers)
 
 
-def _header(headers: Mapping[str, str], name: str) -> Optional[str]:
-    return next((value for key, value in headers.items() if key.lower() == name), None)
+def _lowered(headers: Optional[Mapping[str, str]]) -> Dict[str, str]:
+    """Returns headers with small names, so that one of a call replaces the client's."""
+    return {name.lower(): value for name, value in (headers or {}).items()}
 
 
 class Settings:
@@ -273,9 +274,9 @@ class Settings:
         if not re.match("https?://", self.url, re.IGNORECASE):
             # The URL is not quoted: that of a database has a password.
             raise ValueError("the URL of a gateway begins with http:// or https://")
-        self._headers = dict(headers or {})
+        self._headers = _lowered(headers)
         if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
+            self._headers["authorization"] = f"Bearer {token}"
         self._timeout = timeout
         self._socket_timeout = socket_timeout
         self._retries = retries
@@ -289,15 +290,15 @@ class Settings:
         return Attempts(self, call, self._headers_of(call, accept), timeout)
 
     def _headers_of(self, call: Call, accept: str) -> Dict[str, str]:
-        headers = {**self._headers, "Accept": accept}
+        headers = {**self._headers, "accept": accept}
         if call.method in _WITH_BODY:
-            headers["Content-Type"] = "application/json"
-        headers.update(call.headers or {})
+            headers["content-type"] = "application/json"
+        headers.update(_lowered(call.headers))
         once = self._exactly_once if call.exactly_once is None else call.exactly_once
         if call.idempotency_key is not None:
-            headers["Idempotency-Key"] = call.idempotency_key
-        elif once and _header(headers, "idempotency-key") is None and call.takes_key(headers):
-            headers["Idempotency-Key"] = secrets.token_hex(16)
+            headers["idempotency-key"] = call.idempotency_key
+        elif once and "idempotency-key" not in headers and call.takes_key(headers):
+            headers["idempotency-key"] = secrets.token_hex(16)
         return headers
 
 
@@ -331,7 +332,7 @@ class Attempts:
         self._settings = settings
         self._headers = headers
         self._timeout = timeout
-        self._key = _header(headers, "idempotency-key")
+        self._key = headers.get("idempotency-key")
         # The advice if the gateway may have got the request, and if it was silent. After that, the
         # caller repeats the call. Other calls are repeated only if the gateway says so.
         self._silent = "same-request" if call.is_known(headers) else "never"
@@ -371,7 +372,7 @@ class Attempts:
             raise last
         headers = self._headers
         if self._timeout is not None:
-            headers = {**headers, "Request-Timeout": f"{int(self._timeout * 1000)}ms"}
+            headers = {**headers, "request-timeout": f"{int(self._timeout * 1000)}ms"}
         return {**self._request, "headers": headers, "timeout": self._wait}
 
     def pause(self, err: MooringError) -> float:

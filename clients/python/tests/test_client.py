@@ -20,6 +20,8 @@ import unittest
 import unittest.mock
 import uuid
 
+import httpx
+
 import mooring_client
 from mooring_client import MooringError
 from mooring_client._calls import backoff
@@ -286,7 +288,8 @@ class Scripted(Clients):
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                seen.append((dict(self.headers), json.loads(body or "null")))
+                headers = httpx.Headers(self.headers.items())
+                seen.append((headers, json.loads(body or "null")))
                 status, text, *length = answers.pop(0)
                 if status == 0:
                     over.wait()
@@ -405,6 +408,23 @@ class Scripted(Clients):
             ):
                 self.assertEqual(headers.get(name), value)
         self.assertEqual([sorted(body) for _, body in seen][1], ["batchSize", "filter"])
+
+    def test_a_header_of_a_call_replaces_that_of_another_case(self):
+        ok = (200, '{"count": 1}')
+        of_client = {"AUTHORIZATION": "x", "ACCEPT": "x", "Own": "1"}
+        collection, seen = self.serve(ok, ok, headers=of_client)
+        of_call = {"authorization": "y", "accept": "z", "REQUEST-TIMEOUT": "1h", "oWN": "2"}
+        collection.count_documents()
+        collection.insert_one({}, headers={**of_call, "idempotency-key": "a"}, idempotency_key="b")
+        names = ("Authorization", "Accept", "Own", "Request-Timeout", "Idempotency-Key")
+        for (headers, _), want in zip(
+            seen,
+            (
+                ["Bearer secret", "application/json", "1", "5000ms", None],
+                ["y", "z", "2", "5000ms", "b"],
+            ),
+        ):
+            self.assertEqual([headers.get(name) for name in names], want)
 
     def test_a_silent_gateway(self):
         silent = (0, "")
