@@ -372,7 +372,8 @@ class Attempts:
             raise last
         headers = self._headers
         if self._timeout is not None:
-            headers = {**headers, "request-timeout": f"{int(self._timeout * 1000)}ms"}
+            left = max(1, math.ceil(self._timeout * 1000))  # the gateway refuses 0ms
+            headers = {**headers, "request-timeout": f"{left}ms"}
         return {**self._request, "headers": headers, "timeout": self._wait}
 
     def pause(self, err: MooringError) -> float:

@@ -613,6 +613,13 @@ class Scripted(Clients):
         self.assertEqual(first, 7000)
         self.assertLessEqual(second, first)
 
+    def test_a_deadline_of_less_than_a_millisecond(self):
+        ok = (200, '{"count": 1}')
+        collection, seen = self.serve(ok, ok, ok)
+        for timeout in (0.0004, 0, -1):
+            collection.count_documents(timeout=timeout)
+        self.assertEqual([headers["Request-Timeout"] for headers, _ in seen], ["1ms"] * 3)
+
     def test_streams_of_changes_have_only_a_deadline_of_their_own(self):
         denied = (200, failed("PermissionDenied", "never") + "\n")
         for options, finite, endless in (
