@@ -114,6 +114,8 @@ class AsyncClient:
         path: str,
         body: Optional[Mapping[str, Any]] = None,
         *,
+        method: str = "POST",
+        query: Optional[Mapping[str, Any]] = None,
         timeout: Optional[float] = None,
         headers: Optional[Mapping[str, str]] = None,
     ) -> AsyncIterator[Document]:
@@ -123,7 +125,7 @@ class AsyncClient:
             return response
 
         codec, lines, ended = self._settings.codec, Lines(), False
-        call = Call(path, body, timeout=timeout, headers=headers)
+        call = Call(path, body, method, query, timeout, headers)
         response = await self._send(call, codec.accept_lines, read)
         try:
             async for chunk in response.aiter_bytes():
@@ -147,8 +149,10 @@ class AsyncClient:
     async def pages(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: Optional[Mapping[str, Any]] = None,
         *,
+        method: str = "POST",
+        query: Optional[Mapping[str, Any]] = None,
         timeout: Optional[float] = None,
         headers: Optional[Mapping[str, str]] = None,
     ) -> AsyncIterator[List[Document]]:
@@ -156,10 +160,11 @@ class AsyncClient:
         closed. The timeout is that of each page."""
         of_call: Document = {"timeout": timeout, "headers": headers}
         common = ("batchSize", "maxAwaitTimeMS", "session", "transaction")
-        rest = {name: body[name] for name in common if name in body}
+        options = {**(query or {}), **(body or {})}
+        rest = {name: options[name] for name in common if name in options}
         cursor = None
         try:
-            page = await self.call(path, body, **of_call)
+            page = await self.call(path, body, method=method, query=query, **of_call)
             concern = page.get("writeConcernError")  # that of $out or $merge
             while True:
                 cursor = page.get("cursor")

@@ -113,6 +113,8 @@ class Client:
         path: str,
         body: Optional[Mapping[str, Any]] = None,
         *,
+        method: str = "POST",
+        query: Optional[Mapping[str, Any]] = None,
         timeout: Optional[float] = None,
         headers: Optional[Mapping[str, str]] = None,
     ) -> Iterator[Document]:
@@ -122,7 +124,7 @@ class Client:
             return response
 
         codec, lines, ended = self._settings.codec, Lines(), False
-        call = Call(path, body, timeout=timeout, headers=headers)
+        call = Call(path, body, method, query, timeout, headers)
         response = self._send(call, codec.accept_lines, read)
         try:
             for chunk in response.iter_bytes():
@@ -146,8 +148,10 @@ class Client:
     def pages(
         self,
         path: str,
-        body: Mapping[str, Any],
+        body: Optional[Mapping[str, Any]] = None,
         *,
+        method: str = "POST",
+        query: Optional[Mapping[str, Any]] = None,
         timeout: Optional[float] = None,
         headers: Optional[Mapping[str, str]] = None,
     ) -> Iterator[List[Document]]:
@@ -155,10 +159,11 @@ class Client:
         closed. The timeout is that of each page."""
         of_call: Document = {"timeout": timeout, "headers": headers}
         common = ("batchSize", "maxAwaitTimeMS", "session", "transaction")
-        rest = {name: body[name] for name in common if name in body}
+        options = {**(query or {}), **(body or {})}
+        rest = {name: options[name] for name in common if name in options}
         cursor = None
         try:
-            page = self.call(path, body, **of_call)
+            page = self.call(path, body, method=method, query=query, **of_call)
             concern = page.get("writeConcernError")  # that of $out or $merge
             while True:
                 cursor = page.get("cursor")

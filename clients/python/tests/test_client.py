@@ -18,6 +18,7 @@ import threading
 import time
 import unittest
 import unittest.mock
+import urllib.parse
 import uuid
 
 import httpx
@@ -236,6 +237,17 @@ class Gateway(Clients):
         orders = filled(self.client(URL), "streams")
         self.assertEqual(len(list(orders.stream({}, batchSize=3))), 10)
 
+    def test_pages_and_streams_of_get(self):
+        filled(self.client(URL), "got")
+        pages = self.client(URL).pages("/v1/databases", method="GET", query={"nameOnly": True})
+        self.assertIn(DATABASE, [database["name"] for page in pages for database in page])
+        path = f"/v1/databases/{DATABASE}/collections"
+        pages = self.client(URL).pages(path, method="GET", query={"batchSize": 1})
+        self.assertIn("got", [one["name"] for page in pages for one in page])
+        lines = self.client(URL).lines("/v1/deployment/topology:watch", method="GET")
+        self.assertIn("topology", next(lines))
+        lines.close()
+
     def test_errors(self):
         orders = filled(self.client(URL), "errors")
         with self.assertRaises(MooringError) as caught:
@@ -279,16 +291,17 @@ class Scripted(Clients):
     """Tests before a server that gives answers, one after the other."""
 
     def serve(self, *answers, retry_after=None, of_answers=None, **options):
-        """Returns a collection on a server with these answers, and a list of what it gets. An
-        answer is a status and a text, and it is cut if its length is given as another one. The
-        server is silent after the status 0. retry_after is a header of all answers, and of_answers
-        has more of them."""
+        """Returns a collection on a server with these answers, and a list of what it gets: headers,
+        of which "request" is the method with the path, and a body. An answer is a status and a
+        text, and it is cut if its length is given as another one. The server is silent after the
+        status 0. retry_after is a header of all answers, and of_answers has more of them."""
         answers, seen, over = list(answers), [], threading.Event()
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 headers = httpx.Headers(self.headers.items())
+                headers["request"] = f"{self.command} {urllib.parse.unquote_plus(self.path)}"
                 seen.append((headers, json.loads(body or "null")))
                 status, text, *length = answers.pop(0)
                 if status == 0:
@@ -408,6 +421,23 @@ class Scripted(Clients):
             ):
                 self.assertEqual(headers.get(name), value)
         self.assertEqual([sorted(body) for _, body in seen][1], ["batchSize", "filter"])
+
+    def test_pages_and_lines_of_other_methods(self):
+        page = (200, '{"documents": [1], "cursor": "c"}')
+        line = (200, '{"topology": {}}\n{"end": {}}\n')
+        collection, seen = self.serve(page, (200, '{"documents": [2]}'), line)
+        client, query = collection._client, {"nameOnly": True, "batchSize": 1}
+        self.assertEqual(list(client.pages("/a", method="GET", query=query)), [[1], [2]])
+        lines = client.lines("/b:watch", method="GET", query={"a": {"b": 1}})
+        self.assertEqual(list(lines), [{"topology": {}}])
+        self.assertEqual(
+            [(headers["request"], body) for headers, body in seen],
+            [
+                ("GET /a?nameOnly=true&batchSize=1", None),
+                ("POST /v1/cursors:next", {"batchSize": 1, "cursor": "c"}),
+                ('GET /b:watch?a={"b": 1}', None),
+            ],
+        )
 
     def test_a_header_of_a_call_replaces_that_of_another_case(self):
         ok = (200, '{"count": 1}')
