@@ -9,8 +9,21 @@ import (
 	"github.com/mooringdb/mooring/core/bson"
 )
 
-// compiler compiles one filter. at is the path of the field whose condition it reads.
-type compiler struct{ at string }
+// compiler compiles one filter.
+type compiler struct {
+	at string // the path of the field whose condition it reads
+	// size is how many bytes the filter takes so far, about, and most how many it may take.
+	size, most int
+}
+
+// How many bytes the parts of a filter take, about, in slices that have grown.
+const (
+	conditionCost = 144
+	partCost      = 40
+	operatorCost  = 48
+	testCost      = 256
+	valueCost     = 48
+)
 
 func (c *compiler) refuse(problem string) error { return &Error{At: c.at, Problem: problem} }
 
@@ -27,6 +40,7 @@ func (c *compiler) conditions(filter bson.Raw, depth int) (condition, error) {
 			return all, err
 		}
 		if it.Key() != "$comment" {
+			c.size += conditionCost
 			all.of = append(all.of, one)
 		}
 	}
@@ -56,7 +70,9 @@ func (c *compiler) condition(key string, v bson.Value, depth int) (condition, er
 	c.at = key
 	defer func() { c.at = before }()
 	operators, err := c.operand(v, depth)
-	return condition{kind: kindField, path: parts(key), operators: operators}, err
+	path := parts(key)
+	c.size += partCost * len(path)
+	return condition{kind: kindField, path: path, operators: operators}, err
 }
 
 func (c *compiler) unknown(operator string) error {
@@ -78,6 +94,7 @@ func (c *compiler) join(k kind, key string, v bson.Value, depth int) (condition,
 		if err != nil {
 			return joined, err
 		}
+		c.size += conditionCost
 		joined.of = append(joined.of, one)
 	}
 	return joined, nil
@@ -149,9 +166,9 @@ func (c *compiler) operator(key string, v bson.Value, in bson.Raw, depth int) ([
 		return c.negate(c.in(key, v))
 	case "$exists":
 		if isFalse(v) {
-			return c.negate(one(test{kind: testExists}), nil)
+			return c.negate(c.one(test{kind: testExists}), nil)
 		}
-		return one(test{kind: testExists}), nil
+		return c.one(test{kind: testExists}), nil
 	case "$type":
 		return c.types(v)
 	case "$mod":
@@ -161,7 +178,7 @@ func (c *compiler) operator(key string, v bson.Value, in bson.Raw, depth int) ([
 		if !ok || n < 0 {
 			return nil, c.refuse("$size must be an integer that is not negative")
 		}
-		return one(test{kind: testSize, number: n}), nil
+		return c.one(test{kind: testSize, number: n}), nil
 	case "$all":
 		return c.all(v, depth)
 	case "$elemMatch":
@@ -183,9 +200,13 @@ func (c *compiler) operator(key string, v bson.Value, in bson.Raw, depth int) ([
 	return nil, c.unknown(key)
 }
 
-func one(t test) []operator { return []operator{{test: &t}} }
+func (c *compiler) one(t test) []operator {
+	c.size += testCost + operatorCost
+	return []operator{{test: &t}}
+}
 
 func (c *compiler) negate(group []operator, err error) ([]operator, error) {
+	c.size += operatorCost
 	return []operator{{group: group, negated: true}}, err
 }
 
@@ -193,7 +214,7 @@ func (c *compiler) compare(kind testKind, v bson.Value) ([]operator, error) {
 	if v.Type == bson.TypeUndefined {
 		return nil, c.refuse("undefined cannot be compared")
 	}
-	return one(test{kind: kind, operand: v}), nil
+	return c.one(test{kind: kind, operand: v}), nil
 }
 
 // isFalse reports whether $exists takes a value for false.
@@ -232,11 +253,12 @@ func (c *compiler) in(key string, v bson.Value) ([]operator, error) {
 		if item.Type == bson.TypeUndefined {
 			return nil, c.refuse("undefined cannot be compared")
 		}
+		c.size += valueCost
 		t.null = t.null || item.IsNull()
 		t.list = append(t.list, item)
 	}
 	slices.SortFunc(t.list, compare)
-	return one(t), nil
+	return c.one(t), nil
 }
 
 // all compiles $all: each of its items is a condition of its own, and without any nothing matches.
@@ -284,10 +306,10 @@ func (c *compiler) element(v bson.Value, depth int) ([]operator, error) {
 	first := d.FirstKey()
 	if _, joins := joins[first]; strings.HasPrefix(first, "$") && !joins && first != "$comment" {
 		operators, err := c.operators(d, depth+1)
-		return one(test{kind: testElement, operators: operators}), err
+		return c.one(test{kind: testElement, operators: operators}), err
 	}
 	filter, err := c.conditions(d, depth+1)
-	return one(test{kind: testDocument, filter: filter}), err
+	return c.one(test{kind: testDocument, filter: filter}), err
 }
 
 func (c *compiler) not(v bson.Value, depth int) ([]operator, error) {
@@ -303,7 +325,7 @@ func (c *compiler) not(v bson.Value, depth int) ([]operator, error) {
 
 func (c *compiler) pattern(v bson.Value, options string) ([]operator, error) {
 	p, err := c.compilePattern(v, options)
-	return one(test{kind: testPattern, patterns: []*pattern{p}}), err
+	return c.one(test{kind: testPattern, patterns: []*pattern{p}}), err
 }
 
 func (c *compiler) compilePattern(v bson.Value, options string) (*pattern, error) {
@@ -317,10 +339,11 @@ func (c *compiler) compilePattern(v bson.Value, options string) (*pattern, error
 	case !isText:
 		return nil, c.refuse("$regex must be a regular expression or a string")
 	}
-	p, problem := compilePattern(text, options)
+	p, problem := compilePattern(text, options, c.most-c.size)
 	if p == nil {
 		return nil, c.refuse(problem)
 	}
+	c.size += p.size
 	return p, nil
 }
 
@@ -338,7 +361,7 @@ func (c *compiler) mod(v bson.Value) ([]operator, error) {
 		}
 		numbers[i] = n
 	}
-	return one(test{kind: testMod, number: numbers[0], remainder: numbers[1]}), nil
+	return c.one(test{kind: testMod, number: numbers[0], remainder: numbers[1]}), nil
 }
 
 // typeNames lists the types by the names that $type knows.
@@ -368,12 +391,16 @@ func (c *compiler) types(v bson.Value) ([]operator, error) {
 		if !ok {
 			return nil, c.refuse("$type has an unknown type")
 		}
-		t.types = append(t.types, found...)
+		for _, of := range found {
+			if !slices.Contains(t.types, of) {
+				t.types = append(t.types, of)
+			}
+		}
 	}
 	if len(t.types) == 0 {
 		return nil, c.refuse("$type must have at least one type")
 	}
-	return one(t), nil
+	return c.one(t), nil
 }
 
 func typesOf(v bson.Value) ([]bson.Type, bool) {

@@ -10,7 +10,10 @@ package match
 import "github.com/mooringdb/mooring/core/bson"
 
 // Filter holds a compiled filter. It is immutable.
-type Filter struct{ root condition }
+type Filter struct {
+	root condition
+	size int
+}
 
 // Answer says what a filter makes of a document.
 type Answer uint8
@@ -27,8 +30,14 @@ const (
 // than a thousand; this many take about a millisecond, and with Decimal128s a few.
 const MaxSteps = 1 << 17
 
-// maxDepth is how deep a filter nests.
-const maxDepth = 50
+// The bounds of a filter.
+const (
+	maxDepth = 50
+	// maxSize is how many bytes it takes at most when it is compiled, and maxGrowth how many more
+	// for each of its own.
+	maxSize   = 512 << 10
+	maxGrowth = 32
+)
 
 // Error says which part of a filter is not evaluated here, or is not a filter for a server either.
 type Error struct {
@@ -46,13 +55,19 @@ func (e *Error) Error() string {
 
 // Compile compiles a filter, which it copies. Its errors are *Error.
 func Compile(filter bson.Raw) (*Filter, error) {
-	c := compiler{}
+	c := compiler{size: len(filter), most: maxSize + maxGrowth*len(filter)}
 	root, err := c.conditions(filter.Clone(), 0)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case c.size > c.most:
+		return nil, c.refuse("it has too many conditions")
 	}
-	return &Filter{root}, nil
+	return &Filter{root, c.size}, nil
 }
+
+// Size returns how many bytes of memory the filter takes, about.
+func (f *Filter) Size() int { return f.size }
 
 // Match decides about a document. It allocates nothing, unless it follows a regular expression.
 func (f *Filter) Match(document bson.Raw) Answer {

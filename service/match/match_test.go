@@ -1,6 +1,8 @@
 package match_test
 
 import (
+	"runtime"
+	"sort"
 	"strings"
 	"testing"
 
@@ -158,6 +160,11 @@ func TestRefused(t *testing.T) {
 		{`{"a": {"$regex": "^a\\s"}}`, `\s`},
 		{`{"a": {"$regex": "^a$b"}}`, "$ only at its end"},
 		{`{"a": {"$regex": "^` + strings.Repeat("a", 300) + `"}}`, "too long"},
+		{`{"a": {"$regex": "^(?:` + strings.Repeat(`\\b`, 100) + `){1000}"}}`, "too large"},
+		{`{"a": {"$regex": "^\\pL{250}"}}`, "too large together"},
+		{`{"a": {"$in": [` + strings.Repeat(`{"$regularExpression": {"pattern": "^\\pL{2}", "options": ""}},`, 20) + `1]}}`, "too large together"},
+		{`{"$or": [` + strings.Repeat(`{"a": {"$regex": "^\\pL{2}"}},`, 20) + `{}]}`, "too large together"},
+		{`{"$nor": [{` + strings.Repeat(`"": null,`, 8000) + `"a": 1}]}`, "too many conditions"},
 		{`{"a": {"$regex": 1}}`, "must be a regular expression"},
 		{deep, "too deep"},
 	} {
@@ -169,6 +176,67 @@ func TestRefused(t *testing.T) {
 	if _, err := match.Compile(bson.Raw("\x09\x00\x00\x00\x10a\x00\x01\x00")); err == nil {
 		t.Error("a malformed filter compiles")
 	}
+}
+
+// TestSize compiles filters with as many of some part as they may have in 16 KiB. None takes more
+// than 1 MiB of the heap, nor much more than it says.
+func TestSize(t *testing.T) {
+	const text, heap = 16 << 10, 1 << 20
+	list := func(before, item, after string) func(int) string {
+		return func(n int) string {
+			return before + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + after
+		}
+	}
+	patterns := func(pattern string) func(int) string {
+		return list(`{"a": {"$in": [`, `{"$regularExpression": {"pattern": "`+pattern+
+			`", "options": "i"}}`, `]}}`)
+	}
+	for name, filter := range map[string]func(int) string{
+		"conditions":  list(`{`, `"": null`, `}`),
+		"filters":     list(`{"$or": [`, `{}`, `]}`),
+		"conjunction": list(`{"$and": [`, `{"": null, "": null}`, `]}`),
+		"operators":   list(`{"a": {`, `"$ne": null`, `}}`),
+		"negations":   list(`{"a": {`, `"$not": {"$not": {"$in": []}}`, `}}`),
+		"values":      list(`{"a": {"$in": [`, `null`, `]}}`),
+		"each value":  list(`{"a": {"$all": [`, `null`, `]}}`),
+		"types":       list(`{"a": {"$type": [`, `"number"`, `]}}`),
+		"names":       list(`{"`, `.`, `": 1}`),
+		"elements":    list(`{"a": {`, `"$elemMatch": {"": null}`, `}}`),
+		"^":           patterns(`^`),
+		"^user":       patterns(`^user-12345`),
+		"repeated":    patterns(`^\\w{250}`),
+		"letters":     patterns(`^\\pL`),
+		"a choice":    patterns(`^(ab|c|\\d){50}$`),
+		"forks":       patterns(`^` + `1?2?3?4?5?6?7?8?` + `\\pL$`),
+	} {
+		// The largest that compiles has n-1 items.
+		n := sort.Search(text, func(n int) bool {
+			d := parse(t, filter(n+1))
+			_, err := match.Compile(d)
+			return err != nil || len(d) > text
+		})
+		d := parse(t, filter(n))
+		before := inUse()
+		f, err := match.Compile(d)
+		took := inUse() - before
+		if err != nil || n == 0 {
+			t.Errorf("%s: at most %d of them: %v", name, n, err)
+			continue
+		}
+		if took > heap || took > int64(f.Size())*5/4 {
+			t.Errorf("%s: %d of them take %d bytes, and say %d", name, n, took, f.Size())
+		}
+		runtime.KeepAlive(d)
+		runtime.KeepAlive(f)
+	}
+}
+
+// inUse returns how many bytes of the heap are in use.
+func inUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // TestSteps checks that a decision that would look at more than MaxSteps elements is Unknown, also

@@ -14,6 +14,7 @@ type pattern struct {
 	re    *regexp.Regexp
 	bytes int // how much of a text it looks at
 	cost  int // the steps of looking at it
+	size  int // how many bytes of memory it takes, about
 }
 
 // The bounds of regular expressions.
@@ -23,9 +24,19 @@ const (
 	maxProgram = 512 // instructions
 )
 
+// How many bytes the parts of a compiled expression take, about: Go makes one program of it, and
+// another one to match in one pass. In the second, a fork has all characters that may follow.
+const (
+	patternCost     = 512
+	instructionCost = 128
+	runeCost        = 24
+	followCost      = 12
+)
+
 // compilePattern compiles a regular expression that begins with ^ and describes a bounded number of
-// characters, in the part of the language that means the same in PCRE and in RE2.
-func compilePattern(text, options string) (*pattern, string) {
+// characters, in the part of the language that means the same in PCRE and in RE2. It takes at most
+// so many bytes of memory.
+func compilePattern(text, options string, most int) (*pattern, string) {
 	if len(text) > maxPattern {
 		return nil, "the regular expression is too long"
 	}
@@ -58,17 +69,20 @@ func compilePattern(text, options string) (*pattern, string) {
 	case !endsWell(tree, true):
 		return nil, "the regular expression must have $ only at its end"
 	}
+	size := sizeOf(tree)
+	switch {
+	case size.instructions > maxProgram:
+		return nil, "the regular expression is too large"
+	case size.bytes() > most:
+		return nil, "the regular expressions are too large together"
+	}
 	re, err := regexp.Compile(tree.String())
 	if err != nil {
 		return nil, "the regular expression is not supported here: " + err.Error()
 	}
-	program, err := syntax.Compile(tree.Simplify())
-	if err != nil || len(program.Inst) > maxProgram {
-		return nil, "the regular expression is too large"
-	}
-	p := &pattern{value: bson.RegexValue(text, options), re: re}
+	p := &pattern{value: bson.RegexValue(text, options), re: re, size: size.bytes()}
 	p.bytes = (width + 2) * 4 // what it looks at, a line feed before the end, and what comes then
-	p.cost = 1 + width*len(program.Inst)/costly
+	p.cost = 1 + width*size.instructions/costly
 	return p, ""
 }
 
@@ -173,3 +187,65 @@ func widthOf(re *syntax.Regexp) (n int) {
 		return min(n, maxWidth+1)
 	}
 }
+
+// size says how large the program of an expression is at most.
+type size struct {
+	instructions int
+	forks        int // those that go on at one of two places
+	runes        int // those of all instructions
+	set          int // those of the expression itself, in which a repeated part is there once
+}
+
+func (s size) bytes() int {
+	return patternCost + s.instructions*instructionCost + s.runes*runeCost +
+		s.forks*s.set*followCost
+}
+
+// sizeOf returns the size of an expression and its end. It compiles nothing: a few bytes of text
+// can be a large program.
+func sizeOf(re *syntax.Regexp) size {
+	s := partOf(re)
+	s.instructions += 2 // the end, and where nothing matches
+	return s
+}
+
+func partOf(re *syntax.Regexp) (s size) {
+	for _, sub := range re.Sub {
+		of := partOf(sub)
+		s.instructions += of.instructions
+		s.forks += of.forks
+		s.runes += of.runes
+		s.set += of.set
+	}
+	forks := 0
+	switch re.Op {
+	case syntax.OpLiteral:
+		s.instructions, s.runes = len(re.Rune), 2*len(re.Rune)
+		if re.Flags&syntax.FoldCase != 0 {
+			s.runes *= maxFolds
+		}
+		s.set = s.runes
+	case syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		s.instructions, s.runes = 1, max(len(re.Rune), 4)
+		s.set = s.runes
+	case syntax.OpConcat:
+	case syntax.OpCapture:
+		s.instructions += 2
+	case syntax.OpAlternate:
+		forks = len(re.Sub) - 1
+	case syntax.OpQuest:
+		forks = 1
+	case syntax.OpRepeat:
+		n := max(re.Max, 1)
+		s.instructions, s.forks, s.runes = n*s.instructions, n*s.forks, n*s.runes
+		forks = n - re.Min
+	default: // what looks at no character
+		s.instructions++
+	}
+	s.instructions += forks
+	s.forks += forks
+	return s
+}
+
+// maxFolds is how many characters are equal at most if case does not count.
+const maxFolds = 4
