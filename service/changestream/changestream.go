@@ -21,6 +21,7 @@ import (
 	"github.com/mooringdb/mooring/service/admission"
 	"github.com/mooringdb/mooring/service/call"
 	"github.com/mooringdb/mooring/service/hub"
+	"github.com/mooringdb/mooring/service/match"
 	"github.com/mooringdb/mooring/service/request"
 	"github.com/mooringdb/mooring/service/rpcerr"
 	"github.com/mooringdb/mooring/service/stream"
@@ -159,6 +160,9 @@ func (s *Server) open(
 		changes, err = s.openOwn(ctx, ns, opt)
 		return changes, false, err
 	}
+	if err := charge(ctx, of.filter); err != nil {
+		return nil, true, err
+	}
 	of.marks = r.Events != nil
 	var since session.Timestamp
 	if of.after == nil {
@@ -178,6 +182,14 @@ func (s *Server) open(
 		opt.ResumeAfter, opt.StartAfter = nil, after
 		return s.openOwn(ctx, ns, opt)
 	}}, true, nil
+}
+
+// charge has a call charged for its filter, nil if it has none, until the call ends.
+func charge(ctx context.Context, filter *match.Filter) error {
+	if filter == nil {
+		return nil
+	}
+	return admission.From(ctx).Grow(ctx, int64(filter.Size()))
 }
 
 // reserved is how many connections of a pool change streams leave to other calls, or a fifth of a

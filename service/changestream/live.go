@@ -78,6 +78,9 @@ func (s *Server) Live(
 	if err := r.Err(); err != nil {
 		return err
 	}
+	if err := charge(ctx, l.view.filter); err != nil {
+		return err
+	}
 	l.server, l.ss = s, ss
 	admission.From(ctx).OpenFor(&l.ids)
 	defer l.ids.Close()

@@ -673,6 +673,48 @@ func TestOpenWithoutMemory(t *testing.T) {
 	})
 }
 
+// TestFilterMemory opens streams with filters that take much more memory than their text. It is
+// charged until a stream ends; one whose filter does not fit is refused.
+func TestFilterMemory(t *testing.T) {
+	const size = 200_000
+	filter := `{` + strings.Repeat(`"a": null, `, 420) + `"b": null}`
+	for name, open := range map[string]func(g *gateway) (leave func()){
+		"Watch": func(g *gateway) func() { return g.watch(matching(t, filter)).leave },
+		"Live":  func(g *gateway) func() { return g.live("", liveOn(t, filter, "")).leave },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+			g := start(t, d, options{bytes: 1 << 20})
+			before := g.admission.Bytes().Held
+			leave := open(g)
+			if held := g.admission.Bytes().Held - before; held < size || held > 2*size {
+				t.Errorf("%s: %d bytes are charged, want about %d", name, held, size)
+			}
+			leave()
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		d := deployment.New(t, deployment.ReplicaSet, "7.0.0")
+		g := start(t, d, options{bytes: 1 << 20})
+		empty := g.fill()
+		watch, err := g.api.Watch(t.Context(), matching(t, filter))
+		if err == nil {
+			_, err = watch.Recv()
+		}
+		if reason(err) != rpcerr.Overloaded {
+			t.Errorf("Watch without room for its filter: %v", err)
+		}
+		live, err := g.api.Live(t.Context(), liveOn(t, filter, ""))
+		if err == nil {
+			_, err = live.Recv()
+		}
+		if reason(err) != rpcerr.Overloaded {
+			t.Errorf("Live without room for its filter: %v", err)
+		}
+		empty()
+	})
+}
+
 // TestWithoutMemoryOnREST has streams of the REST port that have begun write the JSON of a large
 // document while nothing is left of the memory.
 func TestWithoutMemoryOnREST(t *testing.T) {
