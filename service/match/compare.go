@@ -47,22 +47,22 @@ var classes = [256]class{
 func classOf(t bson.Type) class { return classes[t] }
 
 // Compare returns the order in which a server without a collation sorts two values: -1, 0 or 1.
-func Compare(v, w bson.Value) int { return compare(v, w) }
+func Compare(v, w bson.Value) int { return (&evaluation{}).compare(v, w) }
 
 // compare returns the order of two values: by their classes first. Texts compare by their bytes,
-// and NaN is below all numbers.
-func compare(v, w bson.Value) int {
+// and NaN is below all numbers. It takes the steps of Decimal128s.
+func (e *evaluation) compare(v, w bson.Value) int {
 	a := classOf(v.Type)
 	if c := cmp.Compare(a, classOf(w.Type)); c != 0 {
 		return c
 	}
 	switch a {
 	case classNumber:
-		return compareNumbers(v, w)
+		return e.compareNumbers(v, w)
 	case classText, classCode: // a length, the text and a zero byte
 		return bytes.Compare(v.Data[4:], w.Data[4:])
 	case classDocument, classArray:
-		return compareDocuments(v.Data, w.Data, a == classDocument)
+		return e.compareDocuments(v.Data, w.Data, a == classDocument)
 	case classBinary:
 		if c := cmp.Compare(len(v.Data), len(w.Data)); c != 0 {
 			return c
@@ -83,14 +83,14 @@ func compare(v, w bson.Value) int {
 	case classScope:
 		p, scope, _ := v.CodeWithScope()
 		q, other, _ := w.CodeWithScope()
-		return cmp.Or(strings.Compare(p, q), compareDocuments(scope, other, true))
+		return cmp.Or(strings.Compare(p, q), e.compareDocuments(scope, other, true))
 	default: // ObjectIDs and booleans; the others have no bytes
 		return bytes.Compare(v.Data, w.Data)
 	}
 }
 
 // compareDocuments compares element by element: the class, the key if keys count, and the value.
-func compareDocuments(d, f bson.Raw, keys bool) int {
+func (e *evaluation) compareDocuments(d, f bson.Raw, keys bool) int {
 	a, b := d.Iter(), f.Iter()
 	for {
 		more, others := a.Next(), b.Next()
@@ -109,15 +109,19 @@ func compareDocuments(d, f bson.Raw, keys bool) int {
 		if keys && a.Key() != b.Key() {
 			return strings.Compare(a.Key(), b.Key())
 		}
-		if c := compare(v, w); c != 0 {
+		if c := e.compare(v, w); c != 0 {
 			return c
 		}
 	}
 }
 
+// decimalSteps is how many more steps a comparison with a Decimal128 takes.
+const decimalSteps = 16
+
 // compareNumbers compares by value, without rounding.
-func compareNumbers(v, w bson.Value) int {
+func (e *evaluation) compareNumbers(v, w bson.Value) int {
 	if v.Type == bson.TypeDecimal128 || w.Type == bson.TypeDecimal128 {
+		e.steps -= decimalSteps
 		return exact(v).compare(exact(w))
 	}
 	x, isDouble := v.Double()

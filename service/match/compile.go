@@ -257,7 +257,7 @@ func (c *compiler) in(key string, v bson.Value) ([]operator, error) {
 		t.null = t.null || item.IsNull()
 		t.list = append(t.list, item)
 	}
-	slices.SortFunc(t.list, compare)
+	slices.SortFunc(t.list, Compare)
 	return c.one(t), nil
 }
 

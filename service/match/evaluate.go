@@ -44,6 +44,7 @@ func (e *evaluation) allAt(d bson.Raw, path []part, all []operator) bool {
 		if o.test != nil {
 			holds = e.at(d, path, o.test)
 		} else {
+			e.steps--
 			holds = e.allAt(d, path, o.group) != o.negated
 		}
 		if !holds {
@@ -61,6 +62,7 @@ func (e *evaluation) allOf(v bson.Value, all []operator) bool {
 		if o.test != nil {
 			holds = e.holds(v, o.test)
 		} else {
+			e.steps--
 			holds = e.allOf(v, o.group) != o.negated
 		}
 		if !holds {
@@ -179,7 +181,7 @@ func (e *evaluation) holds(v bson.Value, t *test) bool {
 		}
 		return false
 	default:
-		return compares(v, t)
+		return e.compares(v, t)
 	}
 }
 
@@ -196,7 +198,11 @@ func (e *evaluation) in(v bson.Value, t *test) bool {
 	if v.IsZero() || v.Type == bson.TypeUndefined {
 		return t.null
 	}
-	if _, found := slices.BinarySearchFunc(t.list, v, compare); found {
+	_, found := slices.BinarySearchFunc(t.list, v, func(item, v bson.Value) int {
+		e.steps -= 1 + min(len(item.Data), len(v.Data))/costly
+		return e.compare(item, v)
+	})
+	if found {
 		return true
 	}
 	for _, p := range t.patterns {
@@ -210,7 +216,7 @@ func (e *evaluation) in(v bson.Value, t *test) bool {
 // follows reports whether a text follows a regular expression, or a value is the expression.
 func (e *evaluation) follows(v bson.Value, p *pattern) bool {
 	if v.Type == bson.TypeRegex {
-		return compare(v, p.value) == 0
+		return e.compare(v, p.value) == 0
 	}
 	text, ok := v.Str()
 	if !ok {
@@ -222,7 +228,7 @@ func (e *evaluation) follows(v bson.Value, p *pattern) bool {
 
 // compares reports whether a comparison holds. Values of different classes do not compare, but null
 // is equal to a missing field, and MinKey and MaxKey are below and above everything.
-func compares(v bson.Value, t *test) bool {
+func (e *evaluation) compares(v bson.Value, t *test) bool {
 	a, b := classOf(v.Type), classOf(t.operand.Type)
 	if a != b {
 		switch {
@@ -238,7 +244,7 @@ func compares(v bson.Value, t *test) bool {
 	if a == classNumber && (isNaN(v) || isNaN(t.operand)) {
 		return t.kind != testGreater && t.kind != testLess && isNaN(v) && isNaN(t.operand)
 	}
-	order := compare(v, t.operand)
+	order := e.compare(v, t.operand)
 	switch t.kind {
 	case testGreater:
 		return order > 0

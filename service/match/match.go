@@ -26,8 +26,9 @@ const (
 	Yes
 )
 
-// MaxSteps is how many elements of a document a decision looks at, about. Few documents need more
-// than a thousand; this many take about a millisecond, and with Decimal128s a few.
+// MaxSteps is how many elements of a document a decision looks at, about; what takes longer than a
+// look, such as a comparison with a Decimal128, is more of them. Few documents need more than a
+// thousand; this many take about a millisecond, and with Decimal128s a few.
 const MaxSteps = 1 << 17
 
 // The bounds of a filter.

@@ -1,6 +1,7 @@
 package match_test
 
 import (
+	"fmt"
 	"runtime"
 	"sort"
 	"strings"
@@ -252,11 +253,31 @@ func TestSteps(t *testing.T) {
 	for range 24 {
 		nested = `{"0": [` + nested + `]}`
 	}
+	b, l := bson.NewBuilder(nil).OpenArray("a"), bson.NewBuilder(nil).OpenArray("a")
+	for i := range 20_000 {
+		b.Double("", float64(i)+0.5)
+		l.OpenDocument("").Double("", 1e-300).Close()
+	}
+	doubles, documents := b.Close().Finish(), l.Close().Finish()
+	var decimals, longs, none []string
+	for i := range 560 {
+		decimals = append(decimals, fmt.Sprintf(`{"$numberDecimal": "%d.1"}`, i))
+		longs = append(longs, fmt.Sprintf(`{"$numberLong": "%d"}`, i))
+		none = append(none, `"$not": {"$all": []}`)
+	}
 	for _, row := range []struct {
 		filter string
 		d      bson.Raw
 		want   match.Answer
 	}{
+		// What takes longer than a look is more than a step.
+		{`{"a": {"$in": [` + strings.Join(decimals, ",") + `]}}`, doubles, match.Unknown},
+		{`{"a": {"$in": [` + strings.Join(longs, ",") + `]}}`, doubles, match.Unknown},
+		{`{"a": {"$gt": ` + decimals[0] + `}}`, doubles, match.Yes},
+		{`{"a": {"$lt": {"$numberDecimal": "-1"}}}`, doubles, match.Unknown},
+		{`{"a": {"$lt": {"": {"$numberDecimal": "1E-300"}}}}`, documents, match.Unknown},
+		{`{"a": {"$elemMatch": {` + strings.Join(none, ",") + `, "$lt": 0}}}`, doubles, match.Unknown},
+		{`{"a": {"$lt": -1}}`, doubles, match.No},
 		{`{"a": 2}`, d, match.Unknown},
 		{`{"a": {"$ne": 2}}`, d, match.Unknown},
 		{`{"$nor": [{"a": 2}]}`, d, match.Unknown},
