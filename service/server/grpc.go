@@ -204,6 +204,9 @@ func (cfg *GRPCConfig) trace(ctx context.Context, method string) (context.Contex
 func (cfg *GRPCConfig) open(
 	ctx context.Context, ss grpc.ServerStream, method string,
 ) (*stream, error) {
+	if err := refusedEarly(ctx); err != nil {
+		return nil, err
+	}
 	if isHealth(method) {
 		s, err := cfg.wrap(ctx, ss, method)
 		if err == nil {

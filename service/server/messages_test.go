@@ -36,6 +36,7 @@ type rawClient struct {
 	done   chan struct{} // closed when the connection has ended
 	// mayBeCut says that a write may fail, since the server may close the connection.
 	mayBeCut bool
+	timeout  string // of the calls, as their header has it; empty: none
 
 	wmu    sync.Mutex // guards the framer's writing
 	mu     sync.Mutex
@@ -126,8 +127,13 @@ func newRawServer(cfg server.GRPCConfig) *rawServer {
 			}
 		}}},
 	}, struct{}{})
-	s := &rawServer{pipeListener{make(chan net.Conn), make(chan struct{})}, g, make(chan error, 1)}
 	healthpb.RegisterHealthServer(registrar, health.NewServer())
+	return serveRaw(g)
+}
+
+// serveRaw serves clients in memory, which a guard counts.
+func serveRaw(g *grpc.Server) *rawServer {
+	s := &rawServer{pipeListener{make(chan net.Conn), make(chan struct{})}, g, make(chan error, 1)}
 	go func() {
 		s.served <- g.Serve(server.Guarded(s.l,
 			flood.New(0, 0, slog.New(slog.DiscardHandler), nil)))
@@ -237,6 +243,7 @@ func (c *rawClient) openCoded(id uint32, method, coding string) {
 		{"content-type", "application/grpc"},
 		{"te", "trailers"},
 		{"grpc-encoding", coding},
+		{"grpc-timeout", c.timeout},
 	} {
 		if field[1] == "" {
 			continue

@@ -17,7 +17,7 @@ func waste(ctx context.Context, s *stream, begun time.Time) {
 	if s != nil && s.arrived.Load() && !s.free && !isReset(ctx, begun) {
 		return
 	}
-	if c := clientOf(ctx); c != nil {
+	if c := clientOf(ctx); c != nil && refusedEarly(ctx) == nil { // else it is counted
 		c.cost.Waste()
 	}
 }
