@@ -155,7 +155,7 @@ var errEnough = &rpcerr.Error{
 }
 
 // Header implements inproc.Outlet.
-func (*list) Header(metadata.MD) {}
+func (*list) Header(context.Context, metadata.MD) {}
 
 // Message implements inproc.Outlet.
 func (l *list) Message(_ context.Context, m any) error {

@@ -35,12 +35,16 @@ type outlet struct {
 	late   bool        // the call had ended then, and its error says why
 }
 
+// Header passes the header on, for which the outlet may wait until its client has taken a sign of
+// life. It comes before all messages.
+func (o *outlet) Header(ctx context.Context, md metadata.MD) {
+	o.forget = context.AfterFunc(ctx, o.x.Response.Hurry)
+	o.x.Memory.within(ctx)
+	o.Outlet.Header(ctx, md)
+}
+
 // Message passes a message on.
 func (o *outlet) Message(ctx context.Context, m any) error {
-	if o.forget == nil {
-		o.forget = context.AfterFunc(ctx, o.x.Response.Hurry)
-		o.x.Memory.within(ctx)
-	}
 	o.failed = o.Outlet.Message(ctx, m)
 	o.late = ctx.Err() != nil
 	return o.failed

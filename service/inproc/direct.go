@@ -10,8 +10,9 @@ import (
 
 // Outlet takes what the handler of a stream sends, on the handler's goroutine.
 type Outlet interface {
-	// Header gets the header of the stream, before its first message or at its end.
-	Header(md metadata.MD)
+	// Header gets the header of the stream, before its first message or at its end, when ctx has
+	// ended. It should return soon when ctx ends.
+	Header(ctx context.Context, md metadata.MD)
 	// Message gets a message, which is the handler's again when Message returns. Its error is that
 	// of the handler's call. It should return soon when ctx ends.
 	Message(ctx context.Context, m any) error
@@ -34,7 +35,8 @@ func (c *Conn) Serve(
 	defer cancel()
 	s.ctx = ctx
 	err = c.stream(m.server, s, &m.info, m.stream.Handler)
-	s.sendHeader()
+	cancel() // the outlet's waits end with the call
+	s.sendHeader(ctx)
 	_, trailer = s.headers()
 	if err != nil {
 		return trailer, failure(err)
@@ -70,18 +72,18 @@ func (s *directStream) SendMsgContext(ctx context.Context, m any) error {
 	if ctx.Err() != nil {
 		return failure(context.Cause(ctx))
 	}
-	s.sendHeader()
+	s.sendHeader(ctx)
 	return s.to.Message(ctx, m)
 }
 
-func (s *directStream) sendHeader() {
+func (s *directStream) sendHeader(ctx context.Context) {
 	if s.hasHeader {
 		return
 	}
 	s.hasHeader = true
 	s.closeHeader()
 	header, _ := s.headers()
-	s.to.Header(header)
+	s.to.Header(ctx, header)
 }
 
 // RecvMsg receives the request, and io.EOF after it.

@@ -17,11 +17,14 @@ import (
 type outlet struct {
 	header   metadata.MD
 	headers  int
+	ended    bool // the context of the header had
 	messages int
 	err      error // of Message
 }
 
-func (o *outlet) Header(md metadata.MD) { o.header, o.headers = md, o.headers+1 }
+func (o *outlet) Header(ctx context.Context, md metadata.MD) {
+	o.header, o.headers, o.ended = md, o.headers+1, ctx.Err() != nil
+}
 
 func (o *outlet) Message(_ context.Context, m any) error {
 	if _, ok := m.(*mooringv1.StreamFindResponse); ok && o.headers == 1 {
@@ -54,8 +57,14 @@ func TestServe(t *testing.T) {
 	if err != nil || len(trailer.Get("t")) != 1 {
 		t.Fatalf("trailer %v, %v", trailer, err)
 	}
-	if to.messages != 2 || to.headers != 1 || to.header.Get("h")[0] != "v" {
-		t.Errorf("%d messages, %d headers, the last %v", to.messages, to.headers, to.header)
+	if to.messages != 2 || to.headers != 1 || to.header.Get("h")[0] != "v" || to.ended {
+		t.Errorf("%d messages, %d headers, the last %v, after the end: %t", to.messages, to.headers,
+			to.header, to.ended)
+	}
+	to = &outlet{}
+	_, err = conn.Serve(ctx, name, &mooringv1.StreamFindRequest{}, to)
+	if err != nil || to.headers != 1 || !to.ended {
+		t.Errorf("no message: %v, %d headers, after the end: %t", err, to.headers, to.ended)
 	}
 	to = &outlet{err: io.ErrClosedPipe}
 	if _, err := conn.Serve(ctx, name, request, to); err == nil || to.messages != 1 {

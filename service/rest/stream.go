@@ -103,7 +103,7 @@ func (s *stream) run(ctx context.Context, request proto.Message) error {
 }
 
 // Header implements inproc.Outlet.
-func (s *stream) Header(md metadata.MD) {
+func (s *stream) Header(_ context.Context, md metadata.MD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.c.metadata = md

@@ -235,7 +235,7 @@ func (c *call) run(ctx context.Context) error {
 }
 
 // Header implements inproc.Outlet.
-func (c *call) Header(md metadata.MD) { c.header = md }
+func (c *call) Header(_ context.Context, md metadata.MD) { c.header = md }
 
 // Message implements inproc.Outlet.
 func (c *call) Message(_ context.Context, m any) error {
