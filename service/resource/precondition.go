@@ -93,16 +93,7 @@ func (s *Server) conditions(
 	if len(w.condition.etags) == 0 {
 		return withID(w.id, w.filter), nil, nil
 	}
-	read := client.FindOptions{
-		Filter: withID(w.id, w.filter),
-		Common: client.Common{Caller: w.common.Caller, Comment: w.common.Comment},
-	}
-	if !r.IsExact() {
-		read.Session = w.common.Session
-	}
-	if r.Transaction == nil {
-		read.ReadPreference = &selection.ReadPreference{Mode: selection.Primary}
-	}
+	read := w.reading(r, withID(w.id, w.filter))
 	doc, found, err := s.client.FindOne(ctx, w.ns, read)
 	switch {
 	case err != nil:
@@ -115,6 +106,23 @@ func (s *Server) conditions(
 		return nil, nil, errChanged
 	}
 	return withID(w.id, w.filter, isDocument(doc)), simple, nil
+}
+
+// reading returns the options of a read that sees what a write sees: not the copy of a secondary,
+// and not only what a majority has.
+func (w *writing) reading(r *request.Reader, filter bson.Raw) client.FindOptions {
+	read := client.FindOptions{
+		Filter: filter,
+		Common: client.Common{Caller: w.common.Caller, Comment: w.common.Comment},
+	}
+	if !r.IsExact() {
+		read.Session = w.common.Session
+	}
+	if r.Transaction == nil {
+		read.ReadPreference = &selection.ReadPreference{Mode: selection.Primary}
+		read.ReadConcern = &client.ReadConcern{Level: "local"}
+	}
+	return read
 }
 
 // compared runs a write that compares texts with a collation. A server without collations compares

@@ -167,7 +167,7 @@ func TestEtags(t *testing.T) {
 // stored is the document of the tests below, and tag its etag.
 const stored = `{"_id": 7, "v": 1}`
 
-func tagOf(t *testing.T) string {
+func tagOf(t *testing.T, stored string) string {
 	t.Helper()
 	g := start(t, map[string]string{"find": found(stored)})
 	res, err := g.Resource.GetDocument(t.Context(),
@@ -188,7 +188,7 @@ const (
 
 // TestPut: each form of a PUT is one command that writes.
 func TestPut(t *testing.T) {
-	tag := tagOf(t)
+	tag := tagOf(t, stored)
 	for _, row := range []struct {
 		name    string
 		replies map[string]string
@@ -385,7 +385,7 @@ func TestTimestampOfZero(t *testing.T) {
 
 // TestPatchAndDelete: the forms of the other changes.
 func TestPatchAndDelete(t *testing.T) {
-	tag := tagOf(t)
+	tag := tagOf(t, stored)
 	patch := func(
 		ctx context.Context, g *servicetest.Gateway, tags []string, update *mooringv1.Update,
 	) error {
@@ -502,7 +502,7 @@ func changesOf(
 // TestReadInSession checks that the read for a precondition sees what the session has seen.
 func TestReadInSession(t *testing.T) {
 	const seen = `"afterClusterTime":{"$timestamp":{"t":9,"i":1}}`
-	tag := tagOf(t)
+	tag := tagOf(t, stored)
 	for _, name := range []string{"put", "patch", "delete"} {
 		g := start(t, map[string]string{
 			"find": strings.TrimSuffix(found(stored), "}") +
@@ -525,6 +525,38 @@ func TestReadInSession(t *testing.T) {
 		}
 		if reads := sent(t, g, "find"); len(reads) != 2 || !strings.Contains(reads[1], seen) {
 			t.Errorf("%s: reads %q, want %s in the second", name, reads, seen)
+		}
+	}
+}
+
+// TestMajorityBehind checks that a precondition is that of the newest document, and not of an
+// older one, which a majority of the servers has and the connection string asks for.
+func TestMajorityBehind(t *testing.T) {
+	tag := tagOf(t, stored)
+	for _, name := range []string{"put", "patch", "delete", "create"} {
+		majority := found(stored)
+		if name == "create" {
+			majority = found("")
+		}
+		server := fakemongo.NewServer(t, fakemongo.Handlers{
+			"hello":         fakemongo.Always(fakemongo.Document(ejson(t, helloOfReplicaSet))),
+			"findAndModify": fakemongo.Always(fakemongo.Document(ejson(t, unfound))),
+			"delete":        fakemongo.Always(fakemongo.Document(ejson(t, `{"ok": 1, "n": 0}`))),
+			"insert": fakemongo.Always(fakemongo.Document(ejson(t,
+				`{"ok": 1, "n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": "x"}]}`))),
+			"find": func(c *fakemongo.Command) fakemongo.Reply {
+				level, _ := c.Body.Lookup("readConcern", "level")
+				if text, _ := level.Str(); text == "majority" {
+					return fakemongo.Document(ejson(t, majority))
+				}
+				return fakemongo.Document(ejson(t, found(`{"_id": 7, "v": 3}`)))
+			},
+		})
+		g := servicetest.Start(t, server,
+			servicetest.Config{URIOptions: "readConcernLevel=majority"})
+		err := changesOf(g, nil, []string{tag})[name](t.Context())
+		if got := reasonOf(err); got != "PreconditionFailed" {
+			t.Errorf("%s: %v, want PreconditionFailed", name, err)
 		}
 	}
 }

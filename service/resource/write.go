@@ -74,7 +74,7 @@ func (s *Server) create(
 	case err == nil && !res.Acknowledged:
 		return nil, errUnacknowledged
 	case err != nil:
-		return nil, s.taken(ctx, w, err)
+		return nil, s.taken(ctx, r, w, err)
 	}
 	message, err := r.Encoding.Document(doc)
 	if err != nil {
@@ -100,7 +100,9 @@ func serverSets(doc bson.Raw) bool {
 // taken returns the error of an insert that has failed with err: errExists if there is a document
 // with its _id. Servers before 4.4 say only in words which index has the key, and others not even
 // that: then taken looks for the document.
-func (s *Server) taken(ctx context.Context, w *writing, err error) error {
+func (s *Server) taken(
+	ctx context.Context, r *request.Reader, w *writing, err error,
+) error {
 	failed, ok := errors.AsType[*mongoerr.WriteException](err)
 	if !ok || len(failed.WriteErrors) == 0 {
 		return err
@@ -117,10 +119,7 @@ func (s *Server) taken(ctx context.Context, w *writing, err error) error {
 		isID = strings.Contains(first.Message+" ", " index: _id_ ")
 	}
 	if !isNamed {
-		_, isID, _ = s.client.FindOne(ctx, w.ns, client.FindOptions{
-			Filter: withID(w.id),
-			Common: client.Common{Caller: w.common.Caller, Session: w.common.Session},
-		})
+		_, isID, _ = s.client.FindOne(ctx, w.ns, w.reading(r, withID(w.id)))
 	}
 	if isID {
 		return errExists
