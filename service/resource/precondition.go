@@ -82,7 +82,8 @@ var simple = bson.NewBuilder(nil).String("locale", "simple").Finish()
 
 // conditions returns the filter and the collation of the write's command. If the precondition has
 // etags, conditions reads the document and finds out whether it has one of them: then the filter
-// demands that the document is still the same.
+// demands that the document is still the same. It has the document's own _id, since the read finds
+// the document by the collection's collation.
 //
 // A repeated exactly-once call must send its command again, even if the document has changed by
 // the first one: the server knows the command and returns its result. Its filter matches nothing,
@@ -95,6 +96,10 @@ func (s *Server) conditions(
 	}
 	read := w.reading(r, withID(w.id, w.filter))
 	doc, found, err := s.client.FindOne(ctx, w.ns, read)
+	id, ok := doc.Lookup("_id")
+	if !ok {
+		id = w.id
+	}
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -105,7 +110,7 @@ func (s *Server) conditions(
 	default:
 		return nil, nil, errChanged
 	}
-	return withID(w.id, w.filter, isDocument(doc)), simple, nil
+	return withID(id, w.filter, isDocument(doc)), simple, nil
 }
 
 // reading returns the options of a read that sees what a write sees: not the copy of a secondary,

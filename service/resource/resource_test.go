@@ -188,6 +188,7 @@ const (
 
 // TestPut: each form of a PUT is one command that writes.
 func TestPut(t *testing.T) {
+	const cased = `{"_id": "A", "v": 1}`
 	tag := tagOf(t, stored)
 	for _, row := range []struct {
 		name    string
@@ -246,6 +247,12 @@ func TestPut(t *testing.T) {
 			map[string]string{"find": found(stored), "findAndModify": unfound},
 			func(r *mooringv1.PutDocumentRequest) { r.IfMatch = []string{tag} }, "", "InvalidArgument ifMatch", false,
 			[]string{same},
+		},
+		{
+			"etag, and an _id that is the same by the collection's collation",
+			map[string]string{"find": found(cased), "findAndModify": replaced},
+			func(r *mooringv1.PutDocumentRequest) { r.Id, r.IfMatch = value(`"a"`), []string{tagOf(t, cased)} }, "", "", false,
+			[]string{`"query":{"_id":"A","$and"`},
 		},
 		{
 			"another etag",
