@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/render"
 	"github.com/mooringdb/mooring/cmd/gateway/internal/transfer"
+	"github.com/mooringdb/mooring/core/bson"
 )
 
 var export = &Command{
@@ -27,7 +29,8 @@ twice, and none is missing that was there from the beginning to the end.
 		flags.String("format", "ndjson", "form of the file: ndjson, json, csv or bson")
 		flags.String("fields", "", "columns of csv, such as name,address.city,age.int32() "+
 			"(default the fields of the first documents)")
-		flags.String("projection", "", "fields to write: '{\"total\": 1}'; _id must be there")
+		flags.String("projection", "", "fields to write: '{\"total\": 1}'; the _id must "+
+			"stay as it is")
 		flags.Bool("canonical", false, "write canonical Extended JSON, which keeps all types")
 		flags.String("continue", "", "file that keeps how far the export has come; needs --file")
 		flags.Bool("quiet", false, "show no progress")
@@ -53,6 +56,8 @@ func runExport(ctx context.Context, s *session) error {
 	}
 	path := s.text("file")
 	switch {
+	case !keepsID(e.Projection.GetBson()):
+		return usage("--projection must leave the _id as it is: the export continues after it")
 	case e.Output.Format == render.Table:
 		return usage("--format must be ndjson, json, csv or bson")
 	case e.Checkpoint != "" && path == "":
@@ -81,6 +86,16 @@ func runExport(ctx context.Context, s *session) error {
 	}
 	_, err = fmt.Fprintf(s.Stdout, "{\"exportedCount\":%d}\n", docs)
 	return err
+}
+
+// keepsID reports whether documents have the _id that is stored after a projection.
+func keepsID(projection bson.Raw) bool {
+	for key, v := range projection.All() {
+		if key == "_id" && !v.Truthy() || strings.HasPrefix(key, "_id.") {
+			return false
+		}
+	}
+	return true
 }
 
 // create opens the file to write to, or standard output for "". What it has stays if keeps says so.
