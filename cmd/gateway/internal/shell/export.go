@@ -58,8 +58,8 @@ func runExport(ctx context.Context, s *session) error {
 	switch {
 	case !keepsID(e.Projection.GetBson()):
 		return usage("--projection must leave the _id as it is: the export continues after it")
-	case e.Output.Format == render.Table:
-		return usage("--format must be ndjson, json, csv or bson")
+	case !transfer.Format(e.Output.Format).IsKnown():
+		return usage("--format must be %s", transfer.Formats)
 	case e.Checkpoint != "" && path == "":
 		return usage("--continue needs --file")
 	case e.Checkpoint != "" && e.Output.Format == render.CSV && e.Output.Columns == nil:

@@ -134,6 +134,8 @@ func (s *session) sourceOptions() (o transfer.SourceOptions, err error) {
 	}
 	comma := strings.ReplaceAll(s.text("comma"), `\t`, "\t")
 	switch {
+	case o.Format != "" && !o.Format.IsKnown():
+		return o, usage("--format must be %s", transfer.Formats)
 	case len(comma) > 1 || strings.ContainsAny(comma, "\"\r\n") || comma > "\x7f":
 		return o, usage("--comma must be one ASCII character")
 	case comma != "":

@@ -30,6 +30,9 @@ const (
 // Formats names all formats, for people.
 const Formats = "ndjson, json, csv or bson"
 
+// IsKnown reports whether f is one of the formats.
+func (f Format) IsKnown() bool { return f == NDJSON || f == JSON || f == CSV || f == BSON }
+
 // SourceOptions says how a file is read.
 type SourceOptions struct {
 	// Format is that of the file; "": what its first bytes look like.
