@@ -69,7 +69,7 @@ func runExport(ctx context.Context, s *session) error {
 		return err
 	}
 	e.Address = s.leads
-	w, err := s.create(path, e.Checkpoint != "")
+	w, err := s.create(path, e.Checkpoint == "")
 	if err != nil {
 		return err
 	}
@@ -98,19 +98,26 @@ func keepsID(projection bson.Raw) bool {
 	return true
 }
 
-// create opens the file to write to, or standard output for "". What it has stays if keeps says so.
-func (s *session) create(path string, keeps bool) (io.Writer, error) {
+// plain hides that a writer is a file: an export does not truncate it.
+type plain struct{ io.Writer }
+
+// create opens the file to write to, or standard output for "". It may be a pipe or a device if
+// plainly says so.
+func (s *session) create(path string, plainly bool) (io.Writer, error) {
 	if path == "" {
-		return s.Stdout, nil
+		return plain{s.Stdout}, nil
 	}
-	flag := os.O_TRUNC
-	if keeps {
-		flag = 0
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flag, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { f.Close() })
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if plainly && !info.Mode().IsRegular() {
+		return plain{f}, nil
+	}
 	return f, nil
 }

@@ -32,7 +32,7 @@ type Export struct {
 	Progress func(docs int64)
 }
 
-// File represents what an export writes to. One that goes on truncates it.
+// File represents what an export writes to, and truncates before.
 type File interface {
 	io.Writer
 	io.Seeker
@@ -62,7 +62,8 @@ type exporting struct {
 	group     []bson.Raw
 	groupSize int
 	torn      bool // a part of the group is written
-	file      File // nil: there is no checkpoint
+	file      File // nil: the output is none
+	begun     bool // what is in the file that is not of this export is gone
 	unsafe    int  // bytes since the last checkpoint
 	until     time.Time
 }
@@ -75,8 +76,8 @@ const (
 )
 
 // Run writes the documents in the order of their _ids, and returns how many there are. If it is cut
-// off, it goes on after the last _id, unless more than mostHeld has the same one. With a
-// checkpoint, w must be a File.
+// off, it goes on after the last _id, unless more than mostHeld has the same one. If w is a File,
+// it keeps what it has until the first document arrives. With a checkpoint, w must be one.
 func (e Export) Run(ctx context.Context, w io.Writer) (int64, error) {
 	x := &exporting{Export: e, state: exported{Target: e.Target, Address: e.Address}}
 	if err := x.load(w); err != nil {
@@ -108,6 +109,9 @@ func (e Export) Run(ctx context.Context, w io.Writer) (int64, error) {
 			return x.state.Docs, errors.Join(x.save(), err)
 		}
 	}
+	if err := x.begin(); err != nil {
+		return x.state.Docs, err
+	}
 	return x.state.Docs, errors.Join(x.save(), x.writer.Close())
 }
 
@@ -118,12 +122,11 @@ func (x *exporting) canGoOn(failed *client.Error) bool {
 		(isPassing(failed) || failed.Retry == client.Restart || failed.Reason == "CursorNotFound")
 }
 
-// load reads the checkpoint, and makes the file as long as it was then.
+// load reads the checkpoint.
 func (x *exporting) load(w io.Writer) error {
-	if x.Checkpoint == "" {
+	if x.file, _ = w.(File); x.Checkpoint == "" {
 		return nil
 	}
-	x.file = w.(File)
 	var before exported
 	found, err := checkpoint.Load(x.Checkpoint, &before)
 	if err != nil {
@@ -149,13 +152,23 @@ func (x *exporting) load(w io.Writer) error {
 	if err == nil && end < x.state.Bytes {
 		return fmt.Errorf("the file is shorter than %s says: it is another file", x.Checkpoint)
 	}
-	_, seek := x.file.Seek(x.state.Bytes, io.SeekStart)
-	return errors.Join(err, x.file.Truncate(x.state.Bytes), seek)
+	return err
+}
+
+// begin makes the file as long as the checkpoint says; empty, if there is none.
+func (x *exporting) begin() error {
+	if x.file == nil || x.begun {
+		return nil
+	}
+	_, err := x.file.Seek(x.state.Bytes, io.SeekStart)
+	err = errors.Join(err, x.file.Truncate(x.state.Bytes))
+	x.begun = err == nil
+	return err
 }
 
 // save records how far the export has come.
 func (x *exporting) save() (err error) {
-	if x.file == nil || x.torn {
+	if x.Checkpoint == "" || !x.begun || x.torn {
 		return nil
 	}
 	if err := x.writer.Flush(); err != nil {
@@ -188,6 +201,9 @@ func (x *exporting) read(ctx context.Context) error {
 	x.group, x.groupSize = nil, 0
 	var last bson.Value
 	for doc, err := range docs {
+		if err == nil {
+			err = x.begin()
+		}
 		if err != nil {
 			return err
 		}
