@@ -185,8 +185,8 @@ func (s *session) rejects() (transfer.Rejects, error) {
 	if path == "" {
 		return &told{w: s.Stderr}, nil
 	}
-	flag := os.O_TRUNC
-	if s.text("continue") != "" {
+	flag, continues := os.O_TRUNC, s.text("continue") != ""
+	if continues {
 		flag = 0 // At cuts what is too much
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flag, 0o600)
@@ -194,6 +194,9 @@ func (s *session) rejects() (transfer.Rejects, error) {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { f.Close() })
+	if _, err := f.Seek(0, io.SeekCurrent); err != nil && continues {
+		return nil, usage("--continue needs rejects in a file that can be cut: %v", err)
+	}
 	return &rejected{f}, nil
 }
 

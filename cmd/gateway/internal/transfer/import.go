@@ -375,6 +375,14 @@ func (m *importing) collect(sent <-chan *batch, cancel func()) (err error) {
 	return err
 }
 
+// rest returns the size of the rejects, which only a checkpoint needs: a pipe has none.
+func (m *importing) rest() (int64, error) {
+	if m.Checkpoint == "" {
+		return 0, nil
+	}
+	return m.Rejects.Size()
+}
+
 // finish records the result of a batch.
 func (m *importing) finish(b *batch) error {
 	if b.err != nil {
@@ -384,7 +392,7 @@ func (m *importing) finish(b *batch) error {
 	for _, t := range b.rejects {
 		if b.open != nil && t.Number == b.next {
 			b.open.Rejected = true
-			if b.open.Rest, err = m.Rejects.Size(); err != nil {
+			if b.open.Rest, err = m.rest(); err != nil {
 				return err
 			}
 		}
@@ -392,7 +400,7 @@ func (m *importing) finish(b *batch) error {
 			return err
 		}
 	}
-	if m.state.Rest, err = m.Rejects.Size(); err != nil {
+	if m.state.Rest, err = m.rest(); err != nil {
 		return err
 	}
 	m.state.Read, m.state.Open = b.next, b.open
