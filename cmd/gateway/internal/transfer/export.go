@@ -290,10 +290,14 @@ func (x *exporting) filter() bson.Raw {
 	if x.after.IsZero() {
 		return x.Filter
 	}
+	if x.after.Type == bson.TypeMaxKey { // nothing comes after it
+		return bson.NewBuilder(nil).OpenDocument("_id").OpenArray("$in").Close().Close().Finish()
+	}
 	next := bson.NewBuilder(nil)
 	either := next.OpenArray("$or")
 	greater, than := "$gt", x.after
-	if f, ok := x.after.Double(); ok && math.IsNaN(f) { // it comes before all other numbers
+	f, _ := x.after.Double()
+	if d, _ := x.after.Decimal128(); math.IsNaN(f) || d.IsNaN() { // before all other numbers
 		greater, than = "$gte", bson.DoubleValue(math.Inf(-1))
 	}
 	either.OpenDocument("").OpenDocument("_id").Value(greater, than).Close().Close()

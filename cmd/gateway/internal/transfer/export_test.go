@@ -18,6 +18,7 @@ import (
 
 	"github.com/mooringdb/mooring/cmd/gateway/internal/render"
 	"github.com/mooringdb/mooring/core/bson"
+	"github.com/mooringdb/mooring/core/bson/extjson"
 	mooringv1 "github.com/mooringdb/mooring/gen/mooring/v1"
 	"github.com/mooringdb/mooring/service/match"
 )
@@ -103,6 +104,41 @@ func TestEqualIDs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestOrder checks which ids an export that continues finds after another one.
+func TestOrder(t *testing.T) {
+	ids := []string{ // in the order of a server
+		`{"$minKey": 1}`, `null`, `{"$numberDecimal": "NaN"}`, `{"$numberDouble": "-Infinity"}`, `1`,
+		`{"$numberDecimal": "2"}`, `"a"`, `{"a": 1}`, `true`, `{"$maxKey": 1}`,
+	}
+	for i, id := range append(ids, `{"$numberDouble": "NaN"}`) {
+		x := exporting{after: idOf(t, id)}
+		if i == len(ids) {
+			i = slices.Index(ids, `{"$numberDecimal": "NaN"}`)
+		}
+		filter, err := match.Compile(x.filter())
+		if err != nil {
+			t.Errorf("after %s: %v", id, err)
+			continue
+		}
+		for j, other := range ids {
+			doc := bson.NewBuilder(nil).Value("_id", idOf(t, other)).Finish()
+			if got := filter.Match(doc) == match.Yes; got != (j > i) {
+				t.Errorf("after %s: it finds %s: %t", id, other, got)
+			}
+		}
+	}
+}
+
+func idOf(t *testing.T, text string) bson.Value {
+	t.Helper()
+	d, err := extjson.Parse(nil, []byte(`{"_id": `+text+`}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _ := bson.Raw(d).Lookup("_id")
+	return id
 }
 
 // disk is a file and the rejects of an import. It knows what outlasts a crash of the machine, and
