@@ -131,6 +131,10 @@ func (b *Builder) grow(n int) bool {
 	if len(b.buf)+n < LargeBuffer {
 		return true
 	}
+	if b.err != nil {
+		b.begin()
+		return false // Memory may wait before it refuses: it is asked once
+	}
 	larger, err := b.memory.Grow(b.buf, n)
 	if err != nil {
 		b.begin()

@@ -282,4 +282,21 @@ func TestBuilderWithoutMemory(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v, %v", name, len(d), b.Err(), d.Validate())
 		}
 	}
+	var refused refusals
+	var b bson.Builder
+	b.ResetIn(nil, &refused)
+	for range 100_000 {
+		b.Int32("a", 1)
+	}
+	if refused != 1 || !errors.Is(b.Err(), errNoMemory) {
+		t.Errorf("asked %d times, want once: it may wait each time", refused)
+	}
+}
+
+// refusals counts how often it is asked, and has nothing.
+type refusals int
+
+func (r *refusals) Grow(dst []byte, _ int) ([]byte, error) {
+	*r++
+	return dst, errNoMemory
 }

@@ -234,7 +234,7 @@ func (c *Cursor) rest(t *turn, returned bool) {
 	defer c.mu.Unlock()
 	if !returned {
 		c.broken, c.lost = errPanicked, c.pin != nil
-	} else if t.IsUnseen() {
+	} else if !c.endedLocked() && t.IsUnseen() { // a dial for killCursors may still look at it
 		t.Init(context.Background()) // it keeps nothing of the caller's
 		c.used = t
 	}
