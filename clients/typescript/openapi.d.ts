@@ -614,7 +614,7 @@ export interface paths {
         put?: never;
         /**
          * Aborts a transaction.
-         * @description It may be repeated.
+         * @description It may be repeated, and has to be if it is 503, reason UnknownTransactionCommitResult: no server has confirmed the abort.
          */
         post: operations["abortTransaction"];
         delete?: never;

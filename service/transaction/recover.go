@@ -111,8 +111,9 @@ const (
 // committed it.
 func abortedBy(answer error) outcomeKind {
 	refused, ok := errors.AsType[*mongoerr.CommandError](answer)
+	_, late := errors.AsType[*mongoerr.WriteConcernError](answer)
 	switch {
-	case answer == nil:
+	case answer == nil, !ok && late: // until then it was open there, so none has committed it
 		return outcomeAborted
 	case ok && refused.Code == codeNoSuchTransaction:
 		if _, alone := refused.Reply.Lookup("writeConcernError"); alone {
@@ -157,8 +158,7 @@ func endOptions(ctx context.Context) client.EndTransactionOptions {
 
 var errUnrecoverable = &rpcerr.Error{
 	Reason: rpcerr.UnknownCommitResult, Field: "transaction", Retry: rpcerr.Never,
-	Message: "the gateway replica that kept the transaction is gone, and no other one can find " +
-		"out whether it is committed",
+	Message: "no gateway replica can find out any more whether the transaction is committed",
 }
 
 // resume returns a session in which this replica can end a transaction whose owner is gone.

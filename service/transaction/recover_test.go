@@ -325,6 +325,25 @@ const unknownCommit = "Unavailable UnknownTransactionCommitResult same-request"
 const late = `{"ok": 1, "writeConcernError":
 	{"code": 64, "codeName": "WriteConcernFailed", "errmsg": "late"}}`
 
+// TestAbortWithoutMajority: a transaction that a server has aborted is aborted, although the
+// majority has not confirmed that.
+func TestAbortWithoutMajority(t *testing.T) {
+	a, b, _ := newReplicas(t, deployment.ReplicaSet)
+	for name, at := range map[string]*bank{"the owner": a, "another replica": b} {
+		token := a.begin()
+		if err := a.add(token, "a"); err != nil {
+			t.Fatal(err)
+		}
+		a.disturb("abortTransaction", 1, fakemongo.Document(raw(t, late)))
+		if err := at.abort(token); err != nil {
+			t.Errorf("Abort at %s = %v", name, err)
+		}
+		if got := told(a.commit(token)); got != "Aborted TransactionAborted transaction" {
+			t.Errorf("Commit after Abort at %s = %s", name, got)
+		}
+	}
+}
+
 // TestSessionOfUnknownCommit checks that the session of a transaction whose commit is unknown is
 // not used again: another number of it would make the servers forget what became of the commit.
 func TestSessionOfUnknownCommit(t *testing.T) {

@@ -291,7 +291,6 @@ func TestAbortNotConfirmed(t *testing.T) {
 	}{
 		"no answer":             {2, fakemongo.Drop()},
 		"an overloaded server":  {3, overloaded()},
-		"not by the majority":   {1, fakemongo.Document(raw(t, late))},
 		"none by one member":    {1, fakemongo.Document(raw(t, alone))},
 		"a server's own reason": {1, fakemongo.Error(11601, "Interrupted", "no")},
 	} {

@@ -525,7 +525,14 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 			return err
 		}
 	}
-	s.table.Do(func(*handle.Locked) { o.committing = true })
+	removed := false
+	s.table.Do(func(*handle.Locked) { removed, o.committing = o.IsRemoved(), !o.IsRemoved() })
+	if removed { // meanwhile: nothing of the commit was sent
+		if end = o.abort(work, o.outcome.detail, endOptions(work)); end.kind == outcomeUnknown {
+			return s.recoverCommit(ctx, c)
+		}
+		return end.refusal()
+	}
 	err = o.session.CommitTransaction(work, endOptions(ctx))
 	unmet := unmetConcern(err)
 	switch {

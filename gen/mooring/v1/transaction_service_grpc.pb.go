@@ -41,8 +41,8 @@ const (
 // A transaction runs one call at a time: another one is ABORTED, reason TransactionBusy. It is
 // aborted if no call comes for 60 seconds, unless configured otherwise, and servers limit its life
 // to 60 seconds in all. A call after its end is ABORTED, reason TransactionAborted or
-// TransactionCommitted. A wrong, foreign or forgotten token is NOT_FOUND, reason
-// TransactionNotFound.
+// TransactionCommitted, or UNAVAILABLE, reason UnknownTransactionCommitResult, as long as no server
+// has said which. A wrong, foreign or forgotten token is NOT_FOUND, reason TransactionNotFound.
 //
 // If an error has `retry: transaction`, run the whole transaction again from Begin. Run does that
 // by itself.
@@ -53,7 +53,8 @@ type TransactionServiceClient interface {
 	// whether the transaction is committed, the error is UNAVAILABLE with reason
 	// UnknownTransactionCommitResult: repeat the call until it is known.
 	Commit(ctx context.Context, in *TransactionServiceCommitRequest, opts ...grpc.CallOption) (*TransactionServiceCommitResponse, error)
-	// Aborts a transaction. It may be repeated.
+	// Aborts a transaction. It may be repeated, and has to be if it is UNAVAILABLE, reason
+	// UnknownTransactionCommitResult: no server has confirmed the abort.
 	Abort(ctx context.Context, in *TransactionServiceAbortRequest, opts ...grpc.CallOption) (*TransactionServiceAbortResponse, error)
 	// Runs operations in a transaction of their own, one after the other, and commits it: all of them
 	// take effect, or none. After an error that allows it, it runs all of them again, or repeats the
@@ -129,8 +130,8 @@ func (c *transactionServiceClient) Run(ctx context.Context, in *TransactionServi
 // A transaction runs one call at a time: another one is ABORTED, reason TransactionBusy. It is
 // aborted if no call comes for 60 seconds, unless configured otherwise, and servers limit its life
 // to 60 seconds in all. A call after its end is ABORTED, reason TransactionAborted or
-// TransactionCommitted. A wrong, foreign or forgotten token is NOT_FOUND, reason
-// TransactionNotFound.
+// TransactionCommitted, or UNAVAILABLE, reason UnknownTransactionCommitResult, as long as no server
+// has said which. A wrong, foreign or forgotten token is NOT_FOUND, reason TransactionNotFound.
 //
 // If an error has `retry: transaction`, run the whole transaction again from Begin. Run does that
 // by itself.
@@ -141,7 +142,8 @@ type TransactionServiceServer interface {
 	// whether the transaction is committed, the error is UNAVAILABLE with reason
 	// UnknownTransactionCommitResult: repeat the call until it is known.
 	Commit(context.Context, *TransactionServiceCommitRequest) (*TransactionServiceCommitResponse, error)
-	// Aborts a transaction. It may be repeated.
+	// Aborts a transaction. It may be repeated, and has to be if it is UNAVAILABLE, reason
+	// UnknownTransactionCommitResult: no server has confirmed the abort.
 	Abort(context.Context, *TransactionServiceAbortRequest) (*TransactionServiceAbortResponse, error)
 	// Runs operations in a transaction of their own, one after the other, and commits it: all of them
 	// take effect, or none. After an error that allows it, it runs all of them again, or repeats the
