@@ -67,7 +67,12 @@ func TestNew(t *testing.T) {
 		{name: "headers that are not encoded", env: []string{endpoint, collector, headers, "a=b,authorization=%zzhunter2"}, err: headers},
 		{name: "headers of traces", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "hunter2"}, err: "OTEL_EXPORTER_OTLP_TRACES_HEADERS"},
 		{name: "headers over gRPC", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", headers, "hunter2"}, err: headers},
-		{name: "no certificate", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such"}, err: "OTEL_EXPORTER_OTLP_CERTIFICATE: open /no/such"},
+		{name: "no certificate", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such"}, err: "OTEL_EXPORTER_OTLP_CERTIFICATE: cannot be read: no such file"},
+		{
+			name: "a key in place of its file",
+			env:  []string{endpoint, collector, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "tracing.go", "OTEL_EXPORTER_OTLP_CLIENT_KEY", "-----BEGIN PRIVATE KEY-----\nhunter2\n"},
+			err:  "OTEL_EXPORTER_OTLP_CLIENT_KEY: cannot be read: no such file",
+		},
 		{name: "not a certificate", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_CERTIFICATE", "tracing.go"}, err: "OTEL_EXPORTER_OTLP_CERTIFICATE"},
 		{
 			name: "not a client's certificate",

@@ -3,6 +3,7 @@ package tracing
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"strconv"
@@ -67,7 +68,7 @@ type unusable struct{ err error } // the first
 var _ logr.LogSink = (*unusable)(nil)
 
 // complained says what a message of the exporters is about. It has no problem if the error says
-// that, and has no part of the value.
+// that: an error about a file without its name, since that may be the key itself by mistake.
 var complained = map[string]struct{ variable, problem string }{
 	"parse url":                  {"ENDPOINT", "is not a URL"},
 	"parse duration":             {"TIMEOUT", "is not a number of milliseconds"},
@@ -110,6 +111,10 @@ func (u *unusable) Error(err error, message string, _ ...any) {
 		return
 	case about.problem != "":
 		err = errors.New(about.problem)
+	default:
+		if file, ok := errors.AsType[*fs.PathError](err); ok {
+			err = fmt.Errorf("cannot be read: %w", file.Err)
+		}
 	}
 	var set []string
 	for _, variable := range exporterVariables {
