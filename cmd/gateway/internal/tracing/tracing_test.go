@@ -63,6 +63,7 @@ func TestNew(t *testing.T) {
 		{name: "another share", env: []string{endpoint, collector, "OTEL_TRACES_SAMPLER_ARG", "2"}, err: `OTEL_TRACES_SAMPLER_ARG: "2"`},
 		{name: "headers", env: []string{endpoint, collector, headers, "authorization=Bearer%20hunter2"}, on: true},
 		{name: "headers without a value", env: []string{endpoint, collector, headers, "authorization: Bearer hunter2"}, err: headers},
+		{name: "headers with empty members", env: []string{endpoint, collector, headers, ",a=b, ,c=d,"}, on: true},
 		{name: "headers without a name", env: []string{endpoint, collector, headers, "Bearer hunter2=x"}, err: headers},
 		{name: "headers that are not encoded", env: []string{endpoint, collector, headers, "a=b,authorization=%zzhunter2"}, err: headers},
 		{name: "headers of traces", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "hunter2"}, err: "OTEL_EXPORTER_OTLP_TRACES_HEADERS"},

@@ -100,8 +100,8 @@ func (u *unusable) Info(_ int, _ string, keysAndValues ...any) {
 }
 
 // Error hears of a variable of the exporters.
-func (u *unusable) Error(err error, message string, _ ...any) {
-	if u.err != nil {
+func (u *unusable) Error(err error, message string, keysAndValues ...any) {
+	if u.err != nil || emptyHeader(message, keysAndValues) {
 		return
 	}
 	about, known := complained[message]
@@ -123,6 +123,15 @@ func (u *unusable) Error(err error, message string, _ ...any) {
 		}
 	}
 	u.err = fmt.Errorf("%s: %w", strings.Join(set, " or "), err)
+}
+
+// emptyHeader reports whether a message is about nothing between two commas.
+func emptyHeader(message string, keysAndValues []any) bool {
+	if message != "parse headers" || len(keysAndValues) != 2 || keysAndValues[0] != "input" {
+		return false
+	}
+	member, ok := keysAndValues[1].(string)
+	return ok && strings.TrimSpace(member) == ""
 }
 
 // WithValues returns the same.
