@@ -55,6 +55,7 @@ func New(ctx context.Context, cfg Config) (*Tracing, error) {
 	if !on || err != nil {
 		return nil, err
 	}
+	defer hideReplaced()()
 	if err := checkVariables(); err != nil {
 		return nil, err
 	}

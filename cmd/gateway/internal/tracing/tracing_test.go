@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +90,46 @@ func TestNew(t *testing.T) {
 		{name: "another timeout", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_TIMEOUT", "ten"}, err: "OTEL_EXPORTER_OTLP_TIMEOUT"},
 		{name: "another compression", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"}, err: `OTEL_EXPORTER_OTLP_COMPRESSION: "zstd"`},
 		{name: "compression", env: []string{endpoint, collector, "OTEL_EXPORTER_OTLP_COMPRESSION", "gzip", "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "none"}, on: true},
+		{
+			name: "an endpoint that one for traces replaces",
+			env:  []string{endpoint, "c.example:4317", traces, collector},
+			on:   true,
+		},
+		{
+			name: "a target of gRPC that one for traces replaces",
+			env:  []string{endpoint, "127.0.0.1:4317", traces, collector, "OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"},
+			on:   true,
+		},
+		{
+			name: "headers that those of traces replace",
+			env:  []string{endpoint, collector, headers, "a=b,hunter2", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "a=b"},
+			on:   true,
+		},
+		{
+			name: "a timeout that one for traces replaces",
+			env:  []string{endpoint, collector, "OTEL_EXPORTER_OTLP_TIMEOUT", "10s", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "10000"},
+			on:   true,
+		},
+		{
+			name: "a compression that one for traces replaces",
+			env:  []string{endpoint, collector, "OTEL_EXPORTER_OTLP_COMPRESSION", "zstd", "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "gzip"},
+			on:   true,
+		},
+		{
+			name: "another timeout for traces",
+			env:  []string{endpoint, collector, "OTEL_EXPORTER_OTLP_TIMEOUT", "10000", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "ten"},
+			err:  "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+		},
+		{
+			name: "a client's certificate that only half of one for traces replaces",
+			env:  []string{endpoint, collector, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/no/such", "OTEL_EXPORTER_OTLP_CLIENT_KEY", "/no/such", "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE", "tracing.go"},
+			err:  "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+		},
+		{
+			name: "a client's certificate that one for traces replaces",
+			env:  []string{endpoint, collector, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/no/such", "OTEL_EXPORTER_OTLP_CLIENT_KEY", "/no/such", "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE", "tracing.go", "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", "tracing.go"},
+			err:  "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
+		},
 		{name: "another delay", env: []string{endpoint, collector, "OTEL_BSP_SCHEDULE_DELAY", "soon"}, err: `OTEL_BSP_SCHEDULE_DELAY: "soon"`},
 		{name: "another limit", env: []string{endpoint, collector, "OTEL_SPAN_EVENT_COUNT_LIMIT", "few"}, err: `OTEL_SPAN_EVENT_COUNT_LIMIT: "few"`},
 		{name: "neither on nor off", env: []string{endpoint, collector, eventtrace.EnabledVariable, "yes"}, err: eventtrace.EnabledVariable + `: "yes"`},
@@ -108,8 +149,13 @@ func TestNew(t *testing.T) {
 			made, err := tracing.New(t.Context(),
 				tracing.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})
 			if (made != nil) != tt.on || (err != nil) != (tt.err != "") ||
-				err != nil && !strings.Contains(err.Error(), tt.err) {
+				err != nil && !strings.HasPrefix(err.Error(), tt.err) {
 				t.Errorf("New = %v, %v; want on: %v, error %q", made != nil, err, tt.on, tt.err)
+			}
+			for i := 0; i < len(tt.env); i += 2 {
+				if got := os.Getenv(tt.env[i]); got != tt.env[i+1] {
+					t.Errorf("%s = %q after New, want %q", tt.env[i], got, tt.env[i+1])
+				}
 			}
 			if text := fmt.Sprint(err, &log); strings.Contains(text, "hunter2") {
 				t.Errorf("a secret is shown: %s", text)

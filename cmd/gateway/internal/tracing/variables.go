@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,9 +17,48 @@ import (
 
 // exporterVariables begin the names of the variables that the exporters read. Each is there twice:
 // for all signals, and for traces.
-var exporterVariables = []string{"OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"}
+var exporterVariables = []string{forAll, forTraces}
 
-const compression = "COMPRESSION"
+const (
+	forAll      = "OTEL_EXPORTER_OTLP_"
+	forTraces   = "OTEL_EXPORTER_OTLP_TRACES_"
+	compression = "COMPRESSION"
+)
+
+// replaced has the variables that count for traces instead of those for all signals; a key and its
+// certificate only together.
+var replaced = [][]string{
+	{"ENDPOINT"},
+	{"HEADERS"},
+	{"TIMEOUT"},
+	{compression},
+	{"CERTIFICATE"},
+	{"CLIENT_CERTIFICATE", "CLIENT_KEY"},
+}
+
+// hideReplaced takes the variables that those for traces replace out of the environment, until the
+// function that it returns is called. The exporters read them, too, and complain in the same words.
+func hideReplaced() (restore func()) {
+	hidden := map[string]string{}
+	for _, names := range replaced {
+		if slices.ContainsFunc(names, func(name string) bool {
+			return strings.TrimSpace(os.Getenv(forTraces+name)) == ""
+		}) {
+			continue
+		}
+		for _, name := range names {
+			if text, set := os.LookupEnv(forAll + name); set {
+				hidden[forAll+name] = text
+				_ = os.Unsetenv(forAll + name)
+			}
+		}
+	}
+	return func() {
+		for variable, text := range hidden {
+			_ = os.Setenv(variable, text)
+		}
+	}
+}
 
 // checkVariables returns an error if a value cannot be used, of those about which OpenTelemetry's
 // packages say nothing.
