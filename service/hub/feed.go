@@ -27,9 +27,11 @@ type feed struct {
 	asked []asked
 
 	// mu guards the fields below. No filter is called under it.
-	mu     sync.Mutex
-	ring   *ring
-	groups map[string]*group
+	mu   sync.Mutex
+	ring *ring
+	// groups has those with members, by the text of their filter. A greedy one that others must not
+	// join is its own key: it is trimmed and woken until its members have left.
+	groups map[any]*group
 	// round counts the wakes of all subscribers, so that they get a newer token. At the last one,
 	// the ring ended at shown.
 	round uint64
@@ -41,7 +43,7 @@ type feed struct {
 
 func newFeed(h *Hub, key Key, open Open) *feed {
 	return &feed{
-		hub: h, key: key, open: open, opened: make(chan struct{}), groups: map[string]*group{},
+		hub: h, key: key, open: open, opened: make(chan struct{}), groups: map[any]*group{},
 		woken: time.Now(), turns: turns{round: 1},
 	}
 }
@@ -49,6 +51,7 @@ func newFeed(h *Hub, key Key, open Open) *feed {
 // group holds what one filter has decided about the entries of a ring from a number on.
 type group struct {
 	filter  Filter
+	key     any // in feed.groups
 	members int
 	// deciding is held, and locked before feed.mu, while from becomes smaller.
 	deciding sync.Mutex
@@ -68,8 +71,13 @@ type group struct {
 // joinLocked returns the group of a filter, with one more member.
 func (f *feed) joinLocked(filter Filter) *group {
 	g := f.groups[filter.Text]
+	if g != nil && g.greedy {
+		g.key = g
+		f.groups[g] = g
+		g = nil
+	}
 	if g == nil {
-		g = &group{filter: filter, from: f.ring.end(), next: f.ring.end()}
+		g = &group{filter: filter, key: filter.Text, from: f.ring.end(), next: f.ring.end()}
 		f.groups[filter.Text] = g
 	}
 	g.members++
@@ -79,7 +87,7 @@ func (f *feed) joinLocked(filter Filter) *group {
 // leaveLocked takes a member from a group.
 func (f *feed) leaveLocked(g *group) {
 	if g.members--; g.members == 0 {
-		delete(f.groups, g.filter.Text)
+		delete(f.groups, g.key)
 	}
 }
 

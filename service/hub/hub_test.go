@@ -599,6 +599,35 @@ func TestGreedy(t *testing.T) {
 	})
 }
 
+// TestGreedyGroup has a subscriber that does not come back, and whose filter takes too many steps
+// for one event. Others with this filter leave, and those that come then get the next events.
+func TestGreedyGroup(t *testing.T) {
+	run(t, func(c *Config) { c.MaxSteps = 500 }, func(f *fixture) {
+		filter := Filter{Text: "a", Within: func(event bson.Raw, steps int) (bool, int) {
+			return true, len(event)
+		}}
+		stuck, b := f.subscribe(filter, nil), f.subscribe(filter, nil)
+		f.log.write(1, 1000)
+		if err := f.ends(b, 0); !errors.Is(err, ErrGreedy) {
+			t.Errorf("it ends with %v", err)
+		}
+		f.leave(b)
+		for n := 1; n < 3; n++ { // the second one joins the first one's group
+			b = f.subscribe(filter, nil)
+			f.log.write(1, 0)
+			f.expect(f.read(b, 1), n, 1)
+			defer f.leave(b)
+		}
+		if err := f.ends(stuck, 0); !errors.Is(err, ErrGreedy) {
+			t.Errorf("the stuck one ends with %v", err)
+		}
+		f.leave(stuck)
+		if len(b.feed.groups) != 1 {
+			t.Errorf("%d groups are left, want 1", len(b.feed.groups))
+		}
+	})
+}
+
 // TestAsk has a filter take long to decide about a new event. Meanwhile the feed is not locked, and
 // a subscriber comes whose filter decides about it, too.
 func TestAsk(t *testing.T) {
