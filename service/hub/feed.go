@@ -173,7 +173,7 @@ type asked struct {
 }
 
 // askLocked has all groups decide about an event that gets the next number. Meanwhile the feed is
-// not locked, and those that come then are asked as well: what they may take becomes less. No
+// not locked, and those that come then are asked as well: of MaxSteps, they get less. No
 // subscriber sees that an event matches before the ring has it.
 func (f *feed) askLocked(event bson.Raw) {
 	n := f.ring.end()
@@ -189,7 +189,7 @@ func (f *feed) askLocked(event bson.Raw) {
 			break
 		}
 		f.mu.Unlock()
-		ask(f.asked[before:], event, steps)
+		ask(f.asked[before:], event, steps, f.hub.cfg.MinSteps)
 		f.mu.Lock()
 	}
 	for _, a := range f.asked {
@@ -203,23 +203,24 @@ func (f *feed) askLocked(event bson.Raw) {
 }
 
 // ask has groups decide about an event in so many steps. Each may take an equal part, and what
-// others leave of theirs, so that those do not decide that take the most.
-func ask(all []asked, event bson.Raw, steps int) {
-	for len(all) > 0 {
-		part, rest := steps/len(all), 0
+// others leave of theirs, but least in any case.
+func ask(all []asked, event bson.Raw, steps, least int) {
+	for last := -1; len(all) > 0; {
+		part, rest := max(steps/len(all), least), 0
+		if part <= last { // the rest has taken more than that
+			return
+		}
+		last = part
 		for i := range all {
 			a := &all[i]
 			keeps, took := a.group.filter.within(event, part)
-			steps -= min(took, part)
+			steps = max(0, steps-min(took, part))
 			if a.decided = took <= part; a.decided {
 				a.keeps = keeps
 				continue
 			}
 			all[i], all[rest] = all[rest], all[i]
 			rest++
-		}
-		if rest == len(all) {
-			return
 		}
 		all = all[:rest]
 	}

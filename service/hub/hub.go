@@ -87,8 +87,10 @@ type Config struct {
 	// MaxCatchUps is how many subscribers may catch up at a time; 0: none.
 	MaxCatchUps int
 	// MaxSteps is how many steps all filters of a source take for a new event, if no subscriber
-	// comes meanwhile; 0: any number. See Filter.Within.
+	// comes meanwhile and each takes more than MinSteps; 0: any number. See Filter.Within.
 	MaxSteps int
+	// MinSteps is how many steps each filter may take in any case.
+	MinSteps int
 	// MaxTaken is how many bytes of events the account of a Reader should permit; 0: any number.
 	// The hub does not look at it.
 	MaxTaken int64
@@ -156,7 +158,8 @@ type Filter struct {
 	Match func(event bson.Raw) bool
 	// Within does what Match does if it takes so many steps at most, and returns how many it takes,
 	// or more than these. If all filters of a source take more than Config.MaxSteps for an event,
-	// the subscriptions of those that take the most end. Nil: Match takes none.
+	// the subscriptions of those end that take more than an equal part, of what others leave as
+	// well, and more than Config.MinSteps. Nil: Match takes none.
 	Within func(event bson.Raw, steps int) (keeps bool, took int)
 	// Marks is true if the subscriber gets no token of an event without the event: such a token
 	// names the document.

@@ -628,6 +628,28 @@ func TestGreedyGroup(t *testing.T) {
 	})
 }
 
+// TestNotGreedy has many filters that together take more steps than a feed has, but each no more
+// than it may take in any case: none ends.
+func TestNotGreedy(t *testing.T) {
+	const cost = 100
+	run(t, func(c *Config) { c.MaxSteps, c.MinSteps = 100*cost, cost }, func(f *fixture) {
+		var all []*Subscription
+		for i := range 101 {
+			all = append(all, f.subscribe(Filter{
+				Text: fmt.Sprint(i),
+				Within: func(_ bson.Raw, steps int) (bool, int) {
+					return cost <= steps, min(cost, steps+1)
+				},
+			}, nil))
+		}
+		f.log.write(1, 10)
+		for _, s := range all {
+			f.expect(f.read(s, 1), 0, 1)
+			f.leave(s)
+		}
+	})
+}
+
 // TestAsk has a filter take long to decide about a new event. Meanwhile the feed is not locked, and
 // a subscriber comes whose filter decides about it, too.
 func TestAsk(t *testing.T) {
