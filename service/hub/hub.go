@@ -184,7 +184,7 @@ type Reader struct {
 	Who any
 	// Account is charged for the events that the subscriber has taken, unless that of another one
 	// is that has them as well. If Spare does not permit more, also of what another's account is
-	// charged for, the subscriber catches up.
+	// charged for, the subscriber catches up until there is room again.
 	Account Account
 }
 

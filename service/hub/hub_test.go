@@ -787,6 +787,42 @@ func TestTakesTooMuch(t *testing.T) {
 	})
 }
 
+// TestNoRoomForLong has a prompt subscriber whose account has no room. It keeps its own source for
+// that time, and then returns to the ring.
+func TestNoRoomForLong(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		account := &ledger{}
+		s := f.subscribeAs(account, Filter{}, nil)
+		for n := range 50 {
+			f.log.write(1, 1000)
+			synctest.Wait()
+			f.expect(f.read(s, 1), n, 1)
+		}
+		if f.log.opened != 2 || f.log.open != 2 || account.used != 0 {
+			t.Errorf("%d sources were opened, want 2; %d are open; %d bytes are charged",
+				f.log.opened, f.log.open, account.used)
+		}
+		account.limit = takeBytes
+		f.log.write(1, 1000)
+		f.expect(f.read(s, 1), 50, 1)
+		if f.log.open != 1 {
+			t.Errorf("%d sources are open, want 1", f.log.open)
+		}
+		f.leave(s)
+	})
+}
+
+// TestTooLargeToTake has a subscriber whose account has room, but not for the next event.
+func TestTooLargeToTake(t *testing.T) {
+	run(t, nil, func(f *fixture) {
+		account := &ledger{limit: takeBytes}
+		s := f.subscribeAs(account, Filter{}, nil)
+		f.log.write(3, 2*takeBytes)
+		f.expect(f.read(s, 3), 0, 3)
+		f.leave(s)
+	})
+}
+
 // TestReclaim evicts as much as others need. Nothing is lost.
 func TestReclaim(t *testing.T) {
 	run(t, nil, func(f *fixture) {

@@ -46,10 +46,8 @@ type Subscription struct {
 	// reading holds what the subscriber uses of the ring; guarded by feed.mu.
 	reading []reading
 	// own is the source that the subscriber catches up by; nil while group is set.
-	own Source
-	// refused says that the account has not permitted what the ring has next.
-	refused bool
-	ended   error
+	own   Source
+	ended error
 }
 
 // begin begins at a token, or now, and reports whether the ring holds what follows.
@@ -148,10 +146,10 @@ func (s *Subscription) TryNext(ctx context.Context) (event bson.Raw, found bool,
 // may do neither.
 func (s *Subscription) take(ctx context.Context) (shown bool, err error) {
 	if s.own != nil {
-		if s.refused { // the event comes by the source
-			s.refused = false
-		} else if joined, err := s.join(); joined || err != nil {
-			return false, err
+		if s.hasRoom() {
+			if joined, err := s.join(); joined || err != nil {
+				return false, err
+			}
 		}
 		return s.catchUp(ctx)
 	}
@@ -162,6 +160,11 @@ func (s *Subscription) take(ctx context.Context) (shown bool, err error) {
 	switch {
 	case errors.Is(err, errOverrun):
 		return false, s.fallBehind(ctx)
+	case errors.Is(err, errRefused):
+		if err := s.fallBehind(ctx); err != nil {
+			return false, err
+		}
+		return s.catchUp(ctx) // also if there is room, but not for this event
 	case err != nil || !waits:
 		return shown, err
 	}
@@ -173,9 +176,12 @@ func (s *Subscription) take(ctx context.Context) (shown bool, err error) {
 	return false, nil
 }
 
-// errOverrun says that the ring has evicted an event of the subscriber, or that it must not take
-// it.
-var errOverrun = errors.New("overrun")
+var (
+	// errOverrun says that the ring has evicted an event of the subscriber.
+	errOverrun = errors.New("overrun")
+	// errRefused says that the account does not permit what the ring has next.
+	errRefused = errors.New("refused")
+)
 
 // read takes events of the ring. It reports instead whether the subscriber waits to be woken, or is
 // shown a newer token.
@@ -205,11 +211,10 @@ func (s *Subscription) read() (waits, shown bool, err error) {
 		return true, false, nil
 	}
 	s.turn.fresh = false
-	s.refused = !s.takeLocked()
 	switch {
-	case s.refused:
+	case !s.takeLocked():
 		s.releaseLocked()
-		return false, false, errOverrun
+		return false, false, errRefused
 	case there:
 		last := s.taken[len(s.taken)-1].token.Clone()
 		s.scanned, s.met = last, last
@@ -382,6 +387,16 @@ func (s *Subscription) fallBehind(ctx context.Context) error {
 	}
 	s.own = own
 	return nil
+}
+
+// hasRoom reports whether the account permits what a subscriber takes at a time. While it does not,
+// the subscriber keeps its own source: the ring would refuse what comes next, again and again.
+func (s *Subscription) hasRoom() bool {
+	if !s.by.Account.Spare(takeBytes) {
+		return false
+	}
+	s.by.Account.Shrink(takeBytes)
+	return true
 }
 
 // join returns to the ring if it holds what follows, and reports whether it does.
