@@ -80,8 +80,45 @@ func (s *stuckClient) isCut() bool {
 	}
 }
 
+// TestCutsTheLargest checks that those idle streams are cut first that hold the most, so that few
+// are.
+func TestCutsTheLargest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := admission.New(admission.Config{Bytes: 8 << 20, Patience: time.Second})
+		sizes := map[string]int64{"192.0.2.1:1": 2 << 10, "192.0.2.2:1": 2 << 20}
+		h := newHandler(t, a, func(x *front.Exchange) {
+			if err := x.Admit(nil); err != nil {
+				t.Error(err)
+			}
+			if err := x.Memory.Charge(sizes[x.Request().RemoteAddr]); err != nil {
+				t.Error(err)
+			}
+			_ = x.Response.Send([]byte("x"))
+		})
+		var over sync.WaitGroup
+		var clients []*stuckClient
+		for _, address := range []string{"192.0.2.1:1", "192.0.2.2:1"} {
+			w := &stuckClient{ResponseRecorder: httptest.NewRecorder(), cut: make(chan struct{})}
+			clients = append(clients, w)
+			over.Go(func() { h.ServeHTTP(w, from(address)) })
+			<-time.After(time.Second)
+		}
+		<-time.After(30 * time.Second)
+		front.Cut(h, 1<<20, nil)
+		synctest.Wait()
+		if clients[0].isCut() || !clients[1].isCut() {
+			t.Errorf("the small stream is cut: %t, the large one: %t", clients[0].isCut(),
+				clients[1].isCut())
+		}
+		for _, c := range clients {
+			c.once.Do(func() { close(c.cut) })
+		}
+		over.Wait()
+	})
+}
+
 // TestCutsWhatIsNeeded checks that no more idle streams are cut than calls need the memory of,
-// beginning with those idle for longest, and that those of others stay if only one principal's
+// of equal ones those idle for longest first, and that those of others stay if only one principal's
 // help.
 func TestCutsWhatIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"sync"
@@ -34,28 +35,36 @@ func (u *unread) over(x *Exchange) {
 	delete(u.since, x)
 }
 
-// cut ends streams whose clients have taken nothing for writePatience, the longest first, until
-// they hold so many bytes. If only is not nil, it ends those of that principal.
+// cut ends streams whose clients have taken nothing for writePatience, until they hold so many
+// bytes: those that hold the most first, so that few end, and of equal ones the longest waiting. If
+// only is not nil, it ends those of that principal.
 func (u *unread) cut(bytes int64, only *admission.Principal) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	idle := make([]*Exchange, 0, len(u.since))
+	type stream struct {
+		*Exchange
+
+		held int64
+	}
+	idle := make([]stream, 0, len(u.since))
 	for x, since := range u.since {
 		if only != nil && x.Memory.account.Principal() != *only {
 			continue
 		}
-		if time.Since(since) >= writePatience && x.Memory.account.Held() > 0 {
-			idle = append(idle, x)
+		if held := x.Memory.account.Held(); time.Since(since) >= writePatience && held > 0 {
+			idle = append(idle, stream{x, held})
 		}
 	}
-	slices.SortFunc(idle, func(a, b *Exchange) int { return u.since[a].Compare(u.since[b]) })
-	for _, x := range idle {
+	slices.SortFunc(idle, func(a, b stream) int {
+		return cmp.Or(cmp.Compare(b.held, a.held), u.since[a.Exchange].Compare(u.since[b.Exchange]))
+	})
+	for _, s := range idle {
 		if bytes <= 0 {
 			return
 		}
-		bytes -= x.Memory.account.Held()
-		delete(u.since, x)
+		bytes -= s.held
+		delete(u.since, s.Exchange)
 		// The write fails, and with it the stream.
-		_ = http.NewResponseController(x.w).SetWriteDeadline(time.Unix(1, 0))
+		_ = http.NewResponseController(s.w).SetWriteDeadline(time.Unix(1, 0))
 	}
 }
