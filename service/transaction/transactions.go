@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -164,7 +165,8 @@ func (o *open) abort(ctx context.Context, why string, opt client.EndTransactionO
 func (s *Transactions) outcomeBy(answer error, why string) outcome {
 	kind := abortedBy(answer)
 	switch {
-	case kind == outcomeCommitted: // by another replica, which could not reach this one
+	case kind == outcomeCommitted, // by another replica, which could not reach this one
+		errors.Is(answer, session.ErrAbortAfterCommit): // a commit of this one was sent
 		return outcome{kind: outcomeUnknown}
 	case kind == outcomeUnknown && s.canResume():
 		return outcome{kind: outcomeUnconfirmed, detail: why}
@@ -526,8 +528,11 @@ func (s *Transactions) commit(ctx context.Context, c claim) error {
 		}
 	}
 	removed := false
-	s.table.Do(func(*handle.Locked) { removed, o.committing = o.IsRemoved(), !o.IsRemoved() })
-	if removed { // meanwhile: nothing of the commit was sent
+	s.table.Do(func(*handle.Locked) {
+		removed = o.IsRemoved() && !o.committing
+		o.committing = !removed
+	})
+	if removed { // meanwhile, and no commit was ever sent
 		if end = o.abort(work, o.outcome.detail, endOptions(work)); end.kind == outcomeUnknown {
 			return s.recoverCommit(ctx, c)
 		}
