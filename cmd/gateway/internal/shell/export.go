@@ -107,7 +107,7 @@ func (s *session) create(path string, plainly bool) (io.Writer, error) {
 	if path == "" {
 		return plain{s.Stdout}, nil
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -189,7 +190,7 @@ func (s *session) rejects() (transfer.Rejects, error) {
 	if continues {
 		flag = 0 // At cuts what is too much
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flag, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -232,6 +233,9 @@ func (r *rejected) Reject(t *transfer.Trouble) error {
 		return err
 	}
 	_, err = r.f.Write(append(text, '\n'))
+	if file, ok := errors.AsType[*fs.PathError](err); ok { // not isGone: the import is not done
+		err = fmt.Errorf("write the rejects to %s: %w", file.Path, file.Err)
+	}
 	return err
 }
 
